@@ -1,0 +1,1 @@
+"""Sample data for kbnn, and the experiments of its paper."""

@@ -1,0 +1,229 @@
+"""Write the sample files: ``python -m samples.make [FOLDER]``.
+
+Every file is made here, from fixed seeds, and is the same bytes at every run and on every machine.
+Two choices see to that. All randomness comes from the raw 64-bit words of PCG64, the one part of
+numpy's random module whose stream is promised never to change; the uniform and normal numbers
+are made from them below. And every number is written with few decimals, so that the last bit of
+somebody's cosine never reaches a file.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Points = tuple[FloatArray, IntArray]
+
+MOON_CENTRE = (0.5, 0.25)
+MOON_ROWS, STEPS, STEP_ROWS, STEP_DEGREES = 1500, 18, 100, 20
+SENSOR_ROWS, SENSOR_TEST_ROWS = 4000, 1000
+DRIFT_ROW = 2000  # rows before the filter fouls
+PURGE_ROW = 2600  # rows before the first purge
+ROWS_A_DAY = 288
+
+
+class Draws:
+    """Random numbers that are the same everywhere."""
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.PCG64(seed)
+
+    def uniform(self, size: int, low: float = 0.0, high: float = 1.0) -> FloatArray:
+        """Uniform on [low, high): the upper 53 bits of each word."""
+        words = np.asarray(self._bits.random_raw(size), dtype=np.uint64) >> np.uint64(11)
+        return low + (high - low) * (words.astype(np.float64) * 2.0**-53)
+
+    def normal(self, size: int) -> FloatArray:
+        """Standard normal by Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v)."""
+        u, v = self.uniform(size), self.uniform(size)
+        return np.sqrt(-2.0 * np.log1p(-u)) * np.cos(2.0 * np.pi * v)
+
+    def order(self, size: int) -> IntArray:
+        """A random permutation: the ranks of uniform numbers."""
+        return np.argsort(self.uniform(size), kind="stable")
+
+
+def cubic(rows: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """y = x^3 + e, e ~ N(0, 9), x uniform in [-4, 4]."""
+    draws = Draws(seed)
+    x = draws.uniform(rows, -4.0, 4.0)
+    return x, x**3 + 3.0 * draws.normal(rows)
+
+
+def moons(rows: int, seed: int, noise: float = 0.1, degrees: float = 0.0) -> Points:
+    """Two half circles that reach into each other, classes mixed, turned about their centre.
+
+    With t uniform in [0, pi], class 0 is (cos t, sin t) and class 1 is the same arc turned by
+    half a circle about MOON_CENTRE: (1 - cos t, 1/2 - sin t). Normal noise on both coordinates.
+    """
+    draws = Draws(seed)
+    label = _halves(rows, draws)
+    t = draws.uniform(rows, 0.0, np.pi)
+    arc = np.column_stack([np.cos(t), np.sin(t)])
+    x = np.where(label[:, None] == 0, arc, 2.0 * np.asarray(MOON_CENTRE) - arc)
+    return turn(x + noise * _plane(rows, draws), degrees), label
+
+
+def circles(rows: int, seed: int, noise: float = 0.1) -> Points:
+    """Class 0 on a circle of radius 1, class 1 on one of radius 1/2 inside it, classes mixed."""
+    draws = Draws(seed)
+    label = _halves(rows, draws)
+    t = draws.uniform(rows, 0.0, 2.0 * np.pi)
+    radius = np.where(label == 0, 1.0, 0.5)
+    x = radius[:, None] * np.column_stack([np.cos(t), np.sin(t)])
+    return x + noise * _plane(rows, draws), label
+
+
+def turn(x: FloatArray, degrees: float) -> FloatArray:
+    """Rotate points anticlockwise about the centre of the moons."""
+    angle = np.deg2rad(degrees)
+    c, s = np.cos(angle), np.sin(angle)
+    turned: FloatArray = (x - MOON_CENTRE) @ np.array([[c, s], [-s, c]]) + MOON_CENTRE
+    return turned
+
+
+def rotating_moons(seed: int) -> Points:
+    """1,500 rows as they stand, then 18 times 100 fresh rows, each turned by 20 degrees more."""
+    parts = [moons(MOON_ROWS, seed)]
+    for step in range(1, STEPS + 1):
+        parts.append(moons(STEP_ROWS, seed + step, degrees=STEP_DEGREES * step))
+    return np.concatenate([x for x, _ in parts]), np.concatenate([label for _, label in parts])
+
+
+def sensors(rows: int, seed: int) -> dict[str, list[str]]:
+    """A gas compressor station, a row every five minutes: columns of ready text.
+
+    With pressure ratio p, inlet temperature T in kelvin and the valve's factor k,
+
+        power = (150 + 75 load (T / 288) (p^0.23 - 1) k) (1 + f load / 100) + sd(load) e
+        sd(load) = 4 + 0.003 load^2,    f = 0 before DRIFT_ROW and 0.12 after it (fouled filter).
+    """
+    draws = Draws(seed)
+    day = 2.0 * np.pi * np.arange(rows) / ROWS_A_DAY
+    load = np.clip(58.0 + 24.0 * np.sin(day) + 9.0 * _wander(rows, 0.97, draws), 15.0, 100.0)
+    ambient = 12.0 + 7.0 * np.sin(day - 0.8) + 3.0 * _wander(rows, 0.995, draws)
+    inlet_temp = 9.0 + 0.6 * ambient + 1.5 * _wander(rows, 0.9, draws)
+    inlet_pressure = 42.0 - 0.03 * load + 1.2 * _wander(rows, 0.98, draws)
+    outlet_pressure = 63.0 + 0.09 * load + 1.0 * _wander(rows, 0.95, draws)
+    speed = 5200.0 + 46.0 * load + 70.0 * draws.normal(rows)
+    valve = _valves(rows, draws)
+
+    factors = {"open": 1.0, "throttled": 1.08, "bypass": 1.2, "recycle": 1.35, "purge": 0.8}
+    factor = np.array([factors[name] for name in valve])
+    ratio = outlet_pressure / inlet_pressure
+    work = load * (inlet_temp + 273.15) / 288.0 * (ratio**0.23 - 1.0) * factor
+    fouling = np.where(np.arange(rows) < DRIFT_ROW, 0.0, 0.12)
+    power = (150.0 + 75.0 * work) * (1.0 + fouling * load / 100.0)
+    power = power + sensor_noise_sd(load) * draws.normal(rows)
+
+    features = {
+        "load_pct": _text(load, 1),
+        "speed_rpm": _text(speed, 0),
+        "inlet_temp_c": _text(inlet_temp, 1),
+        "inlet_pressure_bar": _text(inlet_pressure, 2),
+        "outlet_pressure_bar": _text(outlet_pressure, 2),
+        "ambient_c": _text(ambient, 1),
+        "valve": valve,
+    }
+    gaps = {name: _with_gaps(cells, 0.03, draws) for name, cells in features.items()}
+    return {**gaps, "power_kw": _text(power, 1)}
+
+
+def sensor_noise_sd(load: FloatArray) -> FloatArray:
+    """The noise of the power reading in kW: 4.7 at a load of 15 %, 34 at full load."""
+    sd: FloatArray = 4.0 + 0.003 * load**2
+    return sd
+
+
+def _halves(rows: int, draws: Draws) -> IntArray:
+    """As many zeros as ones, in random order."""
+    return (np.arange(rows, dtype=np.int64) % 2)[draws.order(rows)]
+
+
+def _plane(rows: int, draws: Draws) -> FloatArray:
+    return np.column_stack([draws.normal(rows), draws.normal(rows)])
+
+
+def _wander(rows: int, memory: float, draws: Draws) -> FloatArray:
+    """A stationary first-order process of variance 1: w' = memory w + sqrt(1 - memory^2) e."""
+    steps = draws.normal(rows)
+    steps[1:] *= np.sqrt(1.0 - memory**2)
+    for row in range(1, rows):
+        steps[row] += memory * steps[row - 1]
+    return steps
+
+
+def _valves(rows: int, draws: Draws) -> list[str]:
+    """The valve keeps its place for 25 rows on average; a purge is possible from PURGE_ROW on."""
+    change, pick = draws.uniform(rows) < 1.0 / 25.0, draws.uniform(rows)
+    names: list[str] = []
+    place = "open"
+    for row in range(rows):
+        shares = {"open": 0.55, "throttled": 0.25, "bypass": 0.12, "recycle": 0.08}
+        if row >= PURGE_ROW:
+            shares = {**shares, "open": 0.45, "purge": 0.10}
+        if row == PURGE_ROW:
+            place = "purge"
+        elif change[row]:
+            edges = np.cumsum(list(shares.values()))
+            place = list(shares)[min(int(np.searchsorted(edges, pick[row])), len(shares) - 1)]
+        names.append(place)
+    return names
+
+
+def _with_gaps(cells: list[str], share: float, draws: Draws) -> list[str]:
+    """Lose a share of the cells: half of them empty, half of them "NA"."""
+    empty, lost = (draws.uniform(len(cells)) < chance for chance in (0.5, share))
+    gaps = np.where(empty, "", "NA")
+    return [str(gap) if gone else cell for cell, gap, gone in zip(cells, gaps, lost, strict=True)]
+
+
+def _text(values: FloatArray, decimals: int) -> list[str]:
+    # Adding zero turns a rounded -0.0 into 0.0, so that no file says "-0.0".
+    return [f"{value:.{decimals}f}" for value in np.round(values, decimals) + 0.0]
+
+
+def _points(points: Points) -> dict[str, list[str]]:
+    x, label = points
+    return {"x1": _text(x[:, 0], 4), "x2": _text(x[:, 1], 4), "label": [str(c) for c in label]}
+
+
+def _curve(xy: tuple[FloatArray, FloatArray]) -> dict[str, list[str]]:
+    return {"x": _text(xy[0], 4), "y": _text(xy[1], 4)}
+
+
+def _csv(names: Iterable[str], columns: Sequence[Sequence[str]]) -> bytes:
+    lines = [",".join(names), *(",".join(row) for row in zip(*columns, strict=True))]
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def files() -> dict[str, bytes]:
+    """Every sample file by name."""
+    plant = sensors(SENSOR_ROWS + SENSOR_TEST_ROWS, seed=60)
+    tables = {
+        "cubic.csv": _curve(cubic(800, seed=10)),
+        "cubic_small.csv": _curve(cubic(40, seed=20)),
+        "moons.csv": _points(moons(MOON_ROWS, seed=30)),
+        "circles.csv": _points(circles(MOON_ROWS, seed=40)),
+        "rotating_moons.csv": _points(rotating_moons(seed=100)),
+        "sensors.csv": {name: cells[:SENSOR_ROWS] for name, cells in plant.items()},
+        "sensors_test.csv": {name: cells[SENSOR_ROWS:] for name, cells in plant.items()},
+    }
+    return {name: _csv(table, list(table.values())) for name, table in tables.items()}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write all files into the folder named, or beside this script."""
+    folder = Path(arguments[0]) if arguments else Path(__file__).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files().items():
+        (folder / name).write_bytes(content)
+        print(f"{folder / name}: {len(content):,} bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,152 @@
+"""The sample files are what their stories say, and the script makes exactly these bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samples import make
+
+FOLDER = Path(make.__file__).parent
+MISSING = {"", "NA"}
+
+
+def read(name: str) -> dict[str, list[str]]:
+    lines = (FOLDER / name).read_text("ascii").splitlines()
+    header, *rows = (line.split(",") for line in lines)
+    return {
+        column: list(cells) for column, cells in zip(header, zip(*rows, strict=True), strict=True)
+    }
+
+
+def numbers(cells: list[str]) -> make.FloatArray:
+    return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
+
+
+def test_script_writes_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make.main([str(tmp_path)])
+    assert "sensors.csv" in capsys.readouterr().out
+    written = sorted(path.name for path in tmp_path.iterdir())
+    assert written == sorted(path.name for path in FOLDER.glob("*.csv"))
+    for name in written:
+        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes(), name
+
+
+def test_files_are_small_and_plain() -> None:
+    content = [path.read_bytes() for path in FOLDER.glob("*.csv")]
+    assert sum(map(len, content)) < 1_000_000
+    assert all(b"\r" not in part and part.endswith(b"\n") for part in content)
+
+
+def test_draws_are_uniform_and_normal() -> None:
+    draws = make.Draws(1)
+    u, z = draws.uniform(100_000, -4.0, 4.0), draws.normal(100_000)
+    assert -4.0 <= u.min() < -3.999 and 3.999 < u.max() < 4.0
+    assert abs(u.mean()) < 0.03 and abs(u.var() - 64 / 12) < 0.05
+    assert abs(z.mean()) < 0.01 and abs(z.var() - 1.0) < 0.02
+    assert abs((z**4).mean() - 3.0) < 0.1
+    assert abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < 0.01
+    assert sorted(make.Draws(2).order(50).tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "slack"), [("cubic", 800, 0.25), ("cubic_small", 40, 1.0)]
+)
+def test_cubic_has_noise_of_variance_nine(name: str, rows: int, slack: float) -> None:
+    table = read(f"{name}.csv")
+    x, y = numbers(table["x"]), numbers(table["y"])
+    assert list(table) == ["x", "y"] and x.shape == (rows,)
+    assert x.min() >= -4.0 and x.max() <= 4.0 and np.ptp(x) > 7.5
+    assert abs((y - x**3).std() - 3.0) < slack
+
+
+def plane(name: str) -> make.Points:
+    table = read(name)
+    assert list(table) == ["x1", "x2", "label"]
+    x = np.column_stack([numbers(table["x1"]), numbers(table["x2"])])
+    return x, np.array(table["label"], dtype=np.int64)
+
+
+def distance_to_arc(x: make.FloatArray, label: make.IntArray) -> make.FloatArray:
+    """Signed distance from the circle that carries the row's moon."""
+    centre = np.where(label[:, None] == 0, [0.0, 0.0], [1.0, 0.5])
+    distance: make.FloatArray = np.hypot(*(x - centre).T) - 1.0
+    return distance
+
+
+def test_moons_lie_on_two_arcs_with_noise_a_tenth() -> None:
+    x, label = plane("moons.csv")
+    assert x.shape == (1500, 2) and label.sum() == 750
+    assert abs(distance_to_arc(x, label).std() - 0.1) < 0.005
+    assert np.count_nonzero(np.diff(label)) > 650, "classes come mixed, not one after the other"
+
+
+def test_circles_have_radius_one_and_a_half() -> None:
+    x, label = plane("circles.csv")
+    assert x.shape == (1500, 2) and label.sum() == 750
+    radius = np.hypot(*x.T)
+    for c, expected in ((0, 1.0), (1, 0.5)):
+        assert abs(radius[label == c].mean() - expected) < 0.02
+        assert abs(radius[label == c].std() - 0.1) < 0.01
+
+
+def test_rotating_moons_turn_by_twenty_degrees_a_step() -> None:
+    x, label = plane("rotating_moons.csv")
+    assert x.shape == (1500 + 18 * 100, 2)
+    assert abs(distance_to_arc(x[:1500], label[:1500]).std() - 0.1) < 0.005
+    for step in range(1, 19):
+        part = slice(1400 + 100 * step, 1500 + 100 * step)
+        back = make.turn(x[part], -20.0 * step)
+        assert abs(distance_to_arc(back, label[part]).std() - 0.1) < 0.03, step
+        assert label[part].sum() == 50
+    half_way = slice(1500 + 800, 1500 + 900)
+    assert (distance_to_arc(x[half_way], 1 - label[half_way]).std()) < 0.15, "180 degrees swap them"
+
+
+def test_turning_keeps_the_centre_and_goes_anticlockwise() -> None:
+    start = np.array([make.MOON_CENTRE, (1.5, 0.25)])
+    np.testing.assert_allclose(make.turn(start, 90.0), [make.MOON_CENTRE, (0.5, 1.25)], atol=1e-12)
+
+
+def test_sensors_have_gaps_and_a_late_category() -> None:
+    table, later = read("sensors.csv"), read("sensors_test.csv")
+    assert list(table) == list(later) and len(table["power_kw"]) == 4000
+    assert len(later["power_kw"]) == 1000
+    cells = [cell for name in table if name != "power_kw" for cell in table[name]]
+    for token in MISSING:
+        assert 0.01 < cells.count(token) / len(cells) < 0.02
+    assert not MISSING & set(table["power_kw"])
+    assert table["valve"].index("purge") >= make.PURGE_ROW
+    assert set(table["valve"]) - MISSING == {"open", "throttled", "bypass", "recycle", "purge"}
+    assert set(later["valve"]) <= set(table["valve"])
+
+
+def power_without_noise(table: dict[str, list[str]]) -> make.FloatArray:
+    """The story's equation for a clean filter, computed from the columns of the file."""
+    load, temp = numbers(table["load_pct"]), numbers(table["inlet_temp_c"])
+    ratio = numbers(table["outlet_pressure_bar"]) / numbers(table["inlet_pressure_bar"])
+    factors = {"open": 1.0, "throttled": 1.08, "bypass": 1.2, "recycle": 1.35, "purge": 0.8}
+    factor = np.array([factors.get(name, np.nan) for name in table["valve"]])
+    power: make.FloatArray = 150 + 75 * load * (temp + 273.15) / 288 * (ratio**0.23 - 1) * factor
+    return power
+
+
+def test_sensors_noise_grows_with_load_and_the_filter_fouls_half_way() -> None:
+    table = read("sensors.csv")
+    load, clean = numbers(table["load_pct"]), power_without_noise(table)
+    before, after = slice(0, make.DRIFT_ROW), slice(make.DRIFT_ROW, None)
+    residual = numbers(table["power_kw"]) - clean
+    z = (residual / make.sensor_noise_sd(load))[before]
+    assert abs(np.nanmean(z)) < 0.1
+    for low, high in ((15, 45), (45, 70), (70, 100)):
+        band = (load[before] >= low) & (load[before] < high)
+        assert abs(np.nanstd(z[band]) - 1.0) < 0.12, (low, high)
+    rise = (residual / (clean * load / 100))[after]
+    assert abs(np.nanmedian(rise) - 0.12) < 0.005
+
+
+def test_sensors_test_part_belongs_to_the_second_regime() -> None:
+    table = read("sensors_test.csv")
+    load, clean = numbers(table["load_pct"]), power_without_noise(table)
+    rise = (numbers(table["power_kw"]) - clean) / (clean * load / 100)
+    assert abs(np.nanmedian(rise) - 0.12) < 0.005
