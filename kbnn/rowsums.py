@@ -1,0 +1,46 @@
+"""Sums taken in row order, so that the way a stream was cut into blocks leaves no trace.
+
+`np.sum` adds in pairs and its last bits depend on where a block begins. Here the running total is
+the first element of a strictly sequential cumulative sum: s_0 = carry, s_t = s_(t-1) + x_t. Adding
+1,000 rows at once or one by one gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+LIMIT = 1e100
+"""Magnitudes beyond this are cut before they are squared: one absurd row must not leave an inf."""
+
+
+def running(carry: float, values: FloatArray) -> FloatArray:
+    """The n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
+    partial = np.empty(values.shape[0] + 1)
+    partial[0] = carry
+    partial[1:] = values
+    return np.add.accumulate(partial, out=partial)
+
+
+def add_rows(carry: FloatArray, terms: FloatArray) -> FloatArray:
+    """Totals carry_j + sum_t terms[j, t], each added in row order; `terms` is (quantity, row)."""
+    partial = np.empty((terms.shape[0], terms.shape[1] + 1))
+    partial[:, 0] = carry
+    partial[:, 1:] = terms
+    return np.add.accumulate(partial, axis=1, out=partial)[:, -1].copy()
+
+
+def cut(values: FloatArray) -> FloatArray:
+    """Values limited to +-LIMIT."""
+    return np.clip(values, -LIMIT, LIMIT)
+
+
+def floats(values: FloatArray) -> list[float]:
+    """A JSON list that restores the same bits: `json` writes the shortest exact decimal."""
+    return [float(value) for value in values]
