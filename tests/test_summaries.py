@@ -1,0 +1,242 @@
+"""Summaries are bounded, exact through storage, and blind to how the rows came in blocks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from kbnn.curve import FIRST
+from kbnn.histograms import FEATURE_BINS, FeatureHistograms, PitHistogram, fitting_level, lattice
+from kbnn.metrics import RegressionScore
+from kbnn.reservoir import row_hash
+from kbnn.rowsums import FloatArray
+from kbnn.scorecard import Scorecard
+from kbnn.summaries import Summaries
+
+
+def stream(n: int, targets: int = 1, seed: int = 0) -> dict[str, FloatArray]:
+    """Rows with missing features and targets, one heavy-tailed column and one indicator."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack(
+        (rng.normal(size=n), 1e6 * rng.standard_cauchy(n), rng.integers(0, 2, n), np.full(n, 0.1))
+    )
+    x[3::41, 0] = np.nan
+    mean = rng.normal(size=(n, targets))
+    sd = np.exp(rng.normal(0, 0.3, (n, targets)))
+    y = mean + sd * rng.normal(size=(n, targets))
+    y[10::29, 0] = np.nan
+    return {"x": x, "y": y, "mean": mean, "sd": sd}
+
+
+def fed(card: Scorecard, data: dict[str, FloatArray], borders: list[int]) -> list[int]:
+    """Add the rows in blocks; the row counts at which points fell."""
+    at = []
+    for a, b in itertools.pairwise(borders):
+        block = {name: values[a:b] for name, values in data.items()}
+        x, y = block.pop("x"), block.pop("y")
+        at += [p.rows for p in card.add(x, y, **block)[0]]  # type: ignore[arg-type]  # by name
+    return at
+
+
+def frozen(card: Scorecard) -> tuple[str, dict[str, bytes]]:
+    """Every bit of the state."""
+    header, arrays = card.to_state()
+    return json.dumps(header, allow_nan=False), {k: v.tobytes() for k, v in arrays.items()}
+
+
+def reloaded(card: Scorecard) -> Scorecard:
+    """The card after a trip through its stored form."""
+    header, arrays = card.to_state()
+    copies = {name: np.array(values) for name, values in arrays.items()}
+    assert all(values.dtype == np.float64 for values in copies.values())
+    return Scorecard.from_state(json.loads(json.dumps(header)), copies)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_a_scorecard_is_blind_to_blocks(targets: int, size: int) -> None:
+    n = 1500
+    data = stream(n, targets)
+    whole, parts = Scorecard(targets, 4), Scorecard(targets, 4)
+    at = fed(whole, data, [0, n])
+    assert at == [FIRST << j for j in range(6)]
+    assert fed(parts, data, [*range(0, n, size), n]) == at
+    assert frozen(parts) == frozen(whole)
+    assert parts.points() == whole.points()
+
+
+def test_saving_in_the_middle_changes_nothing() -> None:
+    data = stream(900)
+    whole = Scorecard(1, 4, seed=5)
+    fed(whole, data, [0, 900])
+    parts = Scorecard(1, 4, seed=5)
+    for a, b in itertools.pairwise([0, 1, 33, 500, 900]):
+        fed(parts, data, [a, b])
+        parts = reloaded(parts)
+    assert frozen(parts) == frozen(whole)
+
+
+def test_classes_and_columns_may_grow() -> None:
+    rng = np.random.default_rng(2)
+    n = 400
+    x = np.zeros((n, 3))
+    x[:, 0] = rng.normal(size=n)
+    x[200:, 2] = 1
+    label = np.minimum(rng.integers(0, 3, n), np.where(np.arange(n) < 200, 1, 2)).astype(float)
+    p = rng.dirichlet(np.ones(3), n)
+    p[:200, 2] = 0
+    wide, grown = Scorecard(1, 3, classes=True), Scorecard(1, 2, classes=True)
+    wide.add(x, label[:, None], probability=p)
+    grown.add(x[:200, :2], label[:200, None], probability=p[:200, :2])
+    grown = reloaded(grown)
+    grown.add(x[200:], label[200:, None], probability=p[200:])
+    assert frozen(grown) == frozen(wide)
+    assert wide.summaries.confusion.sum() == n
+    naive = np.zeros((3, 3), dtype=int)
+    for c, row in zip(label.astype(int), p, strict=True):
+        naive[c, row.argmax()] += 1
+    np.testing.assert_array_equal(wide.summaries.confusion, naive)
+
+
+def test_the_state_stays_small() -> None:
+    data = stream(30_000)
+    card = Scorecard(1, 4)
+    fed(card, data, [*range(0, 30_000, 5000), 30_000])
+    header, arrays = card.to_state()
+    assert len(json.dumps(header)) < 6000
+    assert sum(values.nbytes for values in arrays.values()) < 60_000
+    assert Scorecard(1, 5000).summaries.sample.size == 64
+
+
+def test_the_learning_curve_gives_the_figures_of_its_stretches() -> None:
+    data = stream(300)
+    card = Scorecard(1, 4)
+    fed(card, data, [0, 100, 300])
+    y, mean, sd = data["y"][:, 0], data["mean"][:, 0], data["sd"][:, 0]
+    points = card.points()[0]
+    assert [p.rows for p in points] == [32, 64, 128, 256, 300]
+    before = 0
+    for p in points:
+        overall, since = RegressionScore(), RegressionScore()
+        overall.add(y[: p.rows], mean[: p.rows], sd[: p.rows])
+        since.add(y[before : p.rows], mean[before : p.rows], sd[before : p.rows])
+        assert p.loss == overall.figures()["rmse"]
+        assert p.nll == overall.figures()["nll"]
+        assert p.since_loss == since.figures()["rmse"]
+        assert p.since_coverage_90 == since.figures()["coverage"]["90"]
+        before = p.rows
+
+
+def test_several_targets_are_listed_by_name() -> None:
+    card = Scorecard(2, 4)
+    fed(card, stream(200, 2), [0, 200])
+    figures: dict[str, Any] = card.figures(["a", "b"])
+    assert list(figures["targets"]) == ["a", "b"]
+    assert figures["rows"] == 200
+    assert figures["targets"]["a"]["skipped"] == 7
+    assert figures["targets"]["b"]["skipped"] == 0
+
+
+def test_pit_counts_and_coverage() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(5000, 1))
+    pit = PitHistogram(1)
+    pit.add(z)
+    u = stats.norm.cdf(z[:, 0])
+    np.testing.assert_array_equal(pit.bars(0), np.histogram(u, np.linspace(0, 1, 21))[0])
+    levels, observed = pit.coverage(0)
+    for level, share in zip(levels, observed, strict=True):
+        inside = np.abs(z[:, 0]) <= stats.norm.ppf(0.5 + level / 2)
+        assert share == pytest.approx(inside.mean(), abs=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.floats(-1e150, 1e150).filter(lambda v: v == 0 or abs(v) > 1e-150),
+        min_size=1,
+        max_size=40,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_feature_histograms_depend_on_the_values_alone(values: list[float], random: Any) -> None:
+    whole = FeatureHistograms(1)
+    whole.add(np.array(values)[:, None])
+    shuffled = list(values)
+    random.shuffle(shuffled)
+    single = FeatureHistograms(1)
+    for value in shuffled:
+        single.add(np.array([[value]]))
+    assert single.to_json() == whole.to_json()
+    np.testing.assert_array_equal(single.counts, whole.counts)
+    edges, counts = whole.bins(0)
+    assert len(counts) <= FEATURE_BINS
+    assert counts.sum() == len(values)
+    expected = [
+        sum(lattice(v, int(whole.level[0])) == int(whole.first[0]) + j for v in values)
+        for j in range(len(counts))
+    ]
+    assert counts.tolist() == expected
+    assert edges[0] <= min(values)
+    assert max(values) <= edges[-1]
+
+
+def test_the_bins_of_a_feature_are_as_fine_as_they_can_be() -> None:
+    level = fitting_level(-1.0, 1.0)
+    assert lattice(1.0, level) - lattice(-1.0, level) < FEATURE_BINS
+    assert lattice(1.0, level - 1) - lattice(-1.0, level - 1) >= FEATURE_BINS
+
+
+def test_the_sample_is_even_over_the_stream() -> None:
+    order = np.arange(100_000, dtype=np.float64)
+    hashed = row_hash(order, 1)
+    assert np.unique(hashed).size == order.size
+    counts = np.histogram(hashed, 50)[0]
+    assert counts.min() > 1800
+    assert abs(np.corrcoef(hashed[:-1], hashed[1:])[0, 1]) < 0.02
+    assert not np.array_equal(hashed, row_hash(order, 2))
+    summaries = Summaries(1, 1)
+    one = np.ones((100_000, 1))
+    summaries.add(order[:, None], order[:, None], order[:, None], one)
+    assert len(summaries.sample) == 512
+    assert abs(summaries.sample.order.mean() / 50_000 - 1) < 0.1
+    np.testing.assert_array_equal(summaries.sample.row, summaries.sample.order + 1)
+
+
+def test_the_worst_rows_are_those_of_highest_nll() -> None:
+    data = stream(2000)
+    card = Scorecard(1, 4)
+    fed(card, data, [*range(0, 2000, 300), 2000])
+    z = (data["y"] - data["mean"])[:, 0] / data["sd"][:, 0]
+    nll = np.log(data["sd"][:, 0]) + 0.5 * z * z
+    expected = np.argsort(np.where(np.isnan(nll), -np.inf, -nll * -1))[::-1][:20]
+    worst = card.summaries.worst
+    np.testing.assert_array_equal(worst.order[worst.ranked()], expected)
+    top = worst.ranked()[0]
+    np.testing.assert_array_equal(worst.x[top], data["x"][expected[0]])
+    assert worst.forecast[top].tolist() == [
+        data["mean"][expected[0], 0],
+        data["sd"][expected[0], 0],
+    ]
+
+
+def test_quantiles_come_from_the_sample() -> None:
+    summaries = Summaries(1, 2)
+    x = np.column_stack((np.arange(101.0), np.full(101, np.nan)))
+    one = np.ones((101, 1))
+    summaries.add(x, one, one, one)
+    levels = np.array([0.0, 0.5, 1.0])
+    assert summaries.quantiles(0, levels).tolist() == [0, 50, 100]
+    assert np.isnan(summaries.quantiles(1, levels)).all()
+    assert summaries.features.missing[1] == 101
+    with pytest.raises(ValueError, match="mean and sd"):
+        summaries.add(x, one, None, None)
+    with pytest.raises(ValueError, match="stands alone"):
+        Scorecard(2, 2, classes=True)

@@ -1,0 +1,163 @@
+"""The verdict is right on forecasts made to be wrong in one way, and mild on small samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnn.class_metrics import ClassScore
+from kbnn.class_verdict import class_verdict, verdict
+from kbnn.metrics import RegressionScore
+from kbnn.verdict import coverage_sentence, regression_verdict
+from kbnn.wording import count, number, percent
+
+
+def made(
+    n: int = 2000,
+    signal: float = 3.0,
+    noise: float = 1.0,
+    stated: float = 1.0,
+    shift: float = 0.0,
+    seed: int = 0,
+) -> RegressionScore:
+    """A forecast that knows `signal` of the target, is off by `shift`, and states `stated` sd."""
+    rng = np.random.default_rng(seed)
+    mean = rng.normal(0, signal, n)
+    y = mean + rng.normal(0, noise, n)
+    score = RegressionScore()
+    score.add(y, mean - shift, np.full(n, stated))
+    return score
+
+
+def test_good() -> None:
+    result = regression_verdict(made())
+    assert result.level == "good"
+    assert result.headline.startswith("Good")
+    assert "explains 9" in result.sentences[0]
+    assert not any("biased" in text for text in result.sentences)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("n", [25, 100, 1000])
+def test_honest_forecasts_are_never_called_poor(n: int, seed: int) -> None:
+    assert regression_verdict(made(n, seed=seed)).level in ("good", "fair")
+
+
+def test_over_confident() -> None:
+    result = regression_verdict(made(stated=0.5))
+    assert result.level == "poor"
+    assert result.headline.startswith("Over-confident")
+    assert "far too narrow" in result.sentences[1]
+    assert "times as large as stated" in result.sentences[2]
+
+
+def test_under_confident() -> None:
+    result = regression_verdict(made(stated=2.0))
+    assert result.level == "fair"
+    assert result.headline.startswith("Under-confident")
+    assert "too wide" in result.sentences[1]
+    assert "only 0.49" in result.sentences[2]
+
+
+def test_biased_to_the_low_and_to_the_high_side() -> None:
+    low = regression_verdict(made(shift=0.6, stated=1.2))
+    assert low.headline.startswith("Biased")
+    assert "Predictions are too low by 0.5" in low.sentences[-1]
+    high = regression_verdict(made(shift=-0.6, stated=1.2))
+    assert "too high by" in high.sentences[-1]
+
+
+def test_useless_even_with_honest_error_bars() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.normal(5, 2, 3000)
+    score = RegressionScore()
+    score.add(y, np.full(3000, 5.0), np.full(3000, 2.0))
+    result = regression_verdict(score)
+    assert result.level == "poor"
+    assert result.headline == "No better than a constant"
+    assert "no better than always saying the mean" in result.sentences[0]
+    worse = RegressionScore()
+    worse.add(y, rng.normal(5, 2, 3000), np.full(3000, 3.0))
+    assert regression_verdict(worse).headline == "No better than a constant"
+
+
+def test_useful_means_with_misleading_bars_are_named() -> None:
+    result = regression_verdict(made(stated=0.2))
+    assert "the predictions help, the error bars mislead" in result.sentences[-1]
+
+
+def test_a_handful_of_rows_is_not_judged() -> None:
+    result = verdict(made(8))
+    assert result.level == "unknown"
+    assert result.headline == "Too few rows to judge"
+    assert verdict(RegressionScore()).level == "unknown"
+    assert verdict(ClassScore()).level == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("inside", "rows", "severity", "words"),
+    [
+        (0.887, 1024, -1, "the 90 % intervals held 88.7 % of 1,024 rows: slightly too narrow"),
+        (0.896, 100_000, 0, "as they should"),
+        (0.85, 20, 0, "as they should"),
+        (0.88, 10_000, -1, "slightly too narrow"),
+        (0.82, 10_000, -2, ": too narrow"),
+        (0.60, 500, -3, "far too narrow"),
+        (0.60, 20, -3, "far too narrow"),
+        (0.92, 10_000, 1, "slightly too wide"),
+        (0.98, 10_000, 2, ": too wide"),
+        (1.0, 25, 1, "slightly too wide, though chance alone can do that"),
+    ],
+)
+def test_coverage_words(inside: float, rows: int, severity: int, words: str) -> None:
+    got, text = coverage_sentence(90, inside, rows)
+    assert (got, words in text) == (severity, True), text
+
+
+def classes(n: int, sharpen: float, informed: float = 2.0, seed: int = 0) -> ClassScore:
+    """Labels drawn from known probabilities; the forecast states them, sharpened by a power."""
+    rng = np.random.default_rng(seed)
+    logit = rng.normal(0, informed, (n, 3))
+    p = np.exp(logit)
+    p /= p.sum(axis=1, keepdims=True)
+    label = (rng.random((n, 1)) > np.cumsum(p, axis=1)).sum(axis=1)
+    stated = p**sharpen
+    score = ClassScore()
+    score.add(label.astype(np.float64), stated / stated.sum(axis=1, keepdims=True))
+    return score
+
+
+@pytest.mark.parametrize("n", [50, 400, 5000])
+def test_honest_classes_are_good(n: int) -> None:
+    assert class_verdict(classes(n, 1.0)).level == "good"
+
+
+def test_class_confidence_is_judged() -> None:
+    over = class_verdict(classes(3000, 3.0))
+    assert over.headline.startswith("Over-confident")
+    assert over.sentences[2].endswith("over-confident.")
+    under = class_verdict(classes(3000, 0.3))
+    assert under.headline.startswith("Under-confident")
+    assert verdict(classes(3000, 0.3)) == under
+
+
+def test_useless_classes() -> None:
+    rng = np.random.default_rng(1)
+    score = ClassScore()
+    score.add(rng.integers(0, 2, 1000).astype(np.float64), np.full((1000, 2), 0.5))
+    assert class_verdict(score).headline == "No better than the class frequencies"
+
+
+def test_numbers_read_well() -> None:
+    assert [number(v) for v in (12345.678, 3.14159, 0.00123456, 1.23e-7, 0.0, -0.5)] == [
+        "12,346",
+        "3.142",
+        "0.001235",
+        "1.23e-07",
+        "0.000",
+        "-0.5000",
+    ]
+    assert number(99999.6) == "100,000"
+    assert number(None) == "-"
+    assert percent(0.8874) == "88.7 %"
+    assert count(1024) == "1,024"
