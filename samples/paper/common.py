@@ -1,0 +1,156 @@
+"""Everything the experiments ask of kbnn, in three functions: begin, learn, ask.
+
+The network works in standardised units. Here the training rows give the scale, and every answer is
+back in the user's units. Two ways of running it are compared throughout:
+
+paper    the paper's algorithm with nothing learned but the weights: one Gaussian per neuron,
+         layer-wise smoothing, fixed noise. The paper states neither a prior nor a noise; ours are
+         weight means N(0, 1/fan_in), variances 1/fan_in, and a variance of 0.01 on every layer.
+default  what kbnn does when nothing is asked for, the same on every data set.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import kbnn
+from kbnn import moments
+
+FloatArray = NDArray[np.float64]
+Mode = Literal["paper", "default"]
+MODES: tuple[Mode, ...] = ("paper", "default")
+MODE_NAMES = {"paper": "paper mode", "default": "kbnn"}
+
+PAPER_NOISE = 0.01
+Z90 = 1.6448536269514722  # the central 90 % of a normal lie within this many standard deviations
+
+
+class Scale(NamedTuple):
+    """Means and standard deviations of the training rows."""
+
+    x_mean: FloatArray
+    x_sd: FloatArray
+    y_mean: FloatArray
+    y_sd: FloatArray
+
+
+class Learner(NamedTuple):
+    """A belief and the units it is in."""
+
+    state: kbnn.State
+    scale: Scale
+
+
+class Answer(NamedTuple):
+    """Mean and both parts of the variance in the user's units; for classes before the sigmoid."""
+
+    mean: FloatArray
+    function_var: FloatArray
+    noise_var: FloatArray
+
+    @property
+    def var(self) -> FloatArray:
+        """The variance of a new observation."""
+        return self.function_var + self.noise_var
+
+
+def begin(
+    mode: Mode,
+    hidden: tuple[int, ...],
+    x: FloatArray,
+    y: FloatArray,
+    seed: int,
+    classes: bool = False,
+) -> Learner:
+    """A network that has learned nothing yet, scaled by the rows it is going to learn."""
+    shape = {"inputs": x.shape[1], "outputs": y.shape[1]}
+    if mode == "paper":
+        config = kbnn.Config(
+            **shape,
+            hidden=hidden,
+            covariance="paper",
+            observation="sigmoid" if classes else "gaussian",
+            noise=PAPER_NOISE,
+            hidden_noise=PAPER_NOISE,
+            noise_head=False,
+            robust=False,
+            drift=False,
+        )
+    else:
+        config = kbnn.Config(
+            **shape, hidden=hidden, observation="bernoulli" if classes else "gaussian"
+        )
+    one = np.ones(y.shape[1])
+    y_mean, y_sd = (0.0 * one, one) if classes else (y.mean(axis=0), _spread(y))
+    return Learner(kbnn.init(config, seed), Scale(x.mean(axis=0), _spread(x), y_mean, y_sd))
+
+
+def learn(learner: Learner, x: FloatArray, y: FloatArray) -> Learner:
+    """Learn the rows in order, each of them once."""
+    scale = learner.scale
+    state, _ = kbnn.learn(
+        learner.state, (x - scale.x_mean) / scale.x_sd, (y - scale.y_mean) / scale.y_sd
+    )
+    return learner._replace(state=state)
+
+
+def ask(learner: Learner, x: FloatArray) -> Answer:
+    """What the network says about rows, without learning from them."""
+    scale = learner.scale
+    said = kbnn.predict(learner.state, (x - scale.x_mean) / scale.x_sd)
+    return Answer(
+        scale.y_mean + scale.y_sd * said.mean,
+        scale.y_sd**2 * said.function_var,
+        scale.y_sd**2 * said.noise_var,
+    )
+
+
+def passes(
+    learner: Learner, x: FloatArray, y: FloatArray, epochs: int, seed: int
+) -> Iterator[Learner]:
+    """The learner after each pass: the first in the order given, every other newly shuffled."""
+    generator = np.random.default_rng(seed)
+    for epoch in range(epochs):
+        order = generator.permutation(len(x)) if epoch else slice(None)
+        learner = learn(learner, x[order], y[order])
+        yield learner
+
+
+def after_sigmoid(answer: Answer) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the class probability sigmoid(a), a ~ N(mean, function_var)."""
+    z = moments.ACTIVATIONS["sigmoid"](answer.mean, answer.function_var)
+    return z.mean, z.var
+
+
+def rmse(answer: Answer, y: FloatArray) -> float:
+    """Root mean squared error."""
+    return float(np.sqrt(np.mean((y - answer.mean) ** 2)))
+
+
+def nll(mean: FloatArray, var: FloatArray, y: FloatArray) -> float:
+    """The paper's NLL: the mean of -log N(y | mean, var)."""
+    return float(np.mean(0.5 * (np.log(2.0 * np.pi * var) + (y - mean) ** 2 / var)))
+
+
+def coverage(answer: Answer, y: FloatArray) -> float:
+    """Percentage of rows inside the central 90 % interval."""
+    return float(100.0 * np.mean(np.abs(y - answer.mean) <= Z90 * np.sqrt(answer.var)))
+
+
+def log_loss(probability: FloatArray, label: FloatArray) -> float:
+    """Mean of -log of the probability given to the class that was right."""
+    right = np.where(label > 0.5, probability, 1.0 - probability)
+    return float(-np.mean(np.log(np.maximum(right, 1e-15))))
+
+
+def accuracy(probability: FloatArray, label: FloatArray) -> float:
+    """Percentage of rows put into the right class."""
+    return float(100.0 * np.mean((probability > 0.5) == (label > 0.5)))
+
+
+def _spread(values: FloatArray) -> FloatArray:
+    """Standard deviation of each column, 1 for a column that does not vary."""
+    sd: FloatArray = values.std(axis=0)
+    return np.where(sd > 0.0, sd, 1.0)

@@ -1,0 +1,89 @@
+"""Run many cases in two processes, remember every result, go on where a run was broken off."""
+
+import functools
+import hashlib
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from samples.paper.options import Options
+
+Case = Mapping[str, str | int | float | list[int]]
+Result = dict[str, list[float]]
+Work = Callable[[Case, Options], Result]
+
+
+def gather(
+    work: Work, cases: Sequence[Case], options: Options, title: str, processes: int | None = None
+) -> list[Result]:
+    """The result of every case, in order; only those not yet in the results file are run."""
+    store = options.out / "results.jsonl"
+    done = _read(store)
+    keys = [_key(work, case) for case in cases]
+    open_cases = {key: case for key, case in zip(keys, cases, strict=True) if key not in done}
+    if open_cases:
+        count = options.processes if processes is None else processes
+        with store.open("a", encoding="utf-8") as file, _progress() as progress:
+            task = progress.add_task(title, total=len(open_cases))
+            for key, result in _run(work, open_cases, options, count):
+                done[key] = result
+                file.write(json.dumps({"key": key, "case": open_cases[key], "result": result}))
+                file.write("\n")
+                file.flush()
+                progress.advance(task)
+    return [done[key] for key in keys]
+
+
+def _run(
+    work: Work, cases: Mapping[str, Case], options: Options, processes: int
+) -> Iterator[tuple[str, Result]]:
+    """Yield results as they come, each from a process of its own kind; 0 means this process."""
+    if processes == 0:
+        for key, case in cases.items():
+            yield key, work(case, options)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        pending = {pool.submit(work, case, options): key for key, case in cases.items()}
+        for future in as_completed(pending):
+            yield pending[future], future.result()
+
+
+def _progress() -> Progress:
+    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*shown, TimeRemainingColumn(), console=Console(stderr=True))
+
+
+def _read(store: Path) -> dict[str, Result]:
+    """Results by key; a last line cut short by a kill is left out."""
+    done: dict[str, Result] = {}
+    if store.is_file():
+        for line in store.read_text(encoding="utf-8").splitlines(keepends=True):
+            if line.endswith("}\n"):
+                entry = json.loads(line)
+                done[entry["key"]] = entry["result"]
+    return done
+
+
+def _key(work: Work, case: Case) -> str:
+    """What a result depends on: the work, the case, and the program that did it."""
+    text = json.dumps([work.__module__, work.__name__, _program(), case], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@functools.cache
+def _program() -> str:
+    """A digest of kbnn's sources, so that no result outlives the code it came from."""
+    import kbnn
+
+    digest = hashlib.sha256()
+    folder = Path(kbnn.__file__).parent
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in {".py", ".pyx", ".c", ".h"}:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
