@@ -1,0 +1,94 @@
+"""Chunks: rows as they were read, with what is known to be wrong with some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+
+class Flaw(NamedTuple):
+    """Why a row cannot be used; column and value are empty when the whole row is meant."""
+
+    column: str
+    value: str
+    reason: str
+    remedy: str = ""
+
+
+class BadRow(NamedTuple):
+    """A row that was not used, for messages and for the list of bad rows."""
+
+    source: str
+    line: int  # physical line of a text file (a header is line 1), otherwise row number
+    column: str
+    value: str
+    reason: str
+    text: bool
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}: " if self.text else f"{self.source}: row {self.line}: "
+        return f"{place}column '{self.column}': {self.reason}" if self.column else place + self.reason
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive rows of one source, flawed ones in their places."""
+
+    source: str
+    batch: pa.RecordBatch
+    first_row: int  # number of the first row, counted from 1 without the header
+    flaws: dict[int, Flaw] = field(default_factory=dict)  # by position in the batch
+    line_of: Callable[[int], int] | None = None  # physical line of a position; None: not text
+    offset: int = 0  # position of the first row for `line_of`
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return int(self.batch.num_rows)
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The rows from `start` up to `stop`."""
+        return Chunk(
+            self.source,
+            self.batch.slice(start, stop - start),
+            self.first_row + start,
+            {at - start: flaw for at, flaw in self.flaws.items() if start <= at < stop},
+            self.line_of,
+            self.offset + start,
+        )
+
+    def bad_row(self, position: int, flaw: Flaw) -> BadRow:
+        """Name the place of a flaw."""
+        text = self.line_of is not None
+        line = self.line_of(self.offset + position) if self.line_of else self.first_row + position
+        return BadRow(self.source, line, flaw.column, flaw.value, flaw.reason, text)
+
+
+def shorten(value: str, limit: int = 40) -> str:
+    """A value as it may stand in a message: printable and not too long."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def not_utf8(column: str, error: UnicodeDecodeError) -> Flaw:
+    """The flaw of a value in another encoding."""
+    value = shorten(error.object.decode(errors="backslashreplace"))
+    reason = f"byte 0x{error.object[error.start]:02X} is not UTF-8"
+    return Flaw(column, value, reason, "convert it with iconv -f LATIN1 -t UTF-8")
+
+
+@dataclass
+class Pins:
+    """What the readers may know about columns; it changes how values travel, never what they are.
+
+    Columns in `numbers` are parsed to float64 on the way in; only columns in `wanted` are parsed
+    at all (None: every column).
+    """
+
+    numbers: frozenset[str] = frozenset()
+    booleans: frozenset[str] = frozenset()
+    wanted: frozenset[str] | None = None
+    missing: tuple[str, ...] = ()

@@ -1,0 +1,178 @@
+"""Cut a byte stream after complete records, minding quoted newlines, and find records again.
+
+The rule is the bulk parser's: a quote opens a quoted stretch only at the start of a field, `""`
+inside it is a quote, and whatever follows the closing quote is plain. Cutting by the parity of
+quotes alone would go wrong at a stray one (`5" pipe`), so parity is used only where every opening
+quote is checked to be at the start of a field, and the exact scan serves otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+MAX_RECORD: Final = 16 << 20  # a longer record means an unbalanced quote or no table at all
+_NEWLINE: Final = 10
+_QUOTE: Final = 34
+_SPECIAL: Final = re.compile(rb'[\r\n"]')
+
+
+def last_end(data: bytes, delimiters: str) -> int:
+    """The position after the last complete record in `data`, which starts at a record."""
+    if b'"' not in data:
+        return data.rfind(b"\n") + 1
+    values = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(values == _QUOTE)
+    openers = quotes[::2]
+    before = values[openers - 1]
+    starts = _field_starts(delimiters)[before]
+    starts |= before == _QUOTE  # the second of a pair inside a quoted stretch
+    if openers[0] == 0:
+        starts[0] = True
+    if not starts.all():
+        return _scan(data, delimiters)
+    end = len(data)
+    while True:
+        cut = data.rfind(b"\n", 0, end)
+        inside = int(np.searchsorted(quotes, cut))
+        if cut < 0 or inside % 2 == 0:
+            return cut + 1
+        end = int(quotes[inside - 1])
+
+
+def _field_starts(delimiters: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which bytes may stand before the first byte of a field."""
+    table = np.zeros(256, np.bool_)
+    table[[ord(delimiter) for delimiter in delimiters]] = True
+    table[[_NEWLINE, 13]] = True
+    return table
+
+
+def _scan(data: bytes, delimiters: str) -> int:
+    """The same as `last_end`, quote by quote."""
+    starts = _field_starts(delimiters)
+    at = 0
+    while True:
+        quote = data.find(b'"', at)
+        if quote < 0:
+            return data.rfind(b"\n") + 1
+        if quote > 0 and not starts[data[quote - 1]]:
+            at = quote + 1
+            continue
+        at = _closing(data, quote + 1)
+        if at < 0:
+            return data.rfind(b"\n", 0, quote) + 1
+
+
+def _closing(data: bytes, at: int) -> int:
+    """The position after the quote that closes a stretch whose inside starts at `at`; -1: none.
+
+    A quote at the very end may be the first of a pair, so it does not close yet.
+    """
+    while True:
+        close = data.find(b'"', at)
+        if close < 0 or close + 1 == len(data):
+            return -1
+        if data[close + 1] != _QUOTE:
+            return close + 1
+        at = close + 2
+
+
+class RecordSplitter:
+    """Collects pieces of any size and hands out complete records."""
+
+    def __init__(self, delimiters: str | None) -> None:
+        self._delimiters = delimiters
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes wait for the end of their record."""
+        return self._size
+
+    def feed(self, piece: bytes) -> bytes:
+        """Add a piece; return all records complete by now, or nothing."""
+        self._pending.append(piece)
+        self._size += len(piece)
+        if b"\n" not in piece:
+            return b""
+        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        cut = (
+            data.rfind(b"\n") + 1
+            if self._delimiters is None
+            else last_end(data, self._delimiters)
+        )
+        rest = data[cut:]
+        self._pending = [rest] if rest else []
+        self._size = len(rest)
+        return data[:cut]
+
+    def rest(self) -> bytes:
+        """The bytes after the last complete record; the splitter is empty afterwards."""
+        data = b"".join(self._pending)
+        self._pending, self._size = [], 0
+        return data
+
+
+def is_closed(data: bytes, delimiters: str) -> bool:
+    """Whether the last record would be complete if a newline followed."""
+    return last_end(data + b"\n", delimiters) == len(data) + 1
+
+
+def record_starts(data: bytes, delimiter: str | None) -> list[int]:
+    """Where each record in `data` starts; blank lines are no records.
+
+    For looking up a line number or a bad record, so plain code rather than fast code.
+    """
+    starts: list[int] = []
+    fields = None if delimiter is None else _field_starts(delimiter)
+    at = 0
+    while at < len(data):
+        if data[at] in b"\r\n":
+            at += 1
+            continue
+        starts.append(at)
+        at = _record_end(data, at, fields)
+    return starts
+
+
+def _record_end(
+    data: bytes, start: int, fields: np.ndarray[tuple[int], np.dtype[np.bool_]] | None
+) -> int:
+    """The position of the line end that closes the record at `start`."""
+    at = start
+    while found := _SPECIAL.search(data, at):
+        here = found.start()
+        if data[here] != _QUOTE:
+            return here
+        if fields is None or (here > start and not fields[data[here - 1]]):
+            at = here + 1
+            continue
+        at = _closing(data, here + 1)
+        if at < 0:
+            break
+    return len(data)
+
+
+def first_record(data: bytes, delimiters: str) -> tuple[int, int] | None:
+    """Start and end of the first record that is not blank; None while it is incomplete."""
+    start = len(data) - len(data.lstrip(b"\r\n"))
+    end = _record_end(data, start, _field_starts(delimiters))
+    newline = data.find(b"\n", end)
+    return None if newline < 0 else (start, newline + 1)
+
+
+def line_finder(data: bytes, first_line: int, delimiter: str | None) -> Callable[[int], int]:
+    """A function from a record's position to its physical line, which looks only when asked."""
+    starts: list[int] = []
+
+    def line_of(position: int) -> int:
+        if not starts:
+            starts.extend(record_starts(data, delimiter))
+        return first_line + data.count(b"\n", 0, starts[position])
+
+    return line_of
