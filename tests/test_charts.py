@@ -1,0 +1,148 @@
+"""Terminal charts: they fit the width, survive ASCII and no colour, and show what the data say."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from kbnn.scorecard import Scorecard
+from kbnn_cli.axes import Axis, short, spanning
+from kbnn_cli.bars import grouped, vertical_bars
+from kbnn_cli.canvas import Canvas
+from kbnn_cli.charts import calibration_chart, card_charts
+from kbnn_cli.confusion import folded, shortened
+
+
+def numeric_card(n: int = 1000, stated: float = 1.0) -> Scorecard:
+    """Honest forecasts, or with their standard deviation multiplied by `stated`."""
+    rng = np.random.default_rng(0)
+    mean = rng.normal(0, 3, (n, 1))
+    sd = np.exp(rng.normal(0, 0.3, (n, 1)))
+    card = Scorecard(1, 1)
+    card.add(mean, mean + sd * rng.normal(size=(n, 1)), mean=mean, sd=sd * stated)
+    return card
+
+
+def class_card(classes: int, n: int = 600) -> Scorecard:
+    """Probabilities with some knowledge of the label."""
+    rng = np.random.default_rng(1)
+    label = rng.integers(0, classes, n)
+    p = rng.dirichlet(np.ones(classes), n)
+    p[np.arange(n), label] += 0.5
+    card = Scorecard(1, 1, classes=True)
+    y = label[:, None].astype(np.float64)
+    card.add(y, y, probability=p / p.sum(axis=1, keepdims=True))
+    return card
+
+
+def printed(
+    card: Scorecard, width: int, encoding: str = "utf-8", names: list[str] | None = None
+) -> str:
+    """What a terminal of that width and encoding would show, colours removed."""
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, errors="strict", write_through=True)
+    console = Console(file=file, width=width, no_color=True, color_system=None)
+    for part in card_charts(card, 0, names or []):
+        console.print(part)
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_charts_fit_every_width_and_encoding(width: int, encoding: str) -> None:
+    for card in (numeric_card(), class_card(3), class_card(14)):
+        text = printed(card, width, encoding)
+        assert max(len(line) for line in text.splitlines()) <= width
+        assert "…" not in text or width < 80
+
+
+def test_two_columns_at_80_and_three_at_120() -> None:
+    at_80 = printed(numeric_card(), 80).splitlines()
+    assert at_80[0].split("  ")[0] == "Calibration"
+    assert "PIT histogram" in at_80[0]
+    assert "Predicted by true" not in at_80[0]
+    assert "Predicted by true" in printed(numeric_card(), 120).splitlines()[0]
+    for title in ("Residuals by stated sd", "RMSE by rows seen", "NLL by rows seen"):
+        assert title in printed(numeric_card(), 80)
+
+
+def test_the_learning_curve_may_be_left_out() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    for part in card_charts(numeric_card(), learning=False):
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "rows seen" not in text
+    assert "Residuals by stated sd" in text
+
+
+def test_too_narrow_intervals_fall_below_the_diagonal() -> None:
+    levels = [k / 20 for k in range(1, 20)]
+    below = calibration_chart(levels, [p * 0.6 for p in levels]).lines(38, True)
+    rows = [line.plain for line in below[2:12]]
+    for row in rows[1:7]:
+        assert row.rindex("*") > row.rindex(".")
+
+
+def test_pit_bars_count_and_mark_the_uneven() -> None:
+    assert grouped([1] * 20, 70) == [1] * 20
+    assert grouped([1] * 20, 34) == [2] * 10
+    lines = vertical_bars([400, *[10] * 8, 400], 34, 10, True)
+    assert lines[0].plain.count("#") == 4
+    assert any(span.style == "yellow" for span in lines[0].spans)
+    assert vertical_bars([0] * 20, 34, 10, False)[-1].plain.split() == ["0", "0.5", "1"]
+
+
+def test_classes_beyond_the_width_are_added_up() -> None:
+    counts = [[i + j for j in range(6)] for i in range(6)]
+    table, names = folded(counts, ["a", "b", "c", "d", "e", "f"], 2)
+    assert names == ["e", "f", "4 others"]
+    assert sum(map(sum, table)) == sum(map(sum, counts))
+    assert table[0][:2] == [8, 9]
+    assert shortened("a\x1b[31mvery long class name") == "a [31mvery l.."
+    assert folded(counts, ["a"], 10)[1][1] == "1"
+
+
+def test_names_from_strangers_are_text() -> None:
+    text = printed(class_card(2), 80, names=["[red]no[/red]", "b\x1b[2J"])
+    assert "[red]no[/red]" in text
+    assert "\x1b" not in text
+
+
+def test_nothing_scored_says_so() -> None:
+    assert "nothing to draw" in printed(Scorecard(1, 2), 80)
+
+
+def test_degenerate_data_still_draws() -> None:
+    card = Scorecard(1, 1)
+    one = np.ones((40, 1))
+    card.add(one, one, mean=one, sd=one)
+    assert "Calibration" in printed(card, 80)
+
+
+def test_axes() -> None:
+    assert Axis(0, 100).ticks(5) == [0, 20, 40, 60, 80, 100]
+    assert Axis(32, 5000, log=True).ticks(4) == [100, 1000]
+    assert Axis(32, 64, log=True).ticks(4) == [32, 64]
+    assert [short(v) for v in (0, 0.25, 200, 1000, 32_000, 1e6, 2e-5)] == [
+        "0",
+        "0.25",
+        "200",
+        "1k",
+        "32k",
+        "1M",
+        "2.0e-05",
+    ]
+    assert spanning([3.0, 3.0]).low < 3 < spanning([3.0, 3.0]).high
+    assert spanning([]).low < spanning([]).high
+    assert Axis(1, 100, log=True).place(10) == pytest.approx(0.5)
+
+
+def test_canvas_draws_inside_its_frame() -> None:
+    canvas = Canvas(20, 5, Axis(0, 1), Axis(0, 1), plain=True)
+    canvas.points([(0.5, 0.5), (2.0, 0.5), (float("nan"), 0.5)], "cyan")
+    text = "\n".join(line.plain for line in canvas.lines())
+    assert text.count("o") == 1
