@@ -105,7 +105,7 @@ def variance_field(
 ) -> Any:
     """A variance from 0 (pale) to `top` (dark), the maximum if None; returns the mesh."""
     mesh = axes.pcolormesh(
-        across, up, var, cmap="cividis_r", vmin=0.0, vmax=top, shading="gouraud", rasterized=True
+        across, up, var, cmap="Purples", vmin=0.0, vmax=top, shading="gouraud", rasterized=True
     )
     axes.grid(False)
     return mesh

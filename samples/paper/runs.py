@@ -60,14 +60,15 @@ def _progress() -> Progress:
 
 
 def _read(store: Path) -> dict[str, Result]:
-    """Results by key; a last line cut short by a kill is left out."""
-    done: dict[str, Result] = {}
-    if store.is_file():
-        for line in store.read_text(encoding="utf-8").splitlines(keepends=True):
-            if line.endswith("}\n"):
-                entry = json.loads(line)
-                done[entry["key"]] = entry["result"]
-    return done
+    """Results by key; a last line cut short by a kill is removed from the file first."""
+    if not store.is_file():
+        return {}
+    content = store.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        store.write_bytes(whole)
+    entries = (json.loads(line) for line in whole.splitlines())
+    return {entry["key"]: entry["result"] for entry in entries}
 
 
 def _key(work: Work, case: Case) -> str:
