@@ -41,9 +41,12 @@ def test_files_are_small_and_plain() -> None:
 def test_draws_are_uniform_and_normal() -> None:
     draws = make.Draws(1)
     u, z = draws.uniform(100_000, -4.0, 4.0), draws.normal(100_000)
-    assert -4.0 <= u.min() < -3.999 and 3.999 < u.max() < 4.0
-    assert abs(u.mean()) < 0.03 and abs(u.var() - 64 / 12) < 0.05
-    assert abs(z.mean()) < 0.01 and abs(z.var() - 1.0) < 0.02
+    assert -4.0 <= u.min() < -3.999
+    assert 3.999 < u.max() < 4.0
+    assert abs(u.mean()) < 0.03
+    assert abs(u.var() - 64 / 12) < 0.05
+    assert abs(z.mean()) < 0.01
+    assert abs(z.var() - 1.0) < 0.02
     assert abs((z**4).mean() - 3.0) < 0.1
     assert abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < 0.01
     assert sorted(make.Draws(2).order(50).tolist()) == list(range(50))
@@ -55,8 +58,11 @@ def test_draws_are_uniform_and_normal() -> None:
 def test_cubic_has_noise_of_variance_nine(name: str, rows: int, slack: float) -> None:
     table = read(f"{name}.csv")
     x, y = numbers(table["x"]), numbers(table["y"])
-    assert list(table) == ["x", "y"] and x.shape == (rows,)
-    assert x.min() >= -4.0 and x.max() <= 4.0 and np.ptp(x) > 7.5
+    assert list(table) == ["x", "y"]
+    assert x.shape == (rows,)
+    assert x.min() >= -4.0
+    assert x.max() <= 4.0
+    assert np.ptp(x) > 7.5
     assert abs((y - x**3).std() - 3.0) < slack
 
 
@@ -76,14 +82,16 @@ def distance_to_arc(x: make.FloatArray, label: make.IntArray) -> make.FloatArray
 
 def test_moons_lie_on_two_arcs_with_noise_a_tenth() -> None:
     x, label = plane("moons.csv")
-    assert x.shape == (1500, 2) and label.sum() == 750
+    assert x.shape == (1500, 2)
+    assert label.sum() == 750
     assert abs(distance_to_arc(x, label).std() - 0.1) < 0.005
     assert np.count_nonzero(np.diff(label)) > 650, "classes come mixed, not one after the other"
 
 
 def test_circles_have_radius_one_and_a_half() -> None:
     x, label = plane("circles.csv")
-    assert x.shape == (1500, 2) and label.sum() == 750
+    assert x.shape == (1500, 2)
+    assert label.sum() == 750
     radius = np.hypot(*x.T)
     for c, expected in ((0, 1.0), (1, 0.5)):
         assert abs(radius[label == c].mean() - expected) < 0.02
@@ -110,7 +118,8 @@ def test_turning_keeps_the_centre_and_goes_anticlockwise() -> None:
 
 def test_sensors_have_gaps_and_a_late_category() -> None:
     table, later = read("sensors.csv"), read("sensors_test.csv")
-    assert list(table) == list(later) and len(table["power_kw"]) == 4000
+    assert list(table) == list(later)
+    assert len(table["power_kw"]) == 4000
     assert len(later["power_kw"]) == 1000
     cells = [cell for name in table if name != "power_kw" for cell in table[name]]
     for token in MISSING:
