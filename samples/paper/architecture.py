@@ -126,6 +126,7 @@ def show(study: Study, options: Options) -> None:
         plt,
         panels,
         study.title,
+        across,
         study.name,
         f"Ten passes by {study.title}; bars: one sd over the splits",
         options,

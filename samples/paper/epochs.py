@@ -9,7 +9,7 @@ from samples.paper.small_multiples import Line
 from samples.paper.uci import HIDDEN, digits
 
 EPOCHS = 20
-SHOWN = (1, 2, 5, 10, 20)
+SHOWN = (1, 5, 10, 20)
 QUICK = ("boston", "concrete", "energy", "yacht")
 
 
@@ -74,6 +74,7 @@ def main(options: Options) -> None:
         plt,
         panels,
         "passes over the data",
+        (1, 5, 10, 15, 20),
         "epochs",
         f"Twenty passes; bars: sd over {options.seeds} splits",
         options,

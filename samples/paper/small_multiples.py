@@ -29,6 +29,7 @@ def draw(
     plt: Any,
     panels: Panels,
     across: str,
+    ticks: Sequence[float],
     name: str,
     title: str,
     options: Options,
@@ -38,7 +39,7 @@ def draw(
     """Lines with bars of one standard deviation; NLL above `nll_top` is cut off, and says so."""
     sets = list(dict.fromkeys(one for one, _ in panels))
     figure, grid = plt.subplots(
-        2, len(sets), figsize=(2.3 * len(sets) + 0.6, 5.0), sharex=True, squeeze=False
+        2, len(sets), figsize=(max(2.3 * len(sets) + 0.6, 5.0), 5.0), sharex=True, squeeze=False
     )
     for column, one in enumerate(sets):
         for row, measure in enumerate(("rmse", "nll")):
@@ -65,10 +66,8 @@ def draw(
         grid[1, column].set_xlabel(across)
         if log:
             grid[1, column].set_xscale("log")
-        ticks = next(iter(panels[one, "rmse"].values())).x
-        if len(ticks) <= 5:
-            grid[1, column].set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-            grid[1, column].minorticks_off()
+        grid[1, column].set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        grid[1, column].minorticks_off()
     grid[0, 0].set_ylabel("RMSE (target's units)")
     grid[1, 0].set_ylabel("NLL (nats per row)")
     handles, labels = grid[0, 0].get_legend_handles_labels()
