@@ -41,12 +41,14 @@ class ArrowReader:
         what: str,
         pins: Pins,
         schema: pa.Schema,
-        batches: Callable[[list[str] | None], Iterator[pa.RecordBatch]],
+        batches: Iterator[pa.RecordBatch],
+        progress: Callable[[int], None] = lambda rows: None,
     ) -> None:
         self.name = name
         self._what = what
         self._pins = pins
         self._batches = batches
+        self._progress = progress
         self.columns: list[str] = list(schema.names)
         check_unique(self.columns, name)
         if not self.columns:
@@ -55,10 +57,9 @@ class ArrowReader:
     def chunks(self) -> Iterator[Chunk]:
         """All batches, in order, as they arrive."""
         row = 1
-        batches = iter(self._batches(None))
         while True:
             try:
-                batch = next(batches, None)
+                batch = next(self._batches, None)
                 if batch is not None:
                     batch = self._selected(batch)
             except _DAMAGE as error:
@@ -69,6 +70,7 @@ class ArrowReader:
                 part = batch.slice(start, BATCH_ROWS)
                 yield Chunk(self.name, part, row)
                 row += part.num_rows
+                self._progress(row - 1)
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted columns, checked; dictionaries become plain columns."""
@@ -99,15 +101,16 @@ def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
     try:
         file = pyarrow.parquet.ParquetFile(path, memory_map=False)
         schema = file.schema_arrow
+        total = file.metadata.num_rows
+        batches = file.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
     except _DAMAGE as error:
         raise damaged(name, "Parquet", error) from error
-    return ArrowReader(
-        name,
-        "Parquet",
-        pins,
-        schema,
-        lambda columns: file.iter_batches(batch_size=BATCH_ROWS, use_threads=False),
-    )
+    size = reader.source.size or 0
+
+    def progress(rows: int) -> None:
+        reader.count = size * rows // max(total, 1)
+
+    return ArrowReader(name, "Parquet", pins, schema, batches, progress)
 
 
 def open_arrow_file(reader: ByteReader, pins: Pins) -> ArrowReader:
@@ -120,9 +123,8 @@ def open_arrow_file(reader: ByteReader, pins: Pins) -> ArrowReader:
         number = file.num_record_batches
     except _DAMAGE as error:
         raise damaged(name, "Arrow", error) from error
-    return ArrowReader(
-        name, "Arrow", pins, schema, lambda _: (file.get_batch(at) for at in range(number))
-    )
+    batches = (file.get_batch(at) for at in range(number))
+    return ArrowReader(name, "Arrow", pins, schema, batches)
 
 
 def open_arrow_stream(reader: ByteReader, pins: Pins) -> ArrowReader:
@@ -133,7 +135,7 @@ def open_arrow_stream(reader: ByteReader, pins: Pins) -> ArrowReader:
         schema = stream.schema
     except _DAMAGE as error:
         raise damaged(name, "Arrow", error) from error
-    return ArrowReader(name, "Arrow", pins, schema, lambda _: iter(stream))
+    return ArrowReader(name, "Arrow", pins, schema, iter(stream))
 
 
 class _Exactly:

@@ -30,7 +30,9 @@ class BadRow(NamedTuple):
 
     def __str__(self) -> str:
         place = f"{self.source}:{self.line}: " if self.text else f"{self.source}: row {self.line}: "
-        return f"{place}column '{self.column}': {self.reason}" if self.column else place + self.reason
+        return (
+            f"{place}column '{self.column}': {self.reason}" if self.column else place + self.reason
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ values, so it does not matter where chunks begin and end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, pairwise
 
 import pyarrow as pa
 import pyarrow.csv
@@ -111,7 +111,7 @@ class CsvReader:
 
     def _check_lengths(self, data: bytes) -> Iterator[Chunk]:
         starts = [*record_starts(data, self.delimiter), len(data)]
-        for start, end in zip(starts, starts[1:], strict=False):
+        for start, end in pairwise(starts):
             if end - start > MAX_RECORD:
                 yield from self._parse(data[:start])
                 raise self._too_long()
@@ -148,7 +148,7 @@ class CsvReader:
 
     def _records(self, data: bytes) -> list[bytes]:
         starts = [*record_starts(data, self.delimiter), len(data)]
-        return [data[start:end] for start, end in zip(starts, starts[1:], strict=False)]
+        return [data[start:end] for start, end in pairwise(starts)]
 
     def _read(
         self, data: bytes, type_of: Callable[[str], pa.DataType], ragged: list[tuple[int, int]]

@@ -46,6 +46,7 @@ def read_first_line(
     nothing but numbers (and missing values) is data. Columns without names are column1, column2...
     """
     cells = [cell.strip() for cell in cells]
+    told = header is not None
     if header is None:
         numbers = [is_number(cell) for cell in cells]
         numeric = any(numbers) and all(
@@ -63,17 +64,20 @@ def read_first_line(
         return FirstLine(names, True)
     if expected is None:
         return FirstLine([f"column{at}" for at in range(1, len(cells) + 1)], False)
-    return FirstLine(_by_position(cells, source, expected), False)
+    return FirstLine(_by_position(cells, source, expected, told), False)
 
 
-def _by_position(cells: list[str], source: str, expected: Expectation) -> list[str]:
-    """The names of a line without header: by position, as in the data seen before."""
+def _by_position(cells: list[str], source: str, expected: Expectation, told: bool) -> list[str]:
+    """The names of a line without header: by position, as in the data seen before.
+
+    A line that does not read as data is refused, unless the user said that it is data.
+    """
     candidates = [expected.names]
     if expected.without_target is not None:
         candidates.append(expected.without_target)
     for names in candidates:
         if len(names) == len(cells):
-            why = expected.misfit(names, cells)
+            why = None if told else expected.misfit(names, cells)
             if why is None:
                 return names
             raise DataError(

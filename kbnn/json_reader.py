@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,16 +30,22 @@ class JsonReader:
     """Reads JSON lines; the columns are the keys of the first rows, in order of first sight."""
 
     def __init__(
-        self, name: str, pieces: Iterator[bytes], pins: Pins, known: Sequence[str] | None = None
+        self,
+        name: str,
+        pieces: Iterator[bytes],
+        pins: Pins,
+        known: Sequence[str] | None = None,
+        check: Callable[[list[str]], None] = lambda keys: None,
     ) -> None:
         self.name = name
+        self.columns: list[str] = []
+        self.seen_at: dict[str, int] = {}  # the row in which a key was first seen
         self._pins = pins
+        self._known = known
+        self._check = check
         self._line = 1
         self._row = 1
         self._settled = False
-        self.columns: list[str] = []
-        if known is not None:
-            self.settle(known)
         self._chunks = self._all_chunks(pieces)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -68,10 +74,21 @@ class JsonReader:
         row, self._row = self._row, self._row + batch.num_rows
         return Chunk(self.name, batch, row, flaws, line_finder(data, self._line, None))
 
-    def settle(self, names: Sequence[str]) -> None:
+    def settle(self, names: Iterable[str]) -> None:
         """Fix the columns: keys that come later are not read."""
         self.columns = list(names)
         self._settled = True
+
+    def _meet(self, rows: list[dict[str, Any]]) -> None:
+        """Learn the columns from the keys; where columns are known, the first object suffices."""
+        for row, found in enumerate(rows, self._row):
+            for key in found:
+                self.seen_at.setdefault(key, row)
+            if found and self._known is not None:
+                self._check(list(found))
+                self.settle(dict.fromkeys([*found, *self._known]))
+                return
+        self.columns = list(self.seen_at)
 
     def _wanted(self) -> list[str]:
         wanted = self._pins.wanted
@@ -107,14 +124,14 @@ class JsonReader:
         starts = [*record_starts(data, None), len(data)]
         flaws: dict[int, Flaw] = {}
         rows: list[dict[str, Any]] = []
-        for at, (start, end) in enumerate(zip(starts, starts[1:], strict=False)):
+        for at, (start, end) in enumerate(pairwise(starts)):
             found = _parse_line(data[start:end])
             if isinstance(found, Flaw):
                 flaws[at] = found
                 found = {}
             rows.append(found)
         if not self._settled:
-            self.columns = list(dict.fromkeys(chain(self.columns, *rows)))
+            self._meet(rows)
         names = self._wanted() if self._settled else self.columns
         columns = [_column([row.get(name) for row in rows]) for name in names]
         if not columns:  # nothing but flawed lines so far: only the number of rows counts
@@ -124,7 +141,9 @@ class JsonReader:
 
 def _blank_lines_emptied(data: bytes) -> bytes:
     """Make lines of spaces empty, so that every reading skips them alike."""
-    return re.sub(rb"^[ \t]+$", b"", data, flags=re.M) if b" \n" in data or b"\t\n" in data else data
+    return (
+        re.sub(rb"^[ \t]+$", b"", data, flags=re.M) if b" \n" in data or b"\t\n" in data else data
+    )
 
 
 def _is_utf8(data: bytes) -> bool:

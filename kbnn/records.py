@@ -102,9 +102,7 @@ class RecordSplitter:
             return b""
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
         cut = (
-            data.rfind(b"\n") + 1
-            if self._delimiters is None
-            else last_end(data, self._delimiters)
+            data.rfind(b"\n") + 1 if self._delimiters is None else last_end(data, self._delimiters)
         )
         rest = data[cut:]
         self._pending = [rest] if rest else []

@@ -24,7 +24,8 @@ _TOKENS: Final = ("", "NA", "N/A", "null", "none", "nan", "NaN", ".")
 _NAN: Final = re.compile(r"[-+]?nan(\([a-z0-9_]*\))?", re.I)
 TRUTH: Final = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 _TIME: Final = re.compile(
-    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?\s?(Z|UTC|[-+]\d{2}:?\d{2})?"
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
+    r"\s?(Z|UTC|[-+]\d{2}:?\d{2})?"
     r"|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ,]+\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
     r"|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
@@ -181,3 +182,15 @@ def labels(array: pa.Array, tokens: pa.Array) -> Labels:
     if any(gone):
         codes[np.isin(codes, np.flatnonzero(gone))] = -1
     return Labels(names, codes)
+
+
+def present(array: pa.Array, tokens: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which rows hold a value."""
+    if is_text(array.type):
+        there = pc.invert(pc.is_in(plain_text(array), value_set=tokens))
+        mask = pc.and_(there, array.is_valid())
+    elif is_numeric(array.type):
+        return ~np.isnan(floats(array))
+    else:
+        mask = array.is_valid()
+    return mask.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

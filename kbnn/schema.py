@@ -1,0 +1,140 @@
+"""The schema: what each column is, and which column of x each feature became.
+
+It is plain data and lives in the model file. It only ever grows: classes and categories are added
+in order of first sight, and a new indicator column is appended at the right end of x, so that every
+index, once given, stays.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+from kbnn.errors import ModelError
+
+Kind = Literal["number", "boolean", "category", "ignored", "undecided"]
+Role = Literal["feature", "target", "weight", "input_sd", "none"]
+Task = Literal["regression", "classification"]
+
+MAX_CATEGORIES = 64
+MAX_CLASSES = 64
+
+
+@dataclass
+class Column:
+    """One column of the source; `of` names the feature whose standard deviation it holds."""
+
+    name: str
+    kind: Kind
+    role: Role
+    of: str | None = None
+    categories: list[str] = field(default_factory=list)
+
+
+class Place(NamedTuple):
+    """What one column of x holds: a feature, or the indicator of one of its categories."""
+
+    column: str
+    category: str | None
+
+
+@dataclass
+class Schema:
+    """The columns in the order of the source, the task, and the layout of x."""
+
+    columns: list[Column]
+    task: Task
+    classes: list[str] = field(default_factory=list)
+    closed: bool = False  # the classes are complete: {0, 1} and truth values admit no third
+    layout: list[Place] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # spellings of "no value" besides the usual
+    max_categories: int = MAX_CATEGORIES
+    delimiter: str = ","
+    header: bool = True
+
+    @property
+    def width(self) -> int:
+        """The number of columns of x."""
+        return len(self.layout)
+
+    @property
+    def targets(self) -> list[str]:
+        """The names of the targets."""
+        return self.names("target")
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features."""
+        return self.names("feature")
+
+    @property
+    def weight(self) -> str | None:
+        """The name of the column of row weights."""
+        return next(iter(self.names("weight")), None)
+
+    def names(self, role: Role) -> list[str]:
+        """The names of all columns in a role."""
+        return [column.name for column in self.columns if column.role == role]
+
+    def column(self, name: str) -> Column:
+        """The column of a name."""
+        return next(column for column in self.columns if column.name == name)
+
+    def encoded_names(self) -> list[str]:
+        """A name for each column of x: the feature, or `feature=category`."""
+        return [p.column if p.category is None else f"{p.column}={p.category}" for p in self.layout]
+
+    def admit(self, column: Column, category: str) -> int | None:
+        """Give a category its column of x; None when the column has all it may have.
+
+        The first category takes the place its feature has held from the start, the others are
+        appended: the layout is the same whenever the kind of the column became known.
+        """
+        if len(column.categories) >= self.max_categories:
+            return None
+        place = Place(column.name, category)
+        at = len(self.layout)
+        if column.categories:
+            self.layout.append(place)
+        else:
+            at = self.layout.index(Place(column.name, None))
+            self.layout[at] = place
+        column.categories.append(category)
+        return at
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists, texts and numbers, for the header of the model file."""
+        plain = asdict(self)
+        plain["layout"] = [list(place) for place in self.layout]
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Schema:
+        """The inverse of `to_json`; checked, since files may be damaged."""
+        try:
+            columns = [Column(**column) for column in plain["columns"]]
+            layout = [Place(str(name), category) for name, category in plain["layout"]]
+            schema = cls(**{**plain, "columns": columns, "layout": layout})
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"the model's schema is damaged ({error})") from error
+        schema._check()
+        return schema
+
+    def copy(self) -> Schema:
+        """An independent copy."""
+        return Schema.from_json(json.loads(json.dumps(self.to_json())))
+
+    def _check(self) -> None:
+        names = [column.name for column in self.columns]
+        sound = (
+            self.task in get_args(Task)
+            and len(set(names)) == len(names)
+            and all(column.kind in get_args(Kind) for column in self.columns)
+            and all(column.role in get_args(Role) for column in self.columns)
+            and all(isinstance(label, str) for label in [*names, *self.classes, *self.missing])
+            and all(place.column in names for place in self.layout)
+            and bool(self.targets)
+        )
+        if not sound:
+            raise ModelError("the model's schema is damaged (its parts do not fit together)")

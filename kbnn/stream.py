@@ -1,0 +1,361 @@
+"""The way in: from sources to blocks, with the schema found on the way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from types import TracebackType
+from typing import Literal, Self
+
+import pyarrow as pa
+
+from kbnn.blocks import sliced
+from kbnn.chunk import BadRow, Chunk, Pins, shorten
+from kbnn.encode import Block, Encoder, OnError
+from kbnn.errors import UsageError
+from kbnn.formats import FORMATS
+from kbnn.header import Expectation, is_number
+from kbnn.infer import Notice, Roles, infer, sample
+from kbnn.readahead import ReadAhead
+from kbnn.reading import Reading
+from kbnn.schema import MAX_CATEGORIES, Schema
+from kbnn.shuffle import SHUFFLE_ROWS, shuffled
+from kbnn.sources import READ_SIZE, Source, expand
+from kbnn.values import missing_tokens
+from kbnn.warmup import first_rows, stop_error
+
+__all__ = ["BadRow", "Block", "ReadOptions", "Stream", "open_stream"]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read; every default is the usual case."""
+
+    format: str = "auto"
+    delimiter: str | None = None
+    header: bool | None = None
+    na: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    weight: str | None = None
+    input_sd: bool = False
+    task: Literal["auto", "regression", "classification"] = "auto"
+    max_categories: int = MAX_CATEGORIES
+    on_error: OnError = "stop"
+    limit: int | None = None  # rows of the sources read, good or bad
+    skip: int = 0  # rows not delivered at the start of the first pass, to resume
+    shuffle: bool = False
+    seed: int = 0
+    shuffle_rows: int = SHUFFLE_ROWS
+    epoch: int = 0  # the number of the first pass
+    epochs: int = 1  # passes in all; more than one keeps a pipe in a temporary file
+    admit: bool = True  # whether the schema may grow
+    use_target: bool = True  # False: targets and weights may be absent and are not read
+    original: bool = False  # whether blocks carry the source's columns
+    read_ahead: bool = True
+    read_size: int = READ_SIZE
+    block_rows: int = 4096
+
+
+def open_stream(
+    sources: Sequence[str],
+    *,
+    options: ReadOptions | None = None,
+    schema: Schema | None = None,
+    on_notice: Notice = lambda text: None,
+    on_bad_row: Callable[[BadRow], None] = lambda bad: None,
+) -> Stream:
+    """Open sources and find (or check) their schema; the caller's schema is left as it is."""
+    options = options or ReadOptions()
+    _check_options(options)
+    return Stream(sources, options, schema, on_notice, on_bad_row)
+
+
+def _check_options(options: ReadOptions) -> None:
+    if options.format not in FORMATS:
+        raise UsageError(f"unknown format '{options.format}' (choose from {', '.join(FORMATS)})")
+    if options.delimiter is not None and (
+        len(options.delimiter.encode()) != 1 or options.delimiter in '"\r\n'
+    ):
+        raise UsageError(f"a delimiter is one character, not '{options.delimiter}'")
+    for name in ("limit", "skip", "epoch"):
+        if (getattr(options, name) or 0) < 0:
+            raise UsageError(f"{name} cannot be negative")
+    for name in ("read_size", "block_rows", "shuffle_rows", "max_categories", "epochs"):
+        if getattr(options, name) < 1:
+            raise UsageError(f"{name.replace('_', ' ')} must be at least 1")
+
+
+class Stream:
+    """Blocks of rows, pass by pass; iterate, then `reopen` for the next pass."""
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        options: ReadOptions,
+        schema: Schema | None,
+        on_notice: Notice,
+        on_bad_row: Callable[[BadRow], None],
+    ) -> None:
+        self.options = options
+        self.epoch = options.epoch
+        self.rows = 0
+        self.bad_rows = 0
+        self.source = ""
+        self._on_notice = on_notice
+        self._on_bad_row = on_bad_row
+        self._told: set[str] = set()
+        self._notices: deque[str] = deque()
+        self._ahead: ReadAhead[Chunk] | None = None
+        self._chunks: Generator[Chunk] | None = None
+        self._blocks: Generator[Block] | None = None
+        self._sources: list[Source] = []
+        self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
+        self._tokens = pa.array(self._pins.missing, pa.string())
+        try:
+            self._open_sources(sources)
+            self._reading = self._new_reading()
+            self._chunks = self._limited(self._reading.chunks())
+            early: list[Chunk] = []
+            if schema is None:
+                self.schema, early = self._look(self._chunks)
+            else:
+                _check_against(options, schema)
+                self.schema = schema.copy()
+            self._settle()
+            self._blocks = self._run(early, options.skip)
+            self._tell()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_sources(self, sources: Sequence[str]) -> None:
+        keep = self.options.epochs - self.options.epoch > 1
+        for path in expand(sources):
+            source = Source(path, read_size=self.options.read_size, keep=keep)
+            self._sources.append(source)
+            if keep and source.once:
+                self._notices.append(f"{source.name} is kept in a temporary file for later epochs")
+
+    @property
+    def live(self) -> bool:
+        """Whether rows may still be on their way."""
+        return any(source.live for source in self._sources)
+
+    @property
+    def total_bytes(self) -> int | None:
+        """The size of all sources, None when it cannot be known."""
+        sizes = [source.size for source in self._sources]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    @property
+    def bytes_read(self) -> int:
+        """The bytes read in this pass."""
+        return self._reading.bytes_read
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the first source's columns, known when it has been opened."""
+        return self._reading.columns
+
+    def _new_reading(self) -> Reading:
+        options = self.options
+        return Reading(
+            self._sources,
+            self._pins,
+            format=options.format,
+            delimiter=options.delimiter,
+            header=options.header,
+            notice=self._notices.append,
+        )
+
+    def _tell(self) -> None:
+        """Pass on what was noticed, each sentence once, in the caller's thread."""
+        while self._notices:
+            text = self._notices.popleft()
+            if text not in self._told:
+                self._told.add(text)
+                self._on_notice(text)
+
+    def _limited(self, chunks: Generator[Chunk]) -> Generator[Chunk]:
+        left = self.options.limit
+        with closing(chunks):
+            for chunk in chunks:
+                if left is not None and chunk.size >= left:
+                    if left:
+                        yield chunk.slice(0, left)
+                    return
+                yield chunk
+                if left is not None:
+                    left -= chunk.size
+
+    def _look(self, chunks: Iterator[Chunk]) -> tuple[Schema, list[Chunk]]:
+        """Infer the schema from the first good rows, 32 or what there is."""
+        options = self.options
+        early, names, seen = first_rows(
+            chunks, self._reading, options.target, self._tokens, options.on_error == "stop"
+        )
+        roles = Roles(
+            options.target,
+            options.features,
+            options.ignore,
+            options.weight,
+            options.input_sd,
+            options.task,
+            options.max_categories,
+        )
+        samples = [sample(seen[name], self._tokens) for name in names]
+        schema = infer(names, samples, roles, self._notices.append)
+        schema.missing = list(options.na)
+        schema.delimiter = self._reading.delimiter or ","
+        schema.header = self._reading.header
+        return schema, early
+
+    def _settle(self) -> None:
+        """Tell the readers what the schema knows."""
+        schema, options = self.schema, self.options
+        unused = ("none",) if options.use_target else ("none", "target", "weight")
+        used = [column for column in schema.columns if column.role not in unused]
+        names = [column.name for column in schema.columns]
+        bare = [c.name for c in schema.columns if c.role not in ("target", "weight")]
+        self._pins.wanted = None if options.original else frozenset(c.name for c in used)
+        self._pin_kinds()
+        self._reading.needed = [c.name for c in used if c.kind != "ignored"]
+        self._reading.expected = Expectation(
+            names, None if options.use_target else bare, self._misfit
+        )
+
+    def _pin_kinds(self) -> None:
+        if not self.options.original:
+            columns = self.schema.columns
+            self._pins.numbers = frozenset(c.name for c in columns if c.kind == "number")
+            self._pins.booleans = frozenset(c.name for c in columns if c.kind == "boolean")
+
+    def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
+        """Why cells are not a row of data: the first number column whose cell is none."""
+        for name, cell in zip(names, cells, strict=True):
+            number = self.schema.column(name).kind == "number"
+            if number and not is_number(cell) and cell not in self._pins.missing:
+                return f"column '{name}': cannot read '{shorten(cell)}' as a number"
+        return None
+
+    def _run(self, early: list[Chunk], skip: int) -> Generator[Block]:
+        """One pass."""
+        options = self.options
+        chunks: Iterator[Chunk] = self._chunks or iter(())
+        if options.read_ahead and not self.live:
+            chunks = self._ahead = ReadAhead(chunks)
+        blocks = self._encoded(chain(early, chunks), skip)
+        if options.shuffle:
+            blocks = shuffled(
+                blocks, options.shuffle_rows, options.seed, self.epoch, lambda: self.schema.width
+            )
+        for block in blocks:
+            start = min(skip, len(block.rows))
+            skip -= start
+            for at in range(start, len(block.rows), options.block_rows):
+                part = sliced(block, at, at + options.block_rows)
+                self.rows += len(part.rows)
+                yield part
+
+    def _encoded(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Block]:
+        """Encode in pieces of at most `block_rows`; report what is left out."""
+        options = self.options
+        encoder = Encoder(
+            self.schema,
+            on_error=options.on_error,
+            admit=options.admit,
+            use_target=options.use_target,
+            original=options.original,
+            notice=self._notices.append,
+        )
+        good = 0
+        undecided = self._undecided()
+        for whole in chunks:
+            for start in range(0, whole.size, options.block_rows):
+                chunk = whole.slice(start, min(start + options.block_rows, whole.size))
+                self.source = chunk.source
+                block, flaws, stopped = encoder.encode(chunk)
+                if stopped:
+                    if block is not None:
+                        yield block
+                    raise stop_error(chunk, flaws)
+                for before, (at, flaw) in enumerate(flaws.items()):
+                    # Rows before the point of resumption were reported the first time.
+                    if good + at - (0 if options.on_error == "keep" else before) >= skip:
+                        self.bad_rows += 1
+                        self._on_bad_row(chunk.bad_row(at, flaw))
+                if block is not None:
+                    good += len(block.rows)
+                    yield block
+                if undecided and self._undecided() != undecided:
+                    undecided = self._undecided()
+                    self._pin_kinds()
+
+    def _undecided(self) -> int:
+        return sum(column.kind == "undecided" for column in self.schema.columns)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Block:
+        try:
+            return next(self._blocks or iter(()))
+        finally:
+            self._tell()
+
+    def reopen(self) -> None:
+        """Start the next pass from the first row."""
+        self._stop()
+        self.epoch += 1
+        self.rows = self.bad_rows = 0
+        self._reading = self._new_reading()
+        self._settle()
+        self._chunks = self._limited(self._reading.chunks())
+        self._blocks = self._run([], 0)
+
+    def _stop(self) -> None:
+        """End the reading of this pass."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+        for running in (self._blocks, self._chunks):
+            if running is not None:
+                running.close()
+
+    def close(self) -> None:
+        """Stop reading and remove temporary files; a second call does nothing."""
+        self._stop()
+        for source in self._sources:
+            source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _check_against(options: ReadOptions, schema: Schema) -> None:
+    """Options that contradict a schema are an error."""
+    if options.target and set(options.target) != set(schema.targets):
+        raise UsageError(
+            f"the model predicts {_quoted(schema.targets)}, not {_quoted(options.target)}"
+        )
+    if options.weight is not None and options.weight != schema.weight:
+        raise UsageError(f"the model was trained without the weight '{options.weight}'")
+    if options.task not in ("auto", schema.task):
+        raise UsageError(f"the model is a {schema.task}, not a {options.task}")
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
