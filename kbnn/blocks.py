@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from kbnn.encode import Block
+from kbnn.encode import Block, taken
+
+__all__ = ["joined", "sliced", "taken", "widened"]
 
 
 def sliced(block: Block, start: int, stop: int) -> Block:
@@ -20,18 +21,6 @@ def sliced(block: Block, start: int, stop: int) -> Block:
         None if block.weight is None else block.weight[start:stop],
         block.rows[start:stop],
         None if block.batch is None else block.batch.slice(start, stop - start),
-    )
-
-
-def taken(block: Block, order: npt.NDArray[np.int64]) -> Block:
-    """The rows of the given positions, in that order."""
-    return Block(
-        block.x[order],
-        None if block.x_sd is None else block.x_sd[order],
-        block.y[order],
-        None if block.weight is None else block.weight[order],
-        block.rows[order],
-        None if block.batch is None else block.batch.take(pa.array(order)),
     )
 
 

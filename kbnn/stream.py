@@ -5,60 +5,27 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 import pyarrow as pa
 
 from kbnn.blocks import sliced
 from kbnn.chunk import BadRow, Chunk, Pins, shorten
-from kbnn.encode import Block, Encoder, OnError
-from kbnn.errors import UsageError
-from kbnn.formats import FORMATS
+from kbnn.encode import Block, Encoder
 from kbnn.header import Expectation, is_number
-from kbnn.infer import Notice, Roles, infer, sample
+from kbnn.infer import Notice, infer, sample
 from kbnn.readahead import ReadAhead
 from kbnn.reading import Reading
-from kbnn.schema import MAX_CATEGORIES, Schema
-from kbnn.shuffle import SHUFFLE_ROWS, shuffled
-from kbnn.sources import READ_SIZE, Source, expand
+from kbnn.readoptions import ReadOptions
+from kbnn.schema import Schema
+from kbnn.shuffle import shuffled
+from kbnn.sources import Source, expand
 from kbnn.values import missing_tokens
 from kbnn.warmup import first_rows, stop_error
 
 __all__ = ["BadRow", "Block", "ReadOptions", "Stream", "open_stream"]
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How to read; every default is the usual case."""
-
-    format: str = "auto"
-    delimiter: str | None = None
-    header: bool | None = None
-    na: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    weight: str | None = None
-    input_sd: bool = False
-    task: Literal["auto", "regression", "classification"] = "auto"
-    max_categories: int = MAX_CATEGORIES
-    on_error: OnError = "stop"
-    limit: int | None = None  # rows of the sources read, good or bad
-    skip: int = 0  # rows not delivered at the start of the first pass, to resume
-    shuffle: bool = False
-    seed: int = 0
-    shuffle_rows: int = SHUFFLE_ROWS
-    epoch: int = 0  # the number of the first pass
-    epochs: int = 1  # passes in all; more than one keeps a pipe in a temporary file
-    admit: bool = True  # whether the schema may grow
-    use_target: bool = True  # False: targets and weights may be absent and are not read
-    original: bool = False  # whether blocks carry the source's columns
-    read_ahead: bool = True
-    read_size: int = READ_SIZE
-    block_rows: int = 4096
 
 
 def open_stream(
@@ -71,23 +38,8 @@ def open_stream(
 ) -> Stream:
     """Open sources and find (or check) their schema; the caller's schema is left as it is."""
     options = options or ReadOptions()
-    _check_options(options)
+    options.check()
     return Stream(sources, options, schema, on_notice, on_bad_row)
-
-
-def _check_options(options: ReadOptions) -> None:
-    if options.format not in FORMATS:
-        raise UsageError(f"unknown format '{options.format}' (choose from {', '.join(FORMATS)})")
-    if options.delimiter is not None and (
-        len(options.delimiter.encode()) != 1 or options.delimiter in '"\r\n'
-    ):
-        raise UsageError(f"a delimiter is one character, not '{options.delimiter}'")
-    for name in ("limit", "skip", "epoch"):
-        if (getattr(options, name) or 0) < 0:
-            raise UsageError(f"{name} cannot be negative")
-    for name in ("read_size", "block_rows", "shuffle_rows", "max_categories", "epochs"):
-        if getattr(options, name) < 1:
-            raise UsageError(f"{name.replace('_', ' ')} must be at least 1")
 
 
 class Stream:
@@ -124,7 +76,7 @@ class Stream:
             if schema is None:
                 self.schema, early = self._look(self._chunks)
             else:
-                _check_against(options, schema)
+                options.check_against(schema)
                 self.schema = schema.copy()
             self._settle()
             self._blocks = self._run(early, options.skip)
@@ -199,17 +151,8 @@ class Stream:
         early, names, seen = first_rows(
             chunks, self._reading, options.target, self._tokens, options.on_error == "stop"
         )
-        roles = Roles(
-            options.target,
-            options.features,
-            options.ignore,
-            options.weight,
-            options.input_sd,
-            options.task,
-            options.max_categories,
-        )
         samples = [sample(seen[name], self._tokens) for name in names]
-        schema = infer(names, samples, roles, self._notices.append)
+        schema = infer(names, samples, options.roles, self._notices.append)
         schema.missing = list(options.na)
         schema.delimiter = self._reading.delimiter or ","
         schema.header = self._reading.header
@@ -343,19 +286,3 @@ class Stream:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _check_against(options: ReadOptions, schema: Schema) -> None:
-    """Options that contradict a schema are an error."""
-    if options.target and set(options.target) != set(schema.targets):
-        raise UsageError(
-            f"the model predicts {_quoted(schema.targets)}, not {_quoted(options.target)}"
-        )
-    if options.weight is not None and options.weight != schema.weight:
-        raise UsageError(f"the model was trained without the weight '{options.weight}'")
-    if options.task not in ("auto", schema.task):
-        raise UsageError(f"the model is a {schema.task}, not a {options.task}")
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)

@@ -67,7 +67,9 @@ def first_rows(
 
 
 def _good_rows(chunk: Chunk, need: int, stop: bool) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    good = np.setdiff1d(np.arange(chunk.size), list(chunk.flaws))[:need]
+    # The first `need` whole rows are among the first that many and one more for each flaw.
+    near = np.arange(min(chunk.size, need + len(chunk.flaws)))
+    good = np.setdiff1d(near, list(chunk.flaws))[:need]
     if stop and chunk.flaws and (len(good) < need or min(chunk.flaws) < good[-1]):
         raise stop_error(chunk, chunk.flaws)
     return good
