@@ -1,0 +1,35 @@
+"""One self-contained HTML page about a model, and its main picture as a file.
+
+The charts are drawn by matplotlib, the optional extra `kbnn[report]`; it is imported only when
+something is drawn.
+"""
+
+from __future__ import annotations
+
+from kbnn.report.data import (
+    ClassReport,
+    Dependence,
+    NumericReport,
+    ReportData,
+    Sensitivity,
+    WorstRows,
+)
+from kbnn.report.fill import partial_dependence, target_report, worst_rows
+from kbnn.report.page import report_html, write_report
+from kbnn.report.picture import PictureData, write_picture
+
+__all__ = [
+    "ClassReport",
+    "Dependence",
+    "NumericReport",
+    "PictureData",
+    "ReportData",
+    "Sensitivity",
+    "WorstRows",
+    "partial_dependence",
+    "report_html",
+    "target_report",
+    "worst_rows",
+    "write_picture",
+    "write_report",
+]

@@ -1,0 +1,129 @@
+"""Charts of what the model has learned, and of class probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kbnn.metrics import Z
+from kbnn.report.data import Dependence, Sensitivity
+from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
+from kbnn.report.text import label
+from kbnn.rowsums import FloatArray
+
+MOST_FEATURES = 12
+
+
+def most_important(sensitivity: Sensitivity, most: int = MOST_FEATURES) -> list[int]:
+    """Features from the largest to the smallest effect."""
+    size = np.abs(sensitivity.value)
+    return [int(j) for j in np.argsort(-size, kind="stable")[:most]]
+
+
+def sensitivities(ax: Any, sensitivity: Sensitivity) -> None:
+    """Effect of each feature with its 90 % interval, largest on top."""
+    order = most_important(sensitivity)[::-1]
+    place = np.arange(len(order))
+    value, half = sensitivity.value[order], Z[90] * sensitivity.error[order]
+    certain = np.abs(value) > half
+    ax.axvline(0, color=INK, lw=0.9)
+    for chosen, colour in ((certain, BLUE), (~certain, MUTED)):
+        ax.errorbar(
+            value[chosen],
+            place[chosen],
+            xerr=half[chosen],
+            fmt="o",
+            ms=4,
+            color=colour,
+            elinewidth=1.6,
+        )
+    ax.set_yticks(place, [label(sensitivity.features[j], 18) for j in order])
+    ax.tick_params(axis="y", length=0, labelcolor=INK)
+    ax.grid(axis="y", visible=False)
+    ax.set_ylim(-0.7, len(order) - 0.3)
+    ax.margins(x=0.08)
+
+
+def dependence(ax: Any, data: Dependence, target: str) -> None:
+    """Average prediction along one feature with its 90 % band, and where the data lie."""
+    half = Z[90] * data.sd
+    if data.categories is not None:
+        place = np.arange(len(data.categories))
+        ax.errorbar(place, data.mean, half, fmt="o", ms=4, color=BLUE, elinewidth=1.4)
+        ax.set_xticks(place, [label(name, 10) for name in data.categories])
+        ax.grid(axis="x", visible=False)
+        ax.set_xlim(-0.6, len(place) - 0.4)
+    else:
+        ax.fill_between(data.grid, data.mean - half, data.mean + half, color=BLUE, alpha=0.18, lw=0)
+        ax.plot(data.grid, data.mean, color=BLUE)
+        ax.set_xlim(float(data.grid[0]), float(data.grid[-1]))
+        rug(ax, data)
+    ax.set(xlabel=label(data.feature), ylabel=label(target))
+
+
+def rug(ax: Any, data: Dependence) -> None:
+    """The histogram of the feature as low bars along the bottom."""
+    if data.edges is None or data.counts is None or data.counts.shape[0] == 0:
+        return
+    low, high = ax.get_ylim()
+    height = 0.14 * (high - low) * data.counts / max(int(data.counts.max()), 1)
+    start = low - 0.16 * (high - low)
+    widths = np.diff(data.edges)
+    inside = (data.edges[1:] > data.grid[0]) & (data.edges[:-1] < data.grid[-1])
+    ax.bar(
+        data.edges[:-1][inside],
+        height[inside],
+        width=widths[inside],
+        bottom=start,
+        align="edge",
+        color=MUTED,
+        alpha=0.45,
+        lw=0,
+    )
+    ax.set_ylim(start, high)
+
+
+def reliability(ax: Any, weight: FloatArray, confidence: FloatArray, right: FloatArray) -> None:
+    """Share right against stated confidence; the size of a dot is the number of rows."""
+    filled = weight > 0
+    q, r, w = confidence[filled], right[filled], weight[filled]
+    error = 2 * np.sqrt(np.maximum(r * (1 - r), 0.25 / np.maximum(w, 1)) / np.maximum(w, 1))
+    ax.plot([0, 100], [0, 100], color=MUTED, lw=0.9, ls=(0, (4, 3)))
+    ax.errorbar(100 * q, 100 * r, 100 * error, fmt="none", ecolor=BLUE, elinewidth=1, alpha=0.5)
+    ax.plot(100 * q, 100 * r, color=BLUE, lw=1.2)
+    share = w / max(float(w.sum()), 1e-300)
+    ax.scatter(100 * q, 100 * r, s=8 + 120 * share, color=BLUE, linewidths=0, zorder=3)
+    ax.set(xlim=(0, 101), ylim=(0, 101), xlabel="sure, %", ylabel="right, %")
+
+
+def confidence_bars(ax: Any, weight: FloatArray, accuracy: float, confidence: float) -> None:
+    """How sure the model was: share of rows per bin of confidence, with means of sure and right."""
+    edges = np.linspace(0, 100, weight.shape[0] + 1)
+    share = 100 * weight / max(float(weight.sum()), 1e-300)
+    ax.bar(edges[:-1], share, width=0.92 * edges[1], align="edge", color=BLUE, alpha=0.6, lw=0)
+    ax.axvline(100 * accuracy, color=ORANGE, lw=1.4, label="right, on average")
+    ax.axvline(100 * confidence, color=INK, lw=1.2, ls=(0, (4, 3)), label="sure, on average")
+    ax.grid(axis="x", visible=False)
+    ax.set(xlim=(0, 101), xlabel="sure, %", ylabel="rows, %")
+    ax.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=2)
+
+
+def selective(ax: Any, weight: FloatArray, right: FloatArray) -> None:
+    """Share right and share kept if rows below a confidence are set aside."""
+    hits = np.cumsum(np.where(weight > 0, weight * np.nan_to_num(right), 0.0)[::-1])[::-1]
+    kept = np.cumsum(weight[::-1])[::-1]
+    least = 100 * np.arange(weight.shape[0]) / weight.shape[0]
+    some = kept > 0
+    ax.plot(least[some], 100 * hits[some] / kept[some], color=BLUE, marker="o", ms=3, label="right")
+    ax.plot(
+        least[some],
+        100 * kept[some] / max(float(kept[0]), 1e-300),
+        color=GREEN,
+        marker="o",
+        ms=3,
+        ls=(0, (2, 1.5)),
+        label="kept",
+    )
+    ax.set(xlim=(0, 101), ylim=(0, 103), xlabel="at least so sure, %", ylabel="rows, %")
+    ax.legend(loc="lower left")

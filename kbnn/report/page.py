@@ -1,0 +1,68 @@
+"""The HTML page: headline, verdict, pictures, tables and model card, all in one file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kbnn.report.css import CSS
+from kbnn.report.data import ClassReport, ReportData
+from kbnn.report.sections import class_section, numeric_section
+from kbnn.report.svg import drawing
+from kbnn.report.text import safe
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The browser itself is told to load nothing and to run no script."""
+
+
+def report_html(data: ReportData) -> str:
+    """The whole page as text."""
+    sections = []
+    with drawing() as figure:
+        for i, target in enumerate(data.targets):
+            draw = class_section if isinstance(target, ClassReport) else numeric_section
+            body = draw(target, figure, f"t{i}")  # type: ignore[arg-type]  # chosen by type above
+            title = f'<h2 id="t{i}">{safe(target.name)}</h2>' if len(data.targets) > 1 else ""
+            sections.append(f"<section>{title}{body}</section>")
+    links = [f'<a href="#t{i}">{safe(target.name)}</a>' for i, target in enumerate(data.targets)]
+    nav = f"<nav>{''.join(links)}</nav>" if len(links) > 1 else ""
+    notes = "".join(f'<p class="sub">{safe(note)}</p>' for note in data.notes)
+    made = f"Made by kbnn {safe(data.version)}".strip()
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<link rel="icon" href="data:,">
+<title>{safe(data.title)}</title>
+<style>
+{CSS}</style>
+</head>
+<body>
+<main>
+<header><h1>{safe(data.title)}</h1><p class="sub">{safe(data.subtitle)}</p>{notes}{nav}</header>
+{"".join(sections)}
+{model_card(data)}
+<footer>{made}. This page loads nothing from anywhere: keep it, print it, send it.</footer>
+</main>
+</body>
+</html>
+"""
+
+
+def model_card(data: ReportData) -> str:
+    """What the model is and what it has seen."""
+    if not data.card:
+        return ""
+    items = "".join(f"<dt>{safe(name)}</dt><dd>{safe(value)}</dd>" for name, value in data.card)
+    return f'<h3>Model card</h3><div class="box"><dl>{items}</dl></div>'
+
+
+def write_report(data: ReportData, path: str | Path) -> None:
+    """Write the page; a reader never sees half of it."""
+    page = report_html(data)
+    target = Path(path)
+    half = target.with_name(target.name + ".part")
+    half.write_text(page, encoding="utf-8", newline="\n")
+    os.replace(half, target)

@@ -1,0 +1,116 @@
+"""From a matplotlib figure to SVG that can stand inside a page beside others."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from xml.etree import ElementTree
+
+from kbnn.errors import UsageError
+from kbnn.report.palette import GRID, INK, MUTED, VARIABLES
+
+SVG = "{http://www.w3.org/2000/svg}"
+XLINK = "{http://www.w3.org/1999/xlink}"
+
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a column named $x$ is a name, not a formula
+    "font.size": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-4, 5),
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "legend.fontsize": 8,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+MISSING = (
+    "Charts need matplotlib, which is not installed: run pip install 'kbnn[report]' and try again."
+)
+
+
+def figure_class() -> Any:
+    """matplotlib's Figure, or one clear sentence when the extra is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError(MISSING) from error
+    return Figure
+
+
+@contextmanager
+def drawing(**overrides: Any) -> Iterator[Any]:
+    """The house style; yields the Figure class. Scripts the font lacks are no reason to stop."""
+    figure = figure_class()
+    import matplotlib
+
+    # `svg.fonttype: none` leaves glyphs to the browser, so a missing one here costs only its width.
+    with matplotlib.rc_context({**STYLE, **overrides}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing")
+        warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
+        yield figure
+
+
+def inline_svg(figure: Any, key: str, label: str) -> str:
+    """The figure as an <svg> element: ids start with `key`, colours are CSS variables."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": key}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    root = ElementTree.fromstring(buffer.getvalue())
+    for name in ("metadata", "defs"):
+        for child in root.findall(SVG + name):
+            root.remove(child)
+    for element in root.iter():
+        adapt(element, key)
+    root.attrib.pop("width", None)
+    root.attrib.pop("height", None)
+    root.attrib.pop("version", None)
+    root.set("role", "img")
+    root.set("aria-label", label)
+    ElementTree.register_namespace("", SVG.strip("{}"))
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def adapt(element: ElementTree.Element, key: str) -> None:
+    """Make ids and references of one element the figure's own, and its colours variables."""
+    found = element.attrib.get("id")
+    if found is not None:
+        element.set("id", f"{key}-{found}")
+    target = element.attrib.pop(XLINK + "href", None)
+    if target is not None:
+        element.set("href", f"#{key}-{target[1:]}")
+    clip = element.attrib.get("clip-path")
+    if clip is not None:
+        element.set("clip-path", clip.replace("url(#", f"url(#{key}-"))
+    style = element.attrib.get("style")
+    if style is not None:
+        style = re.sub(r"font-family: [^;]*;? ?", "", style)
+        for name, (light, _) in VARIABLES.items():
+            style = style.replace(light, f"var(--{name})")
+        element.set("style", style)
+    if element.tag == SVG + "path" and "d" in element.attrib:
+        element.set("d", " ".join(re.sub(r"(\.\d\d)\d+", r"\1", element.attrib["d"]).split()))

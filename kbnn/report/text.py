@@ -1,0 +1,31 @@
+"""Words inside pictures and pages: names from strangers made short, printable and harmless."""
+
+from __future__ import annotations
+
+import html
+
+LONGEST = 28
+
+
+def clean(name: str) -> str:
+    """The name with every character that is not printable (controls, bidi marks) made visible."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+
+
+def label(name: str, longest: int = LONGEST) -> str:
+    """A name short enough for an axis."""
+    text = clean(name)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def safe(name: str) -> str:
+    """The name as HTML text."""
+    return html.escape(clean(name), quote=True)
+
+
+def rows_label(rows: float) -> str:
+    """A tick of a row axis: 32, 1k, 10k, 1M."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rows >= unit:
+            return f"{rows / unit:.3g}{name}"
+    return f"{rows:.3g}"
