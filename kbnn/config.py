@@ -89,6 +89,11 @@ class Config:
         return sum(m * (n + 1) for n, m in zip(widths[:-1], widths[1:], strict=True))
 
     @property
+    def classes(self) -> int:
+        """Classes whose probabilities are predicted; 0 for a real target."""
+        return {"bernoulli": 2, "categorical": self.outputs}.get(self.observation, 0)
+
+    @property
     def learns_noise(self) -> bool:
         """Whether the observation noise is learned from the stream."""
         return self.observation == "gaussian" and self.noise is None

@@ -122,9 +122,7 @@ class CsvReader:
         if data.strip(b"\r\n"):
             numbers = self._pins.numbers
             flaws: dict[int, Flaw] = {}
-            batch = self._read(
-                data, lambda name: pa.float64() if name in numbers else pa.string(), []
-            )
+            batch = self._read(data, lambda name: pa.float64() if name in numbers else pa.string())
             if batch is None:
                 batch, flaws = self._read_slowly(self._records(data), {})
             yield self._chunk(data, batch, flaws)
@@ -150,15 +148,8 @@ class CsvReader:
         starts = [*record_starts(data, self.delimiter), len(data)]
         return [data[start:end] for start, end in pairwise(starts)]
 
-    def _read(
-        self, data: bytes, type_of: Callable[[str], pa.DataType], ragged: list[tuple[int, int]]
-    ) -> pa.RecordBatch | None:
+    def _read(self, data: bytes, type_of: Callable[[str], pa.DataType]) -> pa.RecordBatch | None:
         """Parse in bulk; None when a value does not fit its type or a row has not all fields."""
-
-        def note(row: pyarrow.csv.InvalidRow) -> str:
-            ragged.append((row.number - 1, row.actual_columns))
-            return "skip"
-
         wanted = self._pins.wanted
         included = [name for name in self.columns if wanted is None or name in wanted]
         try:
@@ -168,7 +159,7 @@ class CsvReader:
                     column_names=self.columns, use_threads=False, block_size=len(data) + 1
                 ),
                 parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=note
+                    delimiter=self.delimiter, newlines_in_values=True
                 ),
                 convert_options=pyarrow.csv.ConvertOptions(
                     column_types={name: type_of(name) for name in self.columns},
@@ -179,7 +170,12 @@ class CsvReader:
             )
         except (pa.ArrowInvalid, pa.ArrowKeyError):
             return None
-        return None if ragged else _one_batch(table)
+        return _one_batch(table)
+
+    def _count_fields(self, record: bytes) -> int:
+        if b'"' in record:
+            return len(split_fields(record, self.delimiter))
+        return record.count(self.delimiter.encode()) + 1
 
     def _read_slowly(
         self, records: list[bytes], flaws: dict[int, Flaw]
@@ -188,16 +184,15 @@ class CsvReader:
         width = len(self.columns)
         empty = self.delimiter.encode() * (width - 1) + b"\n" if width > 1 else b'""\n'
         records = [empty if at in flaws else record for at, record in enumerate(records)]
-        ragged: list[tuple[int, int]] = []
-        batch = self._read(b"".join(records), lambda _: pa.binary(), ragged)
-        what = "the header" if self.header else "the first line"
-        for at, fields in ragged:
-            text = records[at].rstrip(b"\r\n").decode(errors="backslashreplace")
-            reason = f"has {count(fields, 'field')}, {what} has {width}"
-            flaws[at] = Flaw("", text, reason, "use --on-error skip")
-            records[at] = empty
-        if ragged:
-            batch = self._read(b"".join(records), lambda _: pa.binary(), [])
+        for at, record in enumerate(records):
+            fields = self._count_fields(record)
+            if fields != width:
+                text = record.rstrip(b"\r\n").decode(errors="backslashreplace")
+                what = "the header" if self.header else "the first line"
+                reason = f"has {count(fields, 'field')}, {what} has {width}"
+                flaws[at] = Flaw("", text, reason, "use --on-error skip")
+                records[at] = empty
+        batch = self._read(b"".join(records), lambda _: pa.binary())
         if batch is None or batch.num_rows != len(records):
             raise DataError(f"{self.name}:{self._line}: cannot be read as delimited text")
         columns = [

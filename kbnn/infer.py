@@ -67,6 +67,8 @@ def kind_of(seen: Sample) -> tuple[Kind, str]:
         return "boolean", ""
     if 4 * sum(is_number(value) for value in present) >= 3 * len(present):
         return "number", ""
+    if all(value.startswith(("{", "[")) for value in present):
+        return "ignored", "nested values"
     if all(looks_like_time(value) for value in present):
         return "ignored", "timestamps"
     if len(present) >= _ENOUGH and 10 * len(set(present)) > 9 * len(present):

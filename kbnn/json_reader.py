@@ -20,7 +20,6 @@ from kbnn.errors import DataError
 from kbnn.records import MAX_RECORD, RecordSplitter, line_finder, record_starts
 from kbnn.values import number_text
 
-NESTED: Final = pa.list_(pa.null())  # stands for any value that is an object or an array
 _REMEDY: Final = "use --on-error skip"
 _WHOLE_LINE: Final = re.compile(rb"^\{.*\}\r?$", re.M)
 _ANY_LINE: Final = re.compile(rb"^[^\r\n]", re.M)
@@ -179,12 +178,10 @@ def _parse_line(line: bytes) -> dict[str, Any] | Flaw:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """One key's values as a typed column, or as text when the types are mixed."""
+    """One key's values as a typed column, or as text when the types are mixed or nested."""
     kinds = {_kind(value) for value in values if value is not None}
     if not kinds:
         return pa.nulls(len(values))
-    if kinds == {"nested"}:
-        return pa.nulls(len(values), NESTED)
     if kinds == {"boolean"}:
         return pa.array(values, pa.bool_())
     if kinds == {"number"}:

@@ -11,8 +11,7 @@ different blocks are independent.
                     earlier hidden layers in groups of their incoming weights; output biases alone
 
 Only the upper triangle of a block is stored, row after row: entry (i, j), i <= j, of a block of
-dimension d lies at i d - i (i - 1)/2 + (j - i). A layer of separate neurons wide enough to fill a
-vector register is *interleaved*: triangle entries outermost, neurons innermost.
+dimension d lies at i d - i (i - 1)/2 + (j - i). Triangles follow each other in the order of blocks.
 """
 
 from __future__ import annotations
@@ -29,9 +28,6 @@ from kbnn.normal import FloatArray
 
 IntArray = NDArray[np.int64]
 
-INTERLEAVE_FROM = 4
-"""Layers of at least this many separate neurons are interleaved."""
-
 
 class Piece(NamedTuple):
     """Weights `first` to `first + length - 1` into unit `unit` of weight layer `layer`."""
@@ -45,25 +41,6 @@ class Piece(NamedTuple):
 Block = tuple[Piece, ...]
 
 
-class Stack(NamedTuple):
-    """`count` blocks of dimension `dim`, stored from `offset`; interleaved or one after another."""
-
-    offset: int
-    count: int
-    dim: int
-    interleaved: bool
-
-    @property
-    def triangle(self) -> int:
-        """Stored entries per block."""
-        return self.dim * (self.dim + 1) // 2
-
-    @property
-    def size(self) -> int:
-        """Stored entries of all blocks."""
-        return self.count * self.triangle
-
-
 @dataclass(frozen=True)
 class Layout:
     """The blocks of a configuration and their place in the mean and covariance vectors."""
@@ -71,7 +48,6 @@ class Layout:
     widths: tuple[int, ...]
     separate: bool
     blocks: tuple[Block, ...]
-    stacks: tuple[Stack, ...]
 
     @property
     def layers(self) -> int:
@@ -84,11 +60,16 @@ class Layout:
         sizes = [m * (n + 1) for n, m in zip(self.widths[:-1], self.widths[1:], strict=True)]
         return tuple(int(start) for start in np.concatenate([[0], np.cumsum(sizes)]))
 
-    @property
-    def covariance_size(self) -> int:
-        """Length of the covariance vector."""
-        last = self.stacks[-1]
-        return last.offset + last.size
+    @cached_property
+    def dims(self) -> tuple[int, ...]:
+        """Dimension of each block."""
+        return tuple(sum(piece.length for piece in block) for block in self.blocks)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each block's triangle begins in the covariance vector, and its end."""
+        ends = np.cumsum([0] + [dim * (dim + 1) // 2 for dim in self.dims])
+        return tuple(int(end) for end in ends)
 
     @cached_property
     def order(self) -> tuple[IntArray, ...]:
@@ -107,28 +88,21 @@ class Layout:
 
     def unpack(self, cov: FloatArray) -> list[FloatArray]:
         """The dense symmetric matrix of every block."""
-        dense: list[FloatArray] = []
-        for stack in self.stacks:
-            part = cov[stack.offset:stack.offset + stack.size]
-            rows = (part.reshape(stack.triangle, stack.count).T if stack.interleaved
-                    else part.reshape(stack.count, stack.triangle))
-            dense.extend(_unpack_triangle(row, stack.dim) for row in rows)
-        return dense
+        return [unpack_triangle(cov[start:end], dim) for start, end, dim in
+                zip(self.offsets[:-1], self.offsets[1:], self.dims, strict=True)]
 
     def pack(self, dense: list[FloatArray]) -> FloatArray:
         """The covariance vector of dense blocks: the inverse of `unpack`."""
-        cov = np.empty(self.covariance_size)
-        at = 0
-        for stack in self.stacks:
-            upper = np.triu_indices(stack.dim)
-            rows = np.stack([block[upper] for block in dense[at:at + stack.count]])
-            cov[stack.offset:stack.offset + stack.size] = (
-                rows.T if stack.interleaved else rows).ravel()
-            at += stack.count
-        return cov
+        return np.concatenate([pack_triangle(block) for block in dense])
 
 
-def _unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
+def pack_triangle(matrix: FloatArray) -> FloatArray:
+    """The upper triangle of a symmetric matrix, row after row."""
+    return np.asarray(matrix[np.triu_indices(len(matrix))])
+
+
+def unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
+    """The symmetric matrix of a packed upper triangle."""
     matrix = np.zeros((dim, dim))
     upper = np.triu_indices(dim)
     matrix[upper] = row
@@ -139,15 +113,13 @@ def _unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
 @lru_cache(maxsize=64)
 def layout_of(config: Config) -> Layout:
     """The layout that a configuration asks for."""
-    separate = config.covariance in ("paper", "neuron")
-    blocks = _BLOCKS[config.covariance](config)
-    stacks = _interleaved(config) if separate else _one_by_one(blocks)
-    last = stacks[-1]
-    if last.offset + last.size > MAX_COVARIANCE:
+    layout = Layout(config.widths, config.covariance in ("paper", "neuron"),
+                    _BLOCKS[config.covariance](config))
+    if layout.offsets[-1] > MAX_COVARIANCE:
         raise ValueError(
-            f"covariance {config.covariance!r} of this network has {last.offset + last.size:,} "
+            f"covariance {config.covariance!r} of this network has {layout.offsets[-1]:,} "
             f"entries, more than {MAX_COVARIANCE:,} (choose fewer units or 'neuron')")
-    return Layout(config.widths, separate, blocks, stacks)
+    return layout
 
 
 def _neuron_blocks(config: Config) -> tuple[Block, ...]:
@@ -186,22 +158,3 @@ def groups(units: int, size: int) -> list[tuple[int, int]]:
 
 _BLOCKS = {"paper": _neuron_blocks, "neuron": _neuron_blocks, "group": _group_blocks,
            "full": _full_block}
-
-
-def _one_by_one(blocks: tuple[Block, ...]) -> tuple[Stack, ...]:
-    stacks, offset = [], 0
-    for block in blocks:
-        stack = Stack(offset, 1, sum(piece.length for piece in block), interleaved=False)
-        stacks.append(stack)
-        offset += stack.size
-    return tuple(stacks)
-
-
-def _interleaved(config: Config) -> tuple[Stack, ...]:
-    stacks, offset = [], 0
-    widths = config.widths
-    for inputs, units in zip(widths[:-1], widths[1:], strict=True):
-        stack = Stack(offset, units, inputs + 1, interleaved=units >= INTERLEAVE_FROM)
-        stacks.append(stack)
-        offset += stack.size
-    return tuple(stacks)

@@ -41,8 +41,7 @@ class Reading:
         self.pins = pins
         self.expected: Expectation | None = None
         self.needed: list[str] = []
-        self.delimiter = delimiter
-        self.header = True
+        self.delimiter: str | None = None
         self.columns: list[str] = []
         self.current: Reader | None = None
         self.opened = 0
@@ -83,7 +82,7 @@ class Reading:
         name = reader.source.name
         opened = self._open_as(reader, name)
         if isinstance(opened, CsvReader) and self.current is None:
-            self.delimiter, self.header = opened.delimiter, opened.header
+            self.delimiter = opened.delimiter
             if not opened.header and self._told_header is None:
                 self._notice(f"{name} has no header: {_no_header(opened.columns, self.expected)}")
         if not isinstance(opened, JsonReader):

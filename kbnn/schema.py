@@ -2,7 +2,7 @@
 
 It is plain data and lives in the model file. It only ever grows: classes and categories are added
 in order of first sight, and a new indicator column is appended at the right end of x, so that every
-index, once given, stays.
+index, once given, stays. It says nothing of the format: the same data give the same schema.
 """
 
 from __future__ import annotations
@@ -50,8 +50,6 @@ class Schema:
     layout: list[Place] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # spellings of "no value" besides the usual
     max_categories: int = MAX_CATEGORIES
-    delimiter: str = ","
-    header: bool = True
 
     @property
     def width(self) -> int:

@@ -114,6 +114,11 @@ class Stream:
         """The names of the first source's columns, known when it has been opened."""
         return self._reading.columns
 
+    @property
+    def delimiter(self) -> str | None:
+        """The delimiter found in the first source, None when it has none."""
+        return self._reading.delimiter
+
     def _new_reading(self) -> Reading:
         options = self.options
         return Reading(
@@ -154,8 +159,6 @@ class Stream:
         samples = [sample(seen[name], self._tokens) for name in names]
         schema = infer(names, samples, options.roles, self._notices.append)
         schema.missing = list(options.na)
-        schema.delimiter = self._reading.delimiter or ","
-        schema.header = self._reading.header
         return schema, early
 
     def _settle(self) -> None:

@@ -15,6 +15,9 @@ from kbnn.wording import count, number, percent, rows_of
 SIZE = (4.2, 2.9)
 """Inches of a chart: about 300 points, so that 9-point text stays readable on a phone."""
 
+SCROLL = '<div class="box scroll" tabindex="0">'
+"""Wide tables scroll in their own box, also by keyboard; the page never does."""
+
 
 class Gallery:
     """Draws charts one by one and frames each with its title and a line on how to read it."""
@@ -73,8 +76,7 @@ def worst_table(worst: WorstRows | None) -> str:
     )
     return (
         "<h3>Rows that surprised the model most</h3>"
-        f'<div class="box scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
-        "</table></div>"
+        f"{SCROLL}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
@@ -265,7 +267,7 @@ def confusion_table(data: ClassReport) -> str:
         rows.append(f'<tr><th class="left">{safe(names[i])}</th>{cells}<td>{found}</td></tr>')
     return (
         "<h3>Confusion: true class down, predicted across</h3>"
-        f'<div class="box scroll" tabindex="0"><table class="heat"><thead><tr><th></th>{head}<th>found</th></tr>'
+        f'{SCROLL}<table class="heat"><thead><tr><th></th>{head}<th>found</th></tr>'
         f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 

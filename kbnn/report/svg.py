@@ -81,9 +81,9 @@ def inline_svg(figure: Any, key: str, label: str) -> str:
     with matplotlib.rc_context({"svg.hashsalt": key}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     root = ElementTree.fromstring(buffer.getvalue())
-    for name in ("metadata", "defs"):
-        for child in root.findall(SVG + name):
-            root.remove(child)
+    for parent in (root, *root.findall(SVG + "defs")):
+        for child in [c for c in parent if c.tag in (SVG + "metadata", SVG + "style")]:
+            parent.remove(child)  # the style would apply to the whole page
     for element in root.iter():
         adapt(element, key)
     root.attrib.pop("width", None)

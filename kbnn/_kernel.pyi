@@ -1,0 +1,29 @@
+from kbnn.layout import IntArray
+from kbnn.normal import FloatArray
+
+class Net:
+    def __init__(
+        self,
+        widths: IntArray,
+        options: IntArray,
+        numbers: FloatArray,
+        pieces: IntArray,
+        block_pieces: IntArray,
+    ) -> None: ...
+
+def run(
+    net: Net,
+    state: list[FloatArray],
+    counts: IntArray,
+    x: FloatArray,
+    x_var: FloatArray | None,
+    y: FloatArray | None,
+    weight: FloatArray | None,
+    records: list[FloatArray],
+    rows: int,
+    labels: int,
+    fresh: bool,
+    learn: bool,
+) -> None: ...
+def instructions() -> str: ...
+def use(name: str) -> bool: ...
