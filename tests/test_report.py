@@ -1,0 +1,352 @@
+"""The report page and the main picture: complete, self-contained, and deaf to hostile names."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn.errors import UsageError
+from kbnn.report import (
+    Dependence,
+    PictureData,
+    ReportData,
+    Sensitivity,
+    partial_dependence,
+    report_html,
+    target_report,
+    worst_rows,
+    write_picture,
+    write_report,
+)
+from kbnn.report.text import clean, label, rows_label, safe
+from kbnn.rowsums import FloatArray
+from kbnn.scorecard import Scorecard
+
+HOSTILE = "<script>alert(1)</script>"
+NAMES = ["temperature", HOSTILE, "$x^2$ & \"quoted\" 'too' \x00\u202e", "温度"]
+
+
+def predict(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """A known function of the first two features."""
+    return 3 * x[:, 0] + x[:, 1] ** 2, 0.5 + 0.1 * np.abs(x[:, 0])
+
+
+def numeric_card(n: int = 400, targets: int = 1) -> Scorecard:
+    """Honest forecasts of a known function."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 4))
+    mean, sd = (np.repeat(part[:, None], targets, axis=1) for part in predict(x))
+    card = Scorecard(targets, 4)
+    card.add(x, mean + sd * rng.normal(size=(n, targets)), mean=mean, sd=sd)
+    return card
+
+
+def class_card(n: int = 300) -> Scorecard:
+    """Three classes, probabilities that know something."""
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet(np.full(3, 0.6), n)
+    label_ = (rng.random((n, 1)) > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
+    card = Scorecard(1, 2, classes=True)
+    card.add(rng.normal(size=(n, 2)), label_[:, None].astype(np.float64), probability=p)
+    return card
+
+
+def numeric_data(targets: int = 1, *, learning: bool = True, name: str = "yield") -> ReportData:
+    """A report with every part filled in."""
+    card = numeric_card(targets=targets)
+    edges, counts = card.summaries.features.bins(0)
+    along = [
+        partial_dependence(
+            predict,
+            card.summaries.sample.x,
+            0,
+            np.linspace(-2, 2, 15),
+            NAMES[1],
+            edges=edges,
+            counts=counts,
+        ),
+        Dependence("site", np.arange(2.0), np.ones(2), np.ones(2), categories=["<b>", "south"]),
+    ]
+    shares = Sensitivity(NAMES, np.array([3.0, -0.2, 0.1, 0.0]), np.array([0.1, 0.2, 0.2, 0.1]))
+    extra: Any = {"sensitivity": shares, "dependence": along} if targets == 1 else {}
+    reports = [
+        target_report(card, j, f"{name}{j}", NAMES, learning=learning, **extra)
+        for j in range(targets)
+    ]
+    card_rows = [("features", ", ".join(NAMES)), ("noise", "sd 0.5")]
+    return ReportData(f"Is {HOSTILE} good?", "Judged on 400 rows", reports, card_rows, "0.1.0")
+
+
+def class_data() -> ReportData:
+    """A report on classes with a hostile class name."""
+    names = ["setosa", HOSTILE, "virginica"]
+    return ReportData(
+        "Classes", "300 rows", [target_report(class_card(), 0, "species", ["a", "b"], names)]
+    )
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would see: tags, attributes, visible text, open elements."""
+
+    VOID = frozenset({"meta", "link", "br", "hr", "img", "input"})
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(page: str) -> Reader:
+    """The page as a browser would take it in."""
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+@pytest.fixture(scope="module")
+def numeric_page() -> str:
+    pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
+    return report_html(numeric_data())
+
+
+@pytest.fixture(scope="module")
+def class_page() -> str:
+    pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
+    return report_html(class_data())
+
+
+def test_every_picture_and_part_is_there(numeric_page: str) -> None:
+    reader = read(numeric_page)
+    words = " ".join(reader.text)
+    for title in (
+        "Calibration",
+        "PIT histogram",
+        "Interval width and error",
+        "Predicted and true",
+        "Residuals",
+        "Errors and the bell curve",
+        "RMSE by rows seen",
+        "NLL by rows seen",
+        "90 % intervals by rows seen",
+        "Sensitivity",
+        "Along site",
+        "Rows that surprised the model most",
+        "Model card",
+        "Variance explained",
+        "The 90 % intervals held",
+    ):
+        assert title in words, title
+    assert reader.tags.count("svg") == reader.tags.count("figure") == 12
+    assert all(numeric_page.count(f'aria-label="{name}"') for name in ("Calibration", "Residuals"))
+
+
+def test_class_report_has_its_own_pictures(class_page: str) -> None:
+    reader = read(class_page)
+    words = " ".join(reader.text)
+    for title in ("Reliability", "How sure it was", "Confusion", "Log-loss", "Brier", "Accuracy"):
+        assert title in words, title
+    assert reader.tags.count("svg") == 5
+    assert reader.tags.count("table") == 2
+
+
+@pytest.mark.parametrize("which", ["numeric_page", "class_page"])
+def test_nothing_is_loaded_and_nothing_runs(which: str, request: pytest.FixtureRequest) -> None:
+    page: str = request.getfixturevalue(which)
+    reader = read(page)
+    assert not {"script", "iframe", "object", "embed", "img", "image", "foreignobject"} & set(
+        reader.tags
+    )
+    for tag, name, value in reader.attributes:
+        assert not name.startswith("on"), (tag, name)
+        if name in ("href", "src", "xlink:href"):
+            assert value.startswith("#") or value == "data:,", (tag, name, value)
+        if "url(" in value:
+            assert "url(#" in value
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.parametrize("which", ["numeric_page", "class_page"])
+def test_hostile_names_show_as_text(which: str, request: pytest.FixtureRequest) -> None:
+    page: str = request.getfixturevalue(which)
+    assert HOSTILE not in page
+    assert HOSTILE in " ".join(read(page).text)
+    assert "\x00" not in page
+    assert "\u202e" not in page
+
+
+def test_hostile_names_show_as_text_inside_the_pictures(numeric_page: str) -> None:
+    drawings = re.findall(r"<svg.*?</svg>", numeric_page, re.DOTALL)
+    assert any("&lt;script&gt;alert(1)&lt;/script&gt;" in text for text in drawings)
+    assert any("$x^2$ &amp;" in text for text in drawings)
+
+
+def test_ids_are_unique_and_every_reference_resolves(numeric_page: str) -> None:
+    ids = re.findall(r'\bid="([^"]+)"', numeric_page)
+    assert len(ids) == len(set(ids))
+    used = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', numeric_page)
+    assert {a or b for a, b in used} <= set(ids)
+
+
+def test_colours_follow_the_reader(numeric_page: str) -> None:
+    assert "prefers-color-scheme: dark" in numeric_page
+    assert "@media print" in numeric_page
+    for drawing in re.findall(r"<svg.*?</svg>", numeric_page, re.DOTALL):
+        assert "var(--" in drawing
+        assert not re.search(r"(fill|stroke): #", drawing)
+
+
+def test_the_same_data_make_the_same_page(class_page: str) -> None:
+    assert report_html(class_data()) == class_page
+
+
+def test_several_targets_get_a_section_each(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
+    path = tmp_path / "report.html"
+    write_report(numeric_data(2, learning=False), path)
+    page = path.read_text(encoding="utf-8")
+    reader = read(page)
+    assert "nav" in reader.tags
+    assert reader.tags.count("h2") == 2
+    assert "rows seen" not in page
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_model_that_has_seen_nothing_still_has_a_page() -> None:
+    pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
+    for card in (Scorecard(1, 2), Scorecard(1, 2, classes=True)):
+        data = ReportData("Empty", "", [target_report(card, 0, "y", ["a", "b"])])
+        assert "Too few rows to judge" in report_html(data)
+
+
+def test_extreme_rows_do_not_stop_the_report() -> None:
+    pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
+    card = numeric_card(60)
+    x = np.array([[1e300, np.nan, -1e300, 0.0]])
+    one = np.array([[1.0]])
+    card.add(x, 1e200 * one, mean=one, sd=1e-12 * one)
+    data = ReportData("Extreme", "", [target_report(card, 0, "y", NAMES)])
+    read(report_html(data))
+
+
+def test_worst_rows_come_first_and_say_what_was_forecast() -> None:
+    card = numeric_card()
+    table = worst_rows(card, 0, "yield", NAMES)
+    assert list(table.columns)[:4] == ["row", "yield, true", "forecast", "NLL, nats"]
+    surprise = [float(row[3]) for row in table.rows]
+    assert surprise == sorted(surprise, reverse=True)
+    assert len(table.rows) == 10
+    assert "±" in table.rows[0][2]
+    classes = worst_rows(class_card(), 0, "species", ["a", "b"], ["r", "s", "t"])
+    assert classes.rows[0][2].endswith("%)")
+
+
+def test_partial_dependence_is_the_average_of_predictions() -> None:
+    x = np.random.default_rng(0).normal(size=(64, 2))
+    grid = np.array([-1.0, 0.0, 2.0])
+    got = partial_dependence(predict, x, 0, grid, "a")
+    for j, value in enumerate(grid):
+        mean, sd = predict(np.column_stack((np.full(64, value), x[:, 1])))
+        assert got.mean[j] == pytest.approx(mean.mean(), rel=1e-12)
+        assert got.sd[j] == pytest.approx(np.sqrt((sd**2).mean()), rel=1e-12)
+
+
+def picture_data(features: int) -> PictureData:
+    """A picture over so many features."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, features))
+
+    def model(table: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return np.sin(table[:, 0]), 0.1 + 0.1 * np.abs(table[:, -1])
+
+    mean, sd = model(x)
+    names = [HOSTILE, "$y$", "c"][:features]
+    return PictureData("yield", names, x, mean + 0.1, mean, sd, model, model)
+
+
+SIGNATURE = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+@pytest.mark.parametrize(
+    ("features", "kind"), [(1, "svg"), (1, "pdf"), (2, "png"), (3, "svg"), (3, "png")]
+)
+def test_the_main_picture_in_every_format(features: int, kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
+    first, second = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"
+    write_picture(picture_data(features), first)
+    write_picture(picture_data(features), second)
+    content = first.read_bytes()
+    assert content.startswith(SIGNATURE[kind])
+    assert content == second.read_bytes()
+    if kind == "svg":
+        assert HOSTILE.encode() not in content
+
+
+def test_classes_get_a_reliability_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
+    score = class_card().scores[0]
+    none = np.zeros(0)
+    data = PictureData("species", ["a", "b", "c"], np.zeros((0, 3)), none, none, none)
+    reliability: Any = score.reliability()  # type: ignore[union-attr]  # a class score
+    write_picture(
+        PictureData(**{**data.__dict__, "reliability": reliability}), tmp_path / "class.svg"
+    )
+    assert b"right, %" in (tmp_path / "class.svg").read_bytes()
+
+
+def test_a_picture_needs_a_known_ending(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"must end in \.png, \.svg or \.pdf\.$"):
+        write_picture(picture_data(1), tmp_path / "plot.gif")
+
+
+def test_without_the_extra_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.split(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(UsageError) as caught:
+        report_html(numeric_data())
+    assert str(caught.value) == (
+        "Charts need matplotlib, which is not installed: "
+        "run pip install 'kbnn[report]' and try again."
+    )
+
+
+def test_words() -> None:
+    assert clean("a\tb\x1b") == "a\ufffdb\ufffd"
+    assert label("x" * 40) == "x" * 27 + "…"
+    assert safe("<a href='x'>") == "&lt;a href=&#x27;x&#x27;&gt;"
+    assert [rows_label(v) for v in (32, 1000, 1e6)] == ["32", "1k", "1M"]
