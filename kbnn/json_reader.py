@@ -171,7 +171,7 @@ def _parse_line(line: bytes) -> dict[str, Any] | Flaw:
         return Flaw("", shorten(text.strip()), "is not a JSON object", _REMEDY)
     try:
         # Escapes may spell halves of characters, which no text can hold.
-        str(found).encode()
+        json.dumps(found, ensure_ascii=False).encode()
     except (UnicodeEncodeError, ValueError, RecursionError):
         return Flaw("", shorten(text.strip()), "holds text that is not Unicode", _REMEDY)
     return found

@@ -54,17 +54,19 @@ def _field_starts(delimiters: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]
 def _scan(data: bytes, delimiters: str) -> int:
     """The same as `last_end`, quote by quote."""
     starts = _field_starts(delimiters)
-    at = 0
+    at = end = 0
     while True:
         quote = data.find(b'"', at)
+        newline = data.rfind(b"\n", at, len(data) if quote < 0 else quote)
+        end = max(end, newline + 1)
         if quote < 0:
-            return data.rfind(b"\n") + 1
+            return end
         if quote > 0 and not starts[data[quote - 1]]:
             at = quote + 1
             continue
         at = _closing(data, quote + 1)
         if at < 0:
-            return data.rfind(b"\n", 0, quote) + 1
+            return end
 
 
 def _closing(data: bytes, at: int) -> int:
