@@ -54,6 +54,7 @@ class ClassScore:
         self, label: FloatArray, probability: FloatArray, weight: FloatArray | None = None
     ) -> None:
         """Score rows in order: `label` (n,) holds class indices or NaN, `probability` is (n, K)."""
+        self._widen(probability.shape[1])
         known = np.isfinite(label) & (label >= 0)
         usable = known & np.isfinite(probability).all(axis=1)
         if not usable.all():
@@ -81,10 +82,13 @@ class ClassScore:
         bins = confidence_bin(confidence)
         for total, values in zip(self._bins, (terms[0], terms[1], terms[4]), strict=True):
             np.add.at(total, bins, values)  # one row after the other, so chunks leave no trace
-        if p.shape[1] > self._frequency.shape[0]:
-            self._frequency = np.pad(self._frequency, (0, p.shape[1] - self._frequency.shape[0]))
+        self._widen(p.shape[1])
         np.add.at(self._frequency, c, w)
         self.rows += n
+
+    def _widen(self, classes: int) -> None:
+        if classes > self.classes:
+            self._frequency = np.pad(self._frequency, (0, classes - self.classes))
 
     @staticmethod
     def _log_loss(p_c: FloatArray) -> FloatArray:

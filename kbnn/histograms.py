@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
+from kbnn.normal import cdf
 from kbnn.rowsums import FloatArray, IntArray
 
 PIT_BINS = 40
@@ -35,7 +35,7 @@ class PitHistogram:
         """Count standardised errors z (n, T); NaN where a target is missing."""
         for counts, column in zip(self.counts, z.T, strict=True):
             known = column[np.isfinite(column)]
-            index = np.minimum((ndtr(known) * PIT_BINS).astype(np.int64), PIT_BINS - 1)
+            index = np.minimum((cdf(known) * PIT_BINS).astype(np.int64), PIT_BINS - 1)
             counts += np.bincount(index, minlength=PIT_BINS)
 
     def bars(self, target: int) -> IntArray:
@@ -83,6 +83,7 @@ class FeatureHistograms:
         fresh = FeatureHistograms(new)
         if rows:
             fresh.low[:] = fresh.high[:] = 0.0
+            fresh.level[:] = fitting_level(0.0, 0.0)
             fresh.counts[:, 0] = rows
         for name in ("level", "first", "low", "high", "missing", "counts"):
             setattr(self, name, np.concatenate((getattr(self, name), getattr(fresh, name))))

@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
+from kbnn.normal import cdf, pdf
 from kbnn.rowsums import FloatArray, add_rows, cut, floats, running
 
 LEVELS = (50, 80, 90, 95)
@@ -32,7 +33,6 @@ TERMS = ("error", "absolute", "square", "nll", "crps", "sd", "z2", *(f"in{p}" fo
 RECENT = ("weight", "square", "nll", "in90")
 
 LOG_2PI_2 = 0.5 * math.log(2 * math.pi)
-INV_SQRT_2PI = 1 / math.sqrt(2 * math.pi)
 INV_SQRT_PI = 1 / math.sqrt(math.pi)
 
 
@@ -43,8 +43,7 @@ def gaussian_nll(z: FloatArray, sd: FloatArray) -> FloatArray:
 
 def gaussian_crps(z: FloatArray, sd: FloatArray) -> FloatArray:
     """Integral over t of (Phi((t - mean) / sd) - 1[t >= y])^2, in the units of y."""
-    density = INV_SQRT_2PI * np.exp(-0.5 * z * z)
-    return np.asarray(sd * (z * (2 * ndtr(z) - 1) + 2 * density - INV_SQRT_PI))
+    return sd * (z * (2 * cdf(z) - 1) + 2 * pdf(z) - INV_SQRT_PI)
 
 
 def standardised(y: FloatArray, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -59,6 +59,7 @@ class KeptRows:
         forecast: FloatArray,
     ) -> None:
         """Take in the rows of a block that belong among the kept ones."""
+        self._widen(x.shape[1], y.shape[1], forecast.shape[1])
         chosen = np.arange(order.shape[0])
         if len(self) >= self.size:
             chosen = np.flatnonzero(priority > self.priority.min())
@@ -72,6 +73,13 @@ class KeptRows:
         self.priority = np.concatenate((self.priority, priority[chosen]))
         best = np.lexsort((self.order, -self.priority))[: self.size]
         self._keep(np.sort(best))
+
+    def _widen(self, *widths: int) -> None:
+        """Be as wide as the stream even when no wide row is kept: blocks leave no trace."""
+        for name, width in zip(PARTS, widths, strict=True):
+            kept = getattr(self, name)
+            if kept.shape[1] < width:
+                setattr(self, name, stacked(kept, np.zeros((0, width))))
 
     def _keep(self, index: NDArray[np.intp]) -> None:
         for name in FIELDS:

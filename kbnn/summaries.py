@@ -60,6 +60,7 @@ class Summaries:
         order = np.arange(self.rows, self.rows + n, dtype=np.float64)
         numbers = order + 1 if rows is None else rows.astype(np.float64)
         self.rows += n
+        self.features.widen(x.shape[1])
         thinned = (order < EVERY_ROW) | (order % ONE_IN == 0)
         self.features.add(x if thinned.all() else x[thinned])
         if probability is not None:

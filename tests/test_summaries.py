@@ -105,6 +105,27 @@ def test_classes_and_columns_may_grow() -> None:
     np.testing.assert_array_equal(wide.summaries.confusion, naive)
 
 
+@pytest.mark.parametrize("size", [1, 3, 64, 700, 6000])
+def test_a_growing_stream_leaves_no_trace_of_its_blocks(size: int) -> None:
+    """A block is as wide as the schema at its end, with 0 in what its earlier rows did not know."""
+    rng = np.random.default_rng(4)
+    n, late = 6000, 5500
+    x = np.zeros((n, 3))
+    x[:, :2] = rng.normal(size=(n, 2))
+    x[late, 2] = 1
+    label = rng.integers(0, 2, n).astype(np.float64)
+    label[late] = 2
+    p = np.zeros((n, 3))
+    p[:, :2] = rng.dirichlet(np.ones(2), n)
+    whole, parts = Scorecard(1, 3, classes=True), Scorecard(1, 2, classes=True)
+    whole.add(x, label[:, None], probability=p)
+    for a in range(0, n, size):
+        width = 3 if a + size > late else 2
+        block = slice(a, a + size)
+        parts.add(x[block, :width], label[block, None], probability=p[block, :width])
+    assert frozen(parts) == frozen(whole)
+
+
 def test_the_state_stays_small() -> None:
     data = stream(30_000)
     card = Scorecard(1, 4)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kbnn.report.class_section import class_section
 from kbnn.report.css import CSS
 from kbnn.report.data import ClassReport, ReportData
-from kbnn.report.sections import class_section, numeric_section
+from kbnn.report.numeric_section import numeric_section
 from kbnn.report.svg import drawing
 from kbnn.report.text import safe
 

@@ -1,0 +1,135 @@
+"""Pieces every section is made of: framed charts, verdict, tiles, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kbnn.report import model_plots, plots
+from kbnn.report.data import ClassReport, NumericReport, WorstRows
+from kbnn.report.svg import inline_svg
+from kbnn.report.text import safe
+from kbnn.verdict import Verdict
+
+SIZE = (4.2, 2.9)
+"""Inches of a chart: about 300 points, so that 9-point text stays readable on a phone."""
+
+SCROLL = '<div class="box scroll" tabindex="0">'
+"""Wide tables scroll in their own box, also by keyboard; the page never does."""
+
+
+class Gallery:
+    """Draws charts one by one and frames each with its title and a line on how to read it."""
+
+    def __init__(self, figure_class: Any, key: str) -> None:
+        self.figure_class, self.key, self.drawn = figure_class, key, 0
+
+    def chart(
+        self,
+        title: str,
+        reading: str,
+        draw: Callable[[Any], None],
+        size: tuple[float, float] = SIZE,
+    ) -> str:
+        """One framed chart."""
+        figure = self.figure_class(figsize=size, layout="constrained")
+        draw(figure.add_subplot())
+        self.drawn += 1
+        svg = inline_svg(figure, f"{self.key}f{self.drawn}", title)
+        words = f"<h4>{safe(title)}</h4><p>{safe(reading)}</p>"
+        return f"<figure><figcaption>{words}</figcaption>{svg}</figure>"
+
+
+def grid(title: str, charts: list[str]) -> str:
+    """A titled group of charts, nothing when there are none."""
+    if not charts:
+        return ""
+    return f'<h3>{safe(title)}</h3><div class="grid">{"".join(charts)}</div>'
+
+
+def verdict_box(verdict: Verdict) -> str:
+    """The judgement in plain words."""
+    sentences = "".join(f"<p>{safe(text)}</p>" for text in verdict.sentences)
+    head = f"<strong>{safe(verdict.headline)}</strong>"
+    return f'<div class="verdict {verdict.level}">{head}{sentences}</div>'
+
+
+def tiles(items: list[tuple[str, str, str]]) -> str:
+    """Headline figures: name, value, remark."""
+    cells = "".join(
+        f'<div class="tile"><span>{safe(name)}</span><b>{safe(value)}</b>'
+        f"<span>{safe(remark)}</span></div>"
+        for name, value, remark in items
+    )
+    across = len(items) if len(items) < 6 else (len(items) + 1) // 2
+    return f'<div class="tiles" style="--n: {across}">{cells}</div>'
+
+
+def worst_table(worst: WorstRows | None) -> str:
+    """The most surprising rows."""
+    if worst is None or not worst.rows:
+        return ""
+    head = "".join(f'<th title="{safe(name)}">{safe(name)}</th>' for name in worst.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{safe(cell)}</td>" for cell in row) + "</tr>" for row in worst.rows
+    )
+    return (
+        "<h3>Rows that surprised the model most</h3>"
+        f"{SCROLL}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def learned(data: NumericReport | ClassReport, gallery: Gallery, target: str) -> str:
+    """Sensitivities and partial dependence."""
+    charts = []
+    if data.sensitivity is not None and len(data.sensitivity.features):
+        sensitivity = data.sensitivity
+        shown = min(len(sensitivity.features), model_plots.MOST_FEATURES)
+        charts.append(
+            gallery.chart(
+                "Sensitivity",
+                f"{sensitivity.unit[:1].upper()}{sensitivity.unit[1:]}, with 90 % intervals; "
+                "grey ones may be zero.",
+                lambda ax: model_plots.sensitivities(ax, sensitivity),
+                (SIZE[0], max(SIZE[1], 0.6 + 0.24 * shown)),
+            )
+        )
+    for item in data.dependence:
+        charts.append(
+            gallery.chart(
+                f"Along {item.feature}",
+                "Average prediction with its 90 % band; below, where the data lie.",
+                lambda ax, item=item: model_plots.dependence(ax, item, target),  # type: ignore[misc]  # bound now
+            )
+        )
+    return grid("What it has learned", charts)
+
+
+def curves(
+    data: NumericReport | ClassReport,
+    gallery: Gallery,
+    loss: tuple[str, float | None],
+    nll: tuple[str, float | None],
+) -> str:
+    """The learning curve, if the model learned."""
+    if len(data.curve) < 2:
+        return ""
+    charts = [
+        gallery.chart(
+            f"{name} by rows seen",
+            "Each row is predicted before it is learned.",
+            lambda ax, f=field, n=name, b=base: plots.learning(ax, data.curve, f, n, b),  # type: ignore[misc]  # bound now
+        )
+        for field, (name, base) in (("loss", loss), ("nll", nll))
+    ]
+    if isinstance(data, NumericReport):
+        charts.append(
+            gallery.chart(
+                "90 % intervals by rows seen",
+                "Rows inside the interval; the dashed line is the promise.",
+                lambda ax: plots.learning(
+                    ax, data.curve, "coverage_90", "rows inside, share", 0.9, "promised"
+                ),
+            )
+        )
+    return grid("How it learned", charts)
