@@ -42,8 +42,7 @@ class Reading:
         self.expected: Expectation | None = None
         self.needed: list[str] = []
         self.delimiter: str | None = None
-        self.columns: list[str] = []
-        self.current: Reader | None = None
+        self.first: Reader | None = None
         self.opened = 0
         self.bytes_done = 0
         self._format = format
@@ -51,6 +50,11 @@ class Reading:
         self._told_header = header
         self._notice = notice
         self._bytes: ByteReader | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the first source's columns, none before it is opened."""
+        return self.first.columns if self.first else []
 
     @property
     def bytes_read(self) -> int:
@@ -81,15 +85,13 @@ class Reading:
         """Recognise the format and check the columns."""
         name = reader.source.name
         opened = self._open_as(reader, name)
-        if isinstance(opened, CsvReader) and self.current is None:
+        if isinstance(opened, CsvReader) and self.first is None:
             self.delimiter = opened.delimiter
             if not opened.header and self._told_header is None:
                 self._notice(f"{name} has no header: {_no_header(opened.columns, self.expected)}")
         if not isinstance(opened, JsonReader):
             self._check(opened.columns, name)
-        if self.current is None:
-            self.columns = opened.columns
-        self.current = opened
+        self.first = self.first or opened
         self.opened += 1
         return opened
 
@@ -126,10 +128,10 @@ class Reading:
 
     def _expectation(self) -> Expectation | None:
         """What the columns should be: as the schema says, or as in the first source."""
-        if self.expected is not None or self.current is None:
+        if self.expected is not None or self.first is None:
             return self.expected
         return Expectation(
-            self.current.columns,
+            self.first.columns,
             None,
             lambda names, cells: None if any(map(is_number, cells)) else "it holds no number",
         )

@@ -77,11 +77,10 @@ def _good_rows(chunk: Chunk, need: int, stop: bool) -> np.ndarray[tuple[int], np
 
 def _names(reading: Reading, last: int) -> list[str]:
     """The columns; in JSON those whose key was seen by the last of the rows."""
-    reader = reading.current
-    if isinstance(reader, JsonReader) and reading.opened == 1:
-        names = [name for name, row in reader.seen_at.items() if row <= last]
-        reader.settle(names)
-        reading.columns = names
+    reader = reading.first
+    if isinstance(reader, JsonReader):
+        seen = reader.seen_at.items()
+        reader.settle([name for name, row in seen if row <= last or reading.opened > 1])
     return reading.columns
 
 
