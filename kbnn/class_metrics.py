@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.rowsums import FloatArray, IntArray, add_rows, floats
+from kbnn.rowsums import FloatArray, IntArray, add_rows, floats, restored
 
 BINS = 15
 """Equal bins of the confidence for the calibration error."""
@@ -170,10 +170,10 @@ class ClassScore:
         score = cls()
         score.rows, score.skipped = int(state["rows"]), int(state["skipped"])
         score.invalid = int(state["invalid"])
-        score._sums = np.array([float(state["sums"][name]) for name in TERMS])
-        score._recent = np.array([float(state["recent"][name]) for name in TERMS])
-        score._bins = np.array(state["bins"], dtype=np.float64)
-        score._frequency = np.array(state["frequency"], dtype=np.float64)
+        score._sums = restored([state["sums"][name] for name in TERMS], (len(TERMS),))
+        score._recent = restored([state["recent"][name] for name in TERMS], (len(TERMS),))
+        score._bins = restored(state["bins"], (3, BINS))
+        score._frequency = restored(state["frequency"], (len(state["frequency"]),))
         return score
 
 

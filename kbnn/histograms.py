@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kbnn.normal import cdf
-from kbnn.rowsums import FloatArray, IntArray
+from kbnn.rowsums import FloatArray, IntArray, restored
 
 PIT_BINS = 40
 """Fine bins of the PIT: pairs make the 20 bars shown, folding at 1/2 makes the coverage curve."""
@@ -19,6 +19,10 @@ FEATURE_BINS = 64
 
 LOWEST = -1000
 """Smallest binary exponent of a bin width."""
+
+
+HIGHEST = 1024
+"""Largest binary exponent a bin width can have."""
 
 
 class PitHistogram:
@@ -149,10 +153,16 @@ class FeatureHistograms:
         empty = np.array(state["empty"], dtype=np.bool_)
         histograms.level = np.array(state["level"], dtype=np.int64)
         histograms.first = np.array(state["first"], dtype=np.int64)
-        histograms.low = np.where(empty, np.inf, np.array(state["low"], dtype=np.float64))
-        histograms.high = np.where(empty, -np.inf, np.array(state["high"], dtype=np.float64))
+        histograms.low = np.where(empty, np.inf, restored(state["low"], empty.shape))
+        histograms.high = np.where(empty, -np.inf, restored(state["high"], empty.shape))
         histograms.missing = np.array(state["missing"], dtype=np.int64)
-        histograms.counts = counts.astype(np.int64)
+        features = histograms.features
+        histograms.counts = restored(counts, (features, FEATURE_BINS)).astype(np.int64)
+        columns = (histograms.first, histograms.low, histograms.missing)
+        if any(column.shape != (features,) for column in columns) or (
+            np.any((histograms.level < LOWEST) | (histograms.level > HIGHEST))
+        ):
+            raise ValueError("the feature histograms do not fit together")
         return histograms
 
 

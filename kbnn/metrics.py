@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from kbnn.normal import cdf, pdf
-from kbnn.rowsums import FloatArray, add_rows, cut, floats, running
+from kbnn.rowsums import FloatArray, add_rows, cut, floats, restored, running
 
 LEVELS = (50, 80, 90, 95)
 """Percentages of the central intervals whose coverage is counted."""
@@ -195,9 +195,10 @@ class RegressionScore:
         score = cls()
         score.rows, score.skipped = int(state["rows"]), int(state["skipped"])
         score.invalid = int(state["invalid"])
-        score._sums = np.array([float(state["sums"][name]) for name in TERMS])
-        score._recent = np.array([float(state["recent"][name]) for name in RECENT])
-        score._origin = None if state["origin"] is None else float(state["origin"])
-        score._weight, score._shift = float(state["weight"]), float(state["shift"])
-        score._spread = float(state["spread"])
+        score._sums = restored([state["sums"][name] for name in TERMS], (len(TERMS),))
+        score._recent = restored([state["recent"][name] for name in RECENT], (len(RECENT),))
+        constant = restored([state[name] for name in ("weight", "shift", "spread")], (3,))
+        score._weight, score._shift, score._spread = floats(constant)
+        if state["origin"] is not None:
+            score._origin = float(restored(state["origin"], ()))
         return score

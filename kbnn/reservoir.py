@@ -17,6 +17,9 @@ from kbnn.rowsums import FloatArray
 FIELDS: Final = ("order", "row", "priority", "x", "y", "forecast")
 PARTS: Final = ("x", "y", "forecast")
 
+LARGEST = 1 << 20
+"""More rows than this are never kept."""
+
 
 def row_hash(order: FloatArray, seed: int) -> FloatArray:
     """A number in [0, 1) for each place in the stream: the splitmix64 finaliser."""
@@ -98,7 +101,14 @@ class KeptRows:
         """The rows that `arrays` described."""
         kept = cls(size)
         for name in FIELDS:
-            setattr(kept, name, np.array(arrays[f"{prefix}.{name}"], dtype=np.float64))
+            stored = np.array(arrays[f"{prefix}.{name}"], dtype=np.float64)
+            if stored.ndim != (2 if name in PARTS else 1) or stored.shape[0] != len(
+                arrays[f"{prefix}.order"]
+            ):
+                raise ValueError(f"{prefix}.{name} does not fit the other arrays")
+            setattr(kept, name, stored)
+        if not 0 < size <= LARGEST or len(kept) > size:
+            raise ValueError(f"{prefix} holds {len(kept)} rows of at most {size}")
         return kept
 
 

@@ -41,6 +41,14 @@ def cut(values: FloatArray) -> FloatArray:
     return np.clip(values, -LIMIT, LIMIT)
 
 
+def restored(values: object, shape: tuple[int, ...]) -> FloatArray:
+    """Stored numbers as an array of that shape; ValueError when they are not, or not finite."""
+    array = np.array(values, dtype=np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(f"expected {shape} finite numbers, found {array.shape}")
+    return array
+
+
 def floats(values: FloatArray) -> list[float]:
     """A JSON list that restores the same bits: `json` writes the shortest exact decimal."""
     return [float(value) for value in values]

@@ -11,6 +11,7 @@ from typing import Any
 
 from kbnn.class_metrics import ClassScore
 from kbnn.curve import CurvePoint, LearningCurve
+from kbnn.errors import ModelError
 from kbnn.metrics import RegressionScore
 from kbnn.rowsums import FloatArray, IntArray
 from kbnn.summaries import SAMPLE, Summaries
@@ -107,7 +108,21 @@ class Scorecard:
 
     @classmethod
     def from_state(cls, header: Mapping[str, Any], arrays: dict[str, FloatArray]) -> Scorecard:
-        """The scorecard that `to_state` described."""
+        """The scorecard that `to_state` described; ModelError when it cannot be one."""
+        try:
+            return cls._restore(header, arrays)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            IndexError,
+            OverflowError,
+            AttributeError,
+        ) as error:
+            raise ModelError(f"The record of past forecasts is damaged ({error}).") from error
+
+    @classmethod
+    def _restore(cls, header: Mapping[str, Any], arrays: dict[str, FloatArray]) -> Scorecard:
         card = cls(len(header["scores"]), classes=bool(header["classes"]))
         if card.classes:
             card.scores = [ClassScore.from_json(state) for state in header["scores"]]
@@ -115,4 +130,7 @@ class Scorecard:
             card.scores = [RegressionScore.from_json(state) for state in header["scores"]]
         card.curve = LearningCurve.from_json(header["curve"])
         card.summaries = Summaries.from_state(header["summaries"], arrays)
+        targets = 0 if card.classes else len(card.scores)
+        if len(card.curve.points) != len(card.scores) or card.summaries.targets != targets:
+            raise ValueError("its parts speak of different targets")
         return card

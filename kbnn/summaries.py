@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from kbnn.class_metrics import EPS, widened
-from kbnn.histograms import FeatureHistograms, PitHistogram
+from kbnn.histograms import PIT_BINS, FeatureHistograms, PitHistogram
 from kbnn.metrics import gaussian_nll, standardised
 from kbnn.reservoir import KeptRows, row_hash
-from kbnn.rowsums import FloatArray, IntArray
+from kbnn.rowsums import FloatArray, IntArray, restored
 
 SAMPLE = 512
 """Rows in the even sample; fewer when rows are wide."""
@@ -132,11 +132,13 @@ class Summaries:
         """The summaries that `to_state` described."""
         summaries = cls(int(header["targets"]), len(header["features"]["level"]))
         summaries.seed, summaries.rows = int(header["seed"]), int(header["rows"])
-        summaries.pit.counts = arrays["pit"].astype(np.int64)
+        shape = (summaries.targets, PIT_BINS)
+        summaries.pit.counts = restored(arrays["pit"], shape).astype(np.int64)
         summaries.features = FeatureHistograms.from_json(
             header["features"], arrays["feature_counts"]
         )
-        summaries.confusion = arrays["confusion"].astype(np.int64)
+        size = len(arrays["confusion"])
+        summaries.confusion = restored(arrays["confusion"], (size, size)).astype(np.int64)
         summaries.sample = KeptRows.from_arrays(int(header["sample_size"]), "sample", arrays)
         summaries.worst = KeptRows.from_arrays(WORST, "worst", arrays)
         return summaries

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kbnn.curve import FIRST
+from kbnn.errors import ModelError
 from kbnn.histograms import FEATURE_BINS, FeatureHistograms, PitHistogram, fitting_level, lattice
 from kbnn.metrics import RegressionScore
 from kbnn.reservoir import row_hash
@@ -83,6 +84,40 @@ def test_saving_in_the_middle_changes_nothing() -> None:
     assert frozen(parts) == frozen(whole)
 
 
+def damaged() -> list[Any]:
+    """Ways to break a stored state, each as a function of header and arrays."""
+    return [
+        lambda h, a: h.pop("curve"),
+        lambda h, a: h["scores"].append(h["scores"][0]),
+        lambda h, a: h["scores"][0]["sums"].update(nll=float("nan")),
+        lambda h, a: h["scores"][0].update(origin="far"),
+        lambda h, a: h["scores"][0].update(rows=None),
+        lambda h, a: h["curve"].update(points=[]),
+        lambda h, a: h["curve"].update(points=[[[1, 2]]]),
+        lambda h, a: h["summaries"].update(targets=3),
+        lambda h, a: h["summaries"].update(sample_size=0),
+        lambda h, a: h["summaries"].update(sample_size=1 << 60),
+        lambda h, a: h["summaries"]["features"].update(level=[10**9] * 4),
+        lambda h, a: h["summaries"]["features"].update(low=[0.0]),
+        lambda h, a: a.pop("sample.x"),
+        lambda h, a: a.update(pit=np.zeros(3)),
+        lambda h, a: a.update({"worst.y": np.zeros((99, 1))}),
+        lambda h, a: a.update(confusion=np.zeros((2, 3))),
+        lambda h, a: a.update(feature_counts=np.full((4, 64), np.inf)),
+    ]
+
+
+@pytest.mark.parametrize("harm", damaged())
+def test_a_damaged_state_is_refused_in_one_sentence(harm: Any) -> None:
+    card = Scorecard(1, 4)
+    fed(card, stream(100), [0, 100])
+    header, arrays = card.to_state()
+    header = json.loads(json.dumps(header))
+    harm(header, arrays)
+    with pytest.raises(ModelError, match=r"^The record of past forecasts is damaged \(.*\)\.$"):
+        Scorecard.from_state(header, arrays)
+
+
 def test_classes_and_columns_may_grow() -> None:
     rng = np.random.default_rng(2)
     n = 400
@@ -105,7 +140,7 @@ def test_classes_and_columns_may_grow() -> None:
     np.testing.assert_array_equal(wide.summaries.confusion, naive)
 
 
-@pytest.mark.parametrize("size", [1, 3, 64, 700, 6000])
+@pytest.mark.parametrize("size", [17, 64, 700, 6000])
 def test_a_growing_stream_leaves_no_trace_of_its_blocks(size: int) -> None:
     """A block is as wide as the schema at its end, with 0 in what its earlier rows did not know."""
     rng = np.random.default_rng(4)
