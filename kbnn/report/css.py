@@ -79,13 +79,21 @@ footer { color: var(--muted); font-size: 0.8rem; margin-top: 56px; }
   figure { padding: 14px 12px; }
   dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 10px; }
 }
+@page { margin: 12mm; }
 @media print {
+  html { font-size: 10.5px; }
+  body { font-size: 1rem; background: none; }
   main { padding: 0; max-width: none; }
-  body { font-size: 11px; background: none; }
-  .grid { grid-template-columns: 1fr 1fr; }
+  h3 { margin: 18px 0 8px; }
+  .grid { grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 8px; }
+  .tiles { grid-template-columns: repeat(var(--n), 1fr); }
+  .tile { padding: 8px 14px; }
+  figure, .box { padding: 8px 10px; }
   figure, .box, .verdict, .tiles, tr { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
-  .scroll { overflow: visible; } th, td { white-space: normal; padding: 4px 6px; }
+  .scroll { overflow: visible; padding: 0; }
+  th, td { padding: 4px 8px; }
+  thead th { max-width: 80px; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """
