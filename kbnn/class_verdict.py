@@ -3,7 +3,7 @@
 The baseline knows the class frequencies. Confidence is judged by the mean of max p against the
 share correct, whose sampling error is sqrt(a (1 - a) / n). The calibration error of honest
 probabilities is not 0 on n rows: a bin of n_b rows with confidence q adds about
-sqrt(2 q (1 - q) n_b / pi) / n by chance, and that much is forgiven.
+sqrt(2 q (1 - q) n_b / pi) / n by chance, and twice that is forgiven.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def class_verdict(score: ClassScore) -> Verdict:
     confidence = score.average("confidence") or 0.0
     error = math.sqrt(max(accuracy * (1 - accuracy), 0.25 / n) / n)
     gap = confidence - accuracy
-    excess = figures["ece"] - chance_error(score)
+    chance = chance_error(score)
+    uneven = figures["ece"] > chance + max(0.03, chance)
     right = (
         f"Right for {percent(accuracy)} of {rows_of(n)}; the commonest class alone is right for "
         f"{percent(constant)}."
@@ -52,7 +53,7 @@ def class_verdict(score: ClassScore) -> Verdict:
     loss = f"Log-loss {number(log_loss)} against {number(frequency)} for the class frequencies"
     sure = f"On average {percent(confidence)} sure and {percent(accuracy)} right"
     useful = accuracy > constant + error or log_loss < frequency - 2 / n
-    if abs(gap) <= max(0.02, 2.5 * error) and excess <= 0.03:
+    if abs(gap) <= max(0.02, 2.5 * error) and not uneven:
         sure += ": honest."
     elif abs(gap) <= max(0.02, 2.5 * error):
         sure += f", but the calibration error is {percent(figures['ece'])}."
@@ -66,6 +67,6 @@ def class_verdict(score: ClassScore) -> Verdict:
             level: Level = "poor" if gap > 0.05 or log_loss > frequency else "fair"
             return Verdict(level, "Over-confident: surer than it is right", sentences)
         return Verdict("fair", "Under-confident: righter than it is sure", sentences)
-    if excess > 0.03:
+    if uneven:
         return Verdict("fair", "Useful, but the probabilities are uneven", sentences)
     return Verdict("good", "Good: useful predictions with honest probabilities", sentences)

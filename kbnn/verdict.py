@@ -122,9 +122,12 @@ def spread_sentence(ratio: float, rows: int) -> tuple[int, str]:
 
 
 def bias_sentence(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
-    """Whether the mean error is more than chance and more than a fifth of the RMSE, and words."""
+    """Whether the mean error is more than chance and more than a fifth of the RMSE, and words.
+
+    The limit of 3 standard errors grows for few rows, where that error is itself uncertain.
+    """
     error = math.sqrt(max(rmse**2 - bias**2, 0.0) / rows)
-    if rmse == 0 or abs(bias) <= max(0.2 * rmse, 3 * error):
+    if rmse == 0 or abs(bias) <= max(0.2 * rmse, (3 + 15 / rows) * error):
         return False, ""
     side = "low" if bias > 0 else "high"
     share = percent(abs(bias) / rmse, 0)

@@ -127,9 +127,10 @@ def classes(n: int, sharpen: float, informed: float = 2.0, seed: int = 0) -> Cla
     return score
 
 
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("n", [50, 400, 5000])
-def test_honest_classes_are_good(n: int) -> None:
-    assert class_verdict(classes(n, 1.0)).level == "good"
+def test_honest_classes_are_good(n: int, seed: int) -> None:
+    assert class_verdict(classes(n, 1.0, seed=seed)).level == "good"
 
 
 def test_class_confidence_is_judged() -> None:
