@@ -176,7 +176,7 @@ class Admission:
         if not self._admit:
             return Flaw(column.name, name, f"class '{shown}' was never learned", _SKIP)
         if len(self.schema.classes) >= MAX_CLASSES:
-            reason = f"'{shown}' is one class too many (there are {MAX_CLASSES} already)"
+            reason = f"'{shown}' would be class {MAX_CLASSES + 1}, {MAX_CLASSES} are the most"
             return Flaw(column.name, name, reason, _SKIP)
         return None
 

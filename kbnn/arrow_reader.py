@@ -49,7 +49,10 @@ class ArrowReader:
         self._pins = pins
         self._batches = batches
         self._progress = progress
-        self.columns: list[str] = list(schema.names)
+        try:
+            self.columns: list[str] = list(schema.names)
+        except UnicodeDecodeError as error:
+            raise damaged(name, what, error) from error
         check_unique(self.columns, name)
         if not self.columns:
             raise DataError(f"{name}: has no columns")

@@ -70,12 +70,12 @@ class CsvReader:
             if len(data) > MAX_RECORD:
                 raise self._too_long()
         else:
-            if not data.strip():
-                raise DataError(f"{self.name}: is empty")
             found = (len(data) - len(data.lstrip(b"\r\n")), len(data))
             if not is_closed(data, delimiters):
                 raise DataError(f"{self.name}:1: {_UNBALANCED.reason}")
         start, end = found
+        if not data[start:].strip():
+            raise DataError(f"{self.name}: is empty")
         self._line += data.count(b"\n", 0, start)
         return data[start:end], data[end:]
 

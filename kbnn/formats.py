@@ -13,6 +13,7 @@ FORMATS: Final = ("auto", "csv", "tsv", "json", "parquet", "arrow")
 DELIMITERS: Final = (",", ";", "\t", "|")
 COMPRESSIONS: Final = frozenset({"gzip", "zstd", "bzip2"})
 HEAD: Final = 8  # no magic number below is longer
+MAX_BLANK: Final = 1 << 20  # white space looked through in search of the first byte of text
 
 _MAGIC: Final[tuple[tuple[bytes, Kind], ...]] = (
     (b"\x1f\x8b", "gzip"),
@@ -44,6 +45,12 @@ _FOREIGN: Final = (
 
 _QUOTED: Final = re.compile(rb'"(?:[^"]|"")*"')
 _DECIMAL_COMMA: Final = re.compile(rb"\s*[-+]?\d*(,\d+)?\s*")
+
+
+def is_enough(head: bytes) -> bool:
+    """Whether the first bytes suffice to recognise a format: a few, or a line that is not blank."""
+    start = head.lstrip()
+    return len(start) >= HEAD or b"\n" in start or len(head) > MAX_BLANK
 
 
 def recognise(head: bytes, name: str) -> Kind:

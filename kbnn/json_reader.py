@@ -163,7 +163,8 @@ def _parse_line(line: bytes) -> dict[str, Any] | Flaw:
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
-        reason = f"is not valid JSON ({error.msg[:1].lower() + error.msg[1:]} at {error.colno})"
+        what = error.msg[:1].lower() + error.msg[1:]
+        reason = f"is not valid JSON: {what}, at character {error.colno}"
         return Flaw("", shorten(text.strip()), reason, _REMEDY)
     except (ValueError, RecursionError):
         return Flaw("", shorten(text.strip()), "is not usable JSON", _REMEDY)

@@ -9,7 +9,7 @@ from kbnn.arrow_reader import open_arrow_file, open_arrow_stream, open_parquet
 from kbnn.chunk import Chunk, Pins
 from kbnn.csv_reader import CsvReader
 from kbnn.errors import DataError
-from kbnn.formats import COMPRESSIONS, HEAD, recognise
+from kbnn.formats import COMPRESSIONS, recognise
 from kbnn.header import Expectation, is_number, no_column
 from kbnn.json_reader import JsonReader
 from kbnn.sources import ByteReader, Source
@@ -68,12 +68,14 @@ class Reading:
             with source.open() as reader:
                 self._bytes = reader
                 empty = True
-                for chunk in self._open(reader).chunks():
+                opened = self._open(reader)
+                for chunk in opened.chunks():
                     empty = False
                     rows += chunk.size
                     yield chunk
                 if empty and len(self.sources) == 1:
-                    raise DataError(f"{source.name}: holds a header but no rows")
+                    what = "a header but " if isinstance(opened, CsvReader) else ""
+                    raise DataError(f"{source.name}: holds {what}no rows")
                 if empty:
                     self._notice(f"{source.name} holds no rows")
                 self._bytes = None
@@ -96,7 +98,7 @@ class Reading:
         return opened
 
     def _open_as(self, reader: ByteReader, name: str) -> Reader:
-        kind = recognise(reader.head(HEAD), name)
+        kind = recognise(reader.head(), name)
         told = self._format
         expected = self._expectation()
         if kind == "parquet" and told in ("auto", "parquet"):
@@ -106,7 +108,7 @@ class Reading:
         if kind == "arrow-stream" and told in ("auto", "arrow"):
             return open_arrow_stream(reader, self.pins)
         if told in ("parquet", "arrow"):
-            if not reader.head(1):
+            if not reader.head():
                 raise DataError(f"{name}: is empty")
             raise DataError(f"{name}: is not {'a Parquet file' if told == 'parquet' else 'Arrow'}")
         if kind not in COMPRESSIONS and kind not in ("text", "json"):

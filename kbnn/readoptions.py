@@ -66,9 +66,11 @@ class ReadOptions:
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
         ):
             raise UsageError(f"a delimiter is one character, not '{self.delimiter}'")
-        for name in ("limit", "skip", "epoch"):
+        for name in ("skip", "epoch"):
             if (getattr(self, name) or 0) < 0:
                 raise UsageError(f"{name} cannot be negative")
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"limit must be at least 1, not {self.limit}")
         for name in ("read_size", "block_rows", "shuffle_rows", "max_categories", "epochs"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} must be at least 1")

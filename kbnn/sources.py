@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from kbnn.errors import DataError, UsageError
+from kbnn.formats import is_enough
 
 STDIN: Final = "-"
 READ_SIZE: Final = 1 << 20
@@ -174,16 +175,16 @@ class ByteReader:
         """Put back bytes that were only looked at."""
         self._unread.append(data)
 
-    def head(self, size: int) -> bytes:
-        """Look at the first bytes: `size` of them, or up to what ends a line or the input."""
+    def head(self) -> bytes:
+        """Look at the first bytes: as many as recognising the format takes, if there are."""
         data = b""
-        while len(data) < size and b"\n" not in data:
+        while not is_enough(data):
             more = self.read()
             if not more:
                 break
             data += more
         self.unread(data)
-        return data[:size]
+        return data
 
     def read(self) -> bytes:
         """What is there, at most about `read_size` bytes; empty at the end."""

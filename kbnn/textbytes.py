@@ -8,7 +8,7 @@ from itertools import chain
 
 from kbnn.compression import DECODERS
 from kbnn.errors import DataError
-from kbnn.formats import COMPRESSIONS, HEAD, Kind, recognise
+from kbnn.formats import COMPRESSIONS, Kind, is_enough, recognise
 from kbnn.records import MAX_RECORD
 from kbnn.sources import ByteReader
 
@@ -22,18 +22,20 @@ class TextBytes:
     def __init__(self, reader: ByteReader) -> None:
         name = reader.source.name
         self._reader = reader
-        self._compression = recognise(reader.head(HEAD), name)
+        self._compression = recognise(reader.head(), name)
         self._pieces = self._decompressed() if self._compressed else self._raw()
         head = b""
-        while len(head) < HEAD and b"\n" not in head:
+        while not is_enough(head):
             piece = next(self._pieces, b"")
             if not piece:
                 break
             head += piece
         self.kind: Kind = recognise(head, name)
         if self._compressed and self.kind not in ("text", "json"):
-            inner = "compressed twice" if self.kind in COMPRESSIONS else "Parquet or Arrow inside"
-            raise DataError(f"{name}: is {inner} {self._compression}: decompress it first")
+            inner = "compressed data" if self.kind in COMPRESSIONS else "Parquet or Arrow"
+            raise DataError(
+                f"{name}: holds {inner} inside {self._compression}: decompress it first"
+            )
         self._head = head.removeprefix(_BOM)
 
     @property

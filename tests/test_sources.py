@@ -28,36 +28,50 @@ FORMATS = every_format(mixed_table(50))
 PATIENCE = 20  # seconds until a test that would hang fails instead
 
 
+class Pipe:
+    """The end of a pipe that is written to."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def write(self, data: bytes) -> None:
+        os.write(self.fd, data)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def write_all(self, data: bytes) -> threading.Thread:
+        """Write in the background and close."""
+
+        def run() -> None:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self.fd, view) :]
+            self.close()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+
 @pytest.fixture
-def stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
     """The end to write to; standard input is the other."""
     read, write = os.pipe()
+    pipe = Pipe(write)
     with os.fdopen(read) as file:
         monkeypatch.setattr(sys, "stdin", file)
-        yield write
-    try:
-        os.close(write)
-    except OSError:
-        pass  # the test has closed it
-
-
-def write_all(fd: int, data: bytes) -> threading.Thread:
-    """Write in the background and close."""
-
-    def run() -> None:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
+        yield pipe
+        pipe.close()
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_standard_input_is_like_a_file(name: str, stdin: int, tmp_path: Path) -> None:
+def test_standard_input_is_like_a_file(name: str, stdin: Pipe, tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(FORMATS[name])
     expected = look([tmp_path / "t"])
-    writer = write_all(stdin, FORMATS[name])
+    writer = stdin.write_all(FORMATS[name])
     assert_same(look(["-"]), expected)
     writer.join()
 
@@ -65,7 +79,7 @@ def test_standard_input_is_like_a_file(name: str, stdin: int, tmp_path: Path) ->
 def test_a_named_pipe_is_read_like_standard_input(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(FORMATS["csv"])
     read, write = os.pipe()
-    writer = write_all(write, FORMATS["csv"])
+    writer = Pipe(write).write_all(FORMATS["csv"])
     assert_same(look([f"/dev/fd/{read}"]), look([tmp_path / "t"]))
     writer.join()
     os.close(read)
@@ -108,49 +122,49 @@ def schema_of(data: bytes, folder: Path) -> Schema:
         return stream.schema
 
 
-def test_a_row_is_delivered_when_its_newline_arrives(stdin: int, tmp_path: Path) -> None:
+def test_a_row_is_delivered_when_its_newline_arrives(stdin: Pipe, tmp_path: Path) -> None:
     schema = schema_of(b"a,b,y\n1,x,2\n3,y,4\n", tmp_path)
     live = Live(schema)
-    os.write(stdin, b"a,b,y\n1,x,2\n")
+    stdin.write(b"a,b,y\n1,x,2\n")
     assert live.rows(1) == [1]
-    os.write(stdin, b'4,"q\n')
-    os.write(stdin, b'r",5\n7')
+    stdin.write(b'4,"q\n')
+    stdin.write(b'r",5\n7')
     assert live.rows(1) == [2]
-    os.write(stdin, b",z,8\n9,x,9\n1")
+    stdin.write(b",z,8\n9,x,9\n1")
     assert live.rows(2) == [3, 4]
-    os.write(stdin, b",w,9")
-    os.close(stdin)
+    stdin.write(b",w,9")
+    stdin.close()
     assert live.rows(1) == [5]
     assert live.ended()
 
 
-def test_without_a_schema_rows_flow_after_the_warm_up(stdin: int) -> None:
+def test_without_a_schema_rows_flow_after_the_warm_up(stdin: Pipe) -> None:
     live = Live()
-    os.write(stdin, b"a,y\n" + b"".join(b"%d,%d\n" % (at, at * 2) for at in range(32)))
+    stdin.write(b"a,y\n" + b"".join(b"%d,%d\n" % (at, at * 2) for at in range(32)))
     assert live.rows(32) == list(range(1, 33))
-    os.write(stdin, b"1,2\n")
+    stdin.write(b"1,2\n")
     assert live.rows(1) == [33]
 
 
-def test_a_line_without_header_is_data_when_the_schema_is_known(stdin: int, tmp_path: Path) -> None:
+def test_a_line_without_header_is_data_when_columns_are_known(stdin: Pipe, tmp_path: Path) -> None:
     live = Live(schema_of(b"a,b,y\n1,x,2\n3,y,4\n", tmp_path))
-    os.write(stdin, b"5,x,6\n")
+    stdin.write(b"5,x,6\n")
     assert live.rows(1) == [1]
 
 
-def test_rows_come_through_gzip_when_it_is_flushed(stdin: int, tmp_path: Path) -> None:
+def test_rows_come_through_gzip_when_it_is_flushed(stdin: Pipe, tmp_path: Path) -> None:
     live = Live(schema_of(b"a,y\n1,2\n", tmp_path))
     gz = zlib.compressobj(wbits=31)
-    os.write(stdin, gz.compress(b"a,y\n1,2\n3") + gz.flush(zlib.Z_SYNC_FLUSH))
+    stdin.write(gz.compress(b"a,y\n1,2\n3") + gz.flush(zlib.Z_SYNC_FLUSH))
     assert live.rows(1) == [1]
-    os.write(stdin, gz.compress(b",4\n") + gz.flush(zlib.Z_SYNC_FLUSH))
+    stdin.write(gz.compress(b",4\n") + gz.flush(zlib.Z_SYNC_FLUSH))
     assert live.rows(1) == [2]
 
 
-def test_rows_come_through_zstd_when_it_is_flushed(stdin: int, tmp_path: Path) -> None:
+def test_rows_come_through_zstd_when_it_is_flushed(stdin: Pipe, tmp_path: Path) -> None:
     live = Live(schema_of(b"a,y\n1,2\n", tmp_path))
     with (
-        os.fdopen(os.dup(stdin), "wb", buffering=0) as file,
+        os.fdopen(os.dup(stdin.fd), "wb", buffering=0) as file,
         pa.PythonFile(file, mode="w") as sink,
         pa.CompressedOutputStream(sink, "zstd") as out,
     ):
@@ -163,13 +177,13 @@ def test_rows_come_through_zstd_when_it_is_flushed(stdin: int, tmp_path: Path) -
 
 
 def test_json_lines_and_arrow_batches_are_live_too(
-    stdin: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stdin: Pipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema = schema_of(b"a,y\n1,2\n", tmp_path)
     live = Live(schema)
-    os.write(stdin, b'{"a": 1, "y": 2}\n{"a"')
+    stdin.write(b'{"a": 1, "y": 2}\n{"a"')
     assert live.rows(1) == [1]
-    os.write(stdin, b': 3, "y": 4}\n')
+    stdin.write(b': 3, "y": 4}\n')
     assert live.rows(1) == [2]
     read, write = os.pipe()
     with os.fdopen(read) as file, os.fdopen(write, "wb", buffering=0) as out:
@@ -181,10 +195,10 @@ def test_json_lines_and_arrow_batches_are_live_too(
             assert live.rows(2) == [1, 2]
 
 
-def test_epochs_over_a_pipe_keep_it_in_a_temporary_file(stdin: int, tmp_path: Path) -> None:
+def test_epochs_over_a_pipe_keep_it_in_a_temporary_file(stdin: Pipe, tmp_path: Path) -> None:
     for name in ("csv", "csv.gz", "parquet"):
         (tmp_path / name).write_bytes(FORMATS[name])
-    writer = write_all(stdin, FORMATS["csv.gz"])
+    writer = stdin.write_all(FORMATS["csv.gz"])
     notices: list[str] = []
     options = ReadOptions(epochs=3)
     with open_stream(["-"], options=options, on_notice=notices.append) as stream:
@@ -201,8 +215,8 @@ def test_epochs_over_a_pipe_keep_it_in_a_temporary_file(stdin: int, tmp_path: Pa
     assert "stdin is kept in a temporary file for later epochs" in notices
 
 
-def test_a_pipe_cannot_be_reopened_unless_it_was_kept(stdin: int) -> None:
-    write_all(stdin, FORMATS["csv"]).join()
+def test_a_pipe_cannot_be_reopened_unless_it_was_kept(stdin: Pipe) -> None:
+    stdin.write_all(FORMATS["csv"]).join()
     with open_stream(["-"]) as stream:
         list(stream)
         stream.reopen()
@@ -210,8 +224,8 @@ def test_a_pipe_cannot_be_reopened_unless_it_was_kept(stdin: int) -> None:
             list(stream)
 
 
-def test_parquet_from_a_pipe_is_spooled_and_can_be_reopened(stdin: int) -> None:
-    writer = write_all(stdin, FORMATS["parquet"])
+def test_parquet_from_a_pipe_is_spooled_and_can_be_reopened(stdin: Pipe) -> None:
+    writer = stdin.write_all(FORMATS["parquet"])
     with open_stream(["-"], options=ReadOptions(epochs=2)) as stream:
         first = sum(len(block.rows) for block in stream)
         stream.reopen()
@@ -273,8 +287,8 @@ def test_progress_is_counted_in_bytes(tmp_path: Path) -> None:
             assert not stream.live
 
 
-def test_a_live_stream_has_no_size(stdin: int) -> None:
-    write_all(stdin, FORMATS["csv"]).join()
+def test_a_live_stream_has_no_size(stdin: Pipe) -> None:
+    stdin.write_all(FORMATS["csv"]).join()
     with open_stream(["-"]) as stream:
         assert stream.live
         assert stream.total_bytes is None
@@ -282,17 +296,17 @@ def test_a_live_stream_has_no_size(stdin: int) -> None:
         assert stream.bytes_read == len(FORMATS["csv"])
 
 
-def test_what_is_there_is_read_at_once(stdin: int) -> None:
+def test_what_is_there_is_read_at_once(stdin: Pipe) -> None:
     source = Source("-", read_size=1000)
     with source.open() as reader:
-        os.write(stdin, b"abc")
-        assert reader.head(2) == b"ab"
-        assert reader.read() == b"abc"
-        os.write(stdin, b"d")
-        os.write(stdin, b"e" * 1500)
+        stdin.write(b"abc\n")
+        assert reader.head() == b"abc\n"
+        assert reader.read() == b"abc\n"
+        stdin.write(b"d")
+        stdin.write(b"e" * 1500)
         assert len(reader.read()) == 1000
         assert len(reader.read()) == 501
-        os.close(stdin)
+        stdin.close()
         assert reader.read() == b""
 
 
