@@ -129,7 +129,9 @@ class ClassScore:
             "brier": None if brier is None else half * brier,
             "ece": self.calibration_error(),
             "baseline_accuracy": max(share) if share else None,
-            "baseline_log_loss": -sum(f * math.log(f) for f in share) + 0.0 if share else None,
+            "baseline_log_loss": math.fsum(-f * math.log(f) for f in share) + 0.0
+            if share
+            else None,
             "baseline_brier": half * max(1 - math.fsum(f * f for f in share), 0) if share else None,
         }
 

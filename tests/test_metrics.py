@@ -134,16 +134,18 @@ def test_regression_bits_do_not_depend_on_blocks(seed: int, weighted: bool) -> N
     assert strided.to_json() == whole.to_json()
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_class_bits_do_not_depend_on_blocks(seed: int) -> None:
+def test_class_bits_do_not_depend_on_blocks(seed: int, weighted: bool) -> None:
     label, p = class_rows(911, 5, seed)
     label[::53] = np.nan
+    w = rows(911, seed)[3] if weighted else None
     whole = ClassScore()
-    whole.add(label, p)
+    whole.add(label, p, w)
     parts = ClassScore()
     borders = cuts(label.shape[0], seed)
     for a, b in itertools.pairwise(borders):
-        parts.add(label[a:b], p[a:b])
+        parts.add(label[a:b], p[a:b], None if w is None else w[a:b])
         parts = ClassScore.from_json(json.loads(json.dumps(parts.to_json())))
     assert parts.to_json() == whole.to_json()
 
