@@ -1,0 +1,32 @@
+"""kbnn: an online Bayesian neural network that learns row by row, in closed form.
+
+`Config`, `init`, `learn` and `predict` are the numerical core in standardised units. `kbnn.model`
+adds units, schema and scores; `kbnn.stream` reads CSV, Parquet, Arrow and JSON lines.
+"""
+
+from kbnn.network import (
+    ALARM,
+    LEARNED,
+    REJECTED,
+    Config,
+    Prediction,
+    State,
+    init,
+    learn,
+    predict,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ALARM",
+    "LEARNED",
+    "REJECTED",
+    "Config",
+    "Prediction",
+    "State",
+    "__version__",
+    "init",
+    "learn",
+    "predict",
+]

@@ -21,6 +21,7 @@ cdef extern from "kernel.h" nogil:
         double noise
         double hidden_noise
         double limit
+        double spread
         int64_t blocks
         const int64_t *pieces
         const int64_t *block_pieces
@@ -81,7 +82,7 @@ cdef class Net:
          self.net.learns_noise, self.net.head, self.net.robust, self.net.drift,
          self.net.printed) = options
         (self.net.alpha, self.net.beta, self.net.noise, self.net.hidden_noise,
-         self.net.limit) = numbers
+         self.net.limit, self.net.spread) = numbers
         self.net.blocks = block_pieces.shape[0] - 1
         self.net.pieces = &pieces[0]
         self.net.block_pieces = &block_pieces[0]

@@ -21,6 +21,8 @@ MAX_COVARIANCE = 1 << 31
 class Config:
     """A network; every number is in standardised units.
 
+    group_size
+        hidden units per group; None is ten, or fewer where their weights would pass 192
     observation
         gaussian     a real target with Gaussian noise
         bernoulli    one output, labels 0 and 1, probit link
@@ -30,6 +32,10 @@ class Config:
         the variance of a Gaussian observation; None learns it from the stream, 0 is the paper
     noise_head
         let the learned noise depend on the input
+    activation_spread
+        the share of a pre-activation's variance that the activation sees in the block filter:
+        1 averages f over all of it, 0 evaluates f at the mean. A quarter learns fastest on every
+        data set tried; scheme "paper" always takes 1
     hidden_noise
         variance added to every hidden unit's output (scheme "paper" only)
     printed_variance
@@ -45,10 +51,11 @@ class Config:
     hidden: tuple[int, ...] = (50,)
     activation: str = "relu"
     covariance: Covariance = "group"
-    group_size: int = 10
+    group_size: int | None = None
     observation: Observation = "gaussian"
     noise: float | None = None
     noise_head: bool = True
+    activation_spread: float = 0.25
     hidden_noise: float = 0.0
     printed_variance: bool = False
     robust: bool = True
@@ -57,8 +64,7 @@ class Config:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
-        sizes = (self.inputs, self.outputs, self.group_size, *self.hidden)
-        for size in sizes[1:]:
+        for size in (self.outputs, self.group_size or 1, *self.hidden):
             _require(size >= 1, f"sizes must be at least 1, got {size}")
         _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
         _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")
@@ -72,6 +78,8 @@ class Config:
                  f"noise must be a finite variance >= 0, got {self.noise}")
         _require(self.hidden_noise >= 0 and math.isfinite(self.hidden_noise),
                  f"hidden_noise must be a finite variance >= 0, got {self.hidden_noise}")
+        _require(0.0 <= self.activation_spread <= 1.0,
+                 f"activation_spread must lie in [0, 1], got {self.activation_spread}")
         _require(self.input_limit > 0, f"input_limit must be positive, got {self.input_limit}")
         paper_only = self.hidden_noise > 0 or self.printed_variance
         _require(not paper_only or self.covariance == "paper",

@@ -109,7 +109,8 @@ def _net(config: Config) -> _kernel.Net:
                _OBSERVATIONS.index(config.observation), config.learns_noise, config.has_head,
                config.robust, config.drift,
                config.printed_variance and config.activation == "sigmoid"]
-    numbers = [alpha, beta, config.noise or 0.0, config.hidden_noise, config.input_limit]
+    numbers = [alpha, beta, config.noise or 0.0, config.hidden_noise, config.input_limit,
+               config.activation_spread]
     ends = np.cumsum([0] + [len(block) for block in layout.blocks])
     return _kernel.Net(
         np.array(layout.widths, dtype=np.int64),

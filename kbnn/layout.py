@@ -6,9 +6,10 @@ different blocks are independent.
 
     neuron, paper   a block is one unit's incoming weights
     full            one block
-    group           the hidden units of the last hidden layer in groups of `group_size`: a group's
-                    incoming weights together with its outgoing weights to all outputs; units of
-                    earlier hidden layers in groups of their incoming weights; output biases alone
+    group           the units of each hidden layer in even groups of at most ten units and 192
+                    weights: a group's incoming weights and, in the last hidden layer of a network
+                    with one output, its outgoing ones too. What is left of the output layer (its
+                    bias; all of it for several outputs) is a block per output.
 
 Only the upper triangle of a block is stored, row after row: entry (i, j), i <= j, of a block of
 dimension d lies at i d - i (i - 1)/2 + (j - i). Triangles follow each other in the order of blocks.
@@ -27,6 +28,10 @@ from kbnn.config import MAX_COVARIANCE, Config
 from kbnn.normal import FloatArray
 
 IntArray = NDArray[np.int64]
+
+
+GROUP_UNITS = 10
+GROUP_WEIGHTS = 192
 
 
 class Piece(NamedTuple):
@@ -137,20 +142,25 @@ def _group_blocks(config: Config) -> tuple[Block, ...]:
     if not config.hidden:
         return _neuron_blocks(config)
     output = len(widths) - 2
+    joined = config.outputs == 1
     blocks: list[Block] = []
     for layer in range(output):
-        for first, end in groups(widths[layer + 1], config.group_size):
-            pieces = [Piece(layer, unit, 0, widths[layer] + 1) for unit in range(first, end)]
-            if layer == output - 1:
-                pieces += [Piece(output, unit, 1 + first, end - first)
-                           for unit in range(config.outputs)]
+        inputs = widths[layer] + 1
+        outgoing = joined and layer == output - 1
+        for first, end in groups(widths[layer + 1], config.group_size, inputs + outgoing):
+            pieces = [Piece(layer, unit, 0, inputs) for unit in range(first, end)]
+            if outgoing:
+                pieces.append(Piece(output, 0, 1 + first, end - first))
             blocks.append(tuple(pieces))
-    blocks += [(Piece(output, unit, 0, 1),) for unit in range(config.outputs)]
+    rest = 1 if joined else widths[output] + 1
+    blocks += [(Piece(output, unit, 0, rest),) for unit in range(config.outputs)]
     return tuple(blocks)
 
 
-def groups(units: int, size: int) -> list[tuple[int, int]]:
+def groups(units: int, size: int | None, unit_weights: int) -> list[tuple[int, int]]:
     """(first, end) of consecutive groups of at most `size` units, as even as can be."""
+    if size is None:
+        size = max(1, min(GROUP_UNITS, GROUP_WEIGHTS // unit_weights))
     count = -(-units // size)
     bounds = [units * i // count for i in range(count + 1)]
     return list(zip(bounds[:-1], bounds[1:], strict=True))

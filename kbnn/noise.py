@@ -24,10 +24,10 @@ ROUNDS = 2
 """Turns of the fixed point: it is not converged there, and need not be."""
 
 SMALLEST_NOISE = 1e-12
-RESIDUAL_BOUND = 10.0
+RESIDUAL_BOUND = 5.0
 """A residual enters every statistic as at most this many predictive standard deviations."""
 
-OUTLIER_SHARE = 0.02
+OUTLIER_SHARE = 0.01
 OUTLIER_VAR_RATIO = 100.0
 
 HEAD_LOG_VAR_CAP = 3.0

@@ -1,8 +1,9 @@
 """The block filter in numpy: the readable twin of the compiled kernel.
 
 One row, with W the weight means and P the block-diagonal weight covariance:
-  forward   mu_a = W z,  var_a = z' C z + sum_i w_i^2 vz_i,  z <- E f(a),  F = Cov(a, f)/var_a,
-            vz <- F^2 var_a, layer by layer; C is the unit's own part of P
+  forward   mu_a = W z,  var_a = z' C z + sum_i w_i^2 vz_i,  z <- E f(a),  F = E f'(a),
+            vz <- F^2 var_a, layer by layer; C is the unit's own part of P; the expectations are
+            taken over a share of var_a (Config.activation_spread)
   Jacobian  H = dE[y]/dw, back-propagated with F in place of f' and every var_a held fixed
   filter    G = P H', Q = H G; the label becomes b, B in output space (kbnn.observation):
             w += G b, P -= (G B)(G B)'
@@ -50,8 +51,9 @@ def forward(belief: Belief, inputs: Inputs) -> Forward:
         if layer == 0:
             var_a += belief.own_diagonal(layer) @ vz
         var_a = np.maximum(var_a, SMALLEST_VAR)
-        out = moments(mu_a, var_a)
-        slope = out.cov / var_a
+        seen_var = np.maximum(belief.config.activation_spread * var_a, SMALLEST_VAR)
+        out = moments(mu_a, seen_var)
+        slope = out.cov / seen_var
         z = np.concatenate([[1.0], out.mean])
         vz = np.concatenate([[0.0], slope * slope * var_a])
         layer_inputs.append(z)

@@ -17,6 +17,10 @@ HEAD_BIAS_VAR = 0.01
 """Prior variance of the log-variance head's bias: the discounted scale carries the level."""
 
 
+CLASS_PRIOR = 25.0
+"""Class outputs have this many times the prior variance: probabilities near 0 and 1 are common."""
+
+
 class Counts(NamedTuple):
     """Positions in `State.counts`."""
 
@@ -59,17 +63,21 @@ class State(NamedTuple):
 
 
 def init(config: Config, seed: int = 0) -> State:
-    """The belief before the first row: weight means N(0, 1/fan_in), variances 1/fan_in."""
+    """The belief before the first row: weight means N(0, 1/fan_in), variances 1/fan_in.
+
+    The bias is drawn too: it breaks the symmetry of the units.
+    """
     layout = layout_of(config)
     mean = np.empty(config.weights)
     prior_var = np.empty(config.weights)
     for layer, (inputs, units) in enumerate(zip(config.widths[:-1], config.widths[1:],
                                                 strict=True)):
-        var = 1.0 / (inputs + 1)
-        layout.matrix(prior_var, layer)[:] = var
+        scale = 1.0 / (inputs + 1)
+        wide = config.classes and layer == len(config.hidden)
+        layout.matrix(prior_var, layer)[:] = scale * (CLASS_PRIOR if wide else 1.0)
         for column in range(inputs + 1):
             layout.matrix(mean, layer)[:, column] = (
-                np.sqrt(var) * prior_draws(seed, layer, column, units))
+                np.sqrt(scale) * prior_draws(seed, layer, column, units))
     dense = [np.diag(prior_var[order]) for order in layout.order]
     heads = config.outputs if config.has_head else 0
     width = head_width(config)

@@ -1,9 +1,9 @@
 /* E f(a), the expected slope E f'(a) = Cov(a, f)/var and, for the paper's scheme, Var f(a).
  * Formulas as in kbnn/moments.py. Included once per instruction set. */
 
-KB_INLINE void KB(piecewise)(const kb_net *net, kb_layer *a, double *restrict z, int with_var)
+KB_INLINE void KB(piecewise)(const kb_net *net, kb_layer *a, const double *restrict var, double *restrict z, int with_var)
 {
-    const double *restrict mu = a->mu, *restrict var = a->var;
+    const double *restrict mu = a->mu;
     double *restrict slope = a->slope, *restrict var_z = a->var_z;
     double alpha = net->alpha, rise = net->beta - net->alpha;
     for (int64_t u = 0; u < a->padded; u++) {
@@ -42,12 +42,12 @@ KB_INLINE double KB(probit_var)(double h, double k)
 }
 
 /* Phi(lambda a), and tanh(a) = 2 Phi(2 lambda a) - 1. */
-KB_INLINE void KB(probit)(const kb_net *net, kb_layer *a, double *restrict z, int with_var)
+KB_INLINE void KB(probit)(const kb_net *net, kb_layer *a, const double *restrict var, double *restrict z, int with_var)
 {
     int is_tanh = net->activation == KB_TANH;
     double stretch = is_tanh ? 2.0 : 1.0, lambda = net->alpha * stretch;
     for (int64_t u = 0; u < a->padded; u++) {
-        double t = sqrt(1.0 + lambda * lambda * a->var[u]), h = lambda * a->mu[u] / t;
+        double t = sqrt(1.0 + lambda * lambda * var[u]), h = lambda * a->mu[u] / t;
         KB(normal_t) n = KB(normal)(h);
         z[u] = is_tanh ? 2.0 * n.cdf - 1.0 : n.cdf;
         a->slope[u] = stretch * net->alpha * n.pdf / t * (is_tanh ? 2.0 : 1.0);
@@ -55,21 +55,21 @@ KB_INLINE void KB(probit)(const kb_net *net, kb_layer *a, double *restrict z, in
     if (!with_var)
         return;
     for (int64_t u = 0; u < a->units; u++) {
-        double k = lambda * lambda * a->var[u], t = sqrt(1.0 + k), h = lambda * a->mu[u] / t;
-        double var = KB(probit_var)(h, k);
+        double k = lambda * lambda * var[u], t = sqrt(1.0 + k), h = lambda * a->mu[u] / t;
+        double spread = KB(probit_var)(h, k);
         if (net->printed) {
-            double cov = a->slope[u] * a->var[u], least = cov * cov / a->var[u];
-            var = z[u] * (1.0 - z[u]) * (1.0 - 1.0 / t);
-            var = var > least ? var : least;
+            double cov = a->slope[u] * var[u], least = cov * cov / var[u];
+            spread = z[u] * (1.0 - z[u]) * (1.0 - 1.0 / t);
+            spread = spread > least ? spread : least;
         }
-        a->var_z[u] = is_tanh ? 4.0 * var : var;
+        a->var_z[u] = is_tanh ? 4.0 * spread : spread;
     }
 }
 
-KB_INLINE void KB(step)(kb_layer *a, double *restrict z)
+KB_INLINE void KB(step)(kb_layer *a, const double *restrict var, double *restrict z)
 {
     for (int64_t u = 0; u < a->padded; u++) {
-        double s = sqrt(a->var[u]), t = a->mu[u] / s;
+        double s = sqrt(var[u]), t = a->mu[u] / s;
         KB(normal_t) n = KB(normal)(t), other = KB(normal)(-t);
         z[u] = n.cdf;
         a->slope[u] = n.pdf / s;
@@ -77,12 +77,12 @@ KB_INLINE void KB(step)(kb_layer *a, double *restrict z)
     }
 }
 
-KB_INLINE void KB(activate)(const kb_net *net, kb_layer *a, double *z, int with_var)
+KB_INLINE void KB(activate)(const kb_net *net, kb_layer *a, const double *var, double *z, int with_var)
 {
     if (net->activation == KB_PIECEWISE)
-        KB(piecewise)(net, a, z, with_var);
+        KB(piecewise)(net, a, var, z, with_var);
     else if (net->activation == KB_STEP)
-        KB(step)(a, z);
+        KB(step)(a, var, z);
     else
-        KB(probit)(net, a, z, with_var);
+        KB(probit)(net, a, var, z, with_var);
 }

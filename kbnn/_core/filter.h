@@ -144,7 +144,9 @@ KB_INLINE void KB(filter_forward)(kb_work *w)
         }
         for (int64_t u = 0; u < a->padded; u++)
             a->var[u] = a->var[u] > KB_SMALLEST_VAR ? a->var[u] : KB_SMALLEST_VAR;
-        KB(activate)(w->net, a, next->z + 1, 0);
+        for (int64_t u = 0; u < a->padded; u++)
+            a->seen_var[u] = KB(larger)(w->net->spread * a->var[u], KB_SMALLEST_VAR);
+        KB(activate)(w->net, a, a->seen_var, next->z + 1, 0);
         for (int64_t u = 0; u < a->units; u++)
             next->vz[u + 1] = a->slope[u] * a->slope[u] * a->var[u];
     }

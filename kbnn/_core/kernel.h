@@ -21,6 +21,7 @@ typedef struct {
     int64_t observation;
     int64_t learns_noise, head, robust, drift, printed;
     double noise, hidden_noise, limit;
+    double spread;             /* share of var_a that the activation sees in the block filter */
     int64_t blocks;
     const int64_t *pieces;       /* (n, 4): layer, unit, first, length */
     const int64_t *block_pieces; /* blocks + 1 */

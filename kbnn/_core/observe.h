@@ -186,13 +186,13 @@ KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, 
         double e = y[o] - w->out_mean[o], share = 1.0;
         if (net->robust) {
             double u = e * e / spread;
-            double odds = 490.0 * exp(-0.495 * (u < 1e6 ? u : 1e6));
+            double odds = 990.0 * exp(-0.495 * (u < 1e6 ? u : 1e6));
             double p = odds / (1.0 + odds);
             *inlier = p < *inlier ? p : *inlier;
             share = p + (1.0 - p) / 100.0;
         }
         if (net->robust || net->learns_noise)
-            e = KB(clip)(e, -10.0 * sqrt(spread), 10.0 * sqrt(spread));
+            e = KB(clip)(e, -5.0 * sqrt(spread), 5.0 * sqrt(spread));
         total_surprise += (e * e / spread - 1.0) / 2.0;
         share *= weight;
         if (net->learns_noise)

@@ -18,7 +18,7 @@ KB_INLINE void KB(paper_outputs)(kb_work *w)
             a->var[u] = a->var[u] > KB_SMALLEST_VAR ? a->var[u] : KB_SMALLEST_VAR;
         if (l == last)
             break;
-        KB(activate)(net, a, w->layer[l + 1].z + 1, 1);
+        KB(activate)(net, a, a->var, w->layer[l + 1].z + 1, 1);
         for (int64_t u = 0; u < a->units; u++) {
             a->var_z[u] += net->hidden_noise;
             w->layer[l + 1].vz[u + 1] = a->var_z[u];

@@ -19,7 +19,7 @@ typedef struct {
     double *gain;     /* C z: lanes [groups][inputs][8], else [units][inputs] */
     double *z;        /* this layer's input [1, z]: (inputs) */
     double *vz;       /* and its variance */
-    double *mu, *var, *own, *slope, *cov_az, *var_z; /* per unit, padded */
+    double *mu, *var, *seen_var, *own, *slope, *cov_az, *var_z; /* per unit, padded */
     double *coefficient; /* (outputs, padded): dE[y]/da */
     double *pull, *push; /* the two scalars of each unit's update */
 } kb_layer;
@@ -75,7 +75,7 @@ static int64_t kb_work_plan(kb_work *w, double *memory)
         a->gain = kb_take(memory, &used, a->padded * a->inputs);
         a->z = kb_take(memory, &used, a->inputs + KB_LANES);
         a->vz = kb_take(memory, &used, a->inputs + KB_LANES);
-        double **per_unit[] = {&a->mu, &a->var, &a->own, &a->slope, &a->cov_az, &a->var_z,
+        double **per_unit[] = {&a->mu, &a->var, &a->seen_var, &a->own, &a->slope, &a->cov_az, &a->var_z,
                                &a->pull, &a->push};
         for (size_t k = 0; k < sizeof per_unit / sizeof *per_unit; k++)
             *per_unit[k] = kb_take(memory, &used, a->padded);
