@@ -55,9 +55,12 @@ def read_first_line(
         if expected is None:
             header = not numeric
         else:
-            # Columns may be named 0, 1, 2: then only the whole header counts as one.
+            # A value may happen to be a name (columns may be called 0, 1, 2): a line that reads
+            # as data is a header only when all names are in it.
             shared = set(cells) & set(expected.names)
-            header = len(shared) == len(expected.names) or (bool(shared) and not numeric)
+            header = len(shared) == len(expected.names) or (
+                bool(shared) and not (any(numbers) and _fits(cells, expected))
+            )
     if header:
         names = [name or f"column{at}" for at, name in enumerate(cells, 1)]
         check_unique(names, source)
@@ -67,15 +70,24 @@ def read_first_line(
     return FirstLine(_by_position(cells, source, expected, told), False)
 
 
+def _candidates(expected: Expectation) -> list[list[str]]:
+    bare = expected.without_target
+    return [expected.names] if bare is None else [expected.names, bare]
+
+
+def _fits(cells: list[str], expected: Expectation) -> bool:
+    return any(
+        len(names) == len(cells) and expected.misfit(names, cells) is None
+        for names in _candidates(expected)
+    )
+
+
 def _by_position(cells: list[str], source: str, expected: Expectation, told: bool) -> list[str]:
     """The names of a line without header: by position, as in the data seen before.
 
     A line that does not read as data is refused, unless the user said that it is data.
     """
-    candidates = [expected.names]
-    if expected.without_target is not None:
-        candidates.append(expected.without_target)
-    for names in candidates:
+    for names in _candidates(expected):
         if len(names) == len(cells):
             why = None if told else expected.misfit(names, cells)
             if why is None:

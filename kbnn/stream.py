@@ -19,7 +19,7 @@ from kbnn.infer import Notice, infer, sample
 from kbnn.readahead import ReadAhead
 from kbnn.reading import Reading
 from kbnn.readoptions import ReadOptions
-from kbnn.schema import Schema
+from kbnn.schema import Column, Schema
 from kbnn.shuffle import shuffled
 from kbnn.sources import Source, expand
 from kbnn.values import missing_tokens
@@ -164,8 +164,7 @@ class Stream:
     def _settle(self) -> None:
         """Tell the readers what the schema knows."""
         schema, options = self.schema, self.options
-        unused = ("none",) if options.use_target else ("none", "target", "weight")
-        used = [column for column in schema.columns if column.role not in unused]
+        used = self._used()
         names = [column.name for column in schema.columns]
         bare = [c.name for c in schema.columns if c.role not in ("target", "weight")]
         self._pins.wanted = None if options.original else frozenset(c.name for c in used)
@@ -175,6 +174,11 @@ class Stream:
             names, None if options.use_target else bare, self._misfit
         )
 
+    def _used(self) -> list[Column]:
+        """The columns that are read at all."""
+        unused = ("none",) if self.options.use_target else ("none", "target", "weight")
+        return [column for column in self.schema.columns if column.role not in unused]
+
     def _pin_kinds(self) -> None:
         if not self.options.original:
             columns = self.schema.columns
@@ -183,8 +187,9 @@ class Stream:
 
     def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
         """Why cells are not a row of data: the first number column whose cell is none."""
+        used = self._used()
         for name, cell in zip(names, cells, strict=True):
-            number = self.schema.column(name).kind == "number"
+            number = any(column.name == name and column.kind == "number" for column in used)
             if number and not is_number(cell) and cell not in self._pins.missing:
                 return f"column '{name}': cannot read '{shorten(cell)}' as a number"
         return None

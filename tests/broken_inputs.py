@@ -118,7 +118,8 @@ VALUES: Final = [
     _case(
         "neither true nor false",
         f"{_FLAGS}1,maybe\n",
-        "{f}:42: column 'y': cannot read 'maybe' as true or false (use --na 'maybe' or --on-error skip)",
+        "{f}:42: column 'y': cannot read 'maybe' as true or false "
+        "(use --na 'maybe' or --on-error skip)",
     ),
     _case(
         "third class",
