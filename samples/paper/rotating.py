@@ -117,7 +117,7 @@ def draw_accuracy(
     plt: Any, found: dict[common.Mode, dict[str, common.FloatArray]], options: Options
 ) -> None:
     """Accuracy against the angle, mean and range of the seeds."""
-    figure, axes = plt.subplots(figsize=(7, 3.6))
+    figure, axes = plt.subplots(figsize=(7, 4.2))
     angles = [make.STEP_DEGREES * step for step in STEPS]
     looks = {"paper": (figures.ORANGE, "^"), "default": (figures.BLUE, "o")}
     for mode, (colour, mark) in looks.items():
@@ -140,9 +140,9 @@ def draw_accuracy(
         xlabel="rotation (degrees)",
         ylabel="accuracy (%)",
         xticks=angles[::2],
-        title="Rotating Moon: mean over ten seeds, shaded from worst to best",
+        title=f"Rotating Moon: mean over {SEEDS} seeds, shaded from worst to best",
     )
-    axes.legend(fontsize=8, loc="lower right")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figures.save(plt, figure, options, "rotating_accuracy")
 
 
