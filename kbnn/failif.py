@@ -1,0 +1,112 @@
+"""Conditions on figures, for scripts: `rmse>3`, `coverage_90<0.85`, `rmse>baseline_rmse`.
+
+A condition names a figure of `evaluate`, a comparison and a limit: a number, a percentage or
+another figure. With several targets it speaks of each of them, or of one: `yield.rmse>3`. A figure
+that is undefined (no row could be scored) meets every condition: what cannot be checked has not
+passed.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kbnn.errors import UsageError
+from kbnn.wording import number
+
+_FORM = re.compile(r"(.+)(>=|<=|>|<)(.+)", re.DOTALL)
+_HOLDS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+Figures = Mapping[str, Any]
+"""The figures of one target, as `evaluate` names them."""
+
+
+class Condition(NamedTuple):
+    """One parsed condition; `target` is None when it speaks of every target."""
+
+    text: str
+    target: str | None
+    figure: str
+    comparison: str
+    limit: float | str
+
+
+def flat(figures: Figures) -> dict[str, float | None]:
+    """The figures that are numbers, the coverage at 90 % under `coverage_90`."""
+    found: dict[str, float | None] = {}
+    for name, value in figures.items():
+        if isinstance(value, Mapping):
+            found.update({f"{name}_{key}": part for key, part in value.items()})
+        else:
+            found[name] = value
+    return found
+
+
+def parse(text: str, figures: Sequence[str], targets: Sequence[str]) -> Condition:
+    """Read a condition on the given figures and targets; UsageError when it makes no sense."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--fail-if '{text}': write a condition such as 'rmse>3'")
+    name, comparison, limit = (part.strip() for part in match.groups())
+    target, figure = _named(text, name, figures, targets)
+    return Condition(text, target, figure, comparison, _limit(text, limit, figures))
+
+
+def _named(
+    text: str, name: str, figures: Sequence[str], targets: Sequence[str]
+) -> tuple[str | None, str]:
+    """The target (None: all) and the figure that a name stands for."""
+    if _plain(name) in figures:
+        return None, _plain(name)
+    for target in targets:
+        rest = name.removeprefix(f"{target}.")
+        if rest != name and _plain(rest) in figures:
+            return target, _plain(rest)
+    raise UsageError(
+        f"--fail-if '{text}': there is no figure '{name}' (choose from {', '.join(figures)})"
+    )
+
+
+def _plain(name: str) -> str:
+    """`coverage.90` and `Coverage_90` are `coverage_90`."""
+    return name.lower().replace(".", "_")
+
+
+def _limit(text: str, limit: str, figures: Sequence[str]) -> float | str:
+    if _plain(limit) in figures:
+        return _plain(limit)
+    try:
+        value = float(limit.removesuffix("%")) / (100 if limit.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if math.isfinite(value):
+        return value
+    raise UsageError(f"--fail-if '{text}': '{limit}' is neither a number nor a figure")
+
+
+def reasons(conditions: Sequence[Condition], by_target: Mapping[str, Figures]) -> list[str]:
+    """A sentence for every condition that is met, target by target; empty: all is well."""
+    found = []
+    for condition in conditions:
+        for target, figures in by_target.items():
+            if condition.target in (None, target):
+                reason = _reason(condition, flat(figures))
+                if reason:
+                    found.append(f"{target}: {reason}" if len(by_target) > 1 else reason)
+    return found
+
+
+def _reason(condition: Condition, figures: Mapping[str, float | None]) -> str | None:
+    value = figures[condition.figure]
+    named = isinstance(condition.limit, str)
+    limit = figures[condition.limit] if isinstance(condition.limit, str) else condition.limit
+    if value is None or limit is None:
+        unknown = condition.figure if value is None else condition.limit
+        return f"{unknown} is undefined, so '{condition.text}' cannot be checked"
+    if not _HOLDS[condition.comparison](value, limit):
+        return None
+    against = f" ({condition.limit} is {number(limit)})" if named else ""
+    return f"{condition.figure} is {number(value)}, so '{condition.text}' is met{against}"
