@@ -14,7 +14,6 @@ from kbnn.chunk import Chunk, Pins
 from kbnn.errors import DataError
 from kbnn.header import check_unique
 from kbnn.sources import ByteReader
-from kbnn.values import is_usable
 
 BATCH_ROWS: Final = 4096
 
@@ -82,8 +81,7 @@ class ArrowReader:
         columns = []
         for name in names or self.columns[:1]:
             column = batch.column(self.columns.index(name))
-            if is_usable(column.type):
-                column.validate(full=True)
+            column.validate(full=True)  # a damaged file may otherwise crash what follows
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             columns.append(column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
@@ -15,6 +16,8 @@ from kbnn.values import is_temporal, is_usable, looks_like_time, texts
 
 WARMUP: Final = 32
 _ENOUGH: Final = 20  # values needed before "nearly all differ" means anything
+
+_COMMA: Final = re.compile(r"[-+]?\d[\d.]*,\d+")
 
 Notice = Callable[[str], None]
 
@@ -67,6 +70,9 @@ def kind_of(seen: Sample) -> tuple[Kind, str]:
         return "boolean", ""
     if 4 * sum(is_number(value) for value in present) >= 3 * len(present):
         return "number", ""
+    commas = sum(_COMMA.fullmatch(value) is not None for value in present)
+    if 4 * commas >= 3 * len(present):
+        return "ignored", "numbers with commas"
     if all(value.startswith(("{", "[")) for value in present):
         return "ignored", "nested values"
     if all(looks_like_time(value) for value in present):

@@ -45,6 +45,7 @@ class JsonReader:
         self._line = 1
         self._row = 1
         self._settled = False
+        self._refusal: tuple[int, DataError] | None = None
         self._chunks = self._all_chunks(pieces)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -56,7 +57,13 @@ class JsonReader:
         for piece in chain(pieces, [b"\n"]):
             data = splitter.feed(piece)
             if data.strip():
-                yield self._chunk(data)
+                chunk = self._chunk(data)
+                if self._refusal is None:
+                    yield chunk
+                else:
+                    row, error = self._refusal
+                    yield chunk.slice(0, row - chunk.first_row)
+                    raise error
             self._line += data.count(b"\n")
             if splitter.size > MAX_RECORD:
                 size = f"{MAX_RECORD >> 20} MiB"
@@ -84,7 +91,10 @@ class JsonReader:
             for key in found:
                 self.seen_at.setdefault(key, row)
             if found and self._known is not None:
-                self._check(list(found))
+                try:
+                    self._check(list(found))
+                except DataError as error:
+                    self._refusal = (row, error)  # raised in its place, after the rows before it
                 self.settle(dict.fromkeys([*found, *self._known]))
                 return
         self.columns = list(self.seen_at)

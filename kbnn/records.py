@@ -17,6 +17,7 @@ import numpy as np
 MAX_RECORD: Final = 16 << 20  # a longer record means an unbalanced quote or no table at all
 _NEWLINE: Final = 10
 _QUOTE: Final = 34
+_LINE_END: Final = re.compile(rb"[\r\n]")
 _SPECIAL: Final = re.compile(rb'[\r\n"]')
 
 
@@ -145,11 +146,12 @@ def _record_end(
 ) -> int:
     """The position of the line end that closes the record at `start`."""
     at = start
-    while found := _SPECIAL.search(data, at):
+    special = _LINE_END if fields is None else _SPECIAL
+    while found := special.search(data, at):
         here = found.start()
-        if data[here] != _QUOTE:
+        if fields is None or data[here] != _QUOTE:
             return here
-        if fields is None or (here > start and not fields[data[here - 1]]):
+        if here > start and not fields[data[here - 1]]:
             at = here + 1
             continue
         at = _closing(data, here + 1)

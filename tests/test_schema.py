@@ -39,6 +39,7 @@ def kinds(data: bytes | str, folder: Path, **options: Any) -> dict[str, tuple[st
         (["12:30", "01:15:59.5"], "ignored"),
         (["31.12.2020", "01/02/2021 10:00"], "ignored"),
         (['{"a": 1}', "[1]"], "ignored"),
+        (["1,5", "2,25", "3,0", "4"], "ignored"),
         ([f"name {at}" for at in range(19)], "category"),
         ([f"name {at}" for at in range(20)], "ignored"),
         ([f"name {at % 17}" for at in range(20)], "category"),
