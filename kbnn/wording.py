@@ -34,3 +34,8 @@ def count(rows: float) -> str:
 def rows_of(rows: int) -> str:
     """`1 row`, `1,024 rows`."""
     return f"{count(rows)} row{'' if rows == 1 else 's'}"
+
+
+def clean(name: str) -> str:
+    """The name with every character that is not printable (controls, bidi marks) made visible."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)

@@ -24,9 +24,10 @@ from kbnn.report import (
     write_picture,
     write_report,
 )
-from kbnn.report.text import clean, label, rows_label, safe
+from kbnn.report.text import label, rows_label, safe
 from kbnn.rowsums import FloatArray
 from kbnn.scorecard import Scorecard
+from kbnn.wording import clean
 
 HOSTILE = "<script>alert(1)</script>"
 NAMES = ["temperature", HOSTILE, "$x^2$ & \"quoted\" 'too' \x00\u202e", "温度"]

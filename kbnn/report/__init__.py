@@ -14,7 +14,12 @@ from kbnn.report.data import (
     Sensitivity,
     WorstRows,
 )
-from kbnn.report.fill import partial_dependence, target_report, worst_rows
+from kbnn.report.fill import (
+    category_dependence,
+    partial_dependence,
+    target_report,
+    worst_rows,
+)
 from kbnn.report.page import report_html, write_report
 from kbnn.report.picture import PictureData, write_picture
 
@@ -26,6 +31,7 @@ __all__ = [
     "ReportData",
     "Sensitivity",
     "WorstRows",
+    "category_dependence",
     "partial_dependence",
     "report_html",
     "target_report",

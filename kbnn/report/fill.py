@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from kbnn.report.data import ClassReport, Dependence, NumericReport, Sensitivity
 from kbnn.rowsums import FloatArray, IntArray
 from kbnn.scorecard import Scorecard
 from kbnn.wording import number
+
+Cells = Callable[[FloatArray], Sequence[str]]
+"""One row of x to what a reader is shown of it, a text for each feature."""
 
 Predict = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """Features (n, D) to the mean (n,) and standard deviation (n,) of one target."""
@@ -27,11 +30,15 @@ def target_report(
     learning: bool = True,
     sensitivity: Sensitivity | None = None,
     dependence: Sequence[Dependence] = (),
+    cells: Cells | None = None,
 ) -> NumericReport | ClassReport:
-    """Everything a scorecard knows about one target, with what only the model can add."""
+    """Everything a scorecard knows about one target, with what only the model can add.
+
+    `features` name the columns of x, or the texts that `cells` makes of a row.
+    """
     score = card.scores[target]
     curve = card.points()[target] if learning else []
-    worst = worst_rows(card, target, name, features, classes)
+    worst = worst_rows(card, target, name, features, classes, cells)
     if isinstance(score, ClassScore):
         known = [classes[k] if k < len(classes) else str(k) for k in range(score.classes)]
         return ClassReport(
@@ -82,11 +89,13 @@ def worst_rows(
     name: str,
     features: Sequence[str],
     classes: Sequence[str] = (),
+    cells: Cells | None = None,
     shown: int = 10,
     columns: int = 5,
 ) -> WorstRows:
     """The most surprising rows as text: row number, truth, forecast, surprise, first features."""
     worst = card.summaries.worst
+    cells = cells or (lambda x: [number(float(value)) for value in x])
     used = min(columns, len(features), worst.x.shape[1])
     head = ["row", f"{name}, true", "forecast", "NLL, nats"]
     rows = []
@@ -102,8 +111,8 @@ def worst_rows(
             truth = number(float(y[target]))
             sd = float(forecast[card.summaries.targets + target])
             told = f"{number(float(forecast[target]))} ± {number(sd, 3)}"
-        cells = [f"{int(worst.row[i]):,}", truth, told, number(float(worst.priority[i]), 3)]
-        rows.append([*cells, *(number(float(v)) for v in worst.x[i, :used])])
+        first = [f"{int(worst.row[i]):,}", truth, told, number(float(worst.priority[i]), 3)]
+        rows.append([*first, *cells(worst.x[i])[:used]])
     return WorstRows([*head, *features[:used]], rows)
 
 
@@ -124,12 +133,35 @@ def partial_dependence(
     mean(g) is the average of m(x with x_j = g), sd(g)^2 the average of s^2(x with x_j = g): it is
     not narrowed by averaging because the errors of one model move together.
     """
-    step = max(1, background.shape[0] // rows)
-    x = background[::step][:rows]
-    table = np.repeat(x[None, :, :], grid.shape[0], axis=0)
+    table = repeated(background, grid.shape[0], rows)
     table[:, :, feature] = grid[:, None]
-    mean, sd = predict(table.reshape(-1, x.shape[1]))
-    shape = (grid.shape[0], x.shape[0])
-    spread = np.sqrt((np.asarray(sd).reshape(shape) ** 2).mean(axis=1))
-    centre = np.asarray(mean).reshape(shape).mean(axis=1)
-    return Dependence(name, grid, centre, spread, edges, counts, categories)
+    return Dependence(name, grid, *averaged(predict, table), edges, counts, categories)
+
+
+def category_dependence(
+    predict: Predict,
+    background: FloatArray,
+    indicators: Mapping[str, int],
+    name: str,
+    *,
+    rows: int = 64,
+) -> Dependence:
+    """The same with a category set to each of its values; `indicators` are their columns of x."""
+    columns = list(indicators.values())
+    table = repeated(background, len(columns), rows)
+    table[:, :, columns] = np.eye(len(columns))[:, None, :]
+    grid = np.arange(float(len(columns)))
+    return Dependence(name, grid, *averaged(predict, table), categories=list(indicators))
+
+
+def repeated(background: FloatArray, times: int, rows: int) -> FloatArray:
+    """About `rows` evenly chosen background rows, the same ones for each grid value."""
+    step = max(1, background.shape[0] // rows)
+    return np.repeat(background[::step][:rows][None, :, :], times, axis=0)
+
+
+def averaged(predict: Predict, table: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and root mean square sd of the predictions for each grid value."""
+    mean, sd = predict(table.reshape(-1, table.shape[2]))
+    spread = np.sqrt((np.asarray(sd).reshape(table.shape[:2]) ** 2).mean(axis=1))
+    return np.asarray(mean).reshape(table.shape[:2]).mean(axis=1), spread

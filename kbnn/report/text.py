@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import html
 
+from kbnn.wording import clean
+
 LONGEST = 28
-
-
-def clean(name: str) -> str:
-    """The name with every character that is not printable (controls, bidi marks) made visible."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
 
 
 def label(name: str, longest: int = LONGEST) -> str:
