@@ -1,0 +1,84 @@
+"""The command line: four commands, each loaded when it is called for."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from kbnn_cli import exits
+
+COMMANDS = ("train", "predict", "evaluate", "inspect")
+
+EXAMPLES = """\b
+Examples:
+  kbnn train data.csv --target price      learn from a file, into model.npz
+  tail -f log.csv | kbnn train -          go on learning from a live stream
+  kbnn predict model.npz new.csv          predictions with error bars
+  kbnn evaluate model.npz test.csv        how good they are
+  kbnn inspect model.npz                  what the model knows
+"""
+
+
+class Commands(TyperGroup):
+    """The commands: `kbnn_cli.commands.NAME.app` holds the only command of NAME."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names in the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Load a command; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"kbnn_cli.commands.{cmd_name}")
+        return typer.main.get_command(module.app)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; a reader who left early is not an error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise exits.ClosedPipe from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="kbnn",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from kbnn import __version__, engine
+
+        print(f"kbnn {__version__} ({engine.description()})")
+        raise typer.Exit
+
+
+@app.callback(epilog=EXAMPLES)
+def kbnn(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show version and engine."
+        ),
+    ] = False,
+) -> None:
+    """An online Bayesian neural network: learns row by row, predicts with error bars."""
+
+
+def main() -> None:
+    """The `kbnn` program."""
+    command = typer.main.get_command(app)
+    sys.exit(exits.run(lambda: command(prog_name="kbnn", standalone_mode=False)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Options and arguments that several commands share, each declared once."""
+
+from __future__ import annotations
+
+import csv
+from typing import Annotated
+
+import typer
+
+COLUMNS = "Columns"
+READING = "Reading"
+OUTPUT = "Output"
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCES",
+        help="CSV, TSV, Parquet, Arrow or JSON lines (also .gz .zst .bz2), folders of Parquet, "
+        "globs, or - for standard input.",
+        show_default=False,
+    ),
+]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
+
+Na = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--na",
+        metavar="TEXT",
+        help="One more spelling of a missing value; may be repeated.",
+        rich_help_panel=READING,
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line names the columns; found out if not said.",
+        rich_help_panel=READING,
+        show_default=False,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        metavar="CHAR",
+        help=r"What separates the fields; found out if not said. \t is a tab.",
+        rich_help_panel=READING,
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="auto, csv, tsv, json, parquet or arrow.",
+        rich_help_panel=READING,
+    ),
+]
+OnError = Annotated[
+    str,
+    typer.Option(
+        "--on-error",
+        metavar="stop|skip",
+        help="What to do at a row that cannot be read.",
+        rich_help_panel=READING,
+    ),
+]
+BadRows = Annotated[
+    str | None,
+    typer.Option(
+        "--bad-rows",
+        metavar="FILE",
+        help="Write the rows that could not be read to a CSV file: where, what and why.",
+        rich_help_panel=READING,
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", metavar="N", help="Read at most N rows of each pass.", rich_help_panel=READING
+    ),
+]
+Interval = Annotated[
+    float,
+    typer.Option(
+        "--interval",
+        metavar="SHARE",
+        help="The probability that lower and upper enclose.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print one JSON object on standard output.", rich_help_panel=OUTPUT
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("-q", "--quiet", help="Say nothing but errors.", rich_help_panel=OUTPUT),
+]
+
+
+def names(values: list[str] | None) -> tuple[str, ...]:
+    """Column names from repeated options, each a list with commas; quotes protect a comma."""
+    found: list[str] = []
+    for row in csv.reader(values or [], skipinitialspace=True):
+        found.extend(name.strip() for name in row if name.strip())
+    return tuple(found)
+
+
+def delimiter(value: str | None) -> str | None:
+    r"""A delimiter as it may be typed: `\t` and `tab` are the tab."""
+    return "\t" if value in ("\\t", "tab") else value
