@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 import multiprocessing
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+import kbnn
+from samples import make
+from samples.paper import common, data
 from samples.paper.options import Options
 
 Case = Mapping[str, str | int | float | list[int]]
@@ -73,18 +77,17 @@ def _read(store: Path) -> dict[str, Result]:
 
 def _key(work: Work, case: Case) -> str:
     """What a result depends on: the work, the case, and the program that did it."""
-    text = json.dumps([work.__module__, work.__name__, _program(), case], sort_keys=True)
+    text = json.dumps([work.__name__, _program(work.__module__), case], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 @functools.cache
-def _program() -> str:
-    """A digest of kbnn's sources, so that no result outlives the code it came from."""
-    import kbnn
-
-    digest = hashlib.sha256()
+def _program(module: str) -> str:
+    """A digest of the sources of kbnn and of the work: no result outlives the code it came from."""
     folder = Path(kbnn.__file__).parent
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in {".py", ".pyx", ".c", ".h"}:
-            digest.update(path.read_bytes())
+    sources = [p for p in folder.rglob("*") if p.suffix in {".py", ".pyx", ".c", ".h"}]
+    own = (make, common, data, sys.modules[module])
+    digest = hashlib.sha256()
+    for path in [*sorted(sources), *(Path(str(one.__file__)) for one in own)]:
+        digest.update(path.read_bytes())
     return digest.hexdigest()
