@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
@@ -19,7 +20,7 @@ INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 
 # The base of every error about the command line; typer exports only its offspring by name.
-_COMMAND_LINE_ERROR: Final = typer.BadParameter.__mro__[2]
+_COMMAND_LINE_ERROR: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 
 class ClosedPipe(Exception):
@@ -62,10 +63,8 @@ def _own_errors() -> tuple[type[Exception], ...]:
 
 def say(sentence: str) -> None:
     """Talk to the user, on stderr."""
-    try:
+    with suppress(OSError, ValueError):  # perhaps nobody listens any more
         print(f"kbnn: {sentence}", file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass  # nobody listens any more
 
 
 def report_unexpected(
