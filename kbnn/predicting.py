@@ -1,0 +1,52 @@
+"""Predicting a stream: one forecast for every row, and none for rows that could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kbnn.badrows import BadRowList
+from kbnn.encode import Block
+from kbnn.learner import Forecast
+from kbnn.model import Model
+from kbnn.rowsums import FloatArray
+from kbnn.stream import Stream
+from kbnn.writers import Writer
+
+
+def predict_stream(
+    model: Model,
+    stream: Stream,
+    bad: BadRowList,
+    writer: Writer,
+    *,
+    on_rows: Callable[[int], None] = lambda rows: None,
+) -> None:
+    """Write the forecast of every row, in order; `bad` is the stream's list of bad rows."""
+    for block in stream:
+        forecast = model.predict(block)
+        if bad.fresh():
+            forecast = without_unreadable(forecast, block)
+        writer.write(forecast, block.batch)
+        on_rows(len(block.rows))
+
+
+def without_unreadable(forecast: Forecast, block: Block) -> Forecast:
+    """The forecast with nothing said of rows of which nothing is known.
+
+    A kept bad row arrives with every feature missing. In a block that holds one, a good row whose
+    features are all missing looks the same, and is left empty too.
+    """
+    unknown = np.isnan(block.x).all(axis=1)
+
+    def blank(values: FloatArray) -> FloatArray:
+        return np.where(unknown[:, None], np.nan, values)
+
+    return forecast._replace(
+        mean=blank(forecast.mean),
+        sd=blank(forecast.sd),
+        function_sd=blank(forecast.function_sd),
+        noise_sd=blank(forecast.noise_sd),
+        probability=None if forecast.probability is None else blank(forecast.probability),
+    )

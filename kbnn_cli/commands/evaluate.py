@@ -1,0 +1,98 @@
+"""`kbnn evaluate`: how good a model is on rows it has not learned."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbnn_cli import exits, options, view_options
+
+EXAMPLES = """\b
+Examples:
+  kbnn evaluate model.npz test.csv
+  kbnn evaluate model.npz test.csv --report report.html --plot picture.png
+  kbnn evaluate model.npz test.parquet --json
+  kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'coverage_90<85%'
+
+\b
+Exit codes: 0 done, 1 data or model error, 2 usage, 3 a --fail-if condition is met.
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="CONDITION",
+        help="End with exit code 3 if a figure is past a limit: 'rmse>3', 'coverage_90<85%', "
+        "'nll>baseline_nll'; may be repeated.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+
+
+@app.command(epilog=EXAMPLES)
+def evaluate(
+    model: options.Model,
+    sources: options.Sources,
+    fail_if: FailIf = None,
+    report: view_options.Report = None,
+    plot: view_options.Plot = None,
+    no_plots: view_options.NoPlots = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    on_error: options.OnError = "stop",
+    bad_rows: options.BadRows = None,
+    limit: options.Limit = None,
+    format: options.Format = "auto",
+    na: options.Na = None,
+    delimiter: options.Delimiter = None,
+    header: options.Header = None,
+) -> None:
+    """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
+    from kbnn import evaluating, failif, modelfile, modelreport
+    from kbnn_cli import reading, show, show_evaluate
+
+    reading.check_on_error(on_error, ("stop", "skip"))
+    modelreport.check_files(report, plot)
+    judged = modelfile.load(model)
+    figures, targets = evaluating.figure_names(judged), judged.schema.targets
+    conditions = [failif.parse(text, figures, targets) for text in fail_if or ()]
+    with (
+        reading.opened(
+            judged,
+            sources,
+            quiet=quiet,
+            bad_rows=bad_rows,
+            na=na,
+            delimiter=delimiter,
+            on_error=on_error,
+            limit=limit,
+            format=format,
+            header=header,
+        ) as (stream, bad),
+        show.progress(stream, "evaluating", quiet) as on_rows,
+    ):
+        result = evaluating.evaluate(judged, stream, on_rows=on_rows)
+    reading.say_bad_rows(bad, "count as skipped", quiet)
+    if json:
+        show.json_object(result.to_json())
+    else:
+        show.parts(
+            show_evaluate.evaluation_parts(
+                result, model, sources, plots=show.on_terminal() and not no_plots
+            )
+        )
+    if report is not None:
+        title = f"{modelreport.named(model)} on {show_evaluate.source_names(sources)}"
+        page = modelreport.report_data(judged, result.card, model, title=title, learning=False)
+        modelreport.write_report(page, report)
+    if plot is not None:
+        modelreport.write_picture(modelreport.picture_data(judged, result.card), plot)
+    reasons = failif.reasons(conditions, result.figures())
+    for reason in reasons:
+        exits.say(reason)
+    if reasons:
+        raise typer.Exit(exits.CONDITION)

@@ -1,0 +1,121 @@
+"""`kbnn predict`: predictions with error bars, one row out for every row in."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from kbnn_cli import options
+
+EXAMPLES = """\b
+Examples:
+  kbnn predict model.npz new.csv                      the rows and their predictions, as CSV
+  kbnn predict model.npz new.csv -o forecast.parquet
+  tail -f log.csv | kbnn predict model.npz -          each row is answered at once
+  kbnn predict model.npz new.csv --only-predictions --decompose --interval 0.95
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+Output = Annotated[
+    str,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Where to write: .csv, .tsv or .parquet, or - for CSV on standard output.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+Decompose = Annotated[
+    bool,
+    typer.Option(
+        "--decompose",
+        help="Add what sd is made of: function_sd (the model's doubt) and noise_sd.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+OnlyPredictions = Annotated[
+    bool,
+    typer.Option(
+        "--only-predictions",
+        help="Leave out the input columns.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+OnError = Annotated[
+    str,
+    typer.Option(
+        "--on-error",
+        metavar="keep|stop",
+        help="A row that cannot be read: keep it without a prediction, or stop.",
+        rich_help_panel=options.READING,
+    ),
+]
+
+
+@app.command(epilog=EXAMPLES)
+def predict(
+    model: options.Model,
+    sources: options.Sources,
+    output: Output = "-",
+    interval: options.Interval = 0.9,
+    decompose: Decompose = False,
+    only_predictions: OnlyPredictions = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    on_error: OnError = "keep",
+    bad_rows: options.BadRows = None,
+    limit: options.Limit = None,
+    format: options.Format = "auto",
+    na: options.Na = None,
+    delimiter: options.Delimiter = None,
+    header: options.Header = None,
+) -> None:
+    """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
+    from kbnn import modelfile
+    from kbnn.errors import UsageError
+    from kbnn.predicting import predict_stream
+    from kbnn.writers import open_writer, prediction_fields
+    from kbnn_cli import reading, show
+
+    reading.check_on_error(on_error, ("keep", "stop"))
+    if json and output == "-":
+        raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
+    start = perf_counter()
+    known = modelfile.load(model)
+    fields = prediction_fields(known.schema, interval=interval, decompose=decompose)
+    with (
+        reading.opened(
+            known,
+            sources,
+            quiet=quiet,
+            bad_rows=bad_rows,
+            na=na,
+            delimiter=delimiter,
+            on_error=on_error,
+            limit=limit,
+            format=format,
+            header=header,
+            use_target=False,
+            original=not only_predictions,
+        ) as (stream, bad),
+        open_writer(output, fields, known.schema, flush=stream.live) as writer,
+        show.progress(stream, "predicting", quiet or output == "-") as on_rows,
+    ):
+        predict_stream(known, stream, bad, writer, on_rows=on_rows)
+    reading.say_bad_rows(bad, "have no prediction", quiet)
+    if json:
+        seconds = perf_counter() - start
+        show.json_object(
+            {
+                "model": model,
+                "output": output,
+                "rows": writer.rows,
+                "unreadable": bad.count,
+                "seconds": seconds,
+                "rows_per_second": writer.rows / seconds,
+            }
+        )

@@ -1,0 +1,66 @@
+"""Putting results on standard output, and progress on standard error when somebody looks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kbnn.stream import Stream
+
+
+def on_terminal() -> bool:
+    """Whether a person looks at standard output."""
+    return sys.stdout.isatty()
+
+
+def parts(found: Iterable[RenderableType]) -> None:
+    """Print renderables on standard output; no markup, since names come from strangers."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for part in found:
+        console.print(part)
+
+
+def json_object(found: dict[str, Any]) -> None:
+    """Print one JSON object on standard output."""
+    import json
+
+    print(json.dumps(found, ensure_ascii=False, allow_nan=False, indent=2))
+
+
+@contextmanager
+def progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error by bytes read, when it is a terminal; gives what to call with rows.
+
+    A live stream has no bar: its end is not known, and its rows are the progress.
+    """
+    total = stream.total_bytes
+    if quiet or not sys.stderr.isatty() or stream.live or total is None:
+        yield lambda rows: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    done = 0
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[rows]:,} rows"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task(doing, total=total, rows=0)
+
+        def on_rows(rows: int) -> None:
+            nonlocal done
+            done += rows
+            bar.update(task, completed=stream.bytes_read, rows=done)
+
+        yield on_rows

@@ -1,0 +1,35 @@
+"""Values with their intervals on one line each, on a common axis through zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+WIDTH = 25
+
+
+def whiskers(
+    values: Sequence[float], halves: Sequence[float], plain: bool, width: int = WIDTH
+) -> list[Text]:
+    """One line a value: a dot, a stroke for value +- half, and a mark at zero.
+
+    A stroke that holds zero is dim: the effect may be none.
+    """
+    low = min([0.0, *(v - h for v, h in zip(values, halves, strict=True))])
+    high = max([0.0, *(v + h for v, h in zip(values, halves, strict=True))])
+    span = (high - low) or 1.0
+    dot, stroke, zero = ("o", "-", "|") if plain else ("●", "─", "│")
+
+    def place(value: float) -> int:
+        return min(max(int((value - low) / span * width), 0), width - 1)
+
+    lines = []
+    for value, half in zip(values, halves, strict=True):
+        cells = [" "] * width
+        cells[place(0.0)] = zero
+        for at in range(place(value - half), place(value + half) + 1):
+            cells[at] = stroke
+        cells[place(value)] = dot
+        lines.append(Text("".join(cells), style="cyan" if abs(value) > half else "bright_black"))
+    return lines
