@@ -58,6 +58,10 @@ cdef extern from "kernel.h" nogil:
     int kb_use(const char *)
 
 
+cdef extern from "scale.h" nogil:
+    int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *)
+
+
 cdef double *_doubles(double[::1] view) noexcept:
     return &view[0] if view is not None and view.shape[0] else NULL
 
@@ -124,6 +128,17 @@ def run(Net net, list state, int64_t[::1] counts, const double[::1] x, const dou
         failed = kb_learn(&net.net, &s, &d, &r) if learn else kb_predict(&net.net, &s, &d, &r)
     if failed:
         raise MemoryError("not enough memory for the network's working copy")
+
+
+def scale_rows(double[::1] columns, const double[::1] raw, double[::1] out, int64_t rows,
+               const double[::1] fixed):
+    """Standardise rows in order; returns how many were done before a column was outgrown."""
+    cdef int64_t width = fixed.shape[0], done
+    if not rows or not width:
+        return rows
+    with nogil:
+        done = kb_scale_rows(&columns[0], width, &raw[0], &out[0], rows, &fixed[0])
+    return done
 
 
 def instructions() -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from kbnn.moments import ACTIVATIONS, Gaussian, piecewise
+import itertools
 
 Covariance = Literal["paper", "neuron", "group", "full"]
 Observation = Literal["gaussian", "bernoulli", "categorical", "sigmoid"]
@@ -94,7 +95,7 @@ class Config:
     def weights(self) -> int:
         """Number of weights, biases included."""
         widths = self.widths
-        return sum(m * (n + 1) for n, m in zip(widths[:-1], widths[1:], strict=True))
+        return sum(m * (n + 1) for n, m in itertools.pairwise(widths))
 
     @property
     def classes(self) -> int:

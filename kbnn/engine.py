@@ -21,8 +21,10 @@ from kbnn.state import State
 
 try:
     from kbnn import _kernel
-except ImportError:  # built without a compiler
-    _kernel = None  # type: ignore[assignment]  # the twin serves
+
+    _BUILT = True
+except ImportError:  # built without a compiler: the twin serves
+    _BUILT = False
 
 _OBSERVATIONS = ("gaussian", "bernoulli", "categorical", "sigmoid")
 _PIECEWISE, _PROBIT, _TANH, _STEP = range(4)
@@ -30,7 +32,7 @@ _PIECEWISE, _PROBIT, _TANH, _STEP = range(4)
 
 def description() -> str:
     """Which engine serves, in words."""
-    if _kernel is None:
+    if not _BUILT:
         return "numpy (the compiled kernel was not built: no C compiler at install time)"
     if _choice() == "numpy":
         return "numpy (KBNN_ENGINE=numpy)"
@@ -39,12 +41,12 @@ def description() -> str:
 
 def compiled() -> bool:
     """Whether the compiled kernel serves."""
-    return _kernel is not None and _choice() != "numpy"
+    return _BUILT and _choice() != "numpy"
 
 
 def _choice() -> str:
     choice = os.environ.get("KBNN_ENGINE", "")
-    if choice in ("", "numpy") or _kernel is None:
+    if choice in ("", "numpy") or not _BUILT:
         return choice
     if not _kernel.use(choice):
         raise ValueError(f"KBNN_ENGINE={choice!r}: this machine offers numpy, portable and, "
@@ -71,6 +73,15 @@ def predict(state: State, x: FloatArray, x_var: FloatArray | None) -> Records:
     records = twin.blank_records(len(x), state.config)
     _run(state, x, x_var, None, None, records, fresh=False, learning=False)
     return records
+
+
+def scale_rows(columns: FloatArray, raw: FloatArray, out: FloatArray,
+               fixed: FloatArray) -> int | None:
+    """Standardise rows in the kernel (see kbnn.scaling); None where it is not built."""
+    if not compiled():
+        return None
+    return _kernel.scale_rows(columns.reshape(-1), raw.reshape(-1), out.reshape(-1), len(raw),
+                              fixed)
 
 
 _ARRAYS = ("mean", "cov", "prior_mean", "prior_var", "noise", "head_mean", "head_cov",

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from kbnn.config import MAX_COVARIANCE, Config
 from kbnn.normal import FloatArray
+import itertools
 
 IntArray = NDArray[np.int64]
 
@@ -163,7 +164,7 @@ def groups(units: int, size: int | None, unit_weights: int) -> list[tuple[int, i
         size = max(1, min(GROUP_UNITS, GROUP_WEIGHTS // unit_weights))
     count = -(-units // size)
     bounds = [units * i // count for i in range(count + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(itertools.pairwise(bounds))
 
 
 _BLOCKS = {"paper": _neuron_blocks, "neuron": _neuron_blocks, "group": _group_blocks,

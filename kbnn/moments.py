@@ -136,4 +136,5 @@ def printed_sigmoid_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) ->
     As printed it can fall below cov^2 / var_a, which no joint distribution allows.
     """
     t = np.sqrt(1.0 + LAMBDA**2 * var_a)
-    return np.maximum(mean * (1.0 - mean) * (1.0 - 1.0 / t), cov * cov / np.maximum(var_a, _TINY))
+    return np.asarray(np.maximum(mean * (1.0 - mean) * (1.0 - 1.0 / t),
+                                 cov * cov / np.maximum(var_a, _TINY)))

@@ -54,7 +54,7 @@ def forecast(noise: FloatArray, head_mean: FloatArray | None, head_cov: FloatArr
         return NoiseForecast(level, level, 0.0, 0.0, np.zeros(0))
     gain = head_cov @ features
     log_mean = float(np.clip(head_mean @ features, *HEAD_LOG_MEAN))
-    log_var = float(max(features @ gain, 0.0))
+    log_var = max(float(features @ gain), 0.0)
     var = level * np.exp(log_mean + 0.5 * min(log_var, HEAD_LOG_VAR_CAP))
     return NoiseForecast(level, float(var), log_mean, log_var, gain)
 

@@ -46,8 +46,8 @@ class Measured:
 
     def moments(self, direction: FloatArray) -> tuple[float, float]:
         """Mean and variance of d'a, the variance including that of uncertain inputs."""
-        var = direction @ self.cov @ direction
-        return float(direction @ self.mean), float(max(var, 0.0) + direction**2 @ self.extra_var)
+        var = max(float(direction @ self.cov @ direction), 0.0)
+        return float(direction @ self.mean), var + float(direction**2 @ self.extra_var)
 
     def measure(self, direction: FloatArray, pull: float, information: float) -> None:
         """Work in one measurement of d'a."""
@@ -66,7 +66,7 @@ def gaussian(outputs: Measured, target: FloatArray, noise_var: FloatArray,
     `least_noise` is the least share of an output's variance that counts as noise.
     """
     for o in np.flatnonzero(np.isfinite(noise_var)):
-        direction = _unit(len(target), o)
+        direction = _unit(len(target), int(o))
         mean, var = outputs.moments(direction)
         noise = max(noise_var[o], least_noise * outputs.cov[o, o])
         total = max(var + noise, _SMALLEST_VAR)

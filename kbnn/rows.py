@@ -53,8 +53,9 @@ class Observed(NamedTuple):
 
 def blank_records(rows: int, config: Config) -> Records:
     """Records to be filled."""
-    return Records(*(np.zeros((rows, config.outputs)) for _ in range(3)),
-                   np.zeros((rows, config.classes)), np.ones(rows), np.zeros(rows))
+    mean, function_var, noise_var = np.zeros((3, rows, config.outputs))
+    return Records(mean, function_var, noise_var, np.zeros((rows, config.classes)),
+                   np.ones(rows), np.zeros(rows))
 
 
 def learn(state: State, x: FloatArray, x_var: FloatArray, y: FloatArray,
