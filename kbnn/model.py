@@ -17,6 +17,8 @@ from kbnn.scorecard import Scorecard
 from kbnn.settings import Settings
 from kbnn.state import COUNT
 
+__all__ = ["HELD", "NO_TARGET", "Forecast", "Model", "Rows"]
+
 MOST_ALARMS = 100
 
 

@@ -7,7 +7,8 @@ One row, with W the weight means and P the block-diagonal weight covariance:
   Jacobian  H = dE[y]/dw, back-propagated with F in place of f' and every var_a held fixed
   filter    G = P H', Q = H G; the label becomes b, B in output space (kbnn.observation):
             w += G b, P -= (G B)(G B)'
-For one real target that is S = Q + r, w += G e/S, P -= G G'/S. The variance of the function is Q and nothing else: moment-matched terms that the update cannot learn from are left out.
+For one real target that is S = Q + r, w += G e/S, P -= G G'/S. The variance of the function is Q
+and nothing else: moment-matched terms that the update cannot learn from are left out.
 For a unit of a second or later hidden layer var_a takes its own incoming weights and the diagonal
 of the layer below, for every structure alike.
 """
@@ -61,16 +62,22 @@ def forward(belief: Belief, inputs: Inputs) -> Forward:
     return Forward(layer_inputs, slopes)
 
 
+def coefficients(belief: Belief, fw: Forward) -> list[FloatArray]:
+    """dE[y]/da (outputs, units) of every layer, back-propagated with expected slopes."""
+    chain = [np.eye(belief.config.outputs)]
+    for layer in range(belief.layout.layers - 1, 0, -1):
+        back = chain[0] @ belief.weights(layer)[:, 1:]
+        chain.insert(0, back * fw.slopes[layer - 1])
+    return chain
+
+
 def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[FloatArray]]:
     """Mean, covariance Q and input-induced variance of the outputs, and G = P H' per stack."""
     fw = forward(belief, inputs)
     last = belief.layout.layers - 1
-    coefficients = [np.eye(belief.config.outputs)]  # dE[y]/da of each layer, from the last one down
-    for layer in range(last, 0, -1):
-        back = coefficients[0] @ belief.weights(layer)[:, 1:]
-        coefficients.insert(0, back * fw.slopes[layer - 1])
+    chain = coefficients(belief, fw)
     h = np.concatenate([np.einsum("om,i->omi", c, z).reshape(len(c), -1)
-                        for c, z in zip(coefficients, fw.inputs, strict=True)], axis=1)
+                        for c, z in zip(chain, fw.inputs, strict=True)], axis=1)
     q = np.zeros((len(h), len(h)))
     gains = []
     for stack in belief.stacks:
@@ -79,7 +86,7 @@ def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[FloatArray]]:
         q += np.einsum("kdo,kdp->op", h_blocks, gain)
         gains.append(gain)
     mean = belief.weights(last) @ fw.inputs[last]
-    return Outputs(mean, q, _input_var(belief, inputs.var, coefficients[0]), fw.inputs[last]), gains
+    return Outputs(mean, q, _input_var(belief, inputs.var, chain[0]), fw.inputs[last]), gains
 
 
 def _input_var(belief: Belief, var: FloatArray, coefficients: FloatArray) -> FloatArray:

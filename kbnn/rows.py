@@ -96,7 +96,7 @@ def _learn_row(belief: Belief, x: FloatArray, x_var: FloatArray, y: FloatArray, 
         belief.counts[COUNT.rejected] += 1
         return
     observed = _observe(belief, out, forecasts, y, weight)
-    alarm = belief.config.drift and drift.watch(belief.surprise, observed.surprise)
+    alarm = belief.config.drift and fresh and drift.watch(belief.surprise, observed.surprise)
     if alarm:
         belief.forget(drift.FORGET)
         belief.noise = drift.shorten(belief.noise)
@@ -200,10 +200,10 @@ def _observe_gaussian(belief: Belief, out: Outputs, forecasts: list[NoiseForecas
             p = noise_model.inlier_probability(e, spread)
             inlier = min(inlier, p)
             share = p + (1.0 - p) / noise_model.OUTLIER_VAR_RATIO
+        surprise += (min(e * e / spread, 1e12) - 1.0) / 2.0 / len(seen)
         if config.robust or forecasts:
             bound = noise_model.RESIDUAL_BOUND * np.sqrt(spread)
             e = float(np.clip(e, -bound, bound))
-        surprise += (e * e / spread - 1.0) / 2.0 / len(seen)
         share *= weight
         if forecasts:
             residual = noise_model.Residual(e, var, float(stated[o]), share)

@@ -83,7 +83,8 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
     """Rows in the units in use, statistics untouched; NaN stays NaN but for absent columns."""
     scale = columns[:, SCALE]
     safe = np.where(scale > 0.0, scale, 1.0)
-    out = np.where(scale > 0.0, (raw - columns[:, CENTER]) / safe, np.where(np.isnan(raw), raw, 0.0))
+    unvaried = np.where(np.isnan(raw), raw, 0.0)
+    out = np.where(scale > 0.0, (raw - columns[:, CENTER]) / safe, unvaried)
     out = np.where((columns[:, COUNT] == 0.0) & np.isnan(raw), 0.0, out)
     return np.ascontiguousarray(np.where(fixed > 0.0, raw, out))
 

@@ -191,9 +191,9 @@ KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, 
             *inlier = p < *inlier ? p : *inlier;
             share = p + (1.0 - p) / 100.0;
         }
+        total_surprise += (KB(clip)(e * e / spread, 0.0, 1e12) - 1.0) / 2.0;
         if (net->robust || net->learns_noise)
             e = KB(clip)(e, -5.0 * sqrt(spread), 5.0 * sqrt(spread));
-        total_surprise += (e * e / spread - 1.0) / 2.0;
         share *= weight;
         if (net->learns_noise)
             level = KB(learn_level)(w->state->noise + 2 * o, w->new_noise + 2 * o, e,

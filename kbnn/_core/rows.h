@@ -129,9 +129,9 @@ static void KB(forget)(kb_work *w, double share)
 KB_INLINE int KB(drifted)(kb_work *w, double surprise)
 {
     double *evidence = w->state->surprise;
-    evidence[0] += (surprise < 5.0 ? surprise : 5.0) - 0.25;
+    evidence[0] += (surprise < 2.0 ? surprise : 2.0) - 0.5;
     evidence[0] = evidence[0] > 0.0 ? evidence[0] : 0.0;
-    if (evidence[0] <= 15.0)
+    if (evidence[0] <= 10.0)
         return 0;
     evidence[0] = 0.0;
     return 1;
@@ -148,9 +148,9 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, int64
         return;
     }
     double surprise = KB(observe)(w, y, weight, &inlier);
-    int alarm = w->net->drift && KB(drifted)(w, surprise);
+    int alarm = w->net->drift && w->fresh && KB(drifted)(w, surprise);
     if (alarm) {
-        KB(forget)(w, 0.3);
+        KB(forget)(w, 0.5);
         KB(outputs)(w);
         KB(observe)(w, y, weight, &inlier);
         counts[KB_ALARMS]++;
