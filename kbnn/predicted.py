@@ -7,7 +7,9 @@ from statistics import NormalDist
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 
+from kbnn.encode import Block
 from kbnn.errors import UsageError
 from kbnn.rowsums import FloatArray
 from kbnn.schema import Schema
@@ -111,3 +113,17 @@ def _probability(forecast: Forecasts) -> FloatArray:
 
 def _outlier(forecast: Forecasts) -> FloatArray:
     return np.full(len(forecast.mean), np.nan) if forecast.outlier is None else forecast.outlier
+
+
+def leading_columns(block: Block, schema: Schema) -> pa.RecordBatch:
+    """What stands before the predictions: the row's number and what came true."""
+    columns = {"row": pa.array(block.rows)}
+    for j, name in enumerate(schema.targets):
+        truth = block.y[:, j]
+        if schema.task == "classification":
+            index = np.where(np.isnan(truth), -1.0, truth).astype(int).tolist()
+            labels = [schema.classes[k] if k >= 0 else None for k in index]
+            columns[name] = pa.array(labels, pa.string())
+        else:
+            columns[name] = pa.array(truth, from_pandas=True)
+    return pa.RecordBatch.from_pydict(columns)

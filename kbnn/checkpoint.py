@@ -1,0 +1,140 @@
+"""Save a model so that no moment is a bad one to pull the plug, and let only one trainer do it.
+
+Beside `model.npz` there may be, while it is trained,
+
+    model.npz.lock   held by the trainer; the lock ends with its process, whatever ends it
+    model.npz.tmp    the next checkpoint, not yet complete
+
+A checkpoint is written to the second, brought to the disk, and renamed: the model file is always
+the last complete one. Whatever a kill leaves behind, the next trainer removes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kbnn import modelfile
+from kbnn.errors import ModelError
+
+LOCK: Final = ".lock"
+PART: Final = ".tmp"
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class Checkpoint:
+    """The place where one trainer keeps its model; a context manager that holds the lock."""
+
+    def __init__(self, path: str) -> None:
+        self.shown = path
+        self.path = os.path.realpath(path)  # a link goes on pointing at the model
+        self._descriptor = -1
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            raise ModelError(f"{path}: the folder {os.path.dirname(path) or folder} does not exist")
+        if os.path.exists(self.path) and not os.path.isfile(self.path):
+            raise ModelError(f"{path}: is not a file, so no model can be kept there")
+        self._acquire()
+        with suppress(FileNotFoundError):
+            os.remove(self.path + PART)
+
+    def _acquire(self) -> None:
+        """Take the lock, unless another process holds it.
+
+        The holder removes the file when it is done, so a lock on a file that is no longer there,
+        or no longer the same one, is worth nothing and is asked for again.
+        """
+        name = self.path + LOCK
+        while True:
+            try:
+                self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise self._failed(error) from error
+            try:
+                _lock(self._descriptor)
+            except OSError as error:
+                self._release()
+                raise ModelError(f"{self.shown}: another process trains this model") from error
+            if _same_file(self._descriptor, name):
+                return
+            self._release()
+
+    def _release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a model."""
+        return os.path.exists(self.path)
+
+    def save(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Replace the model file by this state, in one step."""
+        part = self.path + PART
+        try:
+            with open(part, "wb") as file:
+                modelfile.write(file, header, arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            if self.exists:
+                os.chmod(part, os.stat(self.path).st_mode & 0o7777)
+            os.replace(part, self.path)
+            _sync_folder(os.path.dirname(self.path))
+        except OSError as error:
+            with suppress(OSError):
+                os.remove(part)
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> ModelError:
+        why = error.strerror or str(error)
+        return ModelError(f"{self.shown}: cannot be saved ({why[:1].lower()}{why[1:]})")
+
+    def close(self) -> None:
+        """Give the lock back; a second call does nothing."""
+        if self._descriptor >= 0:
+            with suppress(OSError):  # an open file cannot be removed everywhere
+                os.remove(self.path + LOCK)
+            self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _same_file(descriptor: int, name: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name))
+    except FileNotFoundError:
+        return False
+
+
+def _sync_folder(folder: str) -> None:
+    """Bring the new name to the disk; systems that cannot open a folder do it by themselves."""
+    if sys.platform != "win32":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,88 @@
+"""Ctrl-C and SIGTERM in a loop that must not be torn apart in the middle of a row.
+
+A signal is noted, and raises `Interrupted` only while the loop waits for input: a wait may last
+for ever, and nothing is half done in it. Otherwise the loop finds the note at its next turn. A
+second signal does what it always did, for those who cannot wait.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+
+class Interrupted(BaseException):
+    """The user or the system wants an end; `number` is the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Interruption:
+    """Notes signals while it is entered; the loop puts `wait` around every wait for input."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._waiting = False
+        self._idle: Callable[[], None] = lambda: None
+        self._before: dict[int, Any] = {}
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        """A wait, which a signal ends; one that was noted before ends it at once."""
+        self._waiting = True
+        try:
+            self._check()
+            yield
+        finally:
+            self._waiting = False
+
+    def when_idle(self, every: float, call: Callable[[], None]) -> None:
+        """Call something every so many seconds, but only during a wait."""
+        if self._before and hasattr(signal, "setitimer"):
+            self._idle = call
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._alarm)
+            signal.setitimer(signal.ITIMER_REAL, every, every)
+
+    def _alarm(self, number: int, frame: FrameType | None) -> None:
+        if self._waiting:
+            self._waiting = False  # the call is no wait: a signal is only noted in it
+            self._idle()
+            self._waiting = True
+            self._check()
+
+    def _check(self) -> None:
+        if self.number is not None:
+            raise Interrupted(self.number)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        self._restore()
+        if self._waiting:
+            raise Interrupted(number)
+
+    def _restore(self) -> None:
+        if self._before and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # others cannot have handlers
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._restore()
