@@ -38,10 +38,10 @@ def without_unreadable(forecast: Forecast, block: Block) -> Forecast:
     A kept bad row arrives with every feature missing. In a block that holds one, a good row whose
     features are all missing looks the same, and is left empty too.
     """
-    unknown = np.isnan(block.x).all(axis=1)
+    unknown = np.asarray(np.isnan(block.x).all(axis=1))[:, None]
 
     def blank(values: FloatArray) -> FloatArray:
-        return np.where(unknown[:, None], np.nan, values)
+        return np.where(unknown, np.nan, values)
 
     return forecast._replace(
         mean=blank(forecast.mean),

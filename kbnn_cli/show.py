@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,15 @@ def json_object(found: dict[str, Any]) -> None:
     import json
 
     print(json.dumps(found, ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def csv_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table as CSV on standard output."""
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
 
 
 @contextmanager

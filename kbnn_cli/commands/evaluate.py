@@ -52,7 +52,7 @@ def evaluate(
     header: options.Header = None,
 ) -> None:
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
-    from kbnn import evaluating, failif, modelfile, modelreport
+    from kbnn import evaluating, failif, inspecting, modelfile, modelreport
     from kbnn_cli import reading, show, show_evaluate
 
     reading.check_on_error(on_error, ("stop", "skip"))
@@ -85,12 +85,12 @@ def evaluate(
                 result, model, sources, plots=show.on_terminal() and not no_plots
             )
         )
-    if report is not None:
+    if report is not None or plot is not None:
         title = f"{modelreport.named(model)} on {show_evaluate.source_names(sources)}"
-        page = modelreport.report_data(judged, result.card, model, title=title, learning=False)
-        modelreport.write_report(page, report)
-    if plot is not None:
-        modelreport.write_picture(modelreport.picture_data(judged, result.card), plot)
+        found = inspecting.inspect(judged, model)
+        modelreport.write(
+            judged, result.card, found, page=report, picture=plot, title=title, learning=False
+        )
     reasons = failif.reasons(conditions, result.figures())
     for reason in reasons:
         exits.say(reason)

@@ -1,0 +1,78 @@
+"""`kbnn inspect`: what a model is, has seen and believes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbnn_cli import options, view_options
+
+EXAMPLES = """\b
+Examples:
+  kbnn inspect model.npz
+  kbnn inspect model.npz --report model.html
+  kbnn inspect model.npz --json
+  kbnn inspect new.npz --diff old.npz            what has changed since
+  kbnn inspect model.npz --weights > weights.csv
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+Weights = Annotated[
+    bool,
+    typer.Option(
+        "--weights",
+        help="Print every weight as CSV: mean, sd and prior; with --json inside the object.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+Diff = Annotated[
+    str | None,
+    typer.Option(
+        "--diff",
+        metavar="OTHER",
+        help="Show what differs from another model, which comes first.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+
+
+@app.command(epilog=EXAMPLES)
+def inspect(
+    model: options.Model,
+    weights: Weights = False,
+    diff: Diff = None,
+    report: view_options.Report = None,
+    plot: view_options.Plot = None,
+    no_plots: view_options.NoPlots = False,
+    json: options.Json = False,
+) -> None:
+    """Show what a model is, what it has seen, what it believes and how well it forecast."""
+    from kbnn import comparing, inspecting, modelfile, modelreport
+    from kbnn.errors import UsageError
+    from kbnn.weights import Weight
+    from kbnn.weights import weights as all_weights
+    from kbnn_cli import show, show_diff, show_inspect
+
+    if diff is not None and weights:
+        raise UsageError("--diff and --weights cannot be combined")
+    modelreport.check_files(report, plot)
+    known = modelfile.load(model)
+    found = inspecting.inspect(known, model)
+    plots = show.on_terminal() and not no_plots
+    if diff is not None:
+        made = comparing.compare(modelfile.load(diff), diff, known, model)
+        if json:
+            show.json_object({"first": diff, "second": model, **made.to_json()})
+        else:
+            show.parts(show_diff.comparison_parts(made, diff, model))
+    elif json:
+        listed = {"weights": [weight._asdict() for weight in all_weights(known)]}
+        show.json_object({**found.to_json(), **(listed if weights else {})})
+    elif weights:
+        show.csv_rows(Weight._fields, all_weights(known))
+    else:
+        show.parts(show_inspect.inspection_parts(found, known.card, plots=plots))
+    title = f"{modelreport.named(model)}: {found.task} of {', '.join(found.targets)}"
+    modelreport.write(known, known.card, found, page=report, picture=plot, title=title)

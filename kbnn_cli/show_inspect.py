@@ -1,0 +1,148 @@
+"""What `kbnn inspect` prints: what the model is, has seen and believes, and how it forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from kbnn.metrics import Z
+from kbnn.wording import clean, number, percent
+from kbnn_cli.show_figures import figures_table, verdict_text
+from kbnn_cli.whiskers import whiskers
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kbnn.effects import Effect
+    from kbnn.inspecting import Inspection
+    from kbnn.scorecard import Scorecard
+
+SHOWN_EFFECTS = 15
+SHOWN_CATEGORIES = 8
+
+
+def inspection_parts(
+    found: Inspection, card: Scorecard, *, plots: bool
+) -> Iterator[RenderableType]:
+    """The parts of the answer, to print one after the other."""
+    yield Text.assemble((clean(found.path), "bold"), f": {found.summary}")
+    for title, lines in (
+        ("What it is", found.what()),
+        ("What it has seen", found.seen()),
+        ("Health", found.sound()),
+    ):
+        yield from section(title)
+        yield listing(lines)
+    yield from section("Columns")
+    yield columns_table(found.columns)
+    for name, effects in found.effects.items():
+        yield from section(effects_title(found, name))
+        yield Effects(effects, found.task == "classification")
+    for at, name in enumerate(found.targets):
+        several = f" of {clean(name)}" if len(found.targets) > 1 else ""
+        yield from section(f"Forecasts{several}, each made before its row was learned")
+        yield from verdict_text(found.verdicts[name])
+        if found.figures[name]["rows"]:
+            yield Text()
+            yield figures_table(found.figures[name], name)
+        if plots:
+            from kbnn_cli.charts import card_charts
+
+            yield Text()
+            yield from card_charts(card, at, found.classes)
+
+
+def section(title: str) -> list[Text]:
+    """A heading with a blank line before it."""
+    return [Text(), Text(title, style="bold")]
+
+
+def listing(lines: Sequence[tuple[str, str]]) -> Table:
+    """Labels and values in two columns."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True, min_width=17)
+    table.add_column(overflow="fold")
+    for label, value in lines:
+        table.add_row(Text(label), Text(value))
+    return table
+
+
+def columns_table(columns: Sequence[dict[str, Any]]) -> Table:
+    """Every column of the source."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("name", overflow="fold")
+    table.add_column("kind", no_wrap=True)
+    table.add_column("role", no_wrap=True)
+    for head in ("center", "scale", "missing"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for column in columns:
+        numeric = column["kind"] == "number"
+        missing = "" if column["missing"] is None else percent(column["missing"])
+        role = {"none": "not used", "input_sd": f"sd of {column['of']}"}.get(
+            column["role"], column["role"]
+        )
+        table.add_row(
+            Text(clean(column["name"])),
+            Text(column["kind"]),
+            Text(clean(role)),
+            Text(number(column["center"]) if numeric and column["center"] is not None else ""),
+            Text(number(column["scale"]) if numeric and column["scale"] is not None else ""),
+            Text(missing),
+        )
+        if column["categories"]:
+            table.add_row(Text(f"  {category_names(column['categories'])}", style="dim"))
+    return table
+
+
+def category_names(names: Sequence[str]) -> str:
+    """The first categories by name."""
+    shown = ", ".join(clean(name) for name in names[:SHOWN_CATEGORIES])
+    left = len(names) - SHOWN_CATEGORIES
+    return f"{shown} and {left} more" if left > 0 else shown
+
+
+def effects_title(found: Inspection, name: str) -> str:
+    """What the effects speak of."""
+    if found.task == "classification":
+        return f"Sensitivity of the score of {clean(name)} to each feature"
+    return f"Sensitivity of {clean(name)} to each feature"
+
+
+class Effects:
+    """Effects with their 90 % intervals, the largest first."""
+
+    def __init__(self, effects: Sequence[Effect], classes: bool) -> None:
+        self.effects = sorted(effects, key=lambda effect: -abs(effect.effect))
+        self.classes = classes
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw in the characters that the console has."""
+        shown = self.effects[:SHOWN_EFFECTS]
+        sign = "+-" if options.ascii_only else "±"
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("feature", overflow="fold")
+        table.add_column(Text("per unit"), justify="right", no_wrap=True)
+        table.add_column(Text("per sd"), justify="right", no_wrap=True)
+        table.add_column(Text(sign), justify="left", no_wrap=True)
+        table.add_column(Text("90 % interval"), no_wrap=True)
+        lines = whiskers(
+            [effect.effect for effect in shown],
+            [Z[90] * effect.effect_sd for effect in shown],
+            options.ascii_only,
+        )
+        for effect, line in zip(shown, lines, strict=True):
+            table.add_row(
+                Text(clean(effect.feature)),
+                Text(number(effect.slope, 3)),
+                Text(number(effect.effect, 3), style="bold"),
+                Text(number(effect.effect_sd, 2)),
+                line,
+            )
+        yield table
+        left = len(self.effects) - len(shown)
+        if left:
+            yield Text(f"and {left} smaller ones (--json has them all)", style="dim")
