@@ -116,9 +116,16 @@ class Model:
             at += len(part.status)
         forecast = _joined(parts, self._blank(0))
         if fresh:
-            self.card.add(block.x, block.y, mean=forecast.mean, sd=forecast.sd,
-                          probability=forecast.probability, weight=block.weight, rows=block.rows)
+            self._score(block, forecast)
         return forecast
+
+    def _score(self, block: Rows, forecast: Forecast) -> None:
+        """Count rows into the record, but for those held: what was said of them is a stopgap."""
+        made = forecast.status != HELD
+        self.card.add(
+            block.x[made], block.y[made], mean=forecast.mean[made], sd=forecast.sd[made],
+            probability=None if forecast.probability is None else forecast.probability[made],
+            weight=None if block.weight is None else block.weight[made], rows=block.rows[made])
 
     def predict(self, block: Rows) -> Forecast:
         """Predict rows; the model stays as it is (rows still held are learned on a copy)."""
