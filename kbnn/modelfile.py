@@ -23,15 +23,14 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from kbnn.errors import ModelError
-
-if TYPE_CHECKING:
-    from kbnn.model import Model
+from kbnn.model import Model
+from kbnn.modelstate import from_state
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -47,7 +46,7 @@ _NPY_HEADER: Final = 10_000
 
 
 def write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write a model's state (`Model.to_state`) to an open file."""
+    """Write a model's state (`kbnn.modelstate.to_state`) to an open file."""
     from kbnn import __version__
 
     plain = {name: _plain(name, arrays[name]) for name in sorted(arrays)}
@@ -90,11 +89,9 @@ def exists(path: str) -> bool:
 
 def load(path: str) -> Model:
     """Read a model; ModelError says in one sentence why a file cannot be one."""
-    from kbnn.model import Model
-
     header, arrays = read(path)
     try:
-        return Model.from_state(header, arrays)
+        return from_state(header, arrays)
     except ModelError as error:
         raise ModelError(f"{path}: {_lower(str(error))}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

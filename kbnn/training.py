@@ -13,6 +13,7 @@ from typing import Final
 
 from kbnn import modelfile
 from kbnn.badrows import BadRowList
+from kbnn.blocks import sliced
 from kbnn.checkpoint import Checkpoint
 from kbnn.choices import Choices, check_columns, check_outputs
 from kbnn.curve import CurvePoint
@@ -20,6 +21,7 @@ from kbnn.encode import Block
 from kbnn.errors import DataError, UsageError
 from kbnn.interruption import Interrupted, Interruption
 from kbnn.model import Model
+from kbnn.modelstate import to_state
 from kbnn.outcome import Counts
 from kbnn.position import Position
 from kbnn.predicted import leading_columns, prediction_fields
@@ -81,6 +83,7 @@ class Training:
         self.options = options
         self.listener = listener or Listener()
         self.seconds = Seconds()
+        self.ready = False  # whether model and position are known
         self.continued = False  # whether there was a model before
         self.rows = 0  # rows taken in by this run, all passes
         self.stream: Stream | None = None
@@ -165,6 +168,7 @@ class Training:
         if model is not None and self.position.finished:
             self.model = model
             self.before = Counts.of(model)
+            self.ready = True
             notice("nothing left to learn: the run was complete")
             return
         self._bad = stack.enter_context(BadRowList(options.bad_rows))
@@ -181,6 +185,7 @@ class Training:
         self.model = model or Model.create(settings, self.stream.schema)
         self.model.schema = self.stream.schema
         self.before = Counts.of(self.model)
+        self.ready = True
 
     def _open_writer(self, stack: ExitStack, stream: Stream) -> None:
         path, position = self.options.predictions, self.position
@@ -188,8 +193,10 @@ class Training:
             return
         keep = None
         if position.epoch or position.rows:
-            if path != STDOUT and position.predictions == path:
+            if position.predictions == path:
                 keep = position.predictions_bytes
+                if keep is None:
+                    raise UsageError(f"{path}: only text can be resumed, not Parquet (use .csv)")
             else:
                 self.listener.notice(f"the predictions begin at row {position.rows + 1}")
         fields = prediction_fields(
@@ -240,24 +247,30 @@ class Training:
                 self._save()
 
     def _one(self, stream: Stream, block: Block) -> None:
-        """Learn one block, write its predictions, and count it."""
-        model, position = self.model, self.position
-        known = len(model.card.curve.points[0])
-        start = perf_counter()
-        fresh = position.epoch == 0
-        forecast = model.learn(block, fresh)
-        learned = perf_counter()
-        self.seconds.learn += learned - start
-        size = len(block.rows)
-        self.rows += size
-        self.position = replace(position, rows=position.rows + size)
-        self._unsaved = True
+        """Learn one block, in pieces that end at the points of the learning curve."""
+        if self.position.epoch:
+            self._piece(stream, block, fresh=False)
+        else:
+            for piece in self.model.card.curve.pieces(len(block.rows)):
+                self._piece(stream, sliced(block, piece.start, piece.stop), fresh=True)
         if stream.live:
             self._schema_size = _size(stream.schema)
+
+    def _piece(self, stream: Stream, block: Block, fresh: bool) -> None:
+        """Learn, count, write predictions, tell."""
+        points = self.model.card.curve.points
+        known, size = len(points[0]), len(block.rows)
+        start = perf_counter()
+        forecast = self.model.learn(block, fresh)
+        learned = perf_counter()
+        self.seconds.learn += learned - start
+        self.rows += size
+        self.position = replace(self.position, rows=self.position.rows + size)
+        self._unsaved = True
         if self._writer is not None and fresh:
             self._writer.write(forecast, leading_columns(block, stream.schema))
             self.seconds.save += perf_counter() - learned
-        self.listener.advanced(self, [points[known:] for points in model.card.curve.points])
+        self.listener.advanced(self, [of_target[known:] for of_target in points])
 
     def _idle(self) -> None:
         """Save while a live stream is silent, unless a row is just being read."""
@@ -272,7 +285,7 @@ class Training:
             written = self._writer.checkpoint()
             self.position = replace(self.position, predictions_bytes=written)
         self.model.position = self.position.to_json()
-        self._checkpoint.save(*self.model.to_state())
+        self._checkpoint.save(*to_state(self.model))
         self._unsaved = False
         self._saved_at = monotonic()
         self.seconds.save += perf_counter() - start

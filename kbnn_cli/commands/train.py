@@ -2,19 +2,148 @@
 
 from __future__ import annotations
 
+import signal
+from typing import TYPE_CHECKING
+
 import typer
 
-from kbnn_cli import options
+from kbnn_cli import exits, options
+from kbnn_cli import train_options as own
+
+if TYPE_CHECKING:
+    from kbnn.training import Training
+    from kbnn_cli.train_listener import TrainListener
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv --target price --layers 50
-  cat stream.csv | kbnn train -
+  kbnn train data.csv                            the last column from the others, into model.npz
+  kbnn train data.csv --target price --layers 50 --epochs 10
+  kbnn train more.csv                            goes on with model.npz
+  tail -f log.csv | kbnn train - --predictions - | tee predictions.csv
+  kbnn train big.parquet -m big.npz --resume     after a crash
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog=EXAMPLES)
-def train(sources: options.Sources) -> None:
-    """Learn from a stream, row by row, into a model file."""
+def train(
+    sources: options.Sources,
+    model: own.ModelFile = "model.npz",
+    fresh: own.Fresh = False,
+    resume: own.Resume = False,
+    checkpoint_every: own.CheckpointEvery = 30.0,
+    target: own.Target = None,
+    features: own.Features = None,
+    ignore: own.Ignore = None,
+    weight: own.Weight = None,
+    input_sd: own.InputSd = False,
+    task: own.Task = "auto",
+    layers: own.Layers = None,
+    activation: own.Activation = None,
+    covariance: own.Covariance = None,
+    group_size: own.GroupSize = None,
+    noise: own.Noise = None,
+    robust: own.Robust = None,
+    drift: own.Drift = None,
+    ensemble: own.Ensemble = None,
+    seed: own.Seed = None,
+    epochs: own.Epochs = 1,
+    shuffle: own.Shuffle = False,
+    limit: options.Limit = None,
+    on_error: options.OnError = "stop",
+    bad_rows: options.BadRows = None,
+    na: options.Na = None,
+    format: options.Format = "auto",
+    delimiter: options.Delimiter = None,
+    header: options.Header = None,
+    predictions: own.Predictions = None,
+    interval: options.Interval = 0.9,
+    log: own.Log = None,
+    dry_run: own.DryRun = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Learn from a stream, row by row, into a model file; go on with the model that is there."""
+    from kbnn.choices import Choices
+    from kbnn.errors import UsageError
+    from kbnn.readoptions import ReadOptions
+    from kbnn.training import Training, TrainOptions
+    from kbnn_cli.train_listener import TrainListener
+
+    if json and predictions == "-":
+        raise UsageError("--json and --predictions - cannot both go to standard output")
+    if fresh and resume:
+        raise UsageError("--fresh and --resume contradict each other")
+    covariances = ("auto", "paper", "neuron", "group", "full")
+    tasks = ("auto", "regression", "classification")
+    chosen = TrainOptions(
+        sources=tuple(sources),
+        model=model,
+        read=ReadOptions(
+            format=format,
+            delimiter=options.delimiter(delimiter),
+            header=header,
+            na=tuple(na or ()),
+            target=options.names(target),
+            features=options.names(features),
+            ignore=options.names(ignore),
+            weight=weight,
+            input_sd=input_sd,
+            task=own.one_of("--task", task, tasks),  # type: ignore[arg-type]  # checked here
+            on_error=own.one_of("--on-error", on_error, ("stop", "skip")),  # type: ignore[arg-type]  # checked here
+            limit=limit,
+            shuffle=shuffle,
+            epochs=epochs,
+        ),
+        choices=Choices(
+            hidden=own.layers(layers),
+            activation=activation,
+            covariance=covariance and own.one_of("--covariance", covariance, covariances),
+            group_size=group_size,
+            noise=own.noise(noise),
+            robust=own.on_or_off("--robust", robust),
+            drift=own.on_or_off("--drift", drift),
+            ensemble=ensemble,
+            seed=seed,
+        ),
+        fresh=fresh,
+        resume=resume,
+        predictions=predictions,
+        interval=interval,
+        bad_rows=bad_rows,
+        checkpoint_every=checkpoint_every,
+    )
+    with TrainListener(quiet, log) as listener:
+        training = Training(chosen, listener)
+        if dry_run:
+            _look(training, json)
+        else:
+            _run(training, listener, json)
+
+
+def _look(training: Training, json: bool) -> None:
+    from kbnn_cli import render, show
+
+    training.look()
+    if json:
+        show.json_object(training.model.schema.to_json())
+    else:
+        show.parts(render.schema_parts(training.model))
+
+
+def _run(training: Training, listener: TrainListener, json: bool) -> None:
+    from kbnn.interruption import Interrupted, Interruption
+    from kbnn.outcome import summary
+    from kbnn_cli import show
+
+    code = exits.DONE
+    try:
+        with Interruption() as interruption:
+            training.run(interruption)
+    except Interrupted as interrupted:
+        code = exits.TERMINATED if interrupted.number == signal.SIGTERM else exits.INTERRUPTED
+    listener.ended(training, code)
+    if json and training.ready:
+        show.json_object(summary(training))
+    raise typer.Exit(code)

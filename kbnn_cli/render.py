@@ -1,0 +1,180 @@
+"""How training looks: doubling lines on the way, a summary at the end, the columns beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from kbnn.outcome import Counts, prequential
+from kbnn.wording import clean, count, number, percent, rows_of
+from kbnn_cli.show_figures import table as figures_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kbnn.curve import CurvePoint
+    from kbnn.model import Model
+    from kbnn.training import Training
+
+SHOWN_ALARMS = 8
+
+
+class DoublingLines:
+    """Lines at 32, 64, 128, ... rows: overall, and since the line before."""
+
+    def __init__(self, model: Model) -> None:
+        self._classes = model.schema.task == "classification"
+        self._names = [clean(name) for name in model.schema.targets]
+        self._several = len(self._names) > 1
+        self._begun = False
+
+    def lines(
+        self, points: Sequence[Sequence[CurvePoint]], noise: Sequence[float], speed: float
+    ) -> Iterator[str]:
+        """The lines of new points, with the heads before the first."""
+        for same_rows in zip(*points, strict=True):
+            if not self._begun:
+                self._begun = True
+                yield self._heads()
+            for j, point in enumerate(same_rows):
+                yield self._line(point, j, noise[j] if j < len(noise) else None, speed)
+
+    def _heads(self) -> str:
+        figures = ("errors", "since last", "log-loss", "since last")
+        if not self._classes:
+            figures = ("RMSE", "since last", "NLL", "in 90 %", "noise sd")  # type: ignore[assignment]  # one more
+        heads = f"{'rows':>12}" + "".join(f"{head:>12}" for head in (*figures, "rows/s"))
+        return f"{heads}  target" if self._several else heads
+
+    def _line(self, point: CurvePoint, j: int, noise: float | None, speed: float) -> str:
+        if self._classes:
+            cells = [
+                percent(point.loss),
+                percent(point.since_loss),
+                number(point.nll),
+                number(point.since_nll),
+            ]
+        else:
+            cells = [
+                number(point.loss),
+                number(point.since_loss),
+                number(point.nll),
+                percent(point.coverage_90),
+                number(noise),
+            ]
+        line = f"{count(point.rows):>12}" + "".join(f"{c:>12}" for c in (*cells, count(speed)))
+        return f"{line}  {self._names[j]}" if self._several else line
+
+
+def summary_parts(training: Training) -> Iterator[RenderableType]:
+    """The end of a run: figures beside the best constant, rows, time, alarms."""
+    model = training.model
+    figures = prequential(model)
+    names = model.schema.targets
+    yield Text("each row was predicted before it was learned:", style="dim")
+    for name in names:
+        one = figures["targets"][name] if len(names) > 1 else figures
+        if len(names) > 1:
+            yield Text(clean(name), style="bold")
+        yield _figures(one, clean(name))
+    yield Text()
+    yield _facts(training)
+
+
+def _figures(figures: dict[str, float], name: str) -> Table:
+    if "accuracy" in figures:
+        return figures_table(
+            [
+                (
+                    "accuracy",
+                    percent(figures["accuracy"]),
+                    percent(figures["baseline_accuracy"]),
+                    "",
+                ),
+                (
+                    "log-loss",
+                    number(figures["log_loss"]),
+                    number(figures["baseline_log_loss"]),
+                    "nats a row",
+                ),
+            ],
+            "class shares",
+        )
+    return figures_table(
+        [
+            (
+                "RMSE",
+                number(figures["rmse"]),
+                number(figures["baseline_rmse"]),
+                f"in the units of {name}",
+            ),
+            ("NLL", number(figures["nll"]), number(figures["baseline_nll"]), "nats a row"),
+            ("inside 90 %", percent(figures["coverage_90"]), "", "rows in their interval"),
+        ],
+        "constant",
+    )
+
+
+def _facts(training: Training) -> Table:
+    """Rows, time and what else happened, one line each."""
+    model, seconds = training.model, training.seconds
+    counts = Counts.of(model).since(training.before)
+    facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 3, 0, 0))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column()
+    rows = [f"{count(counts.rows)} learned"]
+    rows += [f"{count(counts.skipped)} without a target"] if counts.skipped else []
+    rows += [f"{count(counts.rejected)} rejected"]
+    rows += [f"{count(training.bad_rows)} unreadable"] if training.bad_rows else []
+    rows += [f"{count(model.rows)} in the model"] if training.continued else []
+    facts.add_row("rows", ", ".join(rows))
+    if training.position.epochs > 1:
+        facts.add_row("passes", f"{training.position.epochs}; the figures are those of the first")
+    if model.noise_sd:
+        level = ", ".join(number(sd) for sd in model.noise_sd)
+        facts.add_row("noise", f"sd {level}")
+    if model.alarms:
+        facts.add_row("drift", _alarms(model))
+    spent = {name: getattr(seconds, name) for name in ("read", "encode", "learn", "save")}
+    split = ", ".join(f"{name} {number(value, 2)}" for name, value in spent.items())
+    facts.add_row("time", f"{number(seconds.total, 3)} s: {split}")
+    if training.rows and seconds.total > 0.0:
+        speed = training.rows / seconds.total
+        facts.add_row(
+            "speed",
+            f"{count(speed)} rows/s; learning {number(1e6 * seconds.learn / training.rows, 3)} "
+            "microseconds a row",
+        )
+    return facts
+
+
+def _alarms(model: Model) -> str:
+    shown = [count(row) for row in model.alarms[-SHOWN_ALARMS:]]
+    noun = "alarm" if model.alarm_count == 1 else "alarms"
+    last = "" if len(shown) == model.alarm_count else "the last "
+    place = "row" if len(shown) == 1 else "rows"
+    return f"{count(model.alarm_count)} {noun}, {last}at {place} {', '.join(shown)}"
+
+
+def schema_parts(model: Model) -> Iterator[RenderableType]:
+    """What each column is taken for, and the network that follows."""
+    schema, settings = model.schema, model.settings
+    columns = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for head in ("column", "kind", "role"):
+        columns.add_column(Text(head, style="dim"), overflow="fold")
+    for column in schema.columns:
+        role = {"none": "ignored", "input_sd": f"sd of {column.of}"}.get(column.role, column.role)
+        kind = "-" if column.kind == "ignored" else column.kind
+        columns.add_row(Text(clean(column.name)), kind, Text(clean(role)))
+    yield columns
+    yield Text()
+    layers = ",".join(map(str, settings.hidden)) or "none"
+    yield Text(
+        f"{schema.task} of {clean(', '.join(schema.targets))} from {len(schema.features)} "
+        f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"
+    )
+    if model.rows:
+        yield Text(f"the model has learned {rows_of(model.rows)}")

@@ -1,0 +1,174 @@
+"""Tells the user how training goes: notices, a bar or doubling lines, the log, the summary."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from time import perf_counter
+from types import TracebackType
+from typing import IO, Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from kbnn.curve import CurvePoint
+from kbnn.errors import DataError
+from kbnn.outcome import summary
+from kbnn.training import Listener, Training
+from kbnn.wording import count, number, percent, rows_of
+from kbnn_cli import exits, render
+
+
+class TrainListener(Listener):
+    """Everything goes to stderr, the log to its file."""
+
+    def __init__(self, quiet: bool, log: str | None) -> None:
+        self._quiet = quiet
+        self._stack = ExitStack()
+        self._log = None if log is None else self._stack.enter_context(_opened(log))
+        self._start = perf_counter()
+        self._lines: render.DoublingLines | None = None
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._alarms = 0
+
+    def notice(self, text: str) -> None:
+        """Say it, unless quiet was asked for."""
+        if self._quiet:
+            return
+        if self._bar is not None:
+            self._bar.console.print(f"kbnn: {text}", markup=False, highlight=False, soft_wrap=True)
+        else:
+            exits.say(text)
+
+    def opened(self, training: Training) -> None:
+        """Say which model it is, and get ready to show progress."""
+        path, model = training.options.model, training.model
+        if training.continued:
+            self.notice(f"going on with {path}, which has learned {rows_of(model.rows)}")
+        else:
+            self.notice(f"new model {path}")
+        if training.position.rows or training.position.epoch:
+            self.notice(f"resuming {_place(training)}")
+        self._alarms = model.alarm_count
+        self._record("start", training, continued=training.continued)
+        if self._quiet:
+            return
+        stream = training.stream
+        total = None if stream is None or stream.live else stream.total_bytes
+        if total is None or not sys.stderr.isatty():
+            self._lines = render.DoublingLines(model)
+            return
+        self._bar = self._stack.enter_context(
+            Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[figures]}"),
+                TimeRemainingColumn(compact=True),
+                TextColumn("left"),
+                console=Console(stderr=True, highlight=False),
+                transient=True,
+            )
+        )
+        self._task = self._bar.add_task("training", total=total * training.position.epochs)
+        self._bar.update(self._task, figures="")
+
+    def advanced(self, training: Training, points: list[list[CurvePoint]]) -> None:
+        """Show it."""
+        model = training.model
+        if points[0]:
+            for j, name in enumerate(model.schema.targets):
+                for point in points[j]:
+                    self._record("point", training, target=name, **_point(point))
+            if self._lines is not None:
+                for line in self._lines.lines(points, model.noise_sd, self._speed(training)):
+                    print(line, file=sys.stderr, flush=True)
+        if model.alarm_count > self._alarms:
+            new = model.alarms[self._alarms - model.alarm_count :]
+            self._alarms = model.alarm_count
+            for row in new:
+                self._record("alarm", training, row=row)
+        if self._bar is not None and training.stream is not None and training.stream.total_bytes:
+            passes = training.position.epoch * training.stream.total_bytes
+            figures = f"{rows_of(training.rows)}, {count(self._speed(training))}/s{_loss(training)}"
+            done = passes + training.stream.bytes_read
+            self._bar.update(self._task, completed=done, figures=figures)
+
+    def saved(self, training: Training) -> None:
+        """Note it in the log."""
+        self._record("saved", training)
+
+    def ended(self, training: Training, code: int) -> None:
+        """Take the bar away and show the summary."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if not training.ready:
+            return
+        self._record("end", training, summary=summary(training))
+        if self._quiet:
+            return
+        if code != exits.DONE:
+            self.notice(f"stopped {_place(training)}; {training.options.model} is saved")
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        console.print()
+        for part in render.summary_parts(training):
+            console.print(part)
+
+    def _speed(self, training: Training) -> float:
+        return training.rows / max(perf_counter() - self._start, 1e-9)
+
+    def _record(self, event: str, training: Training, **more: Any) -> None:
+        if self._log is None:
+            return
+        entry = {
+            "event": event,
+            "seconds": round(perf_counter() - self._start, 6),
+            "epoch": training.position.epoch,
+            "row": training.position.rows,
+            "rows": training.model.rows,
+            **more,
+        }
+        self._log.write(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n")
+        self._log.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+
+def _opened(path: str) -> IO[str]:
+    try:
+        return open(path, "a", encoding="utf-8")
+    except OSError as error:
+        why = (error.strerror or "").lower()
+        raise DataError(f"{path}: cannot be written ({why})") from error
+
+
+def _place(training: Training) -> str:
+    position = training.position
+    after = f"after row {count(position.rows)}"
+    return f"{after} of pass {position.epoch + 1}" if position.epochs > 1 else after
+
+
+def _loss(training: Training) -> str:
+    """The figure that matters, for the bar."""
+    figures = training.model.card.scores[0].figures()
+    if "rmse" in figures:
+        return f", RMSE {number(figures['rmse'], 3)}"
+    return f", accuracy {percent(figures['accuracy'])}"
+
+
+def _point(point: CurvePoint) -> dict[str, float | None]:
+    names = ("rows_scored", "loss", "nll", "coverage_90")
+    since = ("since_loss", "since_nll", "since_coverage_90")
+    return dict(zip((*names, *since), point.to_json(), strict=True))
