@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from kbnn.moments import ACTIVATIONS, Gaussian, piecewise
-import itertools
 
 Covariance = Literal["paper", "neuron", "group", "full"]
 Observation = Literal["gaussian", "bernoulli", "categorical", "sigmoid"]

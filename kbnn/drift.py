@@ -2,11 +2,11 @@
 
 A row's surprise is (e^2/S - 1)/2 for a real target (S the variance predicted before the row) and
 the log-loss against its own expectation, in units of its spread, for classes: zero on average
-while the predictions are honest. c = max(0, c + min(surprise, cap) - slack) stays near zero then; c > threshold raises the
-alarm: c = 0, every covariance returns a share of the way to its prior (the means stay, so what is
-still right is kept) and the noise belief forgets all but its last twenty rows. The cap is low, so
-that outliers, however wild, do not look like drift. Rows of a later pass raise no alarm: they are
-no news.
+while the predictions are honest. c = max(0, c + min(surprise, cap) - slack) stays near zero then;
+c > threshold raises the alarm: c = 0, every covariance returns a share of the way to its prior (the
+means stay, so what is still right is kept) and the noise belief forgets all but its last twenty
+rows. The cap is low, so that outliers, however wild, do not look like drift. Rows of a later pass
+raise no alarm: they are no news.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ dimension d lies at i d - i (i - 1)/2 + (j - i). Triangles follow each other in 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -26,7 +27,6 @@ from numpy.typing import NDArray
 
 from kbnn.config import MAX_COVARIANCE, Config
 from kbnn.normal import FloatArray
-import itertools
 
 IntArray = NDArray[np.int64]
 
