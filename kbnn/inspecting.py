@@ -80,15 +80,15 @@ class Inspection:
         if self.classes:
             found.append(("classes", ", ".join(clean(name) for name in self.classes)))
         settings, network = self.settings, self.network
-        hidden = ", ".join(str(width) for width in settings["hidden"]) or "none"
+        hidden = " and ".join(str(width) for width in settings["hidden"]) or "no hidden"
         if network is None:
             found.append(("network", f"hidden units {hidden} ({settings['activation']}), not made"))
         else:
             found += [
                 (
                     "network",
-                    f"{count(network['inputs'])} inputs, {hidden} {settings['activation']}, "
-                    f"{count(network['outputs'])} out: {count(network['weights'])} weights",
+                    f"{things(network['inputs'], 'input')}, {hidden} {settings['activation']}, "
+                    f"{things(network['outputs'], 'output')}: {count(network['weights'])} weights",
                 ),
                 (
                     "covariance",
@@ -97,10 +97,11 @@ class Inspection:
             ]
         if settings["ensemble"] > 1:
             found.append(("ensemble", f"{settings['ensemble']} networks"))
-        found.append(("noise", self._noise()))
-        switches = [name for name in ("robust", "drift") if settings[name]]
+        if self.task == "regression":
+            found.append(("noise", self._noise()))
+        guards = {"robust": "robust to outliers", "drift": "watches for drift"}
         found += [
-            ("guards", " and ".join(switches) if switches else "off"),
+            ("guards", ", ".join(text for name, text in guards.items() if settings[name]) or "off"),
             ("seed", str(settings["seed"])),
             ("engine", self.engine),
             ("size", size_of(self.bytes)),
@@ -109,8 +110,6 @@ class Inspection:
 
     def _noise(self) -> str:
         kind = self.settings["noise"]
-        if self.task == "classification":
-            return "of classes, none of its own"
         said = {"auto": "learned, depends on the input", "constant": "learned, constant"}
         level = ", ".join(
             f"{number(sd)} ({clean(name)})" if len(self.noise_sd) > 1 else number(sd)
@@ -152,6 +151,11 @@ class Inspection:
             ("repairs", count(health["repairs"])),
             ("clipped inputs", count(health["clipped"])),
         ]
+
+
+def things(number: int, name: str) -> str:
+    """`1 input`, `11 inputs`."""
+    return f"{count(number)} {name}{'' if number == 1 else 's'}"
 
 
 def size_of(size: int) -> str:

@@ -28,12 +28,14 @@ class Axis:
 
 
 def steps(axis: Axis, wanted: int) -> list[float]:
-    """Multiples of 1, 2, 2.5 or 5 times a power of ten."""
+    """Multiples of 1, 2, 2.5 or 5 times a power of ten; two at least, for one gives no scale."""
     raw = (axis.high - axis.low) / max(wanted, 1)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next((m * power for m in (1, 2, 2.5, 5) if m * power >= raw * 0.999), 10 * power)
     first = math.ceil(axis.low / step - 1e-9)
     last = math.floor(axis.high / step + 1e-9)
+    if last <= first and wanted < 8:
+        return steps(axis, wanted + 1)
     return [0.0 if k == 0 else float(f"{k * step:.12g}") for k in range(first, last + 1)]
 
 

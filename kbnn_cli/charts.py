@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DATA = "cyan"
 SECOND = "yellow"
 REFERENCE = "bright_black"
-HEIGHT = 10
+HEIGHT = 11  # odd, so that 0, 20, ... 100 % fall on every second row
 NARROWEST = 36
 GAP = 3
 
@@ -131,10 +131,10 @@ def learning_chart(
     return Chart(f"{title} by rows seen", "line latest, dots all, level constant", draw)
 
 
-def central(values: Sequence[float]) -> list[float]:
-    """The values without the outermost hundredth at each end: a few rows must not set the scale."""
+def central(values: Sequence[float], part: int = 100) -> list[float]:
+    """The values without a `part`-th at each end: a few rows must not set the scale."""
     ranked = sorted(values)
-    out = len(ranked) // 100
+    out = len(ranked) // part
     return ranked[out : len(ranked) - out]
 
 
@@ -142,7 +142,7 @@ def residual_chart(residuals: Sequence[float], sds: Sequence[float]) -> Chart:
     """Errors of sampled rows against their stated sd, with the edges of the 90 % interval."""
 
     def draw(width: int, plain: bool) -> list[Text]:
-        x = spanning(central(sds))
+        x = spanning(central(sds, 20))
         x = Axis(max(x.low, 0.0), x.high)
         top = max([abs(r) for r in central(residuals)] + [1.7 * x.high])
         canvas = Canvas(width, HEIGHT, x, Axis(-1.05 * top, 1.05 * top), plain=plain)

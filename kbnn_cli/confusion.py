@@ -49,6 +49,7 @@ class Confusion:
             if console.measure(tried, options=wide).maximum <= options.max_width:
                 table = tried
                 break
+        yield Text("Confusion: true class down, predicted across", style="bold")
         yield table
 
 
@@ -56,9 +57,6 @@ def confusion_table(counts: Sequence[Sequence[int]], names: Sequence[str], shown
     """Rows by true class (down) and most probable class (across), with the share found."""
     rows, labels = folded(counts, names, shown)
     table = Table(
-        title="Confusion: true class down, predicted across",
-        title_justify="left",
-        title_style="bold",
         box=None,
         pad_edge=False,
         padding=(0, 2, 0, 0),

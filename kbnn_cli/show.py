@@ -23,8 +23,15 @@ def parts(found: Iterable[RenderableType]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
+    if console.is_terminal:
+        for part in found:
+            console.print(part)
+        return
     for part in found:
-        console.print(part)
+        with console.capture() as capture:
+            console.print(part)
+        # Tables are padded to their width; in a file the blanks would only be in the way.
+        console.file.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def json_object(found: dict[str, Any]) -> None:

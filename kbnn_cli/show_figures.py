@@ -82,7 +82,7 @@ def class_rows(figures: Mapping[str, Any]) -> list[Row]:
             "Brier",
             number(figures["brier"]),
             number(figures["baseline_brier"]),
-            "mean squared error of the probability",
+            "squared error, all classes",
         ),
         ("calibration error", percent(figures["ece"]), "", "ECE over 15 bins"),
     ]

@@ -39,9 +39,18 @@ def inspection_parts(
         yield listing(lines)
     yield from section("Columns")
     yield columns_table(found.columns)
+    for column in found.columns:
+        if column["categories"]:
+            yield Text.assemble(
+                (f"{clean(column['name'])}: ", "dim"), category_names(column["categories"])
+            )
     for name, effects in found.effects.items():
         yield from section(effects_title(found, name))
-        yield Effects(effects, found.task == "classification")
+        yield Text(
+            "change per unit and per standard deviation of the feature (category: present)",
+            style="dim",
+        )
+        yield Effects(effects)
     for at, name in enumerate(found.targets):
         several = f" of {clean(name)}" if len(found.targets) > 1 else ""
         yield from section(f"Forecasts{several}, each made before its row was learned")
@@ -82,6 +91,7 @@ def columns_table(columns: Sequence[dict[str, Any]]) -> Table:
     for column in columns:
         numeric = column["kind"] == "number"
         missing = "" if column["missing"] is None else percent(column["missing"])
+        numeric = numeric and column["scale"] is not None
         role = {"none": "not used", "input_sd": f"sd of {column['of']}"}.get(
             column["role"], column["role"]
         )
@@ -89,12 +99,10 @@ def columns_table(columns: Sequence[dict[str, Any]]) -> Table:
             Text(clean(column["name"])),
             Text(column["kind"]),
             Text(clean(role)),
-            Text(number(column["center"]) if numeric and column["center"] is not None else ""),
-            Text(number(column["scale"]) if numeric and column["scale"] is not None else ""),
+            Text(number(column["center"]) if numeric else ""),
+            Text(number(column["scale"]) if numeric else ""),
             Text(missing),
         )
-        if column["categories"]:
-            table.add_row(Text(f"  {category_names(column['categories'])}", style="dim"))
     return table
 
 
@@ -115,9 +123,8 @@ def effects_title(found: Inspection, name: str) -> str:
 class Effects:
     """Effects with their 90 % intervals, the largest first."""
 
-    def __init__(self, effects: Sequence[Effect], classes: bool) -> None:
+    def __init__(self, effects: Sequence[Effect]) -> None:
         self.effects = sorted(effects, key=lambda effect: -abs(effect.effect))
-        self.classes = classes
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw in the characters that the console has."""
@@ -127,7 +134,7 @@ class Effects:
         table.add_column("feature", overflow="fold")
         table.add_column(Text("per unit"), justify="right", no_wrap=True)
         table.add_column(Text("per sd"), justify="right", no_wrap=True)
-        table.add_column(Text(sign), justify="left", no_wrap=True)
+        table.add_column(Text(f"{sign} sd"), justify="right", no_wrap=True)
         table.add_column(Text("90 % interval"), no_wrap=True)
         lines = whiskers(
             [effect.effect for effect in shown],
