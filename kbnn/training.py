@@ -172,6 +172,7 @@ class Training:
             notice("nothing left to learn: the run was complete")
             return
         self._bad = stack.enter_context(BadRowList(options.bad_rows))
+        start = perf_counter()
         with interruption.wait():  # a pipe may take its time for its first rows
             self.stream = stack.enter_context(
                 open_stream(
@@ -182,6 +183,7 @@ class Training:
                     on_bad_row=self._bad,
                 )
             )
+        self.seconds.read += perf_counter() - start
         self.model = model or Model.create(settings, self.stream.schema)
         self.model.schema = self.stream.schema
         self.before = Counts.of(self.model)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv                            the last column from the others, into model.npz
+  kbnn train data.csv                       predict the last column; into model.npz
   kbnn train data.csv --target price --layers 50 --epochs 10
-  kbnn train more.csv                            goes on with model.npz
+  kbnn train more.csv                       go on with model.npz
   tail -f log.csv | kbnn train - --predictions - | tee predictions.csv
-  kbnn train big.parquet -m big.npz --resume     after a crash
+  kbnn train big.parquet -m big.npz --resume     go on after a crash
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
