@@ -196,6 +196,18 @@ def _curve(xy: tuple[FloatArray, FloatArray]) -> dict[str, list[str]]:
     return {"x": _text(xy[0], 4), "y": _text(xy[1], 4)}
 
 
+def _held_out(seed: int) -> NDArray[np.bool_]:
+    """A thousand rows of the plant's second half, at random."""
+    rows = SENSOR_ROWS + SENSOR_TEST_ROWS
+    chosen = np.zeros(rows, dtype=np.bool_)
+    chosen[DRIFT_ROW + Draws(seed).order(rows - DRIFT_ROW)[:SENSOR_TEST_ROWS]] = True
+    return chosen
+
+
+def _rows(table: dict[str, list[str]], chosen: NDArray[np.bool_]) -> dict[str, list[str]]:
+    return {name: [cells[row] for row in np.flatnonzero(chosen)] for name, cells in table.items()}
+
+
 def _csv(names: Iterable[str], columns: Sequence[Sequence[str]]) -> bytes:
     lines = [",".join(names), *(",".join(row) for row in zip(*columns, strict=True))]
     return ("\n".join(lines) + "\n").encode("ascii")
@@ -203,15 +215,15 @@ def _csv(names: Iterable[str], columns: Sequence[Sequence[str]]) -> bytes:
 
 def files() -> dict[str, bytes]:
     """Every sample file by name."""
-    plant = sensors(SENSOR_ROWS + SENSOR_TEST_ROWS, seed=60)
+    plant, held_out = sensors(SENSOR_ROWS + SENSOR_TEST_ROWS, seed=60), _held_out(seed=61)
     tables = {
         "cubic.csv": _curve(cubic(800, seed=10)),
         "cubic_small.csv": _curve(cubic(40, seed=20)),
         "moons.csv": _points(moons(MOON_ROWS, seed=30)),
         "circles.csv": _points(circles(MOON_ROWS, seed=40)),
         "rotating_moons.csv": _points(rotating_moons(seed=100)),
-        "sensors.csv": {name: cells[:SENSOR_ROWS] for name, cells in plant.items()},
-        "sensors_test.csv": {name: cells[SENSOR_ROWS:] for name, cells in plant.items()},
+        "sensors.csv": _rows(plant, ~held_out),
+        "sensors_test.csv": _rows(plant, held_out),
     }
     return {name: _csv(table, list(table.values())) for name, table in tables.items()}
 
