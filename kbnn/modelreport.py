@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from kbnn import __version__, report
+from kbnn.class_metrics import ClassScore
 from kbnn.effects import Effect, ranked
 from kbnn.encode import Block
 from kbnn.errors import DataError, UsageError
@@ -85,6 +86,7 @@ def page_data(
             ),
             dependence=dependences(model, card, effects_of(model, card, inspection, at), at),
             cells=lambda x: cells(model, x),
+            shown=probability_name(model, card) if model.classes else "",
         )
         for at, name in enumerate(schema.targets)
     ]
@@ -151,6 +153,11 @@ def shown_class(model: Model, card: Scorecard) -> int:
     return int(np.argmax(card.summaries.confusion.sum(axis=1)))
 
 
+def probability_name(model: Model, card: Scorecard) -> str:
+    """What is drawn of a class target."""
+    return f"probability of {clean(model.schema.classes[shown_class(model, card)])}"
+
+
 def unit(model: Model, card: Scorecard, target: str) -> str:
     """What an effect is measured in."""
     if model.classes:
@@ -190,21 +197,38 @@ def dependences(
 
 def picture_data(model: Model, card: Scorecard, target: int = 0) -> PictureData:
     """The main picture, of the first target."""
-    schema, sample = model.schema, card.summaries.sample
-    score = card.scores[target]
+    schema, summaries, score = model.schema, card.summaries, card.scores[target]
+    names = schema.encoded_names()
     shown = shown_class(model, card)
-    classes = schema.task == "classification"
-    empty = np.zeros(0)
+    x, truth, mean, sd = np.zeros((0, len(names))), np.zeros(0), np.zeros(0), np.zeros(0)
+    if len(summaries.sample):
+        kept = np.isfinite(summaries.sample.y[:, target])
+        x, truth = summaries.sample.x[kept], summaries.sample.y[kept, target]
+        if not model.classes:
+            mean = summaries.sample.forecast[kept, target]
+            sd = summaries.sample.forecast[kept, summaries.targets + target]
+    if isinstance(score, ClassScore):
+        own = (truth == shown).astype(np.float64)
+        drawn = probability_name(model, card)
+        return PictureData(
+            schema.targets[target],
+            names,
+            x,
+            own,
+            mean,
+            sd,
+            predict=predictor(model, target, shown, total=True),
+            reliability=score.reliability(),
+            mean_name=drawn,
+            sd_name="standard deviation of the label",
+        )
     return PictureData(
         schema.targets[target],
-        schema.encoded_names(),
-        sample.x,
-        sample.y[:, target] if len(sample) else empty,
-        empty if classes or not len(sample) else sample.forecast[:, target],
-        empty if classes or not len(sample) else sample.forecast[:, len(schema.targets) + target],
-        predict=predictor(model, target, shown, total=True),
-        function=None if classes else predictor(model, target),
-        reliability=score.reliability() if classes else None,  # type: ignore[union-attr]  # classes
-        mean_name=f"probability of {schema.classes[shown]}" if classes else "mean",
-        sd_name="standard deviation of the label" if classes else "standard deviation",
+        names,
+        x,
+        truth,
+        mean,
+        sd,
+        predict=predictor(model, target, total=True),
+        function=predictor(model, target),
     )

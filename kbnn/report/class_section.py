@@ -62,7 +62,7 @@ def class_section(data: ClassReport, figure_class: Any, key: str) -> str:
         error = None if baseline is None else 1 - baseline
         loss = ("Log-loss", f["baseline_log_loss"])
         parts.append(curves(data, gallery, ("Error rate", error), loss))
-    parts += [learned(data, gallery, data.name), worst_table(data.worst)]
+    parts += [learned(data, gallery, data.shown or data.name), worst_table(data.worst)]
     return "".join(parts)
 
 

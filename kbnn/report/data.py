@@ -80,6 +80,7 @@ class ClassReport:
     sensitivity: Sensitivity | None = None
     dependence: Sequence[Dependence] = ()
     worst: WorstRows | None = None
+    shown: str = ""  # what the dependences show: the probability of which class
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ def target_report(
     sensitivity: Sensitivity | None = None,
     dependence: Sequence[Dependence] = (),
     cells: Cells | None = None,
+    shown: str = "",
 ) -> NumericReport | ClassReport:
     """Everything a scorecard knows about one target, with what only the model can add.
 
@@ -52,6 +53,7 @@ def target_report(
             sensitivity,
             dependence,
             worst,
+            shown,
         )
     summaries = card.summaries
     levels, observed = summaries.pit.coverage(target)

@@ -91,7 +91,8 @@ def reliability(ax: Any, weight: FloatArray, confidence: FloatArray, right: Floa
     error = 2 * np.sqrt(np.maximum(r * (1 - r), 0.25 / np.maximum(w, 1)) / np.maximum(w, 1))
     ax.plot([0, 100], [0, 100], color=MUTED, lw=0.9, ls=(0, (4, 3)))
     ax.errorbar(100 * q, 100 * r, 100 * error, fmt="none", ecolor=BLUE, elinewidth=1, alpha=0.5)
-    ax.plot(100 * q, 100 * r, color=BLUE, lw=1.2)
+    many = w >= 5  # a line through bins of a row or two would jump between 0 and 100
+    ax.plot(100 * q[many], 100 * r[many], color=BLUE, lw=1.2)
     share = w / max(float(w.sum()), 1e-300)
     ax.scatter(100 * q, 100 * r, s=8 + 120 * share, color=BLUE, linewidths=0, zorder=3)
     ax.set(xlim=(0, 101), ylim=(0, 101), xlabel="sure, %", ylabel="right, %")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kbnn.report import model_plots, plots
-from kbnn.report.data import ClassReport, NumericReport, WorstRows
+from kbnn.report.data import ClassReport, Dependence, NumericReport, WorstRows
 from kbnn.report.svg import inline_svg
 from kbnn.report.text import safe
 from kbnn.verdict import Verdict
@@ -98,11 +98,18 @@ def learned(data: NumericReport | ClassReport, gallery: Gallery, target: str) ->
         charts.append(
             gallery.chart(
                 f"Along {item.feature}",
-                "Average prediction with its 90 % band; below, where the data lie.",
+                reading_of(item),
                 lambda ax, item=item: model_plots.dependence(ax, item, target),  # type: ignore[misc]  # bound now
             )
         )
     return grid("What it has learned", charts)
+
+
+def reading_of(item: Dependence) -> str:
+    """How to read a partial dependence: not all have a band, categories have no histogram."""
+    doubt = " with its 90 % interval" if item.sd.any() else ""
+    below = "; below, where the data lie" if item.categories is None else ""
+    return f"Average prediction{doubt}{below}."
 
 
 def curves(

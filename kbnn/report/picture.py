@@ -33,7 +33,8 @@ GRID = 80
 class PictureData:
     """What the picture needs: a sample of rows, and the model as a function when D is 1 or 2.
 
-    features (D names)   x (k, D)   truth, mean, sd (k,): for classes give `reliability` instead
+    features (D names)   x (k, D)   truth, mean, sd (k,); for classes truth is 1 for the class
+                         whose probability is drawn, and `reliability` stands for mean and sd
     predict              features (n, D) to mean (n,) and total standard deviation (n,)
     function             the same with the standard deviation of the function alone (inner band)
     """
@@ -104,17 +105,18 @@ def band(ax: Any, data: PictureData) -> None:
     assert data.predict is not None
     grid = np.linspace(*span(data.x[:, 0]), 4 * GRID)
     mean, sd = data.predict(grid[:, None])
-    half = Z[90] * sd
-    ax.fill_between(
-        grid, mean - half, mean + half, color=BLUE, alpha=0.16, lw=0, label="90 %, data"
-    )
+    if data.reliability is None:
+        half = Z[90] * sd
+        ax.fill_between(
+            grid, mean - half, mean + half, color=BLUE, alpha=0.16, lw=0, label="90 %, data"
+        )
     if data.function is not None:
         _, inner = data.function(grid[:, None])
         edge = Z[90] * inner
         ax.fill_between(
             grid, mean - edge, mean + edge, color=BLUE, alpha=0.32, lw=0, label="90 %, function"
         )
-    ax.plot(grid, mean, color=BLUE, label="mean")
+    ax.plot(grid, mean, color=BLUE, label=label(data.mean_name))
     ax.plot(data.x[:, 0], data.truth, ".", color=INK, ms=4, alpha=0.6, label="rows", zorder=1)
     ax.set(xlim=(grid[0], grid[-1]), xlabel=label(data.features[0]), ylabel=label(data.target))
     ax.legend(loc="best")
@@ -136,9 +138,12 @@ def fields(figure: Any, data: PictureData) -> None:
         image = ax.pcolormesh(
             across, up, values.reshape(GRID, GRID), cmap=colours, shading="gouraud", rasterized=True
         )
-        ax.plot(data.x[:, 0], data.x[:, 1], ".", color="white", mec=MUTED, mew=0.4, ms=5, alpha=0.8)
+        dark = (data.truth == 1) & (data.reliability is not None)
+        for chosen, colour in ((~dark, "white"), (dark, INK)):
+            x, y = data.x[chosen, 0], data.x[chosen, 1]
+            ax.plot(x, y, ".", color=colour, mec=MUTED, mew=0.4, ms=5, alpha=0.8)
         ax.grid(visible=False)
-        ax.set(xlabel=label(data.features[0]), title=name)
+        ax.set(xlabel=label(data.features[0]), title=label(name, 40))
         ax.set(xlim=(across[0], across[-1]), ylim=(up[0], up[-1]))
         figure.colorbar(image, ax=ax, shrink=0.92)
     figure.axes[0].set_ylabel(label(data.features[1]))

@@ -86,7 +86,8 @@ def evaluate(
             )
         )
     if report is not None or plot is not None:
-        title = f"{modelreport.named(model)} on {show_evaluate.source_names(sources)}"
+        names = [modelreport.named(source) for source in sources]
+        title = f"{modelreport.named(model)} on {show_evaluate.source_names(names)}"
         found = inspecting.inspect(judged, model)
         modelreport.write(
             judged, result.card, found, page=report, picture=plot, title=title, learning=False
