@@ -1,127 +1,4 @@
-/* The block filter, as in kbnn/reference.py. Separate neurons share their input vector: a unit's
- * gain C z serves its variance and its update alike, and the update of each unit is one pair of
- * scalars. Included once per instruction set. */
-
-/* mu and, for separate neurons, gain = C z and own = z' C z of every unit of a layer. */
-KB_INLINE void KB(layer_moments)(const kb_work *w, kb_layer *a)
-{
-    if (a->lanes) {
-        int64_t entries = kb_triangle(a->inputs);
-        for (int64_t g = 0; g < a->groups; g++) {
-            double *gain = a->gain + g * a->inputs * KB_LANES;
-            KB(multiply_lanes)(a->triangle + g * entries * KB_LANES, a->z, gain, a->inputs);
-            const KB(v8) *weights = (const KB(v8) *)(a->weights + g * a->inputs * KB_LANES);
-            const KB(v8) *gains = (const KB(v8) *)gain;
-            KB(v8) mu = {0}, own = {0};
-            for (int64_t i = 0; i < a->inputs; i++) {
-                mu += weights[i] * a->z[i];
-                own += gains[i] * a->z[i];
-            }
-            *(KB(v8) *)(a->mu + g * KB_LANES) = mu;
-            *(KB(v8) *)(a->own + g * KB_LANES) = own;
-        }
-        return;
-    }
-    for (int64_t u = 0; u < a->units; u++) {
-        a->mu[u] = KB(dot)(a->weights + u * a->inputs, a->z, a->inputs);
-        if (!w->net->separate)
-            continue;
-        double *gain = a->gain + u * a->inputs;
-        KB(multiply)(a->triangle + u * kb_triangle(a->inputs), a->z, gain, a->inputs);
-        a->own[u] = KB(dot)(gain, a->z, a->inputs);
-    }
-}
-
-/* own = z' C z of a layer's units from the joint blocks that hold their incoming weights; with
- * `trace` instead sum_i vz_i C_ii. */
-KB_INLINE void KB(joint_own)(kb_work *w, int64_t l, double *own, int trace)
-{
-    const kb_net *net = w->net;
-    const kb_layer *a = &w->layer[l];
-    for (int64_t b = 0; b < net->blocks; b++) {
-        const kb_block *block = &w->block[b];
-        const double *p = w->state->cov + block->start;
-        int64_t left = block->dim;
-        for (int64_t k = 0; k < block->pieces; k++) {
-            const int64_t *piece = net->pieces + (block->first_piece + k) * KB_PIECE_FIELDS;
-            int64_t n = piece[KB_PIECE_LENGTH], first = piece[KB_PIECE_FIRST];
-            if (piece[KB_PIECE_LAYER] == l && !trace)
-                own[piece[KB_PIECE_UNIT]] += KB(quadratic)(p, left, a->z + first, n);
-            else if (piece[KB_PIECE_LAYER] == l) {
-                const double *diagonal = p;
-                for (int64_t i = 0; i < n; diagonal += left - i, i++)
-                    own[piece[KB_PIECE_UNIT]] += a->vz[first + i] * *diagonal;
-            }
-            p += kb_triangle(left) - kb_triangle(left - n);
-            left -= n;
-        }
-    }
-}
-
-/* sum_i vz_i C_ii of every unit of a layer. */
-static void KB(trace_spread)(kb_work *w, int64_t l, double *out)
-{
-    const kb_layer *a = &w->layer[l];
-    int64_t entries = kb_triangle(a->inputs);
-    for (int64_t u = 0; u < a->padded; u++)
-        out[u] = 0.0;
-    if (!w->net->separate) {
-        KB(joint_own)(w, l, out, 1);
-        return;
-    }
-    for (int64_t u = 0; u < a->units; u++) {
-        int64_t at = 0;
-        for (int64_t i = 0; i < a->inputs; at += a->inputs - i, i++)
-            out[u] += a->vz[i] * (a->lanes
-                ? a->triangle[((u / KB_LANES) * entries + at) * KB_LANES + u % KB_LANES]
-                : a->triangle[u * entries + at]);
-    }
-}
-
-/* out_u += sum_i vz_i w_ui^2. */
-static void KB(weight_spread)(const kb_layer *a, double *out)
-{
-    for (int64_t g = 0; a->lanes && g < a->groups; g++) {
-        const KB(v8) *weights = (const KB(v8) *)(a->weights + g * a->inputs * KB_LANES);
-        KB(v8) sum = {0};
-        for (int64_t i = 0; i < a->inputs; i++)
-            sum += weights[i] * weights[i] * a->vz[i];
-        *(KB(v8) *)(out + g * KB_LANES) += sum;
-    }
-    for (int64_t u = 0; !a->lanes && u < a->units; u++) {
-        const double *weights = a->weights + u * a->inputs;
-        double sum = 0.0;
-        for (int64_t i = 0; i < a->inputs; i++)
-            sum += weights[i] * weights[i] * a->vz[i];
-        out[u] += sum;
-    }
-}
-
-/* below_i = sum_u scale_u w_ui (or w_ui^2) over the units of a layer, bias left out. */
-KB_INLINE void KB(back)(const kb_layer *a, const double *scale, double *below, int squared)
-{
-    for (int64_t i = 1; a->lanes && i < a->inputs; i++) {
-        KB(v8) sum = {0};
-        for (int64_t g = 0; g < a->groups; g++) {
-            KB(v8) v = *(const KB(v8) *)(a->weights + (g * a->inputs + i) * KB_LANES);
-            if (squared)
-                v *= v;
-            sum += v * *(const KB(v8) *)(scale + g * KB_LANES);
-        }
-        below[i - 1] = KB(sum8)(sum);
-    }
-    if (a->lanes)
-        return;
-    for (int64_t i = 1; i < a->inputs; i++)
-        below[i - 1] = 0.0;
-    for (int64_t u = 0; u < a->units; u++) {
-        const double *weights = a->weights + u * a->inputs;
-        if (scale[u] == 0.0)
-            continue;
-        for (int64_t i = 1; i < a->inputs; i++)
-            below[i - 1] += scale[u] * (squared ? weights[i] * weights[i] : weights[i]);
-    }
-}
+/* The block filter, as in kbnn/reference.py. Included once per instruction set. */
 
 KB_INLINE void KB(filter_forward)(kb_work *w)
 {
@@ -129,26 +6,23 @@ KB_INLINE void KB(filter_forward)(kb_work *w)
     for (int64_t l = 0; l < last; l++) {
         kb_layer *a = &w->layer[l], *next = &w->layer[l + 1];
         KB(layer_moments)(w, a);
-        if (!w->net->separate) {
-            memset(a->own, 0, (size_t)a->padded * sizeof(double));
-            KB(joint_own)(w, l, a->own, 0);
-        }
         memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
-        if (l > 0 || w->uncertain) {
-            if (l == 0) {
-                KB(trace_spread)(w, 0, a->cov_az);
-                for (int64_t u = 0; u < a->padded; u++)
-                    a->var[u] += a->cov_az[u];
-            }
-            KB(weight_spread)(a, a->var);
+        if (l == 0 && w->uncertain) {
+            KB(trace_spread)(w, a);
+            for (int64_t u = 0; u < a->padded; u++)
+                a->var[u] += a->trace[u];
         }
-        for (int64_t u = 0; u < a->padded; u++)
-            a->var[u] = a->var[u] > KB_SMALLEST_VAR ? a->var[u] : KB_SMALLEST_VAR;
-        for (int64_t u = 0; u < a->padded; u++)
+        if (l > 0 || w->uncertain)
+            KB(weight_spread)(a, a->var);
+        for (int64_t u = 0; u < a->padded; u++) {
+            a->var[u] = KB(larger)(a->var[u], KB_SMALLEST_VAR);
             a->seen_var[u] = KB(larger)(w->net->spread * a->var[u], KB_SMALLEST_VAR);
+        }
         KB(activate)(w->net, a, a->seen_var, next->z + 1, 0);
-        for (int64_t u = 0; u < a->units; u++)
+        for (int64_t u = 0; l + 1 < last && u < a->units; u++)
             next->vz[u + 1] = a->slope[u] * a->slope[u] * a->var[u];
+        for (int64_t u = a->units; u < a->padded; u++)
+            next->z[u + 1] = 0.0;
     }
     KB(layer_moments)(w, &w->layer[last]);
     memcpy(w->out_mean, w->layer[last].mu, (size_t)w->outputs * sizeof(double));
@@ -172,30 +46,29 @@ KB_INLINE void KB(filter_coefficients)(kb_work *w)
     }
 }
 
-/* G = P H' and Q = H G over the joint blocks. */
+/* G = P H' and Q = H G over the joint blocks; H over a piece is a scalar times the layer's input. */
 KB_INLINE void KB(joint_gains)(kb_work *w)
 {
-    const kb_net *net = w->net;
-    int64_t outputs = w->outputs, weights = 0;
-    for (int64_t b = 0; b < net->blocks; b++)
-        weights += w->block[b].dim;
-    for (int64_t b = 0, at = 0; b < net->blocks; at += w->block[b].dim, b++) {
-        const kb_block *block = &w->block[b];
-        for (int64_t o = 0; o < outputs; o++) {
-            double *h = w->h + at;
-            for (int64_t k = 0; k < block->pieces; k++) {
-                const int64_t *piece = net->pieces + (block->first_piece + k) * KB_PIECE_FIELDS;
-                const kb_layer *a = &w->layer[piece[KB_PIECE_LAYER]];
-                double c = a->coefficient[o * a->padded + piece[KB_PIECE_UNIT]];
-                const double *z = a->z + piece[KB_PIECE_FIRST];
-                for (int64_t i = 0; i < piece[KB_PIECE_LENGTH]; i++)
-                    *h++ = c * z[i];
+    int64_t outputs = w->outputs;
+    for (int64_t b = 0; b < w->net->blocks; b++) {
+        kb_block *block = &w->block[b];
+        const kb_piece *piece = block->piece;
+        int64_t padded = block->tiles->padded;
+        for (int64_t at = 0; piece < block->piece + block->pieces; at += piece++->length) {
+            const kb_layer *a = &w->layer[piece->layer];
+            const double *z = a->z + piece->first;
+            for (int64_t o = 0; o < outputs; o++) {
+                double c = a->coefficient[o * a->padded + piece->unit];
+                double *h = block->h + o * padded + at;
+                for (int64_t i = 0; i < piece->length; i++)
+                    h[i] = c * z[i];
             }
-            h = w->h + at;
-            KB(multiply)(w->state->cov + block->start, h, w->g + o * weights + at, block->dim);
-            for (int64_t p = 0; p <= o; p++)
-                w->q[o * outputs + p] += KB(dot)(h, w->g + p * weights + at, block->dim);
         }
+        KB(tiles_multiply)(block->tiles, block->h, block->g, outputs);
+        for (int64_t o = 0; o < outputs; o++)
+            for (int64_t p = 0; p <= o; p++)
+                w->q[o * outputs + p] += KB(dot)(block->h + o * padded, block->g + p * padded,
+                                                 padded);
     }
     for (int64_t o = 0; o < outputs; o++)
         for (int64_t p = 0; p < o; p++)
@@ -225,80 +98,79 @@ KB_INLINE void KB(filter_outputs)(kb_work *w)
     if (!w->uncertain)
         return;
     kb_layer *first = &w->layer[0];
-    KB(trace_spread)(w, 0, first->cov_az);
+    KB(trace_spread)(w, first);
     for (int64_t o = 0; o < outputs; o++) {
         const double *c = first->coefficient + o * first->padded;
         KB(back)(first, c, w->scratch, 0);
         for (int64_t i = 1; i < first->inputs; i++)
             w->input_var[o] += first->vz[i] * w->scratch[i - 1] * w->scratch[i - 1];
         for (int64_t u = 0; u < first->units; u++)
-            w->input_var[o] += c[u] * c[u] * first->cov_az[u];
+            w->input_var[o] += c[u] * c[u] * first->trace[u];
     }
 }
 
-/* mean_u += pull_u gain_u, C_u -= push_u gain_u gain_u' for a layer of separate neurons. */
-KB_INLINE void KB(separate_update)(kb_work *w, kb_layer *a, double floor)
+/* out = G c over a block. */
+KB_INLINE void KB(combine)(const kb_block *block, const double *c, int64_t outputs, double *out)
 {
-    int64_t entries = kb_triangle(a->inputs), *repairs = &w->state->counts[KB_REPAIRS];
-    const double *prior = w->state->prior_var + a->start;
-    for (int64_t g = 0; a->lanes && g < a->groups; g++) {
-        int64_t lanes = a->units - g * KB_LANES;
-        double *gain = a->gain + g * a->inputs * KB_LANES;
-        KB(v8) *weights = (KB(v8) *)(a->weights + g * a->inputs * KB_LANES);
-        KB(v8) pull = *(const KB(v8) *)(a->pull + g * KB_LANES);
-        for (int64_t i = 0; i < a->inputs; i++)
-            weights[i] += pull * ((const KB(v8) *)gain)[i];
-        KB(shrink_lanes)(a->triangle + g * entries * KB_LANES, gain, a->push + g * KB_LANES,
-                         a->inputs, floor, prior + g * KB_LANES * a->inputs,
-                         lanes < KB_LANES ? lanes : KB_LANES, repairs);
+    int64_t padded = block->tiles->padded;
+    for (int64_t i = 0; i < padded; i++)
+        out[i] = block->g[i] * c[0];
+    for (int64_t o = 1; o < outputs; o++)
+        for (int64_t i = 0; i < padded; i++)
+            out[i] += block->g[o * padded + i] * c[o];
+}
+
+/* w += move, in block order. */
+KB_INLINE void KB(joint_move)(kb_work *w, const kb_block *block, const double *move)
+{
+    const kb_piece *piece = block->piece, *end = piece + block->pieces;
+    for (; piece < end; move += piece++->length) {
+        kb_layer *a = &w->layer[piece->layer];
+        int64_t step = a->lanes ? KB_WIDTH : 1;
+        double *weights = a->lanes ? KB(lane_of)(a, a->weights, piece->unit)
+                                   : a->weights + piece->unit * a->inputs + piece->first;
+        for (int64_t i = 0; i < piece->length; i++)
+            weights[i * step] += move[i];
     }
-    for (int64_t u = 0; !a->lanes && u < a->units; u++) {
-        const double *gain = a->gain + u * a->inputs;
-        for (int64_t i = 0; i < a->inputs; i++)
-            a->weights[u * a->inputs + i] += a->pull[u] * gain[i];
-        KB(shrink)(a->triangle + u * entries, gain, a->push[u], a->inputs, floor,
-                   prior + u * a->inputs, repairs);
+}
+
+/* P -= u u' is pending in the block, and in the lanes of its units' own parts. */
+KB_INLINE void KB(joint_defer)(kb_work *w, const kb_block *block)
+{
+    const kb_piece *piece = block->piece, *end = piece + block->pieces;
+    const double *u = block->tiles->u;
+    block->tiles->pending = 1;
+    for (; piece < end; u += piece++->length) {
+        kb_layer *a = &w->layer[piece->layer];
+        if (!a->lanes)
+            continue;
+        double *gain = KB(lane_of)(a, a->gain, piece->unit);
+        for (int64_t i = 0; i < piece->length; i++)
+            gain[i * KB_WIDTH] = u[i];
+        a->push[piece->unit] = 1.0;
+        a->pending = 1;
     }
 }
 
 /* w += G b, P -= (G B)(G B)' over the joint blocks. */
 KB_INLINE int KB(joint_update)(kb_work *w)
 {
-    const kb_net *net = w->net;
-    int64_t outputs = w->outputs, weights = 0;
-    for (int64_t b = 0; b < net->blocks; b++)
-        weights += w->block[b].dim;
-    double check = 0.0, *move = w->h;
-    for (int64_t i = 0; i < weights; i++) {
-        double sum = 0.0;
-        for (int64_t o = 0; o < outputs; o++)
-            sum += w->g[o * weights + i] * w->pull[o];
-        move[i] = sum;
-        check += fabs(sum);
+    kb_block *end = w->block + w->net->blocks;
+    double check = 0.0;
+    for (kb_block *block = w->block; block < end; block++) {
+        KB(combine)(block, w->pull, w->outputs, block->h);
+        check += KB(dot)(block->h, block->h, block->tiles->padded);
     }
     if (!isfinite(check))
         return 0;
-    for (int64_t b = 0, at = 0; b < net->blocks; at += w->block[b].dim, b++) {
-        const kb_block *block = &w->block[b];
-        double *prior = w->scratch, *u = w->scratch + w->largest;
-        int64_t i = 0;
-        for (int64_t k = 0; k < block->pieces; k++) {
-            const int64_t *piece = net->pieces + (block->first_piece + k) * KB_PIECE_FIELDS;
-            const kb_layer *a = &w->layer[piece[KB_PIECE_LAYER]];
-            int64_t from = piece[KB_PIECE_UNIT] * a->inputs + piece[KB_PIECE_FIRST];
-            for (int64_t n = 0; n < piece[KB_PIECE_LENGTH]; n++, i++) {
-                a->weights[from + n] += move[at + i];
-                prior[i] = w->state->prior_var[a->start + from + n];
-            }
-        }
-        for (int64_t c = 0; c < w->columns; c++) {
-            for (i = 0; i < block->dim; i++)
-                u[i] = 0.0;
-            for (int64_t o = 0; o < outputs; o++)
-                for (i = 0; i < block->dim; i++)
-                    u[i] += w->g[o * weights + at + i] * w->spread[c * outputs + o];
-            KB(shrink)(w->state->cov + block->start, u, 1.0, block->dim, 1e-12, prior,
-                       &w->state->counts[KB_REPAIRS]);
+    for (kb_block *block = w->block; block < end; block++)
+        KB(joint_move)(w, block, block->h);
+    for (int64_t c = 0; c < w->columns; c++) {
+        if (c)
+            KB(settle)(w);
+        for (kb_block *block = w->block; block < end; block++) {
+            KB(combine)(block, w->spread + c * w->outputs, w->outputs, block->tiles->u);
+            KB(joint_defer)(w, block);
         }
     }
     return 1;
@@ -330,6 +202,6 @@ KB_INLINE int KB(filter_update)(kb_work *w)
     if (!isfinite(check))
         return 0;
     for (int64_t l = 0; l < w->net->layers; l++)
-        KB(separate_update)(w, &w->layer[l], 1e-12);
+        KB(separate_update)(&w->layer[l]);
     return 1;
 }

@@ -10,11 +10,20 @@
 #define KB(name) KB_NAME(name, KB_TARGET)
 #define KB_INLINE static inline __attribute__((always_inline))
 
+#ifdef __has_builtin
+#define KB_SHUFFLES __has_builtin(__builtin_shufflevector)
+#else
+#define KB_SHUFFLES 0
+#endif
+
 #include "quadrature.h"
 #include "work.h"
+#include "plan.h"
 
 #define KB_TARGET portable
+#define KB_WIDTH 2
 #include "rows.h"
+#undef KB_WIDTH
 #undef KB_TARGET
 
 #if defined(__x86_64__)
@@ -27,7 +36,9 @@
 #pragma GCC target("avx2,fma")
 #endif
 #define KB_TARGET avx2
+#define KB_WIDTH 4
 #include "rows.h"
+#undef KB_WIDTH
 #undef KB_TARGET
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -39,7 +50,9 @@
 #pragma GCC target("avx512f,avx512dq,avx512vl,fma,prefer-vector-width=512")
 #endif
 #define KB_TARGET avx512
+#define KB_WIDTH 8
 #include "rows.h"
+#undef KB_WIDTH
 #undef KB_TARGET
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -50,15 +63,16 @@
 
 typedef struct {
     const char *name;
+    int64_t width; /* doubles in a vector register */
     void (*run)(kb_work *, const kb_data *, kb_records *, int);
 } kb_variant;
 
 static const kb_variant kb_variants[] = {
 #ifdef KB_X86
-    {"avx512", run_avx512},
-    {"avx2", run_avx2},
+    {"avx512", 8, run_avx512},
+    {"avx2", 4, run_avx2},
 #endif
-    {"portable", run_portable},
+    {"portable", 2, run_portable},
 };
 
 static int kb_supported(const char *name)
@@ -120,7 +134,7 @@ static int kb_run(const kb_net *net, kb_state *state, const kb_data *data, kb_re
 {
     kb_work work;
     kb_instructions();
-    if (kb_work_open(&work, net, state))
+    if (kb_work_open(&work, net, state, kb_chosen->width))
         return -1;
     unsigned mode = kb_flush_subnormals();
     kb_chosen->run(&work, data, records, learn);

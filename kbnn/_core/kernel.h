@@ -8,7 +8,11 @@ enum { KB_PIECEWISE, KB_PROBIT, KB_TANH, KB_STEP };                      /* acti
 enum { KB_GAUSSIAN, KB_BERNOULLI, KB_CATEGORICAL, KB_SIGMOID };          /* observations */
 enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4 };                  /* status bits */
 enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_FRESH };
-enum { KB_PIECE_LAYER, KB_PIECE_UNIT, KB_PIECE_FIRST, KB_PIECE_LENGTH, KB_PIECE_FIELDS };
+
+/* A run of one unit's incoming weights. */
+typedef struct {
+    int64_t layer, unit, first, length;
+} kb_piece;
 
 /* The network: shape, options and the pieces of every covariance block. */
 typedef struct {
@@ -23,7 +27,7 @@ typedef struct {
     double noise, hidden_noise, limit;
     double spread;             /* share of var_a that the activation sees in the block filter */
     int64_t blocks;
-    const int64_t *pieces;       /* (n, 4): layer, unit, first, length */
+    const int64_t *pieces;       /* each a kb_piece */
     const int64_t *block_pieces; /* blocks + 1 */
 } kb_net;
 

@@ -119,8 +119,8 @@ KB_INLINE void KB(noise_forecast)(kb_work *w)
         w->noise_var[o] = level;
         if (!net->head)
             continue;
-        double *gain = w->head_gain + o * f;
-        KB(multiply)(w->state->head_cov + o * kb_triangle(f), features, gain, f);
+        double *gain = w->head_gain + o * kb_round_up(f, KB_ALIGN);
+        KB(tiles_multiply)(&w->head[o], features, gain, 1);
         w->head_log_mean[o] =
             KB(clip)(KB(dot)(w->state->head_mean + o * f, features, f), -16.0, 8.0);
         w->head_log_var[o] = KB(larger)(KB(dot)(gain, features, f), 0.0);
@@ -151,18 +151,19 @@ KB_INLINE void KB(learn_head)(kb_work *w, int64_t o)
     double e = w->residual[o], var = w->out_var[o], stated = w->stated_var[o], share = w->share[o];
     if (log_var <= KB_SMALLEST_VAR)
         return;
-    int64_t f = w->features, repairs = 0;
-    double *gain = w->head_gain + o * f, *mean = w->state->head_mean + o * f;
+    int64_t f = w->features;
+    double *gain = w->head_gain + o * kb_round_up(f, KB_ALIGN), *mean = w->state->head_mean + o * f;
     double v = KB(clip)(log_var, 0.0, 3.0), k = noise / (var + noise);
     double e2 = (k * e) * (k * e), rest = stated * noise / (stated + noise);
     double m2 = e2 + rest, s2 = 2.0 * rest * rest + 4.0 * rest * e2, d = 3.0 * exp(v) - 1.0;
     double dm = KB(clip)(share * v * (m2 / noise - 1.0) / d, -2.0, 2.0);
     double dv = share * v * v * (s2 / ((noise * d) * (noise * d)) - 1.0 / d);
     dv = KB(clip)(dv, -0.9 * v, 0.0);
-    for (int64_t i = 0; i < f; i++)
+    for (int64_t i = 0; i < f; i++) {
         mean[i] += gain[i] * (dm / log_var);
-    KB(shrink)(w->state->head_cov + o * kb_triangle(f), gain, -dv / (log_var * log_var), f, 0.0,
-               gain, &repairs);
+        w->head[o].u[i] = gain[i] * (sqrt(-dv) / log_var);
+    }
+    w->head[o].pending = 1;
 }
 
 /* Residual, robust weight, noise level and measurement of each real target. */

@@ -9,9 +9,9 @@ KB_INLINE void KB(paper_outputs)(kb_work *w)
         KB(layer_moments)(w, a);
         memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
         if (l > 0 || w->uncertain) {
-            KB(trace_spread)(w, l, a->cov_az);
+            KB(trace_spread)(w, a);
             for (int64_t u = 0; u < a->padded; u++)
-                a->var[u] += a->cov_az[u];
+                a->var[u] += a->trace[u];
             KB(weight_spread)(a, a->var);
         }
         for (int64_t u = 0; u < a->padded; u++)
@@ -23,6 +23,8 @@ KB_INLINE void KB(paper_outputs)(kb_work *w)
             a->var_z[u] += net->hidden_noise;
             w->layer[l + 1].vz[u + 1] = a->var_z[u];
         }
+        for (int64_t u = a->units; u < a->padded; u++)
+            w->layer[l + 1].z[u + 1] = 0.0;
     }
     memset(w->q, 0, (size_t)(outputs * outputs) * sizeof(double));
     for (int64_t o = 0; o < outputs; o++) {
@@ -62,9 +64,7 @@ KB_INLINE int KB(paper_update)(kb_work *w)
     }
     if (!isfinite(check))
         return 0;
-    double floor = net->observation == KB_GAUSSIAN && net->noise == 0.0 && !net->learns_noise
-                       ? 0.0 : 1e-12;
     for (int64_t l = 0; l <= last; l++)
-        KB(separate_update)(w, &w->layer[l], floor);
+        KB(separate_update)(&w->layer[l]);
     return 1;
 }

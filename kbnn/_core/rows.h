@@ -1,11 +1,14 @@
 /* The row loop: condition, predict, observe, learn. Included once per instruction set. */
 
 #include "normal.h"
-#include "triangle.h"
+#include "vector.h"
+#include "tiles.h"
+#include "lanes.h"
 #include "activation.h"
 #include "inputs.h"
 #include "observe.h"
 #include "classes.h"
+#include "layer.h"
 #include "filter.h"
 #include "paper.h"
 
@@ -92,30 +95,30 @@ KB_INLINE double KB(observe)(kb_work *w, const double *y, double weight, double 
 static void KB(forget)(kb_work *w, double share)
 {
     const kb_net *net = w->net;
+    KB(settle)(w);
     kb_work_store(w);
     double *cov = w->state->cov;
+    const kb_piece *piece = (const kb_piece *)net->pieces;
     for (int64_t b = 0; b < net->blocks; b++) {
-        const int64_t *piece = net->pieces + net->block_pieces[b] * KB_PIECE_FIELDS;
-        int64_t dim = w->block[b].dim, in_piece = 0;
-        for (int64_t i = 0; i < dim; i++) {
-            if (in_piece == piece[KB_PIECE_LENGTH]) {
-                piece += KB_PIECE_FIELDS;
-                in_piece = 0;
+        const kb_piece *end = (const kb_piece *)net->pieces + net->block_pieces[b + 1];
+        int64_t dim = 0;
+        for (const kb_piece *k = piece; k < end; k++)
+            dim += k->length;
+        for (; piece < end; piece++) {
+            const kb_layer *a = &w->layer[piece->layer];
+            const double *prior = w->state->prior_var + a->start + piece->unit * a->inputs
+                                  + piece->first;
+            for (int64_t i = 0; i < piece->length; i++, cov += dim--) {
+                for (int64_t j = 0; j < dim; j++)
+                    cov[j] *= 1.0 - share;
+                cov[0] += share * prior[i];
             }
-            for (int64_t j = 0; j < dim - i; j++)
-                cov[j] *= 1.0 - share;
-            const kb_layer *a = &w->layer[piece[KB_PIECE_LAYER]];
-            cov[0] += share * w->state->prior_var[a->start + piece[KB_PIECE_UNIT] * a->inputs
-                                                  + piece[KB_PIECE_FIRST] + in_piece++];
-            cov += dim - i;
         }
     }
     int64_t weights = 0;
-    for (int64_t l = 0; l < net->layers; l++) {
+    for (int64_t l = 0; l < net->layers; l++)
         weights += w->layer[l].units * w->layer[l].inputs;
-        if (w->layer[l].lanes)
-            kb_lanes_load(&w->layer[l], w->state->mean, w->state->cov);
-    }
+    kb_work_load(w);
     memcpy(w->state->prior_mean, w->state->mean, (size_t)weights * sizeof(double));
     for (int64_t o = 0; net->learns_noise && o < w->outputs; o++) {
         double *noise = w->state->noise + 2 * o;
@@ -185,4 +188,5 @@ static void KB(run)(kb_work *w, const kb_data *data, kb_records *records, int le
             KB(learn_row)(w, x, data->y + row * data->labels, data->labels,
                           data->weight ? data->weight[row] : 1.0, records, row);
     }
+    KB(settle)(w);
 }

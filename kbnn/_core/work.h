@@ -1,41 +1,66 @@
 /* Working memory: the belief in the order in which the row loop wants it.
  *
- * A layer of separate neurons is kept in groups of eight *lanes*: weights [group][input][lane],
+ * A layer of separate neurons is kept in groups of `width` *lanes*: weights [group][input][lane],
  * covariance triangles [group][entry][lane], so that every vector register is full and every access
- * is in sequence. A layer of fewer than four separate neurons, and every joint block, keeps its
- * packed triangle row after row. Lanes beyond the last neuron hold zeros. */
+ * is in sequence. A layer of fewer than four separate neurons, every joint block and every noise
+ * head is kept in *tiles*. The units below joint blocks have lanes too: a second copy of their own
+ * part of the block, because the forward pass needs it before the Jacobian is known. Both copies
+ * take the same steps. Lanes, rows and columns beyond the last hold zeros. */
 
-#define KB_LANES 8
+#define KB_ALIGN 8
+#define KB_TILE 4
 #define KB_LANES_FROM 4
+#define KB_VARIANCE_FLOOR 1e-12 /* as a share of the prior variance */
+
+/* The upper triangle of a symmetric matrix in tiles of KB_TILE rows by `width` columns, a tile row
+ * after the other; each begins at the last multiple of max(width, KB_TILE) up to its rows, so the
+ * squares on the diagonal are stored whole. P -= u u' may be pending. */
+typedef struct {
+    int64_t dim, padded, start; /* start: in the state's packed vector */
+    double *tiles, *u, *least;  /* least: what no diagonal entry may fall below */
+    int64_t *row;               /* where each tile row begins */
+    int64_t *repairs;
+    int pending;
+} kb_tiles;
 
 typedef struct {
     int64_t inputs;   /* incoming weights per unit, bias included */
     int64_t units, groups, padded;
     int64_t start;    /* in the mean vector */
     int64_t cov;      /* in the covariance vector, separate layers only */
-    int lanes;
-    double *weights;  /* lanes: [groups][inputs][8]; else a view of the mean vector */
-    double *triangle; /* lanes: [groups][entries][8]; else a view of the covariance vector */
-    double *gain;     /* C z: lanes [groups][inputs][8], else [units][inputs] */
-    double *z;        /* this layer's input [1, z]: (inputs) */
+    int lanes, pending;
+    double *weights;  /* lanes: [groups][inputs][width]; else a view of the mean vector */
+    double *triangle; /* lanes: [groups][entries][width] */
+    double *least;    /* lanes: [groups][inputs][width], see kb_tiles */
+    kb_tiles *tiles;  /* separate, not lanes: one per unit */
+    double *gain;     /* C z: lanes [groups][inputs][width], else [units][stride] */
+    double *old_gain; /* that of the pending update */
+    int64_t stride;
+    double *z;        /* this layer's input [1, z], zeros behind */
     double *vz;       /* and its variance */
-    double *mu, *var, *seen_var, *own, *slope, *cov_az, *var_z; /* per unit, padded */
+    double *mu, *var, *seen_var, *own, *slope, *trace, *var_z; /* per unit, padded */
     double *coefficient; /* (outputs, padded): dE[y]/da */
     double *pull, *push; /* the two scalars of each unit's update */
 } kb_layer;
 
 typedef struct {
-    int64_t dim, start, first_piece, pieces;
+    int64_t pieces;
+    const kb_piece *piece;
+    kb_tiles *tiles;
+    double *h, *g; /* (outputs, padded): H and G = P H' */
 } kb_block;
 
 typedef struct {
     const kb_net *net;
     kb_state *state;
+    int64_t width;         /* doubles in a vector register */
     int64_t outputs, inputs, features, largest, classes;
     kb_layer *layer;
-    kb_block *block;
+    kb_block *block;       /* joint blocks */
+    kb_tiles *tiles, *head;
+    int64_t tiled;
+    int64_t unseen;        /* repairs that are not counted: those of the heads */
     double *memory;
-    double *h, *g;         /* joint blocks: H of one output, G = P H' of each, in block order */
     double *q;             /* (outputs, outputs) covariance of the outputs */
     double *out_mean, *out_var, *stated_var, *input_var, *target, *label_var, *residual;
     double *now_mean, *now_cov, *now_gain; /* m, Q, A while a label is worked in */
@@ -53,166 +78,102 @@ typedef struct {
 
 static int64_t kb_triangle(int64_t dim) { return dim * (dim + 1) / 2; }
 
-/* Counts with `memory` NULL, hands out with it set. */
-static double *kb_take(double *memory, int64_t *used, int64_t size)
-{
-    double *place = memory ? memory + *used : NULL;
-    *used += (size + KB_LANES - 1) / KB_LANES * KB_LANES;
-    return place;
-}
+static int64_t kb_round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
 
-static int64_t kb_work_plan(kb_work *w, double *memory)
+/* The side of the squares on the diagonal. */
+static int64_t kb_square(int64_t width) { return width > KB_TILE ? width : KB_TILE; }
+
+/* Entry (i, j), j >= i. */
+static double *kb_entry(const kb_tiles *t, int64_t width, int64_t i, int64_t j)
 {
-    const kb_net *net = w->net;
-    int64_t used = 0, weights = 0, o = w->outputs;
-    for (int64_t l = 0; l < net->layers; l++) {
-        kb_layer *a = &w->layer[l];
-        weights += a->units * a->inputs;
-        if (a->lanes) {
-            a->weights = kb_take(memory, &used, a->groups * a->inputs * KB_LANES);
-            a->triangle = kb_take(memory, &used, a->groups * kb_triangle(a->inputs) * KB_LANES);
-        }
-        a->gain = kb_take(memory, &used, a->padded * a->inputs);
-        a->z = kb_take(memory, &used, a->inputs + KB_LANES);
-        a->vz = kb_take(memory, &used, a->inputs + KB_LANES);
-        double **per_unit[] = {&a->mu, &a->var, &a->seen_var, &a->own, &a->slope, &a->cov_az, &a->var_z,
-                               &a->pull, &a->push};
-        for (size_t k = 0; k < sizeof per_unit / sizeof *per_unit; k++)
-            *per_unit[k] = kb_take(memory, &used, a->padded);
-        a->coefficient = kb_take(memory, &used, o * a->padded);
-    }
-    if (!net->separate) {
-        w->h = kb_take(memory, &used, weights);
-        w->g = kb_take(memory, &used, o * weights);
-    }
-    double **square[] = {&w->q, &w->now_cov, &w->now_gain, &w->spread};
-    for (size_t k = 0; k < sizeof square / sizeof *square; k++)
-        *square[k] = kb_take(memory, &used, o * o);
-    double **per_output[] = {&w->out_mean, &w->out_var, &w->stated_var, &w->input_var, &w->target,
-                             &w->label_var, &w->residual, &w->now_mean, &w->pull, &w->direction,
-                             &w->cov_d, &w->gain_d, &w->head_log_mean, &w->head_log_var,
-                             &w->noise_var, &w->share};
-    for (size_t k = 0; k < sizeof per_output / sizeof *per_output; k++)
-        *per_output[k] = kb_take(memory, &used, o);
-    w->new_noise = kb_take(memory, &used, 2 * o);
-    w->probability = kb_take(memory, &used, o + 1);
-    w->head_gain = kb_take(memory, &used, o * w->features);
-    w->x_cov = kb_take(memory, &used, w->inputs * w->inputs);
-    w->scratch = kb_take(memory, &used, 2 * w->largest + 4 * KB_LANES + 4 * o);
-    return used;
+    int64_t column = j - i / kb_square(width) * kb_square(width);
+    return t->tiles + t->row[i / KB_TILE] + column / width * KB_TILE * width
+           + i % KB_TILE * width + column % width;
 }
 
 /* Lane order <-> the state's order, one layer at a time. */
-static void kb_lanes_load(kb_layer *a, const double *mean, const double *cov)
+static void kb_weights_move(const kb_layer *a, int64_t width, double *mean, int load)
 {
-    int64_t entries = kb_triangle(a->inputs);
-    for (int64_t u = 0; u < a->units; u++) {
-        int64_t group = u / KB_LANES, lane = u % KB_LANES;
-        for (int64_t i = 0; i < a->inputs; i++)
-            a->weights[(group * a->inputs + i) * KB_LANES + lane] =
-                mean[a->start + u * a->inputs + i];
-        for (int64_t t = 0; t < entries; t++)
-            a->triangle[(group * entries + t) * KB_LANES + lane] = cov[a->cov + u * entries + t];
-    }
+    for (int64_t u = 0; u < a->units; u++)
+        for (int64_t i = 0; i < a->inputs; i++) {
+            double *lane = a->weights + (u / width * a->inputs + i) * width + u % width;
+            double *flat = mean + a->start + u * a->inputs + i;
+            *(load ? lane : flat) = *(load ? flat : lane);
+        }
 }
 
-static void kb_lanes_store(const kb_layer *a, double *mean, double *cov)
+static void kb_triangles_move(const kb_layer *a, int64_t width, double *cov, int load)
 {
     int64_t entries = kb_triangle(a->inputs);
-    for (int64_t u = 0; u < a->units; u++) {
-        int64_t group = u / KB_LANES, lane = u % KB_LANES;
-        for (int64_t i = 0; i < a->inputs; i++)
-            mean[a->start + u * a->inputs + i] =
-                a->weights[(group * a->inputs + i) * KB_LANES + lane];
-        for (int64_t t = 0; t < entries; t++)
-            cov[a->cov + u * entries + t] = a->triangle[(group * entries + t) * KB_LANES + lane];
-    }
+    for (int64_t u = 0; u < a->units; u++)
+        for (int64_t i = 0; i < entries; i++) {
+            double *lane = a->triangle + (u / width * entries + i) * width + u % width;
+            double *flat = cov + a->cov + u * entries + i;
+            *(load ? lane : flat) = *(load ? flat : lane);
+        }
 }
 
-static void kb_work_shape(kb_work *w)
+/* Copies unit `u`'s own part, `at` in its block, to its lane. */
+static void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_tiles *t, int64_t at)
+{
+    double *lane = a->triangle + u / width * kb_triangle(a->inputs) * width + u % width;
+    for (int64_t i = 0; i < a->inputs; i++)
+        for (int64_t j = i; j < a->inputs; j++, lane += width)
+            *lane = *kb_entry(t, width, at + i, at + j);
+}
+
+static void kb_tiles_load(const kb_tiles *t, int64_t width, const double *packed)
+{
+    packed += t->start;
+    for (int64_t i = 0; i < t->dim; i++)
+        for (int64_t j = i; j < t->dim; j++) {
+            *kb_entry(t, width, i, j) = *packed;
+            if (j / kb_square(width) == i / kb_square(width))
+                *kb_entry(t, width, j, i) = *packed;
+            packed++;
+        }
+}
+
+static void kb_tiles_store(const kb_tiles *t, int64_t width, double *packed)
+{
+    packed += t->start;
+    for (int64_t i = 0; i < t->dim; i++)
+        for (int64_t j = i; j < t->dim; j++)
+            *packed++ = *kb_entry(t, width, i, j);
+}
+
+static int kb_is_head(const kb_work *w, const kb_tiles *t) { return w->head && t >= w->head; }
+
+/* From the state's order to ours; nothing may be pending. */
+static void kb_work_load(kb_work *w)
 {
     const kb_net *net = w->net;
-    int64_t start = 0, cov = 0;
-    w->inputs = net->widths[0];
-    w->outputs = net->widths[net->layers];
-    w->features = net->widths[net->layers - 1] + 1;
-    w->largest = w->inputs + 1;
-    w->classes = net->observation == KB_BERNOULLI ? 2
-                 : net->observation == KB_CATEGORICAL ? w->outputs : 0;
     for (int64_t l = 0; l < net->layers; l++) {
-        kb_layer *a = &w->layer[l];
-        a->inputs = net->widths[l] + 1;
-        a->units = net->widths[l + 1];
-        a->lanes = net->separate && a->units >= KB_LANES_FROM;
-        a->groups = (a->units + KB_LANES - 1) / KB_LANES;
-        a->padded = a->groups * KB_LANES;
-        a->start = start;
-        a->cov = cov;
-        start += a->units * a->inputs;
-        cov += a->units * kb_triangle(a->inputs);
-        if (a->inputs > w->largest)
-            w->largest = a->inputs;
-        if (a->padded > w->largest)
-            w->largest = a->padded;
-    }
-    cov = 0;
-    for (int64_t b = 0; b < net->blocks; b++) {
-        kb_block *k = &w->block[b];
-        k->first_piece = net->block_pieces[b];
-        k->pieces = net->block_pieces[b + 1] - k->first_piece;
-        k->dim = 0;
-        for (int64_t p = k->first_piece; p < k->first_piece + k->pieces; p++)
-            k->dim += net->pieces[p * KB_PIECE_FIELDS + KB_PIECE_LENGTH];
-        k->start = cov;
-        cov += kb_triangle(k->dim);
-        if (k->dim > w->largest)
-            w->largest = k->dim;
-    }
-}
-
-static void kb_work_close(kb_work *w)
-{
-    free(w->memory);
-    free(w->layer);
-    free(w->block);
-}
-
-static int kb_work_open(kb_work *w, const kb_net *net, kb_state *state)
-{
-    memset(w, 0, sizeof *w);
-    w->net = net;
-    w->state = state;
-    w->layer = calloc((size_t)net->layers, sizeof *w->layer);
-    w->block = calloc((size_t)net->blocks, sizeof *w->block);
-    if (!w->layer || !w->block) {
-        kb_work_close(w);
-        return -1;
-    }
-    kb_work_shape(w);
-    size_t size = (size_t)kb_work_plan(w, NULL) * sizeof(double);
-    w->memory = aligned_alloc(64, (size + 127) / 64 * 64);
-    if (!w->memory) {
-        kb_work_close(w);
-        return -1;
-    }
-    memset(w->memory, 0, size);
-    kb_work_plan(w, w->memory);
-    for (int64_t l = 0; l < net->layers; l++) {
-        kb_layer *a = &w->layer[l];
-        if (a->lanes)
-            kb_lanes_load(a, state->mean, state->cov);
-        else {
-            a->weights = state->mean + a->start;
-            a->triangle = net->separate ? state->cov + a->cov : NULL;
-        }
-        a->z[0] = 1.0;
-    }
-    return 0;
-}
-
-static void kb_work_store(kb_work *w)
-{
-    for (int64_t l = 0; l < w->net->layers; l++)
         if (w->layer[l].lanes)
-            kb_lanes_store(&w->layer[l], w->state->mean, w->state->cov);
+            kb_weights_move(&w->layer[l], w->width, w->state->mean, 1);
+        if (w->layer[l].lanes && net->separate)
+            kb_triangles_move(&w->layer[l], w->width, w->state->cov, 1);
+    }
+    for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
+        kb_tiles_load(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov);
+    for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
+        const kb_block *block = &w->block[b];
+        const kb_piece *piece = block->piece;
+        for (int64_t at = 0; piece < block->piece + block->pieces; at += piece++->length)
+            if (w->layer[piece->layer].lanes)
+                kb_own_load(&w->layer[piece->layer], w->width, piece->unit, block->tiles, at);
+    }
+}
+
+/* And back. */
+static void kb_work_store(const kb_work *w)
+{
+    for (int64_t l = 0; l < w->net->layers; l++) {
+        if (w->layer[l].lanes)
+            kb_weights_move(&w->layer[l], w->width, w->state->mean, 0);
+        if (w->layer[l].lanes && w->net->separate)
+            kb_triangles_move(&w->layer[l], w->width, w->state->cov, 0);
+    }
+    for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
+        kb_tiles_store(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov);
 }

@@ -1,0 +1,135 @@
+/* One layer of units: means and variances forward, sums backward, the update of separate neurons.
+ * Separate neurons share their input vector: a unit's gain C z serves its variance and its update
+ * alike. An update's covariance part stays pending until the next row's product passes over the
+ * same memory. Included once per instruction set. */
+
+/* Where a unit's values begin in lane order. */
+KB_INLINE double *KB(lane_of)(const kb_layer *a, double *lanes, int64_t unit)
+{
+    return lanes + unit / KB_WIDTH * a->inputs * KB_WIDTH + unit % KB_WIDTH;
+}
+
+/* mu and, but for the output layer of joint blocks, gain = C z and own = z' C z of every unit. */
+KB_INLINE void KB(layer_moments)(const kb_work *w, kb_layer *a)
+{
+    int64_t n = a->inputs;
+    if (a->lanes) {
+        double *old = a->gain;
+        a->gain = a->old_gain;
+        a->old_gain = old;
+        for (int64_t g = 0; g < a->groups; g++) {
+            int64_t at = g * n * KB_WIDTH;
+            w->state->counts[KB_REPAIRS] += KB(lanes_pass)(
+                a->triangle + g * kb_triangle(n) * KB_WIDTH, a->z, a->gain + at, a->old_gain + at,
+                a->push + g * KB_WIDTH, a->least + at, n, a->pending);
+            const KB(vec) *weights = (const KB(vec) *)(a->weights + at);
+            const KB(vec) *gains = (const KB(vec) *)(a->gain + at);
+            KB(vec) mu = {0}, own = {0};
+            for (int64_t i = 0; i < n; i++) {
+                mu += weights[i] * a->z[i];
+                own += gains[i] * a->z[i];
+            }
+            *(KB(vec) *)(a->mu + g * KB_WIDTH) = mu;
+            *(KB(vec) *)(a->own + g * KB_WIDTH) = own;
+        }
+        a->pending = 0;
+        return;
+    }
+    for (int64_t u = 0; u < a->units; u++) {
+        a->mu[u] = KB(dot)(a->weights + u * n, a->z, n);
+        if (!w->net->separate)
+            continue;
+        double *gain = a->gain + u * a->stride;
+        KB(tiles_multiply)(&a->tiles[u], a->z, gain, 1);
+        a->own[u] = KB(dot)(gain, a->z, n);
+    }
+}
+
+/* sum_i vz_i C_ii of every unit of a layer. */
+static void KB(trace_spread)(const kb_work *w, kb_layer *a)
+{
+    int64_t entries = kb_triangle(a->inputs);
+    memset(a->trace, 0, (size_t)a->padded * sizeof(double));
+    for (int64_t u = 0; u < a->units; u++)
+        for (int64_t i = 0, at = 0; i < a->inputs; at += a->inputs - i, i++)
+            a->trace[u] += a->vz[i] * (a->lanes
+                ? a->triangle[(u / KB_WIDTH * entries + at) * KB_WIDTH + u % KB_WIDTH]
+                : *kb_entry(&a->tiles[u], w->width, i, i));
+}
+
+/* out_u += sum_i vz_i w_ui^2. */
+static void KB(weight_spread)(const kb_layer *a, double *out)
+{
+    for (int64_t g = 0; a->lanes && g < a->groups; g++) {
+        const KB(vec) *weights = (const KB(vec) *)(a->weights + g * a->inputs * KB_WIDTH);
+        KB(vec) sum = {0};
+        for (int64_t i = 0; i < a->inputs; i++)
+            sum += weights[i] * weights[i] * a->vz[i];
+        *(KB(vec) *)(out + g * KB_WIDTH) += sum;
+    }
+    for (int64_t u = 0; !a->lanes && u < a->units; u++) {
+        const double *weights = a->weights + u * a->inputs;
+        double sum = 0.0;
+        for (int64_t i = 0; i < a->inputs; i++)
+            sum += weights[i] * weights[i] * a->vz[i];
+        out[u] += sum;
+    }
+}
+
+/* below_i = sum_u scale_u w_ui (or w_ui^2) over the units of a layer, bias left out. */
+KB_INLINE void KB(back)(const kb_layer *a, const double *scale, double *below, int squared)
+{
+    for (int64_t i = 1; a->lanes && i < a->inputs; i++) {
+        KB(vec) sum = {0};
+        for (int64_t g = 0; g < a->groups; g++) {
+            KB(vec) v = *(const KB(vec) *)(a->weights + (g * a->inputs + i) * KB_WIDTH);
+            if (squared)
+                v *= v;
+            sum += v * *(const KB(vec) *)(scale + g * KB_WIDTH);
+        }
+        below[i - 1] = KB(total)(sum);
+    }
+    if (a->lanes)
+        return;
+    for (int64_t i = 1; i < a->inputs; i++)
+        below[i - 1] = 0.0;
+    for (int64_t u = 0; u < a->units; u++) {
+        const double *weights = a->weights + u * a->inputs;
+        if (scale[u] == 0.0)
+            continue;
+        for (int64_t i = 1; i < a->inputs; i++)
+            below[i - 1] += scale[u] * (squared ? weights[i] * weights[i] : weights[i]);
+    }
+}
+
+/* mean_u += pull_u gain_u at once, C_u -= push_u gain_u gain_u' pending, for separate neurons. */
+KB_INLINE void KB(separate_update)(kb_layer *a)
+{
+    for (int64_t g = 0; a->lanes && g < a->groups; g++) {
+        const KB(vec) *gain = (const KB(vec) *)(a->gain + g * a->inputs * KB_WIDTH);
+        KB(vec) *weights = (KB(vec) *)(a->weights + g * a->inputs * KB_WIDTH);
+        KB(vec) pull = *(const KB(vec) *)(a->pull + g * KB_WIDTH);
+        for (int64_t i = 0; i < a->inputs; i++)
+            weights[i] += pull * gain[i];
+    }
+    a->pending = a->lanes;
+    for (int64_t u = 0; !a->lanes && u < a->units; u++) {
+        const double *gain = a->gain + u * a->stride;
+        double root = sqrt(a->push[u]);
+        for (int64_t i = 0; i < a->inputs; i++) {
+            a->weights[u * a->inputs + i] += a->pull[u] * gain[i];
+            a->tiles[u].u[i] = root * gain[i];
+        }
+        a->tiles[u].pending = 1;
+    }
+}
+
+/* Brings every covariance up to date: a product that nobody looks at does it for the lanes. */
+static void KB(settle)(kb_work *w)
+{
+    for (int64_t l = 0; l < w->net->layers; l++)
+        if (w->layer[l].pending)
+            KB(layer_moments)(w, &w->layer[l]);
+    for (int64_t k = 0; k < w->tiled; k++)
+        KB(tiles_settle)(&w->tiles[k]);
+}

@@ -1,0 +1,203 @@
+/* Opens and closes the working memory of kb_work: shapes, places, contents. */
+
+/* Counts with `memory` NULL, hands out with it set. */
+static double *kb_take(double *memory, int64_t *used, int64_t size)
+{
+    double *place = memory ? memory + *used : NULL;
+    *used += kb_round_up(size, KB_ALIGN);
+    return place;
+}
+
+static void kb_plan_tiles(kb_tiles *t, int64_t width, double *memory, int64_t *used)
+{
+    int64_t square = kb_square(width), size = 0, tile_rows = t->padded / KB_TILE;
+    t->row = (int64_t *)kb_take(memory, used, tile_rows);
+    for (int64_t i = 0; i < t->padded; i += KB_TILE) {
+        if (memory)
+            t->row[i / KB_TILE] = size;
+        size += KB_TILE * (t->padded - i / square * square);
+    }
+    t->tiles = kb_take(memory, used, size);
+    t->u = kb_take(memory, used, t->padded);
+    t->least = kb_take(memory, used, t->padded);
+}
+
+static void kb_plan_layer(kb_work *w, kb_layer *a, double *memory, int64_t *used)
+{
+    if (a->lanes) {
+        a->weights = kb_take(memory, used, a->padded * a->inputs);
+        a->triangle = kb_take(memory, used, a->padded * kb_triangle(a->inputs));
+        a->least = kb_take(memory, used, a->padded * a->inputs);
+        a->old_gain = kb_take(memory, used, a->padded * a->inputs);
+    }
+    a->gain = kb_take(memory, used, a->padded * a->stride);
+    a->z = kb_take(memory, used, a->inputs + 2 * KB_ALIGN);
+    a->vz = kb_take(memory, used, a->inputs + 2 * KB_ALIGN);
+    double **per_unit[] = {&a->mu, &a->var, &a->seen_var, &a->own, &a->slope, &a->trace,
+                           &a->var_z, &a->pull, &a->push};
+    for (size_t k = 0; k < sizeof per_unit / sizeof *per_unit; k++)
+        *per_unit[k] = kb_take(memory, used, a->padded);
+    a->coefficient = kb_take(memory, used, w->outputs * a->padded);
+}
+
+static int64_t kb_plan(kb_work *w, double *memory)
+{
+    int64_t used = 0, o = w->outputs;
+    for (int64_t l = 0; l < w->net->layers; l++)
+        kb_plan_layer(w, &w->layer[l], memory, &used);
+    for (int64_t k = 0; k < w->tiled; k++)
+        kb_plan_tiles(&w->tiles[k], w->width, memory, &used);
+    for (int64_t b = 0; !w->net->separate && b < w->net->blocks; b++) {
+        w->block[b].h = kb_take(memory, &used, o * w->block[b].tiles->padded);
+        w->block[b].g = kb_take(memory, &used, o * w->block[b].tiles->padded);
+    }
+    double **square[] = {&w->q, &w->now_cov, &w->now_gain, &w->spread};
+    for (size_t k = 0; k < sizeof square / sizeof *square; k++)
+        *square[k] = kb_take(memory, &used, o * o);
+    double **per_output[] = {&w->out_mean, &w->out_var, &w->stated_var, &w->input_var, &w->target,
+                             &w->label_var, &w->residual, &w->now_mean, &w->pull, &w->direction,
+                             &w->cov_d, &w->gain_d, &w->head_log_mean, &w->head_log_var,
+                             &w->noise_var, &w->share};
+    for (size_t k = 0; k < sizeof per_output / sizeof *per_output; k++)
+        *per_output[k] = kb_take(memory, &used, o);
+    w->new_noise = kb_take(memory, &used, 2 * o);
+    w->probability = kb_take(memory, &used, o + 1);
+    w->head_gain = kb_take(memory, &used, o * kb_round_up(w->features, KB_ALIGN));
+    w->x_cov = kb_take(memory, &used, w->inputs * w->inputs);
+    w->scratch = kb_take(memory, &used, w->largest + 4 * KB_ALIGN);
+    return used;
+}
+
+static void kb_shape_layer(kb_work *w, int64_t l, int64_t *start, int64_t *cov)
+{
+    kb_layer *a = &w->layer[l];
+    a->inputs = w->net->widths[l] + 1;
+    a->units = w->net->widths[l + 1];
+    a->lanes = w->net->separate ? a->units >= KB_LANES_FROM : l == 0 || l < w->net->layers - 1;
+    a->groups = (a->units + w->width - 1) / w->width;
+    a->padded = a->groups * w->width;
+    a->stride = a->lanes ? a->inputs : kb_round_up(a->inputs, KB_ALIGN);
+    a->start = *start;
+    a->cov = *cov;
+    *start += a->units * a->inputs;
+    *cov += a->units * kb_triangle(a->inputs);
+    w->largest = a->inputs > w->largest ? a->inputs : w->largest;
+    w->largest = a->padded > w->largest ? a->padded : w->largest;
+}
+
+static kb_tiles *kb_shape_tiles(kb_work *w, int64_t dim, int64_t start)
+{
+    kb_tiles *t = &w->tiles[w->tiled++];
+    t->dim = dim;
+    t->padded = kb_round_up(dim, KB_ALIGN);
+    t->start = start;
+    t->repairs = &w->state->counts[KB_REPAIRS];
+    return t;
+}
+
+static void kb_shape(kb_work *w)
+{
+    const kb_net *net = w->net;
+    int64_t start = 0, cov = 0;
+    w->inputs = net->widths[0];
+    w->outputs = net->widths[net->layers];
+    w->features = net->widths[net->layers - 1] + 1;
+    w->largest = w->inputs + 1;
+    w->classes = net->observation == KB_BERNOULLI ? 2
+                 : net->observation == KB_CATEGORICAL ? w->outputs : 0;
+    for (int64_t l = 0; l < net->layers; l++) {
+        kb_layer *a = &w->layer[l];
+        kb_shape_layer(w, l, &start, &cov);
+        a->tiles = w->tiles + w->tiled;
+        for (int64_t u = 0; net->separate && !a->lanes && u < a->units; u++)
+            kb_shape_tiles(w, a->inputs, a->cov + u * kb_triangle(a->inputs));
+    }
+    cov = 0;
+    for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
+        int64_t dim = 0;
+        w->block[b].piece = (const kb_piece *)net->pieces + net->block_pieces[b];
+        w->block[b].pieces = net->block_pieces[b + 1] - net->block_pieces[b];
+        for (int64_t k = 0; k < w->block[b].pieces; k++)
+            dim += w->block[b].piece[k].length;
+        w->block[b].tiles = kb_shape_tiles(w, dim, cov);
+        cov += kb_triangle(dim);
+    }
+    for (int64_t o = 0; net->head && o < w->outputs; o++) {
+        kb_tiles *t = kb_shape_tiles(w, w->features, o * kb_triangle(w->features));
+        t->repairs = &w->unseen;
+        w->head = o ? w->head : t;
+    }
+}
+
+/* The least variance of every weight. */
+static void kb_fill(kb_work *w)
+{
+    const kb_net *net = w->net;
+    int exempt = net->paper && net->observation == KB_GAUSSIAN && net->noise == 0.0
+                 && !net->learns_noise;
+    double floor = exempt ? 0.0 : KB_VARIANCE_FLOOR;
+    for (int64_t l = 0; l < net->layers; l++) {
+        kb_layer *a = &w->layer[l];
+        const double *prior = w->state->prior_var + a->start;
+        for (int64_t u = 0; u < a->units; u++)
+            for (int64_t i = 0; i < a->inputs; i++) {
+                if (a->lanes)
+                    a->least[(u / w->width * a->inputs + i) * w->width + u % w->width] =
+                        floor * prior[u * a->inputs + i];
+                else if (net->separate)
+                    a->tiles[u].least[i] = floor * prior[u * a->inputs + i];
+            }
+    }
+    for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
+        double *least = w->block[b].tiles->least;
+        const kb_piece *piece = w->block[b].piece, *end = piece + w->block[b].pieces;
+        for (; piece < end; least += piece++->length) {
+            const kb_layer *a = &w->layer[piece->layer];
+            const double *prior = w->state->prior_var + a->start + piece->unit * a->inputs;
+            for (int64_t i = 0; i < piece->length; i++)
+                least[i] = floor * prior[piece->first + i];
+        }
+    }
+}
+
+static void kb_work_close(kb_work *w)
+{
+    free(w->memory);
+    free(w->layer);
+    free(w->block);
+    free(w->tiles);
+}
+
+static int kb_work_open(kb_work *w, const kb_net *net, kb_state *state, int64_t width)
+{
+    int64_t outputs = net->widths[net->layers];
+    memset(w, 0, sizeof *w);
+    w->net = net;
+    w->state = state;
+    w->width = width;
+    w->layer = calloc((size_t)net->layers, sizeof *w->layer);
+    w->block = calloc((size_t)net->blocks, sizeof *w->block);
+    w->tiles = calloc((size_t)(net->blocks + outputs), sizeof *w->tiles);
+    if (!w->layer || !w->block || !w->tiles) {
+        kb_work_close(w);
+        return -1;
+    }
+    kb_shape(w);
+    size_t size = (size_t)kb_plan(w, NULL) * sizeof(double);
+    w->memory = aligned_alloc(64, (size + 127) / 64 * 64);
+    if (!w->memory) {
+        kb_work_close(w);
+        return -1;
+    }
+    memset(w->memory, 0, size);
+    kb_plan(w, w->memory);
+    for (int64_t l = 0; l < net->layers; l++) {
+        kb_layer *a = &w->layer[l];
+        if (!a->lanes)
+            a->weights = state->mean + a->start;
+        a->z[0] = 1.0;
+    }
+    kb_fill(w);
+    kb_work_load(w);
+    return 0;
+}
