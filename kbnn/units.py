@@ -14,10 +14,9 @@ the mean at the alarm, which then is carried along.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from kbnn.layout import Layout, Piece, layout_of, pack_triangle, unpack_triangle
 from kbnn.normal import FloatArray
@@ -28,7 +27,7 @@ from kbnn.state import COUNT, State
 def change_units(state: State, old: Units, new: Units, gain: FloatArray,
                  shift: FloatArray) -> State:
     """The state for inputs in `new` instead of `old` units and outputs y' = gain y + shift."""
-    first = _first_layer_map(old, new)
+    first, first_back = _first_layer_map(old, new), _first_layer_map(new, old)
     layout = layout_of(state.config)
     mean, prior_mean = state.mean.copy(), state.prior_mean.copy()
     anchored = bool(state.counts[COUNT.alarms])
@@ -37,9 +36,10 @@ def change_units(state: State, old: Units, new: Units, gain: FloatArray,
         a, d = _block_map(layout, pieces, first, gain, shift)
         if np.array_equal(a, np.eye(len(a))) and not np.any(d):
             continue
+        back, _ = _block_map(layout, pieces, first_back, 1.0 / gain, shift)
         anchor = a @ prior_mean[order] + d if anchored else prior_mean[order]
         mean[order], dense[index] = _carry(mean[order], dense[index], prior_mean[order],
-                                           state.prior_var[order], a, d, anchor)
+                                           state.prior_var[order], a, back, d, anchor)
         prior_mean[order] = anchor
     config = state.config
     if config.observation == "gaussian" and config.noise is not None:
@@ -92,29 +92,33 @@ def _block_map(layout: Layout, pieces: tuple[Piece, ...], first: FloatArray, gai
 
 
 def _carry(mu: FloatArray, cov: FloatArray, mu0: FloatArray, var0: FloatArray, a: FloatArray,
-           d: FloatArray, anchor: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """One block in new units; where the information cannot be separated the function is kept."""
-    back = np.linalg.inv(a)
-    try:
-        precision = _symmetric(np.linalg.inv(cov))
-        np.linalg.cholesky(precision)
-        data = _symmetric(precision - np.diag(1.0 / var0))
-        pull = back.T @ (precision @ mu - mu0 / var0)
-        data = _symmetric(back.T @ data @ back)
-        total = data + np.diag(1.0 / var0)
-        np.linalg.cholesky(total)
-        new_cov = _symmetric(np.linalg.inv(total))
-        np.linalg.cholesky(new_cov)
-        new_mu = new_cov @ (pull + data @ d + anchor / var0)
-        if np.all(np.isfinite(new_mu)) and np.all(np.isfinite(new_cov)):
-            return new_mu, new_cov
-    except np.linalg.LinAlgError:
-        pass  # a variance of zero (noise 0) has no precision
-    return a @ mu + d, _symmetric(a @ cov @ a.T)
+           back: FloatArray, d: FloatArray, anchor: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """One block in new units, `back` the inverse of A.
+
+    Where the information cannot be separated from the prior the function is kept instead.
+    """
+    precision = _inverse(cov)
+    if precision is not None:
+        data = back.T @ (precision - np.diag(1.0 / var0)) @ back
+        new_cov = _inverse(data + np.diag(1.0 / var0))
+        if new_cov is not None:
+            pull = back.T @ (precision @ mu - mu0 / var0)
+            return new_cov @ (pull + data @ d + anchor / var0), new_cov
+    # A variance of zero (noise 0) has no precision.
+    kept = a @ cov @ a.T
+    return a @ mu + d, 0.5 * (kept + kept.T)
 
 
-def _symmetric(matrix: NDArray[np.floating[Any]]) -> FloatArray:
-    return np.asarray(0.5 * (matrix + matrix.T), dtype=np.float64)
+def _inverse(matrix: FloatArray) -> FloatArray | None:
+    """The inverse of a symmetric positive definite matrix, symmetric to the bit; else None."""
+    root, failed = lapack.dpotrf(matrix, lower=0)
+    if failed:
+        return None
+    upper, failed = lapack.dpotri(root, lower=0)
+    if failed or not np.all(np.isfinite(upper)):
+        return None
+    upper = np.triu(upper)
+    return np.asarray(upper + np.triu(upper, 1).T)
 
 
 def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -122,6 +126,5 @@ def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray
     if state.config.hidden or not len(state.head_mean):
         return state.head_mean, state.head_cov
     size = len(first)
-    covs = [pack_triangle(_symmetric(first @ unpack_triangle(row, size) @ first.T))
-            for row in state.head_cov]
+    covs = [pack_triangle(first @ unpack_triangle(row, size) @ first.T) for row in state.head_cov]
     return state.head_mean @ first.T, np.array(covs)

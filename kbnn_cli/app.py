@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -76,6 +77,9 @@ def kbnn(
 
 def main() -> None:
     """The `kbnn` program."""
+    # The kernel runs the rows; matrix libraries see small blocks only, where threads hinder.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     command = typer.main.get_command(app)
     sys.exit(exits.run(lambda: command(prog_name="kbnn", standalone_mode=False)))
 
