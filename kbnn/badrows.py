@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from kbnn.chunk import BadRow
-from kbnn.errors import DataError
+from kbnn.errors import DataError, UsageError
+from kbnn.wording import reason_of
 
 COLUMNS = ("source", "row", "column", "value", "reason")
 """`row` is the physical line in a text file (a header is line 1), otherwise the row's number."""
@@ -21,11 +22,13 @@ class BadRowList:
         self.path = path
         self._told = 0
         self._file = None
+        if path == "-":
+            raise UsageError("--bad-rows needs a file: standard output carries the result")
         if path is not None:
             try:
                 self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115  # held
             except OSError as error:
-                raise DataError(f"{path}: cannot be written ({error.strerror})") from error
+                raise DataError(f"{path}: cannot be written ({reason_of(error)})") from error
             self._writer = csv.writer(self._file, lineterminator="\n")
             self._write(COLUMNS)
 
@@ -45,7 +48,7 @@ class BadRowList:
                 self._writer.writerow(cells)
                 self._file.flush()
             except OSError as error:
-                raise DataError(f"{self.path}: cannot be written ({error.strerror})") from error
+                raise DataError(f"{self.path}: cannot be written ({reason_of(error)})") from error
 
     def __enter__(self) -> Self:
         return self

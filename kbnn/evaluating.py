@@ -9,6 +9,7 @@ from typing import Any
 
 from kbnn.class_verdict import verdict
 from kbnn.errors import DataError
+from kbnn.failif import flat
 from kbnn.model import Model
 from kbnn.scorecard import Scorecard
 from kbnn.stream import Stream
@@ -85,7 +86,7 @@ class Evaluation:
 def figure_names(model: Model) -> list[str]:
     """The figures that the model's task has, before any row was scored."""
     classes = model.schema.task == "classification"
-    return list(Scorecard(classes=classes).scores[0].figures())
+    return list(flat(Scorecard(classes=classes).scores[0].figures()))
 
 
 def evaluate(

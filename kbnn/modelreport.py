@@ -19,7 +19,7 @@ from kbnn.report.picture import FORMATS
 from kbnn.report.svg import figure_class
 from kbnn.rowsums import FloatArray
 from kbnn.scorecard import Scorecard
-from kbnn.wording import clean, number
+from kbnn.wording import clean, number, reason_of
 
 DEPENDENCES = 5
 """Features whose partial dependence is drawn, the most important ones."""
@@ -39,7 +39,7 @@ def check_files(page: str | None, picture: str | None = None) -> None:
             known = f"{', '.join(endings[:-1])} or {endings[-1]}"
             raise UsageError(f"{option} '{path}': the name must end in {known}")
         if not Path(path).resolve().parent.is_dir():
-            raise DataError(f"{path}: cannot be written (No such file or directory)")
+            raise DataError(f"{path}: cannot be written (no such file or directory)")
         figure_class()
 
 
@@ -65,7 +65,7 @@ def write(
         if picture is not None:
             report.write_picture(picture_data(model, card), picture)
     except OSError as error:
-        raise DataError(f"{error.filename}: cannot be written ({error.strerror})") from error
+        raise DataError(f"{error.filename}: cannot be written ({reason_of(error)})") from error
 
 
 def page_data(

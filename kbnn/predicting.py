@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from kbnn.badrows import BadRowList
 from kbnn.encode import Block
 from kbnn.learner import Forecast
 from kbnn.model import Model
+from kbnn.predicted import Field, Forecasts
 from kbnn.rowsums import FloatArray
 from kbnn.stream import Stream
 from kbnn.writers import Writer
@@ -30,6 +32,21 @@ def predict_stream(
             forecast = without_unreadable(forecast, block)
         writer.write(forecast, block.batch)
         on_rows(len(block.rows))
+
+
+def honest_labels(fields: Sequence[Field]) -> list[Field]:
+    """The columns, where a row without probabilities has no label either."""
+    return [
+        field._replace(values=partial(_known_labels, field)) if field.text else field
+        for field in fields
+    ]
+
+
+def _known_labels(field: Field, forecast: Forecasts) -> list[str | None]:
+    assert forecast.probability is not None  # only classes have a column of text
+    known = np.isfinite(forecast.probability).all(axis=1).tolist()
+    labels = field.values(forecast)
+    return [label if sure else None for label, sure in zip(labels, known, strict=True)]
 
 
 def without_unreadable(forecast: Forecast, block: Block) -> Forecast:

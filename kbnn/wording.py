@@ -39,3 +39,9 @@ def rows_of(rows: int) -> str:
 def clean(name: str) -> str:
     """The name with every character that is not printable (controls, bidi marks) made visible."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+
+
+def reason_of(error: OSError) -> str:
+    """Why the system refused, as the rest of a sentence: `no such file or directory`."""
+    why = error.strerror or str(error)
+    return f"{why[:1].lower()}{why[1:]}"

@@ -60,4 +60,4 @@ def say_bad_rows(bad: BadRowList, fate: str, quiet: bool) -> None:
         from kbnn.wording import rows_of
 
         where = f"see {bad.path}" if bad.path else "--bad-rows FILE lists them"
-        exits.say(f"{rows_of(bad.count)} could not be read and {fate} ({where})")
+        exits.say(f"{rows_of(bad.count)} could not be read: {fate} ({where})")

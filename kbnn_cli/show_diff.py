@@ -58,6 +58,12 @@ def shown(value: Any) -> str:
     return number(value) if isinstance(value, float) or value is None else clean(str(value))
 
 
+def signed(change: float) -> str:
+    """A difference with its sign."""
+    text = count(change) if isinstance(change, int) else number(change, 3)
+    return text if text.startswith("-") else f"+{text}"
+
+
 def heads(*names: str) -> Table:
     """A table whose first column is text and whose others are numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
@@ -73,7 +79,7 @@ def changes_table(found: Sequence[Change]) -> Table:
     for change in found:
         pair = (change.first, change.second)
         numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in pair)
-        gap = f"{change.second - change.first:+.4g}" if numbers else ""
+        gap = signed(change.second - change.first) if numbers else ""
         table.add_row(
             Text(clean(change.name)), Text(shown(pair[0])), Text(shown(pair[1])), Text(gap)
         )

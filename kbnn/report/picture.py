@@ -118,7 +118,8 @@ def band(ax: Any, data: PictureData) -> None:
         )
     ax.plot(grid, mean, color=BLUE, label=label(data.mean_name))
     ax.plot(data.x[:, 0], data.truth, ".", color=INK, ms=4, alpha=0.6, label="rows", zorder=1)
-    ax.set(xlim=(grid[0], grid[-1]), xlabel=label(data.features[0]), ylabel=label(data.target))
+    named = data.target if data.reliability is None else data.mean_name
+    ax.set(xlim=(grid[0], grid[-1]), xlabel=label(data.features[0]), ylabel=label(named))
     ax.legend(loc="best")
 
 

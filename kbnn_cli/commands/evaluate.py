@@ -76,7 +76,7 @@ def evaluate(
         show.progress(stream, "evaluating", quiet) as on_rows,
     ):
         result = evaluating.evaluate(judged, stream, on_rows=on_rows)
-    reading.say_bad_rows(bad, "count as skipped", quiet)
+    reading.say_bad_rows(bad, "skipped", quiet)
     if json:
         show.json_object(result.to_json())
     else:

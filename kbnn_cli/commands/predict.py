@@ -49,8 +49,8 @@ OnError = Annotated[
     str,
     typer.Option(
         "--on-error",
-        metavar="keep|stop",
-        help="A row that cannot be read: keep it without a prediction, or stop.",
+        metavar="skip|stop",
+        help="A row that cannot be read: skip its prediction (the row stays), or stop.",
         rich_help_panel=options.READING,
     ),
 ]
@@ -66,7 +66,7 @@ def predict(
     only_predictions: OnlyPredictions = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
-    on_error: OnError = "keep",
+    on_error: OnError = "skip",
     bad_rows: options.BadRows = None,
     limit: options.Limit = None,
     format: options.Format = "auto",
@@ -77,16 +77,16 @@ def predict(
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
     from kbnn import modelfile
     from kbnn.errors import UsageError
-    from kbnn.predicting import predict_stream
+    from kbnn.predicting import honest_labels, predict_stream
     from kbnn.writers import open_writer, prediction_fields
     from kbnn_cli import reading, show
 
-    reading.check_on_error(on_error, ("keep", "stop"))
+    reading.check_on_error(on_error, ("skip", "stop"))
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
     start = perf_counter()
     known = modelfile.load(model)
-    fields = prediction_fields(known.schema, interval=interval, decompose=decompose)
+    fields = honest_labels(prediction_fields(known.schema, interval=interval, decompose=decompose))
     with (
         reading.opened(
             known,
@@ -95,7 +95,7 @@ def predict(
             bad_rows=bad_rows,
             na=na,
             delimiter=delimiter,
-            on_error=on_error,
+            on_error="keep" if on_error == "skip" else on_error,
             limit=limit,
             format=format,
             header=header,
@@ -106,7 +106,7 @@ def predict(
         show.progress(stream, "predicting", quiet or output == "-") as on_rows,
     ):
         predict_stream(known, stream, bad, writer, on_rows=on_rows)
-    reading.say_bad_rows(bad, "have no prediction", quiet)
+    reading.say_bad_rows(bad, "no prediction", quiet)
     if json:
         seconds = perf_counter() - start
         show.json_object(
