@@ -1,0 +1,154 @@
+"""Checkpoints: atomic, locked, and clean after a kill at any moment."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbnn import modelfile
+from kbnn.checkpoint import Checkpoint
+from kbnn.errors import ModelError
+from tests.training_data import rows_of_numbers, state_of, train, write_csv
+
+STATE: tuple[dict[str, Any], dict[str, Any]] = {"settings": {}}, {"x": [1.0, 2.0]}
+
+
+def beside(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if ".npz" in path.name)
+
+
+def test_save_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    with Checkpoint(str(tmp_path / "m.npz")) as checkpoint:
+        assert beside(tmp_path) == ["m.npz.lock"]
+        checkpoint.save(*STATE)
+        checkpoint.save(STATE[0], {"x": [3.0]})
+    assert beside(tmp_path) == ["m.npz"]
+    header, arrays = modelfile.read(str(tmp_path / "m.npz"))
+    assert (header, arrays["x"].tolist()) == ({"settings": {}}, [3.0])
+
+
+def test_second_trainer_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.npz")
+    with Checkpoint(path) as first:
+        for _ in range(2):
+            with pytest.raises(ModelError, match=r"m\.npz: another process trains this model$"):
+                Checkpoint(path)
+            first.save(*STATE)  # the lock outlives the rename
+    Checkpoint(path).close()
+
+
+def test_leftovers_of_a_kill_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "m.npz.lock").touch()
+    (tmp_path / "m.npz.tmp").write_bytes(b"half a mod")
+    with Checkpoint(str(tmp_path / "m.npz")):
+        assert beside(tmp_path) == ["m.npz.lock"]
+    assert beside(tmp_path) == []
+
+
+def test_a_failed_save_keeps_the_old_model(tmp_path: Path) -> None:
+    with Checkpoint(str(tmp_path / "m.npz")) as checkpoint:
+        checkpoint.save(*STATE)
+        before = (tmp_path / "m.npz").read_bytes()
+        (tmp_path / "m.npz.tmp").mkdir()
+        with pytest.raises(ModelError, match=r"m\.npz: cannot be saved \(is a directory\)$"):
+            checkpoint.save(*STATE)
+        assert (tmp_path / "m.npz").read_bytes() == before
+
+
+def test_a_link_goes_on_pointing_at_the_model_and_its_mode_stays(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "m.npz").symlink_to(tmp_path / "real" / "m.npz")
+    with Checkpoint(str(tmp_path / "m.npz")) as checkpoint:
+        checkpoint.save(*STATE)
+        os.chmod(tmp_path / "real" / "m.npz", 0o640)
+        checkpoint.save(*STATE)
+    assert (tmp_path / "m.npz").is_symlink()
+    assert (tmp_path / "real" / "m.npz").stat().st_mode & 0o777 == 0o640
+
+
+def test_places_where_no_model_can_be(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"is not a file, so no model can be kept there$"):
+        Checkpoint(str(tmp_path))
+    with pytest.raises(ModelError, match=r"the folder .*nowhere does not exist$"):
+        Checkpoint(str(tmp_path / "nowhere" / "m.npz"))
+
+
+NURSERY = """
+import os, sys
+from kbnn.choices import Choices
+from kbnn.stream import ReadOptions
+from kbnn.training import Listener, Training, TrainOptions
+
+class Told(Listener):
+    def saved(self, training):
+        print("saved", flush=True)
+
+read = ReadOptions(block_rows=40, epochs=10**6)
+options = TrainOptions(
+    (sys.argv[1],), sys.argv[2], read, Choices(hidden=(6,)), resume=True, checkpoint_every=1e-9)
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        Training(options, Told()).run()
+    print(child, flush=True)
+    os.waitpid(child, 0)
+    print("dead", flush=True)
+"""
+"""Starts trainers that save after every 40 rows and never come to an end, one at a time."""
+
+
+def kill_again_and_again(folder: Path, times: int, seed: int) -> None:
+    """Kill trainers at any moment; each goes on where the one before was last saved."""
+    data = write_csv(folder / "a.csv", rows_of_numbers(600))
+    model = folder / "m.npz"
+    dice = random.Random(seed)
+    with subprocess.Popen(
+        [sys.executable, "-c", NURSERY, data, str(model)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as nursery:
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        for _ in range(times):
+            print("next", file=nursery.stdin, flush=True)
+            child = saves = 0
+            wanted = dice.randrange(1, 5)
+            while not child or saves < wanted:
+                said = nursery.stdout.readline().strip()
+                saves += said == "saved"
+                child = child or (int(said) if said.isdecimal() else 0)
+                assert said not in ("", "dead")
+            for _ in range(dice.randrange(100_000)):
+                pass  # saving, learning and reading go on meanwhile
+            os.kill(child, signal.SIGKILL)
+            while nursery.stdout.readline().strip() != "dead":
+                pass
+            modelfile.load(str(model))
+        nursery.stdin.close()
+    passes = int(str(modelfile.load(str(model)).position["epoch"])) + 1
+    train([data], model, resume=True, read={"epochs": passes})
+    train([data], folder / "whole.npz", read={"epochs": passes})
+    assert state_of(model) == state_of(folder / "whole.npz")
+    assert beside(folder) == ["m.npz", "whole.npz"]
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="trainers are forked")
+
+
+@needs_fork
+def test_a_kill_at_any_moment_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path, 20, seed=1)
+
+
+@needs_fork
+@pytest.mark.slow
+def test_a_hundred_kills(tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path, 100, seed=2)
