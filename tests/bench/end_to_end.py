@@ -1,0 +1,180 @@
+"""From CSV to a trained model: speed beside the kernel's own and Vowpal Wabbit's, memory, latency.
+
+    python -m tests.bench.end_to_end [--rows 100000] [--memory-rows 5000000] [--skip-memory]
+
+All figures of one run belong together: machines are noisy. Times of whole processes are user plus
+system time, best of three; `pip install vowpalwabbit` for the comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+import kbnn
+
+INPUTS, UNITS = 13, 50
+KBNN = [sys.executable, "-m", "kbnn_cli.app"]
+_VW = ("import sys, vowpalwabbit as v\n"
+       "m = v.Workspace(f'-d {sys.argv[1]} --nn 50 --quiet')\nm.finish()\n")
+
+
+def write_rows(folder: Path, rows: int) -> tuple[Path, Path]:
+    """The same rows as CSV and in VW's format."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, INPUTS))
+    y = np.sin(x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.1 * rng.standard_normal(rows)
+    csv, vw = folder / "rows.csv", folder / "rows.vw"
+    with csv.open("w") as plain, vw.open("w") as other:
+        plain.write(",".join([f"x{i}" for i in range(INPUTS)] + ["y"]) + "\n")
+        for row, target in zip(x, y, strict=True):
+            cells = [f"{value:.5f}" for value in row]
+            plain.write(",".join([*cells, f"{target:.5f}"]) + "\n")
+            named = " ".join(f"x{i}:{cell}" for i, cell in enumerate(cells))
+            other.write(f"{target:.5f} | {named}\n")
+    return csv, vw
+
+
+def cpu_seconds(command: list[str], repeats: int = 3) -> float:
+    """User plus system time of a whole process, best of several."""
+    best = float("inf")
+    for _ in range(repeats):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        best = min(best, used)
+    return best
+
+
+def wall_seconds(command: list[str], repeats: int = 7) -> float:
+    """Wall time of a whole process, best of several."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def kernel_seconds(rows: int, covariance: kbnn.network.Config) -> float:
+    """The kernel alone on standardised rows in memory."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, INPUTS))
+    y = np.sin(x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.1 * rng.standard_normal(rows)
+    state = kbnn.init(covariance)
+    best = float("inf")
+    for _ in range(3):
+        start = time.thread_time()
+        kbnn.learn(state, x, y)
+        best = min(best, time.thread_time() - start)
+    return best
+
+
+def speed(folder: Path, rows: int) -> None:
+    """Microseconds a row, CSV to model, beside the kernel and VW."""
+    csv, vw = write_rows(folder, rows)
+    few, _ = write_rows(folder / "few", 1000) if (folder / "few").mkdir() is None else (csv, vw)
+    results: dict[str, float] = {}
+    try:
+        results["vw"] = cpu_seconds([sys.executable, "-c", _VW, str(vw)])
+    except subprocess.CalledProcessError:
+        print("vowpalwabbit is not installed: no comparison")
+    for covariance in ("neuron", "group"):
+        train = ["train", "--covariance", covariance, "--fresh", "-q", "-m", str(folder / "m.npz")]
+        start_up = cpu_seconds([*KBNN, *train, str(few)])
+        total = cpu_seconds([*KBNN, *train, str(csv)])
+        kernel = kernel_seconds(rows, kbnn.Config(inputs=INPUTS, covariance=covariance))
+        per_row = 1e6 * (total - start_up) / (rows - 1000)
+        print(f"{covariance:>7}: {1e6 * total / rows:6.2f} us a row in all, {per_row:6.2f} without "
+              f"start-up; kernel {1e6 * kernel / rows:6.2f}: "
+              f"{100 * 1e6 * kernel / rows / per_row:.0f} % of its rate")
+        results[covariance] = total
+    if "vw" in results:
+        for covariance in ("neuron", "group"):
+            print(f"vw --nn 50: {1e6 * results['vw'] / rows:.2f} us a row, "
+                  f"{results['vw'] / results[covariance]:.2f} times kbnn {covariance}")
+
+
+def memory(folder: Path, rows: int) -> None:
+    """Peak resident size of a trainer fed by a pipe: few rows against many."""
+    line = ",".join(["0.12345"] * INPUTS)
+    peaks = {}
+    for count in (50_000, rows):
+        script = (f"import random\nr = random.Random(0)\nw = __import__('sys').stdout.write\n"
+                  f"w('{','.join(f'x{i}' for i in range(INPUTS))},y\\n')\n"
+                  f"for _ in range({count}):\n"
+                  f"    a = r.random(); w(f'{{a:.5f}},{line.split(',', 1)[1]},{{a * a:.5f}}\\n')\n")
+        feed = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+        command = [*KBNN, "train", "-", "--covariance", "neuron", "--fresh", "-q",
+                   "-m", str(folder / "memory.npz")]
+        train = subprocess.Popen(command, stdin=feed.stdout)
+        _, status, usage = os.wait4(train.pid, 0)
+        feed.wait()
+        assert status == 0, "training failed"
+        peaks[count] = usage.ru_maxrss / 1024
+        print(f"{count:>9,} rows from a pipe: {peaks[count]:.0f} MB resident at most")
+    print(f"difference {peaks[rows] - peaks[50_000]:.0f} MB")
+
+
+def latency(folder: Path) -> None:
+    """From a row's newline in a live pipe to its prediction."""
+    train = subprocess.Popen(
+        [*KBNN, "train", "-", "--fresh", "-q", "-m", str(folder / "live.npz"), "--predictions",
+         "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    assert train.stdin is not None
+    assert train.stdout is not None
+    rng = np.random.default_rng(1)
+    train.stdin.write("a,b,y\n")
+    for _ in range(64):
+        a, b = rng.standard_normal(2)
+        train.stdin.write(f"{a:.4f},{b:.4f},{a * b:.4f}\n")
+    train.stdin.flush()
+    for _ in range(65):
+        train.stdout.readline()
+    waits = []
+    for _ in range(200):
+        a, b = rng.standard_normal(2)
+        start = time.perf_counter()
+        train.stdin.write(f"{a:.4f},{b:.4f},{a * b:.4f}\n")
+        train.stdin.flush()
+        train.stdout.readline()
+        waits.append(1e3 * (time.perf_counter() - start))
+        threading.Event().wait(0.002)
+    train.stdin.close()
+    train.wait()
+    print(f"live row: median {np.median(waits):.1f} ms, at most {np.max(waits):.1f} ms "
+          "from newline to prediction")
+
+
+def main() -> None:
+    """Run all of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--memory-rows", type=int, default=5_000_000)
+    parser.add_argument("--skip-memory", action="store_true")
+    chosen = parser.parse_args()
+    print(json.dumps({"engine": kbnn.engine.description(), "cores": os.cpu_count()}))
+    help_time = wall_seconds([*KBNN, "--help"])
+    typer_time = wall_seconds([sys.executable, "-c", "import typer"])
+    print(f"kbnn --help {help_time:.2f} s, import typer {typer_time:.2f} s: "
+          f"{help_time / typer_time:.1f} times")
+    with tempfile.TemporaryDirectory() as name:
+        latency(Path(name))
+        speed(Path(name), chosen.rows)
+        if not chosen.skip_memory:
+            memory(Path(name), chosen.memory_rows)
+
+
+if __name__ == "__main__":
+    main()
