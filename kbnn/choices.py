@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from kbnn.errors import UsageError
+from kbnn.layout import layout_of
 from kbnn.readoptions import ReadOptions
 from kbnn.schema import Schema
 from kbnn.settings import Settings
@@ -31,6 +32,10 @@ class Choices:
 
     def settings(self) -> Settings:
         """The settings of a new model."""
+        if self.group_size is not None and self.group_size < 1:
+            raise UsageError(f"--group-size must be at least 1, not {self.group_size}")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise UsageError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
         stated = {field.name: getattr(self, field.name) for field in fields(self)}
         try:
             return Settings(**{name: value for name, value in stated.items() if value is not None})
@@ -56,6 +61,15 @@ _OPTIONS = {
     "ensemble": "--ensemble",
     "seed": "--seed",
 }
+
+
+def check_size(settings: Settings, schema: Schema) -> None:
+    """Refuse a network too large for any machine, before the first row."""
+    classes = max(2, len(schema.classes)) if schema.task == "classification" else 0
+    try:
+        layout_of(settings.config(schema.width, len(schema.targets), classes, 1.0))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:

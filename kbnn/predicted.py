@@ -54,8 +54,7 @@ def prediction_fields(
     encloses `interval` of a Gaussian; `decompose` adds the two parts of sd. Classes: the label and
     each class's probability; while classes may still come (not `frozen`), the label's alone.
     """
-    if not 0.0 < interval < 1.0:
-        raise UsageError(f"--interval must lie between 0 and 1, not {interval:g}")
+    check_interval(interval)
     if schema.task == "classification":
         fields = _class_fields(schema, frozen or schema.closed)
     else:
@@ -67,6 +66,12 @@ def prediction_fields(
     if outlier:
         fields.append(Field("outlier", False, _outlier))
     return fields
+
+
+def check_interval(interval: float) -> None:
+    """Refuse what is no probability, or one that no interval has."""
+    if not 0.0 < interval < 1.0:
+        raise UsageError(f"--interval must lie between 0 and 1, not {interval:g}")
 
 
 def _number_fields(j: int, suffix: str, z: float, decompose: bool) -> list[Field]:

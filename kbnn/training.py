@@ -15,7 +15,7 @@ from kbnn import modelfile
 from kbnn.badrows import BadRowList
 from kbnn.blocks import sliced
 from kbnn.checkpoint import Checkpoint
-from kbnn.choices import Choices, check_columns, check_outputs
+from kbnn.choices import Choices, check_columns, check_outputs, check_size
 from kbnn.curve import CurvePoint
 from kbnn.encode import Block
 from kbnn.errors import DataError, UsageError
@@ -24,7 +24,7 @@ from kbnn.model import Model
 from kbnn.modelstate import to_state
 from kbnn.outcome import Counts
 from kbnn.position import Position
-from kbnn.predicted import leading_columns, prediction_fields
+from kbnn.predicted import check_interval, leading_columns, prediction_fields
 from kbnn.schema import Schema
 from kbnn.stream import ReadOptions, Stream, open_stream
 from kbnn.writers import STDOUT, Writer, open_writer
@@ -128,6 +128,9 @@ class Training:
         options = self.options
         options.read.check()
         options.choices.settings()
+        check_interval(options.interval)
+        if options.model == STDOUT:
+            raise UsageError("a model is kept in a file: --model cannot be -")
         if not options.checkpoint_every > 0.0:
             raise UsageError(
                 f"--checkpoint-every must be positive, not {options.checkpoint_every:g}"
@@ -184,6 +187,7 @@ class Training:
                 )
             )
         self.seconds.read += perf_counter() - start
+        check_size(settings, self.stream.schema)
         self.model = model or Model.create(settings, self.stream.schema)
         self.model.schema = self.stream.schema
         self.before = Counts.of(self.model)

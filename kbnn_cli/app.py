@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -75,13 +76,16 @@ def kbnn(
     """An online Bayesian neural network: learns row by row, predicts with error bars."""
 
 
+def call(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line (the process's own if none is given) and return its exit code."""
+    command = typer.main.get_command(app)
+    return exits.run(lambda: command(arguments, prog_name="kbnn", standalone_mode=False))
+
+
 def main() -> None:
     """The `kbnn` program."""
-    # The kernel runs the rows; matrix libraries see small blocks only, where threads hinder.
-    for library in ("OPENBLAS", "OMP", "MKL"):
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    command = typer.main.get_command(app)
-    sys.exit(exits.run(lambda: command(prog_name="kbnn", standalone_mode=False)))
+    sys.excepthook = exits.report_unexpected
+    sys.exit(call())
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ class ClosedPipe(Exception):
 
 def run(call: Callable[[], object]) -> int:
     """Call, say in one sentence what went wrong, if anything, and return the exit code."""
-    sys.excepthook = report_unexpected
     try:
         code = call()
         sys.stdout.flush()
@@ -50,7 +49,10 @@ def run(call: Callable[[], object]) -> int:
         say("out of memory (a smaller --layers or --group-size needs less)")
         return FAILED
     except _COMMAND_LINE_ERROR as error:
-        say(_about_command_line(error))
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(str(error), file=sys.stderr)
+        else:
+            say(_about_command_line(error))
         return USAGE
 
 
