@@ -1,0 +1,139 @@
+"""The compiled kernel against its numpy twin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn import Config, engine, init, rows
+from tests.networks import distance, pairwise, record_distance, stream
+
+_kernel = pytest.importorskip("kbnn._kernel", reason="built without a compiler")
+
+OBSERVATIONS: dict[str, dict[str, Any]] = {
+    "fixed noise": {"noise": 0.05},
+    "learned noise": {"noise_head": False},
+    "noise head": {},
+    "two targets": {"outputs": 2},
+    "two classes": {"observation": "bernoulli"},
+    "three classes": {"observation": "categorical", "outputs": 3},
+    "sigmoid": {"observation": "sigmoid", "noise": 0.1},
+}
+FACTORS: dict[str, list[Any]] = {
+    "hidden": [(), (11,), (5, 9), (4, 3, 2)],
+    "activation": ["relu", "max(0.1,2)", "tanh"],
+    "covariance": ["paper", "neuron", "group", "full"],
+    "observation": ["learned noise", "noise head", "two targets", "two classes", "three classes"],
+    "uncertain": [(0.0, 0.0), (0.1, 0.0), (0.1, 0.2)],
+    "guards": [True, False],
+}
+GRID = FACTORS | {
+    "observation": list(OBSERVATIONS),
+    "hidden": [(), (9,), (5, 4)],
+    "activation": ["linear", "relu", "leaky_relu", "max(0.1,2)", "sigmoid", "tanh", "probit",
+                   "step"],
+    "uncertain": [(0.0, 0.0), (0.1, 0.2)],
+    "guards": [True],
+}
+
+
+def available() -> list[str]:
+    return [name for name in ("avx512", "avx2", "portable") if _kernel.use(name)]
+
+
+@pytest.fixture(autouse=True)
+def best_instructions() -> Iterator[None]:
+    yield
+    _kernel.use(available()[0])
+
+
+def check(level: dict[str, Any], count: int) -> None:
+    config = Config(inputs=5, hidden=level["hidden"], activation=level["activation"],
+                    covariance=level["covariance"], group_size=4, robust=level["guards"],
+                    drift=level["guards"], **OBSERVATIONS[level["observation"]])
+    missing, noisy = level["uncertain"]
+    data = stream(config, count, seed=3, missing=missing, noisy=noisy)
+    start = init(config, 7)
+    wanted, wanted_records = rows.learn(start, data.x, data.x_var, data.y, data.weight, True)
+    for instructions in available():
+        _kernel.use(instructions)
+        got, records = engine.learn(start, data.x, data.x_var, data.y, data.weight, True)
+        assert distance(got, wanted) <= 1e-9, instructions
+        assert record_distance(records, wanted_records) <= 1e-9, instructions
+        assert np.array_equal(got.counts, wanted.counts), instructions
+        predicted = engine.predict(wanted, data.x[:50], data.x_var[:50])
+        twin = rows.predict(wanted, data.x[:50], data.x_var[:50])
+        assert record_distance(predicted, twin) <= 1e-9, instructions
+
+
+def label(level: Mapping[str, Any]) -> str:
+    return "-".join(str(value) for value in level.values())
+
+
+@pytest.mark.parametrize("level", pairwise(FACTORS), ids=label)
+def test_kernel_equals_the_twin_after_two_thousand_rows(level: dict[str, Any]) -> None:
+    check(level, 2000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [dict(zip(GRID, values, strict=True))
+                                   for values in product(*GRID.values())], ids=label)
+def test_kernel_equals_the_twin_on_the_whole_grid(level: dict[str, Any]) -> None:
+    check(level, 2000)
+
+
+@pytest.mark.parametrize("activation", ["linear", "leaky_relu", "sigmoid", "probit", "step"])
+@pytest.mark.parametrize("covariance", ["paper", "neuron", "group"])
+def test_every_other_activation_agrees(activation: str, covariance: str) -> None:
+    check({"hidden": (9,), "activation": activation, "covariance": covariance, "uncertain": (0.1, 0),
+           "observation": "noise head", "guards": True}, 300)
+
+
+@pytest.mark.parametrize("observation", ["fixed noise", "sigmoid"])
+@pytest.mark.parametrize("covariance", ["paper", "neuron", "group"])
+def test_every_other_observation_agrees(observation: str, covariance: str) -> None:
+    check({"hidden": (9,), "activation": "relu", "covariance": covariance, "uncertain": (0.1, 0.1),
+           "observation": observation, "guards": False}, 300)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_the_activations_share_of_the_variance_is_the_same(spread: float) -> None:
+    config = Config(inputs=4, hidden=(6, 5), activation_spread=spread)
+    data = stream(config, 300)
+    wanted, _ = rows.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
+    got, _ = engine.learn(init(config), data.x, None, data.y, None, True)
+    assert distance(got, wanted) <= 1e-9
+
+
+def test_the_papers_own_options_agree() -> None:
+    config = Config(inputs=3, hidden=(6, 4), activation="sigmoid", covariance="paper", noise=0.0,
+                    hidden_noise=0.01, printed_variance=True, robust=False, drift=False)
+    data = stream(config, 400)
+    wanted, _ = rows.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
+    got, _ = engine.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
+    assert distance(got, wanted) <= 1e-9
+
+
+def test_weights_alarms_and_repeated_passes_agree() -> None:
+    config = Config(inputs=3, hidden=(12,))
+    data = stream(config, 800)
+    rng = np.random.default_rng(5)
+    weight = rng.choice([0.1, 1.0, 3.0, 10.0], 800)
+    y = data.y + np.where(np.arange(800) >= 400, 4.0, 0.0)[:, None]
+    one = two = init(config)
+    for fresh in (True, False):
+        one, _ = rows.learn(one, data.x, data.x_var, y, weight, fresh)
+        two, _ = engine.learn(two, data.x, None, y, weight, fresh)
+    assert one.counts[4] >= 1
+    assert np.array_equal(one.counts, two.counts)
+    assert distance(two, one) <= 1e-9
+
+
+def test_an_unknown_instruction_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBNN_ENGINE", "mmx")
+    with pytest.raises(ValueError, match="this machine offers numpy, portable"):
+        engine.description()
