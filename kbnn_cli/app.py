@@ -84,6 +84,9 @@ def call(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """The `kbnn` program."""
+    # The kernel runs the rows; matrix libraries see small blocks only, where threads hinder.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     sys.excepthook = exits.report_unexpected
     sys.exit(call())
 

@@ -1,0 +1,127 @@
+"""Exit codes, and the one sentence that goes with each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kbnn.errors import DataError, ModelError, UsageError
+from kbnn_cli import exits
+from kbnn_cli.app import call
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def call_it() -> object:
+        raise error
+
+    return call_it
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (DataError("a.csv: no such file"), 1, "kbnn: a.csv: no such file\n"),
+        (ModelError("m.npz: is empty"), 1, "kbnn: m.npz: is empty\n"),
+        (UsageError("this contradicts that"), 2, "kbnn: this contradicts that\n"),
+        (
+            MemoryError(),
+            1,
+            "kbnn: out of memory (a smaller --layers or --group-size needs less)\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_a_code_and_a_sentence(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exits.run(raising(error)) == code
+    assert capsys.readouterr() == ("", said)
+
+
+def test_codes_are_passed_on() -> None:
+    assert exits.run(lambda: exits.CONDITION) == 3
+    assert exits.run(lambda: None) == 0
+
+
+def test_debugging_shows_the_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KBNN_DEBUG", "1")
+    assert exits.run(raising(DataError("bad"))) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert said.endswith("kbnn: bad\n")
+
+
+COMMAND_LINES = {
+    "trian a.csv": "no such command 'trian' (see 'kbnn --help')",
+    "train": "missing argument 'SOURCES' (see 'kbnn train --help')",
+    "train a.csv --zzzz": "no such option: --zzzz (see 'kbnn train --help')",
+    "train none.csv": "none.csv: no such file",
+}
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_command_lines_that_make_no_sense(
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = call(line.split())
+    assert code == (1 if "none.csv" in line else 2)
+    assert capsys.readouterr() == ("", f"kbnn: {COMMAND_LINES[line]}\n")
+
+
+def test_nothing_asked_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([]) == 2
+    assert "Usage: kbnn" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "inspect"])
+def test_help_ends_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"kbnn {command} " in shown[shown.index("Examples:") :]
+    assert max(len(line) for line in shown.splitlines()) <= 100
+
+
+def python(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+
+def test_help_loads_no_numpy() -> None:
+    done = python(
+        "import sys; from kbnn_cli.app import call\n"
+        "assert call(['--help']) == 0\n"
+        "heavy = {'numpy', 'pyarrow', 'scipy', 'rich'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "train" in done.stdout
+
+
+def test_a_defect_is_one_sentence() -> None:
+    done = python(
+        "import sys, kbnn_cli.app as app\n"
+        "def call(): raise ZeroDivisionError('over\\nnothing')\n"
+        "app.call = call\n"
+        "app.main()"
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "kbnn: unexpected error, ZeroDivisionError: over nothing "
+        "(KBNN_DEBUG=1 shows where; please report it)\n"
+    )
+
+
+def test_version_names_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("kbnn 0.1.0 (")
