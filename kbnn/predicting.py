@@ -44,7 +44,7 @@ def honest_labels(fields: Sequence[Field]) -> list[Field]:
 
 def _known_labels(field: Field, forecast: Forecasts) -> list[str | None]:
     assert forecast.probability is not None  # only classes have a column of text
-    known = np.isfinite(forecast.probability).all(axis=1).tolist()
+    known = np.atleast_1d(np.isfinite(forecast.probability).all(axis=1))
     labels = field.values(forecast)
     return [label if sure else None for label, sure in zip(labels, known, strict=True)]
 
