@@ -87,6 +87,8 @@ def main() -> None:
     # The kernel runs the rows; matrix libraries see small blocks only, where threads hinder.
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    # pyarrow loads pandas where it is installed, half a second for nothing: no table here is one.
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # None bars the import
     sys.excepthook = exits.report_unexpected
     sys.exit(call())
 

@@ -72,8 +72,8 @@ class TrainListener(Listener):
                 transient=True,
             )
         )
-        self._task = self._bar.add_task("training", total=total * training.position.epochs)
-        self._bar.update(self._task, figures="")
+        size = total * training.position.epochs
+        self._task = self._bar.add_task("training", total=size, figures="")
 
     def advanced(self, training: Training, points: list[list[CurvePoint]]) -> None:
         """Show it."""
