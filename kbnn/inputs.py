@@ -35,7 +35,7 @@ def condition(mu: FloatArray, sigma: FloatArray, x: FloatArray, x_var: FloatArra
     if np.all(np.isfinite(x)) and not np.any(x_var > 0.0):
         return Inputs(x, None)
     m, v = mu.copy(), sigma.copy()
-    for j in np.flatnonzero(np.isfinite(x)):
+    for j in np.flatnonzero(np.isfinite(x) & np.isfinite(x_var)):
         total = v[j, j] + x_var[j]
         if total <= _SMALLEST_VAR:
             continue

@@ -73,23 +73,25 @@ class Residual(NamedTuple):
     e: float
     var: float  # of the function where it was predicted
     stated_var: float  # the same, made up for repeated passes
-    share: float  # how much of a row it counts
+    trust: float  # lambda, 1 for what is surely no outlier
+    share: float  # how much of a row it counts: lambda times the row's weight
 
 
 def learn_level(noise: FloatArray, seen: Residual) -> tuple[FloatArray, float]:
     """(a, b) and r after a residual.
 
-    A variational fixed point: with R = r/share and gain = R/(var + R) the noise part of the
+    A variational fixed point: with R = r/trust and gain = R/(var + R) the noise part of the
     residual has second moment (e gain)^2 + v R/(v + R), v the stated variance; then
-    a += share/2, b += share (..)/2, r = b/a.
+    a += share/2, b += share (..)/2, r = b/a. The row's weight has no part in R: a residual tells
+    no less of the noise because its row counts often, and r would run away to 0.
     """
-    e, var, stated, share = seen
+    e, var, stated, trust, share = seen
     a, b = noise
     r = b / a
     a_new = a + 0.5 * share
     for _ in range(ROUNDS):
-        gain = r / (var * share + r)
-        rest = stated * r / (stated * share + r)
+        gain = r / (var * trust + r)
+        rest = stated * r / (stated * trust + r)
         r = max((b + 0.5 * share * (e * e * gain * gain + rest)) / a_new, SMALLEST_NOISE)
     keep = 1.0 / (1.0 + (1.0 / DISCOUNT - 1.0) * share)
     return np.array([keep * a_new, keep * r * a_new]), float(r)
@@ -103,7 +105,7 @@ def learn_head(head_mean: FloatArray, head_cov: FloatArray, now: NoiseForecast,
     E eps^2 = m2 = (K e)^2 + rest and Var eps^2 = s2 = 2 rest^2 + 4 rest (K e)^2.
     With D = 3 exp(v_h) - 1: Dm = v_h (m2/EV - 1)/D, Dv = v_h^2 (s2/(EV D)^2 - 1/D).
     """
-    e, var, stated, share = seen
+    e, var, stated, trust, share = seen
     v = min(now.log_var, HEAD_LOG_VAR_CAP)
     if now.log_var <= SMALLEST_NOISE:
         return head_mean, head_cov
@@ -111,6 +113,7 @@ def learn_head(head_mean: FloatArray, head_cov: FloatArray, now: NoiseForecast,
     e2, rest = (k * e) ** 2, stated * now.var / (stated + now.var)
     m2, s2 = e2 + rest, 2.0 * rest * rest + 4.0 * rest * e2
     d = 3.0 * np.exp(v) - 1.0
+    share = min(share, trust)  # no row moves the head more than once
     dm = share * v * (m2 / now.var - 1.0) / d
     dv = share * v * v * (s2 / (now.var * d) ** 2 - 1.0 / d)
     dm = np.clip(dm, -HEAD_STEP_CAP, HEAD_STEP_CAP)

@@ -195,18 +195,18 @@ def _observe_gaussian(belief: Belief, out: Outputs, forecasts: list[NoiseForecas
         spread = stated[o] + (max(level, forecasts[o].var) if forecasts else level)
         spread = max(float(spread), reference.SMALLEST_VAR)
         e = float(y[o] - out.mean[o])
-        share = 1.0
+        trust = 1.0
         if config.robust:
             p = noise_model.inlier_probability(e, spread)
             inlier = min(inlier, p)
-            share = p + (1.0 - p) / noise_model.OUTLIER_VAR_RATIO
+            trust = p + (1.0 - p) / noise_model.OUTLIER_VAR_RATIO
         surprise += (min(e * e / spread, 1e12) - 1.0) / 2.0 / len(seen)
         if config.robust or forecasts:
             bound = noise_model.RESIDUAL_BOUND * np.sqrt(spread)
             e = float(np.clip(e, -bound, bound))
-        share *= weight
+        share = trust * weight
         if forecasts:
-            residual = noise_model.Residual(e, var, float(stated[o]), share)
+            residual = noise_model.Residual(e, var, float(stated[o]), trust, share)
             noise[o], level = noise_model.learn_level(belief.noise[o], residual)
             if heads:
                 heads[o] = noise_model.learn_head(*heads[o], forecasts[o], residual)

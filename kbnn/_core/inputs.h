@@ -30,7 +30,7 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
     }
     for (int64_t j = 0; j < d; j++) {
         double total = v[j * d + j] + (x_var ? x_var[j] : 0.0);
-        if (!isfinite(x[j]) || total <= 1e-12)
+        if (!isfinite(x[j]) || !isfinite(total) || total <= 1e-12)
             continue;
         double value = x[j] > limit ? limit : (x[j] < -limit ? -limit : x[j]);
         double miss = value - m[j];

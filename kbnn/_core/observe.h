@@ -131,11 +131,11 @@ KB_INLINE void KB(noise_forecast)(kb_work *w)
 
 /* (a, b) after a residual; returns r. */
 KB_INLINE double KB(learn_level)(const double *noise, double *next, double e, double var,
-                                 double stated, double share)
+                                 double stated, double trust, double share)
 {
     double a = noise[0] + 0.5 * share, r = noise[1] / noise[0];
     for (int turn = 0; turn < 2; turn++) {
-        double gain = r / (var * share + r), rest = stated * r / (stated * share + r);
+        double gain = r / (var * trust + r), rest = stated * r / (stated * trust + r);
         r = (noise[1] + 0.5 * share * (e * e * gain * gain + rest)) / a;
         r = KB(larger)(r, KB_SMALLEST_VAR);
     }
@@ -184,23 +184,23 @@ KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, 
                                          : net->noise;
         double spread = w->stated_var[o] + KB(larger)(level, w->noise_var[o]);
         spread = KB(larger)(spread, KB_SMALLEST_VAR);
-        double e = y[o] - w->out_mean[o], share = 1.0;
+        double e = y[o] - w->out_mean[o], trust = 1.0;
         if (net->robust) {
             double u = e * e / spread;
             double odds = 990.0 * exp(-0.495 * (u < 1e6 ? u : 1e6));
             double p = odds / (1.0 + odds);
             *inlier = p < *inlier ? p : *inlier;
-            share = p + (1.0 - p) / 100.0;
+            trust = p + (1.0 - p) / 100.0;
         }
         total_surprise += (KB(clip)(e * e / spread, 0.0, 1e12) - 1.0) / 2.0;
         if (net->robust || net->learns_noise)
             e = KB(clip)(e, -5.0 * sqrt(spread), 5.0 * sqrt(spread));
-        share *= weight;
+        double share = trust * weight;
         if (net->learns_noise)
             level = KB(learn_level)(w->state->noise + 2 * o, w->new_noise + 2 * o, e,
-                                    w->out_var[o], w->stated_var[o], share);
+                                    w->out_var[o], w->stated_var[o], trust, share);
         w->residual[o] = e;
-        w->share[o] = share;
+        w->share[o] = share < trust ? share : trust; /* no row moves the head more than once */
         w->target[o] = w->out_mean[o] + e;
         w->label_var[o] = level / share;
     }
