@@ -21,6 +21,9 @@ from kbnn.wording import number, percent, rows_of
 
 Level = Literal["good", "fair", "poor", "unknown"]
 
+GROSS = 0.5
+"""A bias beyond this share of the RMSE makes predictions poor; below, it adds 15 % to the RMSE."""
+
 FEW = 20
 """Fewer rows than this are not judged at all."""
 
@@ -79,19 +82,24 @@ def regression_verdict(score: RegressionScore) -> Verdict:
             f"Its NLL of {number(figures['nll'])} is worse than the constant's "
             f"{number(figures['baseline_nll'])}: the predictions help, the error bars mislead."
         )
-    return Verdict(*headline(useful, severity, spread, biased), tuple(sentences))
+    gross = abs(figures["bias"]) > GROSS * figures["rmse"]
+    return Verdict(*headline(useful, severity, spread, biased, gross), tuple(sentences))
 
 
-def headline(useful: bool, severity: int, spread: int, biased: bool) -> tuple[Level, str]:
+def headline(
+    useful: bool, severity: int, spread: int, biased: bool, gross: bool = True
+) -> tuple[Level, str]:
     """The gravest of the findings names the verdict."""
     if not useful:
         return "poor", "No better than a constant"
     if severity <= -2 or (spread > 0 and severity < 0):
         return "poor", "Over-confident: the error bars are too small"
-    if biased:
+    if biased and gross:
         return "poor", "Biased: the predictions are off to one side"
     if severity >= 2 and spread <= 0:
         return "fair", "Under-confident: the error bars are larger than they need be"
+    if biased:
+        return "fair", "Useful, but slightly biased to one side"
     if spread > 0:
         return "fair", "Good in general, but some errors are far larger than stated"
     if severity:
@@ -131,9 +139,10 @@ def bias_sentence(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
         return False, ""
     side = "low" if bias > 0 else "high"
     share = percent(abs(bias) / rmse, 0)
+    word = "biased" if abs(bias) > GROSS * rmse else "slightly biased"
     return True, (
         f"Predictions are too {side} by {number(abs(bias), 3)} on average, "
-        f"{share} of the RMSE: biased."
+        f"{share} of the RMSE: {word}."
     )
 
 

@@ -82,7 +82,7 @@ def test_the_answer_in_words(cubic: str, monkeypatch: pytest.MonkeyPatch) -> Non
     ran = kbnn("evaluate", name, "cubic.csv")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert any(line.startswith("Good: useful predictions") for line in lines)
+    assert any(line.startswith("The 90 % intervals held") for line in lines)
     assert [line.split()[0] for line in lines if re.match("(RMSE|MAE|R2|NLL|CRPS) {2}", line)] == [
         "RMSE",
         "MAE",

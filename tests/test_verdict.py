@@ -67,6 +67,12 @@ def test_biased_to_the_low_and_to_the_high_side() -> None:
     assert "too high by" in high.sentences[-1]
 
 
+def test_a_small_bias_is_not_a_disaster() -> None:
+    result = regression_verdict(made(shift=0.3))
+    assert (result.level, result.headline) == ("fair", "Useful, but slightly biased to one side")
+    assert result.sentences[-1].endswith(" % of the RMSE: slightly biased.")
+
+
 def test_useless_even_with_honest_error_bars() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(5, 2, 3000)
