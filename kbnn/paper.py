@@ -4,9 +4,9 @@ Forward (Algorithm 1): mu_a = W m (eq. mua), var_a = m' C m + sum_i v_i (w_i^2 +
 activation moments (eqs. muz, varz). Backward (Algorithm 2), written in changes D(.) = posterior -
 prior and scaled by the variances, alpha = Dmu_a/var_a and beta = -Dvar_a/var_a^2:
   output         alpha = e/S, beta = 1/S with S = var_a + r (kbnn.observation: b and B)
-  smoothing II   mu += C m alpha,  C -= C m (C m)' beta                    (eqs. muwupdate, cwupdate)
+  smoothing II   mu += C m alpha,  C -= C m (C m)' beta                (eqs. muwupdate, cwupdate)
   smoothing I    Dmu_a = cov_az sum_n w_n alpha_n,
-                 Dvar_a = -cov_az^2 sum_n w_n^2 beta_n                     (eq. smootheda)
+                 Dvar_a = -cov_az^2 sum_n w_n^2 beta_n                 (eq. smootheda)
 with the weights from before their update. Dividing by var_z is never needed: k = cov_az/var_z
 cancels against Dmu_z = var_z sum(..). Several outputs can ask for more than all of a unit's
 variance; Dvar_z >= -var_z is enforced.
