@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kbnn_cli import exits
+from kbnn_cli import exits, startup
 
 COMMANDS = ("train", "predict", "evaluate", "inspect")
 
@@ -84,11 +83,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """The `kbnn` program."""
-    # The kernel runs the rows; matrix libraries see small blocks only, where threads hinder.
-    for library in ("OPENBLAS", "OMP", "MKL"):
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    # pyarrow loads pandas where it is installed, half a second for nothing: no table here is one.
-    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # None bars the import
+    startup.prepare()
     sys.excepthook = exits.report_unexpected
     sys.exit(call())
 
