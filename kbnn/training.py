@@ -7,15 +7,14 @@ at the very row. The loop prints nothing: it tells a `Listener`.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from time import monotonic, perf_counter, thread_time
-from typing import Final
 
 from kbnn import modelfile
 from kbnn.badrows import BadRowList
 from kbnn.blocks import sliced
 from kbnn.checkpoint import Checkpoint
-from kbnn.choices import Choices, check_columns, check_outputs, check_size
+from kbnn.choices import check_columns, check_size
 from kbnn.curve import CurvePoint
 from kbnn.encode import Block
 from kbnn.errors import DataError, UsageError
@@ -24,34 +23,23 @@ from kbnn.model import Model
 from kbnn.modelstate import to_state
 from kbnn.outcome import Counts
 from kbnn.position import Position
-from kbnn.predicted import check_interval, leading_columns, prediction_fields
+from kbnn.predicted import leading_columns, prediction_fields
 from kbnn.schema import Schema
-from kbnn.stream import ReadOptions, Stream, open_stream
+from kbnn.stream import Stream, open_stream
+from kbnn.trainoptions import TrainOptions
+from kbnn.wording import rows_of
 from kbnn.writers import STDOUT, Writer, open_writer
 
-MODEL: Final = "model.npz"
-CHECKPOINT_EVERY: Final = 30.0
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """What to learn from, and how."""
-
-    sources: tuple[str, ...]
-    model: str = MODEL
-    read: ReadOptions = field(default_factory=ReadOptions)
-    choices: Choices = field(default_factory=Choices)
-    fresh: bool = False
-    resume: bool = False
-    predictions: str | None = None
-    interval: float = 0.9
-    bad_rows: str | None = None
-    checkpoint_every: float = CHECKPOINT_EVERY
+__all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
 
 
 @dataclass
 class Seconds:
-    """Where the time went; reading happens ahead, so `read` is what was waited for it."""
+    """Where the time went.
+
+    Reading happens ahead, so `read` is what was waited for it; `save` is checkpoints and
+    predictions.
+    """
 
     read: float = 0.0
     encode: float = 0.0
@@ -108,7 +96,7 @@ class Training:
         start = perf_counter()
         try:
             with ExitStack() as stack:
-                self._check()
+                self.options.check()
                 self._checkpoint = stack.enter_context(Checkpoint(self.options.model))
                 self._open(stack, interruption)
                 if self.stream is not None:
@@ -121,28 +109,8 @@ class Training:
     def look(self) -> None:
         """Find schema and settings, learn nothing and write nothing."""
         with ExitStack() as stack:
-            self._check()
+            self.options.check()
             self._open(stack, Interruption())
-
-    def _check(self) -> None:
-        options = self.options
-        options.read.check()
-        options.choices.settings()
-        check_interval(options.interval)
-        if options.model == STDOUT:
-            raise UsageError("a model is kept in a file: --model cannot be -")
-        if not options.checkpoint_every > 0.0:
-            raise UsageError(
-                f"--checkpoint-every must be positive, not {options.checkpoint_every:g}"
-            )
-        check_outputs(
-            options.sources,
-            {
-                "--model": options.model,
-                "--predictions": options.predictions,
-                "--bad-rows": options.bad_rows,
-            },
-        )
 
     def _existing(self) -> Model | None:
         """The model that is continued, if there is one, and nothing said contradicts it."""
@@ -222,8 +190,14 @@ class Training:
             interruption.when_idle(self.options.checkpoint_every, self._idle)
         try:
             self._learn(stream, interruption)
-        except (DataError, UsageError, Interrupted, BrokenPipeError):
+        except (Interrupted, BrokenPipeError):
             self._save()
+            raise
+        except (DataError, UsageError):
+            self._save()
+            if self.rows:
+                learned = f"{rows_of(self.rows)} before the error were learned and saved"
+                self.listener.notice(f"{learned}: when it is mended, --resume goes on")
             raise
         if not self.model.rows:
             raise DataError("no row could be learned: none has a target")

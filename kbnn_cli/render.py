@@ -43,11 +43,10 @@ class DoublingLines:
                 yield self._line(point, j, noise[j] if j < len(noise) else None, speed)
 
     def _heads(self) -> str:
-        figures = ("errors", "since last", "log-loss", "since last")
+        figures = ["errors", "since last", "log-loss", "since last"]
         if not self._classes:
-            figures = ("RMSE", "since last", "NLL", "in 90 %", "noise sd")  # type: ignore[assignment]  # one more
-        heads = f"{'rows':>12}" + "".join(f"{head:>12}" for head in (*figures, "rows/s"))
-        return f"{heads}  target" if self._several else heads
+            figures = ["RMSE", "since last", "NLL", "in 90 %", "noise sd"]
+        return self._aligned(["rows", *figures, "rows/s"], "target")
 
     def _line(self, point: CurvePoint, j: int, noise: float | None, speed: float) -> str:
         if self._classes:
@@ -65,8 +64,12 @@ class DoublingLines:
                 percent(point.coverage_90),
                 number(noise),
             ]
-        line = f"{count(point.rows):>12}" + "".join(f"{c:>12}" for c in (*cells, count(speed)))
-        return f"{line}  {self._names[j]}" if self._several else line
+        return self._aligned([count(point.rows), *cells, count(speed)], self._names[j])
+
+    def _aligned(self, cells: list[str], name: str) -> str:
+        """Cells under each other, within 80 columns."""
+        line = "".join(f"{cell:>{12 if at in (0, 2) else 10}}" for at, cell in enumerate(cells))
+        return f"{line}  {name}" if self._several else line
 
 
 def summary_parts(training: Training) -> Iterator[RenderableType]:

@@ -50,7 +50,8 @@ def test_creates_then_continues(data: Path, capsys: pytest.CaptureFixture[str]) 
     assert "rows    100 learned, 0 rejected" in err
     for word in ("RMSE", "NLL", "inside 90 %", "constant", "read", "encode", "learn", "save"):
         assert word in err
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in err  # no colours, no animation off a terminal
     code, _, err = talk(capsys, "a.csv")
     assert code == 0
     assert "kbnn: going on with model.npz, which has learned 100 rows" in err.splitlines()

@@ -1,0 +1,152 @@
+"""Tables of predictions: exact, quoted where needed, one row for each."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kbnn.errors import DataError, UsageError
+from kbnn.model import Forecast
+from kbnn.schema import Column, Place, Schema
+from kbnn.writers import open_writer, prediction_fields
+
+NUMBERS = Schema(
+    [Column("a", "number", "feature"), Column("y", "number", "target")],
+    "regression",
+    layout=[Place("a", None)],
+)
+CLASSES = Schema(
+    [Column("a", "number", "feature"), Column("y", "category", "target")],
+    "classification",
+    classes=["no", "yes"],
+    layout=[Place("a", None)],
+)
+AWKWARD = ["plain", 'a "quote"', "a,comma", "two\nlines", " space ", "", "ünïcode", "tab\there"]
+
+
+def forecast(rows: int, probability: bool = False) -> Forecast:
+    sizes = 10.0 ** np.linspace(-9.0, 9.0, rows)[:, None]
+    values = np.random.default_rng(3).normal(size=(4, rows, 1)) * sizes
+    share = np.linspace(0.0, 1.0, rows)
+    return Forecast(
+        values[0],
+        np.abs(values[1]),
+        np.abs(values[2]),
+        np.abs(values[3]),
+        np.stack([share, 1.0 - share], axis=1) if probability else None,
+        share,
+        np.zeros(rows, dtype=np.int64),
+    )
+
+
+def cells(path: Path, delimiter: str = ",") -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file, delimiter=delimiter))
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.txt"])
+def test_text_reads_back_exactly(tmp_path: Path, name: str) -> None:
+    said = forecast(len(AWKWARD))
+    batch = pa.RecordBatch.from_pydict({"a": AWKWARD, "a,b": [None, *range(7)]})
+    path = tmp_path / name
+    fields = prediction_fields(NUMBERS, decompose=True, outlier=True)
+    with open_writer(str(path), fields, NUMBERS) as writer:
+        writer.write(said, batch)
+        assert writer.rows == len(AWKWARD)
+    head, *rows = cells(path, "\t" if name == "out.tsv" else ",")
+    assert head == [
+        "a", "a,b", "mean", "sd", "lower", "upper", "function_sd", "noise_sd", "outlier",
+    ]  # fmt: skip
+    assert [row[0] for row in rows] == AWKWARD
+    assert [row[1] for row in rows] == ["", *map(str, range(7))]
+    assert [float(row[2]) for row in rows] == said.mean[:, 0].tolist()
+    assert [float(row[3]) for row in rows] == said.sd[:, 0].tolist()
+    assert [float(row[8]) for row in rows] == np.linspace(0.0, 1.0, len(AWKWARD)).tolist()
+
+
+def test_interval_encloses_what_it_says(tmp_path: Path) -> None:
+    fields = prediction_fields(NUMBERS, interval=0.95)
+    with open_writer(str(tmp_path / "o.csv"), fields, NUMBERS) as writer:
+        writer.write(forecast(5))
+    for row in cells(tmp_path / "o.csv")[1:]:
+        mean, sd, lower, upper = map(float, row)
+        assert upper == pytest.approx(mean + 1.959964 * sd, rel=1e-5)
+        assert lower == pytest.approx(mean - 1.959964 * sd, rel=1e-5)
+
+
+def test_blocks_do_not_show(tmp_path: Path) -> None:
+    said = forecast(8)
+    for name, sizes in (("one.csv", [8]), ("many.csv", [1, 3, 4])):
+        with open_writer(str(tmp_path / name), prediction_fields(NUMBERS), NUMBERS) as writer:
+            at = 0
+            for size in sizes:
+                rows = slice(at, at + size)
+                writer.write(said._replace(mean=said.mean[rows], sd=said.sd[rows]))
+                at += size
+    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "many.csv").read_bytes()
+
+
+def test_classes_and_names_that_are_taken(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_pydict({"label": ["x", "y", "z"]})
+    with open_writer(str(tmp_path / "o.csv"), prediction_fields(CLASSES), CLASSES) as writer:
+        writer.write(forecast(3, probability=True), batch)
+    assert cells(tmp_path / "o.csv") == [
+        ["label", "kbnn_label", "p_no", "p_yes"],
+        ["x", "yes", "0", "1"],
+        ["y", "no", "0.5", "0.5"],
+        ["z", "no", "1", "0"],
+    ]
+
+
+def test_unknown_is_empty_and_missing_columns_too(tmp_path: Path) -> None:
+    said = forecast(2)
+    said = said._replace(mean=np.array([[np.nan], [1.0]]))
+    with open_writer(str(tmp_path / "o.csv"), prediction_fields(NUMBERS), NUMBERS) as writer:
+        writer.write(said, pa.RecordBatch.from_pydict({"a": ["1", "2"], "b": ["3", "4"]}))
+        writer.write(said, pa.RecordBatch.from_pydict({"b": ["5", "6"], "new": ["7", "8"]}))
+    assert [row[:3] for row in cells(tmp_path / "o.csv")] == [
+        ["a", "b", "mean"],
+        ["1", "3", ""],
+        ["2", "4", "1"],
+        ["", "5", ""],
+        ["", "6", "1"],
+    ]
+
+
+def test_parquet_has_types(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_pydict({"a": ["1.5", "NA", "x"], "b": [True, None, False]})
+    with open_writer(str(tmp_path / "o.parquet"), prediction_fields(NUMBERS), NUMBERS) as writer:
+        writer.write(forecast(3), batch)
+    table = pq.read_table(tmp_path / "o.parquet")
+    assert table["a"].to_pylist() == [1.5, None, None]
+    assert table["b"].to_pylist() == [True, None, False]
+    assert table.schema.field("mean").type == pa.float64()
+    assert table["mean"].to_pylist() == forecast(3).mean[:, 0].tolist()
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    fields = prediction_fields(NUMBERS)
+    with pytest.raises(UsageError, match=r"^o\.json: tables are written as \.csv, \.tsv or \.parq"):
+        open_writer("o.json", fields, NUMBERS)
+    with pytest.raises(UsageError, match=r"cannot be continued"):
+        open_writer("o.parquet", fields, NUMBERS, keep=3)
+    with pytest.raises(UsageError, match=r"^--interval must lie between 0 and 1, not 1$"):
+        prediction_fields(NUMBERS, interval=1.0)
+    path = tmp_path / "none" / "o.csv"
+    with pytest.raises(DataError, match=r"cannot be written \(no such file or directory\)$"):
+        open_writer(str(path), fields, NUMBERS)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a full disk to write to")
+def test_a_full_disk_is_one_sentence() -> None:
+    writer = open_writer("/dev/full", prediction_fields(NUMBERS), NUMBERS, flush=True)
+    with pytest.raises(DataError, match=r"^/dev/full: cannot be written \(no space left on device"):
+        writer.write(forecast(3))
+    with pytest.raises(OSError, match="No space left"):
+        writer.close()
