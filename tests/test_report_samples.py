@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import SAMPLES, kbnn
-from tests.test_report_browser import BROWSER, HOSTILE, opened
+from tests.test_report import HOSTILE
+from tests.test_report_browser import BROWSER, opened
 
 pytestmark = [
     pytest.mark.slow,

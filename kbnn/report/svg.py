@@ -76,10 +76,12 @@ def drawing(**overrides: Any) -> Iterator[Any]:
 def inline_svg(figure: Any, key: str, label: str) -> str:
     """The figure as an <svg> element: ids start with `key`, colours are CSS variables."""
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": key}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        # `savefig` would draw everything twice, once only to measure; the layout has measured.
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     root = ElementTree.fromstring(buffer.getvalue())
     for parent in (root, *root.findall(SVG + "defs")):
         for child in [c for c in parent if c.tag in (SVG + "metadata", SVG + "style")]:
