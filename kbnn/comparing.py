@@ -156,8 +156,16 @@ def effect_changes(one: Inspection, two: Inspection, name: str) -> list[EffectCh
     return sorted(found, key=lambda change: -abs(change.gap or 0.0))
 
 
+def same_shape(first: Model, second: Model) -> bool:
+    """Whether unit n of a layer is the same unit in both; features may have been added."""
+    shapes = [(m.settings.hidden, m.settings.activation, m.settings.seed) for m in (first, second)]
+    return shapes[0] == shapes[1] and first.classes == second.classes
+
+
 def compare_weights(made: Comparison, first: Model, second: Model) -> None:
     """The largest moves among the weights that both have, each in its network's own units."""
+    if not same_shape(first, second):
+        return  # units of other networks are other units: their numbers mean nothing
     known = {(w.network, w.layer, w.unit, w.source): w for w in weights(first)}
     moves, squares = [], 0.0
     for weight in weights(second):

@@ -45,6 +45,9 @@ def comparison_parts(made: Comparison, first: str, second: str) -> Iterator[Rend
         yield moves_table(made.moves)
         moved = number(made.root_mean_square_move, 3)
         yield Text(f"root mean square move {moved} prior sds", style="dim")
+    elif not made.weights_compared:
+        yield Text()
+        yield Text("Weights are not compared: the networks differ in shape or seed.", style="dim")
 
 
 def shown(value: Any) -> str:

@@ -13,10 +13,10 @@ Examples:
   kbnn evaluate model.npz test.csv
   kbnn evaluate model.npz test.csv --report report.html --plot picture.png
   kbnn evaluate model.npz test.parquet --json
-  kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'coverage_90<85%'
+  kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
 
 \b
-Exit codes: 0 done, 1 data or model error, 2 usage, 3 a --fail-if condition is met.
+Exit codes: 0 done, 1 data or model error, 2 usage, 3 --fail-if is met.
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -11,10 +11,10 @@ from kbnn_cli import options
 
 EXAMPLES = """\b
 Examples:
-  kbnn predict model.npz new.csv                      the rows and their predictions, as CSV
+  kbnn predict model.npz new.csv               rows and predictions, as CSV
   kbnn predict model.npz new.csv -o forecast.parquet
-  tail -f log.csv | kbnn predict model.npz -          each row is answered at once
-  kbnn predict model.npz new.csv --only-predictions --decompose --interval 0.95
+  tail -f log.csv | kbnn predict model.npz -   each row is answered at once
+  kbnn predict model.npz new.csv --only-predictions --decompose
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
