@@ -150,6 +150,8 @@ def mutated(whole: bytes, dice: random.Random) -> bytes:
     """Bytes changed, cut out, doubled or appended, most often near the structures of the zip."""
     data = bytearray(whole)
     for _ in range(dice.choice((1, 1, 2, 8))):
+        if not data:
+            break
         end = dice.choice((64, 9000, len(data)))
         at = dice.randrange(min(end, len(data)))
         if dice.random() < 0.4:
