@@ -26,6 +26,9 @@ from kbnn.state import COUNT, State
 LABEL_LIMIT = 1e100
 """A standardised label beyond this is no measurement."""
 
+INPUT_BELIEVED = 1e3
+"""A standardised input beyond this is no measurement either: it counts as missing."""
+
 LEARNED, REJECTED, ALARM = 1, 2, 4
 """Bits of `Records.status`."""
 
@@ -120,7 +123,7 @@ def _learn_row(belief: Belief, x: FloatArray, x_var: FloatArray, y: FloatArray, 
 
 def _condition(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs:
     limit = belief.config.input_limit
-    seen = np.where(np.isfinite(x), np.clip(x, -limit, limit), np.nan)
+    seen = np.where(np.abs(x) <= INPUT_BELIEVED, np.clip(x, -limit, limit), np.nan)
     return input_gaussian.condition(belief.input_mean, belief.input_cov, seen, x_var)
 
 

@@ -38,9 +38,10 @@ def stream(config: Config, rows: int, seed: int = 0, missing: float = 0.0,
     if config.observation == "gaussian":
         y = signal + 0.2 * rng.standard_normal(signal.shape)
     elif config.observation == "categorical":
-        y = np.argmax(signal + 0.5 * rng.gumbel(size=signal.shape), axis=1)[:, None] * 1.0
+        best = np.argmax(signal + 0.5 * rng.gumbel(size=signal.shape), axis=1)
+        y = best[:, None].astype(np.float64)
     else:
-        y = (signal[:, :1] + 0.5 * rng.standard_normal((rows, 1)) > 0.0) * 1.0
+        y = (signal[:, :1] + 0.5 * rng.standard_normal((rows, 1)) > 0.0).astype(np.float64)
     x_var = np.where(rng.random(x.shape) < noisy, 0.3, 0.0)
     x = x + np.sqrt(x_var) * rng.standard_normal(x.shape)
     x[rng.random(x.shape) < missing] = np.nan

@@ -6,6 +6,9 @@ KB_INLINE double KB(input_entry)(const double *packed, int64_t dim, int64_t i, i
     return packed[low * dim - low * (low - 1) / 2 + (high - low)];
 }
 
+/* Whether a value is a measurement: neither missing nor absurd. */
+KB_INLINE int KB(measured)(double x) { return fabs(x) <= 1e3; }
+
 /* Fills the first layer's z and vz and, if anything is uncertain, x_cov. */
 static void KB(condition)(kb_work *w, const double *x, const double *x_var)
 {
@@ -14,7 +17,7 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
     w->uncertain = 0;
     for (int64_t i = 0; i < d; i++) {
         double value = x[i];
-        if (!isfinite(value) || (x_var && x_var[i] > 0.0))
+        if (!KB(measured)(value) || (x_var && x_var[i] > 0.0))
             w->uncertain = 1;
         m[i] = value > limit ? limit : (value < -limit ? -limit : value);
         vz[i] = 0.0;
@@ -30,7 +33,7 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
     }
     for (int64_t j = 0; j < d; j++) {
         double total = v[j * d + j] + (x_var ? x_var[j] : 0.0);
-        if (!isfinite(x[j]) || !isfinite(total) || total <= 1e-12)
+        if (!KB(measured)(x[j]) || !isfinite(total) || total <= 1e-12)
             continue;
         double value = x[j] > limit ? limit : (x[j] < -limit ? -limit : x[j]);
         double miss = value - m[j];
@@ -43,7 +46,7 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
         }
     }
     for (int64_t j = 0; j < d; j++) {
-        if (isfinite(x[j]) && !(x_var && x_var[j] > 0.0)) {
+        if (KB(measured)(x[j]) && !(x_var && x_var[j] > 0.0)) {
             m[j] = x[j] > limit ? limit : (x[j] < -limit ? -limit : x[j]);
             for (int64_t i = 0; i < d; i++)
                 v[i * d + j] = v[j * d + i] = 0.0;
