@@ -19,28 +19,40 @@ _LEAST_SD = 1e-6
 
 @dataclass
 class Held:
-    """Rows in the user's units; y has a column per target, or the class index."""
+    """Rows in the user's units; y has a column per target, or the class index.
+
+    `number` counts the rows of the stream from 1.
+    """
 
     x: FloatArray
     x_sd: FloatArray
     y: FloatArray
     weight: FloatArray
+    number: FloatArray
 
     @classmethod
     def nothing(cls, targets: int) -> Held:
         """No rows."""
-        return cls(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, targets)), np.zeros(0))
+        return cls(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, targets)), np.zeros(0),
+                   np.zeros(0))
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def add(self, x: FloatArray, x_sd: FloatArray, y: FloatArray, weight: float) -> None:
-        """Hold one more row; a wider x means that earlier rows had 0 there."""
-        self.widen(len(x))
-        self.x = np.vstack([self.x, x])[-MOST_HELD:]
-        self.x_sd = np.vstack([self.x_sd, x_sd])[-MOST_HELD:]
-        self.y = np.vstack([self.y, y])[-MOST_HELD:]
-        self.weight = np.append(self.weight, weight)[-MOST_HELD:]
+    def add(self, x: FloatArray, x_sd: FloatArray | None, y: FloatArray, weight: FloatArray,
+            number: FloatArray) -> None:
+        """Hold more rows; a wider x means that earlier rows had 0 there."""
+        self.widen(x.shape[1])
+        x_sd = np.zeros_like(x) if x_sd is None else x_sd
+        self.x, self.x_sd = np.vstack([self.x, x]), np.vstack([self.x_sd, x_sd])
+        self.y = np.vstack([self.y, y])
+        self.weight = np.concatenate([self.weight, weight])
+        self.number = np.concatenate([self.number, number])
+
+    def forget_oldest(self, most: int) -> None:
+        """Keep the last rows only."""
+        for name in ("x", "x_sd", "y", "weight", "number"):
+            setattr(self, name, getattr(self, name)[-most:])
 
     def widen(self, width: int) -> None:
         """Make x so wide: the new columns were 0 in the rows held."""

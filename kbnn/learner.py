@@ -6,6 +6,7 @@ units change after fixed row counts or at the row that outgrew them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,9 @@ from kbnn import ensemble, scaling, units
 from kbnn.growth import grow
 from kbnn.holding import Held
 from kbnn.layout import IntArray
-from kbnn.network import Prediction, State, init, learn, predict
+from kbnn.network import ALARM, Prediction, State, init, learn, predict
 from kbnn.normal import FloatArray
+from kbnn.recent import Recent
 from kbnn.scaling import Units
 from kbnn.settings import Settings
 from kbnn.state import COUNT
@@ -24,6 +26,8 @@ NO_TARGET, HELD = 8, 16
 """Further bits of `Forecast.status`."""
 
 FIRST_REFIT = 64
+KNOWLEDGE_CARRIED = 0.05
+"""Share of the old information that outlives a large change of units, see kbnn.recent."""
 
 
 class Forecast(NamedTuple):
@@ -53,6 +57,8 @@ class Learner:
         self.columns = scaling.blank_columns(0)
         self.seen = 0  # rows counted into the scale
         self.refits = 0
+        self.recent = Recent()
+        self.relearned: list[int] | None = None  # alarms, if the last step began anew
 
     @property
     def width(self) -> int:
@@ -68,19 +74,49 @@ class Learner:
         """A count of the (first) network, see kbnn.state.Counts."""
         return int(self.members[0].counts[which]) if self.members else 0
 
-    def start(self, held: Held, indicators: list[bool], classes: int) -> Forecast:
-        """Take the scale from the rows held, make the networks, and learn the rows in order."""
+    def start(self, held: Held, indicators: list[bool], classes: int) -> list[int]:
+        """Take the scale from the rows held, make the networks, and learn the rows in order.
+
+        Returns the numbers of the rows that raised an alarm.
+        """
         width = _used_width(held.x, indicators)
-        raw = np.hstack([held.y, held.x[:, :width]]) if self.targets else held.x[:, :width]
+        held = Held(held.x[:, :width], held.x_sd[:, :width], held.y, held.weight, held.number)
+        raw = np.hstack([held.y, held.x]) if self.targets else held.x
         self.columns = scaling.warm_up(raw)
-        scale = float(self.columns[0, scaling.SCALE]) if self.targets else 1.0
-        config = self.settings.config(width, self.targets, classes, scale or 1.0)
+        self.recent, self.seen = Recent(held), len(held)
+        return self._begin(held, self._fixed(indicators), classes)
+
+    def _begin(self, rows: Held, fixed: FloatArray, classes: int) -> list[int]:
+        """Make the networks, and learn their first rows; the numbers of those with an alarm."""
+        t = self.targets
+        scale = float(self.columns[0, scaling.SCALE]) if t else 1.0
+        config = self.settings.config(self.width, t, classes, scale or 1.0)
         self.members = [
             init(config, self.settings.seed + 1000003 * k, mean_scale=means, sd_scale=sds)
             for k in range(self.settings.ensemble) for means, sds in [ensemble.prior_scales(k)]]
-        self.seen = len(held)
-        x, x_var = self._standardised(held.x, held.x_sd, indicators)
-        return self._step(x, x_var, self._standard_targets(held.y), held.weight, fresh=True)
+        self.log_weight = np.zeros(self.settings.ensemble)
+        x, x_var, y = self._standard_rows(rows, fixed)
+        said = self._step(x, x_var, y, rows.weight, fresh=True)
+        return [int(row) for row in rows.number[(said.status & ALARM) > 0]]
+
+    def _learn_again(self, rows: Held, fixed: FloatArray) -> None:
+        """Learn rows that were learned before, in other units: counts and inputs are no news."""
+        x, x_var, y = self._standard_rows(rows, fixed)
+
+        def again(state: State) -> State:
+            quiet = state._replace(config=replace(state.config, drift=False))
+            new, _ = learn(quiet, x, y, x_var=x_var, weight=rows.weight)
+            return new._replace(config=state.config, counts=state.counts,
+                                input_mean=state.input_mean, input_cov=state.input_cov)
+
+        self.members = ensemble.in_parallel(again, self.members)
+
+    def _standard_rows(self, rows: Held,
+                       fixed: FloatArray) -> tuple[FloatArray, FloatArray | None, FloatArray]:
+        t = self.targets
+        rows.widen(self.width)
+        x = scaling.standardise(self.columns[t:], rows.x, fixed[t:])
+        return x, self._variances(rows.x_sd), self._standard_targets(rows.y)
 
     def predict(self, x: FloatArray, x_sd: FloatArray | None, indicators: list[bool]) -> Forecast:
         """Predict rows; nothing changes."""
@@ -90,10 +126,15 @@ class Learner:
         return self._forecast(ensemble.mix(made, weights), np.zeros(len(z), dtype=np.int64))
 
     def advance(self, x: FloatArray, x_sd: FloatArray | None, y: FloatArray, weight: FloatArray,
-                indicators: list[bool], fresh: bool) -> Forecast:
-        """Learn rows up to the next growth or change of units: at least one, perhaps not all."""
+                number: int, indicators: list[bool], fresh: bool) -> Forecast:
+        """Learn rows up to the next growth or change of units: at least one, perhaps not all.
+
+        `number` is that of the first row in the stream.
+        """
+        self.relearned = None
         stop = self._grow_or_stop(x, y, indicators)
         if not fresh:
+            self.recent.clear()
             z, z_var = self._standardised(x[:stop], None if x_sd is None else x_sd[:stop],
                                           indicators)
             return self._step(z, z_var, self._standard_targets(y[:stop]), weight[:stop], fresh)
@@ -110,6 +151,8 @@ class Learner:
         labels = np.where(np.isnan(y[:done]), np.nan, z[:, :t]) if t else y[:done]
         var = self._variances(None if x_sd is None else x_sd[:done])
         forecast = self._step(np.ascontiguousarray(z[:, t:]), var, labels, weight[:done], fresh)
+        self.recent.add(inputs[:done], None if x_sd is None else x_sd[:done, :self.width],
+                        y[:done], weight[:done], number + np.arange(float(done)))
         if self.seen == due or np.any(self.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN):
             self._refit(fixed)
         return forecast
@@ -200,6 +243,11 @@ class Learner:
         self.columns = new
         if all(np.array_equal(a, b) for a, b in zip(old_units, new_units, strict=True)):
             return
+        self.refits += 1
+        rows = self.recent.rows(max(1, t))
+        if len(rows) == self.seen and self._learned_once():
+            self.relearned = self._begin(rows, fixed, 0 if t else outputs)
+            return
         gain, shift = np.ones(outputs), np.zeros(outputs)
         if t:
             old_scale = np.where(old_units.scale[:t] > 0.0, old_units.scale[:t], 1.0)
@@ -208,9 +256,16 @@ class Learner:
             shift = (old_units.center[:t] - new_units.center[:t]) / new_scale
         before = Units(old_units.center[t:], old_units.scale[t:])
         after = Units(new_units.center[t:], new_units.scale[t:])
-        self.members = [units.change_units(state, before, after, gain, shift)
+        large = scaling.far_apart(old_units, new_units) and len(rows) > 0
+        share = KNOWLEDGE_CARRIED if large else 1.0
+        self.members = [units.change_units(state, before, after, gain, shift, share)
                         for state in self.members]
-        self.refits += 1
+        if large:
+            self._learn_again(rows, fixed)
+
+    def _learned_once(self) -> bool:
+        counts = self.members[0].counts
+        return bool(counts[COUNT.rows] == counts[COUNT.fresh])
 
 
 def _used_width(x: FloatArray, indicators: list[bool]) -> int:

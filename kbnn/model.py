@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kbnn.holding import Held
+from kbnn.holding import MOST_HELD, Held
 from kbnn.layout import IntArray
 from kbnn.learner import HELD, NO_TARGET, Forecast, Learner
 from kbnn.network import ALARM
@@ -146,7 +146,7 @@ class Model:
             known = len(self.schema.classes) if self.schema.closed else 0
             classes = max(2, known, int(np.max(labels)) + 1 if len(labels) else 0)
         held.widen(self.schema.width)
-        self.learner.start(held, self._indicators(), classes)
+        self.alarms = self.learner.start(held, self._indicators(), classes)
 
     def _indicators(self) -> list[bool]:
         return [place.category is not None for place in self.schema.layout]
@@ -163,8 +163,10 @@ class Model:
         if not np.any(np.isfinite(y)):
             self.skipped += 1
             return blank._replace(status=np.array([NO_TARGET]))
-        x_sd = np.zeros_like(block.x[at]) if block.x_sd is None else block.x_sd[at]
-        self.held.add(block.x[at], x_sd, y, weight)
+        row = slice(at, at + 1)
+        self.held.add(block.x[row], None if block.x_sd is None else block.x_sd[row], block.y[row],
+                      np.array([weight]), np.array([self.rows + self.skipped + 1.0]))
+        self.held.forget_oldest(MOST_HELD)
         if self.held.ready(varies=not self.classes):
             self.settle()
         return blank._replace(status=np.array([HELD]))
@@ -173,10 +175,12 @@ class Model:
         before = self.rows + self.rejected + self.skipped
         part = self.learner.advance(
             block.x[at:], None if block.x_sd is None else block.x_sd[at:], block.y[at:],
-            weight[at:], self._indicators(), fresh)
+            weight[at:], before + 1, self._indicators(), fresh)
         self.skipped += int(np.sum(part.status == NO_TARGET))
         alarms = before + 1 + np.flatnonzero(part.status & ALARM)
         self.alarms = [*self.alarms, *(int(row) for row in alarms)][-MOST_ALARMS:]
+        if self.learner.relearned is not None:
+            self.alarms = self.learner.relearned
         return part
 
     def _blank(self, rows: int) -> Forecast:

@@ -16,6 +16,7 @@ from kbnn.errors import ModelError
 from kbnn.holding import MOST_HELD, Held
 from kbnn.layout import layout_of
 from kbnn.model import Model
+from kbnn.recent import MOST_KEPT, Recent
 from kbnn.schema import Schema
 from kbnn.scorecard import Scorecard
 from kbnn.settings import Settings
@@ -23,7 +24,7 @@ from kbnn.state import State, init
 
 _FIELDS = ("mean", "cov", "prior_mean", "prior_var", "noise", "head_mean", "head_cov",
            "input_mean", "input_cov", "surprise", "counts")
-_HELD = ("x", "x_sd", "y", "weight")
+_HELD = ("x", "x_sd", "y", "weight", "number")
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -34,6 +35,8 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     card, arrays = model.card.to_state()
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
     out.update({f"held/{name}": getattr(model.held, name) for name in _HELD})
+    recent = learner.recent.rows(len(model.schema.targets))
+    out.update({f"recent/{name}": getattr(recent, name) for name in _HELD})
     out["scale/columns"] = learner.columns
     out["ensemble/log_weight"] = learner.log_weight
     for k, state in enumerate(learner.members):
@@ -67,11 +70,8 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
         header["record"],
         {name.removeprefix("record/"): array for name, array in arrays.items()
          if name.startswith("record/")})
-    model.held = Held(*(_floats(arrays, f"held/{name}") for name in _HELD))
-    rows = len(model.held.y)
-    _require(rows <= MOST_HELD and model.held.y.shape[1:] == (len(model.schema.targets),)
-             and model.held.x.shape == model.held.x_sd.shape and len(model.held.x) == rows
-             and model.held.weight.shape == (rows,), "its held rows")
+    model.held = _held(arrays, "held", MOST_HELD, len(model.schema.targets))
+    learner.recent = Recent(_held(arrays, "recent", MOST_KEPT, len(model.schema.targets)))
     members = header["networks"]
     _require(len(members) in (0, model.settings.ensemble), "its number of networks")
     learner.members = [_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
@@ -87,6 +87,16 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model.alarms = [int(row) for row in header["alarms"]]
     model.position = dict(header["position"])
     return model
+
+
+def _held(arrays: Arrays, group: str, most: int, targets: int) -> Held:
+    held = Held(*(_floats(arrays, f"{group}/{name}") for name in _HELD))
+    rows = len(held.y)
+    fits = (rows <= most and held.y.shape[1:] == (targets,) and len(held.x) == rows
+            and len(held.x_sd) == rows and held.x_sd.shape[1] in (0, held.x.shape[1])
+            and held.weight.shape == held.number.shape == (rows,))
+    _require(fits, f"its {group} rows")
+    return held
 
 
 def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:

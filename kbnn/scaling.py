@@ -32,6 +32,8 @@ OUTGROWN = 9.0
 _WARM_UP_WINSOR = 8.0 * 1.4826
 _SETTLED_RATIO = 1.1
 _SETTLED_SHIFT = 0.1
+_FAR_RATIO = float(np.log(1.5))
+_FAR_SHIFT = 0.5
 
 
 class Units(NamedTuple):
@@ -137,6 +139,14 @@ def _follow_value(column: FloatArray, value: float) -> float:
     column[RECENT] += (bounded - column[RECENT]) / RECENT_ROWS
     column[RECENT_SQUARE] += (bounded * bounded - column[RECENT_SQUARE]) / RECENT_ROWS
     return float(z)
+
+
+def far_apart(old: Units, new: Units) -> bool:
+    """Whether some column's scale changes by more than half, or its center by half of its scale."""
+    varied = (old.scale > 0.0) & (new.scale > 0.0)
+    ratio = new.scale[varied] / old.scale[varied]
+    shift = (new.center[varied] - old.center[varied]) / new.scale[varied]
+    return bool(np.any(np.abs(np.log(ratio)) > _FAR_RATIO) or np.any(np.abs(shift) > _FAR_SHIFT))
 
 
 def refit(columns: FloatArray, fixed: FloatArray) -> FloatArray:

@@ -25,8 +25,11 @@ from kbnn.state import COUNT, State
 
 
 def change_units(state: State, old: Units, new: Units, gain: FloatArray,
-                 shift: FloatArray) -> State:
-    """The state for inputs in `new` instead of `old` units and outputs y' = gain y + shift."""
+                 shift: FloatArray, share: float = 1.0) -> State:
+    """The state for inputs in `new` instead of `old` units and outputs y' = gain y + shift.
+
+    Only `share` of the information Pd, hd is carried over.
+    """
     first, first_back = _first_layer_map(old, new), _first_layer_map(new, old)
     layout = layout_of(state.config)
     mean, prior_mean = state.mean.copy(), state.prior_mean.copy()
@@ -39,7 +42,7 @@ def change_units(state: State, old: Units, new: Units, gain: FloatArray,
         back, _ = _block_map(layout, pieces, first_back, 1.0 / gain, shift)
         anchor = a @ prior_mean[order] + d if anchored else prior_mean[order]
         mean[order], dense[index] = _carry(mean[order], dense[index], prior_mean[order],
-                                           state.prior_var[order], a, back, d, anchor)
+                                           state.prior_var[order], a, back, d, anchor, share)
         prior_mean[order] = anchor
     config = state.config
     if config.observation == "gaussian" and config.noise is not None:
@@ -92,17 +95,18 @@ def _block_map(layout: Layout, pieces: tuple[Piece, ...], first: FloatArray, gai
 
 
 def _carry(mu: FloatArray, cov: FloatArray, mu0: FloatArray, var0: FloatArray, a: FloatArray,
-           back: FloatArray, d: FloatArray, anchor: FloatArray) -> tuple[FloatArray, FloatArray]:
+           back: FloatArray, d: FloatArray, anchor: FloatArray,
+           share: float) -> tuple[FloatArray, FloatArray]:
     """One block in new units, `back` the inverse of A.
 
     Where the information cannot be separated from the prior the function is kept instead.
     """
     precision = _inverse(cov)
     if precision is not None:
-        data = back.T @ (precision - np.diag(1.0 / var0)) @ back
+        data = share * (back.T @ (precision - np.diag(1.0 / var0)) @ back)
         new_cov = _inverse(data + np.diag(1.0 / var0))
         if new_cov is not None:
-            pull = back.T @ (precision @ mu - mu0 / var0)
+            pull = share * (back.T @ (precision @ mu - mu0 / var0))
             return new_cov @ (pull + data @ d + anchor / var0), new_cov
     # A variance of zero (noise 0) has no precision.
     kept = a @ cov @ a.T
