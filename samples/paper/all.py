@@ -17,7 +17,7 @@ from samples.paper import report
 from samples.paper.options import Options, parse
 
 FREE = ("cubic", "moons", "unknown", "rotating", "timing")
-UCI = ("uci", "epochs", "architecture")
+UCI = ("uci", "silences", "epochs", "architecture")
 
 
 def main(options: Options) -> None:

@@ -4,6 +4,8 @@
 Run: python -m samples.paper.cubic
 """
 
+from typing import Any
+
 import numpy as np
 
 from samples import make
@@ -18,7 +20,7 @@ AXIS = np.linspace(-6.0, 6.0, 241)[:, None]
 def main(options: Options) -> None:
     """Learn both files in both modes, print the table and draw the bands."""
     rows = []
-    panels = []
+    panels: list[Panel] = []
     for title, count, epochs, seed in RUNS:
         x, y = (column[:, None] for column in make.cubic(count, seed))
         x_test, y_test = (column[:, None] for column in make.cubic(2000, seed=999))
@@ -40,7 +42,7 @@ def main(options: Options) -> None:
                     f"{sd[[0, -1]].mean():.2f}",
                 ]
             )
-            panels.append((f"{title}, {common.MODE_NAMES[mode]}", x, y, curve))
+            panels.append((f"{title}, {common.MODE_NAMES[mode]}", mode, x, y, curve))
     report.show(
         report.Table(
             "cubic",
@@ -55,39 +57,69 @@ def main(options: Options) -> None:
     draw(panels, options)
 
 
-def draw(
-    panels: list[tuple[str, common.FloatArray, common.FloatArray, common.Answer]], options: Options
-) -> None:
-    """Data, truth, mean and the band, split into the network's doubt and the noise."""
+Panel = tuple[str, common.Mode, common.FloatArray, common.FloatArray, common.Answer]
+"""Title, mode, the rows learned, and the answer along the axis."""
+
+
+def draw(panels: list[Panel], options: Options) -> None:
+    """One row per run: the bands of both modes, and how wide they are."""
     plt = figures.plots()
     if plt is None:
         return
-    figure, grid = plt.subplots(2, 2, figsize=(9, 6.4), sharex=True, sharey=True)
-    line = AXIS[:, 0]
-    for axes, (title, x, y, curve) in zip(grid.ravel(), panels, strict=True):
-        mean = curve.mean[:, 0]
-        for var, colour, label in (
-            (curve.var, figures.SKY, "90 % of new observations"),
-            (curve.function_var, figures.BLUE, "90 % band of the function"),
-        ):
-            half = common.Z90 * np.sqrt(var[:, 0])
-            axes.fill_between(
-                line, mean - half, mean + half, color=colour, alpha=0.35, lw=0, label=label
-            )
-        axes.plot(line, mean, color=figures.BLUE, label="predicted mean")
-        axes.plot(line, line**3, color=figures.BLACK, ls="--", lw=1, label="x³")
-        axes.scatter(
-            x, y, s=5 if len(x) > 100 else 14, color=figures.RED, alpha=0.6, lw=0, label="data"
-        )
+    figure, grid = plt.subplots(len(RUNS), 3, figsize=(11, 6.4), sharex=True)
+    for number, (title, *_) in enumerate(RUNS):
+        both = panels[2 * number : 2 * number + 2]
+        for axes, panel in zip(grid[number], both, strict=False):
+            draw_band(axes, panel)
+        draw_width(grid[number, 2], both)
+        grid[number, 2].set_title(f"{title}: width of the band")
+        grid[number, 0].set_ylabel("y")
+    for axes in grid[-1]:
+        axes.set_xlabel("x (data only between the dotted lines)")
+    for axes in grid.ravel():
+        axes.set_xlim(-6, 6)
         for edge in (-4.0, 4.0):
             axes.axvline(edge, color="grey", lw=0.8, ls=":")
-        axes.set(title=title, xlim=(-6, 6), ylim=(-160, 160))
-    for axes in grid[1]:
-        axes.set_xlabel("x (data only between the dotted lines)")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("y")
-    grid[0, 0].legend(loc="upper left", fontsize=8)
+    for axes in (grid[0, 0], grid[0, 2]):
+        axes.legend(loc="upper left" if axes is grid[0, 0] else "best", fontsize=7)
     figures.save(plt, figure, options, "cubic")
+
+
+def draw_band(axes: Any, panel: Panel) -> None:
+    """Data, truth, mean and the band, split into the network's doubt and the noise."""
+    title, _, x, y, curve = panel
+    line, mean = AXIS[:, 0], curve.mean[:, 0]
+    for var, alpha, label in (
+        (curve.var, 0.3, "90 % of new observations"),
+        (curve.function_var, 0.55, "90 % band of the function"),
+    ):
+        half = common.Z90 * np.sqrt(var[:, 0])
+        axes.fill_between(
+            line, mean - half, mean + half, color=figures.SKY, alpha=alpha, lw=0, label=label
+        )
+    axes.plot(line, mean, color=figures.BLUE, label="predicted mean")
+    axes.plot(line, line**3, color=figures.BLACK, ls="--", lw=1, label="x³")
+    axes.scatter(
+        x, y, s=5 if len(x) > 100 else 14, color=figures.RED, alpha=0.6, lw=0, label="data"
+    )
+    axes.set(title=title, ylim=(-160, 160))
+
+
+def draw_width(axes: Any, panels: list[Panel]) -> None:
+    """Standard deviations along the axis, on a scale of ratios: the doubt is least in the data."""
+    looks = {"paper": (figures.ORANGE, "paper mode"), "default": (figures.BLUE, "kbnn")}
+    for _, mode, _, _, curve in panels:
+        colour, name = looks[mode]
+        for var, style, label in (
+            (curve.var, "-", "new observation"),
+            (curve.function_var, "--", "function"),
+        ):
+            sd = np.sqrt(var[:, 0])
+            axes.plot(AXIS[:, 0], sd, color=colour, ls=style, lw=1.4, label=f"{name}: {label}")
+    axes.axhline(3.0, color=figures.BLACK, lw=0.8, ls="-.", label="noise of the data")
+    axes.set(yscale="log", ylabel="standard deviation", ylim=(0.1, 100))
+    axes.set_yticks((0.1, 0.3, 1, 3, 10, 30, 100), ("0.1", "0.3", "1", "3", "10", "30", "100"))
+    axes.minorticks_off()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK = (
     "#56B4E9",
     "#000000",
 )
-CLASS_COLOURS = (BLUE, ORANGE)
+CLASS_COLOURS = (BLUE, RED)
 CLASS_MARKS = ("o", "^")
 
 
@@ -87,10 +87,13 @@ def scatter(axes: Any, x: FloatArray, label: NDArray[np.int64], size: float = 6.
 
 
 def probability_field(axes: Any, across: FloatArray, up: FloatArray, p: FloatArray) -> Any:
-    """A probability from 0 (blue) to 1 (orange) with the line of 1/2; returns the mesh."""
+    """A probability from 0 (pale blue) to 1 (pale orange) with the line of 1/2; returns the mesh.
+
+    Paler than the marks on it, so that rows stand out on the field of their own class.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = LinearSegmentedColormap.from_list("classes", [SKY, "#FFFFFF", "#F5C869"])
+    colours = LinearSegmentedColormap.from_list("classes", ["#9CCFF0", "#FFFFFF", "#F8D58C"])
     mesh = axes.pcolormesh(
         across, up, p, cmap=colours, vmin=0.0, vmax=1.0, shading="gouraud", rasterized=True
     )

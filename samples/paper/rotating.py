@@ -170,8 +170,12 @@ def draw_fields(plt: Any, mode: common.Mode, options: Options) -> None:
     for axes in grid[:, 0]:
         axes.set_ylabel("x2")
     figure.colorbar(mean, ax=grid[0], label="probability of class 1")
-    figure.colorbar(spread, ax=grid[1], label="its variance")
-    figure.suptitle(f"Rotating Moon, {common.MODE_NAMES[mode]}: after the 100 rows shown")
+    figure.colorbar(spread, ax=grid[1], label="variance of it")
+    grid[1, 0].legend(loc="upper left", fontsize=7, handletextpad=0.1, borderpad=0.1)
+    figure.suptitle(
+        f"Rotating Moon, {common.MODE_NAMES[mode]}: after the 100 rows shown; "
+        "the black line is probability 1/2"
+    )
     figures.save(plt, figure, options, f"rotating_{mode}")
 
 

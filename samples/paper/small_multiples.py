@@ -36,7 +36,7 @@ def draw(
     log: bool = False,
     nll_top: float | None = None,
 ) -> None:
-    """Lines with bars of one standard deviation; NLL above `nll_top` is cut off, and says so."""
+    """Lines with bars of one standard deviation; an NLL above `nll_top` is named at the edge."""
     sets = list(dict.fromkeys(one for one, _ in panels))
     figure, grid = plt.subplots(
         2, len(sets), figsize=(max(2.3 * len(sets) + 0.6, 5.0), 5.0), sharex=True, squeeze=False
@@ -61,7 +61,7 @@ def draw(
                 )
             if measure == "nll" and nll_top is not None and axes.get_ylim()[1] > nll_top:
                 axes.set_ylim(top=nll_top)
-                axes.set_title(f"cut at {nll_top:g}", fontsize=7, loc="right")
+                _name_hidden(axes, panels[one, measure], nll_top)
         grid[0, column].set_title(one.capitalize())
         grid[1, column].set_xlabel(across)
         if log:
@@ -74,3 +74,22 @@ def draw(
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     figure.suptitle(title)
     figures.save(plt, figure, options, name)
+
+
+def _name_hidden(axes: Any, lines: Mapping[str, Line], top: float) -> None:
+    """Say which lines leave the panel at the top, and how far they go."""
+    hidden = [
+        (label, max(figure.mean for figure in line.figures))
+        for label, line in lines.items()
+        if any(figure.mean > top for figure in line.figures)
+    ]
+    for place, (label, most) in enumerate(hidden):
+        axes.text(
+            0.98,
+            0.93 - 0.09 * place,
+            f"{label}: up to {most:.0f}",
+            color=LOOKS[label][0],
+            fontsize=7,
+            ha="right",
+            transform=axes.transAxes,
+        )

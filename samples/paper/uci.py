@@ -184,13 +184,16 @@ def draw(plt: Any, found: Found, options: Options) -> None:
     grid[1].set(xlabel="NLL - NLL of the paper's KBNN (nats per row)")
     grid[1].set_xscale("symlog", linthresh=1.0)
     for axes, level, ticks in zip(
-        grid, (1.0, 0.0), ((0.01, 0.03, 0.1, 0.3, 1, 3), (-10, -5, -2, -1, 0, 1, 2)), strict=True
+        grid,
+        (1.0, 0.0),
+        ((0.01, 0.03, 0.1, 0.3, 1, 3), (-10, -3, -1, -0.5, 0, 0.5, 1, 3, 10, 30)),
+        strict=True,
     ):
         axes.axvline(level, color=figures.BLACK, lw=1)
         low, high = axes.get_xlim()
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
-        axes.set_xlim(low, high)
+        axes.set_xlim(low, 1.5 * high if level == 0.0 else high)
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
     figure.suptitle("UCI sets: left of the line is better than the paper")

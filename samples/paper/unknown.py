@@ -99,7 +99,10 @@ def main(options: Options) -> None:
         axes.set_xlabel("x1")
     figure.colorbar(meshes[0], ax=grid[0])
     figure.colorbar(meshes[1], ax=grid[1])
-    figure.suptitle("Learned inside the dashed square only")
+    figure.suptitle(
+        "Learned inside the dashed square only; inputs are clipped at eight standard deviations "
+        "(about ±4.3)"
+    )
     figures.save(plt, figure, options, "unknown")
 
 
