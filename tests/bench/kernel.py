@@ -45,7 +45,7 @@ def timed(run: Timed, count: int) -> float:
 
 
 def micros(runs: Sequence[Timed], most: int, looks: int = LOOKS) -> list[float]:
-    """The best time of a row of each run, net of no rows; turn by turn, so that all have it alike."""
+    """The best time of a row of each run, net of no rows; turn by turn, under the same load."""
     counts, empty = [], []
     for run in runs:
         run(1)
@@ -99,7 +99,8 @@ class Limit:
         """Passes over so many doubles; None without a compiler."""
         if self._pass is None:
             return None
-        memory, u = np.ones(max(entries, 64)), np.full(64, 1e-9)
+        room, u = np.ones(max(entries, 64) + 8), np.full(8, 1e-9)
+        memory = room[-room.ctypes.data // 8 % 8:]  # vectors want multiples of 64 bytes
         call = self._pass
 
         def run(count: int) -> None:
