@@ -61,7 +61,7 @@ def load(data: Path, name: str) -> tuple[FloatArray, FloatArray]:
 def split(data: Path, name: str, seed: int) -> Split:
     """The first nine tenths of a permutation to learn from, the rest to be judged on."""
     x, y = load(data, name)
-    order = np.random.RandomState(seed).permutation(len(x))  # noqa: NPY002  # splits of the anchors
+    order = np.random.RandomState(seed).permutation(len(x))  # the splits of the anchors
     cut = round(0.9 * len(x))
     train, test = order[:cut], order[cut:]
     return Split(x[train], y[train], x[test], y[test])

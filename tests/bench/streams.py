@@ -149,7 +149,8 @@ def show_outliers(runs: dict[str, list[Result]]) -> None:
         ratios.append(wrong[0] / clean[0])
         losses.append(clean[0] / bare[0])
         print(f"  {name:9s} clean {clean[0]:.5g} corrupted {wrong[0]:.5g} (x {ratios[-1]:.3f}), "
-              f"unprotected clean {bare[0]:.5g} (x {losses[-1]:.3f}) corrupted {bare_wrong[0]:.5g}; "
+              f"unprotected clean {bare[0]:.5g} (x {losses[-1]:.3f}) corrupted "
+              f"{bare_wrong[0]:.5g}; "
               f"coverage {100 * clean[2]:.0f} / {100 * wrong[2]:.0f}; alarms "
               f"{_mean(found, 'clean, alarms'):.1f} / {_mean(found, 'corrupted, alarms'):.1f}")
     within = sum(r <= 1.25 for r in ratios)

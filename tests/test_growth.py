@@ -1,0 +1,79 @@
+"""A network that grows is the one that had the new input or class from the start."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnn import Config, init, learn
+from kbnn.config import Covariance
+from kbnn.growth import grow
+from kbnn.layout import layout_of
+from kbnn.normal import FloatArray
+
+STRUCTURES: tuple[Covariance, ...] = ("paper", "neuron", "group", "full")
+
+
+def rows(inputs: int) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((80, inputs))
+    return x, np.tanh(x[:, 0]) + 0.2 * rng.standard_normal(80)
+
+
+def wide(x: FloatArray) -> FloatArray:
+    return np.hstack([x, np.zeros((len(x), 2))])
+
+
+@pytest.mark.parametrize("covariance", STRUCTURES)
+@pytest.mark.parametrize("hidden", [(), (7,), (5, 4)])
+def test_new_inputs_were_zero_all_along(covariance: Covariance, hidden: tuple[int, ...]) -> None:
+    x, y = rows(3)
+    blank = init(Config(3, hidden=hidden, covariance=covariance), 4)
+    late = grow(learn(blank, x, y)[0], 5, 1)
+    early, _ = learn(grow(blank, 5, 1), wide(x), y)
+    for name in ("mean", "cov", "prior_mean", "prior_var", "noise", "head_mean"):
+        assert np.allclose(getattr(late, name), getattr(early, name), rtol=1e-9, atol=1e-12), name
+    assert late.config == early.config
+
+
+def test_new_inputs_draw_what_they_would_have_drawn() -> None:
+    small, large = init(Config(3, hidden=(6,)), 9), init(Config(5, hidden=(6,)), 9)
+    grown = grow(small, 5, 1)
+    ratio = np.sqrt(6.0 / 4.0)  # fan-in of six against four: the prior keeps its scale
+    weights = layout_of(grown.config).matrix(grown.mean, 0)
+    assert np.allclose(weights, ratio * layout_of(large.config).matrix(large.mean, 0))
+
+
+@pytest.mark.parametrize("covariance", STRUCTURES)
+def test_a_new_class_starts_from_its_prior_and_leaves_the_rest_alone(
+        covariance: Covariance) -> None:
+    x, y = rows(3)
+    config = Config(3, 2, hidden=(6,), covariance=covariance, observation="categorical")
+    two, _ = learn(init(config, 2), x, (y > 0).astype(np.float64))
+    three = grow(two, 3, 3)
+    old, new = layout_of(two.config), layout_of(three.config)
+    for layer in range(2):
+        assert np.array_equal(new.matrix(three.mean, layer)[:old.widths[layer + 1]],
+                              old.matrix(two.mean, layer))
+    blank = init(three.config, 2)
+    assert np.allclose(new.matrix(three.mean, 1)[2], new.matrix(blank.mean, 1)[2])
+    added = [np.flatnonzero(np.isin(order, np.arange(new.starts[2] - 7, new.starts[2])))
+             for order in new.order]
+    for dense, at, order in zip(new.unpack(three.cov), added, new.order, strict=True):
+        assert np.allclose(dense[np.ix_(at, at)], np.diag(blank.prior_var[order][at]))
+        rest = np.setdiff1d(np.arange(len(dense)), at)
+        assert not np.any(dense[np.ix_(rest, at)])
+    learned, said = learn(three, x[:9], np.arange(9.0) % 3)
+    assert said.probability.shape == (9, 3)
+    assert np.all(np.isfinite(learned.mean))
+
+
+def test_smaller_groups_keep_a_covariance() -> None:
+    x, y = rows(16)
+    state, _ = learn(init(Config(16, hidden=(20,)), 1), x, y)
+    grown = grow(state, 30, 1)
+    before, after = layout_of(state.config), layout_of(grown.config)
+    assert len(after.blocks) > len(before.blocks)
+    for block in after.unpack(grown.cov):
+        assert np.min(np.linalg.eigvalsh(block)) > 0.0
+    assert grow(state, 16, 1) is state

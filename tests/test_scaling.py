@@ -1,0 +1,107 @@
+"""Statistics of columns: plain where data are plain, robust where they are not, exact late."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnn import scaling
+from kbnn.normal import FloatArray
+from kbnn.scaling import CENTER, COUNT, MEAN, RECENT_SQUARE, SCALE, SQUARES
+from tests.bench.data import trained
+
+
+def followed(raw: FloatArray, held: int = 32) -> tuple[FloatArray, FloatArray]:
+    """Columns and standardised values after a warm-up and all further rows."""
+    columns = scaling.warm_up(raw[:held])
+    z = scaling.follow(columns, raw[held:], np.zeros(raw.shape[1]))
+    return columns, z
+
+
+def test_statistics_of_plain_data_are_mean_and_variance() -> None:
+    raw = np.random.default_rng(1).normal([3.0, -500.0], [2.0, 40.0], (900, 2))
+    columns, z = followed(raw)
+    assert np.allclose(columns[:, MEAN], raw.mean(axis=0), rtol=1e-12)
+    assert np.allclose(columns[:, SQUARES] / columns[:, COUNT], raw.var(axis=0), rtol=1e-12)
+    units = scaling.units(columns)
+    assert np.allclose(units.center, raw[:32].mean(axis=0))
+    assert np.allclose(z, (raw[32:] - units.center) / units.scale)
+
+
+def test_kernel_and_twin_agree_to_the_bit() -> None:
+    raw = np.random.default_rng(2).standard_t(2, (300, 5))
+    raw[:, 1] = np.where(np.arange(300) < 150, 0.1, raw[:, 1])  # varies late
+    raw[::7, 2] = np.nan
+    raw[5, 3] = np.inf
+    raw[:, 4] = np.nan  # absent
+    fixed = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
+    compiled, plain = scaling.warm_up(raw[:20]), scaling.warm_up(raw[:20])
+    out = np.empty_like(raw[20:])
+    done = scaling._follow_rows(plain, raw[20:], out, fixed)
+    z = scaling.follow(compiled, raw[20:], fixed)
+    assert done == len(z)
+    assert np.array_equal(z, out[:done], equal_nan=True)
+    assert np.array_equal(compiled, plain)
+
+
+@pytest.mark.parametrize("at", [3, 200])
+def test_one_wild_value_does_not_flatten_a_scale(at: int) -> None:
+    raw = np.random.default_rng(3).standard_normal((400, 1))
+    raw[at] = 1e9
+    columns, _ = followed(raw)
+    sd = np.sqrt(columns[0, SQUARES] / columns[0, COUNT])
+    assert sd < 1.3
+    assert abs(columns[0, MEAN]) < 0.2
+    assert columns[0, RECENT_SQUARE] < scaling.OUTGROWN
+
+
+def test_a_column_is_exactly_zero_until_it_varies() -> None:
+    raw = np.full((80, 1), 0.1)  # 31 copies of 0.1 do not average to 0.1
+    raw[60:, 0] = 0.4
+    columns, z = followed(raw)
+    assert np.all(z[:28] == 0.0)
+    assert columns[0, CENTER] == 0.1
+    assert columns[0, SCALE] == abs(0.4 - 0.1)
+    assert np.all(z[28:] == 1.0)
+
+
+def test_a_column_that_varies_late_has_its_weights_at_the_prior_until_then() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((300, 3))
+    x[:, 1] = 7.3
+    state = trained(x, x[:, 0] + 0.1 * rng.standard_normal(300), hidden=(6,)).learner.members[0]
+    weights = state.mean[:24].reshape(6, 4)
+    prior = state.prior_mean[:24].reshape(6, 4)
+    assert np.array_equal(weights[:, 2], prior[:, 2])
+    assert not np.any(weights[:, 1] == prior[:, 1])
+
+
+def test_an_absent_column_is_zero_and_a_missing_value_stays_missing() -> None:
+    raw = np.column_stack([np.arange(40.0), np.full(40, np.nan)])
+    raw[35, 0] = np.nan
+    columns = scaling.warm_up(raw[:32])
+    z = scaling.standardise(columns, raw, np.zeros(2))
+    assert np.all(z[:, 1] == 0.0)
+    assert np.isnan(z[35, 0])
+    assert np.isfinite(np.delete(z[:, 0], 35)).all()
+
+
+def test_indicators_pass_as_they_are() -> None:
+    raw = (np.random.default_rng(5).random((90, 2)) < 0.2).astype(np.float64)
+    columns = scaling.warm_up(raw[:32])
+    assert np.array_equal(scaling.follow(columns, raw, np.ones(2)), raw)
+
+
+def test_units_that_fit_stay_and_those_outgrown_change() -> None:
+    rng = np.random.default_rng(6)
+    raw = np.column_stack([rng.standard_normal(200), rng.standard_normal(200)])
+    raw[100:, 1] *= 50.0
+    columns = scaling.warm_up(raw[:64])
+    z = scaling.follow(columns, raw[64:], np.zeros(2))
+    assert 36 < len(z) < 66  # stops soon after the scale has changed, at row 36 of these
+    columns[0, [MEAN, SQUARES]] = columns[0, CENTER], columns[0, COUNT] * columns[0, SCALE] ** 2
+    new = scaling.refit(columns, np.zeros(2))
+    assert np.array_equal(new[0, [CENTER, SCALE]], columns[0, [CENTER, SCALE]])
+    assert new[1, SCALE] > 2.0 * columns[1, SCALE]
+    assert not scaling.far_apart(scaling.units(columns[:1]), scaling.units(new[:1]))
+    assert scaling.far_apart(scaling.units(columns), scaling.units(new))
