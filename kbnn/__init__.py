@@ -1,7 +1,7 @@
 """kbnn: an online Bayesian neural network that learns row by row, in closed form.
 
 `Config`, `init`, `learn` and `predict` are the numerical core in standardised units. `kbnn.model`
-adds units, schema and scores; `kbnn.stream` reads CSV, Parquet, Arrow and JSON lines.
+adds units, schema and scores; `kbnn.stream.opening` reads CSV, Parquet, Arrow and JSON lines.
 """
 
 from kbnn.network import (

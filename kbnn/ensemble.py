@@ -1,7 +1,8 @@
 """Several networks as one: members learn side by side and are mixed by how well they predict.
 
-Members differ in seed and in the scale of their prior. A member's weight is the likelihood of the
-labels it predicted, discounted by 0.99 a row: log w_t = 0.99 log w_(t-1) + log p_t.
+Members differ in seed and in the scale of their prior. A member's evidence is the likelihood of the
+labels it predicted, discounted by 0.99 a row: log e_t = 0.99 log e_(t-1) + log p_t. Its weight is
+e^0.3, since the members err together: with their full evidence one would soon stand alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kbnn.network import Prediction
 from kbnn.normal import FloatArray
 
 DISCOUNT = 0.99
+TEMPER = 0.3
 _SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
 
 T = TypeVar("T")
@@ -61,7 +63,7 @@ def follow_weights(log_weight: FloatArray, scores: FloatArray) -> tuple[FloatArr
 
 def mixture_weights(log_weight: FloatArray) -> FloatArray:
     """Weights that sum to one."""
-    weights = np.exp(log_weight - np.max(log_weight))
+    weights = np.exp(TEMPER * (log_weight - np.max(log_weight)))
     return np.asarray(weights / np.sum(weights))
 
 

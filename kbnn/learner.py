@@ -100,13 +100,18 @@ class Learner:
         return [int(row) for row in rows.number[(said.status & ALARM) > 0]]
 
     def _learn_again(self, rows: Held, fixed: FloatArray) -> None:
-        """Learn rows that were learned before, in other units: counts and inputs are no news."""
+        """Learn rows that were learned before, in other units: counts and inputs are no news.
+
+        The shape of the noise starts anew after them: it was measured against another level.
+        """
         x, x_var, y = self._standard_rows(rows, fixed)
 
         def again(state: State) -> State:
             quiet = state._replace(config=replace(state.config, drift=False))
             new, _ = learn(quiet, x, y, x_var=x_var, weight=rows.weight)
+            blank = init(state.config)
             return new._replace(config=state.config, counts=state.counts,
+                                head_mean=blank.head_mean, head_cov=blank.head_cov,
                                 input_mean=state.input_mean, input_cov=state.input_cov)
 
         self.members = ensemble.in_parallel(again, self.members)

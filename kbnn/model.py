@@ -13,7 +13,7 @@ from kbnn.learner import HELD, NO_TARGET, Forecast, Learner
 from kbnn.network import ALARM
 from kbnn.normal import FloatArray
 from kbnn.schema import Schema
-from kbnn.scorecard import Scorecard
+from kbnn.score.scorecard import Scorecard
 from kbnn.settings import Settings
 from kbnn.state import COUNT
 
@@ -23,7 +23,7 @@ MOST_ALARMS = 100
 
 
 class Rows(Protocol):
-    """What learning and predicting need of a block (kbnn.encode.Block)."""
+    """What learning and predicting need of a block (kbnn.stream.encode.Block)."""
 
     @property
     def x(self) -> FloatArray: ...

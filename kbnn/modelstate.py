@@ -18,7 +18,7 @@ from kbnn.layout import layout_of
 from kbnn.model import Model
 from kbnn.recent import MOST_KEPT, Recent
 from kbnn.schema import Schema
-from kbnn.scorecard import Scorecard
+from kbnn.score.scorecard import Scorecard
 from kbnn.settings import Settings
 from kbnn.state import State, init
 

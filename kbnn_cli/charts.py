@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from kbnn.class_metrics import ClassScore
+from kbnn.score.class_metrics import ClassScore
 from kbnn_cli.axes import Axis, spanning
 from kbnn_cli.bars import vertical_bars
 from kbnn_cli.canvas import Canvas, Point
@@ -23,8 +23,8 @@ from kbnn_cli.confusion import Confusion
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.curve import CurvePoint
-    from kbnn.scorecard import Scorecard
+    from kbnn.score.curve import CurvePoint
+    from kbnn.score.scorecard import Scorecard
 
 DATA = "cyan"
 SECOND = "yellow"

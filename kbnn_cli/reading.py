@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kbnn_cli import exits, options
 
 if TYPE_CHECKING:
-    from kbnn.badrows import BadRowList
     from kbnn.model import Model
-    from kbnn.stream import Stream
+    from kbnn.stream.badrows import BadRowList
+    from kbnn.stream.opening import Stream
 
 
 @contextmanager
@@ -29,8 +29,8 @@ def opened(
 
     `how` are further fields of `ReadOptions`.
     """
-    from kbnn.badrows import BadRowList
-    from kbnn.stream import ReadOptions, open_stream
+    from kbnn.stream.badrows import BadRowList
+    from kbnn.stream.opening import ReadOptions, open_stream
 
     schema = model.schema.copy()
     schema.missing.extend(token for token in na or () if token not in schema.missing)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from kbnn.outcome import Counts, prequential
+from kbnn.run.outcome import Counts, prequential
 from kbnn.wording import clean, count, number, percent, rows_of
 from kbnn_cli.show_figures import table as figures_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.curve import CurvePoint
     from kbnn.model import Model
-    from kbnn.training import Training
+    from kbnn.run.training import Training
+    from kbnn.score.curve import CurvePoint
 
 SHOWN_ALARMS = 8
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.stream import Stream
+    from kbnn.stream.opening import Stream
 
 
 def on_terminal() -> bool:

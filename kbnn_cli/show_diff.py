@@ -14,7 +14,7 @@ from kbnn_cli.show_inspect import section
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.comparing import Change, Comparison, EffectChange, Move
+    from kbnn.run.comparing import Change, Comparison, EffectChange, Move
 
 SHOWN = 10
 

@@ -13,7 +13,7 @@ from kbnn_cli.show_figures import figures_table, verdict_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.evaluating import Evaluation
+    from kbnn.run.evaluating import Evaluation
 
 NAMED = 3
 """Sources named in the title; the others are counted."""

@@ -11,7 +11,7 @@ from rich.text import Text
 from kbnn.wording import clean, number, percent
 
 if TYPE_CHECKING:
-    from kbnn.verdict import Verdict
+    from kbnn.score.verdict import Verdict
 
 LEVEL_STYLES = {"good": "green", "fair": "yellow", "poor": "red", "unknown": "dim"}
 

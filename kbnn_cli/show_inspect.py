@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from kbnn.metrics import Z
+from kbnn.score.metrics import Z
 from kbnn.wording import clean, number, percent
 from kbnn_cli.show_figures import figures_table, verdict_text
 from kbnn_cli.whiskers import whiskers
@@ -17,9 +17,9 @@ from kbnn_cli.whiskers import whiskers
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.effects import Effect
-    from kbnn.inspecting import Inspection
-    from kbnn.scorecard import Scorecard
+    from kbnn.run.effects import Effect
+    from kbnn.run.inspecting import Inspection
+    from kbnn.score.scorecard import Scorecard
 
 SHOWN_EFFECTS = 15
 SHOWN_CATEGORIES = 8

@@ -12,10 +12,10 @@ from typing import IO, Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from kbnn.curve import CurvePoint
 from kbnn.errors import DataError
-from kbnn.outcome import summary
-from kbnn.training import Listener, Training
+from kbnn.run.outcome import summary
+from kbnn.run.training import Listener, Training
+from kbnn.score.curve import CurvePoint
 from kbnn.wording import count, number, percent, rows_of
 from kbnn_cli import exits, render
 

@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from kbnn.errors import KbnnError
 from kbnn.schema import Schema
-from kbnn.stream import BadRow, Block, ReadOptions, open_stream
+from kbnn.stream.opening import BadRow, Block, ReadOptions, open_stream
 
 
 class Seen(NamedTuple):

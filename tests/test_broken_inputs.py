@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kbnn.schema import Schema
-from kbnn.stream import BadRow, ReadOptions, open_stream
+from kbnn.stream.opening import BadRow, ReadOptions, open_stream
 from tests.broken_inputs import ALL, Broken
 from tests.streams import assert_same, look, parquet_bytes
 

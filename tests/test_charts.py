@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from kbnn.scorecard import Scorecard
+from kbnn.score.scorecard import Scorecard
 from kbnn_cli.axes import Axis, short, spanning
 from kbnn_cli.bars import grouped, vertical_bars
 from kbnn_cli.canvas import Canvas

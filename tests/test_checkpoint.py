@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kbnn import modelfile
-from kbnn.checkpoint import Checkpoint
 from kbnn.errors import ModelError
+from kbnn.run.checkpoint import Checkpoint
 from tests.training_data import rows_of_numbers, state_of, train, write_csv
 
 STATE: tuple[dict[str, Any], dict[str, Any]] = {"settings": {}}, {"x": [1.0, 2.0]}
@@ -82,9 +82,9 @@ def test_places_where_no_model_can_be(tmp_path: Path) -> None:
 
 NURSERY = """
 import os, sys
-from kbnn.choices import Choices
-from kbnn.stream import ReadOptions
-from kbnn.training import Listener, Training, TrainOptions
+from kbnn.run.choices import Choices
+from kbnn.stream.opening import ReadOptions
+from kbnn.run.training import Listener, Training, TrainOptions
 
 class Told(Listener):
     def saved(self, training):

@@ -12,7 +12,7 @@ import pytest
 
 from kbnn import modelfile
 from kbnn.layout import layout_of
-from kbnn.weights import variances
+from kbnn.run.weights import variances
 from tests.commands import SAMPLES, kbnn, trained
 
 

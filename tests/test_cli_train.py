@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kbnn.checkpoint import Checkpoint
 from kbnn.modelfile import load
+from kbnn.run.checkpoint import Checkpoint
 from kbnn_cli.app import call
 from tests.training_data import rows_of_classes, rows_of_numbers, state_of, write_csv
 

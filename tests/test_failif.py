@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnn.errors import UsageError
-from kbnn.failif import Condition, flat, parse, reasons
+from kbnn.score.failif import Condition, flat, parse, reasons
 
 FIGURES = {
     "rows": 100,

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kbnn.compression import DECODERS, Decoder
 from kbnn.errors import DataError
-from kbnn.formats import recognise, sniff_delimiter
+from kbnn.stream.compression import DECODERS, Decoder
+from kbnn.stream.formats import recognise, sniff_delimiter
 from tests.streams import (
     Seen,
     arrow_bytes,

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from kbnn.class_metrics import BINS, ClassScore
-from kbnn.metrics import LEVELS, RegressionScore, gaussian_crps, gaussian_nll
-from kbnn.rowsums import FloatArray
+from kbnn.score.class_metrics import BINS, ClassScore
+from kbnn.score.metrics import LEVELS, RegressionScore, gaussian_crps, gaussian_nll
+from kbnn.score.rowsums import FloatArray
 
 
 def rows(n: int, seed: int = 0) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

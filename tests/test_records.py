@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbnn.formats import split_fields
-from kbnn.records import (
+from kbnn.stream.formats import split_fields
+from kbnn.stream.records import (
     RecordSplitter,
     _scan,
     first_record,

@@ -25,8 +25,8 @@ from kbnn.report import (
     write_report,
 )
 from kbnn.report.text import label, rows_label, safe
-from kbnn.rowsums import FloatArray
-from kbnn.scorecard import Scorecard
+from kbnn.score.rowsums import FloatArray
+from kbnn.score.scorecard import Scorecard
 from kbnn.wording import clean
 
 HOSTILE = "<script>alert(1)</script>"

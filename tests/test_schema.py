@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from kbnn.errors import ModelError
-from kbnn.infer import Sample, kind_of
 from kbnn.schema import Column, Place, Schema
-from kbnn.stream import ReadOptions, open_stream
-from kbnn.values import missing_tokens
+from kbnn.stream.infer import Sample, kind_of
+from kbnn.stream.opening import ReadOptions, open_stream
+from kbnn.stream.values import missing_tokens
 from tests.streams import csv_bytes, jsonl_bytes, look, parquet_bytes
 
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 
 from kbnn.errors import DataError, UsageError
-from kbnn.readahead import ReadAhead
 from kbnn.schema import Schema
-from kbnn.sources import Source, expand
-from kbnn.stream import Block, ReadOptions, open_stream
+from kbnn.stream.opening import Block, ReadOptions, open_stream
+from kbnn.stream.readahead import ReadAhead
+from kbnn.stream.sources import Source, expand
 from tests.streams import assert_same, every_format, look, mixed_table, parquet_bytes
 
 FORMATS = every_format(mixed_table(50))

@@ -12,14 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from kbnn.curve import FIRST
 from kbnn.errors import ModelError
-from kbnn.histograms import FEATURE_BINS, FeatureHistograms, PitHistogram, fitting_level, lattice
-from kbnn.metrics import RegressionScore
-from kbnn.reservoir import row_hash
-from kbnn.rowsums import FloatArray
-from kbnn.scorecard import Scorecard
-from kbnn.summaries import Summaries
+from kbnn.score.curve import FIRST
+from kbnn.score.histograms import (
+    FEATURE_BINS,
+    FeatureHistograms,
+    PitHistogram,
+    fitting_level,
+    lattice,
+)
+from kbnn.score.metrics import RegressionScore
+from kbnn.score.reservoir import row_hash
+from kbnn.score.rowsums import FloatArray
+from kbnn.score.scorecard import Scorecard
+from kbnn.score.summaries import Summaries
 
 
 def stream(n: int, targets: int = 1, seed: int = 0) -> dict[str, FloatArray]:

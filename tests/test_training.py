@@ -11,13 +11,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from kbnn.choices import Choices
-from kbnn.curve import CurvePoint
 from kbnn.errors import DataError, ModelError, UsageError
-from kbnn.interruption import Interrupted
 from kbnn.modelfile import load
-from kbnn.outcome import summary
-from kbnn.training import Listener, Training, TrainOptions
+from kbnn.run.choices import Choices
+from kbnn.run.interruption import Interrupted
+from kbnn.run.outcome import summary
+from kbnn.run.training import Listener, Training, TrainOptions
+from kbnn.score.curve import CurvePoint
 from tests.training_data import (
     rows_of_classes,
     rows_of_numbers,

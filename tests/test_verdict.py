@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.class_metrics import ClassScore
-from kbnn.class_verdict import class_verdict, verdict
-from kbnn.metrics import RegressionScore
-from kbnn.verdict import coverage_sentence, regression_verdict
+from kbnn.score.class_metrics import ClassScore
+from kbnn.score.class_verdict import class_verdict, verdict
+from kbnn.score.metrics import RegressionScore
+from kbnn.score.verdict import coverage_sentence, regression_verdict
 from kbnn.wording import count, number, percent
 
 

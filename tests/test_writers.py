@@ -14,7 +14,7 @@ import pytest
 from kbnn.errors import DataError, UsageError
 from kbnn.model import Forecast
 from kbnn.schema import Column, Place, Schema
-from kbnn.writers import open_writer, prediction_fields
+from kbnn.stream.writers import open_writer, prediction_fields
 
 NUMBERS = Schema(
     [Column("a", "number", "feature"), Column("y", "number", "target")],

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.choices import Choices
 from kbnn.model import Model
 from kbnn.modelfile import load
 from kbnn.modelstate import to_state
-from kbnn.stream import ReadOptions
-from kbnn.training import Listener, Training, TrainOptions
+from kbnn.run.choices import Choices
+from kbnn.run.training import Listener, Training, TrainOptions
+from kbnn.stream.opening import ReadOptions
 
 SMALL = Choices(hidden=(6,))
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbnn.curve import CurvePoint
-from kbnn.rowsums import FloatArray, IntArray
-from kbnn.verdict import Verdict
+from kbnn.score.curve import CurvePoint
+from kbnn.score.rowsums import FloatArray, IntArray
+from kbnn.score.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from kbnn.class_metrics import ClassScore
-from kbnn.class_verdict import verdict
 from kbnn.report.data import ClassReport, Dependence, NumericReport, Sensitivity, WorstRows
-from kbnn.rowsums import FloatArray, IntArray
-from kbnn.scorecard import Scorecard
+from kbnn.score.class_metrics import ClassScore
+from kbnn.score.class_verdict import verdict
+from kbnn.score.rowsums import FloatArray, IntArray
+from kbnn.score.scorecard import Scorecard
 from kbnn.wording import number
 
 Cells = Callable[[FloatArray], Sequence[str]]

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.metrics import Z
 from kbnn.report.data import Dependence, Sensitivity
 from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
 from kbnn.report.text import label
-from kbnn.rowsums import FloatArray
+from kbnn.score.metrics import Z
+from kbnn.score.rowsums import FloatArray
 
 MOST_FEATURES = 12
 

@@ -9,7 +9,7 @@ from kbnn.report import model_plots, plots
 from kbnn.report.data import ClassReport, Dependence, NumericReport, WorstRows
 from kbnn.report.svg import inline_svg
 from kbnn.report.text import safe
-from kbnn.verdict import Verdict
+from kbnn.score.verdict import Verdict
 
 SIZE = (4.2, 2.9)
 """Inches of a chart: about 300 points, so that 9-point text stays readable on a phone."""

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from kbnn.errors import UsageError
-from kbnn.metrics import Z
 from kbnn.report import model_plots, plots
 from kbnn.report.fill import Predict
 from kbnn.report.palette import BLUE, INK, MUTED
 from kbnn.report.svg import drawing
 from kbnn.report.text import label
-from kbnn.rowsums import FloatArray
+from kbnn.score.metrics import Z
+from kbnn.score.rowsums import FloatArray
 
 FORMATS = ("png", "svg", "pdf")
 GRID = 80

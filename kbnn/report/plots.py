@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.curve import CurvePoint
-from kbnn.metrics import Z
 from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
 from kbnn.report.text import label, rows_label
-from kbnn.rowsums import FloatArray, IntArray
+from kbnn.score.curve import CurvePoint
+from kbnn.score.metrics import Z
+from kbnn.score.rowsums import FloatArray, IntArray
 
 BARS = 200
 """Most rows drawn with error bars: more would be a grey block."""

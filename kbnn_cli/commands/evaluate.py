@@ -52,7 +52,9 @@ def evaluate(
     header: options.Header = None,
 ) -> None:
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
-    from kbnn import evaluating, failif, inspecting, modelfile, modelreport
+    from kbnn import modelfile
+    from kbnn.run import evaluating, inspecting, modelreport
+    from kbnn.score import failif
     from kbnn_cli import reading, show, show_evaluate
 
     reading.check_on_error(on_error, ("stop", "skip"))

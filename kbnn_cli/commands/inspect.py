@@ -49,10 +49,11 @@ def inspect(
     json: options.Json = False,
 ) -> None:
     """Show what a model is, what it has seen, what it believes and how well it forecast."""
-    from kbnn import comparing, inspecting, modelfile, modelreport
+    from kbnn import modelfile
     from kbnn.errors import UsageError
-    from kbnn.weights import Weight
-    from kbnn.weights import weights as all_weights
+    from kbnn.run import comparing, inspecting, modelreport
+    from kbnn.run.weights import Weight
+    from kbnn.run.weights import weights as all_weights
     from kbnn_cli import show, show_diff, show_inspect
 
     if diff is not None and weights:

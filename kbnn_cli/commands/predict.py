@@ -77,8 +77,8 @@ def predict(
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
     from kbnn import modelfile
     from kbnn.errors import UsageError
-    from kbnn.predicting import honest_labels, predict_stream
-    from kbnn.writers import open_writer, prediction_fields
+    from kbnn.run.predicting import honest_labels, predict_stream
+    from kbnn.stream.writers import open_writer, prediction_fields
     from kbnn_cli import reading, show
 
     reading.check_on_error(on_error, ("skip", "stop"))

@@ -11,7 +11,7 @@ from kbnn_cli import exits, options
 from kbnn_cli import train_options as own
 
 if TYPE_CHECKING:
-    from kbnn.training import Training
+    from kbnn.run.training import Training
     from kbnn_cli.train_listener import TrainListener
 
 EXAMPLES = """\b
@@ -65,10 +65,10 @@ def train(
     quiet: options.Quiet = False,
 ) -> None:
     """Learn from a stream, row by row, into a model file; go on with the model that is there."""
-    from kbnn.choices import Choices
     from kbnn.errors import UsageError
-    from kbnn.readoptions import ReadOptions
-    from kbnn.training import Training, TrainOptions
+    from kbnn.run.choices import Choices
+    from kbnn.run.training import Training, TrainOptions
+    from kbnn.stream.readoptions import ReadOptions
     from kbnn_cli.train_listener import TrainListener
 
     if json and predictions == "-":
@@ -133,8 +133,8 @@ def _look(training: Training, json: bool) -> None:
 
 
 def _run(training: Training, listener: TrainListener, json: bool) -> None:
-    from kbnn.interruption import Interrupted, Interruption
-    from kbnn.outcome import summary
+    from kbnn.run.interruption import Interrupted, Interruption
+    from kbnn.run.outcome import summary
     from kbnn_cli import show
 
     code = exits.DONE

@@ -92,7 +92,7 @@ def show(study: Study, options: Options) -> None:
             ]
         return several
 
-    note = f"Ten passes, {options.seeds} random splits 90/10, mean ± sd."
+    note = f"Ten passes, {options.seeds} random splits 90/10, mean ± sd; time: one thread's own."
     for measure, label, paper in (
         ("rmse", "RMSE", study.rmse),
         ("nll", "NLL", study.nll),

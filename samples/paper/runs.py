@@ -99,7 +99,7 @@ def _arithmetic() -> list[Path]:
     """
     folder = Path(kbnn.__file__).parent
     found: set[Path] = set()
-    pending = [folder / "network.py"]
+    pending = [folder / "__init__.py"]
     while pending:
         path = pending.pop()
         if path in found or not path.is_file():
@@ -108,9 +108,11 @@ def _arithmetic() -> list[Path]:
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.ImportFrom) and node.module is not None:
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                own = [folder.parent / name.replace(".", "/") for name in names if "kbnn" in name]
                 pending += [
-                    folder.parent / f"{name.replace('.', '/')}.py"
-                    for name in names
-                    if name.startswith("kbnn.")
+                    path for one in own for path in (one.with_suffix(".py"), one / "__init__.py")
                 ]
-    return sorted(found | {folder / "_kernel.pyx", *(folder / "_core").iterdir()})
+    kernel = [
+        p for p in folder.rglob("*") if p.suffix in {".pyx", ".h"} or p.parent.name == "_core"
+    ]
+    return sorted(found.union(path for path in kernel if path.is_file()))

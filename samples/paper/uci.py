@@ -108,7 +108,7 @@ def against_others(found: Found, options: Options) -> report.Table:
 
 
 def times(found: Found) -> report.Table:
-    """Seconds of training; ours measured while other runs kept the second core busy."""
+    """Seconds of training."""
     rows = [
         [
             name.capitalize(),
@@ -144,7 +144,8 @@ def times(found: Found) -> report.Table:
             "kbnn 10",
         ),
         rows,
-        "The paper's times are from another machine (Intel i7-8850H, PyTorch).",
+        "Ours: processor time of one thread. The paper's times are from another machine (Intel "
+        "i7-8850H, PyTorch).",
     )
 
 

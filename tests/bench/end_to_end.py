@@ -84,7 +84,8 @@ def kernel_seconds(rows: int, covariance: kbnn.network.Config) -> float:
 def speed(folder: Path, rows: int) -> None:
     """Microseconds a row, CSV to model, beside the kernel and VW."""
     csv, vw = write_rows(folder, rows)
-    few, _ = write_rows(folder / "few", 1000) if (folder / "few").mkdir() is None else (csv, vw)
+    (folder / "few").mkdir()
+    few, _ = write_rows(folder / "few", 1000)
     results: dict[str, float] = {}
     try:
         results["vw"] = cpu_seconds([sys.executable, "-c", _VW, str(vw)])

@@ -1,0 +1,1 @@
+"""What the commands do, without a word printed: train, predict, evaluate, inspect."""

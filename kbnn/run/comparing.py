@@ -1,0 +1,183 @@
+"""What differs between two models: settings, rows, figures, effects and weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from kbnn.model import Model
+from kbnn.run.inspecting import Inspection, inspect
+from kbnn.run.weights import weights
+from kbnn.score.failif import flat
+
+MOST_MOVES = 10
+
+
+class Change(NamedTuple):
+    """Something that is one thing in the first model and another in the second."""
+
+    name: str
+    first: Any
+    second: Any
+
+
+class EffectChange(NamedTuple):
+    """The effect of a feature (per standard deviation) in both, and the gap in its own doubts."""
+
+    feature: str
+    first: float | None
+    first_sd: float | None
+    second: float | None
+    second_sd: float | None
+    gap: float | None
+
+
+class Move(NamedTuple):
+    """A weight that differs, and by how many prior standard deviations."""
+
+    network: int
+    layer: int
+    unit: int
+    source: str
+    first: float
+    second: float
+    prior_sds: float
+
+
+@dataclass
+class Comparison:
+    """All that differs; every list is empty when nothing does."""
+
+    settings: list[Change] = field(default_factory=list)
+    columns: list[Change] = field(default_factory=list)
+    facts: list[Change] = field(default_factory=list)
+    figures: dict[str, list[Change]] = field(default_factory=dict)
+    effects: dict[str, list[EffectChange]] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
+    weights_compared: int = 0
+    root_mean_square_move: float | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs that a user could notice."""
+        listed = (self.settings, self.columns, self.facts, self.figures, self.effects, self.moves)
+        return not any(listed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        plain = asdict(self)
+        for name in ("settings", "columns", "facts", "moves"):
+            plain[name] = [item._asdict() for item in getattr(self, name)]
+        for name in ("figures", "effects"):
+            plain[name] = {
+                key: [item._asdict() for item in found]
+                for key, found in getattr(self, name).items()
+            }
+        return plain
+
+
+def compare(first: Model, first_path: str, second: Model, second_path: str) -> Comparison:
+    """What differs between two models."""
+    one, two = inspect(first, first_path), inspect(second, second_path)
+    made = Comparison(
+        settings=changes(one.settings, two.settings),
+        columns=changes(columns(one), columns(two)),
+        facts=changes(facts(one), facts(two)),
+    )
+    for target in one.figures.keys() & two.figures.keys():
+        found = changes(flat(one.figures[target]), flat(two.figures[target]))
+        if found:
+            made.figures[target] = found
+    for name in [key for key in one.effects if key in two.effects]:
+        effects = effect_changes(one, two, name)
+        if effects:
+            made.effects[name] = effects
+    compare_weights(made, first, second)
+    return made
+
+
+def changes(first: dict[str, Any], second: dict[str, Any]) -> list[Change]:
+    """Entries that differ, or that only one has (None in the other)."""
+    names = [*first, *(name for name in second if name not in first)]
+    return [
+        Change(name, first.get(name), second.get(name))
+        for name in names
+        if first.get(name) != second.get(name)
+    ]
+
+
+def columns(found: Inspection) -> dict[str, str]:
+    """What each column is, in words."""
+    return {
+        column["name"]: " ".join(
+            [column["role"], column["kind"]]
+            + ([f"of {len(column['categories'])}"] if column["categories"] else [])
+        )
+        for column in found.columns
+    }
+
+
+def facts(found: Inspection) -> dict[str, Any]:
+    """Counts and levels."""
+    health = found.health
+    return {
+        "rows": found.rows,
+        "skipped": found.skipped,
+        **{name: health[name] for name in ("rejected", "alarms", "unit_changes", "repairs")},
+        **{f"noise sd of {name}": sd for name, sd in found.noise_sd.items()},
+        "bytes": found.bytes,
+    }
+
+
+def effect_changes(one: Inspection, two: Inspection, name: str) -> list[EffectChange]:
+    """Effects that differ, the surest difference first."""
+    first = {effect.feature: effect for effect in one.effects[name]}
+    second = {effect.feature: effect for effect in two.effects[name]}
+    found = []
+    for feature in [*first, *(key for key in second if key not in first)]:
+        a, b = first.get(feature), second.get(feature)
+        if a is not None and b is not None and a == b:
+            continue
+        gap = None
+        if a is not None and b is not None:
+            doubt = math.hypot(a.effect_sd, b.effect_sd)
+            gap = (b.effect - a.effect) / doubt if doubt > 0 else None
+        found.append(
+            EffectChange(
+                feature,
+                a.effect if a else None,
+                a.effect_sd if a else None,
+                b.effect if b else None,
+                b.effect_sd if b else None,
+                gap,
+            )
+        )
+    return sorted(found, key=lambda change: -abs(change.gap or 0.0))
+
+
+def same_shape(first: Model, second: Model) -> bool:
+    """Whether unit n of a layer is the same unit in both; features may have been added."""
+    shapes = [(m.settings.hidden, m.settings.activation, m.settings.seed) for m in (first, second)]
+    return shapes[0] == shapes[1] and first.classes == second.classes
+
+
+def compare_weights(made: Comparison, first: Model, second: Model) -> None:
+    """The largest moves among the weights that both have, each in its network's own units."""
+    if not same_shape(first, second):
+        return  # units of other networks are other units: their numbers mean nothing
+    known = {(w.network, w.layer, w.unit, w.source): w for w in weights(first)}
+    moves, squares = [], 0.0
+    for weight in weights(second):
+        before = known.get((weight.network, weight.layer, weight.unit, weight.source))
+        if before is None:
+            continue
+        made.weights_compared += 1
+        size = (weight.mean - before.mean) / before.prior_sd
+        squares += size * size
+        if size:
+            moves.append(Move(*weight[:4], first=before.mean, second=weight.mean, prior_sds=size))
+    moves.sort(key=lambda move: -abs(move.prior_sds))
+    made.moves = moves[:MOST_MOVES]
+    if made.weights_compared:
+        made.root_mean_square_move = math.sqrt(squares / made.weights_compared)

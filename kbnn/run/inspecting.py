@@ -1,0 +1,238 @@
+"""Everything a model file says about itself, as plain data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from kbnn import __version__, condition, engine
+from kbnn.layout import layout_of
+from kbnn.model import Model
+from kbnn.run.effects import Effect, effects
+from kbnn.score.class_verdict import verdict
+from kbnn.score.verdict import Verdict
+from kbnn.wording import clean, count, number, rows_of
+
+SHOWN_ALARMS = 5
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a model is, has seen, believes and how well it forecast while it learned."""
+
+    path: str
+    bytes: int
+    task: str
+    targets: list[str]
+    classes: list[str]
+    rows: int
+    skipped: int
+    settings: dict[str, Any]
+    network: dict[str, Any] | None  # None while the model is warming up
+    columns: list[dict[str, Any]]
+    noise_sd: dict[str, float]
+    effects: dict[str, list[Effect]]
+    health: dict[str, Any]
+    engine: str
+    position: dict[str, Any]
+    figures: dict[str, dict[str, Any]]
+    verdicts: dict[str, Verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `inspect --json`."""
+        return {
+            "model": self.path,
+            "version": __version__,
+            "bytes": self.bytes,
+            "task": self.task,
+            "targets": self.targets,
+            "classes": self.classes,
+            "rows": self.rows,
+            "skipped": self.skipped,
+            "settings": self.settings,
+            "network": self.network,
+            "columns": self.columns,
+            "noise_sd": self.noise_sd,
+            "sensitivity": {
+                name: [effect._asdict() for effect in found] for name, found in self.effects.items()
+            },
+            "health": self.health,
+            "engine": self.engine,
+            "position": self.position,
+            "prequential": self.figures,
+        }
+
+    @property
+    def summary(self) -> str:
+        """What it is and what it has seen, in one line."""
+        what = "classification" if self.task == "classification" else "regression"
+        names = ", ".join(clean(name) for name in self.targets)
+        return f"{what} of {names}, {rows_of(self.rows)} learned"
+
+    def card(self) -> list[tuple[str, str]]:
+        """Label and value of everything worth a line."""
+        return [*self.what(), *self.seen(), *self.sound()]
+
+    def what(self) -> list[tuple[str, str]]:
+        """What it is."""
+        found = [("task", f"{self.task} of {', '.join(clean(name) for name in self.targets)}")]
+        if self.classes:
+            found.append(("classes", ", ".join(clean(name) for name in self.classes)))
+        settings, network = self.settings, self.network
+        hidden = " and ".join(str(width) for width in settings["hidden"]) or "no hidden"
+        if network is None:
+            found.append(("network", f"hidden units {hidden} ({settings['activation']}), not made"))
+        else:
+            found += [
+                (
+                    "network",
+                    f"{things(network['inputs'], 'input')}, {hidden} {settings['activation']}, "
+                    f"{things(network['outputs'], 'output')}: {count(network['weights'])} weights",
+                ),
+                (
+                    "covariance",
+                    f"{network['covariance']}, {count(network['covariances'])} numbers",
+                ),
+            ]
+        if settings["ensemble"] > 1:
+            found.append(("ensemble", f"{settings['ensemble']} networks"))
+        if self.task == "regression":
+            found.append(("noise", self._noise()))
+        guards = {"robust": "robust to outliers", "drift": "watches for drift"}
+        found += [
+            ("guards", ", ".join(text for name, text in guards.items() if settings[name]) or "off"),
+            ("seed", str(settings["seed"])),
+            ("engine", self.engine),
+            ("size", size_of(self.bytes)),
+        ]
+        return found
+
+    def _noise(self) -> str:
+        kind = self.settings["noise"]
+        said = {"auto": "learned, depends on the input", "constant": "learned, constant"}
+        level = ", ".join(
+            f"{number(sd)} ({clean(name)})" if len(self.noise_sd) > 1 else number(sd)
+            for name, sd in self.noise_sd.items()
+        )
+        return said.get(kind, "as given") + (f"; typical sd {level}" if level else "")
+
+    def seen(self) -> list[tuple[str, str]]:
+        """What it has seen."""
+        health = self.health
+        rows = [rows_of(self.rows)]
+        rows += [f"{count(self.skipped)} without a target"] if self.skipped else []
+        rows += [f"{count(health['rejected'])} rejected"] if health["rejected"] else []
+        found = [("learned", ", ".join(rows))]
+        if health["warming_up"]:
+            found.append(
+                ("warm-up", f"{rows_of(health['held_rows'])} held until the scale is known")
+            )
+        found.append(("drift alarms", self._alarms()))
+        found.append(("unit changes", count(health["unit_changes"])))
+        return found
+
+    def _alarms(self) -> str:
+        rows = self.health["alarm_rows"]
+        if not rows:
+            return "none"
+        last = ", ".join(count(row) for row in rows[-SHOWN_ALARMS:])
+        which = "at row" if len(rows) == 1 else "at rows"
+        if self.health["alarms"] > SHOWN_ALARMS:
+            which = "the last at rows"
+        return f"{count(self.health['alarms'])}, {which} {last}"
+
+    def sound(self) -> list[tuple[str, str]]:
+        """Whether its numbers are sound."""
+        health = self.health
+        ratio = health["smallest_variance_ratio"]
+        return [
+            ("smallest variance", "-" if ratio is None else f"{number(ratio, 3)} of its prior"),
+            ("repairs", count(health["repairs"])),
+            ("clipped inputs", count(health["clipped"])),
+        ]
+
+
+def things(number: int, name: str) -> str:
+    """`1 input`, `11 inputs`."""
+    return f"{count(number)} {name}{'' if number == 1 else 's'}"
+
+
+def size_of(size: int) -> str:
+    """A number of bytes as people read it."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} bytes"
+
+
+def inspect(model: Model, path: str) -> Inspection:
+    """Look at a model; `path` is where it was read from."""
+    members = model.learner.members
+    network = None
+    if members:
+        config = members[0].config
+        network = {
+            "inputs": config.inputs,
+            "hidden": list(config.hidden),
+            "outputs": config.outputs,
+            "activation": config.activation,
+            "covariance": config.covariance,
+            "weights": config.weights,
+            "covariances": layout_of(config).offsets[-1],
+        }
+    targets = model.schema.targets
+    return Inspection(
+        path=path,
+        bytes=os.path.getsize(path),
+        task=model.schema.task,
+        targets=targets,
+        classes=list(model.schema.classes),
+        rows=model.rows,
+        skipped=model.skipped,
+        settings=model.settings.to_json(),
+        network=network,
+        columns=columns(model),
+        noise_sd=dict(zip(targets, model.noise_sd, strict=False)),
+        effects=effects(model),
+        health=condition.health(model),
+        engine=engine.description(),
+        position=model.position,
+        figures={
+            name: score.figures() for name, score in zip(targets, model.card.scores, strict=True)
+        },
+        verdicts={
+            name: verdict(score) for name, score in zip(targets, model.card.scores, strict=True)
+        },
+    )
+
+
+def columns(model: Model) -> list[dict[str, Any]]:
+    """Every column of the source: kind, role, categories, scale, share of rows without a value."""
+    known = {column["name"]: column for column in condition.scales(model)}
+    histograms = model.card.summaries.features
+    places: dict[str, int] = {}
+    for index, place in enumerate(model.schema.layout):
+        places.setdefault(place.column, index)
+    found = []
+    for column in model.schema.columns:
+        scale = known.get(column.name, {})
+        at = places.get(column.name)
+        missing = None
+        if at is not None and at < histograms.features:
+            absent = int(histograms.missing[at])
+            total = absent + int(histograms.counts[at].sum())
+            missing = absent / total if total else None
+        found.append(
+            {
+                "name": column.name,
+                "kind": column.kind,
+                "role": column.role,
+                "of": column.of,
+                "categories": column.categories,
+                "center": scale.get("center"),
+                "scale": scale.get("scale"),
+                "missing": missing,
+            }
+        )
+    return found

@@ -1,0 +1,71 @@
+"""What came of a training run: counts, and the object that `train --json` prints."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbnn.model import Model
+
+if TYPE_CHECKING:
+    from kbnn.run.training import Training
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows a model has met, by what became of them."""
+
+    rows: int = 0  # learned
+    skipped: int = 0  # without a target
+    rejected: int = 0  # could not be learned from
+
+    @classmethod
+    def of(cls, model: Model) -> Counts:
+        """A model's counts."""
+        return cls(model.rows, model.skipped, model.rejected)
+
+    def since(self, before: Counts) -> Counts:
+        """What was added."""
+        return Counts(
+            self.rows - before.rows,
+            self.skipped - before.skipped,
+            self.rejected - before.rejected,
+        )
+
+
+def summary(training: Training) -> dict[str, Any]:
+    """The object of `train --json`.
+
+    Rows are those of this run, in all its passes. The prequential figures are the model's record:
+    of every row, before it was learned for the first time. `microseconds_per_row` is the time of
+    learning alone, `rows_per_second` counts everything.
+    """
+    model, seconds = training.model, training.seconds
+    counts = Counts.of(model).since(training.before)
+    return {
+        "model": training.options.model,
+        "continued": training.continued,
+        "rows": counts.rows,
+        "skipped": counts.skipped,
+        "rejected": counts.rejected,
+        "bad_rows": training.bad_rows,
+        "rows_in_model": model.rows,
+        "epochs": training.position.epochs,
+        "task": model.schema.task,
+        "targets": model.schema.targets,
+        "prequential": prequential(model),
+        "noise_sd": list(model.noise_sd),
+        "alarms": list(model.alarms),
+        "seconds": asdict(seconds),
+        "rows_per_second": training.rows / seconds.total if seconds.total > 0.0 else None,
+        "microseconds_per_row": 1e6 * seconds.learn / training.rows if training.rows else None,
+    }
+
+
+def prequential(model: Model) -> dict[str, Any]:
+    """The model's record, with the coverage of its 90 % intervals where `train` has it."""
+    figures = model.card.figures(model.schema.targets)
+    for one in [figures, *figures.get("targets", {}).values()]:
+        if "coverage" in one:
+            one["coverage_90"] = one["coverage"]["90"]
+    return figures

@@ -1,0 +1,79 @@
+"""Where a run is in its sources; kept in the model, so that a run cut short can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from kbnn.errors import ModelError, UsageError
+from kbnn.stream.readoptions import ReadOptions
+
+
+@dataclass(frozen=True)
+class Position:
+    """The run: what decides which rows come in which order, and how far it has come."""
+
+    sources: tuple[str, ...]
+    shuffle: bool = False
+    seed: int = 0
+    limit: int | None = None
+    on_error: str = "stop"
+    epochs: int = 1
+    epoch: int = 0  # the pass under way, counted from 0
+    rows: int = 0  # rows of that pass already learned
+    complete: bool = False
+    predictions: str | None = None
+    predictions_bytes: int | None = None  # length of the predictions of these rows
+
+    @classmethod
+    def begin(cls, sources: Sequence[str], read: ReadOptions, seed: int) -> Position:
+        """The start of a run."""
+        shuffle, limit = read.shuffle, read.limit
+        return cls(tuple(sources), shuffle, seed, limit, read.on_error, read.epochs)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Position | None:
+        """What a model remembers of its last run; None if there was none."""
+        if not plain:
+            return None
+        try:
+            position = cls(**{**plain, "sources": tuple(plain["sources"])})
+            sound = position.rows >= 0 and position.epochs > position.epoch >= 0
+        except (KeyError, TypeError) as error:
+            raise ModelError("the model's position in its sources is damaged") from error
+        if not sound:
+            raise ModelError("the model's position in its sources is damaged")
+        return position
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the model file."""
+        return {**asdict(self), "sources": list(self.sources)}
+
+    def resumed(self, last: Position) -> Position:
+        """This run, going on where the last one ended; UsageError if they are not the same."""
+        for name, said in _SAME.items():
+            before, now = getattr(last, name), getattr(self, name)
+            if before != now:
+                raise UsageError(f"--resume: the run began with {said(before)}, not {said(now)}")
+        if last.complete:
+            return replace(last, epochs=self.epochs, epoch=last.epochs, rows=0)
+        return replace(last, epochs=self.epochs)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to learn."""
+        return self.epoch >= self.epochs
+
+    def reading(self, read: ReadOptions) -> ReadOptions:
+        """How to read from here on."""
+        return replace(read, seed=self.seed, epoch=self.epoch, skip=self.rows)
+
+
+_SAME: dict[str, Callable[[Any], str]] = {
+    "sources": lambda value: " ".join(value),
+    "shuffle": lambda value: "--shuffle" if value else "no --shuffle",
+    "seed": lambda value: f"--seed {value}",
+    "limit": lambda value: "no --limit" if value is None else f"--limit {value}",
+    "on_error": lambda value: f"--on-error {value}",
+}

@@ -1,0 +1,279 @@
+"""The training loop: each row is predicted, then learned; the model is saved as it goes.
+
+The model remembers where it is (`kbnn.run.position`), so that a run that was cut short can be
+resumed at the very row. The loop prints nothing: it tells a `Listener`.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from time import monotonic, perf_counter, thread_time
+
+from kbnn import modelfile
+from kbnn.errors import DataError, UsageError
+from kbnn.model import Model
+from kbnn.modelstate import to_state
+from kbnn.run.checkpoint import Checkpoint
+from kbnn.run.choices import check_columns, check_size
+from kbnn.run.interruption import Interrupted, Interruption
+from kbnn.run.outcome import Counts
+from kbnn.run.position import Position
+from kbnn.run.trainoptions import TrainOptions
+from kbnn.schema import Schema
+from kbnn.score.curve import CurvePoint
+from kbnn.stream.badrows import BadRowList
+from kbnn.stream.blocks import sliced
+from kbnn.stream.encode import Block
+from kbnn.stream.opening import Stream, open_stream
+from kbnn.stream.predicted import leading_columns, prediction_fields
+from kbnn.stream.writers import STDOUT, Writer, open_writer
+from kbnn.wording import rows_of
+
+__all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
+
+
+@dataclass
+class Seconds:
+    """Where the time went.
+
+    Reading happens ahead, so `read` is what was waited for it; `save` is checkpoints and
+    predictions.
+    """
+
+    read: float = 0.0
+    encode: float = 0.0
+    learn: float = 0.0
+    save: float = 0.0
+    total: float = 0.0
+
+
+class Listener:
+    """Hears how training goes; every method may be overridden."""
+
+    def notice(self, text: str) -> None:
+        """Something the user should know."""
+
+    def opened(self, training: Training) -> None:
+        """The sources are open and the model is there; no row has been learned yet."""
+
+    def advanced(self, training: Training, points: list[list[CurvePoint]]) -> None:
+        """A block was learned; `points` are new points of the learning curve, by target."""
+
+    def saved(self, training: Training) -> None:
+        """A checkpoint is on the disk."""
+
+
+class Training:
+    """One run; `run` does it all, the attributes say how it went."""
+
+    def __init__(self, options: TrainOptions, listener: Listener | None = None) -> None:
+        self.options = options
+        self.listener = listener or Listener()
+        self.seconds = Seconds()
+        self.ready = False  # whether model and position are known
+        self.continued = False  # whether there was a model before
+        self.rows = 0  # rows taken in by this run, all passes
+        self.stream: Stream | None = None
+        self.model: Model
+        self.position: Position
+        self.before = Counts()
+        self._checkpoint: Checkpoint
+        self._bad: BadRowList | None = None
+        self._writer: Writer | None = None
+        self._unsaved = False
+        self._saved_at = monotonic()
+        self._schema_size: tuple[int, ...] = ()
+
+    @property
+    def bad_rows(self) -> int:
+        """Rows of this run that could not be read."""
+        return 0 if self._bad is None else self._bad.count
+
+    def run(self, interruption: Interruption | None = None) -> None:
+        """Train; `Interrupted` and errors in the data are raised after saving."""
+        interruption = interruption or Interruption()
+        start = perf_counter()
+        try:
+            with ExitStack() as stack:
+                self.options.check()
+                self._checkpoint = stack.enter_context(Checkpoint(self.options.model))
+                self._open(stack, interruption)
+                if self.stream is not None:
+                    self._open_writer(stack, self.stream)
+                    self.listener.opened(self)
+                    self._guarded(self.stream, interruption)
+        finally:
+            self.seconds.total = perf_counter() - start
+
+    def look(self) -> None:
+        """Find schema and settings, learn nothing and write nothing."""
+        with ExitStack() as stack:
+            self.options.check()
+            self._open(stack, Interruption())
+
+    def _existing(self) -> Model | None:
+        """The model that is continued, if there is one, and nothing said contradicts it."""
+        options = self.options
+        if options.fresh or not modelfile.exists(options.model):
+            return None
+        model = modelfile.load(options.model)
+        options.choices.check_against(options.model, model.settings)
+        check_columns(options.model, options.read, model.schema)
+        return model
+
+    def _open(self, stack: ExitStack, interruption: Interruption) -> None:
+        """Find the model, the position and the schema; no stream if nothing is left to learn."""
+        options, notice = self.options, self.listener.notice
+        model = self._existing()
+        settings = options.choices.settings() if model is None else model.settings
+        self.position = Position.begin(options.sources, options.read, settings.seed)
+        last = None if model is None else Position.from_json(model.position)
+        if options.resume and last is not None:
+            self.position = self.position.resumed(last)
+        elif options.resume:
+            notice("nothing to resume: the run starts at the first row")
+        elif last is not None and not last.complete and last.sources == options.sources:
+            notice("the last run was cut short: --resume would have gone on where it ended")
+        self.continued = model is not None
+        if model is not None and self.position.finished:
+            self.model = model
+            self.before = Counts.of(model)
+            self.ready = True
+            notice("nothing left to learn: the run was complete")
+            return
+        self._bad = stack.enter_context(BadRowList(options.bad_rows))
+        start = perf_counter()
+        with interruption.wait():  # a pipe may take its time for its first rows
+            self.stream = stack.enter_context(
+                open_stream(
+                    options.sources,
+                    options=self.position.reading(options.read),
+                    schema=None if model is None else model.schema,
+                    on_notice=notice,
+                    on_bad_row=self._bad,
+                )
+            )
+        self.seconds.read += perf_counter() - start
+        check_size(settings, self.stream.schema)
+        self.model = model or Model.create(settings, self.stream.schema)
+        self.model.schema = self.stream.schema
+        self.before = Counts.of(self.model)
+        self.ready = True
+
+    def _open_writer(self, stack: ExitStack, stream: Stream) -> None:
+        path, position = self.options.predictions, self.position
+        if path is None:
+            return
+        keep = None
+        if position.epoch or position.rows:
+            if position.predictions == path:
+                keep = position.predictions_bytes
+                if keep is None:
+                    raise UsageError(f"{path}: only text can be resumed, not Parquet (use .csv)")
+            else:
+                self.listener.notice(f"the predictions begin at row {position.rows + 1}")
+        fields = prediction_fields(
+            stream.schema,
+            interval=self.options.interval,
+            outlier=self.model.settings.robust and stream.schema.task == "regression",
+            frozen=False,
+        )
+        self._writer = stack.enter_context(
+            open_writer(path, fields, stream.schema, flush=stream.live, keep=keep)
+        )
+        self.position = replace(position, predictions=None if path == STDOUT else path)
+
+    def _guarded(self, stream: Stream, interruption: Interruption) -> None:
+        """Learn everything; whatever ends it early, what was learned is saved first."""
+        if stream.live:
+            interruption.when_idle(self.options.checkpoint_every, self._idle)
+        try:
+            self._learn(stream, interruption)
+        except (Interrupted, BrokenPipeError):
+            self._save()
+            raise
+        except (DataError, UsageError):
+            self._save()
+            if self.rows:
+                learned = f"{rows_of(self.rows)} before the error were learned and saved"
+                self.listener.notice(f"{learned}: when it is mended, --resume goes on")
+            raise
+        if not self.model.rows:
+            raise DataError("no row could be learned: none has a target")
+        self.position = replace(self.position, complete=True)
+        self._unsaved = True
+        self._save()
+
+    def _learn(self, stream: Stream, interruption: Interruption) -> None:
+        seconds = self.seconds
+        self._saved_at = monotonic()
+        while True:
+            wall, cpu = perf_counter(), thread_time()
+            with interruption.wait():
+                block = next(stream, None)
+            # Whoever waits uses no processor: what was used was for encoding.
+            used = thread_time() - cpu
+            seconds.encode += used
+            seconds.read += max(0.0, perf_counter() - wall - used)
+            if block is None:
+                if self.position.epoch + 1 >= self.position.epochs:
+                    return
+                self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
+                stream.reopen()
+                continue
+            self._one(stream, block)
+            if monotonic() - self._saved_at >= self.options.checkpoint_every:
+                self._save()
+
+    def _one(self, stream: Stream, block: Block) -> None:
+        """Learn one block, in pieces that end at the points of the learning curve."""
+        if self.position.epoch:
+            self._piece(stream, block, fresh=False)
+        else:
+            for piece in self.model.card.curve.pieces(len(block.rows)):
+                self._piece(stream, sliced(block, piece.start, piece.stop), fresh=True)
+        if stream.live:
+            self._schema_size = _size(stream.schema)
+
+    def _piece(self, stream: Stream, block: Block, fresh: bool) -> None:
+        """Learn, count, write predictions, tell."""
+        points = self.model.card.curve.points
+        known, size = len(points[0]), len(block.rows)
+        start = perf_counter()
+        forecast = self.model.learn(block, fresh)
+        learned = perf_counter()
+        self.seconds.learn += learned - start
+        self.rows += size
+        self.position = replace(self.position, rows=self.position.rows + size)
+        self._unsaved = True
+        if self._writer is not None and fresh:
+            self._writer.write(forecast, leading_columns(block, stream.schema))
+            self.seconds.save += perf_counter() - learned
+        self.listener.advanced(self, [of_target[known:] for of_target in points])
+
+    def _idle(self) -> None:
+        """Save while a live stream is silent, unless a row is just being read."""
+        if self.stream is not None and self._schema_size == _size(self.stream.schema):
+            self._save()
+
+    def _save(self) -> None:
+        if not self._unsaved:
+            return
+        start = perf_counter()
+        if self._writer is not None:
+            written = self._writer.checkpoint()
+            self.position = replace(self.position, predictions_bytes=written)
+        self.model.position = self.position.to_json()
+        self._checkpoint.save(*to_state(self.model))
+        self._unsaved = False
+        self._saved_at = monotonic()
+        self.seconds.save += perf_counter() - start
+        self.listener.saved(self)
+
+
+def _size(schema: Schema) -> tuple[int, ...]:
+    """Changes with every step in which a schema grows."""
+    labels = sum(len(column.categories) for column in schema.columns)
+    bare = sum(place.category is None for place in schema.layout)
+    return schema.width, bare, labels, len(schema.classes)

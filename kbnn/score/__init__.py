@@ -1,0 +1,1 @@
+"""Scores, curves, summaries and verdicts on forecasts; `scorecard.Scorecard` keeps them all."""

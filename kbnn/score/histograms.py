@@ -1,0 +1,182 @@
+"""Counts that describe a stream in bounded memory and do not depend on the order of its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kbnn.normal import cdf
+from kbnn.score.rowsums import FloatArray, IntArray, restored
+
+PIT_BINS = 40
+"""Fine bins of the PIT: pairs make the 20 bars shown, folding at 1/2 makes the coverage curve."""
+
+FEATURE_BINS = 64
+"""Bins kept for each feature."""
+
+LOWEST = -1000
+"""Smallest binary exponent of a bin width."""
+
+
+HIGHEST = 1024
+"""Largest binary exponent a bin width can have."""
+
+
+class PitHistogram:
+    """Counts of the probability integral transform u = Phi((y - mean) / sd), one row per target.
+
+    Calibrated forecasts make u uniform on [0, 1]. The central interval of level p holds y exactly
+    when |2 u - 1| <= p, so the same counts give the observed coverage of every level 5, 10, ... %.
+    """
+
+    def __init__(self, targets: int) -> None:
+        self.counts: IntArray = np.zeros((targets, PIT_BINS), dtype=np.int64)
+
+    def add(self, z: FloatArray) -> None:
+        """Count standardised errors z (n, T); NaN where a target is missing."""
+        for counts, column in zip(self.counts, z.T, strict=True):
+            known = column[np.isfinite(column)]
+            index = np.minimum((cdf(known) * PIT_BINS).astype(np.int64), PIT_BINS - 1)
+            counts += np.bincount(index, minlength=PIT_BINS)
+
+    def bars(self, target: int) -> IntArray:
+        """Counts in 20 equal bins of u."""
+        return np.asarray(self.counts[target].reshape(-1, 2).sum(axis=1))
+
+    def coverage(self, target: int) -> tuple[FloatArray, FloatArray]:
+        """Levels 0.05, 0.10, ..., 0.95 and the share of rows inside each central interval."""
+        half = PIT_BINS // 2
+        rings = self.counts[target, half:] + self.counts[target, :half][::-1]
+        inside = np.cumsum(rings)
+        levels = np.arange(1, half) / half
+        if inside[-1] == 0:
+            return levels, np.full(half - 1, np.nan)
+        return levels, inside[:-1] / inside[-1]
+
+
+class FeatureHistograms:
+    """FEATURE_BINS counts for each feature on bins of width 2^k aligned to zero: floor(x / 2^k).
+
+    k is the smallest for which all values seen fit, so the range grows by doubling the bins, and
+    the counts depend on the values alone, never on their order or on how they came in blocks.
+    """
+
+    def __init__(self, features: int) -> None:
+        self.level: IntArray = np.full(features, LOWEST, dtype=np.int64)
+        self.first: IntArray = np.zeros(features, dtype=np.int64)
+        """Lattice index floor(smallest / 2^k) of the first bin."""
+        self.low = np.full(features, np.inf)
+        self.high = np.full(features, -np.inf)
+        self.missing: IntArray = np.zeros(features, dtype=np.int64)
+        self.counts: IntArray = np.zeros((features, FEATURE_BINS), dtype=np.int64)
+
+    @property
+    def features(self) -> int:
+        """Number of features."""
+        return int(self.level.shape[0])
+
+    def widen(self, features: int) -> None:
+        """Add features at the end; the rows so far count as 0 there (indicators not yet known)."""
+        new = features - self.features
+        if new <= 0:
+            return
+        rows = int(self.counts[0].sum() + self.missing[0]) if self.features else 0
+        fresh = FeatureHistograms(new)
+        if rows:
+            fresh.low[:] = fresh.high[:] = 0.0
+            fresh.level[:] = fitting_level(0.0, 0.0)
+            fresh.counts[:, 0] = rows
+        for name in ("level", "first", "low", "high", "missing", "counts"):
+            setattr(self, name, np.concatenate((getattr(self, name), getattr(fresh, name))))
+
+    def add(self, x: FloatArray) -> None:
+        """Count the values of x (n, D); what is not finite counts as missing."""
+        if x.shape[0] == 0:
+            return
+        self.widen(x.shape[1])
+        finite = np.isfinite(x)
+        if not finite.all():
+            self.missing += np.count_nonzero(~finite, axis=0)
+            low = np.where(finite, x, np.inf).min(axis=0)
+            high = np.where(finite, x, -np.inf).max(axis=0)
+            x = np.where(finite, x, 0.0)
+        else:
+            low, high = x.min(axis=0), x.max(axis=0)
+        for j in np.flatnonzero((low < self.low) | (high > self.high)):
+            self._stretch(
+                int(j), float(min(low[j], self.low[j])), float(max(high[j], self.high[j]))
+            )
+        index = np.floor(np.ldexp(x, -self.level.astype(np.int32))).astype(np.int64) - self.first
+        index += np.arange(self.features) * FEATURE_BINS
+        flat = index[finite]
+        self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
+
+    def _stretch(self, j: int, low: float, high: float) -> None:
+        """Make feature j hold [low, high]: bins of width 2^k merge 2^(k' - k) at a time."""
+        level = fitting_level(low, high)
+        old_level, old_first = int(self.level[j]), int(self.first[j])
+        first = lattice(low, level)
+        merged = np.zeros(FEATURE_BINS, dtype=np.int64)
+        for i in np.flatnonzero(self.counts[j]):
+            place = ((old_first + int(i)) >> (level - old_level)) - first
+            merged[max(place, 0)] += self.counts[j, i]  # below 0 only where floats underflow
+        self.low[j], self.high[j] = low, high
+        self.level[j], self.first[j], self.counts[j] = level, first, merged
+
+    def bins(self, feature: int) -> tuple[FloatArray, IntArray]:
+        """Edges (m + 1) and counts (m) of the bins in use."""
+        if not np.isfinite(self.low[feature]):
+            return np.zeros(1), np.zeros(0, dtype=np.int64)
+        used = lattice(self.high[feature], int(self.level[feature])) - int(self.first[feature]) + 1
+        steps = (int(self.first[feature]) + np.arange(used + 1)).astype(np.float64)
+        return np.ldexp(steps, int(self.level[feature])), self.counts[feature, :used].copy()
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the counts; lattice indices as integers, values as exact decimals."""
+        empty = ~np.isfinite(self.low)
+        return {
+            "level": self.level.tolist(),
+            "first": self.first.tolist(),
+            "low": np.where(empty, 0.0, self.low).tolist(),
+            "high": np.where(empty, 0.0, self.high).tolist(),
+            "empty": empty.tolist(),
+            "missing": self.missing.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any], counts: FloatArray) -> FeatureHistograms:
+        """The histograms that `to_json` and the array of counts described."""
+        histograms = cls(len(state["level"]))
+        empty = np.array(state["empty"], dtype=np.bool_)
+        histograms.level = np.array(state["level"], dtype=np.int64)
+        histograms.first = np.array(state["first"], dtype=np.int64)
+        histograms.low = np.where(empty, np.inf, restored(state["low"], empty.shape))
+        histograms.high = np.where(empty, -np.inf, restored(state["high"], empty.shape))
+        histograms.missing = np.array(state["missing"], dtype=np.int64)
+        features = histograms.features
+        histograms.counts = restored(counts, (features, FEATURE_BINS)).astype(np.int64)
+        columns = (histograms.first, histograms.low, histograms.missing)
+        if any(column.shape != (features,) for column in columns) or (
+            np.any((histograms.level < LOWEST) | (histograms.level > HIGHEST))
+        ):
+            raise ValueError("the feature histograms do not fit together")
+        return histograms
+
+
+def lattice(value: float, level: int) -> int:
+    """floor(value / 2^level), exact."""
+    return math.floor(math.ldexp(value, -level))
+
+
+def fitting_level(low: float, high: float) -> int:
+    """Smallest k >= LOWEST with all of [low, high] in FEATURE_BINS bins, indices exact integers."""
+    exponent = math.frexp(max(abs(low), abs(high)))[1]
+    level = max(LOWEST, exponent - 52)
+    if high > low:
+        level = max(level, math.frexp(high / FEATURE_BINS - low / FEATURE_BINS)[1] - 1)
+    while lattice(high, level) - lattice(low, level) >= FEATURE_BINS:
+        level += 1
+    return level

@@ -1,0 +1,120 @@
+"""A few whole rows kept from a long stream: an even sample, and the rows that surprised most.
+
+Both keep the `size` rows of largest priority. For the sample the priority is a hash of the row's
+place in the stream, so it is seeded, needs no generator state, and keeps the same rows however the
+stream was cut. For the surprises it is the row's NLL; of equals the earlier stays.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.score.rowsums import FloatArray
+
+FIELDS: Final = ("order", "row", "priority", "x", "y", "forecast")
+PARTS: Final = ("x", "y", "forecast")
+
+LARGEST = 1 << 20
+"""More rows than this are never kept."""
+
+
+def row_hash(order: FloatArray, seed: int) -> FloatArray:
+    """A number in [0, 1) for each place in the stream: the splitmix64 finaliser."""
+    word: NDArray[np.uint64] = order.astype(np.uint64)
+    word = word * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    word = word ^ (word >> np.uint64(31))
+    return (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+class KeptRows:
+    """The `size` rows of largest priority, in stream order.
+
+    order (k,)     place in the stream, from 0      row (k,)   row number in its source
+    x (k, D)       features, NaN = missing          y (k, T)   targets
+    forecast (k, F)  what the model said: for numbers the T means, then the T standard deviations;
+                     for classes the K probabilities
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.order = np.zeros(0)
+        self.row = np.zeros(0)
+        self.priority = np.zeros(0)
+        self.x = np.zeros((0, 0))
+        self.y = np.zeros((0, 0))
+        self.forecast = np.zeros((0, 0))
+
+    def __len__(self) -> int:
+        return int(self.order.shape[0])
+
+    def offer(
+        self,
+        order: FloatArray,
+        row: FloatArray,
+        priority: FloatArray,
+        x: FloatArray,
+        y: FloatArray,
+        forecast: FloatArray,
+    ) -> None:
+        """Take in the rows of a block that belong among the kept ones."""
+        self._widen(x.shape[1], y.shape[1], forecast.shape[1])
+        chosen = np.arange(order.shape[0])
+        if len(self) >= self.size:
+            chosen = np.flatnonzero(priority > self.priority.min())
+        if chosen.shape[0] == 0:
+            return
+        self.x = stacked(self.x, x[chosen])
+        self.y = stacked(self.y, y[chosen])
+        self.forecast = stacked(self.forecast, forecast[chosen])
+        self.order = np.concatenate((self.order, order[chosen]))
+        self.row = np.concatenate((self.row, row[chosen]))
+        self.priority = np.concatenate((self.priority, priority[chosen]))
+        best = np.lexsort((self.order, -self.priority))[: self.size]
+        self._keep(np.sort(best))
+
+    def _widen(self, *widths: int) -> None:
+        """Be as wide as the stream even when no wide row is kept: blocks leave no trace."""
+        for name, width in zip(PARTS, widths, strict=True):
+            kept = getattr(self, name)
+            if kept.shape[1] < width:
+                setattr(self, name, stacked(kept, np.zeros((0, width))))
+
+    def _keep(self, index: NDArray[np.intp]) -> None:
+        for name in FIELDS:
+            setattr(self, name, getattr(self, name)[index])
+
+    def ranked(self) -> NDArray[np.intp]:
+        """Positions from the largest priority to the smallest."""
+        return np.lexsort((self.order, -self.priority))
+
+    def arrays(self, prefix: str) -> dict[str, FloatArray]:
+        """The whole state as float64 arrays named `prefix.field`."""
+        return {f"{prefix}.{name}": getattr(self, name) for name in FIELDS}
+
+    @classmethod
+    def from_arrays(cls, size: int, prefix: str, arrays: dict[str, FloatArray]) -> KeptRows:
+        """The rows that `arrays` described."""
+        kept = cls(size)
+        for name in FIELDS:
+            stored = np.array(arrays[f"{prefix}.{name}"], dtype=np.float64)
+            if stored.ndim != (2 if name in PARTS else 1) or stored.shape[0] != len(
+                arrays[f"{prefix}.order"]
+            ):
+                raise ValueError(f"{prefix}.{name} does not fit the other arrays")
+            setattr(kept, name, stored)
+        if not 0 < size <= LARGEST or len(kept) > size:
+            raise ValueError(f"{prefix} holds {len(kept)} rows of at most {size}")
+        return kept
+
+
+def stacked(above: FloatArray, below: FloatArray) -> FloatArray:
+    """Rows under rows; the narrower part is filled with 0 on the right (a column not yet known)."""
+    both = np.zeros((above.shape[0] + below.shape[0], max(above.shape[1], below.shape[1])))
+    both[: above.shape[0], : above.shape[1]] = above
+    both[above.shape[0] :, : below.shape[1]] = below
+    return both

@@ -1,0 +1,198 @@
+"""Read the columns of a chunk, note what is wrong with its rows, and let the schema grow.
+
+Everything happens in row order, and within a row in the order of the columns, so that kinds,
+classes and categories come out the same however rows are grouped into chunks.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kbnn.schema import MAX_CLASSES, Column, Schema
+from kbnn.stream.chunk import Chunk, Flaw, shorten
+from kbnn.stream.infer import Notice, kind_of, sample
+from kbnn.stream.values import FloatArray, Labels, labels, number_text, numbers, present, truths
+
+OnError = Literal["stop", "skip", "keep"]
+_SKIP: Final = "use --on-error skip"
+
+
+class Admission:
+    """What one chunk holds; the steps are called in the order they are written."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        chunk: Chunk,
+        tokens: pa.Array,
+        *,
+        stop: bool,
+        admit: bool,
+        use_target: bool,
+        notice: Notice,
+    ) -> None:
+        self.schema = schema
+        self.chunk = chunk
+        self.size = chunk.size
+        self.stop = stop
+        self.values: dict[str, FloatArray] = {}
+        self.labels: dict[str, Labels] = {}
+        self.admitted: dict[int, int] = {}  # place in x -> row of first sight
+        self.flaws: dict[int, tuple[int, Flaw]] = {}  # row -> (position of the column, flaw)
+        self.good = np.ones(self.size, np.bool_)
+        self._tokens = tokens
+        self._admit = admit
+        self._use_target = use_target
+        self._notice = notice
+        self._rank = {column.name: at for at, column in enumerate(schema.columns)}
+        for at, flaw in chunk.flaws.items():
+            self._flaw(at, -1, flaw)
+
+    def _flaw(self, at: int, rank: int, flaw: Flaw) -> None:
+        """Note a flaw: of several in one row, that of the first column counts."""
+        if at not in self.flaws or rank < self.flaws[at][0]:
+            self.flaws[at] = (rank, flaw)
+        self.good[at : None if self.stop else at + 1] = False
+
+    def _array(self, name: str) -> pa.Array:
+        at = self.chunk.batch.schema.get_field_index(name)
+        return self.chunk.batch.column(at) if at >= 0 else pa.nulls(self.size)
+
+    def _columns(self) -> list[Column]:
+        """The columns that are read at all."""
+        unused = {"none"} if self._use_target else {"none", "target", "weight"}
+        return [column for column in self.schema.columns if column.role not in unused]
+
+    def read_numbers(self) -> None:
+        """Read numbers and truth values, and note what is none or not finite."""
+        for column in self._columns():
+            if column.kind in ("number", "boolean"):
+                self._read_column(column)
+
+    def _read_column(self, column: Column) -> None:
+        name, rank = column.name, self._rank[column.name]
+        read = (numbers if column.kind == "number" else truths)(self._array(name), self._tokens)
+        what = "a number" if column.kind == "number" else "true or false"
+        for at, text in read.unread.items():
+            shown = shorten(text)
+            reason = f"cannot read '{shown}' as {what}"
+            self._flaw(at, rank, Flaw(name, text, reason, f"use --na '{shown}' or --on-error skip"))
+        values = read.values
+        self._refuse(column, np.isinf(values), values, "{} is not a finite number")
+        if column.role == "weight":
+            self._refuse(column, ~(values > 0), values, "a weight must be positive, not {}")
+        elif column.role == "input_sd":
+            self._refuse(column, values < 0, values, "a standard deviation cannot be {}")
+            values = np.nan_to_num(values, nan=0.0)
+        self.values[name] = values
+
+    def _refuse(
+        self, column: Column, where: npt.NDArray[np.bool_], values: FloatArray, reason: str
+    ) -> None:
+        for at in np.flatnonzero(where).tolist():
+            shown = "missing" if np.isnan(values[at]) else number_text(values[at])
+            flaw = Flaw(column.name, shown, reason.format(shown), _SKIP)
+            self._flaw(at, self._rank[column.name], flaw)
+
+    def decide_undecided(self) -> None:
+        """Settle columns that now have their first value, in row order."""
+        if not self._admit:
+            return
+        open_columns = [
+            column
+            for column in self._columns()
+            if column.kind == "undecided" and column.role == "feature"
+        ]
+        held = {c.name: present(self._array(c.name), self._tokens) for c in open_columns}
+        while True:
+            firsts = [
+                (int(np.argmax(held[c.name] & self.good)), self._rank[c.name], c)
+                for c in open_columns
+                if (held[c.name] & self.good).any()
+            ]
+            if not firsts:
+                return
+            at, _, column = min(firsts, key=lambda first: first[:2])
+            open_columns.remove(column)
+            value = self._array(column.name).slice(at, 1)
+            column.kind, what = kind_of(sample([value], self._tokens))
+            if column.kind == "ignored":
+                self._notice(f"column '{column.name}' is ignored: it holds {what}")
+            elif column.kind in ("number", "boolean"):
+                self._read_column(column)
+
+    def _new(self, column: Column, found: Labels, known: dict[str, int]) -> list[tuple[int, int]]:
+        """Labels not known yet, each as (first good row that has it, its number)."""
+        codes = np.where(self.good, found.codes, -1)
+        unknown = [at for at, name in enumerate(found.names) if name not in known]
+        firsts = [(int(np.argmax(codes == at)), at) for at in unknown if (codes == at).any()]
+        return sorted(firsts)
+
+    def read_classes(self) -> None:
+        """Read the target of a classification as class indices; new classes are admitted."""
+        if self.schema.task != "classification" or not self._use_target:
+            return
+        column = self.schema.column(self.schema.targets[0])
+        found = self._class_labels(column)
+        known = {name: at for at, name in enumerate(self.schema.classes)}
+        for row, at in self._new(column, found, known):
+            if self.stop and not self.good[row]:
+                break
+            name = found.names[at]
+            refusal = self._refusal(column, name)
+            if refusal is None:
+                known[name] = len(self.schema.classes)
+                self.schema.classes.append(name)
+                continue
+            for position in np.flatnonzero((found.codes == at) & self.good).tolist():
+                self._flaw(position, self._rank[column.name], refusal)
+        index = np.array([known.get(name, np.nan) for name in found.names] + [np.nan], np.float64)
+        self.values[column.name] = index[found.codes]
+
+    def _class_labels(self, column: Column) -> Labels:
+        if column.kind == "category":
+            return labels(self._array(column.name), self._tokens)
+        values = self.values[column.name]
+        names = ["false", "true"] if column.kind == "boolean" else []
+        codes = np.full(self.size, -1, np.int64)
+        there = ~np.isnan(values)
+        if column.kind == "boolean":
+            codes[there] = values[there].astype(np.int64)
+            return Labels(names, codes)
+        unique, inverse = np.unique(values[there], return_inverse=True)
+        codes[there] = inverse
+        return Labels([number_text(value) for value in unique.tolist()], codes)
+
+    def _refusal(self, column: Column, name: str) -> Flaw | None:
+        """Why a class cannot be admitted; None when it can."""
+        shown = shorten(name)
+        if self.schema.closed:
+            reason = f"{shown} is neither {' nor '.join(self.schema.classes)}"
+            return Flaw(column.name, name, reason, "use --task regression or --on-error skip")
+        if not self._admit:
+            return Flaw(column.name, name, f"class '{shown}' was never learned", _SKIP)
+        if len(self.schema.classes) >= MAX_CLASSES:
+            reason = f"'{shown}' would be class {MAX_CLASSES + 1}, {MAX_CLASSES} are the most"
+            return Flaw(column.name, name, reason, _SKIP)
+        return None
+
+    def read_categories(self) -> None:
+        """Read category columns; new categories are admitted in row order, then column order."""
+        events: list[tuple[int, int, Column, str]] = []
+        for column in self._columns():
+            if column.kind == "category" and column.role == "feature":
+                found = labels(self._array(column.name), self._tokens)
+                self.labels[column.name] = found
+                known = {name: at for at, name in enumerate(column.categories)}
+                rank = self._rank[column.name]
+                new = self._new(column, found, known) if self._admit else []
+                events += [(row, rank, column, found.names[at]) for row, at in new]
+        for row, _, column, name in sorted(events, key=lambda event: event[:2]):
+            first = not column.categories
+            place = self.schema.admit(column, name)
+            if place is not None and not first:
+                self.admitted[place] = row

@@ -1,0 +1,174 @@
+"""Parquet and Arrow IPC to chunks."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+
+from kbnn.errors import DataError
+from kbnn.stream.chunk import Chunk, Pins
+from kbnn.stream.header import check_unique
+from kbnn.stream.sources import ByteReader
+
+BATCH_ROWS: Final = 4096
+
+# Everything a damaged file makes Arrow raise; it has no common base class of its own.
+_DAMAGE: Final = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    UnicodeDecodeError,
+    struct.error,
+)
+
+
+class ArrowReader:
+    """Reads record batches; rows are numbered from 1."""
+
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        pins: Pins,
+        schema: pa.Schema,
+        batches: Iterator[pa.RecordBatch],
+        progress: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        self.name = name
+        self._what = what
+        self._pins = pins
+        self._batches = batches
+        self._progress = progress
+        try:
+            self.columns: list[str] = list(schema.names)
+        except UnicodeDecodeError as error:
+            raise damaged(name, what, error) from error
+        check_unique(self.columns, name)
+        if not self.columns:
+            raise DataError(f"{name}: has no columns")
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All batches, in order, as they arrive."""
+        row = 1
+        while True:
+            try:
+                batch = next(self._batches, None)
+                if batch is not None:
+                    batch = self._selected(batch)
+            except _DAMAGE as error:
+                raise damaged(self.name, self._what, error) from error
+            if batch is None:
+                return
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                part = batch.slice(start, BATCH_ROWS)
+                yield Chunk(self.name, part, row)
+                row += part.num_rows
+                self._progress(row - 1)
+
+    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The wanted columns, checked; dictionaries become plain columns."""
+        wanted = self._pins.wanted
+        names = [name for name in self.columns if wanted is None or name in wanted]
+        columns = []
+        for name in names or self.columns[:1]:
+            column = batch.column(self.columns.index(name))
+            column.validate(full=True)  # a damaged file may otherwise crash what follows
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, names=names or self.columns[:1])
+
+
+def damaged(name: str, what: str, error: BaseException) -> DataError:
+    """The error for a file that Arrow cannot read."""
+    lines = str(error).strip().splitlines()
+    first = lines[0] if lines else type(error).__name__
+    return DataError(f"{name}: the {what} data are damaged ({first[:120].rstrip('. ')})")
+
+
+def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
+    """Open a Parquet file; a pipe goes to a temporary file first, for the index is at the end."""
+    name = reader.source.name
+    path = reader.source.seekable_path(reader)
+    try:
+        file = pyarrow.parquet.ParquetFile(path, memory_map=False)
+        schema = file.schema_arrow
+        total = file.metadata.num_rows
+        batches = file.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
+    except _DAMAGE as error:
+        raise damaged(name, "Parquet", error) from error
+    size = reader.source.size or 0
+
+    def progress(rows: int) -> None:
+        reader.count = size * rows // max(total, 1)
+
+    return ArrowReader(name, "Parquet", pins, schema, batches, progress)
+
+
+def open_arrow_file(reader: ByteReader, pins: Pins) -> ArrowReader:
+    """Open an Arrow file; a pipe goes to a temporary file first."""
+    name = reader.source.name
+    path = reader.source.seekable_path(reader)
+    try:
+        file = pyarrow.ipc.open_file(pa.OSFile(path, "rb"))
+        schema = file.schema
+        number = file.num_record_batches
+    except _DAMAGE as error:
+        raise damaged(name, "Arrow", error) from error
+    batches = (file.get_batch(at) for at in range(number))
+    return ArrowReader(name, "Arrow", pins, schema, batches)
+
+
+def open_arrow_stream(reader: ByteReader, pins: Pins) -> ArrowReader:
+    """Open an Arrow stream: batches are delivered as they arrive, from a pipe too."""
+    name = reader.source.name
+    try:
+        stream = pyarrow.ipc.open_stream(pa.PythonFile(_Exactly(reader), mode="r"))
+        schema = stream.schema
+    except _DAMAGE as error:
+        raise damaged(name, "Arrow", error) from error
+    return ArrowReader(name, "Arrow", pins, schema, iter(stream))
+
+
+class _Exactly:
+    """A file over a byte reader that returns as many bytes as asked for, unless at the end."""
+
+    closed = False
+
+    def __init__(self, reader: ByteReader) -> None:
+        self._reader = reader
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        parts = [self._rest]
+        have = len(self._rest)
+        while have < size:
+            more = self._reader.read()
+            if not more:
+                break
+            parts.append(more)
+            have += len(more)
+        data = b"".join(parts)
+        self._rest = data[size:]
+        return data[:size]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._rest = b""

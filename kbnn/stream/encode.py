@@ -1,0 +1,169 @@
+"""Encode rows to arrays: schema and chunk in, Block out, and the flaws of the rows left out.
+
+Nothing here depends on how rows are grouped into chunks. Categories and classes are admitted row by
+row, and within a row in the order of the columns; a block is as wide as the schema at its end, with
+0 in an indicator column for rows before its category was first seen, which is what a narrower
+earlier block stands for. A missing category is NaN in the indicators known by that row.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kbnn.schema import Schema
+from kbnn.stream.admission import Admission, OnError
+from kbnn.stream.chunk import Chunk, Flaw
+from kbnn.stream.infer import Notice
+from kbnn.stream.values import FloatArray, IntArray, missing_tokens
+
+
+class Block(NamedTuple):
+    """Rows in the user's units; NaN is missing."""
+
+    x: FloatArray  # (n, D)
+    x_sd: FloatArray | None  # (n, D) stated standard deviations, 0 = exact
+    y: FloatArray  # (n, T); the class index in a classification
+    weight: FloatArray | None  # (n,) positive
+    rows: IntArray  # (n,) row number in the source, from 1
+    batch: pa.RecordBatch | None  # the original columns, when asked for
+
+
+class Encoded(NamedTuple):
+    """A block (None: no row left), the flawed rows, and whether the first of them ends it all."""
+
+    block: Block | None
+    flaws: dict[int, Flaw]
+    stopped: bool
+
+
+class Encoder:
+    """Turns chunks into blocks and lets the schema grow on the way."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        on_error: OnError = "stop",
+        admit: bool = True,
+        use_target: bool = True,
+        original: bool = False,
+        notice: Notice = lambda text: None,
+    ) -> None:
+        self.schema = schema
+        self._on_error = on_error
+        self._admit = admit
+        self._use_target = use_target
+        self._original = original
+        self._notice = notice
+        self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
+
+    def encode(self, chunk: Chunk) -> Encoded:
+        """Encode all rows of a chunk, in order."""
+        found = Admission(
+            self.schema,
+            chunk,
+            self._tokens,
+            stop=self._on_error == "stop",
+            admit=self._admit,
+            use_target=self._use_target,
+            notice=self._notice,
+        )
+        found.read_numbers()
+        found.decide_undecided()
+        found.read_classes()
+        found.read_categories()
+        flaws = {at: flaw for at, (_, flaw) in sorted(found.flaws.items())}
+        stopped = found.stop and bool(flaws)
+        if stopped:
+            first = min(flaws)
+            flaws = {first: flaws[first]}
+        if self._on_error == "keep":
+            block = _block(found, None, ~found.good if flaws else None, self._original)
+        elif found.good.all():
+            block = _block(found, None, None, self._original)
+        elif found.good.any():
+            block = _block(found, np.flatnonzero(found.good), None, self._original)
+        else:
+            return Encoded(None, flaws, stopped)
+        return Encoded(block, flaws, stopped)
+
+
+def _block(
+    found: Admission,
+    chosen: IntArray | None,
+    spoilt: npt.NDArray[np.bool_] | None,
+    original: bool,
+) -> Block:
+    """Put the arrays together: the chosen rows, with nothing known about the spoilt ones."""
+    schema, size = found.schema, found.size
+    x = np.zeros((size, schema.width))
+    places: dict[str, list[int]] = {}
+    for at, place in enumerate(schema.layout):
+        places.setdefault(place.column, []).append(at)
+    for name, own in places.items():
+        if name in found.labels:
+            _indicators(found, x, own, name)
+        else:
+            x[:, own[0]] = found.values.get(name, np.nan)
+    y = np.full((size, len(schema.targets)), np.nan)
+    for at, name in enumerate(schema.targets):
+        y[:, at] = found.values.get(name, np.nan)
+    weight = found.values.get(schema.weight) if schema.weight else None
+    x_sd = _x_sd(found, places)
+    if spoilt is not None:
+        rows = np.flatnonzero(spoilt)
+        for at in range(schema.width):
+            x[rows, at] = np.where(rows >= found.admitted.get(at, 0), np.nan, 0.0)
+        y[rows] = np.nan
+        weight = None if weight is None else np.where(spoilt, 1.0, weight)
+        if x_sd is not None:
+            x_sd[rows] = 0.0
+    block = Block(
+        x,
+        x_sd,
+        y,
+        weight,
+        found.chunk.first_row + np.arange(size),
+        found.chunk.batch if original else None,
+    )
+    return block if chosen is None else taken(block, chosen)
+
+
+def _indicators(found: Admission, x: FloatArray, own: list[int], name: str) -> None:
+    """Set the indicator columns of one feature: 1 for the label, NaN when it is missing."""
+    names, codes = found.labels[name]
+    at = {found.schema.layout[place].category: place for place in own}
+    targets = np.array([at.get(label, -1) for label in names] + [-1], np.int64)[codes]
+    rows = np.flatnonzero(targets >= 0)
+    x[rows, targets[rows]] = 1.0
+    missing = np.flatnonzero(codes < 0)
+    for place in own:
+        x[missing[missing >= found.admitted.get(place, 0)], place] = np.nan
+
+
+def _x_sd(found: Admission, places: dict[str, list[int]]) -> FloatArray | None:
+    """The stated standard deviations, 0 for every input that has none."""
+    pairs = [column for column in found.schema.columns if column.role == "input_sd"]
+    if not pairs:
+        return None
+    x_sd = np.zeros((found.size, found.schema.width))
+    for column in pairs:
+        if column.of in places and found.schema.column(column.of).kind == "number":
+            x_sd[:, places[column.of][0]] = found.values[column.name]
+    return x_sd
+
+
+def taken(block: Block, order: IntArray) -> Block:
+    """The rows of the given positions, in that order."""
+    return Block(
+        block.x[order],
+        None if block.x_sd is None else block.x_sd[order],
+        block.y[order],
+        None if block.weight is None else block.weight[order],
+        block.rows[order],
+        None if block.batch is None else block.batch.take(pa.array(order)),
+    )

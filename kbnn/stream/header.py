@@ -1,0 +1,130 @@
+"""Which line names the columns, and whether a source has the columns that are needed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from kbnn.errors import DataError
+from kbnn.stream.chunk import shorten
+
+_NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)", re.I)
+
+
+class Expectation(NamedTuple):
+    """What the columns should be: names in order, those without the target, and a test of data."""
+
+    names: list[str]
+    without_target: list[str] | None  # the names when the target may be absent, else None
+    misfit: Callable[[Sequence[str], Sequence[str]], str | None]  # (names, cells) -> why not data
+
+
+class FirstLine(NamedTuple):
+    """The column names, and whether the first line was the header."""
+
+    names: list[str]
+    header: bool
+
+
+def is_number(text: str) -> bool:
+    """Whether a trimmed text reads as a number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def read_first_line(
+    cells: list[str],
+    source: str,
+    header: bool | None,
+    expected: Expectation | None,
+    is_missing: Callable[[str], bool],
+) -> FirstLine:
+    """Decide whether the first line is a header and name the columns.
+
+    A line that shares a name with what is expected is a header. Without expectation a line of
+    nothing but numbers (and missing values) is data. Columns without names are column1, column2...
+    """
+    cells = [cell.strip() for cell in cells]
+    told = header is not None
+    if header is None:
+        numbers = [is_number(cell) for cell in cells]
+        numeric = any(numbers) and all(
+            number or is_missing(cell) for number, cell in zip(numbers, cells, strict=True)
+        )
+        if expected is None:
+            header = not numeric
+        else:
+            # A value may happen to be a name (columns may be called 0, 1, 2): a line that reads
+            # as data is a header only when all names are in it.
+            shared = set(cells) & set(expected.names)
+            header = len(shared) == len(expected.names) or (
+                bool(shared) and not (any(numbers) and _fits(cells, expected))
+            )
+    if header:
+        names = [name or f"column{at}" for at, name in enumerate(cells, 1)]
+        check_unique(names, source)
+        return FirstLine(names, True)
+    if expected is None:
+        return FirstLine([f"column{at}" for at in range(1, len(cells) + 1)], False)
+    return FirstLine(_by_position(cells, source, expected, told), False)
+
+
+def _candidates(expected: Expectation) -> list[list[str]]:
+    bare = expected.without_target
+    return [expected.names] if bare is None else [expected.names, bare]
+
+
+def _fits(cells: list[str], expected: Expectation) -> bool:
+    return any(
+        len(names) == len(cells) and expected.misfit(names, cells) is None
+        for names in _candidates(expected)
+    )
+
+
+def _by_position(cells: list[str], source: str, expected: Expectation, told: bool) -> list[str]:
+    """The names of a line without header: by position, as in the data seen before.
+
+    A line that does not read as data is refused, unless the user said that it is data.
+    """
+    for names in _candidates(expected):
+        if len(names) == len(cells):
+            why = None if told else expected.misfit(names, cells)
+            if why is None:
+                return names
+            raise DataError(
+                f"{source}:1: the first line is neither the expected header "
+                f"({_some(expected.names)}) nor data: {why}"
+            )
+    raise DataError(
+        f"{source}:1: the first line is not the expected header ({_some(expected.names)}) and has "
+        f"{count(len(cells), 'field')} where the data have {len(expected.names)}"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(shorten(name, 20) for name in names[:4])
+    return shown + (", ..." if len(names) > 4 else "")
+
+
+def count(number: int, noun: str) -> str:
+    """`1 field`, `2 fields`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def check_unique(names: Sequence[str], source: str) -> None:
+    """Refuse two columns of one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{source}: two columns are named '{shorten(name)}'")
+        seen.add(name)
+
+
+def no_column(name: str, names: Sequence[str], source: str = "") -> DataError:
+    """The error for a column that is not there, with the closest names that are."""
+    close = difflib.get_close_matches(name, names, 2)
+    hint = " or ".join(f"'{match}'" for match in close)
+    place = f"{source}: " if source else ""
+    remedy = f" (did you mean {hint}?)" if close else f" (there are: {_some(names)})"
+    return DataError(f"{place}no column '{shorten(name)}'{remedy}")

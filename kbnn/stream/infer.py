@@ -1,0 +1,217 @@
+"""Infer the schema from the first rows: kinds by what the values read as, roles by the options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import pyarrow as pa
+
+from kbnn.errors import DataError, UsageError
+from kbnn.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema, Task
+from kbnn.stream.header import count, is_number, no_column
+from kbnn.stream.values import is_temporal, is_usable, looks_like_time, texts
+
+WARMUP: Final = 32
+_ENOUGH: Final = 20  # values needed before "nearly all differ" means anything
+
+_COMMA: Final = re.compile(r"[-+]?\d[\d.]*,\d+")
+
+Notice = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the user said about columns."""
+
+    target: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    weight: str | None = None
+    input_sd: bool = False
+    task: Literal["auto", "regression", "classification"] = "auto"
+    max_categories: int = MAX_CATEGORIES
+
+
+class Sample(NamedTuple):
+    """The first values of a column as texts (None: missing), or why it cannot be used."""
+
+    values: list[str | None]
+    unusable: str | None
+
+
+def sample(arrays: Sequence[pa.Array], tokens: pa.Array) -> Sample:
+    """Look at the first values of a column, whatever types they came in."""
+    values: list[str | None] = []
+    unusable = None
+    for array in arrays:
+        if is_temporal(array.type):
+            unusable = "timestamps"
+        elif not is_usable(array.type):
+            unusable = "nested values" if pa.types.is_nested(array.type) else "binary values"
+        values.extend(texts(array, tokens))
+    return Sample(values, unusable)
+
+
+def kind_of(seen: Sample) -> tuple[Kind, str]:
+    """The kind of a column and, when it is ignored, what it holds instead of values.
+
+    Three quarters numbers make a number column: then the odd text is reported by its line rather
+    than quietly turning a measurement into labels.
+    """
+    if seen.unusable:
+        return "ignored", seen.unusable
+    present = [value for value in seen.values if value is not None]
+    if not present:
+        return "undecided", ""
+    if all(value.lower() in ("true", "false") for value in present):
+        return "boolean", ""
+    if 4 * sum(is_number(value) for value in present) >= 3 * len(present):
+        return "number", ""
+    commas = sum(_COMMA.fullmatch(value) is not None for value in present)
+    if 4 * commas >= 3 * len(present):
+        return "ignored", "numbers with commas"
+    if all(value.startswith(("{", "[")) for value in present):
+        return "ignored", "nested values"
+    if all(looks_like_time(value) for value in present):
+        return "ignored", "timestamps"
+    if len(present) >= _ENOUGH and 10 * len(set(present)) > 9 * len(present):
+        return "ignored", "free text"
+    return "category", ""
+
+
+def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice) -> Schema:
+    """Build the schema from the samples of all columns and tell the user what was decided."""
+    found = dict(zip(names, samples, strict=True))
+    targets = _targets(names, roles, notice)
+    sd_of = _input_sd(names, targets, roles)
+    columns: list[Column] = []
+    for name in names:
+        role = _role(name, targets, sd_of, roles)
+        kind, what = kind_of(found[name])
+        if role == "none":
+            kind = "ignored"
+        elif role in ("weight", "input_sd"):
+            kind = "number"
+        elif role == "target":
+            kind = _target_kind(name, kind, what, found[name], roles)
+        elif kind == "ignored":
+            kind, role = _unusable_feature(name, what, roles, notice)
+        columns.append(Column(name, kind, role, sd_of.get(name)))
+    if not any(column.role == "feature" for column in columns):
+        raise DataError("no column is left to learn from: every one is the target or ignored")
+    task, classes, closed = _task([c for c in columns if c.role == "target"], found, roles, notice)
+    schema = Schema(columns, task, classes, closed, max_categories=roles.max_categories)
+    schema.layout = [Place(column.name, None) for column in columns if column.role == "feature"]
+    return schema
+
+
+def _targets(names: list[str], roles: Roles, notice: Notice) -> list[str]:
+    for name in (*roles.target, *roles.features, *roles.ignore):
+        if name not in names:
+            raise no_column(name, names)
+    if roles.weight is not None and roles.weight not in names:
+        raise no_column(roles.weight, names)
+    targets = list(dict.fromkeys(roles.target)) or [names[-1]]
+    if not roles.target:
+        notice(f"target: last column '{names[-1]}' (choose with --target)")
+    for name in targets:
+        for what, others in (("ignored", roles.ignore), ("a feature", roles.features)):
+            if name in others:
+                raise UsageError(f"column '{name}' cannot be both the target and {what}")
+        if name == roles.weight:
+            raise UsageError(f"column '{name}' cannot be both the target and the weight")
+    return targets
+
+
+def _input_sd(names: list[str], targets: list[str], roles: Roles) -> dict[str, str]:
+    """Which columns hold the standard deviation of which others."""
+    if not roles.input_sd:
+        return {}
+    pairs = {f"{name}_sd": name for name in names if name not in targets}
+    found = {sd: name for sd, name in pairs.items() if sd in names and sd not in targets}
+    if not found:
+        raise UsageError("--input-sd: no column is named like another one with _sd at its end")
+    return found
+
+
+def _role(name: str, targets: list[str], sd_of: dict[str, str], roles: Roles) -> Role:
+    if name in targets:
+        return "target"
+    if name == roles.weight:
+        return "weight"
+    if name in roles.ignore:
+        return "none"
+    if name in sd_of:
+        return "input_sd"
+    return "feature" if not roles.features or name in roles.features else "none"
+
+
+def _unusable_feature(name: str, what: str, roles: Roles, notice: Notice) -> tuple[Kind, Role]:
+    if name in roles.features:
+        if what == "free text":
+            return "category", "feature"
+        raise DataError(f"column '{name}' holds {what}, which cannot be a feature")
+    notice(f"column '{name}' is ignored: it holds {what}")
+    return "ignored", "none"
+
+
+def _target_kind(name: str, kind: Kind, what: str, seen: Sample, roles: Roles) -> Kind:
+    if kind == "ignored" and not (what == "free text" and roles.task == "classification"):
+        different = f" ({len(set(seen.values))} different values)" if what == "free text" else ""
+        raise DataError(
+            f"target '{name}' holds {what}{different}, which cannot be predicted "
+            "(choose with --target)"
+        )
+    if kind == "undecided":
+        raise DataError(
+            f"target '{name}' has no value in the first {count(len(seen.values), 'row')} "
+            "(choose with --target)"
+        )
+    return "category" if kind == "ignored" else kind
+
+
+def _task(
+    targets: list[Column], found: dict[str, Sample], roles: Roles, notice: Notice
+) -> tuple[Task, list[str], bool]:
+    """Regression or classification, the classes known from the start, and whether that is all."""
+    labelled = next((t for t in targets if t.kind == "category"), None)
+    if len(targets) > 1:
+        if roles.task == "classification" or labelled is not None:
+            name = labelled.name if labelled else targets[0].name
+            raise UsageError(f"several targets need numbers, but '{name}' holds classes")
+        return "regression", [], False
+    target = targets[0]
+    values = {value for value in found[target.name].values if value is not None}
+    binary = target.kind == "number" and _as_numbers(values) == {0.0, 1.0}
+    if roles.task == "regression":
+        if labelled is not None:
+            raise DataError(
+                f"target '{target.name}' holds text such as '{min(values)}': a regression needs "
+                "numbers (use --task classification)"
+            )
+        return "regression", [], False
+    if roles.task == "classification" and not binary and target.kind == "number":
+        return "classification", [], False
+    if target.kind == "boolean":
+        notice(f"task: classification, since '{target.name}' is true or false")
+        return "classification", ["false", "true"], True
+    if binary:
+        if roles.task == "auto":
+            notice(
+                f"task: classification, since '{target.name}' is 0 or 1 "
+                "(otherwise use --task regression)"
+            )
+        return "classification", ["0", "1"], True
+    if target.kind == "number":
+        notice(f"task: regression, since '{target.name}' holds numbers")
+        return "regression", [], False
+    if roles.task == "auto":
+        notice(f"task: classification, since '{target.name}' holds text")
+    return "classification", [], False
+
+
+def _as_numbers(values: set[str]) -> set[float] | None:
+    return {float(value) for value in values} if all(map(is_number, values)) else None

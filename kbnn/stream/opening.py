@@ -1,0 +1,296 @@
+"""The way in: from sources to blocks, with the schema found on the way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import chain
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from kbnn.schema import Column, Schema
+from kbnn.stream.blocks import sliced
+from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
+from kbnn.stream.encode import Block, Encoder
+from kbnn.stream.header import Expectation, is_number
+from kbnn.stream.infer import Notice, infer, sample
+from kbnn.stream.readahead import ReadAhead
+from kbnn.stream.reading import Reading
+from kbnn.stream.readoptions import ReadOptions
+from kbnn.stream.shuffle import shuffled
+from kbnn.stream.sources import Source, expand
+from kbnn.stream.values import missing_tokens
+from kbnn.stream.warmup import first_rows, stop_error
+
+__all__ = ["BadRow", "Block", "ReadOptions", "Stream", "open_stream"]
+
+
+def open_stream(
+    sources: Sequence[str],
+    *,
+    options: ReadOptions | None = None,
+    schema: Schema | None = None,
+    on_notice: Notice = lambda text: None,
+    on_bad_row: Callable[[BadRow], None] = lambda bad: None,
+) -> Stream:
+    """Open sources and find (or check) their schema; the caller's schema is left as it is."""
+    options = options or ReadOptions()
+    options.check()
+    return Stream(sources, options, schema, on_notice, on_bad_row)
+
+
+class Stream:
+    """Blocks of rows, pass by pass; iterate, then `reopen` for the next pass."""
+
+    def __init__(
+        self,
+        sources: Sequence[str],
+        options: ReadOptions,
+        schema: Schema | None,
+        on_notice: Notice,
+        on_bad_row: Callable[[BadRow], None],
+    ) -> None:
+        self.options = options
+        self.epoch = options.epoch
+        self.rows = 0
+        self.bad_rows = 0
+        self.source = ""
+        self._on_notice = on_notice
+        self._on_bad_row = on_bad_row
+        self._told: set[str] = set()
+        self._notices: deque[str] = deque()
+        self._ahead: ReadAhead[Chunk] | None = None
+        self._chunks: Generator[Chunk] | None = None
+        self._blocks: Generator[Block] | None = None
+        self._sources: list[Source] = []
+        self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
+        self._tokens = pa.array(self._pins.missing, pa.string())
+        try:
+            self._open_sources(sources)
+            self._reading = self._new_reading()
+            self._chunks = self._limited(self._reading.chunks())
+            early: list[Chunk] = []
+            if schema is None:
+                self.schema, early = self._look(self._chunks)
+            else:
+                options.check_against(schema)
+                self.schema = schema.copy()
+            self._settle()
+            self._blocks = self._run(early, options.skip)
+            self._tell()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_sources(self, sources: Sequence[str]) -> None:
+        keep = self.options.epochs - self.options.epoch > 1
+        for path in expand(sources):
+            source = Source(path, read_size=self.options.read_size, keep=keep)
+            self._sources.append(source)
+            if keep and source.once:
+                self._notices.append(f"{source.name} is kept in a temporary file for later epochs")
+
+    @property
+    def live(self) -> bool:
+        """Whether rows may still be on their way."""
+        return any(source.live for source in self._sources)
+
+    @property
+    def total_bytes(self) -> int | None:
+        """The size of all sources, None when it cannot be known."""
+        sizes = [source.size for source in self._sources]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    @property
+    def bytes_read(self) -> int:
+        """The bytes read in this pass."""
+        return self._reading.bytes_read
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the first source's columns, known when it has been opened."""
+        return self._reading.columns
+
+    @property
+    def delimiter(self) -> str | None:
+        """The delimiter found in the first source, None when it has none."""
+        return self._reading.delimiter
+
+    def _new_reading(self) -> Reading:
+        options = self.options
+        return Reading(
+            self._sources,
+            self._pins,
+            format=options.format,
+            delimiter=options.delimiter,
+            header=options.header,
+            notice=self._notices.append,
+        )
+
+    def _tell(self) -> None:
+        """Pass on what was noticed, each sentence once, in the caller's thread."""
+        while self._notices:
+            text = self._notices.popleft()
+            if text not in self._told:
+                self._told.add(text)
+                self._on_notice(text)
+
+    def _limited(self, chunks: Generator[Chunk]) -> Generator[Chunk]:
+        left = self.options.limit
+        with closing(chunks):
+            for chunk in chunks:
+                if left is not None and chunk.size >= left:
+                    if left:
+                        yield chunk.slice(0, left)
+                    return
+                yield chunk
+                if left is not None:
+                    left -= chunk.size
+
+    def _look(self, chunks: Iterator[Chunk]) -> tuple[Schema, list[Chunk]]:
+        """Infer the schema from the first good rows, 32 or what there is."""
+        options = self.options
+        early, names, seen = first_rows(
+            chunks, self._reading, options.target, self._tokens, options.on_error == "stop"
+        )
+        samples = [sample(seen[name], self._tokens) for name in names]
+        schema = infer(names, samples, options.roles, self._notices.append)
+        schema.missing = list(options.na)
+        return schema, early
+
+    def _settle(self) -> None:
+        """Tell the readers what the schema knows."""
+        schema, options = self.schema, self.options
+        used = self._used()
+        names = [column.name for column in schema.columns]
+        bare = [c.name for c in schema.columns if c.role not in ("target", "weight")]
+        self._pins.wanted = None if options.original else frozenset(c.name for c in used)
+        self._pin_kinds()
+        self._reading.needed = [c.name for c in used if c.kind != "ignored"]
+        self._reading.expected = Expectation(
+            names, None if options.use_target else bare, self._misfit
+        )
+
+    def _used(self) -> list[Column]:
+        """The columns that are read at all."""
+        unused = ("none",) if self.options.use_target else ("none", "target", "weight")
+        return [column for column in self.schema.columns if column.role not in unused]
+
+    def _pin_kinds(self) -> None:
+        if not self.options.original:
+            columns = self.schema.columns
+            self._pins.numbers = frozenset(c.name for c in columns if c.kind == "number")
+            self._pins.booleans = frozenset(c.name for c in columns if c.kind == "boolean")
+
+    def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
+        """Why cells are not a row of data: the first number column whose cell is none."""
+        used = self._used()
+        for name, cell in zip(names, cells, strict=True):
+            number = any(column.name == name and column.kind == "number" for column in used)
+            if number and not is_number(cell) and cell not in self._pins.missing:
+                return f"column '{name}': cannot read '{shorten(cell)}' as a number"
+        return None
+
+    def _run(self, early: list[Chunk], skip: int) -> Generator[Block]:
+        """One pass."""
+        options = self.options
+        chunks: Iterator[Chunk] = self._chunks or iter(())
+        if options.read_ahead and not self.live:
+            chunks = self._ahead = ReadAhead(chunks)
+        blocks = self._encoded(chain(early, chunks), skip)
+        if options.shuffle:
+            blocks = shuffled(
+                blocks, options.shuffle_rows, options.seed, self.epoch, lambda: self.schema.width
+            )
+        for block in blocks:
+            start = min(skip, len(block.rows))
+            skip -= start
+            for at in range(start, len(block.rows), options.block_rows):
+                part = sliced(block, at, at + options.block_rows)
+                self.rows += len(part.rows)
+                yield part
+
+    def _encoded(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Block]:
+        """Encode in pieces of at most `block_rows`; report what is left out."""
+        options = self.options
+        encoder = Encoder(
+            self.schema,
+            on_error=options.on_error,
+            admit=options.admit,
+            use_target=options.use_target,
+            original=options.original,
+            notice=self._notices.append,
+        )
+        good = 0
+        undecided = self._undecided()
+        for whole in chunks:
+            for start in range(0, whole.size, options.block_rows):
+                chunk = whole.slice(start, min(start + options.block_rows, whole.size))
+                self.source = chunk.source
+                block, flaws, stopped = encoder.encode(chunk)
+                if stopped:
+                    if block is not None:
+                        yield block
+                    raise stop_error(chunk, flaws)
+                for before, (at, flaw) in enumerate(flaws.items()):
+                    # Rows before the point of resumption were reported the first time.
+                    if good + at - (0 if options.on_error == "keep" else before) >= skip:
+                        self.bad_rows += 1
+                        self._on_bad_row(chunk.bad_row(at, flaw))
+                if block is not None:
+                    good += len(block.rows)
+                    yield block
+                if undecided and self._undecided() != undecided:
+                    undecided = self._undecided()
+                    self._pin_kinds()
+
+    def _undecided(self) -> int:
+        return sum(column.kind == "undecided" for column in self.schema.columns)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Block:
+        try:
+            return next(self._blocks or iter(()))
+        finally:
+            self._tell()
+
+    def reopen(self) -> None:
+        """Start the next pass from the first row."""
+        self._stop()
+        self.epoch += 1
+        self.rows = self.bad_rows = 0
+        self._reading = self._new_reading()
+        self._settle()
+        self._chunks = self._limited(self._reading.chunks())
+        self._blocks = self._run([], 0)
+
+    def _stop(self) -> None:
+        """End the reading of this pass."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+        for running in (self._blocks, self._chunks):
+            if running is not None:
+                running.close()
+
+    def close(self) -> None:
+        """Stop reading and remove temporary files; a second call does nothing."""
+        self._stop()
+        for source in self._sources:
+            source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

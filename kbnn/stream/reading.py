@@ -1,0 +1,168 @@
+"""Open a source as what it is, and read several sources as one sequence of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Protocol
+
+from kbnn.errors import DataError
+from kbnn.stream.arrow_reader import open_arrow_file, open_arrow_stream, open_parquet
+from kbnn.stream.chunk import Chunk, Pins
+from kbnn.stream.csv_reader import CsvReader
+from kbnn.stream.formats import COMPRESSIONS, recognise
+from kbnn.stream.header import Expectation, is_number, no_column
+from kbnn.stream.json_reader import JsonReader
+from kbnn.stream.sources import ByteReader, Source
+from kbnn.stream.textbytes import TextBytes
+
+
+class Reader(Protocol):
+    """What every format's reader offers."""
+
+    columns: list[str]
+
+    def chunks(self) -> Iterator[Chunk]: ...
+
+
+class Reading:
+    """Opens sources one after another; later ones must have the columns that are expected."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        pins: Pins,
+        *,
+        format: str,
+        delimiter: str | None,
+        header: bool | None,
+        notice: Callable[[str], None],
+    ) -> None:
+        self.sources = sources
+        self.pins = pins
+        self.expected: Expectation | None = None
+        self.needed: list[str] = []
+        self.delimiter: str | None = None
+        self.first: Reader | None = None
+        self.opened = 0
+        self.bytes_done = 0
+        self._format = format
+        self._told_delimiter = "\t" if format == "tsv" and delimiter is None else delimiter
+        self._told_header = header
+        self._notice = notice
+        self._bytes: ByteReader | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the first source's columns, none before it is opened."""
+        return self.first.columns if self.first else []
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes taken from all sources so far (compressed bytes, where compressed)."""
+        return self.bytes_done + (self._bytes.count if self._bytes else 0)
+
+    def chunks(self) -> Generator[Chunk]:
+        """All chunks of all sources."""
+        rows = 0
+        for source in self.sources:
+            with source.open() as reader:
+                self._bytes = reader
+                empty = True
+                opened = self._open(reader)
+                for chunk in opened.chunks():
+                    empty = False
+                    rows += chunk.size
+                    yield chunk
+                if empty and len(self.sources) == 1:
+                    what = "a header but " if isinstance(opened, CsvReader) else ""
+                    raise DataError(f"{source.name}: holds {what}no rows")
+                if empty:
+                    self._notice(f"{source.name} holds no rows")
+                self._bytes = None
+                self.bytes_done += source.size or reader.count
+        if rows == 0:
+            raise DataError("the sources hold no rows")
+
+    def _open(self, reader: ByteReader) -> Reader:
+        """Recognise the format and check the columns."""
+        name = reader.source.name
+        opened = self._open_as(reader, name)
+        if isinstance(opened, CsvReader) and self.first is None:
+            self.delimiter = opened.delimiter
+            if not opened.header and self._told_header is None:
+                self._notice(f"{name} has no header: {_no_header(opened.columns, self.expected)}")
+        if not isinstance(opened, JsonReader):
+            self._check(opened.columns, name)
+        self.first = self.first or opened
+        self.opened += 1
+        return opened
+
+    def _open_as(self, reader: ByteReader, name: str) -> Reader:
+        kind = recognise(reader.head(), name)
+        told = self._format
+        expected = self._expectation()
+        if kind == "parquet" and told in ("auto", "parquet"):
+            return open_parquet(reader, self.pins)
+        if kind == "arrow-file" and told in ("auto", "arrow"):
+            return open_arrow_file(reader, self.pins)
+        if kind == "arrow-stream" and told in ("auto", "arrow"):
+            return open_arrow_stream(reader, self.pins)
+        if told in ("parquet", "arrow"):
+            if not reader.head():
+                raise DataError(f"{name}: is empty")
+            raise DataError(f"{name}: is not {'a Parquet file' if told == 'parquet' else 'Arrow'}")
+        if kind not in COMPRESSIONS and kind not in ("text", "json"):
+            raise DataError(f"{name}: is {kind.split('-')[0].title()}, not {told.upper()}")
+        text = TextBytes(reader)
+        if told == "json" or (told == "auto" and text.kind == "json"):
+            known = None if expected is None else expected.without_target or expected.names
+            return JsonReader(
+                name, iter(text), self.pins, known, lambda keys: self._check_keys(keys, name)
+            )
+        return CsvReader(
+            name,
+            iter(text),
+            self.pins,
+            delimiter=self._told_delimiter,
+            header=self._told_header,
+            expected=expected,
+        )
+
+    def _expectation(self) -> Expectation | None:
+        """What the columns should be: as the schema says, or as in the first source."""
+        if self.expected is not None or self.first is None:
+            return self.expected
+        return Expectation(
+            self.first.columns,
+            None,
+            lambda names, cells: None if any(map(is_number, cells)) else "it holds no number",
+        )
+
+    def _check_keys(self, keys: list[str], name: str) -> None:
+        """In JSON an absent key is a missing value, but not when all are absent."""
+        absent = [needed for needed in self.needed if needed not in keys]
+        if absent and len(absent) == len(self.needed):
+            raise no_column(absent[0], keys, name)
+        for needed in absent:
+            self._notice(f"{name}: the first line has no '{needed}': read as missing")
+
+    def _check(self, columns: list[str], name: str) -> None:
+        """Every needed column must be there; others are left alone, and that is said once."""
+        expected = self._expectation()
+        needed = self.needed if self.expected or expected is None else expected.names
+        for column in needed:
+            if column not in columns:
+                raise no_column(column, columns, name)
+        if expected is not None:
+            extra = [column for column in columns if column not in expected.names]
+            if extra:
+                self._notice(f"{name}: unknown columns are ignored: {', '.join(extra[:5])}")
+
+
+def _no_header(columns: list[str], expected: Expectation | None) -> str:
+    if expected is not None:
+        return "columns are taken by position"
+    return (
+        f"the first line is all numbers, so columns are named {columns[0]} to {columns[-1]} "
+        "(otherwise use --header)"
+    )

@@ -1,0 +1,236 @@
+"""Where bytes come from: files, globs, folders of Parquet, pipes, and standard input.
+
+A pipe is read as it comes: `read` returns what is there and never waits for a block to fill.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import select
+import stat
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final, Self
+
+from kbnn.errors import DataError, UsageError
+from kbnn.stream.formats import is_enough
+
+STDIN: Final = "-"
+READ_SIZE: Final = 1 << 20
+
+
+def expand(sources: Sequence[str]) -> list[str]:
+    """Resolve globs and folders to files, in sorted order; `-` stays as it is."""
+    if not sources:
+        raise UsageError("no input: name a file, or - for standard input")
+    if list(sources).count(STDIN) > 1:
+        raise UsageError("standard input (-) can be read only once")
+    found: list[str] = []
+    for source in sources:
+        if source == STDIN:
+            found.append(source)
+        elif os.path.isdir(source):
+            found.extend(_folder(source))
+        elif os.path.exists(source):
+            found.append(source)
+        elif glob.has_magic(source):
+            matches = sorted(path for path in glob.glob(source, recursive=True))
+            files = [path for path in matches if not os.path.isdir(path)]
+            if not files:
+                raise DataError(f"{source}: no file matches")
+            found.extend(files)
+        else:
+            raise DataError(f"{source}: no such file{_similar(source)}")
+    return found
+
+
+def _folder(folder: str) -> list[str]:
+    """The Parquet files below a folder, hidden and bookkeeping files left out."""
+    names = [
+        path
+        for path in Path(folder).rglob("*")
+        if path.suffix in (".parquet", ".pq")
+        and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+        and path.is_file()
+    ]
+    if not names:
+        raise DataError(f"{folder}: is a folder without Parquet files (*.parquet)")
+    return [str(path) for path in sorted(names)]
+
+
+def _similar(path: str) -> str:
+    folder, name = os.path.split(path)
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return ""
+    close = difflib.get_close_matches(name, names, 1)
+    return f" (did you mean '{os.path.join(folder, close[0])}'?)" if close else ""
+
+
+class Source:
+    """One input that can be opened again: a file, or a pipe kept in a temporary file."""
+
+    def __init__(self, path: str, *, read_size: int = READ_SIZE, keep: bool = False) -> None:
+        self.path = path
+        self.name = "stdin" if path == STDIN else path
+        self.read_size = read_size
+        self.keep = keep
+        self._spool: IO[bytes] | None = None
+        self._used = False
+        try:
+            self._stat = os.fstat(sys.stdin.fileno()) if path == STDIN else os.stat(path)
+        except (OSError, ValueError, AttributeError) as error:
+            raise DataError(f"{self.name}: cannot be opened ({_why(error)})") from error
+
+    @property
+    def live(self) -> bool:
+        """Whether rows may still be on their way: a pipe, a terminal, a socket."""
+        return self._spool is None and not stat.S_ISREG(self._stat.st_mode)
+
+    @property
+    def once(self) -> bool:
+        """Whether the bytes can be had only once."""
+        return self.path == STDIN or not stat.S_ISREG(self._stat.st_mode)
+
+    @property
+    def size(self) -> int | None:
+        """The number of bytes, None when unknown."""
+        return self._stat.st_size if stat.S_ISREG(self._stat.st_mode) else None
+
+    def open(self) -> ByteReader:
+        """Open for reading from the start."""
+        if not self.once:
+            return ByteReader(self, _open_file(self.path, self.name), live=False)
+        if self._used:
+            if self._spool is None:
+                raise UsageError(f"{self.name}: can be read only once")
+            spooled = ByteReader(self, _open_file(self._spool.name, self.name), live=False)
+            spooled.complete = True
+            return spooled
+        self._used = True
+        spool = self._make_spool() if self.keep else None
+        fd = os.dup(sys.stdin.fileno()) if self.path == STDIN else _open_file(self.path, self.name)
+        return ByteReader(self, fd, live=not stat.S_ISREG(self._stat.st_mode), spool=spool)
+
+    def seekable_path(self, reader: ByteReader) -> str:
+        """A path with all the bytes, for formats whose index is at their end."""
+        if not self.once:
+            return self.path
+        if self._spool is None:
+            reader.spool = self._make_spool()
+        assert self._spool is not None
+        if not reader.complete:
+            while reader.read():
+                pass
+            self._spool.flush()
+        return self._spool.name
+
+    def _make_spool(self) -> IO[bytes]:
+        self._spool = tempfile.NamedTemporaryFile(prefix="kbnn-")  # noqa: SIM115 - closed in close
+        return self._spool
+
+    def close(self) -> None:
+        """Remove the temporary file, if there is one."""
+        if self._spool is not None:
+            self._spool.close()
+            self._spool = None
+
+
+class ByteReader:
+    """Reads one source from its start; counts what it has read."""
+
+    def __init__(
+        self, source: Source, fd: int, *, live: bool, spool: IO[bytes] | None = None
+    ) -> None:
+        self.source = source
+        self.live = live
+        self.count = 0
+        self.complete = False  # whether the temporary file already holds everything
+        self._fd = fd
+        self._spool = spool
+        self._unread: list[bytes] = []
+        self._poll = None
+        if live and hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(fd, select.POLLIN)
+
+    @property
+    def spool(self) -> IO[bytes] | None:
+        """The temporary file that receives a copy of what is read."""
+        return self._spool
+
+    @spool.setter
+    def spool(self, spool: IO[bytes]) -> None:
+        for piece in self._unread:
+            spool.write(piece)
+        self._spool = spool
+
+    def unread(self, data: bytes) -> None:
+        """Put back bytes that were only looked at."""
+        self._unread.append(data)
+
+    def head(self) -> bytes:
+        """Look at the first bytes: as many as recognising the format takes, if there are."""
+        data = b""
+        while not is_enough(data):
+            more = self.read()
+            if not more:
+                break
+            data += more
+        self.unread(data)
+        return data
+
+    def read(self) -> bytes:
+        """What is there, at most about `read_size` bytes; empty at the end."""
+        if self._unread:
+            return self._unread.pop()
+        size = self.source.read_size
+        try:
+            data = os.read(self._fd, size)
+            while data and self._poll and len(data) < size and self._poll.poll(0):
+                more = os.read(self._fd, size - len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise DataError(f"{self.source.name}: cannot be read ({_why(error)})") from error
+        self.count += len(data)
+        if self._spool is not None and data:
+            self._spool.write(data)
+            self._spool.flush()
+        return data
+
+    def close(self) -> None:
+        """Close the descriptor; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _open_file(path: str, name: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    except OSError as error:
+        raise DataError(f"{name}: cannot be opened ({_why(error)})") from error
+
+
+def _why(error: BaseException) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:]

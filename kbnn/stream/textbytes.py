@@ -1,0 +1,72 @@
+"""From the bytes of a text source to decompressed pieces of text without a byte-order mark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+from kbnn.errors import DataError
+from kbnn.stream.compression import DECODERS
+from kbnn.stream.formats import COMPRESSIONS, Kind, is_enough, recognise
+from kbnn.stream.records import MAX_RECORD
+from kbnn.stream.sources import ByteReader
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"\n|\r.", re.S)
+
+
+class TextBytes:
+    """Pieces of text as they arrive; `kind` says what is inside."""
+
+    def __init__(self, reader: ByteReader) -> None:
+        name = reader.source.name
+        self._reader = reader
+        self._compression = recognise(reader.head(), name)
+        self._pieces = self._decompressed() if self._compressed else self._raw()
+        head = b""
+        while not is_enough(head):
+            piece = next(self._pieces, b"")
+            if not piece:
+                break
+            head += piece
+        self.kind: Kind = recognise(head, name)
+        if self._compressed and self.kind not in ("text", "json"):
+            inner = "compressed data" if self.kind in COMPRESSIONS else "Parquet or Arrow"
+            raise DataError(
+                f"{name}: holds {inner} inside {self._compression}: decompress it first"
+            )
+        self._head = head.removeprefix(_BOM)
+
+    @property
+    def _compressed(self) -> bool:
+        return self._compression in COMPRESSIONS
+
+    def _raw(self) -> Iterator[bytes]:
+        while piece := self._reader.read():
+            yield piece
+
+    def _decompressed(self) -> Iterator[bytes]:
+        decoder = DECODERS[self._compression](self._reader.source.name)
+        for data in self._raw():
+            yield from decoder.decode(data)
+        decoder.finish()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _with_newlines(chain([self._head], self._pieces))
+
+
+def _with_newlines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Turn lone carriage returns to newlines when the first line ends in one (old Mac files)."""
+    head = b""
+    classic = False
+    for piece in pieces:
+        head += piece
+        end = _LINE_END.search(head)
+        if end or len(head) > MAX_RECORD:
+            classic = end is not None and end[0].startswith(b"\r") and end[0] != b"\r\n"
+            break
+    if head:
+        yield head.replace(b"\r", b"\n") if classic else head
+    for piece in pieces:
+        yield piece.replace(b"\r", b"\n") if classic else piece

@@ -1,0 +1,196 @@
+"""Read a column's values: numbers, truth values, labels, and which of them are missing.
+
+A value means the same wherever it comes from: the text `1.5` in CSV, the string "1.5" in Parquet or
+JSON, and the number 1.5 are one value, so the formats cannot disagree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbnn.stream.header import is_number
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_TOKENS: Final = ("", "NA", "N/A", "null", "none", "nan", "NaN", ".")
+_NAN: Final = re.compile(r"[-+]?nan(\([a-z0-9_]*\))?", re.I)
+TRUTH: Final = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
+_TIME: Final = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
+    r"\s?(Z|UTC|[-+]\d{2}:?\d{2})?"
+    r"|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ,]+\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
+    r"|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
+)
+
+
+def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
+    """Every spelling of "no value": the usual ones in any usual case, and the user's own."""
+    spellings = [form for t in _TOKENS for form in (t, t.lower(), t.upper(), t.title())]
+    return tuple(dict.fromkeys([*spellings, *(token.strip() for token in extra)]))
+
+
+class Read(NamedTuple):
+    """Values of a column as numbers, NaN where missing, and the texts that could not be read."""
+
+    values: FloatArray
+    unread: dict[int, str]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type holds strings, directly or through a dictionary."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether a type holds numbers."""
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def is_temporal(kind: pa.DataType) -> bool:
+    """Whether a type holds points or spans of time."""
+    return bool(pa.types.is_temporal(kind))
+
+
+def is_usable(kind: pa.DataType) -> bool:
+    """Whether values of a type can be features at all (or are all null)."""
+    return bool(
+        is_text(kind) or is_numeric(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+    )
+
+
+def looks_like_time(text: str) -> bool:
+    """Whether a text is a date, a time of day, or both."""
+    return _TIME.fullmatch(text) is not None
+
+
+def plain_text(array: pa.Array) -> pa.Array:
+    """A text column as trimmed plain strings."""
+    if array.type != pa.string():
+        array = array.cast(pa.string())
+    return pc.utf8_trim_whitespace(array)
+
+
+def texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:
+    """Values as text, None where missing; numbers in their shortest form, integers without point.
+
+    Serves the few values that are looked at one by one.
+    """
+    if is_text(array.type):
+        trimmed = plain_text(array)
+        gone = pc.is_in(trimmed, value_set=tokens).to_pylist()
+        return [None if out else t for t, out in zip(trimmed.to_pylist(), gone, strict=True)]
+    if pa.types.is_boolean(array.type):
+        return [None if v is None else str(v).lower() for v in array.to_pylist()]
+    if is_numeric(array.type):
+        return [None if np.isnan(v) else number_text(v) for v in floats(array)]
+    return [None] * len(array)
+
+
+def number_text(value: float) -> str:
+    """A number as text: 3 rather than 3.0."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+def floats(array: pa.Array) -> FloatArray:
+    """A numeric column as float64, NaN where null."""
+    if array.type != pa.float64():
+        array = array.cast(pa.float64(), safe=False)
+    return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
+
+
+def numbers(array: pa.Array, tokens: pa.Array) -> Read:
+    """Read a column as numbers."""
+    if is_numeric(array.type):
+        return Read(floats(array), {})
+    if is_text(array.type):
+        if array.type != pa.string():
+            array = array.cast(pa.string())
+        try:
+            return Read(floats(array.cast(pa.float64())), {})
+        except pa.ArrowInvalid:
+            pass
+        array = pc.utf8_trim_whitespace(array)
+        gone = pc.is_in(array, value_set=tokens)
+        array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
+        try:
+            return Read(floats(array.cast(pa.float64())), {})
+        except pa.ArrowInvalid:
+            return _one_by_one(array.to_pylist())
+    return _one_by_one(texts(array, tokens))
+
+
+def _one_by_one(values: list[str | None]) -> Read:
+    read = np.full(len(values), np.nan)
+    unread: dict[int, str] = {}
+    for at, text in enumerate(values):
+        if text is None or _NAN.fullmatch(text):
+            continue
+        if is_number(text):
+            read[at] = float(text)
+        else:
+            unread[at] = text
+    return Read(read, unread)
+
+
+def truths(array: pa.Array, tokens: pa.Array) -> Read:
+    """Read a column as truth values: 0, 1, NaN where missing."""
+    if pa.types.is_boolean(array.type):
+        return Read(floats(array.cast(pa.int8())), {})
+    read = np.full(len(array), np.nan)
+    unread: dict[int, str] = {}
+    for at, text in enumerate(texts(array, tokens)):
+        if text is None:
+            continue
+        value = TRUTH.get(text.lower())
+        if value is None:
+            unread[at] = text
+        else:
+            read[at] = value
+    return Read(read, unread)
+
+
+class Labels(NamedTuple):
+    """A column as labels: their texts in order of first sight, and each row's place, -1 missing."""
+
+    names: list[str]
+    codes: IntArray
+
+
+def labels(array: pa.Array, tokens: pa.Array) -> Labels:
+    """Read a column as labels; numbers and truth values are labels too."""
+    if not is_text(array.type):
+        array = pa.array(texts(array, tokens), pa.string())
+    array = plain_text(array)
+    encoded = array.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    gone = pc.is_in(encoded.dictionary, value_set=tokens).to_pylist()
+    if any(gone):
+        codes[np.isin(codes, np.flatnonzero(gone))] = -1
+    return Labels(names, codes)
+
+
+def present(array: pa.Array, tokens: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which rows hold a value."""
+    if is_text(array.type):
+        there = pc.invert(pc.is_in(plain_text(array), value_set=tokens))
+        mask = pc.and_(there, array.is_valid())
+    elif is_numeric(array.type):
+        return ~np.isnan(floats(array))
+    else:
+        mask = array.is_valid()
+    return mask.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

@@ -1,0 +1,119 @@
+"""The first rows of a stream, from which the kinds of its columns are inferred.
+
+They are the first 32 that are whole, whatever chunks they came in. Where the target has no value in
+them, reading goes on to its first value, so that the task can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kbnn.errors import DataError
+from kbnn.stream.chunk import Chunk, Flaw
+from kbnn.stream.infer import WARMUP
+from kbnn.stream.json_reader import JsonReader
+from kbnn.stream.reading import Reading
+from kbnn.stream.values import present
+
+PATIENCE: Final = 100_000  # rows read at most in search of a first target value
+
+
+class FirstRows(NamedTuple):
+    """The chunks read so far, the column names, and the values seen, piece by piece."""
+
+    chunks: list[Chunk]
+    names: list[str]
+    seen: dict[str, list[pa.Array]]
+
+
+def stop_error(chunk: Chunk, flaws: dict[int, Flaw]) -> DataError:
+    """The error that ends a stream at its first flawed row."""
+    at = min(flaws)
+    remedy = f" ({flaws[at].remedy})" if flaws[at].remedy else ""
+    return DataError(f"{chunk.bad_row(at, flaws[at])}{remedy}")
+
+
+def first_rows(
+    chunks: Iterator[Chunk],
+    reading: Reading,
+    targets: tuple[str, ...],
+    tokens: pa.Array,
+    stop: bool,
+) -> FirstRows:
+    """Read until the kinds can be inferred; with `stop`, a flawed row on the way is an error."""
+    early: list[Chunk] = []
+    parts: list[pa.RecordBatch] = []
+    rows = last = 0
+    for chunk in chunks:
+        early.append(chunk)
+        good = _good_rows(chunk, WARMUP - rows, stop)
+        rows += len(good)
+        last = chunk.first_row + int(good[-1]) if len(good) else last
+        parts.append(chunk.batch.take(pa.array(good)))
+        if rows >= WARMUP:
+            break
+    if not rows:
+        raise DataError("no row can be used: every one is flawed")
+    names = _names(reading, last)
+    seen = {name: [_column(part, name) for part in parts] for name in names}
+    for target in targets or tuple(names[-1:]):
+        if target in seen:
+            _find_value(target, seen[target], early, chunks, tokens, stop)
+    return FirstRows(early, names, seen)
+
+
+def _good_rows(chunk: Chunk, need: int, stop: bool) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    # The first `need` whole rows are among the first that many and one more for each flaw.
+    near = np.arange(min(chunk.size, need + len(chunk.flaws)))
+    good = np.setdiff1d(near, list(chunk.flaws))[:need]
+    if stop and chunk.flaws and (len(good) < need or min(chunk.flaws) < good[-1]):
+        raise stop_error(chunk, chunk.flaws)
+    return good
+
+
+def _names(reading: Reading, last: int) -> list[str]:
+    """The columns; in JSON those whose key was seen by the last of the rows."""
+    reader = reading.first
+    if isinstance(reader, JsonReader):
+        seen = reader.seen_at.items()
+        reader.settle([name for name, row in seen if row <= last or reading.opened > 1])
+    return reading.columns
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    at = batch.schema.get_field_index(name)
+    return batch.column(at) if at >= 0 else pa.nulls(batch.num_rows)
+
+
+def _find_value(
+    name: str,
+    seen: list[pa.Array],
+    early: list[Chunk],
+    chunks: Iterator[Chunk],
+    tokens: pa.Array,
+    stop: bool,
+) -> None:
+    """Add the first value of a column to what was seen of it, unless there is one already."""
+    if any(present(array, tokens).any() for array in seen):
+        return
+    at = 0
+    while True:
+        if at == len(early):
+            chunk = next(chunks, None) if sum(c.size for c in early) < PATIENCE else None
+            if chunk is None:
+                return
+            early.append(chunk)
+        column = _column(early[at].batch, name)
+        held = present(column, tokens)
+        held[list(early[at].flaws)] = False
+        flaws = [row for row in early[at].flaws if not held[:row].any()]
+        if stop and flaws:
+            raise stop_error(early[at], early[at].flaws)
+        if held.any():
+            seen.append(column.slice(int(np.argmax(held)), 1))
+            return
+        at += 1

@@ -1,0 +1,81 @@
+"""Several passes over few rows: better, and still honest about what is not known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnn.model import Model
+from kbnn.settings import Settings
+from kbnn.state import COUNT
+from tests.bench.data import Scores, block, judged, schema
+from tests.modelling import differences, restored
+
+
+def friedman(seed: int, count: int = 300, test: int = 400) -> tuple[list[Scores], Model]:
+    """Scores on new rows of a well-known function after 1, 2, .. 10 passes over a few."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((count + test, 6))
+    y = (10.0 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20.0 * (x[:, 2] - 0.5) ** 2 + 10.0 * x[:, 3]
+         + 5.0 * x[:, 4] + rng.standard_normal(count + test))
+    model = Model.create(Settings(hidden=(30,), seed=seed), schema(6))
+    found = []
+    for number in range(10):
+        model.learn(block(x[:count], y[:count]), fresh=number == 0)
+        found.append(judged(model, x[count:], y[count:]))
+    return found, model
+
+
+def test_passes_help_and_intervals_stay_honest() -> None:
+    runs = [friedman(seed)[0] for seed in range(4)]
+    first, last = (np.mean([run[at] for run in runs], axis=0) for at in (0, -1))
+    assert last[0] < 0.9 * first[0]
+    assert last[1] < first[1] - 0.1
+    assert 0.80 < last[2] < 0.97
+    assert 0.84 < first[2] < 0.99
+
+
+def test_later_passes_touch_neither_scale_nor_record() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((200, 2))
+    rows = block(x, x[:, 0] + 0.1 * rng.standard_normal(200))
+    model = Model.create(Settings(hidden=(8,)), schema(2))
+    model.learn(rows)
+    columns, figures = model.learner.columns.copy(), model.card.figures()
+    model.learn(rows, fresh=False)
+    assert np.array_equal(model.learner.columns, columns)
+    assert model.card.figures() == figures
+    counts = model.learner.members[0].counts
+    assert (counts[COUNT.rows], counts[COUNT.fresh]) == (400, 200)
+
+
+def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((600, 2))
+    y = x[:, 0] + 0.1 * rng.standard_normal(600)
+    model = Model.create(Settings(hidden=(8,)), schema(2))
+    model.learn(block(x[:200], y[:200]))
+    for _ in range(3):
+        model.learn(block(x[:200], y[:200]), fresh=False)
+    state = model.learner.members[0]
+    once = state._replace(counts=state.counts.copy())
+    once.counts[COUNT.fresh] = once.counts[COUNT.rows]
+    other = model.copy()
+    other.learner.members = [once]
+    test = block(x[400:], y[400:])
+    ratio = model.predict(test).function_sd / other.predict(test).function_sd
+    assert np.allclose(ratio, 4.0**0.25)  # the variance counts sqrt(visits a row) times
+
+
+@pytest.mark.parametrize("held", [5, 31])
+def test_a_second_pass_over_a_handful_of_rows_ends_the_warm_up(held: int) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((held, 2))
+    rows = block(x, x[:, 0])
+    model = Model.create(Settings(hidden=(4,)), schema(2))
+    model.learn(rows)
+    assert model.warming_up
+    model.learn(rows, fresh=False)
+    assert not model.warming_up
+    assert model.rows == 2 * held
+    assert differences(model, restored(model)) == []
