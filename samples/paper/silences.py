@@ -38,6 +38,7 @@ SETTINGS = {
     "own units": Setting(0.0, 0.01, 1.0, True),
     "own units, prior sd x 2": Setting(0.0, 0.1, 2.0, True),
     "own units, prior sd x 3": Setting(0.0, 0.1, 3.0, True),
+    "own units, prior sd x 5": Setting(0.0, 0.1, 5.0, True),
 }
 
 
@@ -89,22 +90,15 @@ def main(options: Options) -> None:
         for name in reversed(sets)
         for seed in range(options.seeds)
     ]
-    every = [*cases, *weights]
-    results = gather(reading, every, options, "readings of the paper")
-
-    def figure(chosen: list[Case], name: str, setting: str, measure: str, place: int) -> Figure:
-        values = [
-            result[measure][place]
-            for case, result in zip(every, results, strict=True)
-            if case in chosen and (case["set"], case["setting"]) == (name, setting)
-        ]
-        return report.summary(values)
+    results = gather(reading, [*cases, *weights], options, "readings of the paper")
+    of_splits = list(zip(cases, results[: len(cases)], strict=True))
+    of_weights = list(zip(weights, results[len(cases) :], strict=True))
 
     for place, epochs in enumerate(EPOCHS):
         for measure, paper in (("rmse", published.RMSE), ("nll", published.NLL)):
             printed = {name: paper[name][f"KBNN{epochs}"] for name in sets}
             found = {
-                (name, setting): figure(cases, name, setting, measure, place)
+                (name, setting): figure(of_splits, name, setting, measure, place)
                 for name in sets
                 for setting in SETTINGS
             }
@@ -116,8 +110,8 @@ def main(options: Options) -> None:
                 f"{one.spread or 0.0:.{digits(name, 'rmse')}f}"
                 for one in (
                     published.RMSE[name]["KBNN1"],
-                    figure(weights, name, "paper mode", "rmse", 0),
-                    figure(cases, name, "paper mode", "rmse", 0),
+                    figure(of_weights, name, "paper mode", "rmse", 0),
+                    figure(of_splits, name, "paper mode", "rmse", 0),
                 )
             ),
         ]
@@ -135,6 +129,25 @@ def main(options: Options) -> None:
     )
 
 
+def figure(
+    runs: list[tuple[Case, Result]], name: str, setting: str, measure: str, place: int
+) -> Figure:
+    """Mean and spread of one set under one setting."""
+    return report.summary(
+        [
+            result[measure][place]
+            for case, result in runs
+            if (case["set"], case["setting"]) == (name, setting)
+        ]
+    )
+
+
+def agrees(ours: Figure, theirs: Figure) -> bool:
+    """Within the two spreads, and near: a collapsed density is within any spread of its own."""
+    near = abs(ours.mean - theirs.mean) <= 0.3 * max(1.0, abs(theirs.mean))
+    return near and report.verdict(ours, theirs) == "even"
+
+
 def table(
     measure: str,
     epochs: int,
@@ -149,7 +162,7 @@ def table(
         row = [name.capitalize(), report.text(theirs, digits(name, measure))]
         for setting in SETTINGS:
             ours = found[name, setting]
-            same = report.verdict(ours, theirs) == "even"
+            same = agrees(ours, theirs)
             agree[setting] += same
             row.append(_short(ours, digits(name, measure)) + (" =" if same else ""))
         rows.append(row)
@@ -161,7 +174,7 @@ def table(
         f"pass{'es' if epochs > 1 else ''}",
         ("set", "paper", *SETTINGS),
         rows,
-        f"{options.seeds} splits; = is within the two spreads. Noise: variance in standardised "
+        f"{options.seeds} splits; = is within the two spreads (and within 0.3 or 30 %). Noise: variance in standardised "
         "units. Own units: the target is not standardised, no noise on it; hidden noise 0.01, and "
         "0.1 with the wider priors.",
     )
