@@ -1,11 +1,26 @@
 """What the experiments share: the paper's numbers, tables, splits, and results that are kept."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from samples.paper import data, options, published, report, runs, uci
+from samples.paper import all as everything
+from samples.paper import (
+    benchmark,
+    common,
+    cubic,
+    data,
+    figures,
+    options,
+    published,
+    report,
+    runs,
+    silences,
+    timing,
+    uci,
+)
 from samples.paper.published import Figure
 
 
@@ -128,3 +143,69 @@ def test_results_are_kept_and_a_broken_run_goes_on(tmp_path: Path) -> None:
 
 def test_naval_is_printed_with_more_decimals() -> None:
     assert uci.digits("naval", "rmse") > uci.digits("boston", "rmse")
+
+
+def test_results_depend_on_the_arithmetic_and_on_nothing_else_of_kbnn() -> None:
+    names = {path.name for path in runs._arithmetic()}
+    assert {"__init__.py", "network.py", "rows.py", "paper.py", "_kernel.pyx", "kernel.c"} <= names
+    assert not {"model.py", "modelfile.py", "_kernel.c"} & names
+
+
+@pytest.mark.parametrize("mode", common.MODES)
+def test_a_run_learns_and_is_measured_after_each_pass(mode: str, tiny: Path) -> None:
+    case: runs.Case = {"set": "boston", "mode": mode, "hidden": [3], "seed": 0, "epochs": 2}
+    result = benchmark.curves(case, options.Options(data=tiny))
+    assert set(result) == set(benchmark.MEASURES)
+    assert all(len(values) == 2 and np.all(np.isfinite(values)) for values in result.values())
+
+
+def test_paper_mode_learns_nothing_but_the_weights() -> None:
+    x, y = data.stand_in(50, 3)
+    config = common.begin("paper", (4,), x, y, seed=0).state.config
+    assert (config.covariance, config.noise, config.hidden_noise) == ("paper", 0.01, 0.01)
+    assert not any((config.learns_noise, config.has_head, config.robust, config.drift))
+    assert common.begin("default", (4,), x, y, seed=0).state.config.learns_noise
+
+
+def test_a_reading_in_the_targets_own_units_is_another_reading(tiny: Path) -> None:
+    given = options.Options(data=tiny)
+    case: runs.Case = {"set": "boston", "split": 0, "weights": 0}
+    plain, own = (
+        silences.reading({**case, "setting": setting}, given)
+        for setting in ("paper mode", "own units")
+    )
+    assert len(plain["rmse"]) == len(own["nll"]) == len(uci.EPOCHS)
+    assert plain["rmse"] != own["rmse"]
+
+
+def test_a_collapsed_density_does_not_agree_with_the_paper() -> None:
+    assert silences.agrees(Figure(3.1, 0.1), Figure(3.0, 0.1))
+    assert not silences.agrees(Figure(1e6, 1e7), Figure(3.0, 0.1))
+
+
+def test_the_papers_times_grow() -> None:
+    for what in ("rows", "units", "layers"):
+        x, y = timing.printed(what)
+        assert len(x) == len(y) >= 4
+        assert list(x) == sorted(x)
+        assert y[-1] > y[0]
+
+
+def test_without_matplotlib_the_tables_remain_and_the_remedy_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert figures.plots() is None
+    cubic.draw([], options.Options(out=tmp_path))
+    assert capsys.readouterr().out.count("pip install 'kbnn[report]'") == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_data_the_experiments_left_out_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(everything, "FREE", ())
+    everything.main(options.Options(out=tmp_path))
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in everything.UCI)
+    assert shown.count("left out: no --data DIR") == len(everything.UCI)

@@ -174,9 +174,9 @@ def table(
         f"pass{'es' if epochs > 1 else ''}",
         ("set", "paper", *SETTINGS),
         rows,
-        f"{options.seeds} splits; = is within the two spreads (and within 0.3 or 30 %). Noise: variance in standardised "
-        "units. Own units: the target is not standardised, no noise on it; hidden noise 0.01, and "
-        "0.1 with the wider priors.",
+        f"{options.seeds} splits; = is within the two spreads (and within 0.3 or 30 %). Noise: "
+        "variance in standardised units. Own units: the target is not standardised, no noise on "
+        "it; hidden noise 0.01, and 0.1 with the wider priors.",
     )
 
 
