@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from kbnn import Config, engine, init, rows
+from kbnn.config import Covariance
+from kbnn.state import COUNT
 from tests.networks import distance, pairwise, record_distance, stream
 
 _kernel = pytest.importorskip("kbnn._kernel", reason="built without a compiler")
@@ -113,6 +115,20 @@ def test_the_activations_share_of_the_variance_is_the_same(spread: float) -> Non
     assert distance(got, wanted) <= 1e-9
 
 
+@pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
+def test_variances_stop_at_the_same_floor(covariance: Covariance) -> None:
+    """A prior so wide that its floor lies where the stream has brought most variances."""
+    config = Config(inputs=3, hidden=(6,), covariance=covariance)
+    start = init(config)
+    start = start._replace(prior_var=1e11 * start.prior_var)
+    data = stream(config, 300)
+    wanted, _ = rows.learn(start, data.x, data.x_var, data.y, data.weight, True)
+    got, _ = engine.learn(start, data.x, None, data.y, None, True)
+    assert wanted.counts[COUNT.repairs] > 10
+    assert np.array_equal(got.counts, wanted.counts)
+    assert distance(got, wanted) <= 1e-9
+
+
 def test_the_papers_own_options_agree() -> None:
     config = Config(inputs=3, hidden=(6, 4), activation="sigmoid", covariance="paper", noise=0.0,
                     hidden_noise=0.01, printed_variance=True, robust=False, drift=False)
@@ -132,7 +148,7 @@ def test_weights_alarms_and_repeated_passes_agree() -> None:
     for fresh in (True, False):
         one, _ = rows.learn(one, data.x, data.x_var, y, weight, fresh)
         two, _ = engine.learn(two, data.x, None, y, weight, fresh)
-    assert one.counts[4] >= 1
+    assert one.counts[COUNT.alarms] >= 1
     assert np.array_equal(one.counts, two.counts)
     assert distance(two, one) <= 1e-9
 

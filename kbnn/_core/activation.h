@@ -1,7 +1,8 @@
 /* E f(a), the expected slope E f'(a) = Cov(a, f)/var and, for the paper's scheme, Var f(a).
  * Formulas as in kbnn/moments.py. Included once per instruction set. */
 
-KB_INLINE void KB(piecewise)(const kb_net *net, kb_layer *a, const double *restrict var, double *restrict z, int with_var)
+KB_INLINE void KB(piecewise)(const kb_net *net, kb_layer *a, const double *restrict var,
+                             double *restrict z, int with_var)
 {
     const double *restrict mu = a->mu;
     double *restrict slope = a->slope, *restrict var_z = a->var_z;
@@ -42,7 +43,8 @@ KB_INLINE double KB(probit_var)(double h, double k)
 }
 
 /* Phi(lambda a), and tanh(a) = 2 Phi(2 lambda a) - 1. */
-KB_INLINE void KB(probit)(const kb_net *net, kb_layer *a, const double *restrict var, double *restrict z, int with_var)
+KB_INLINE void KB(probit)(const kb_net *net, kb_layer *a, const double *restrict var,
+                          double *restrict z, int with_var)
 {
     int is_tanh = net->activation == KB_TANH;
     double stretch = is_tanh ? 2.0 : 1.0, lambda = net->alpha * stretch;
@@ -77,7 +79,8 @@ KB_INLINE void KB(step)(kb_layer *a, const double *restrict var, double *restric
     }
 }
 
-KB_INLINE void KB(activate)(const kb_net *net, kb_layer *a, const double *var, double *z, int with_var)
+KB_INLINE void KB(activate)(const kb_net *net, kb_layer *a, const double *var, double *z,
+                            int with_var)
 {
     if (net->activation == KB_PIECEWISE)
         KB(piecewise)(net, a, var, z, with_var);

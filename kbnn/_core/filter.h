@@ -46,7 +46,7 @@ KB_INLINE void KB(filter_coefficients)(kb_work *w)
     }
 }
 
-/* G = P H' and Q = H G over the joint blocks; H over a piece is a scalar times the layer's input. */
+/* G = P H' and Q = H G over the joint blocks; H over a piece is a scalar times a layer's input. */
 KB_INLINE void KB(joint_gains)(kb_work *w)
 {
     int64_t outputs = w->outputs;
@@ -88,7 +88,8 @@ KB_INLINE void KB(filter_outputs)(kb_work *w)
         const kb_layer *a = &w->layer[l];
         for (int64_t o = 0; o < outputs; o++)
             for (int64_t p = 0; p < outputs; p++) {
-                const double *c = a->coefficient + o * a->padded, *d = a->coefficient + p * a->padded;
+                const double *c = a->coefficient + o * a->padded;
+                const double *d = a->coefficient + p * a->padded;
                 double sum = 0.0;
                 for (int64_t u = 0; u < a->units; u++)
                     sum += c[u] * d[u] * a->own[u];

@@ -1,9 +1,9 @@
 /* Covariances of separate neurons, one neuron per lane of a vector: the packed upper triangle with
  * KB_WIDTH neurons' entries side by side. Included once per instruction set. */
 
-/* gain = C z of a group of neurons. Where an update is pending, C -= push old old' goes first, entry
- * by entry in the same pass over memory, with no diagonal entry left below `least`. Returns how
- * many had to be raised. Every covariance write of the lanes goes through here. */
+/* gain = C z of a group of neurons. Where an update is pending, C -= push old old' goes first,
+ * entry by entry in the same pass over memory, with no diagonal entry left below `least`. Returns
+ * how many had to be raised. Every covariance write of the lanes goes through here. */
 KB_INLINE int64_t KB(lanes_pass)(double *restrict triangle, const double *restrict z,
                                  double *restrict gain, const double *restrict old,
                                  const double *restrict push, const double *restrict least,

@@ -19,9 +19,11 @@ KB_INLINE void KB(layer_moments)(const kb_work *w, kb_layer *a)
         a->old_gain = old;
         for (int64_t g = 0; g < a->groups; g++) {
             int64_t at = g * n * KB_WIDTH;
-            w->state->counts[KB_REPAIRS] += KB(lanes_pass)(
+            int64_t raised = KB(lanes_pass)(
                 a->triangle + g * kb_triangle(n) * KB_WIDTH, a->z, a->gain + at, a->old_gain + at,
                 a->push + g * KB_WIDTH, a->least + at, n, a->pending);
+            if (w->net->separate) /* joint blocks count their own */
+                w->state->counts[KB_REPAIRS] += raised;
             const KB(vec) *weights = (const KB(vec) *)(a->weights + at);
             const KB(vec) *gains = (const KB(vec) *)(a->gain + at);
             KB(vec) mu = {0}, own = {0};

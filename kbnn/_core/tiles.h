@@ -10,7 +10,7 @@ KB_INLINE void KB(rows_floor)(kb_tiles *t, double *tile, int64_t i)
 {
     for (int64_t r = 0; r < KB_TILE; r++) {
         int64_t column = i % KB_SQUARE + r;
-        double *d = tile + column / KB_WIDTH * KB_TILE * KB_WIDTH + r * KB_WIDTH + column % KB_WIDTH;
+        double *d = tile + (column / KB_WIDTH * KB_TILE + r) * KB_WIDTH + column % KB_WIDTH;
         if (*d < t->least[i + r]) {
             *d = t->least[i + r];
             ++*t->repairs;

@@ -83,7 +83,7 @@ static int64_t kb_round_up(int64_t size, int64_t unit) { return (size + unit - 1
 /* The side of the squares on the diagonal. */
 static int64_t kb_square(int64_t width) { return width > KB_TILE ? width : KB_TILE; }
 
-/* Entry (i, j), j >= i. */
+/* Entry (i, j), j >= i or both in one square on the diagonal. */
 static double *kb_entry(const kb_tiles *t, int64_t width, int64_t i, int64_t j)
 {
     int64_t column = j - i / kb_square(width) * kb_square(width);
@@ -113,33 +113,32 @@ static void kb_triangles_move(const kb_layer *a, int64_t width, double *cov, int
         }
 }
 
-/* Copies unit `u`'s own part, `at` in its block, to its lane. */
-static void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_tiles *t, int64_t at)
+/* Copies unit `u`'s own part, `at` in a block of packed rows, to its lane. */
+static void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_tiles *t, int64_t at,
+                        const double *packed)
 {
     double *lane = a->triangle + u / width * kb_triangle(a->inputs) * width + u % width;
-    for (int64_t i = 0; i < a->inputs; i++)
-        for (int64_t j = i; j < a->inputs; j++, lane += width)
-            *lane = *kb_entry(t, width, at + i, at + j);
+    packed += t->start + at * t->dim - at * (at - 1) / 2;
+    for (int64_t i = 0; i < a->inputs; packed += t->dim - at - i, i++)
+        for (int64_t j = 0; j < a->inputs - i; j++, lane += width)
+            *lane = packed[j];
 }
 
-static void kb_tiles_load(const kb_tiles *t, int64_t width, const double *packed)
+/* Tiles <-> packed rows, a run of at most `width` columns at a time. */
+static void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int load)
 {
     packed += t->start;
-    for (int64_t i = 0; i < t->dim; i++)
-        for (int64_t j = i; j < t->dim; j++) {
-            *kb_entry(t, width, i, j) = *packed;
-            if (j / kb_square(width) == i / kb_square(width))
-                *kb_entry(t, width, j, i) = *packed;
-            packed++;
+    for (int64_t i = 0; i < t->dim; i++) {
+        int64_t corner = i / kb_square(width) * kb_square(width), skip = (i - corner) % width, n;
+        double *tile = kb_entry(t, width, i, i) - skip;
+        for (int64_t j = i; j < t->dim; j += n, packed += n, tile += KB_TILE * width, skip = 0) {
+            n = width - skip < t->dim - j ? width - skip : t->dim - j;
+            memcpy(load ? tile + skip : packed, load ? packed : tile + skip,
+                   (size_t)n * sizeof(double));
         }
-}
-
-static void kb_tiles_store(const kb_tiles *t, int64_t width, double *packed)
-{
-    packed += t->start;
-    for (int64_t i = 0; i < t->dim; i++)
-        for (int64_t j = i; j < t->dim; j++)
-            *packed++ = *kb_entry(t, width, i, j);
+        for (int64_t j = corner; load && j < i; j++)
+            *kb_entry(t, width, i, j) = *kb_entry(t, width, j, i);
+    }
 }
 
 static int kb_is_head(const kb_work *w, const kb_tiles *t) { return w->head && t >= w->head; }
@@ -155,13 +154,14 @@ static void kb_work_load(kb_work *w)
             kb_triangles_move(&w->layer[l], w->width, w->state->cov, 1);
     }
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
-        kb_tiles_load(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov);
+        kb_tiles_move(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov, 1);
     for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
         const kb_block *block = &w->block[b];
         const kb_piece *piece = block->piece;
         for (int64_t at = 0; piece < block->piece + block->pieces; at += piece++->length)
             if (w->layer[piece->layer].lanes)
-                kb_own_load(&w->layer[piece->layer], w->width, piece->unit, block->tiles, at);
+                kb_own_load(&w->layer[piece->layer], w->width, piece->unit, block->tiles, at,
+                            w->state->cov);
     }
 }
 
@@ -175,5 +175,5 @@ static void kb_work_store(const kb_work *w)
             kb_triangles_move(&w->layer[l], w->width, w->state->cov, 0);
     }
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
-        kb_tiles_store(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov);
+        kb_tiles_move(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov, 0);
 }
