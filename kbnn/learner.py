@@ -137,7 +137,21 @@ class Learner:
         `number` is that of the first row in the stream.
         """
         self.relearned = None
-        stop = self._grow_or_stop(x, y, indicators)
+        self._grow_inputs(x[:1], indicators)
+        unforeseen = None
+        if not self.targets and y[0, 0] >= self.members[0].config.outputs:
+            unforeseen = self.predict(x[:1], None if x_sd is None else x_sd[:1], indicators)
+        forecast = self._advance(x, x_sd, y, weight, number, indicators, fresh)
+        if unforeseen is not None and forecast.probability is not None:
+            # What was said of a label that nobody knew cannot have reckoned with it.
+            assert unforeseen.probability is not None
+            forecast.probability[0] = 0.0
+            forecast.probability[0, :unforeseen.probability.shape[1]] = unforeseen.probability[0]
+        return forecast
+
+    def _advance(self, x: FloatArray, x_sd: FloatArray | None, y: FloatArray, weight: FloatArray,
+                 number: int, indicators: list[bool], fresh: bool) -> Forecast:
+        stop = self._grow_or_stop(x, y)
         if not fresh:
             self.recent.clear()
             z, z_var = self._standardised(x[:stop], None if x_sd is None else x_sd[:stop],
@@ -162,17 +176,21 @@ class Learner:
             self._refit(fixed)
         return forecast
 
-    def _grow_or_stop(self, x: FloatArray, y: FloatArray, indicators: list[bool]) -> int:
-        """Grow for the first row if it needs that; the number of rows before the next that does."""
-        first = max(self.width, _used_width(x[:1], indicators))
-        if first > self.width:
-            self.columns = np.vstack([self.columns, scaling.blank_columns(first - self.width)])
+    def _grow_inputs(self, row: FloatArray, indicators: list[bool]) -> None:
+        """Let the networks have the inputs that a row needs."""
+        width = max(self.width, _used_width(row, indicators))
+        if width > self.width:
+            self.columns = np.vstack([self.columns, scaling.blank_columns(width - self.width)])
+            self.members = [grow(state, width, state.config.outputs) for state in self.members]
+
+    def _grow_or_stop(self, x: FloatArray, y: FloatArray) -> int:
+        """Admit the first row's class; the number of rows before the next that needs growth."""
         outputs = self.members[0].config.outputs
-        if not self.targets and np.isfinite(y[0, 0]):
-            outputs = max(outputs, int(y[0, 0]) + 1)
-        self.members = [grow(state, self.width, outputs) for state in self.members]
         needs = np.any(x[:, self.width:] != 0.0, axis=1)
         if not self.targets:
+            if np.isfinite(y[0, 0]):
+                outputs = max(outputs, int(y[0, 0]) + 1)
+            self.members = [grow(state, self.width, outputs) for state in self.members]
             needs |= y[:, 0] >= outputs
         found = np.flatnonzero(needs)
         return int(found[0]) if len(found) else len(x)

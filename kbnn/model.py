@@ -140,13 +140,15 @@ class Model:
         """End the warm-up now: take the scale from the rows held, and learn them in order."""
         held, self.held = self.held, Held.nothing(self.held.y.shape[1])
         self._settled = None
-        labels = held.y[np.isfinite(held.y)]
-        classes = 0
-        if self.classes:
-            known = len(self.schema.classes) if self.schema.closed else 0
-            classes = max(2, known, int(np.max(labels)) + 1 if len(labels) else 0)
+        classes = self._known_classes(held) if self.classes else 0
         held.widen(self.schema.width)
         self.alarms = self.learner.start(held, self._indicators(), classes)
+
+    def _known_classes(self, held: Held) -> int:
+        """Classes that the rows held have shown, or all where there can be no more."""
+        labels = held.y[np.isfinite(held.y)]
+        complete = len(self.schema.classes) if self.schema.closed else 0
+        return max(2, complete, int(np.max(labels)) + 1 if len(labels) else 0)
 
     def _indicators(self) -> list[bool]:
         return [place.category is not None for place in self.schema.layout]
@@ -155,7 +157,7 @@ class Model:
         y = block.y[at]
         blank = self._blank(1)
         if self.classes:
-            known = max(2, len(self.schema.classes))
+            known = self._known_classes(self.held)
             blank = blank._replace(probability=self.held.class_forecast(known)[None])
         else:
             mean, sd = self.held.forecast()

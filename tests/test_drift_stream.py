@@ -1,4 +1,4 @@
-"""A stream that changes: the alarm is raised soon, counted and logged, and what follows is better."""
+"""A stream that changes: the alarm comes soon, is counted and logged, and pays."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def test_a_second_pass_over_a_handful_of_rows_ends_the_warm_up(held: int) -> Non
     rows = block(x, x[:, 0])
     model = Model.create(Settings(hidden=(4,)), schema(2))
     model.learn(rows)
-    assert model.warming_up
+    assert len(model.held) == held
     model.learn(rows, fresh=False)
-    assert not model.warming_up
+    assert len(model.held) == 0
     assert model.rows == 2 * held
     assert differences(model, restored(model)) == []

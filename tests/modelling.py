@@ -1,0 +1,92 @@
+"""Models of made rows for the tests, and how to compare them bit for bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kbnn.model import Forecast, Model
+from kbnn.modelstate import from_state, to_state
+from kbnn.schema import Column, Place, Schema
+from kbnn.settings import Settings
+from kbnn.stream.blocks import sliced
+from kbnn.stream.encode import Block
+
+CATEGORY = Column("c", "category", "feature", categories=["a", "b"])
+
+
+def mixed_schema() -> Schema:
+    """Three numbers, a category with two indicators, and a target."""
+    names = ["x0", "x1", "x2"]
+    columns = [*(Column(name, "number", "feature") for name in names), CATEGORY,
+               Column("y", "number", "target")]
+    layout = [*(Place(name, None) for name in names), Place("c", "a"), Place("c", "b")]
+    return Schema(columns, "regression", layout=layout)
+
+
+def mixed_rows(count: int, seed: int = 0) -> Block:
+    """Everything at once: gaps, stated errors, weights, a late category, growing scales, a change.
+
+    Row 9 and some others have no target.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, 5))
+    x[:, 3] = rng.random(count) < 0.4
+    x[:, 4] = (rng.random(count) < 0.3) & (np.arange(count) > min(300, count // 2))
+    y = np.tanh(x[:, 0]) + 0.5 * x[:, 1] + x[:, 4] + 0.1 * rng.standard_normal(count)
+    y[count * 4 // 5:] *= -1.0
+    x[count // 3:, 1] *= 30.0
+    x[:, 2] = np.where(np.arange(count) < 100, 2.5, x[:, 2])
+    x[:, :2][rng.random((count, 2)) < 0.1] = np.nan
+    x_sd = np.zeros_like(x)
+    x_sd[:, 0] = np.where(rng.random(count) < 0.2, 0.3, 0.0)
+    y[9::53] = np.nan
+    weight = rng.choice([0.5, 1.0, 2.0], count)
+    return Block(x, x_sd, y[:, None], weight, np.arange(1, count + 1), None)
+
+
+def learn_in(model: Model, block: Block, sizes: Sequence[int], fresh: bool = True) -> Forecast:
+    """Learn a block cut into pieces; what was said of all its rows."""
+    parts, at = [], 0
+    for size in sizes:
+        parts.append(model.learn(sliced(block, at, at + size), fresh))
+        at += size
+    assert at == len(block.rows)
+    return Forecast(*(None if any(a is None for a in arrays) else _stacked(list(arrays))
+                      for arrays in zip(*parts, strict=True)))  # type: ignore[arg-type]  # None where a field is
+
+
+def _stacked(arrays: list[Any]) -> Any:
+    width = max(array.shape[-1] for array in arrays) if arrays[0].ndim == 2 else 0
+    return np.concatenate([np.pad(a, ((0, 0), (0, width - a.shape[1]))) if a.ndim == 2 else a
+                           for a in arrays])
+
+
+def restored(model: Model) -> Model:
+    """A model that went through its plain form, as through a file."""
+    header, arrays = to_state(model)
+    return from_state(json.loads(json.dumps(header)), {k: v.copy() for k, v in arrays.items()})
+
+
+def differences(one: Model, other: Model) -> list[str]:
+    """The names of all parts in which two models differ by a bit."""
+    (header, arrays), (header2, arrays2) = to_state(one), to_state(other)
+    names = [name for name in sorted({*arrays, *arrays2})
+             if name not in arrays or name not in arrays2
+             or not np.array_equal(arrays[name], arrays2[name], equal_nan=True)]
+    return names + [name for name in header
+                    if json.dumps(header[name]) != json.dumps(header2[name])]
+
+
+def same(one: Forecast, other: Forecast) -> bool:
+    """Whether two forecasts are the same bits."""
+    return all((a is None and b is None) or np.array_equal(np.asarray(a), np.asarray(b))
+               for a, b in zip(one, other, strict=True))
+
+
+def new_model(**settings: Any) -> Model:
+    """A small model of mixed rows."""
+    return Model.create(Settings(**{"hidden": (6,), **settings}), mixed_schema())
