@@ -1,8 +1,8 @@
 """What the paper does not say: its algorithm on the UCI sets with other noises, priors and units.
 
 The paper states neither prior nor noise nor whether the target is standardised. Here its algorithm
-runs with one of these changed at a time, beside the printed KBNN 1 and KBNN 10; and the spread over
-initial weights on one split beside the spread over splits.
+runs under several readings, beside the printed KBNN 1 and KBNN 10; and the spread over initial
+weights on one split beside the spread over splits.
 Run: python -m samples.paper.silences --data DIR
 """
 
