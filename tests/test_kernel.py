@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn import Config, engine, init, rows
+from kbnn import Config, State, engine, init, rows
 from kbnn.config import Covariance
+from kbnn.rows import Records
 from kbnn.state import COUNT
-from tests.networks import distance, pairwise, record_distance, stream
+from tests.networks import Stream, distance, pairwise, record_distance, stream
 
 _kernel = pytest.importorskip("kbnn._kernel", reason="built without a compiler")
 
@@ -44,16 +45,9 @@ GRID = FACTORS | {
 
 
 def whole_grid() -> list[dict[str, Any]]:
-    """Every combination, but for hidden layers without a bend in one joint block.
-
-    Their units can be exchanged for any mixture of them; in the twin alone a change of 1e-15 in the
-    first weights becomes one of order 1 within 800 rows, so there is no digit to compare.
-    """
+    """Every combination, activations once where no hidden layer uses them."""
     levels = [dict(zip(GRID, values, strict=True)) for values in product(*GRID.values())]
-    straight = [level for level in levels if level["activation"] == "linear"]
-    bent = [level for level in levels if level["hidden"] and level not in straight]
-    return bent + [level for level in straight
-                   if not level["hidden"] or level["covariance"] != "full"]
+    return [level for level in levels if level["hidden"] or level["activation"] == "linear"]
 
 
 def available() -> list[str]:
@@ -66,7 +60,19 @@ def best_instructions() -> Iterator[None]:
     _kernel.use(available()[0])
 
 
-def check(level: dict[str, Any], count: int) -> None:
+def own_error(start: State, data: Stream, wanted: State, wanted_records: Records) -> float:
+    """What a change of 1e-15 in the first weights makes of the twin's own results.
+
+    Some beliefs have no ninth digit: linear units in one joint block can be exchanged for any
+    mixture of them, and a step is all or nothing. No other code can come closer than this.
+    """
+    nudge = 1e-15 * np.random.default_rng(0).standard_normal(len(start.mean))
+    nudged = start._replace(mean=start.mean * (1.0 + nudge))
+    other, records = rows.learn(nudged, data.x, data.x_var, data.y, data.weight, True)
+    return max(distance(other, wanted), record_distance(records, wanted_records))
+
+
+def check(level: dict[str, Any], count: int, ill_conditioned: bool = False) -> None:
     config = Config(inputs=5, hidden=level["hidden"], activation=level["activation"],
                     covariance=level["covariance"], group_size=4, robust=level["guards"],
                     drift=level["guards"], **OBSERVATIONS[level["observation"]])
@@ -74,15 +80,18 @@ def check(level: dict[str, Any], count: int) -> None:
     data = stream(config, count, seed=3, missing=missing, noisy=noisy)
     start = init(config, 7)
     wanted, wanted_records = rows.learn(start, data.x, data.x_var, data.y, data.weight, True)
+    limit = 1e-9
+    if ill_conditioned:
+        limit = max(limit, 100.0 * own_error(start, data, wanted, wanted_records))
     for instructions in available():
         _kernel.use(instructions)
         got, records = engine.learn(start, data.x, data.x_var, data.y, data.weight, True)
-        assert distance(got, wanted) <= 1e-9, instructions
-        assert record_distance(records, wanted_records) <= 1e-9, instructions
+        assert distance(got, wanted) <= limit, instructions
+        assert record_distance(records, wanted_records) <= limit, instructions
         assert np.array_equal(got.counts, wanted.counts), instructions
         predicted = engine.predict(wanted, data.x[:50], data.x_var[:50])
         twin = rows.predict(wanted, data.x[:50], data.x_var[:50])
-        assert record_distance(predicted, twin) <= 1e-9, instructions
+        assert record_distance(predicted, twin) <= limit, instructions
 
 
 def label(level: Mapping[str, Any]) -> str:
@@ -97,7 +106,7 @@ def test_kernel_equals_the_twin_after_two_thousand_rows(level: dict[str, Any]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("level", whole_grid(), ids=label)
 def test_kernel_equals_the_twin_on_the_whole_grid(level: dict[str, Any]) -> None:
-    check(level, 2000)
+    check(level, 2000, ill_conditioned=level["activation"] in ("linear", "step"))
 
 
 @pytest.mark.parametrize("activation", ["linear", "leaky_relu", "sigmoid", "probit", "step"])
@@ -159,6 +168,17 @@ def test_weights_alarms_and_repeated_passes_agree() -> None:
     assert one.counts[COUNT.alarms] >= 1
     assert np.array_equal(one.counts, two.counts)
     assert distance(two, one) <= 1e-9
+
+
+def test_a_label_between_two_classes_counts_as_the_nearer_one() -> None:
+    config = Config(inputs=2, hidden=(4,), observation="bernoulli")
+    data = stream(config, 200)
+    start, _ = engine.learn(init(config), data.x, None, data.y, None, True)
+    y = np.where(data.y > 0.5, 0.2, 0.8)  # against what was learned: surprising
+    wanted, _ = rows.learn(start, data.x, data.x_var, y, data.weight, True)
+    got, _ = engine.learn(start, data.x, None, y, None, True)
+    assert np.array_equal(got.counts, wanted.counts)
+    assert distance(got, wanted) <= 1e-9
 
 
 def test_an_unknown_instruction_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
