@@ -68,7 +68,10 @@ class DoublingLines:
 
     def _aligned(self, cells: list[str], name: str) -> str:
         """Cells under each other, within 80 columns."""
-        line = "".join(f"{cell:>{12 if at in (0, 2) else 10}}" for at, cell in enumerate(cells))
+        first = 10 if self._several else 12
+        wide = (2, 4) if self._classes else (2,)
+        widths = [first] + [12 if at in wide else 10 for at in range(1, len(cells))]
+        line = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         return f"{line}  {name}" if self._several else line
 
 

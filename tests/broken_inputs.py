@@ -111,6 +111,11 @@ VALUES: Final = [
         f"{{f}}:3: column 'a': inf is not a finite number {_SKIP}",
     ),
     _case(
+        "squares beyond float",
+        "a,y\n1,2\n1e300,4\n",
+        f"{{f}}:3: column 'a': 1e+300 is too large to reckon with {_SKIP}",
+    ),
+    _case(
         "first of two flaws",
         "a,b,y\n1,2,3\n1,2,3\n1,2,3\n1,2,3\nx,inf,z\n",
         "{f}:6: column 'a': cannot read 'x' as a number (use --na 'x' or --on-error skip)",

@@ -100,7 +100,7 @@ def test_bad_rows_are_fields_for_a_file(tmp_path: Path) -> None:
         assert sum(len(block.rows) for block in stream) == 3
         assert stream.bad_rows == 1
     (bad,) = found
-    assert bad[1:] == (5, "a", "x", "cannot read 'x' as a number", True)
+    assert bad[1:] == (5, "a", "x", "cannot read 'x' as a number", True, 4)
 
 
 def schema_of(text: str, folder: Path) -> Schema:

@@ -133,6 +133,15 @@ def test_rows_that_cannot_be_read_or_scored(cubic: str, tmp_path: Path) -> None:
     assert "2 rows scored, 1 without a target, 1 unreadable" in words.out
 
 
+def test_a_target_that_never_varied_has_no_score(tmp_path: Path) -> None:
+    source, model = tmp_path / "flat.csv", tmp_path / "flat.npz"
+    source.write_text("a,y\n" + "".join(f"{i},5\n" for i in range(40)))
+    assert kbnn("train", source, "-m", model, "-q").code == 0
+    ran = kbnn("evaluate", model, source)
+    assert (ran.code, ran.out) == (1, "")
+    assert "its target has had the same value in every row" in ran.err
+
+
 def test_report_and_plot(moons: str, tmp_path: Path) -> None:
     page, picture = tmp_path / "r.html", tmp_path / "p.svg"
     ran = kbnn("evaluate", moons, SAMPLES / "moons.csv", "--report", page, "--plot", picture)

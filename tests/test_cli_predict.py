@@ -91,8 +91,8 @@ def test_broken_rows_stay_in_place_without_a_prediction(cubic: str, tmp_path: Pa
     got = rows(ran)
     assert ran.code == 0
     assert len(got) == 5
-    assert [row["mean"] == "" for row in got][:3] == [False, True, True]
-    assert got[4]["mean"] != ""
+    # A row of which nothing is known is no broken row: it has a prediction.
+    assert [row["mean"] == "" for row in got] == [False, True, True, False, False]
     assert got[1] == {"x": "abc", "z": "b", "mean": "", "sd": "", "lower": "", "upper": ""}
     assert ran.err.splitlines()[-1] == (
         f"kbnn: 2 rows could not be read: no prediction (see {bad})"
@@ -102,6 +102,11 @@ def test_broken_rows_stay_in_place_without_a_prediction(cubic: str, tmp_path: Pa
         f"{source},3,x,abc,cannot read 'abc' as a number",
         f'{source},4,,"2,c,d","has 3 fields, the header has 2"',
     ]
+
+
+def test_only_broken_rows_go_without_a_label(moons: str, tmp_path: Path) -> None:
+    got = rows(kbnn("predict", moons, written(tmp_path, "x1,x2\n0,1\nabc,1\nNA,NA\n")))
+    assert [row["label"] == "" for row in got] == [False, True, False]
 
 
 def test_a_missing_value_alone_is_predicted(cubic: str, tmp_path: Path) -> None:

@@ -88,6 +88,9 @@ def test_classes(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "kbnn: task: classification, since 'label' holds text" in err
     assert "accuracy" in err
     assert "class shares" in err
+    heads = next(line for line in err.splitlines() if line.lstrip().startswith("rows "))
+    assert heads.split("  ")[-1] == "rows/s"
+    assert "log-loss  since last" in heads
 
 
 def test_several_targets(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,6 +100,7 @@ def test_several_targets(data: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert code == 0
     assert out.splitlines()[0].startswith("row,b,y,mean_b,sd_b,lower_b,upper_b,mean_y")
     assert "b\n" in err
+    assert max(len(line) for line in err.splitlines()) <= 80
 
 
 def test_dry_run_shows_the_columns_and_writes_nothing(

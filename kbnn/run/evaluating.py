@@ -121,6 +121,11 @@ def evaluate(
     timing.read += perf_counter() - start
     done.bad_rows = stream.bad_rows
     if not any(score.rows for score in card.scores):
+        if any(score.invalid for score in card.scores):
+            raise DataError(
+                "nothing to evaluate: the model has no error bars yet, since its target "
+                "has had the same value in every row"
+            )
         names = " and ".join(f"'{name}'" for name in schema.targets)
         raise DataError(
             f"nothing to evaluate: none of the {done.rows:,} rows has a value of {names}"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from kbnn.learner import Forecast
 from kbnn.model import Model
 from kbnn.score.rowsums import FloatArray
 from kbnn.stream.badrows import BadRowList
-from kbnn.stream.encode import Block
 from kbnn.stream.opening import Stream
-from kbnn.stream.predicted import Field, Forecasts
 from kbnn.stream.writers import Writer
 
 
@@ -26,36 +24,19 @@ def predict_stream(
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> None:
     """Write the forecast of every row, in order; `bad` is the stream's list of bad rows."""
+    bad.fresh()
     for block in stream:
         forecast = model.predict(block)
-        if bad.fresh():
-            forecast = without_unreadable(forecast, block)
+        unreadable = bad.fresh()
+        if unreadable:
+            forecast = without_rows(forecast, np.isin(block.rows, unreadable))
         writer.write(forecast, block.batch)
         on_rows(len(block.rows))
 
 
-def honest_labels(fields: Sequence[Field]) -> list[Field]:
-    """The columns, where a row without probabilities has no label either."""
-    return [
-        field._replace(values=partial(_known_labels, field)) if field.text else field
-        for field in fields
-    ]
-
-
-def _known_labels(field: Field, forecast: Forecasts) -> list[str | None]:
-    assert forecast.probability is not None  # only classes have a column of text
-    known = np.atleast_1d(np.isfinite(forecast.probability).all(axis=1))
-    labels = field.values(forecast)
-    return [label if sure else None for label, sure in zip(labels, known, strict=True)]
-
-
-def without_unreadable(forecast: Forecast, block: Block) -> Forecast:
-    """The forecast with nothing said of rows of which nothing is known.
-
-    A kept bad row arrives with every feature missing. In a block that holds one, a good row whose
-    features are all missing looks the same, and is left empty too.
-    """
-    unknown = np.asarray(np.isnan(block.x).all(axis=1))[:, None]
+def without_rows(forecast: Forecast, unreadable: npt.NDArray[np.bool_]) -> Forecast:
+    """The forecast with nothing said of the rows that could not be read."""
+    unknown = unreadable[:, None]
 
     def blank(values: FloatArray) -> FloatArray:
         return np.where(unknown, np.nan, values)

@@ -19,6 +19,8 @@ from kbnn.stream.values import FloatArray, Labels, labels, number_text, numbers,
 
 OnError = Literal["stop", "skip", "keep"]
 _SKIP: Final = "use --on-error skip"
+LARGEST: Final = 1e140
+"""The largest number taken: sums of squares of larger ones leave the range of float64."""
 
 
 class Admission:
@@ -83,6 +85,8 @@ class Admission:
             self._flaw(at, rank, Flaw(name, text, reason, f"use --na '{shown}' or --on-error skip"))
         values = read.values
         self._refuse(column, np.isinf(values), values, "{} is not a finite number")
+        large = np.isfinite(values) & (np.abs(values) > LARGEST)
+        self._refuse(column, large, values, "{} is too large to reckon with")
         if column.role == "weight":
             self._refuse(column, ~(values > 0), values, "a weight must be positive, not {}")
         elif column.role == "input_sd":

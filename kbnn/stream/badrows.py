@@ -20,7 +20,7 @@ class BadRowList:
     def __init__(self, path: str | None) -> None:
         self.count = 0
         self.path = path
-        self._told = 0
+        self._fresh: list[int] | None = None
         self._file = None
         if path == "-":
             raise UsageError("--bad-rows needs a file: standard output carries the result")
@@ -35,11 +35,16 @@ class BadRowList:
     def __call__(self, bad: BadRow) -> None:
         """Take one."""
         self.count += 1
+        if self._fresh is not None:
+            self._fresh.append(bad.row)
         self._write((bad.source, bad.line, bad.column, bad.value, bad.reason))
 
-    def fresh(self) -> int:
-        """How many came since the last call: a stream reports a block's before the block."""
-        found, self._told = self.count - self._told, self.count
+    def fresh(self) -> list[int]:
+        """The rows that came since the last call; the first call begins to remember them.
+
+        A stream reports a block's bad rows before the block.
+        """
+        found, self._fresh = self._fresh or [], []
         return found
 
     def _write(self, cells: tuple[object, ...]) -> None:

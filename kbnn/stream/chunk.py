@@ -27,6 +27,7 @@ class BadRow(NamedTuple):
     value: str
     reason: str
     text: bool
+    row: int  # number of the row in its source, as in `Block.rows`
 
     def __str__(self) -> str:
         place = f"{self.source}:{self.line}: " if self.text else f"{self.source}: row {self.line}: "
@@ -65,8 +66,9 @@ class Chunk:
     def bad_row(self, position: int, flaw: Flaw) -> BadRow:
         """Name the place of a flaw."""
         text = self.line_of is not None
-        line = self.line_of(self.offset + position) if self.line_of else self.first_row + position
-        return BadRow(self.source, line, flaw.column, flaw.value, flaw.reason, text)
+        row = self.first_row + position
+        line = self.line_of(self.offset + position) if self.line_of else row
+        return BadRow(self.source, line, flaw.column, flaw.value, flaw.reason, text, row)
 
 
 def shorten(value: str, limit: int = 40) -> str:

@@ -94,7 +94,9 @@ def _class_fields(schema: Schema, frozen: bool) -> list[Field]:
         chosen = _probability(forecast)
         if not chosen.shape[1]:
             return [None] * len(chosen)
-        return [schema.classes[k] for k in chosen.argmax(axis=1).tolist()]
+        known = np.atleast_1d(np.isfinite(chosen).all(axis=1))
+        best = chosen.argmax(axis=1).tolist()
+        return [schema.classes[k] if sure else None for k, sure in zip(best, known, strict=True)]
 
     def certainty(forecast: Forecasts) -> FloatArray:
         chosen = _probability(forecast)

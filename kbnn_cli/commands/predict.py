@@ -77,7 +77,7 @@ def predict(
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
     from kbnn import modelfile
     from kbnn.errors import UsageError
-    from kbnn.run.predicting import honest_labels, predict_stream
+    from kbnn.run.predicting import predict_stream
     from kbnn.stream.writers import open_writer, prediction_fields
     from kbnn_cli import reading, show
 
@@ -86,7 +86,7 @@ def predict(
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
     start = perf_counter()
     known = modelfile.load(model)
-    fields = honest_labels(prediction_fields(known.schema, interval=interval, decompose=decompose))
+    fields = prediction_fields(known.schema, interval=interval, decompose=decompose)
     with (
         reading.opened(
             known,
