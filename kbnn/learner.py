@@ -164,6 +164,8 @@ class Learner:
         t, fixed = self.targets, self._fixed(indicators)
         inputs = x[:stop, :self.width]
         raw = np.hstack([y[:stop], inputs]) if t else np.ascontiguousarray(inputs)
+        # What is in the units of a block must not depend on a scale that is set within it.
+        raw = raw[:scaling.steady_rows(self.columns, raw, fixed)]
         z = scaling.follow(self.columns, raw, fixed)
         done = len(z)
         self.seen += done

@@ -91,6 +91,20 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
     return np.ascontiguousarray(np.where(fixed > 0.0, raw, out))
 
 
+def steady_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> int:
+    """Rows up to the next, after the first, at which a constant column varies and gets a scale."""
+    steady = len(raw)
+    for j in np.flatnonzero((columns[:, SCALE] == 0.0) & (fixed == 0.0)):
+        seen = np.flatnonzero(np.isfinite(raw[:steady, j]))
+        if len(seen):
+            center = columns[j, CENTER] if columns[j, COUNT] > 0.0 else raw[seen[0], j]
+            varied = seen[raw[seen, j] != center]
+            # A first row that varies has set the scale by the time its block is standardised.
+            if len(varied) and varied[0] > 0:
+                steady = int(varied[0])
+    return steady
+
+
 def follow(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
     """Standardise rows in order and count each into the statistics, in place.
 

@@ -58,6 +58,16 @@ def test_saving_changes_no_bit(cut: int) -> None:
     assert differences(straight, second) == []
 
 
+def test_cutting_changes_no_bit_where_an_inexact_column_varies_late() -> None:
+    rows = mixed_rows(200)
+    assert rows.x_sd is not None
+    rows.x_sd[:, 2] = 0.4  # the column is constant for a hundred rows
+    whole, other = new_model(), new_model()
+    whole.learn(rows)
+    learn_in(other, rows, [1] * 200)
+    assert differences(whole, other) == []
+
+
 def test_further_passes_are_cut_and_saved_alike() -> None:
     rows = mixed_rows(400)
     straight, other = new_model(), new_model()
