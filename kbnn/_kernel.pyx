@@ -62,12 +62,13 @@ cdef extern from "scale.h" nogil:
     int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *)
 
 
-cdef double *_doubles(double[::1] view) noexcept:
-    return &view[0] if view is not None and view.shape[0] else NULL
-
-
 cdef const double *_const_doubles(const double[::1] view) noexcept:
     return &view[0] if view is not None and view.shape[0] else NULL
+
+
+cdef double *_doubles(const double[::1] view) noexcept:
+    # Without const, though predicting is given states that may not be written: it writes none.
+    return <double *>_const_doubles(view)
 
 
 cdef class Net:
@@ -92,9 +93,9 @@ cdef class Net:
         self.net.block_pieces = &block_pieces[0]
 
 
-def run(Net net, list state, int64_t[::1] counts, const double[::1] x, const double[::1] x_var,
-        const double[::1] y, const double[::1] weight, list records, int64_t rows, int64_t labels,
-        bint fresh, bint learn):
+def run(Net net, list state, const int64_t[::1] counts, const double[::1] x,
+        const double[::1] x_var, const double[::1] y, const double[::1] weight, list records,
+        int64_t rows, int64_t labels, bint fresh, bint learn):
     """Run rows; `state` and `records` are flat arrays in the order of the C structs.
 
     Learning writes into them; predicting writes the records only.
@@ -102,7 +103,6 @@ def run(Net net, list state, int64_t[::1] counts, const double[::1] x, const dou
     cdef kb_state s
     cdef kb_records r
     cdef kb_data d
-    cdef double[::1] view
     s.mean = _doubles(state[0])
     s.cov = _doubles(state[1])
     s.prior_mean = _doubles(state[2])
@@ -113,7 +113,7 @@ def run(Net net, list state, int64_t[::1] counts, const double[::1] x, const dou
     s.input_mean = _doubles(state[7])
     s.input_cov = _doubles(state[8])
     s.surprise = _doubles(state[9])
-    s.counts = &counts[0]
+    s.counts = <int64_t *>&counts[0]
     r.mean = _doubles(records[0])
     r.function_var = _doubles(records[1])
     r.noise_var = _doubles(records[2])

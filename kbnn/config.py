@@ -65,7 +65,8 @@ class Config:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
-        for size in (self.outputs, self.group_size or 1, *self.hidden):
+        group = () if self.group_size is None else (self.group_size,)
+        for size in (self.outputs, *group, *self.hidden):
             _require(size >= 1, f"sizes must be at least 1, got {size}")
         _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
         _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")

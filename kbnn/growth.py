@@ -21,6 +21,9 @@ def grow(state: State, inputs: int, outputs: int) -> State:
     """The state with at least so many inputs and outputs, added at the end."""
     if inputs == state.config.inputs and outputs == state.config.outputs:
         return state
+    if outputs != state.config.outputs and state.config.observation != "categorical":
+        raise ValueError(f"only classes can be added, not outputs of a {state.config.observation} "
+                         "observation")
     config = replace(state.config, inputs=inputs, outputs=outputs)
     old, new = layout_of(state.config), layout_of(config)
     places = _places(old, new)

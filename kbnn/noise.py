@@ -33,7 +33,6 @@ OUTLIER_VAR_RATIO = 100.0
 HEAD_LOG_VAR_CAP = 3.0
 HEAD_LOG_MEAN = (-16.0, 8.0)
 HEAD_STEP_CAP = 2.0
-HEAD_SHRINK_CAP = 0.9
 
 
 class NoiseForecast(NamedTuple):
@@ -117,7 +116,7 @@ def learn_head(head_mean: FloatArray, head_cov: FloatArray, now: NoiseForecast,
     dm = share * v * (m2 / now.var - 1.0) / d
     dv = share * v * v * (s2 / (now.var * d) ** 2 - 1.0 / d)
     dm = np.clip(dm, -HEAD_STEP_CAP, HEAD_STEP_CAP)
-    dv = np.clip(dv, -HEAD_SHRINK_CAP * v, 0.0)
+    dv = min(dv, 0.0)  # and never below -v/7, whatever v: v_h stays positive
     # Divided by the uncapped variance: anything smaller would make the covariance indefinite.
     u = now.gain * (np.sqrt(-dv) / now.log_var)
     return head_mean + now.gain * (dm / now.log_var), head_cov - np.outer(u, u)

@@ -26,6 +26,9 @@ from kbnn.state import COUNT, State
 LABEL_LIMIT = 1e100
 """A standardised label beyond this is no measurement."""
 
+WEIGHTS = (1e-300, 1e100)
+"""A row's weight lies within these: its products with residuals neither vanish nor overflow."""
+
 INPUT_BELIEVED = 1e3
 """A standardised input beyond this is no measurement either: it counts as missing."""
 
@@ -156,7 +159,9 @@ def _probabilities(belief: Belief, out: Outputs) -> FloatArray:
 def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out: Outputs) -> bool:
     if np.any(np.isinf(x)) or not np.any(np.isfinite(y)) or np.any(np.isinf(y)):
         return False
-    if np.any(np.abs(y[np.isfinite(y)]) > LABEL_LIMIT) or not (0.0 < weight < np.inf):
+    if np.any(np.abs(y[np.isfinite(y)]) > LABEL_LIMIT):
+        return False
+    if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
         return False
     if belief.config.classes and not 0 <= y[0] < belief.config.classes:
         return False
@@ -172,7 +177,8 @@ def _observe(belief: Belief, out: Outputs, forecasts: list[NoiseForecast], y: Fl
     evidence = Measured(out.mean, out.cov, out.input_var)
     surprise = 0.0
     if config.classes:
-        surprise = drift.class_surprise(_probabilities(belief, out), int(y[0]))
+        label = int(y[0] > 0.5) if config.observation == "bernoulli" else int(y[0])
+        surprise = drift.class_surprise(_probabilities(belief, out), label)
     if config.observation == "bernoulli":
         observation.bernoulli(evidence, y[0], weight)
     elif config.observation == "categorical":

@@ -77,3 +77,8 @@ def test_smaller_groups_keep_a_covariance() -> None:
     for block in after.unpack(grown.cov):
         assert np.min(np.linalg.eigvalsh(block)) > 0.0
     assert grow(state, 16, 1) is state
+
+
+def test_real_targets_cannot_be_added() -> None:
+    with pytest.raises(ValueError, match="only classes can be added"):
+        grow(init(Config(inputs=2, hidden=(3,))), 2, 2)

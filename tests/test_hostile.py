@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pytest
 
-from kbnn import REJECTED, Config, Prediction, State, init, learn
+from kbnn import REJECTED, Config, Prediction, State, init, learn, rows
 from kbnn.config import Covariance
 from kbnn.layout import layout_of, unpack_triangle
 from kbnn.normal import FloatArray
@@ -116,10 +116,14 @@ def test_a_rejected_row_changes_nothing_but_its_count(config: Config) -> None:
     state, _ = learn(init(config), x, (x[:, 0] > 0.0) * 1.0)
     bad_rows = [([np.inf, 0.0], 1.0, 1.0), ([0.0, 0.0], np.nan, 1.0), ([0.0, 0.0], np.inf, 1.0),
                 ([0.0, 0.0], 1e200, 1.0), ([0.0, 0.0], 1.0, 0.0), ([0.0, 0.0], 1.0, np.nan),
-                ([0.0, 0.0], 1.0, np.inf), ([0.0, 0.0], 1.0, -1.0)]
+                ([0.0, 0.0], 1.0, np.inf), ([0.0, 0.0], 1.0, -1.0), ([0.0, 0.0], 1.0, 1e301),
+                ([0.0, 0.0], 1.0, 5e-324)]
     for row, label, weight in bad_rows:
         after, out = learn(state, [row], [label], weight=[weight])
         assert out.status[0] == REJECTED
+        twin, _ = rows.learn(state, np.array([row]), np.zeros((1, 2)), np.array([[label]]),
+                             np.array([weight]), True)
+        assert identical(twin, after)
         assert np.all(np.isfinite(out.mean))
         assert after.counts[COUNT.rejected] == state.counts[COUNT.rejected] + 1
         assert identical(after._replace(counts=state.counts), state)
@@ -133,6 +137,16 @@ def test_absurd_weights_break_nothing(weight: float) -> None:
         config = Config(inputs=INPUTS, hidden=(6,), covariance=covariance)
         weights = np.where(rng.random(400) < 0.1, weight, 1.0)
         state, out = learn(init(config), x, np.tanh(x[:, 0]), weight=weights)
+        inspect(state, out)
+
+
+def test_a_far_row_of_the_largest_weight_leaves_a_finite_noise() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((100, INPUTS))
+    for weight in (1e100, 1.7e308):
+        config = Config(inputs=INPUTS, hidden=(6,), robust=False)
+        weights = np.where(x[:, 1] > 1.0, weight, 1.0)
+        state, out = learn(init(config), x, 1e9 * x[:, 0], weight=weights)
         inspect(state, out)
 
 

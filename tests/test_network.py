@@ -82,6 +82,21 @@ def test_predictions_on_all_cores_are_those_of_one(monkeypatch: pytest.MonkeyPat
     assert all(np.array_equal(a, b) for a, b in zip(many, one, strict=True))
 
 
+@pytest.mark.parametrize("engine", ["", "numpy"])
+def test_a_state_that_may_not_be_written_serves_too(engine: str,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBNN_ENGINE", engine)
+    config = Config(inputs=3, hidden=(8,))
+    data = stream(config, 50)
+    state, wanted = init(config), predict(init(config), data.x)
+    for field in state:
+        if isinstance(field, np.ndarray):
+            field.setflags(write=False)
+    assert np.array_equal(predict(state, data.x).mean, wanted.mean)
+    learned, _ = learn(state, data.x, data.y)
+    assert identical(learned, learn(init(config), data.x, data.y)[0])
+
+
 def test_a_prediction_says_what_is_unknown_and_what_is_noise() -> None:
     config = Config(inputs=1, hidden=(20,))
     rng = np.random.default_rng(0)
@@ -101,6 +116,7 @@ def test_the_same_seed_gives_the_same_network_and_another_does_not() -> None:
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"hidden": (0,)}, "sizes must be at least 1"),
+    ({"group_size": 0}, "sizes must be at least 1"),
     ({"activation": "softplus"}, "unknown activation 'softplus'"),
     ({"activation": "max(2,1)"}, "needs 0 <= alpha <= 1"),
     ({"covariance": "diagonal"}, "unknown covariance"),

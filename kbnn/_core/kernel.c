@@ -134,10 +134,11 @@ static int kb_run(const kb_net *net, kb_state *state, const kb_data *data, kb_re
 {
     kb_work work;
     kb_instructions();
-    if (kb_work_open(&work, net, state, kb_chosen->width))
+    const kb_variant *chosen = kb_chosen; /* once: another thread may choose while rows run */
+    if (kb_work_open(&work, net, state, chosen->width))
         return -1;
     unsigned mode = kb_flush_subnormals();
-    kb_chosen->run(&work, data, records, learn);
+    chosen->run(&work, data, records, learn);
     kb_restore(mode);
     if (learn)
         kb_work_store(&work);

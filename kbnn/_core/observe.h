@@ -158,7 +158,7 @@ KB_INLINE void KB(learn_head)(kb_work *w, int64_t o)
     double m2 = e2 + rest, s2 = 2.0 * rest * rest + 4.0 * rest * e2, d = 3.0 * exp(v) - 1.0;
     double dm = KB(clip)(share * v * (m2 / noise - 1.0) / d, -2.0, 2.0);
     double dv = share * v * v * (s2 / ((noise * d) * (noise * d)) - 1.0 / d);
-    dv = KB(clip)(dv, -0.9 * v, 0.0);
+    dv = dv < 0.0 ? dv : 0.0;
     for (int64_t i = 0; i < f; i++) {
         mean[i] += gain[i] * (dm / log_var);
         w->head[o].u[i] = gain[i] * (sqrt(-dv) / log_var);

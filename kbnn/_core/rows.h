@@ -60,7 +60,7 @@ KB_INLINE int KB(learnable)(const kb_work *w, const double *x, const double *y, 
             return 0;
         any = 1;
     }
-    if (!any || !(weight > 0.0 && weight < INFINITY))
+    if (!any || !(weight >= 1e-300 && weight <= 1e100))
         return 0;
     if (w->classes && !(y[0] >= 0.0 && y[0] < (double)w->classes))
         return 0;
