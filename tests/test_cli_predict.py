@@ -104,6 +104,18 @@ def test_broken_rows_stay_in_place_without_a_prediction(cubic: str, tmp_path: Pa
     ]
 
 
+@pytest.mark.parametrize("option", ["-o", "--bad-rows"])
+def test_what_is_read_is_never_written_over(cubic: str, tmp_path: Path, option: str) -> None:
+    source = written(tmp_path, "x\n1\n")
+    before = Path(cubic).read_bytes()
+    for target in (str(source), cubic):
+        ran = kbnn("predict", cubic, str(tmp_path / "*.csv"), option, target)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"{target}: would write over the " in ran.err
+    assert source.read_text() == "x\n1\n"
+    assert Path(cubic).read_bytes() == before
+
+
 def test_only_broken_rows_go_without_a_label(moons: str, tmp_path: Path) -> None:
     got = rows(kbnn("predict", moons, written(tmp_path, "x1,x2\n0,1\nabc,1\nNA,NA\n")))
     assert [row["label"] == "" for row in got] == [False, True, False]

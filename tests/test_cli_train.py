@@ -154,6 +154,7 @@ BAD_OPTIONS = {
     "--predictions p.json": "p.json: tables are written as .csv, .tsv or .parquet, not .json",
     "--predictions a.csv": "--predictions a.csv: would write over the source a.csv",
     "-m -": "a model is kept in a file: --model cannot be -",
+    "--log a.csv": "--log a.csv: would write over the source a.csv",
     "-m a.csv": "--model a.csv: would write over the source a.csv",
     "--input-sd": "--input-sd: no column is named like another one with _sd at its end",
     "--ignore y --target y": "column 'y' cannot be both the target and ignored",

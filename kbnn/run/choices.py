@@ -5,6 +5,7 @@ A choice that was not stated is None: a new model takes its default, an old one 
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -89,9 +90,17 @@ def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
         _contradiction(path, "--na", _names(schema.missing), _names(unknown))
 
 
-def check_outputs(sources: Iterable[str], outputs: Mapping[str, str | None]) -> None:
-    """Refuse to write over what is being read, or two things to one file."""
-    taken = {os.path.realpath(source): f"the source {source}" for source in sources}
+def check_outputs(
+    sources: Iterable[str], outputs: Mapping[str, str | None], *, model: str | None = None
+) -> None:
+    """Refuse to write over what is being read, a `model` too, or two things to one file."""
+    taken = {}
+    for source in sources:
+        pattern = os.path.join(source, "*") if os.path.isdir(source) else source
+        for name in [source] if os.path.isfile(source) else glob.glob(pattern, recursive=True):
+            taken[os.path.realpath(name)] = f"the source {name}"
+    if model is not None:
+        taken[os.path.realpath(model)] = f"the model {model}"
     for option, path in outputs.items():
         if path is None or path == "-":
             continue

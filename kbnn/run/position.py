@@ -54,11 +54,12 @@ class Position:
         """This run, going on where the last one ended; UsageError if they are not the same."""
         for name, said in _SAME.items():
             before, now = getattr(last, name), getattr(self, name)
-            if before != now:
+            mended = name == "on_error" and (before, now) == ("stop", "skip")
+            if before != now and not mended:  # up to where it stopped, every row was good
                 raise UsageError(f"--resume: the run began with {said(before)}, not {said(now)}")
         if last.complete:
-            return replace(last, epochs=self.epochs, epoch=last.epochs, rows=0)
-        return replace(last, epochs=self.epochs)
+            last = replace(last, epoch=last.epochs, rows=0)
+        return replace(last, epochs=self.epochs, on_error=self.on_error)
 
     @property
     def finished(self) -> bool:

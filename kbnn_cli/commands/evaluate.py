@@ -54,11 +54,14 @@ def evaluate(
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
     from kbnn import modelfile
     from kbnn.run import evaluating, inspecting, modelreport
+    from kbnn.run.choices import check_outputs
     from kbnn.score import failif
     from kbnn_cli import reading, show, show_evaluate
 
     reading.check_on_error(on_error, ("stop", "skip"))
     modelreport.check_files(report, plot)
+    outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
+    check_outputs(sources, outputs, model=model)
     judged = modelfile.load(model)
     figures, targets = evaluating.figure_names(judged), judged.schema.targets
     conditions = [failif.parse(text, figures, targets) for text in fail_if or ()]

@@ -77,6 +77,7 @@ def predict(
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
     from kbnn import modelfile
     from kbnn.errors import UsageError
+    from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
     from kbnn.stream.writers import open_writer, prediction_fields
     from kbnn_cli import reading, show
@@ -84,6 +85,7 @@ def predict(
     reading.check_on_error(on_error, ("skip", "stop"))
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
+    check_outputs(sources, {"--output": output, "--bad-rows": bad_rows}, model=model)
     start = perf_counter()
     known = modelfile.load(model)
     fields = prediction_fields(known.schema, interval=interval, decompose=decompose)

@@ -66,13 +66,15 @@ def train(
 ) -> None:
     """Learn from a stream, row by row, into a model file; go on with the model that is there."""
     from kbnn.errors import UsageError
-    from kbnn.run.choices import Choices
+    from kbnn.run.choices import Choices, check_outputs
     from kbnn.run.training import Training, TrainOptions
     from kbnn.stream.readoptions import ReadOptions
     from kbnn_cli.train_listener import TrainListener
 
     if json and predictions == "-":
         raise UsageError("--json and --predictions - cannot both go to standard output")
+    outputs = {"--model": model, "--predictions": predictions, "--bad-rows": bad_rows}
+    check_outputs(sources, {**outputs, "--log": log})
     if fresh and resume:
         raise UsageError("--fresh and --resume contradict each other")
     covariances = ("auto", "paper", "neuron", "group", "full")
