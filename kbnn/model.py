@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kbnn.errors import UsageError
 from kbnn.holding import MOST_HELD, Held
 from kbnn.layout import IntArray
 from kbnn.learner import HELD, NO_TARGET, Forecast, Learner
@@ -45,6 +46,9 @@ class Model:
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
+        if targets > 1 and not isinstance(settings.noise, str) and settings.noise > 0.0:
+            raise UsageError(f"noise {settings.noise:g} is in the units of one target, but there "
+                             f"are {targets} (choose auto or constant)")
         self.settings, self.schema = settings, schema
         self.classes = schema.task == "classification"
         self.card = Scorecard(targets, 0, classes=self.classes, seed=settings.seed)

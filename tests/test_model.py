@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from kbnn import init, learn, scaling
-from kbnn.errors import ModelError
+from kbnn.errors import ModelError, UsageError
 from kbnn.model import HELD, NO_TARGET, Model
 from kbnn.network import ALARM, LEARNED, REJECTED
 from kbnn.recent import MOST_KEPT
+from kbnn.schema import Column, Place, Schema
 from kbnn.settings import Settings
 from kbnn.stream.blocks import sliced
 from tests.bench.data import block, judged, schema, trained
@@ -201,6 +202,16 @@ def test_alarms_are_logged_with_the_row_that_raised_them() -> None:
 def test_impossible_settings_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings(**options)
+
+
+def test_one_noise_cannot_be_that_of_several_targets() -> None:
+    columns = [Column("x", "number", "feature"), Column("y", "number", "target"),
+               Column("z", "number", "target")]
+    two = Schema(columns, "regression", layout=[Place("x", None)])
+    with pytest.raises(UsageError, match="is in the units of one target, but there are 2"):
+        Model.create(Settings(noise=0.5), two)
+    Model.create(Settings(noise=0.0), two)
+    Model.create(Settings(noise="constant"), two)
 
 
 def test_settings_survive_their_plain_form() -> None:
