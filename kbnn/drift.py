@@ -11,22 +11,34 @@ raise no alarm: they are no news.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from kbnn.normal import FloatArray
 
-SURPRISE_CAP = 2.0
-SLACK = 0.5
-THRESHOLD = 10.0
-FORGET = 0.5
+
+class Detector(NamedTuple):
+    """When the evidence is an alarm, and how far back to the prior an alarm goes."""
+
+    cap: float
+    slack: float
+    threshold: float
+    forget: float
+
+
+REAL = Detector(cap=2.0, slack=0.5, threshold=10.0, forget=0.5)
+CLASSES = Detector(cap=5.0, slack=0.25, threshold=15.0, forget=0.3)
+"""Class labels surprise less often, and more each time."""
+
 NOISE_MEMORY = 10.0
 """Shape of the noise belief after an alarm: twenty rows' worth."""
 
 
-def watch(evidence: FloatArray, surprise: float) -> bool:
+def watch(detector: Detector, evidence: FloatArray, surprise: float) -> bool:
     """Add a row's surprise to the evidence, in place; True raises the alarm."""
-    evidence[0] = max(0.0, evidence[0] + min(surprise, SURPRISE_CAP) - SLACK)
-    if evidence[0] <= THRESHOLD:
+    evidence[0] = max(0.0, evidence[0] + min(surprise, detector.cap) - detector.slack)
+    if evidence[0] <= detector.threshold:
         return False
     evidence[0] = 0.0
     return True

@@ -102,9 +102,11 @@ def _learn_row(belief: Belief, x: FloatArray, x_var: FloatArray, y: FloatArray, 
         belief.counts[COUNT.rejected] += 1
         return
     observed = _observe(belief, out, forecasts, y, weight)
-    alarm = belief.config.drift and fresh and drift.watch(belief.surprise, observed.surprise)
+    detector = drift.CLASSES if belief.config.classes else drift.REAL
+    alarm = belief.config.drift and fresh and drift.watch(
+        detector, belief.surprise, observed.surprise)
     if alarm:
-        belief.forget(drift.FORGET)
+        belief.forget(detector.forget)
         belief.noise = drift.shorten(belief.noise)
         out, passed = scheme.outputs(belief, inputs)
         observed = _observe(belief, out, _noise_forecasts(belief, out), y, weight)

@@ -17,7 +17,7 @@ COMMANDS = ("train", "predict", "evaluate", "inspect")
 EXAMPLES = """\b
 Examples:
   kbnn train data.csv --target price      learn from a file, into model.npz
-  tail -f log.csv | kbnn train -          go on learning from a live stream
+  tail -n +1 -f log.csv | kbnn train -    go on learning from a live stream
   kbnn predict model.npz new.csv          predictions with error bars
   kbnn evaluate model.npz test.csv        how good they are
   kbnn inspect model.npz                  what the model knows

@@ -80,7 +80,12 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
     model = training.model
     figures = prequential(model)
     names = model.schema.targets
-    yield Text("each row was predicted before it was learned:", style="dim")
+    if not model.card.curve.rows:
+        held = "no figures yet: the first 32 rows only set the scale"
+        yield Text(held, style="dim")
+        names = []
+    else:
+        yield Text("each row was predicted before it was learned:", style="dim")
     for name in names:
         one = figures["targets"][name] if len(names) > 1 else figures
         if len(names) > 1:

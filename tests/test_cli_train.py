@@ -282,3 +282,14 @@ def test_stdin_equals_the_file(data: Path, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))
         assert call(["train", "-", "-q", "-m", "pipe.npz"]) == 0
     assert state_of(data / "pipe.npz") == state_of(data / "file.npz")
+
+
+def test_few_rows_have_no_figures_and_it_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "few.csv"
+    source.write_text("a,y\n" + "".join(f"{at},{at * at}\n" for at in range(9)))
+    assert call(["train", str(source), "-m", str(tmp_path / "m.npz")]) == 0
+    said = capsys.readouterr().err
+    assert "no figures yet: the first 32 rows only set the scale" in said
+    assert "RMSE" not in said

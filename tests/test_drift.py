@@ -67,12 +67,12 @@ def test_labels_that_turn_round_raise_the_alarm_and_are_learned_again() -> None:
 
 def test_evidence_grows_with_surprise_and_drains_without() -> None:
     evidence = np.zeros(1)
-    assert not drift.watch(evidence, -0.5)
+    assert not drift.watch(drift.REAL, evidence, -0.5)
     assert evidence[0] == 0.0
-    assert not drift.watch(evidence, 1e300)
-    assert evidence[0] == drift.SURPRISE_CAP - drift.SLACK
-    needed = int(np.ceil(drift.THRESHOLD / (drift.SURPRISE_CAP - drift.SLACK)))
-    raised = [drift.watch(evidence, 1e300) for _ in range(needed)]
+    assert not drift.watch(drift.REAL, evidence, 1e300)
+    assert evidence[0] == drift.REAL.cap - drift.REAL.slack
+    needed = int(np.ceil(drift.REAL.threshold / (drift.REAL.cap - drift.REAL.slack)))
+    raised = [drift.watch(drift.REAL, evidence, 1e300) for _ in range(needed)]
     assert any(raised)
 
 
@@ -103,3 +103,16 @@ def test_class_surprise_is_zero_on_average() -> None:
     surprise = [drift.class_surprise(p, k) for k in range(3)]
     assert float(p @ surprise) == pytest.approx(0.0, abs=1e-12)
     assert drift.class_surprise(p, 2) > drift.class_surprise(p, 0)
+
+
+def test_classes_that_change_places_raise_an_alarm_and_quiet_ones_none() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((6000, 2))
+    label = (x[:, 0] + 0.5 * rng.standard_normal(6000) > 0).astype(float)
+    config = kbnn.Config(inputs=2, outputs=2, hidden=(10,), observation="categorical")
+    state, quiet = kbnn.learn(kbnn.init(config), x[:5000], label[:5000])
+    assert not np.any(quiet.status.astype(int) & kbnn.ALARM)
+    _, changed = kbnn.learn(state, x[5000:], 1.0 - label[5000:])
+    alarms = np.flatnonzero(changed.status.astype(int) & kbnn.ALARM)
+    assert len(alarms)
+    assert alarms[0] < 50

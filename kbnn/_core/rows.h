@@ -132,9 +132,10 @@ static void KB(forget)(kb_work *w, double share)
 KB_INLINE int KB(drifted)(kb_work *w, double surprise)
 {
     double *evidence = w->state->surprise;
-    evidence[0] += (surprise < 2.0 ? surprise : 2.0) - 0.5;
+    double cap = w->classes ? 5.0 : 2.0, slack = w->classes ? 0.25 : 0.5;
+    evidence[0] += (surprise < cap ? surprise : cap) - slack;
     evidence[0] = evidence[0] > 0.0 ? evidence[0] : 0.0;
-    if (evidence[0] <= 10.0)
+    if (evidence[0] <= (w->classes ? 15.0 : 10.0))
         return 0;
     evidence[0] = 0.0;
     return 1;
@@ -153,7 +154,7 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, int64
     double surprise = KB(observe)(w, y, weight, &inlier);
     int alarm = w->net->drift && w->fresh && KB(drifted)(w, surprise);
     if (alarm) {
-        KB(forget)(w, 0.5);
+        KB(forget)(w, w->classes ? 0.3 : 0.5);
         KB(outputs)(w);
         KB(observe)(w, y, weight, &inlier);
         counts[KB_ALARMS]++;
