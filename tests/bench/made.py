@@ -81,7 +81,7 @@ def corrupted(y: FloatArray, seed: int, share: float = 0.1) -> FloatArray:
 
 
 GROWING = ("one input, steadily", "one input, at once", "inputs and target, steadily",
-           "inputs and target, at once")
+           "inputs and target, at once", "target, at once")
 
 
 def growing(kind: str, seed: int, rows: int = 6_000) -> Stream:
@@ -98,6 +98,9 @@ def growing(kind: str, seed: int, rows: int = 6_000) -> Stream:
         scaled = x.copy()
         scaled[:, 0] /= 500.0
         y = f(scaled) + noise
+    elif kind.startswith("target"):
+        x = np.hstack([u, np.log10(factor)[:, None]])
+        y = factor * (f(u) + noise)
     else:
         # Piecewise linear without a bias: the same function at every scale.
         w = generator.standard_normal((6, 5)) / np.sqrt(5.0)

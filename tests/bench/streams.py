@@ -176,16 +176,20 @@ def show_drift(runs: dict[str, list[Result]]) -> None:
 
 
 def show_starts(runs: dict[str, list[Result]]) -> None:
-    """Bar: RMSE within 5 % of the same rows shuffled, or learned in units known in advance."""
+    """Bar: RMSE within 5 % of the same rows shuffled, or learned in units known in advance.
+
+    Both ratios are printed; `both` says that the stream is within 5 % of the two.
+    """
     for name, found in runs.items():
         for what in found[0]:
             stream, shuffled, known = (_mean([one[what] for one in found], way)
                                        for way in ("stream", "shuffled", "known"))
-            ratio = stream[0] / max(shuffled[0], known[0])
-            print(f"{_ok(ratio <= 1.05)} {name + ', ' + what:34s}"
+            ratios = stream[0] / shuffled[0], stream[0] / known[0]
+            mark = "both" if max(ratios) <= 1.05 else _ok(min(ratios) <= 1.05)
+            print(f"{mark} {name + ', ' + what:34s}"
                   f"{stream[0]:.5g} / {stream[1]:.3f}; shuffled {shuffled[0]:.5g} / "
                   f"{shuffled[1]:.3f}; known in advance {known[0]:.5g} / {known[1]:.3f}; "
-                  f"x {ratio:.3f}")
+                  f"x {ratios[0]:.3f} of shuffled, x {ratios[1]:.3f} of known")
 
 
 ASKED_MISSING = {"power": 4.79, "boston": 3.59, "wine": 0.696}
@@ -196,7 +200,7 @@ def show_missing(runs: dict[str, list[Result]]) -> None:
     for name, found in runs.items():
         ours, filled = _mean(found, "missing"), _mean(found, "filled")
         asked = ASKED_MISSING.get(name, filled[0])
-        print(f"{_ok(ours[0] <= asked * 1.005)} {name:9s} missing {ours[0]:.5g} / {ours[1]:.3f} / "
+        print(f"{_ok(ours[0] <= asked)} {name:9s} missing {ours[0]:.5g} / {ours[1]:.3f} / "
               f"{100 * ours[2]:.0f} %; mean filled in {filled[0]:.5g} / {filled[1]:.3f} "
               f"(asked {asked:.4g})")
 
