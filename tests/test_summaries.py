@@ -250,6 +250,14 @@ def test_feature_histograms_depend_on_the_values_alone(values: list[float], rand
     assert max(values) <= edges[-1]
 
 
+def test_a_tiny_value_after_zeros_is_counted() -> None:
+    for tiny in (1.22e-116, -1e-200, 5e-324):
+        found = FeatureHistograms(1)
+        for value in (0.0, 0.0, tiny, 1.0):
+            found.add(np.array([[value]]))
+        assert found.bins(0)[1].sum() == 4
+
+
 def test_the_bins_of_a_feature_are_as_fine_as_they_can_be() -> None:
     level = fitting_level(-1.0, 1.0)
     assert lattice(1.0, level) - lattice(-1.0, level) < FEATURE_BINS

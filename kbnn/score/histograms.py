@@ -173,10 +173,14 @@ def lattice(value: float, level: int) -> int:
 
 def fitting_level(low: float, high: float) -> int:
     """Smallest k >= LOWEST with all of [low, high] in FEATURE_BINS bins, indices exact integers."""
-    exponent = math.frexp(max(abs(low), abs(high)))[1]
-    level = max(LOWEST, exponent - 52)
+    level = max(LOWEST, _exponent(max(abs(low), abs(high))) - 52)
     if high > low:
-        level = max(level, math.frexp(high / FEATURE_BINS - low / FEATURE_BINS)[1] - 1)
+        level = max(level, _exponent(high / FEATURE_BINS - low / FEATURE_BINS) - 1)
     while lattice(high, level) - lattice(low, level) >= FEATURE_BINS:
         level += 1
     return level
+
+
+def _exponent(value: float) -> int:
+    """The binary exponent of a value; zero is below all others, so that bins only ever widen."""
+    return math.frexp(value)[1] if value else LOWEST
