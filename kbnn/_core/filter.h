@@ -121,35 +121,54 @@ KB_INLINE void KB(combine)(const kb_block *block, const double *c, int64_t outpu
             out[i] += block->g[o * padded + i] * c[o];
 }
 
-/* w += move, in block order. */
-KB_INLINE void KB(joint_move)(kb_work *w, const kb_block *block, const double *move)
+/* The part of the blocks' `along` that a group of lanes has, in lane order. */
+KB_INLINE void KB(lanes_from_blocks)(const kb_work *w, const kb_layer *a, int64_t group, double *out)
 {
-    const kb_piece *piece = block->piece, *end = piece + block->pieces;
-    for (; piece < end; move += piece++->length) {
-        kb_layer *a = &w->layer[piece->layer];
-        int64_t step = a->lanes ? KB_WIDTH : 1;
-        double *weights = a->lanes ? KB(lane_of)(a, a->weights, piece->unit)
-                                   : a->weights + piece->unit * a->inputs + piece->first;
-        for (int64_t i = 0; i < piece->length; i++)
-            weights[i * step] += move[i];
+    const double *from[KB_WIDTH];
+    for (int k = 0; k < KB_WIDTH; k++) {
+        int64_t unit = group * KB_WIDTH + k;
+        const int64_t *home = a->home + 2 * unit;
+        from[k] = unit < a->units ? w->block[home[0]].along + home[1] : w->zeros;
+    }
+    for (int64_t i = 0; i < a->inputs; i += KB_WIDTH) {
+        KB(vec) square[KB_WIDTH];
+        for (int k = 0; k < KB_WIDTH; k++)
+            square[k] = *(const KB(vec) *)(from[k] + i);
+        KB(transpose)(square);
+        for (int k = 0; k < KB_WIDTH && i + k < a->inputs; k++)
+            *(KB(vec) *)(out + (i + k) * KB_WIDTH) = square[k];
     }
 }
 
-/* P -= u u' is pending in the block, and in the lanes of its units' own parts. */
-KB_INLINE void KB(joint_defer)(kb_work *w, const kb_block *block)
+/* w += the blocks' `along`. */
+KB_INLINE void KB(joint_move)(kb_work *w)
 {
-    const kb_piece *piece = block->piece, *end = piece + block->pieces;
-    const double *u = block->tiles->u;
-    block->tiles->pending = 1;
-    for (; piece < end; u += piece++->length) {
-        kb_layer *a = &w->layer[piece->layer];
-        if (!a->lanes)
-            continue;
-        double *gain = KB(lane_of)(a, a->gain, piece->unit);
-        for (int64_t i = 0; i < piece->length; i++)
-            gain[i * KB_WIDTH] = u[i];
-        a->push[piece->unit] = 1.0;
-        a->pending = 1;
+    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++)
+        for (int64_t g = 0; a->lanes && g < a->groups; g++) {
+            int64_t at = g * a->inputs * KB_WIDTH;
+            KB(lanes_from_blocks)(w, a, g, a->gain + at);
+            for (int64_t i = at; i < at + a->inputs * KB_WIDTH; i++)
+                a->weights[i] += a->gain[i];
+        }
+    for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
+        const kb_piece *piece = block->piece, *end = piece + block->pieces;
+        for (const double *along = block->along; piece < end; along += piece++->length) {
+            const kb_layer *a = &w->layer[piece->layer];
+            for (int64_t i = 0; !a->lanes && i < piece->length; i++)
+                a->weights[piece->unit * a->inputs + piece->first + i] += along[i];
+        }
+    }
+}
+
+/* P -= u u' is pending in the lanes of the units' own parts, u the blocks' `along`. */
+KB_INLINE void KB(joint_defer)(kb_work *w)
+{
+    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++) {
+        for (int64_t g = 0; a->lanes && g < a->groups; g++)
+            KB(lanes_from_blocks)(w, a, g, a->gain + g * a->inputs * KB_WIDTH);
+        for (int64_t u = 0; a->lanes && u < a->units; u++)
+            a->push[u] = 1.0;
+        a->pending = a->lanes;
     }
 }
 
@@ -159,20 +178,21 @@ KB_INLINE int KB(joint_update)(kb_work *w)
     kb_block *end = w->block + w->net->blocks;
     double check = 0.0;
     for (kb_block *block = w->block; block < end; block++) {
-        KB(combine)(block, w->pull, w->outputs, block->h);
-        check += KB(dot)(block->h, block->h, block->tiles->padded);
+        block->along = block->h;
+        KB(combine)(block, w->pull, w->outputs, block->along);
+        check += KB(dot)(block->along, block->along, block->tiles->padded);
     }
     if (!isfinite(check))
         return 0;
-    for (kb_block *block = w->block; block < end; block++)
-        KB(joint_move)(w, block, block->h);
+    KB(joint_move)(w);
     for (int64_t c = 0; c < w->columns; c++) {
         if (c)
             KB(settle)(w);
         for (kb_block *block = w->block; block < end; block++) {
-            KB(combine)(block, w->spread + c * w->outputs, w->outputs, block->tiles->u);
-            KB(joint_defer)(w, block);
+            block->along = KB(tiles_update)(block->tiles);
+            KB(combine)(block, w->spread + c * w->outputs, w->outputs, block->along);
         }
+        KB(joint_defer)(w);
     }
     return 1;
 }

@@ -3,12 +3,6 @@
  * alike. An update's covariance part stays pending until the next row's product passes over the
  * same memory. Included once per instruction set. */
 
-/* Where a unit's values begin in lane order. */
-KB_INLINE double *KB(lane_of)(const kb_layer *a, double *lanes, int64_t unit)
-{
-    return lanes + unit / KB_WIDTH * a->inputs * KB_WIDTH + unit % KB_WIDTH;
-}
-
 /* mu and, but for the output layer of joint blocks, gain = C z and own = z' C z of every unit. */
 KB_INLINE void KB(layer_moments)(const kb_work *w, kb_layer *a)
 {
@@ -117,12 +111,11 @@ KB_INLINE void KB(separate_update)(kb_layer *a)
     a->pending = a->lanes;
     for (int64_t u = 0; !a->lanes && u < a->units; u++) {
         const double *gain = a->gain + u * a->stride;
-        double root = sqrt(a->push[u]);
+        double root = sqrt(a->push[u]), *update = KB(tiles_update)(&a->tiles[u]);
         for (int64_t i = 0; i < a->inputs; i++) {
             a->weights[u * a->inputs + i] += a->pull[u] * gain[i];
-            a->tiles[u].u[i] = root * gain[i];
+            update[i] = root * gain[i];
         }
-        a->tiles[u].pending = 1;
     }
 }
 

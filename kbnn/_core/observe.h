@@ -159,11 +159,11 @@ KB_INLINE void KB(learn_head)(kb_work *w, int64_t o)
     double dm = KB(clip)(share * v * (m2 / noise - 1.0) / d, -2.0, 2.0);
     double dv = share * v * v * (s2 / ((noise * d) * (noise * d)) - 1.0 / d);
     dv = dv < 0.0 ? dv : 0.0;
+    double *update = KB(tiles_update)(&w->head[o]);
     for (int64_t i = 0; i < f; i++) {
         mean[i] += gain[i] * (dm / log_var);
-        w->head[o].u[i] = gain[i] * (sqrt(-dv) / log_var);
+        update[i] = gain[i] * (sqrt(-dv) / log_var);
     }
-    w->head[o].pending = 1;
 }
 
 /* Residual, robust weight, noise level and measurement of each real target. */

@@ -10,15 +10,15 @@ static double *kb_take(double *memory, int64_t *used, int64_t size)
 
 static void kb_plan_tiles(kb_tiles *t, int64_t width, double *memory, int64_t *used)
 {
-    int64_t square = kb_square(width), size = 0, tile_rows = t->padded / KB_TILE;
-    t->row = (int64_t *)kb_take(memory, used, tile_rows);
-    for (int64_t i = 0; i < t->padded; i += KB_TILE) {
+    int64_t rows = KB_TILE_ROWS(width), size = 0;
+    t->row = (int64_t *)kb_take(memory, used, t->padded / rows);
+    for (int64_t i = 0; i < t->padded; i += rows) {
         if (memory)
-            t->row[i / KB_TILE] = size;
-        size += KB_TILE * (t->padded - i / square * square);
+            t->row[i / rows] = size;
+        size += rows * (t->padded - i);
     }
     t->tiles = kb_take(memory, used, size);
-    t->u = kb_take(memory, used, t->padded);
+    t->u = kb_take(memory, used, KB_PENDING * t->padded);
     t->least = kb_take(memory, used, t->padded);
 }
 
@@ -29,6 +29,7 @@ static void kb_plan_layer(kb_work *w, kb_layer *a, double *memory, int64_t *used
         a->triangle = kb_take(memory, used, a->padded * kb_triangle(a->inputs));
         a->least = kb_take(memory, used, a->padded * a->inputs);
         a->old_gain = kb_take(memory, used, a->padded * a->inputs);
+        a->home = (int64_t *)kb_take(memory, used, 2 * a->units);
     }
     a->gain = kb_take(memory, used, a->padded * a->stride);
     a->z = kb_take(memory, used, a->inputs + 2 * KB_ALIGN);
@@ -65,6 +66,7 @@ static int64_t kb_plan(kb_work *w, double *memory)
     w->head_gain = kb_take(memory, &used, o * kb_round_up(w->features, KB_ALIGN));
     w->x_cov = kb_take(memory, &used, w->inputs * w->inputs);
     w->scratch = kb_take(memory, &used, w->largest + 4 * KB_ALIGN);
+    w->zeros = kb_take(memory, &used, w->largest + KB_ALIGN);
     return used;
 }
 
@@ -129,7 +131,7 @@ static void kb_shape(kb_work *w)
     }
 }
 
-/* The least variance of every weight. */
+/* The least variance of every weight, and the home of every unit with lanes. */
 static void kb_fill(kb_work *w)
 {
     const kb_net *net = w->net;
@@ -153,6 +155,10 @@ static void kb_fill(kb_work *w)
         const kb_piece *piece = w->block[b].piece, *end = piece + w->block[b].pieces;
         for (; piece < end; least += piece++->length) {
             const kb_layer *a = &w->layer[piece->layer];
+            if (a->lanes) {
+                a->home[2 * piece->unit] = b;
+                a->home[2 * piece->unit + 1] = least - w->block[b].tiles->least;
+            }
             const double *prior = w->state->prior_var + a->start + piece->unit * a->inputs;
             for (int64_t i = 0; i < piece->length; i++)
                 least[i] = floor * prior[piece->first + i];

@@ -1,16 +1,20 @@
 /* Covariances in tiles of KB_TILE rows by KB_WIDTH columns (see kb_tiles): products and the rank-1
- * updates. An update C -= u u' is left pending until the next product C h reads the memory anyway;
- * every covariance write of a tiled block is in `rows_shrink` or `rows_both`. Included once per
- * instruction set. */
+ * updates. Up to KB_PENDING updates C -= u u' wait beside the memory. A product C h passes over it
+ * anyway and takes them into account entry by entry, in the order and rounding in which they would
+ * have been written; only a product that finds all of them waiting writes, for memory is read
+ * faster than it is written. The squares on the diagonal are few and always up to date after a
+ * product, because their diagonal has a floor. Every covariance write of a tiled block is in
+ * `square_shrink` or `rows_pass`. Included once per instruction set. */
 
-#define KB_SQUARE (KB_WIDTH > KB_TILE ? KB_WIDTH : KB_TILE)
-
-/* No diagonal entry of rows i.. below its least. */
-KB_INLINE void KB(rows_floor)(kb_tiles *t, double *tile, int64_t i)
+/* P -= u u' on the square of rows i.., u the newest update; no diagonal entry below its least. */
+KB_INLINE void KB(square_shrink)(kb_tiles *t, KB(vec) *p, int64_t i)
 {
-    for (int64_t r = 0; r < KB_TILE; r++) {
-        int64_t column = i % KB_SQUARE + r;
-        double *d = tile + (column / KB_WIDTH * KB_TILE + r) * KB_WIDTH + column % KB_WIDTH;
+    const double *u = t->u + (t->pending - 1) * t->padded + i;
+    for (int j = 0; j < KB_TILE; j += KB_WIDTH)
+        for (int r = 0; r < KB_TILE; r++)
+            p[j / KB_WIDTH * KB_TILE + r] -= u[r] * *(const KB(vec) *)(u + j);
+    for (int r = 0; r < KB_TILE; r++) {
+        double *d = (double *)(p + r / KB_WIDTH * KB_TILE + r) + r % KB_WIDTH;
         if (*d < t->least[i + r]) {
             *d = t->least[i + r];
             ++*t->repairs;
@@ -18,90 +22,92 @@ KB_INLINE void KB(rows_floor)(kb_tiles *t, double *tile, int64_t i)
     }
 }
 
-/* P -= u u' over tile columns `from` to `to` of rows i.. . */
-KB_INLINE void KB(rows_shrink)(KB(vec) *p, const double *u, int64_t i, int64_t from, int64_t to)
+/* The tiles of rows i.. beyond the square, with `pending` updates: adds P h, the rows' own products
+ * to `sum` and those of the mirrored entries to g. Writes P if it is to `keep` the updates. */
+KB_INLINE void KB(rows_pass)(const kb_tiles *t, KB(vec) *p, int64_t i, const double *h, double *g,
+                             KB(vec) *sum, int pending, int keep)
 {
-    const KB(vec) *across = (const KB(vec) *)u;
-    for (int64_t j = from; j < to; j++, p += KB_TILE)
-        for (int r = 0; r < KB_TILE; r++)
-            p[r] -= u[i + r] * across[j];
-}
-
-/* Adds P h: the rows' own products to `sum`, those of the mirrored entries to g. */
-KB_INLINE void KB(rows_multiply)(const KB(vec) *p, const double *h, double *g, int64_t i,
-                                 int64_t from, int64_t to, KB(vec) *sum)
-{
-    const KB(vec) *across = (const KB(vec) *)h;
-    KB(vec) *out = (KB(vec) *)g;
-    for (int64_t j = from; j < to; j++, p += KB_TILE) {
-        KB(vec) mirrored = out[j];
+    const int64_t n = t->padded;
+    const double *u = t->u;
+    double down_u[KB_PENDING][KB_TILE], down[KB_TILE];
+    for (int r = 0; r < KB_TILE; r++) {
+        down[r] = h[i + r];
+        for (int k = 0; k < pending; k++)
+            down_u[k][r] = u[k * n + i + r];
+    }
+    for (int64_t j = i + KB_TILE; j < n; j += KB_WIDTH, p += KB_TILE) {
+        KB(vec) mirrored[2] = {*(KB(vec) *)(g + j), {0}}, across = *(const KB(vec) *)(h + j);
+        KB(vec) across_u[KB_PENDING];
+        for (int k = 0; k < pending; k++)
+            across_u[k] = *(const KB(vec) *)(u + k * n + j);
         for (int r = 0; r < KB_TILE; r++) {
-            sum[r] += p[r] * across[j];
-            mirrored += p[r] * h[i + r];
+            KB(vec) c = p[r];
+            for (int k = 0; k < pending; k++)
+                c -= down_u[k][r] * across_u[k];
+            if (keep)
+                p[r] = c;
+            sum[r] += c * across;
+            mirrored[r % 2] += c * down[r];
         }
-        out[j] = mirrored;
+        *(KB(vec) *)(g + j) = mirrored[0] + mirrored[1];
     }
 }
 
-/* Both of the above in one pass. */
-KB_INLINE void KB(rows_both)(KB(vec) *p, const double *u, const double *h, double *g, int64_t i,
-                             int64_t from, int64_t to, KB(vec) *sum)
-{
-    const KB(vec) *u_across = (const KB(vec) *)u, *across = (const KB(vec) *)h;
-    KB(vec) *out = (KB(vec) *)g;
-    for (int64_t j = from; j < to; j++, p += KB_TILE) {
-        KB(vec) mirrored = out[j];
-        for (int r = 0; r < KB_TILE; r++) {
-            KB(vec) c = p[r] - u[i + r] * u_across[j];
-            p[r] = c;
-            sum[r] += c * across[j];
-            mirrored += c * h[i + r];
-        }
-        out[j] = mirrored;
-    }
-}
-
-/* g = P h for `outputs` vectors of length `padded`, one after another; settles what is pending. */
+/* g = P h for `outputs` vectors of length `padded`, one after another; makes room for an update. */
 static void KB(tiles_multiply)(kb_tiles *t, const double *restrict h, double *restrict g,
                                int64_t outputs)
 {
-    int64_t columns = t->padded / KB_WIDTH, square = KB_SQUARE / KB_WIDTH;
-    const double *restrict u = t->u;
+    const int square = KB_TILE / KB_WIDTH;
+    int keep = t->pending == KB_PENDING || outputs > 1;
     memset(g, 0, (size_t)(outputs * t->padded) * sizeof(double));
     for (int64_t i = 0; i < t->padded; i += KB_TILE) {
-        KB(vec) *p = (KB(vec) *)(t->tiles + t->row[i / KB_TILE]);
-        int64_t first = i / KB_SQUARE * square, beyond = first + square;
-        if (t->pending) {
-            KB(rows_shrink)(p, u, i, first, beyond);
-            KB(rows_floor)(t, (double *)p, i);
-        }
+        KB(vec) *p = (KB(vec) *)(t->tiles + t->row[i / KB_TILE]), *rest = p + square * KB_TILE;
+        if (t->fresh)
+            KB(square_shrink)(t, p, i);
         for (int64_t o = 0; o < outputs; o++) {
             const double *right = h + o * t->padded;
+            const KB(vec) *across = (const KB(vec) *)(right + i);
             double *out = g + o * t->padded;
             KB(vec) sum[KB_TILE];
             for (int r = 0; r < KB_TILE; r++)
-                sum[r] = p[r] * ((const KB(vec) *)right)[first];
-            for (int64_t j = 1; j < square; j++)
+                sum[r] = p[r] * across[0];
+            for (int j = 1; j < square; j++)
                 for (int r = 0; r < KB_TILE; r++)
-                    sum[r] += p[j * KB_TILE + r] * ((const KB(vec) *)right)[first + j];
-            if (t->pending && !o)
-                KB(rows_both)(p + square * KB_TILE, u, right, out, i, beyond, columns, sum);
+                    sum[r] += p[j * KB_TILE + r] * across[j];
+            if (o || !t->pending)
+                KB(rows_pass)(t, rest, i, right, out, sum, 0, 0);
+            else if (t->pending == KB_PENDING)
+                KB(rows_pass)(t, rest, i, right, out, sum, KB_PENDING, 1);
+            else if (keep)
+                KB(rows_pass)(t, rest, i, right, out, sum, 1, 1);
             else
-                KB(rows_multiply)(p + square * KB_TILE, right, out, i, beyond, columns, sum);
+                KB(rows_pass)(t, rest, i, right, out, sum, 1, 0);
             KB(add_totals)(sum, out + i);
         }
     }
-    t->pending = 0;
+    t->fresh = 0;
+    t->pending = keep ? 0 : t->pending;
 }
 
-/* Settles what is pending without a product. */
+/* An update to fill in, u of length `dim`; a product or `tiles_settle` has made room. */
+KB_INLINE double *KB(tiles_update)(kb_tiles *t)
+{
+    t->fresh = 1;
+    return t->u + t->pending++ * t->padded;
+}
+
+/* Writes what is pending without a product. */
 static void KB(tiles_settle)(kb_tiles *t)
 {
-    int64_t columns = t->padded / KB_WIDTH, square = KB_SQUARE / KB_WIDTH;
     for (int64_t i = 0; t->pending && i < t->padded; i += KB_TILE) {
         KB(vec) *p = (KB(vec) *)(t->tiles + t->row[i / KB_TILE]);
-        KB(rows_shrink)(p, t->u, i, i / KB_SQUARE * square, columns);
-        KB(rows_floor)(t, (double *)p, i);
+        if (t->fresh)
+            KB(square_shrink)(t, p, i);
+        p += KB_TILE / KB_WIDTH * KB_TILE;
+        for (int64_t j = i + KB_TILE; j < t->padded; j += KB_WIDTH)
+            for (int r = 0; r < KB_TILE; r++, p++)
+                for (const double *u = t->u; u < t->u + t->pending * t->padded; u += t->padded)
+                    *p -= u[i + r] * *(const KB(vec) *)(u + j);
     }
-    t->pending = 0;
+    t->fresh = t->pending = 0;
 }

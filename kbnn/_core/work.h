@@ -8,19 +8,23 @@
  * take the same steps. Lanes, rows and columns beyond the last hold zeros. */
 
 #define KB_ALIGN 8
-#define KB_TILE 4
+#define KB_TILE_ROWS(width) ((width) > 4 ? (width) : 4)
+#define KB_TILE KB_TILE_ROWS(KB_WIDTH)
+#define KB_PENDING 2 /* updates that may wait for one write */
 #define KB_LANES_FROM 4
 #define KB_VARIANCE_FLOOR 1e-12 /* as a share of the prior variance */
 
-/* The upper triangle of a symmetric matrix in tiles of KB_TILE rows by `width` columns, a tile row
- * after the other; each begins at the last multiple of max(width, KB_TILE) up to its rows, so the
- * squares on the diagonal are stored whole. P -= u u' may be pending. */
+/* The upper triangle of a symmetric matrix in tiles of KB_TILE_ROWS rows by `width` columns, a row
+ * of tiles after the other; each begins on the diagonal, whose squares are stored whole. Updates P -= u u' may be pending, on the
+ * squares the newest alone. */
 typedef struct {
     int64_t dim, padded, start; /* start: in the state's packed vector */
-    double *tiles, *u, *least;  /* least: what no diagonal entry may fall below */
+    double *tiles;
+    double *u;                  /* (KB_PENDING, padded): the pending updates, oldest first */
+    double *least;              /* what no diagonal entry may fall below */
     int64_t *row;               /* where each tile row begins */
     int64_t *repairs;
-    int pending;
+    int pending, fresh;         /* fresh: the newest is pending on the squares too */
 } kb_tiles;
 
 typedef struct {
@@ -40,6 +44,7 @@ typedef struct {
     double *vz;       /* and its variance */
     double *mu, *var, *seen_var, *own, *slope, *trace, *var_z; /* per unit, padded */
     double *coefficient; /* (outputs, padded): dE[y]/da */
+    int64_t *home;       /* joint, lanes: (block, place in it) of each unit's weights */
     double *pull, *push; /* the two scalars of each unit's update */
 } kb_layer;
 
@@ -48,6 +53,7 @@ typedef struct {
     const kb_piece *piece;
     kb_tiles *tiles;
     double *h, *g; /* (outputs, padded): H and G = P H' */
+    double *along; /* what is to go to the weights: a step of the mean, an update */
 } kb_block;
 
 typedef struct {
@@ -70,7 +76,7 @@ typedef struct {
     double *x_cov;         /* covariance of this row's inputs */
     double *head_gain, *head_log_mean, *head_log_var, *noise_var, *new_noise, *share;
     double *probability;   /* of each class, before the row's label */
-    double *scratch;
+    double *scratch, *zeros;
     double kappa;          /* what repeated passes ask for, see kbnn/belief.py */
     int fresh;             /* rows of a first pass */
     int uncertain;         /* this row's inputs have a variance */
@@ -80,15 +86,12 @@ static int64_t kb_triangle(int64_t dim) { return dim * (dim + 1) / 2; }
 
 static int64_t kb_round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
 
-/* The side of the squares on the diagonal. */
-static int64_t kb_square(int64_t width) { return width > KB_TILE ? width : KB_TILE; }
-
 /* Entry (i, j), j >= i or both in one square on the diagonal. */
 static double *kb_entry(const kb_tiles *t, int64_t width, int64_t i, int64_t j)
 {
-    int64_t column = j - i / kb_square(width) * kb_square(width);
-    return t->tiles + t->row[i / KB_TILE] + column / width * KB_TILE * width
-           + i % KB_TILE * width + column % width;
+    int64_t rows = KB_TILE_ROWS(width), column = j - i / rows * rows;
+    return t->tiles + t->row[i / rows] + column / width * rows * width + i % rows * width
+           + column % width;
 }
 
 /* Lane order <-> the state's order, one layer at a time. */
@@ -127,11 +130,12 @@ static void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_ti
 /* Tiles <-> packed rows, a run of at most `width` columns at a time. */
 static void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int load)
 {
+    int64_t rows = KB_TILE_ROWS(width);
     packed += t->start;
     for (int64_t i = 0; i < t->dim; i++) {
-        int64_t corner = i / kb_square(width) * kb_square(width), skip = (i - corner) % width, n;
+        int64_t corner = i / rows * rows, skip = (i - corner) % width, n;
         double *tile = kb_entry(t, width, i, i) - skip;
-        for (int64_t j = i; j < t->dim; j += n, packed += n, tile += KB_TILE * width, skip = 0) {
+        for (int64_t j = i; j < t->dim; j += n, packed += n, tile += rows * width, skip = 0) {
             n = width - skip < t->dim - j ? width - skip : t->dim - j;
             memcpy(load ? tile + skip : packed, load ? packed : tile + skip,
                    (size_t)n * sizeof(double));
