@@ -59,9 +59,7 @@ KB_INLINE void KB(joint_gains)(kb_work *w)
             const double *z = a->z + piece->first;
             for (int64_t o = 0; o < outputs; o++) {
                 double c = a->coefficient[o * a->padded + piece->unit];
-                double *h = block->h + o * padded + at;
-                for (int64_t i = 0; i < piece->length; i++)
-                    h[i] = c * z[i];
+                KB(scale)(z, c, piece->length, block->h + o * padded + at);
             }
         }
         KB(tiles_multiply)(block->tiles, block->h, block->g, outputs);
@@ -110,89 +108,96 @@ KB_INLINE void KB(filter_outputs)(kb_work *w)
     }
 }
 
-/* out = G c over a block. */
-KB_INLINE void KB(combine)(const kb_block *block, const double *c, int64_t outputs, double *out)
+/* out = G c for n weights, `pitch` from one output's gains to the next. */
+KB_INLINE void KB(combine)(const double *restrict gain, int64_t pitch, int64_t n, const double *c,
+                           int64_t outputs, double *restrict out)
 {
-    int64_t padded = block->tiles->padded;
-    for (int64_t i = 0; i < padded; i++)
-        out[i] = block->g[i] * c[0];
+    for (int64_t i = 0; i < n; i++)
+        out[i] = gain[i] * c[0];
     for (int64_t o = 1; o < outputs; o++)
-        for (int64_t i = 0; i < padded; i++)
-            out[i] += block->g[o * padded + i] * c[o];
+        for (int64_t i = 0; i < n; i++)
+            out[i] += gain[o * pitch + i] * c[o];
 }
 
-/* The part of the blocks' `along` that a group of lanes has, in lane order. */
-KB_INLINE void KB(lanes_from_blocks)(const kb_work *w, const kb_layer *a, int64_t group, double *out)
+/* The gains of a layer's units, from the blocks into lane order. */
+KB_INLINE void KB(lanes_fetch)(const kb_work *w, kb_layer *a)
 {
-    const double *from[KB_WIDTH];
-    for (int k = 0; k < KB_WIDTH; k++) {
-        int64_t unit = group * KB_WIDTH + k;
-        const int64_t *home = a->home + 2 * unit;
-        from[k] = unit < a->units ? w->block[home[0]].along + home[1] : w->zeros;
-    }
-    for (int64_t i = 0; i < a->inputs; i += KB_WIDTH) {
-        KB(vec) square[KB_WIDTH];
-        for (int k = 0; k < KB_WIDTH; k++)
-            square[k] = *(const KB(vec) *)(from[k] + i);
-        KB(transpose)(square);
-        for (int k = 0; k < KB_WIDTH && i + k < a->inputs; k++)
-            *(KB(vec) *)(out + (i + k) * KB_WIDTH) = square[k];
+    KB(vec) *out = (KB(vec) *)a->gain;
+    for (int64_t lane = 0; lane < w->outputs * a->padded; lane += KB_WIDTH, out += a->inputs) {
+        const double *from[KB_WIDTH];
+        int64_t o = lane / a->padded, unit = lane % a->padded;
+        for (int k = 0; k < KB_WIDTH; k++, unit++) {
+            const kb_block *block = &w->block[a->home[2 * unit]];
+            from[k] = unit < a->units
+                      ? block->g + o * block->tiles->padded + a->home[2 * unit + 1] : w->zeros;
+        }
+        for (int64_t i = 0; i < a->inputs; i += KB_WIDTH) {
+            KB(vec) square[KB_WIDTH];
+            for (int k = 0; k < KB_WIDTH; k++)
+                square[k] = *(const KB(vec) *)(from[k] + i);
+            KB(transpose)(square);
+            for (int k = 0; k < KB_WIDTH && i + k < a->inputs; k++)
+                out[i + k] = square[k];
+        }
     }
 }
 
-/* w += the blocks' `along`. */
+/* w += G b. */
 KB_INLINE void KB(joint_move)(kb_work *w)
 {
-    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++)
-        for (int64_t g = 0; a->lanes && g < a->groups; g++) {
-            int64_t at = g * a->inputs * KB_WIDTH;
-            KB(lanes_from_blocks)(w, a, g, a->gain + at);
-            for (int64_t i = at; i < at + a->inputs * KB_WIDTH; i++)
-                a->weights[i] += a->gain[i];
-        }
+    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++) {
+        if (!a->lanes)
+            continue;
+        KB(lanes_fetch)(w, a);
+        int64_t n = a->padded * a->inputs;
+        for (int64_t o = 0; o < w->outputs; o++)
+            for (int64_t i = 0; i < n; i++)
+                a->weights[i] += a->gain[o * n + i] * w->pull[o];
+    }
     for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
         const kb_piece *piece = block->piece, *end = piece + block->pieces;
-        for (const double *along = block->along; piece < end; along += piece++->length) {
+        for (const double *gain = block->g; piece < end; gain += piece++->length) {
             const kb_layer *a = &w->layer[piece->layer];
-            for (int64_t i = 0; !a->lanes && i < piece->length; i++)
-                a->weights[piece->unit * a->inputs + piece->first + i] += along[i];
+            double *weights = a->weights + piece->unit * a->inputs + piece->first;
+            for (int64_t o = 0; !a->lanes && o < w->outputs; o++)
+                for (int64_t i = 0; i < piece->length; i++)
+                    weights[i] += gain[o * block->tiles->padded + i] * w->pull[o];
         }
     }
 }
 
-/* P -= u u' is pending in the lanes of the units' own parts, u the blocks' `along`. */
-KB_INLINE void KB(joint_defer)(kb_work *w)
+/* P -= (G c)(G c)' is pending in the blocks, and in the lanes of their units' own parts. */
+KB_INLINE void KB(joint_defer)(kb_work *w, const double *c)
 {
+    for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
+        int64_t padded = block->tiles->padded;
+        KB(combine)(block->g, padded, padded, c, w->outputs, KB(tiles_update)(block->tiles));
+    }
     for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++) {
-        for (int64_t g = 0; a->lanes && g < a->groups; g++)
-            KB(lanes_from_blocks)(w, a, g, a->gain + g * a->inputs * KB_WIDTH);
-        for (int64_t u = 0; a->lanes && u < a->units; u++)
-            a->push[u] = 1.0;
-        a->pending = a->lanes;
+        int64_t n = a->padded * a->inputs;
+        if (!a->lanes)
+            continue;
+        KB(combine)(a->gain, n, n, c, w->outputs, a->old_gain);
+        a->pending = 1;
     }
 }
 
 /* w += G b, P -= (G B)(G B)' over the joint blocks. */
 KB_INLINE int KB(joint_update)(kb_work *w)
 {
-    kb_block *end = w->block + w->net->blocks;
     double check = 0.0;
-    for (kb_block *block = w->block; block < end; block++) {
-        block->along = block->h;
-        KB(combine)(block, w->pull, w->outputs, block->along);
-        check += KB(dot)(block->along, block->along, block->tiles->padded);
-    }
+    for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++)
+        for (int64_t o = 0; o < w->outputs; o++) {
+            const double *gain = block->g + o * block->tiles->padded;
+            check += w->pull[o] * w->pull[o] * KB(dot)(gain, gain, block->tiles->padded);
+        }
     if (!isfinite(check))
         return 0;
     KB(joint_move)(w);
     for (int64_t c = 0; c < w->columns; c++) {
         if (c)
             KB(settle)(w);
-        for (kb_block *block = w->block; block < end; block++) {
-            block->along = KB(tiles_update)(block->tiles);
-            KB(combine)(block, w->spread + c * w->outputs, w->outputs, block->along);
-        }
-        KB(joint_defer)(w);
+        KB(joint_defer)(w, w->spread + c * w->outputs);
     }
     return 1;
 }

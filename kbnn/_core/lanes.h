@@ -1,10 +1,10 @@
-/* Covariances of separate neurons, one neuron per lane of a vector: the packed upper triangle with
- * KB_WIDTH neurons' entries side by side. Included once per instruction set. */
+/* Covariances of neurons, one neuron per lane of a vector: the packed upper triangle with KB_WIDTH
+ * neurons' entries side by side. Where an update is pending, C -= push old old' goes first, entry by
+ * entry in the same pass over memory, with no diagonal entry left below `least`. Every covariance
+ * write of the lanes is here. Included once per instruction set. */
 
-/* gain = C z of a group of neurons. Where an update is pending, C -= push old old' goes first,
- * entry by entry in the same pass over memory, with no diagonal entry left below `least`. Returns
- * how many had to be raised. Every covariance write of the lanes goes through here. */
-KB_INLINE int64_t KB(lanes_pass)(double *restrict triangle, const double *restrict z,
+/* gain = C z of a group of separate neurons. Returns how many diagonal entries had to be raised. */
+KB_INLINE int64_t KB(lanes_gain)(double *restrict triangle, const double *restrict z,
                                  double *restrict gain, const double *restrict old,
                                  const double *restrict push, const double *restrict least,
                                  int64_t dim, int pending)
@@ -20,22 +20,40 @@ KB_INLINE int64_t KB(lanes_pass)(double *restrict triangle, const double *restri
         if (pending)
             *entry = KB(at_least)(*entry - left * before[i], floor[i], &raised);
         KB(vec) sum = out[i] + *entry++ * z[i];
-        if (pending)
-            for (int64_t j = i + 1; j < dim; j++, entry++) {
-                KB(vec) c = *entry - left * before[j];
-                *entry = c;
-                sum += c * z[j];
-                out[j] += c * z[i];
-            }
-        else
-            for (int64_t j = i + 1; j < dim; j++, entry++) {
-                sum += *entry * z[j];
-                out[j] += *entry * z[i];
-            }
+        for (int64_t j = i + 1; j < dim; j++, entry++) {
+            KB(vec) c = *entry;
+            if (pending)
+                *entry = c -= left * before[j];
+            sum += c * z[j];
+            out[j] += c * z[i];
+        }
         out[i] = sum;
     }
     int64_t count = 0;
     for (int k = 0; k < KB_WIDTH; k++)
         count -= raised[k];
     return count;
+}
+
+/* z' C z of a group of neurons in joint blocks; their push is 1, and the blocks count the raised. */
+KB_INLINE KB(vec) KB(lanes_own)(double *restrict triangle, const double *restrict z,
+                                const double *restrict old, const double *restrict least,
+                                int64_t dim, int pending)
+{
+    KB(vec) *entry = (KB(vec) *)triangle, own = {0};
+    const KB(vec) *before = (const KB(vec) *)old, *floor = (const KB(vec) *)least;
+    KB(mask) raised = {0};
+    for (int64_t i = 0; i < dim; i++) {
+        if (pending)
+            *entry = KB(at_least)(*entry - before[i] * before[i], floor[i], &raised);
+        KB(vec) diagonal = *entry++, sum = {0};
+        for (int64_t j = i + 1; j < dim; j++, entry++) {
+            KB(vec) c = *entry;
+            if (pending)
+                *entry = c -= before[i] * before[j];
+            sum += c * z[j];
+        }
+        own += (diagonal * z[i] + 2.0 * sum) * z[i];
+    }
+    return own;
 }

@@ -3,31 +3,48 @@
  * alike. An update's covariance part stays pending until the next row's product passes over the
  * same memory. Included once per instruction set. */
 
-/* mu and, but for the output layer of joint blocks, gain = C z and own = z' C z of every unit. */
+/* gain = C z of the separate neurons of a layer with lanes. */
+KB_INLINE void KB(separate_gains)(const kb_work *w, kb_layer *a)
+{
+    int64_t n = a->inputs;
+    double *old = a->gain;
+    a->gain = a->old_gain;
+    a->old_gain = old;
+    for (int64_t g = 0; g < a->groups; g++) {
+        int64_t at = g * n * KB_WIDTH;
+        double *triangle = a->triangle + g * kb_triangle(n) * KB_WIDTH;
+        const double *push = a->push + g * KB_WIDTH;
+        w->state->counts[KB_REPAIRS] += a->pending
+            ? KB(lanes_gain)(triangle, a->z, a->gain + at, old + at, push, a->least + at, n, 1)
+            : KB(lanes_gain)(triangle, a->z, a->gain + at, old + at, push, a->least + at, n, 0);
+    }
+}
+
+/* mu and, but for the output layer of joint blocks, own = z' C z of every unit; for separate
+ * neurons gain = C z too. */
 KB_INLINE void KB(layer_moments)(const kb_work *w, kb_layer *a)
 {
     int64_t n = a->inputs;
+    if (a->lanes && w->net->separate)
+        KB(separate_gains)(w, a);
+    for (int64_t g = 0; a->lanes && g < a->groups; g++) {
+        int64_t at = g * n * KB_WIDTH;
+        const KB(vec) *weights = (const KB(vec) *)(a->weights + at);
+        const KB(vec) *gains = (const KB(vec) *)(a->gain + at);
+        double *triangle = a->triangle + g * kb_triangle(n) * KB_WIDTH;
+        KB(vec) mu = {0}, own = {0};
+        for (int64_t i = 0; i < n; i++)
+            mu += weights[i] * a->z[i];
+        for (int64_t i = 0; w->net->separate && i < n; i++)
+            own += gains[i] * a->z[i];
+        if (!w->net->separate)
+            own = a->pending
+                  ? KB(lanes_own)(triangle, a->z, a->old_gain + at, a->least + at, n, 1)
+                  : KB(lanes_own)(triangle, a->z, a->old_gain + at, a->least + at, n, 0);
+        *(KB(vec) *)(a->mu + g * KB_WIDTH) = mu;
+        *(KB(vec) *)(a->own + g * KB_WIDTH) = own;
+    }
     if (a->lanes) {
-        double *old = a->gain;
-        a->gain = a->old_gain;
-        a->old_gain = old;
-        for (int64_t g = 0; g < a->groups; g++) {
-            int64_t at = g * n * KB_WIDTH;
-            int64_t raised = KB(lanes_pass)(
-                a->triangle + g * kb_triangle(n) * KB_WIDTH, a->z, a->gain + at, a->old_gain + at,
-                a->push + g * KB_WIDTH, a->least + at, n, a->pending);
-            if (w->net->separate) /* joint blocks count their own */
-                w->state->counts[KB_REPAIRS] += raised;
-            const KB(vec) *weights = (const KB(vec) *)(a->weights + at);
-            const KB(vec) *gains = (const KB(vec) *)(a->gain + at);
-            KB(vec) mu = {0}, own = {0};
-            for (int64_t i = 0; i < n; i++) {
-                mu += weights[i] * a->z[i];
-                own += gains[i] * a->z[i];
-            }
-            *(KB(vec) *)(a->mu + g * KB_WIDTH) = mu;
-            *(KB(vec) *)(a->own + g * KB_WIDTH) = own;
-        }
         a->pending = 0;
         return;
     }

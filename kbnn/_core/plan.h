@@ -29,9 +29,10 @@ static void kb_plan_layer(kb_work *w, kb_layer *a, double *memory, int64_t *used
         a->triangle = kb_take(memory, used, a->padded * kb_triangle(a->inputs));
         a->least = kb_take(memory, used, a->padded * a->inputs);
         a->old_gain = kb_take(memory, used, a->padded * a->inputs);
-        a->home = (int64_t *)kb_take(memory, used, 2 * a->units);
+        a->home = (int64_t *)kb_take(memory, used, 2 * a->padded);
     }
-    a->gain = kb_take(memory, used, a->padded * a->stride);
+    int64_t gains = w->net->separate ? 1 : w->outputs;
+    a->gain = kb_take(memory, used, gains * a->padded * a->stride);
     a->z = kb_take(memory, used, a->inputs + 2 * KB_ALIGN);
     a->vz = kb_take(memory, used, a->inputs + 2 * KB_ALIGN);
     double **per_unit[] = {&a->mu, &a->var, &a->seen_var, &a->own, &a->slope, &a->trace,

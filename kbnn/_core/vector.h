@@ -76,6 +76,17 @@ KB_INLINE void KB(transpose)(KB(vec) *v)
 #endif
 }
 
+/* out = c v; the last vector overlaps the one before. */
+KB_INLINE void KB(scale)(const double *restrict v, double c, int64_t n, double *restrict out)
+{
+    for (int64_t i = 0; n < KB_WIDTH && i < n; i++)
+        out[i] = c * v[i];
+    for (int64_t i = 0; n >= KB_WIDTH && i < n; i += KB_WIDTH) {
+        int64_t at = i + KB_WIDTH <= n ? i : n - KB_WIDTH;
+        *(KB(vec) *)(out + at) = c * *(const KB(vec) *)(v + at);
+    }
+}
+
 KB_INLINE double KB(dot)(const double *a, const double *b, int64_t n)
 {
     KB(vec) sum = {0}, other = {0};

@@ -37,7 +37,8 @@ typedef struct {
     double *triangle; /* lanes: [groups][entries][width] */
     double *least;    /* lanes: [groups][inputs][width], see kb_tiles */
     kb_tiles *tiles;  /* separate, not lanes: one per unit */
-    double *gain;     /* C z: lanes [groups][inputs][width], else [units][stride] */
+    double *gain;     /* C z: lanes [groups][inputs][width], else [units][stride]; joint, lanes:
+                       * the units' part of G [outputs][groups][inputs][width] */
     double *old_gain; /* that of the pending update */
     int64_t stride;
     double *z;        /* this layer's input [1, z], zeros behind */
@@ -53,7 +54,6 @@ typedef struct {
     const kb_piece *piece;
     kb_tiles *tiles;
     double *h, *g; /* (outputs, padded): H and G = P H' */
-    double *along; /* what is to go to the weights: a step of the mean, an update */
 } kb_block;
 
 typedef struct {

@@ -3,7 +3,8 @@
     python -m tests.bench.kernel [--quick]
 
 Learning with every feature on (noise head, robust, drift), CPU time of the thread, the best of a
-few runs, the cost of opening and closing the belief taken off. The limit is a bare pass over the
+few runs, the cost of opening and closing the belief taken off; the three structures of a network
+take turns, so their ratio (`of neuron`) is taken under one load. The limit is a bare pass over the
 covariances, compiled on the spot with the machine's own instructions: each entry read and written
 once with three multiply-adds. `plain` has the features off; the last column is what they cost.
 """
@@ -122,21 +123,21 @@ def main() -> None:
     shapes = SHAPES[2:3] if parser.parse_args().quick else SHAPES
     limit = Limit()
     print(f"engine: {engine.description()}\n")
-    print(f"{'network':>12} {'blocks':>7} {'kernel us':>10} {'twin us':>9} {'ratio':>6} "
-          f"{'limit us':>9} {'share':>6} {'plain us':>9} {'features':>9}")
+    print(f"{'network':>12} {'blocks':>7} {'kernel us':>10} {'of neuron':>9} {'twin us':>9} "
+          f"{'ratio':>6} {'limit us':>9} {'share':>6} {'plain us':>9} {'features':>9}")
     for inputs, hidden in shapes:
         shape = f"{inputs} x {','.join(map(str, hidden))}"
-        for covariance in STRUCTURES:
-            config = Config(inputs=inputs, hidden=hidden, covariance=covariance)
-            off = replace(config, noise_head=False, robust=False, drift=False)
-            runs = [kernel_run(config), kernel_run(off)]
-            bare = limit.run(entries(config))
-            kernel, plain, *least = micros(runs + ([] if bare is None else [bare]), KERNEL_ROWS)
-            twin = micros([twin_run(config)], TWIN_ROWS, looks=2)[0]
-            floor = least[0] if least else np.nan
-            print(f"{shape:>12} {covariance:>7} {kernel:10.1f} {twin:9.0f} {twin / kernel:6.1f} "
-                  f"{floor:9.1f} {floor / kernel:6.0%} {plain:9.1f} {kernel / plain - 1.0:9.0%}",
-                  flush=True)
+        on = [Config(inputs=inputs, hidden=hidden, covariance=kind) for kind in STRUCTURES]
+        off = [replace(config, noise_head=False, robust=False, drift=False) for config in on]
+        bare = [limit.run(entries(config)) for config in on]
+        runs = [kernel_run(config) for config in on + off] + [run for run in bare if run]
+        kernel, plain, floor = np.resize(micros(runs, KERNEL_ROWS) + [np.nan] * 3, (3, 3))
+        twin = micros([twin_run(config) for config in on], TWIN_ROWS, looks=2)
+        for i, config in enumerate(on):
+            print(f"{shape:>12} {config.covariance:>7} {kernel[i]:10.1f} "
+                  f"{kernel[i] / kernel[0]:9.2f} {twin[i]:9.0f} {twin[i] / kernel[i]:6.1f} "
+                  f"{floor[i]:9.1f} {floor[i] / kernel[i]:6.0%} {plain[i]:9.1f} "
+                  f"{kernel[i] / plain[i] - 1.0:9.0%}", flush=True)
 
 
 if __name__ == "__main__":
