@@ -11,7 +11,6 @@ import pytest
 
 from kbnn import Config, State, engine, init, rows
 from kbnn.config import Covariance
-from kbnn.rows import Records
 from kbnn.state import COUNT
 from tests.networks import Stream, distance, pairwise, record_distance, stream
 
