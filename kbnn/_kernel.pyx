@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Thin binding: hands numpy buffers to the compiled rows."""
 
+from libc.math cimport erfc
 from libc.stdint cimport int64_t
 
 cdef extern from "kernel.h" nogil:
@@ -128,6 +129,13 @@ def run(Net net, list state, const int64_t[::1] counts, const double[::1] x,
         failed = kb_learn(&net.net, &s, &d, &r) if learn else kb_predict(&net.net, &s, &d, &r)
     if failed:
         raise MemoryError("not enough memory for the network's working copy")
+
+
+def normal_cdf(const double[::1] u, double[::1] out):
+    """out = Phi(u)."""
+    cdef Py_ssize_t i
+    for i in range(u.shape[0]):
+        out[i] = 0.5 * erfc(-0.7071067811865476 * u[i])
 
 
 def scale_rows(double[::1] columns, const double[::1] raw, double[::1] out, int64_t rows,

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import lapack
 
 from kbnn.layout import Layout, Piece, layout_of, pack_triangle, unpack_triangle
 from kbnn.normal import FloatArray
@@ -115,6 +114,8 @@ def _carry(mu: FloatArray, cov: FloatArray, mu0: FloatArray, var0: FloatArray, a
 
 def _inverse(matrix: FloatArray) -> FloatArray | None:
     """The inverse of a symmetric positive definite matrix, symmetric to the bit; else None."""
+    from scipy.linalg import lapack  # most runs change no units, and would wait for the import
+
     root, failed = lapack.dpotrf(matrix, lower=0)
     if failed:
         return None

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from kbnn.normal import cdf, pdf
 from kbnn.score.rowsums import FloatArray, add_rows, cut, floats, restored, running
@@ -26,7 +26,7 @@ from kbnn.score.rowsums import FloatArray, add_rows, cut, floats, restored, runn
 LEVELS = (50, 80, 90, 95)
 """Percentages of the central intervals whose coverage is counted."""
 
-Z = {level: float(ndtri(0.5 + level / 200)) for level in LEVELS}
+Z = {level: NormalDist().inv_cdf(0.5 + level / 200) for level in LEVELS}
 """Half-width of each central interval in standard deviations."""
 
 TERMS = ("error", "absolute", "square", "nll", "crps", "sd", "z2", *(f"in{p}" for p in LEVELS))
