@@ -114,16 +114,12 @@ def _carry(mu: FloatArray, cov: FloatArray, mu0: FloatArray, var0: FloatArray, a
 
 def _inverse(matrix: FloatArray) -> FloatArray | None:
     """The inverse of a symmetric positive definite matrix, symmetric to the bit; else None."""
-    from scipy.linalg import lapack  # most runs change no units, and would wait for the import
-
-    root, failed = lapack.dpotrf(matrix, lower=0)
-    if failed:
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
         return None
-    upper, failed = lapack.dpotri(root, lower=0)
-    if failed or not np.all(np.isfinite(upper)):
-        return None
-    upper = np.triu(upper)
-    return np.asarray(upper + np.triu(upper, 1).T)
+    inverse = root.T @ root
+    return 0.5 * (inverse + inverse.T) if np.all(np.isfinite(inverse)) else None
 
 
 def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray]:
