@@ -5,7 +5,7 @@ KB_INLINE void KB(filter_forward)(kb_work *w)
     int64_t last = w->net->layers - 1;
     for (int64_t l = 0; l < last; l++) {
         kb_layer *a = &w->layer[l], *next = &w->layer[l + 1];
-        KB(layer_moments)(w, a);
+        KB(layer_moments)(w, a, w->uncertain);
         memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
         if (l == 0 && w->uncertain) {
             KB(trace_spread)(w, a);
@@ -24,7 +24,7 @@ KB_INLINE void KB(filter_forward)(kb_work *w)
         for (int64_t u = a->units; u < a->padded; u++)
             next->z[u + 1] = 0.0;
     }
-    KB(layer_moments)(w, &w->layer[last]);
+    KB(layer_moments)(w, &w->layer[last], w->uncertain);
     memcpy(w->out_mean, w->layer[last].mu, (size_t)w->outputs * sizeof(double));
 }
 
@@ -177,8 +177,7 @@ KB_INLINE void KB(joint_defer)(kb_work *w, const double *c)
         int64_t n = a->padded * a->inputs;
         if (!a->lanes)
             continue;
-        KB(combine)(a->gain, n, n, c, w->outputs, a->old_gain);
-        a->pending = 1;
+        KB(combine)(a->gain, n, n, c, w->outputs, a->old_gain + a->pending++ * n);
     }
 }
 

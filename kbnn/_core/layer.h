@@ -3,8 +3,29 @@
  * alike. An update's covariance part stays pending until the next row's product passes over the
  * same memory. Included once per instruction set. */
 
-/* gain = C z of the separate neurons of a layer with lanes. */
-KB_INLINE void KB(separate_gains)(const kb_work *w, kb_layer *a)
+/* own = z' C z of the units of a layer with lanes in joint blocks. */
+KB_INLINE void KB(joint_own)(kb_layer *a, int keep)
+{
+    int64_t n = a->inputs, all = a->padded * n;
+    keep = keep || a->pending == KB_PENDING;
+    for (int64_t g = 0; g < a->groups; g++) {
+        double *triangle = a->triangle + g * kb_triangle(n) * KB_WIDTH;
+        const double *old = a->old_gain + g * n * KB_WIDTH, *least = a->least + g * n * KB_WIDTH;
+        KB(vec) *own = (KB(vec) *)(a->own + g * KB_WIDTH);
+        if (!a->pending)
+            *own = KB(lanes_own)(triangle, a->z, old, all, least, n, 0, 0);
+        else if (a->pending == KB_PENDING)
+            *own = KB(lanes_own)(triangle, a->z, old, all, least, n, KB_PENDING, 1);
+        else if (keep)
+            *own = KB(lanes_own)(triangle, a->z, old, all, least, n, 1, 1);
+        else
+            *own = KB(lanes_own)(triangle, a->z, old, all, least, n, 1, 0);
+    }
+    a->pending = keep ? 0 : a->pending;
+}
+
+/* gain = C z and own = z' C z of the separate neurons of a layer with lanes. */
+KB_INLINE void KB(separate_own)(const kb_work *w, kb_layer *a)
 {
     int64_t n = a->inputs;
     double *old = a->gain;
@@ -14,40 +35,36 @@ KB_INLINE void KB(separate_gains)(const kb_work *w, kb_layer *a)
         int64_t at = g * n * KB_WIDTH;
         double *triangle = a->triangle + g * kb_triangle(n) * KB_WIDTH;
         const double *push = a->push + g * KB_WIDTH;
+        const KB(vec) *gains = (const KB(vec) *)(a->gain + at);
         w->state->counts[KB_REPAIRS] += a->pending
             ? KB(lanes_gain)(triangle, a->z, a->gain + at, old + at, push, a->least + at, n, 1)
             : KB(lanes_gain)(triangle, a->z, a->gain + at, old + at, push, a->least + at, n, 0);
+        KB(vec) own = {0};
+        for (int64_t i = 0; i < n; i++)
+            own += gains[i] * a->z[i];
+        *(KB(vec) *)(a->own + g * KB_WIDTH) = own;
     }
+    a->pending = 0;
 }
 
 /* mu and, but for the output layer of joint blocks, own = z' C z of every unit; for separate
- * neurons gain = C z too. */
-KB_INLINE void KB(layer_moments)(const kb_work *w, kb_layer *a)
+ * neurons gain = C z too. Leaves nothing pending in the lanes if it is to `settle` them. */
+KB_INLINE void KB(layer_moments)(const kb_work *w, kb_layer *a, int settle)
 {
     int64_t n = a->inputs;
     if (a->lanes && w->net->separate)
-        KB(separate_gains)(w, a);
+        KB(separate_own)(w, a);
+    else if (a->lanes)
+        KB(joint_own)(a, settle);
     for (int64_t g = 0; a->lanes && g < a->groups; g++) {
-        int64_t at = g * n * KB_WIDTH;
-        const KB(vec) *weights = (const KB(vec) *)(a->weights + at);
-        const KB(vec) *gains = (const KB(vec) *)(a->gain + at);
-        double *triangle = a->triangle + g * kb_triangle(n) * KB_WIDTH;
-        KB(vec) mu = {0}, own = {0};
+        const KB(vec) *weights = (const KB(vec) *)(a->weights + g * n * KB_WIDTH);
+        KB(vec) mu = {0};
         for (int64_t i = 0; i < n; i++)
             mu += weights[i] * a->z[i];
-        for (int64_t i = 0; w->net->separate && i < n; i++)
-            own += gains[i] * a->z[i];
-        if (!w->net->separate)
-            own = a->pending
-                  ? KB(lanes_own)(triangle, a->z, a->old_gain + at, a->least + at, n, 1)
-                  : KB(lanes_own)(triangle, a->z, a->old_gain + at, a->least + at, n, 0);
         *(KB(vec) *)(a->mu + g * KB_WIDTH) = mu;
-        *(KB(vec) *)(a->own + g * KB_WIDTH) = own;
     }
-    if (a->lanes) {
-        a->pending = 0;
+    if (a->lanes)
         return;
-    }
     for (int64_t u = 0; u < a->units; u++) {
         a->mu[u] = KB(dot)(a->weights + u * n, a->z, n);
         if (!w->net->separate)
@@ -136,12 +153,12 @@ KB_INLINE void KB(separate_update)(kb_layer *a)
     }
 }
 
-/* Brings every covariance up to date: a product that nobody looks at does it for the lanes. */
+/* Brings every covariance up to date: moments that nobody looks at do it for the lanes. */
 static void KB(settle)(kb_work *w)
 {
     for (int64_t l = 0; l < w->net->layers; l++)
         if (w->layer[l].pending)
-            KB(layer_moments)(w, &w->layer[l]);
+            KB(layer_moments)(w, &w->layer[l], 1);
     for (int64_t k = 0; k < w->tiled; k++)
         KB(tiles_settle)(&w->tiles[k]);
 }

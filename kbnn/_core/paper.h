@@ -6,7 +6,7 @@ KB_INLINE void KB(paper_outputs)(kb_work *w)
     int64_t last = net->layers - 1, outputs = w->outputs;
     for (int64_t l = 0; l <= last; l++) {
         kb_layer *a = &w->layer[l];
-        KB(layer_moments)(w, a);
+        KB(layer_moments)(w, a, 1);
         memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
         if (l > 0 || w->uncertain) {
             KB(trace_spread)(w, a);

@@ -28,7 +28,8 @@ static void kb_plan_layer(kb_work *w, kb_layer *a, double *memory, int64_t *used
         a->weights = kb_take(memory, used, a->padded * a->inputs);
         a->triangle = kb_take(memory, used, a->padded * kb_triangle(a->inputs));
         a->least = kb_take(memory, used, a->padded * a->inputs);
-        a->old_gain = kb_take(memory, used, a->padded * a->inputs);
+        a->old_gain = kb_take(memory, used,
+                              (w->net->separate ? 1 : KB_PENDING) * a->padded * a->inputs);
         a->home = (int64_t *)kb_take(memory, used, 2 * a->padded);
     }
     int64_t gains = w->net->separate ? 1 : w->outputs;

@@ -39,7 +39,7 @@ typedef struct {
     kb_tiles *tiles;  /* separate, not lanes: one per unit */
     double *gain;     /* C z: lanes [groups][inputs][width], else [units][stride]; joint, lanes:
                        * the units' part of G [outputs][groups][inputs][width] */
-    double *old_gain; /* that of the pending update */
+    double *old_gain; /* that of the pending update; joint: the pending updates, oldest first */
     int64_t stride;
     double *z;        /* this layer's input [1, z], zeros behind */
     double *vz;       /* and its variance */
