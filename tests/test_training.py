@@ -65,13 +65,17 @@ def test_two_runs_equal_one(tmp_path: Path, cut: int, header: str) -> None:
 
 
 @pytest.mark.parametrize("block_rows", [1, 7, 33])
-def test_block_size_and_saving_change_nothing(tmp_path: Path, block_rows: int) -> None:
+@pytest.mark.parametrize("shuffle", [{}, {"shuffle": True, "shuffle_rows": 20}])
+def test_block_size_and_saving_change_nothing(
+    tmp_path: Path, block_rows: int, shuffle: dict[str, Any]
+) -> None:
     data = write_csv(tmp_path / "a.csv", rows_of_numbers(70))
-    train([data], tmp_path / "a.npz", read={"epochs": 2}, predictions=str(tmp_path / "a.out.csv"))
+    read = {"epochs": 2, **shuffle}
+    train([data], tmp_path / "a.npz", read=read, predictions=str(tmp_path / "a.out.csv"))
     train(
         [data],
         tmp_path / "b.npz",
-        read={"epochs": 2, "block_rows": block_rows},
+        read={**read, "block_rows": block_rows},
         predictions=str(tmp_path / "b.out.csv"),
         checkpoint_every=1e-9,
     )

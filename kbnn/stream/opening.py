@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,7 @@ from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
 from kbnn.stream.encode import Block, Encoder
 from kbnn.stream.header import Expectation, is_number
 from kbnn.stream.infer import Notice, infer, sample
+from kbnn.stream.pace import Pace
 from kbnn.stream.readahead import ReadAhead
 from kbnn.stream.reading import Reading
 from kbnn.stream.readoptions import ReadOptions
@@ -58,6 +60,7 @@ class Stream:
         self.rows = 0
         self.bad_rows = 0
         self.source = ""
+        self._pace = Pace(options.block_rows)
         self._on_notice = on_notice
         self._on_bad_row = on_bad_row
         self._told: set[str] = set()
@@ -208,13 +211,16 @@ class Stream:
         for block in blocks:
             start = min(skip, len(block.rows))
             skip -= start
-            for at in range(start, len(block.rows), options.block_rows):
-                part = sliced(block, at, at + options.block_rows)
+            while start < len(block.rows):
+                part = sliced(block, start, start + self._pace.rows)
+                start += len(part.rows)
                 self.rows += len(part.rows)
+                began = monotonic()
                 yield part
+                self._pace.took(len(part.rows), monotonic() - began)
 
     def _encoded(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Block]:
-        """Encode in pieces of at most `block_rows`; report what is left out."""
+        """Encode in pieces of a block; report what is left out."""
         options = self.options
         encoder = Encoder(
             self.schema,
@@ -227,8 +233,10 @@ class Stream:
         good = 0
         undecided = self._undecided()
         for whole in chunks:
-            for start in range(0, whole.size, options.block_rows):
-                chunk = whole.slice(start, min(start + options.block_rows, whole.size))
+            start = 0
+            while start < whole.size:
+                chunk = whole.slice(start, min(start + self._pace.rows, whole.size))
+                start += chunk.size
                 self.source = chunk.source
                 block, flaws, stopped = encoder.encode(chunk)
                 if stopped:
