@@ -104,5 +104,8 @@ def update(belief: Belief, gains: list[FloatArray], pull: FloatArray,
         return False
     for stack, gain, move in zip(belief.stacks, gains, moves, strict=True):
         belief.mean[stack.order] += move
-        belief.shrink(stack, gain @ spread, VARIANCE_FLOOR)
+        u = gain @ spread
+        # The columns of a separate unit are parallel, so one step; joint ones meet the floor apart.
+        for columns in [u] if belief.layout.separate else np.split(u, u.shape[2], axis=2):
+            belief.shrink(stack, columns, VARIANCE_FLOOR)
     return True

@@ -118,7 +118,8 @@ def _inverse(matrix: FloatArray) -> FloatArray | None:
         root = np.linalg.inv(np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:
         return None
-    inverse = root.T @ root
+    with np.errstate(over="ignore", invalid="ignore"):
+        inverse = root.T @ root
     return 0.5 * (inverse + inverse.T) if np.all(np.isfinite(inverse)) else None
 
 

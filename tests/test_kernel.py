@@ -143,9 +143,10 @@ def test_the_activations_share_of_the_variance_is_the_same(spread: float) -> Non
 
 
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
-def test_variances_stop_at_the_same_floor(covariance: Covariance) -> None:
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_variances_stop_at_the_same_floor(covariance: Covariance, outputs: int) -> None:
     """A prior so wide that its floor lies where the stream has brought most variances."""
-    config = Config(inputs=3, hidden=(6,), covariance=covariance)
+    config = Config(inputs=3, hidden=(6,), covariance=covariance, outputs=outputs, drift=False)
     start = init(config)
     start = start._replace(prior_var=1e11 * start.prior_var)
     data = stream(config, 300)

@@ -15,8 +15,8 @@
 #define KB_VARIANCE_FLOOR 1e-12 /* as a share of the prior variance */
 
 /* The upper triangle of a symmetric matrix in tiles of KB_TILE_ROWS rows by `width` columns, a row
- * of tiles after the other; each begins on the diagonal, whose squares are stored whole. Updates P -= u u' may be pending, on the
- * squares the newest alone. */
+ * of tiles after the other; each begins on the diagonal, whose squares are stored whole. Updates
+ * P -= u u' may be pending, on the squares the newest alone. */
 typedef struct {
     int64_t dim, padded, start; /* start: in the state's packed vector */
     double *tiles;
