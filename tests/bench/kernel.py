@@ -52,7 +52,8 @@ def micros(runs: Sequence[Timed], most: int, looks: int = LOOKS) -> list[float]:
         run(1)
         empty.append(min(timed(run, 0) for _ in range(3)))
         once = max(timed(run, 2) - empty[-1], 1e-6) / 2
-        counts.append(int(min(most, max(2, SECONDS_A_LOOK / once))))
+        look = SECONDS_A_LOOK + 4 * empty[-1]  # what is taken off must not be most of it
+        counts.append(int(min(most, max(2, look / once))))
     best = [np.inf] * len(runs)
     for _ in range(looks):
         for i, run in enumerate(runs):
