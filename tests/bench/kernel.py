@@ -30,7 +30,7 @@ from kbnn.normal import FloatArray
 
 SHAPES = ((4, (50,)), (8, (50,)), (13, (50,)), (90, (50,)), (13, (50, 50)), (2, (10, 10)))
 STRUCTURES: tuple[Covariance, ...] = ("neuron", "group", "full")
-LOOKS = 7
+LOOKS = 15
 SECONDS_A_LOOK = 0.05
 KERNEL_ROWS = 4000
 TWIN_ROWS = 60
