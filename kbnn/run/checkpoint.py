@@ -15,10 +15,10 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kbnn import modelfile
+from kbnn.closing import Closing
 from kbnn.errors import ModelError
 
 LOCK: Final = ".lock"
@@ -36,7 +36,7 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-class Checkpoint:
+class Checkpoint(Closing):
     """The place where one trainer keeps its model; a context manager that holds the lock."""
 
     def __init__(self, path: str) -> None:
@@ -110,17 +110,6 @@ class Checkpoint:
             with suppress(OSError):  # an open file cannot be removed everywhere
                 os.remove(self.path + LOCK)
             self._release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _same_file(descriptor: int, name: str) -> bool:

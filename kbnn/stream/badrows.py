@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-from types import TracebackType
-from typing import Self
 
+from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
 from kbnn.stream.chunk import BadRow
 from kbnn.wording import reason_of
@@ -14,7 +13,7 @@ COLUMNS = ("source", "row", "column", "value", "reason")
 """`row` is the physical line in a text file (a header is line 1), otherwise the row's number."""
 
 
-class BadRowList:
+class BadRowList(Closing):
     """Takes bad rows and writes them to a file at once; without a file it only counts them."""
 
     def __init__(self, path: str | None) -> None:
@@ -55,14 +54,7 @@ class BadRowList:
             except OSError as error:
                 raise DataError(f"{self.path}: cannot be written ({reason_of(error)})") from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
         if self._file is not None:
             self._file.close()

@@ -7,11 +7,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
+from kbnn.closing import Closing
 from kbnn.schema import Column, Schema
 from kbnn.stream.blocks import sliced
 from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
@@ -44,7 +44,7 @@ def open_stream(
     return Stream(sources, options, schema, on_notice, on_bad_row)
 
 
-class Stream:
+class Stream(Closing):
     """Blocks of rows, pass by pass; iterate, then `reopen` for the next pass."""
 
     def __init__(
@@ -291,14 +291,3 @@ class Stream:
         self._stop()
         for source in self._sources:
             source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

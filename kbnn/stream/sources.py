@@ -14,9 +14,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, Final
 
+from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
 from kbnn.stream.formats import is_enough
 
@@ -142,7 +142,7 @@ class Source:
             self._spool = None
 
 
-class ByteReader:
+class ByteReader(Closing):
     """Reads one source from its start; counts what it has read."""
 
     def __init__(
@@ -211,17 +211,6 @@ class ByteReader:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _open_file(path: str, name: str) -> int:

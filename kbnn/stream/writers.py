@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
 from kbnn.schema import Schema
 from kbnn.stream.predicted import Field, Forecasts, prediction_fields
@@ -28,7 +28,7 @@ GROUP_ROWS: Final = 65_536
 _OTHER_FORMATS: Final = (".json", ".jsonl", ".ndjson", ".arrow", ".feather", ".gz", ".zst", ".bz2")
 
 
-class Writer:
+class Writer(Closing):
     """A table that grows by blocks; the columns are settled by the first one."""
 
     def __init__(self, path: str, fields: Sequence[Field]) -> None:
@@ -67,17 +67,6 @@ class Writer:
 
     def close(self) -> None:
         """Finish the file."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class TextWriter(Writer):
