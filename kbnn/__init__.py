@@ -1,10 +1,10 @@
 """kbnn: an online Bayesian neural network that learns row by row, in closed form.
 
-`Config`, `init`, `learn` and `predict` are the numerical core in standardised units. `kbnn.model`
+`Config`, `init`, `learn`, `predict`: the numerical core in standardised units. `kbnn.model.model`
 adds units, schema and scores; `kbnn.stream.opening` reads CSV, Parquet, Arrow and JSON lines.
 """
 
-from kbnn.network import (
+from kbnn.core.network import (
     ALARM,
     LEARNED,
     REJECTED,

@@ -57,7 +57,8 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from kbnn import __version__, engine
+        from kbnn import __version__
+        from kbnn.core import engine
 
         print(f"kbnn {__version__} ({engine.description()})")
         raise typer.Exit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kbnn_cli import exits, options
 
 if TYPE_CHECKING:
-    from kbnn.model import Model
+    from kbnn.model.model import Model
     from kbnn.stream.badrows import BadRowList
     from kbnn.stream.opening import Stream
 

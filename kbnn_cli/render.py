@@ -15,7 +15,7 @@ from kbnn_cli.show_figures import table as figures_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.model import Model
+    from kbnn.model.model import Model
     from kbnn.run.training import Training
     from kbnn.score.curve import CurvePoint
 

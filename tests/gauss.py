@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kbnn.normal import FloatArray
+from kbnn.core.normal import FloatArray
 
 Function = Callable[[FloatArray], FloatArray]
 

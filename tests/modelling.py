@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.model import Forecast, Model
-from kbnn.modelstate import from_state, to_state
-from kbnn.schema import Column, Place, Schema
-from kbnn.settings import Settings
+from kbnn.model.model import Forecast, Model
+from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.settings import Settings
+from kbnn.model.stored import from_state, to_state
 from kbnn.stream.blocks import sliced
 from kbnn.stream.encode import Block
 

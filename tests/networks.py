@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kbnn import Config, State
-from kbnn.layout import layout_of
-from kbnn.normal import FloatArray
-from kbnn.rows import Records
-from kbnn.state import init
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import init
+from kbnn.core.twin import Records
 
 ARRAYS = ("mean", "cov", "prior_mean", "noise", "head_mean", "head_cov", "input_mean", "input_cov",
           "surprise")

@@ -17,7 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from kbnn.errors import KbnnError
-from kbnn.schema import Schema
+from kbnn.model.schema import Schema
 from kbnn.stream.opening import BadRow, Block, ReadOptions, open_stream
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kbnn.schema import Schema
+from kbnn.model.schema import Schema
 from kbnn.stream.opening import BadRow, ReadOptions, open_stream
 from tests.broken_inputs import ALL, Broken
 from tests.streams import assert_same, look, parquet_bytes

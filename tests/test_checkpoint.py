@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kbnn import modelfile
 from kbnn.errors import ModelError
+from kbnn.model import file as modelfile
 from kbnn.run.checkpoint import Checkpoint
 from tests.training_data import rows_of_numbers, state_of, train, write_csv
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn import Config, State, engine, init, rows
-from kbnn.rows import Records
+from kbnn import Config, State, init
+from kbnn.core import engine, twin
+from kbnn.core.twin import Records
 from tests.networks import Stream, identical, stream
 
 CONFIGS: list[dict[str, Any]] = [
@@ -47,10 +48,10 @@ def test_any_chunking_gives_identical_bits(options: dict[str, Any]) -> None:
 def test_the_twin_is_chunk_invariant_too() -> None:
     config = Config(inputs=4, hidden=(7,))
     data = stream(config, 120, missing=0.1)
-    whole, _ = rows.learn(init(config), *data, fresh=True)
+    whole, _ = twin.learn(init(config), *data, fresh=True)
     state = init(config)
     for at in range(0, 120, 17):
-        state, _ = rows.learn(state, *data.part(slice(at, at + 17)), fresh=True)
+        state, _ = twin.learn(state, *data.part(slice(at, at + 17)), fresh=True)
     assert identical(state, whole)
 
 

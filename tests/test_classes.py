@@ -7,8 +7,8 @@ import pytest
 from scipy import special
 
 from kbnn import Config, init, learn, predict
-from kbnn.config import Covariance
-from kbnn.observation import Measured, bernoulli_probabilities, class_probabilities
+from kbnn.core.config import Covariance
+from kbnn.core.observation import Measured, bernoulli_probabilities, class_probabilities
 from tests.gauss import rule
 
 

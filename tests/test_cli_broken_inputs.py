@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbnn.modelfile import load
+from kbnn.model.file import load
 from kbnn_cli.app import call
 from tests.broken_inputs import ALL, OPTIONS, Broken
 from tests.streams import look

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnn import modelfile
-from kbnn.layout import layout_of
+from kbnn.core.layout import layout_of
+from kbnn.model import file as modelfile
 from kbnn.run.weights import variances
 from tests.commands import SAMPLES, kbnn, trained
 

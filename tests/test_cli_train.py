@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnn.modelfile import load
+from kbnn.model.file import load
 from kbnn.run.checkpoint import Checkpoint
 from kbnn_cli.app import call
 from tests.training_data import rows_of_classes, rows_of_numbers, state_of, write_csv

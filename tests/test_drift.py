@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn import ALARM, Config, drift, init, learn
-from kbnn.belief import close, open_state
-from kbnn.layout import layout_of
-from kbnn.normal import FloatArray
-from kbnn.state import COUNT
+from kbnn import ALARM, Config, init, learn
+from kbnn.core import drift
+from kbnn.core.belief import close, open_state
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import COUNT
 from tests.networks import plain
 
 

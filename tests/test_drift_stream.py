@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.model import Model
-from kbnn.network import ALARM
-from kbnn.settings import Settings
+from kbnn.core.network import ALARM
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
 from tests.bench import data, made
 from tests.bench.data import FloatArray
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbnn.schema import Schema
+from kbnn.model.schema import Schema
 from kbnn.stream.opening import Block, ReadOptions, open_stream
 from tests.streams import assert_same, csv_bytes, look, mixed_table, put_together
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn import ensemble
-from kbnn.network import Config, init, predict
-from kbnn.normal import FloatArray
+from kbnn.core.network import Config, init, predict
+from kbnn.core.normal import FloatArray
+from kbnn.model import ensemble
 from tests.bench.class_streams import learned, log_loss, probabilities
 from tests.bench.data import block, judged, trained
 from tests.modelling import same

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init, learn
-from kbnn.config import Covariance
-from kbnn.growth import grow
-from kbnn.layout import layout_of
-from kbnn.normal import FloatArray
+from kbnn.core.config import Covariance
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
+from kbnn.model.growth import grow
 
 STRUCTURES: tuple[Covariance, ...] = ("paper", "neuron", "group", "full")
 

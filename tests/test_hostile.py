@@ -7,12 +7,13 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pytest
 
-from kbnn import REJECTED, Config, Prediction, State, init, learn, rows
-from kbnn.config import Covariance
-from kbnn.layout import layout_of, unpack_triangle
-from kbnn.normal import FloatArray
-from kbnn.reference import VARIANCE_FLOOR
-from kbnn.state import COUNT
+from kbnn import REJECTED, Config, Prediction, State, init, learn
+from kbnn.core import twin
+from kbnn.core.config import Covariance
+from kbnn.core.filter import VARIANCE_FLOOR
+from kbnn.core.layout import layout_of, unpack_triangle
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import COUNT
 from tests.networks import identical
 
 INPUTS = 4
@@ -121,9 +122,9 @@ def test_a_rejected_row_changes_nothing_but_its_count(config: Config) -> None:
     for row, label, weight in bad_rows:
         after, out = learn(state, [row], [label], weight=[weight])
         assert out.status[0] == REJECTED
-        twin, _ = rows.learn(state, np.array([row]), np.zeros((1, 2)), np.array([[label]]),
+        by_twin, _ = twin.learn(state, np.array([row]), np.zeros((1, 2)), np.array([[label]]),
                              np.array([weight]), True)
-        assert identical(twin, after)
+        assert identical(by_twin, after)
         assert np.all(np.isfinite(out.mean))
         assert after.counts[COUNT.rejected] == state.counts[COUNT.rejected] + 1
         assert identical(after._replace(counts=state.counts), state)

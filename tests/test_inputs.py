@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init, learn, predict
-from kbnn.config import Covariance
-from kbnn.inputs import Inputs, absorb, condition
-from kbnn.layout import unpack_triangle
+from kbnn.core.config import Covariance
+from kbnn.core.inputs import Inputs, absorb, condition
+from kbnn.core.layout import unpack_triangle
 from tests.networks import plain
 
 

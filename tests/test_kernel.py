@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn import Config, State, engine, init, rows
-from kbnn.config import Covariance
-from kbnn.state import COUNT
+from kbnn import Config, State, init
+from kbnn.core import engine, twin
+from kbnn.core.config import Covariance
+from kbnn.core.state import COUNT
 from tests.networks import Stream, distance, pairwise, record_distance, stream
 
-_kernel = pytest.importorskip("kbnn._kernel", reason="built without a compiler")
+_kernel = pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
 
 OBSERVATIONS: dict[str, dict[str, Any]] = {
     "fixed noise": {"noise": 0.05},
@@ -67,8 +68,8 @@ def own_error(start: State, data: Stream) -> float:
     """
     nudge = 1e-15 * np.random.default_rng(0).standard_normal(len(start.mean))
     nudged = start._replace(mean=start.mean * (1.0 + nudge))
-    one, records = rows.learn(start, *data, True)
-    other, other_records = rows.learn(nudged, *data, True)
+    one, records = twin.learn(start, *data, True)
+    other, other_records = twin.learn(nudged, *data, True)
     return max(distance(other, one), record_distance(other_records, records))
 
 
@@ -92,7 +93,7 @@ def check(level: dict[str, Any], count: int, ill_conditioned: bool = False) -> N
     limit = 1e-9
     if ill_conditioned:
         data, limit = comparable(start, data)
-    wanted, wanted_records = rows.learn(start, *data, True)
+    wanted, wanted_records = twin.learn(start, *data, True)
     for instructions in available():
         _kernel.use(instructions)
         got, records = engine.learn(start, data.x, data.x_var, data.y, data.weight, True)
@@ -100,8 +101,8 @@ def check(level: dict[str, Any], count: int, ill_conditioned: bool = False) -> N
         assert record_distance(records, wanted_records) <= limit, instructions
         assert np.array_equal(got.counts, wanted.counts), instructions
         predicted = engine.predict(wanted, data.x[:50], data.x_var[:50])
-        twin = rows.predict(wanted, data.x[:50], data.x_var[:50])
-        assert record_distance(predicted, twin) <= limit, instructions
+        by_twin = twin.predict(wanted, data.x[:50], data.x_var[:50])
+        assert record_distance(predicted, by_twin) <= limit, instructions
 
 
 def label(level: Mapping[str, Any]) -> str:
@@ -137,7 +138,7 @@ def test_every_other_observation_agrees(observation: str, covariance: str) -> No
 def test_the_activations_share_of_the_variance_is_the_same(spread: float) -> None:
     config = Config(inputs=4, hidden=(6, 5), activation_spread=spread)
     data = stream(config, 300)
-    wanted, _ = rows.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
+    wanted, _ = twin.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
     got, _ = engine.learn(init(config), data.x, None, data.y, None, True)
     assert distance(got, wanted) <= 1e-9
 
@@ -150,7 +151,7 @@ def test_variances_stop_at_the_same_floor(covariance: Covariance, outputs: int) 
     start = init(config)
     start = start._replace(prior_var=1e11 * start.prior_var)
     data = stream(config, 300)
-    wanted, _ = rows.learn(start, data.x, data.x_var, data.y, data.weight, True)
+    wanted, _ = twin.learn(start, data.x, data.x_var, data.y, data.weight, True)
     got, _ = engine.learn(start, data.x, None, data.y, None, True)
     assert wanted.counts[COUNT.repairs] > 10
     assert np.array_equal(got.counts, wanted.counts)
@@ -161,7 +162,7 @@ def test_the_papers_own_options_agree() -> None:
     config = Config(inputs=3, hidden=(6, 4), activation="sigmoid", covariance="paper", noise=0.0,
                     hidden_noise=0.01, printed_variance=True, robust=False, drift=False)
     data = stream(config, 400)
-    wanted, _ = rows.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
+    wanted, _ = twin.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
     got, _ = engine.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
     assert distance(got, wanted) <= 1e-9
 
@@ -174,7 +175,7 @@ def test_weights_alarms_and_repeated_passes_agree() -> None:
     y = data.y + np.where(np.arange(800) >= 400, 4.0, 0.0)[:, None]
     one = two = init(config)
     for fresh in (True, False):
-        one, _ = rows.learn(one, data.x, data.x_var, y, weight, fresh)
+        one, _ = twin.learn(one, data.x, data.x_var, y, weight, fresh)
         two, _ = engine.learn(two, data.x, None, y, weight, fresh)
     assert one.counts[COUNT.alarms] >= 1
     assert np.array_equal(one.counts, two.counts)
@@ -186,7 +187,7 @@ def test_a_label_between_two_classes_counts_as_the_nearer_one() -> None:
     data = stream(config, 200)
     start, _ = engine.learn(init(config), data.x, None, data.y, None, True)
     y = np.where(data.y > 0.5, 0.2, 0.8)  # against what was learned: surprising
-    wanted, _ = rows.learn(start, data.x, data.x_var, y, data.weight, True)
+    wanted, _ = twin.learn(start, data.x, data.x_var, y, data.weight, True)
     got, _ = engine.learn(start, data.x, None, y, None, True)
     assert np.array_equal(got.counts, wanted.counts)
     assert distance(got, wanted) <= 1e-9

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn import Config, State, engine, init, rows
-from kbnn.normal import FloatArray
+from kbnn import Config, State, init
+from kbnn.core import engine, twin
+from kbnn.core.normal import FloatArray
 from tests.networks import distance, record_distance, stream
 
-pytest.importorskip("kbnn._kernel", reason="built without a compiler")
+pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
 
 INPUTS = 2
 
@@ -21,7 +22,7 @@ def learned(**options: Any) -> State:
     """A small network that has seen some rows."""
     config = Config(inputs=INPUTS, hidden=(4,), **options)
     data = stream(config, 60)
-    return rows.learn(init(config), *data, fresh=True)[0]
+    return twin.learn(init(config), *data, fresh=True)[0]
 
 
 def settled(state: State, share: float = 1e-20) -> State:
@@ -33,7 +34,7 @@ def check(state: State, x: FloatArray, y: FloatArray, x_var: FloatArray | None =
           weight: FloatArray | None = None) -> None:
     x_var = np.zeros_like(x) if x_var is None else x_var
     weight = np.ones(len(x)) if weight is None else weight
-    wanted, wanted_records = rows.learn(state, x, x_var, y, weight, True)
+    wanted, wanted_records = twin.learn(state, x, x_var, y, weight, True)
     got, records = engine.learn(state, x, x_var, y, weight, True)
     assert np.array_equal(got.counts, wanted.counts)
     assert distance(got, wanted) <= 1e-9
@@ -52,7 +53,7 @@ def test_the_noise_head(level: float) -> None:
 def test_the_least_noise() -> None:
     state = settled(learned(noise_head=False))._replace(noise=np.array([[10.0, 1e-15]]))
     x = np.zeros((2, INPUTS))
-    check(state, x, rows.predict(state, x, x).mean)
+    check(state, x, twin.predict(state, x, x).mean)
 
 
 def test_the_least_share_of_noise() -> None:

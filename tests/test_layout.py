@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init
-from kbnn.config import Covariance
-from kbnn.layout import Piece, groups, layout_of, pack_triangle, unpack_triangle
+from kbnn.core.config import Covariance
+from kbnn.core.layout import Piece, groups, layout_of, pack_triangle, unpack_triangle
 
 
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])

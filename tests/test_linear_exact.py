@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from kbnn import Config, State, engine, init, learn, rows
-from kbnn.layout import layout_of
-from kbnn.normal import FloatArray
+from kbnn import Config, State, init, learn
+from kbnn.core import engine, twin
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
 from tests.networks import plain
 
 STRUCTURES = ["paper", "neuron", "group", "full"]
@@ -36,7 +37,7 @@ def test_every_prefix_is_the_batch_posterior(covariance: str, outputs: int, comp
     start = state = init(config, 3)
     for n in range(60):
         row = slice(n, n + 1)
-        step = engine.learn if compiled else rows.learn
+        step = engine.learn if compiled else twin.learn
         state, _ = step(state, x[row], np.zeros((1, 4)), y[row], np.ones(1), True)
         cov = np.linalg.inv(np.diag(1.0 / start.prior_var[:5])
                             + features[:n + 1].T @ features[:n + 1] / NOISE)

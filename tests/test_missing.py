@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init, predict
-from kbnn.config import Covariance
-from kbnn.layout import pack_triangle
-from kbnn.normal import FloatArray
+from kbnn.core.config import Covariance
+from kbnn.core.layout import pack_triangle
+from kbnn.core.normal import FloatArray
 from tests.bench.data import block, judged, trained
 
 

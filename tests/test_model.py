@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn import init, learn, scaling
+from kbnn import init, learn
+from kbnn.core.network import ALARM, LEARNED, REJECTED
 from kbnn.errors import ModelError, UsageError
-from kbnn.model import HELD, NO_TARGET, Model
-from kbnn.network import ALARM, LEARNED, REJECTED
-from kbnn.recent import MOST_KEPT
-from kbnn.schema import Column, Place, Schema
-from kbnn.settings import Settings
+from kbnn.model import scaling
+from kbnn.model.model import HELD, NO_TARGET, Model
+from kbnn.model.recent import MOST_KEPT
+from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.settings import Settings
 from kbnn.stream.blocks import sliced
 from tests.bench.data import block, judged, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, new_model, restored, same

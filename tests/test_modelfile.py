@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn import modelfile
 from kbnn.errors import ModelError
-from kbnn.modelstate import to_state
+from kbnn.model import file as modelfile
+from kbnn.model.stored import to_state
 from tests.training_data import (
     rows_of_classes,
     rows_of_numbers,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from kbnn.config import gaussian
-from kbnn.moments import ACTIVATIONS, Moments, printed_sigmoid_var
-from kbnn.normal import FloatArray
+from kbnn.core.activations import ACTIVATIONS, Moments, printed_sigmoid_var
+from kbnn.core.config import gaussian
+from kbnn.core.normal import FloatArray
 from tests.gauss import moments
 
 MEANS = np.concatenate([np.linspace(-30.0, 30.0, 25), [-7.3, -1.0, -1e-3, 1e-7, 0.2, 1.0, 3.1]])

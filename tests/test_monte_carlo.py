@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn import paper, reference
-from kbnn.belief import open_state
-from kbnn.inputs import Inputs
-from kbnn.layout import layout_of
-from kbnn.normal import FloatArray
+from kbnn.core import filter as block_filter
+from kbnn.core import smoother
+from kbnn.core.belief import open_state
+from kbnn.core.inputs import Inputs
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
 from tests.networks import plain, spread_state
 
 SAMPLES = 400_000
@@ -47,7 +48,7 @@ def test_first_layer_moments_agree_with_sampling(covariance: str, uncertain: boo
              + (belief.weights(0) ** 2 + belief.own_diagonal(0))[:, 1:] @ inputs.var)
     assert np.allclose(np.var(a, axis=0), var_a, rtol=0.015)
     if not uncertain:  # a product of Gaussians is none: the activation's mean is then approximate
-        forward = reference.forward(belief, inputs)
+        forward = block_filter.forward(belief, inputs)
         relu = np.maximum(a, 0.0)
         assert np.all(np.abs(np.mean(relu, axis=0) - forward.inputs[1][1:])
                       <= 5.0 * np.std(relu, axis=0) / np.sqrt(SAMPLES))
@@ -58,7 +59,7 @@ def test_the_papers_output_variance_is_that_of_independent_neurons() -> None:
     """With exact inputs and one hidden layer every moment of scheme `paper` is exact."""
     a, inputs, weights = sampled_first_layer("paper", False)
     config = plain(3, hidden=(2,), covariance="paper")
-    out, passes = paper.outputs(open_state(spread_state(config, 5)), inputs)
+    out, passes = smoother.outputs(open_state(spread_state(config, 5)), inputs)
     relu = np.maximum(a, 0.0)
     y = np.einsum("si,si->s", weights[:, 8:], np.column_stack([np.ones(SAMPLES), relu]))
     assert out.mean[0] == pytest.approx(np.mean(y), abs=5.0 * np.std(y) / np.sqrt(SAMPLES))
@@ -75,6 +76,6 @@ def test_the_filters_variance_leaves_out_what_its_update_cannot_learn() -> None:
         printed = plain(3, hidden=(6,), covariance="paper")
         state = spread_state(neuron, seed)
         inputs = Inputs(np.array([0.3, 1.0, -2.0]), None)
-        q = reference.outputs(open_state(state), inputs)[0].cov[0, 0]
-        matched = paper.outputs(open_state(state._replace(config=printed)), inputs)[0].cov[0, 0]
+        q = block_filter.outputs(open_state(state), inputs)[0].cov[0, 0]
+        matched = smoother.outputs(open_state(state._replace(config=printed)), inputs)[0].cov[0, 0]
         assert 0.0 < q < matched

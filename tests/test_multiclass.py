@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.model import Model
-from kbnn.network import LEARNED, REJECTED
-from kbnn.normal import FloatArray
-from kbnn.settings import Settings
+from kbnn.core.network import LEARNED, REJECTED
+from kbnn.core.normal import FloatArray
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
 from kbnn.stream.blocks import sliced
 from tests.bench.class_streams import learned, log_loss, probabilities
 from tests.bench.data import block, schema

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kbnn import Config, Prediction, init, learn, predict
-from kbnn import engine as engines
-from kbnn.config import Covariance
+from kbnn.core import engine as engines
+from kbnn.core.config import Covariance
 from tests.networks import identical, stream
 
 
@@ -57,7 +57,7 @@ def test_an_error_leaves_the_given_state_alone(engine: str,
 
 
 def test_short_memory_is_an_error_and_not_a_lost_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = pytest.importorskip("kbnn._kernel")
+    kernel = pytest.importorskip("kbnn.core._kernel")
     config = Config(inputs=2, hidden=(3,))
     state = init(config)
     before = copied(state)

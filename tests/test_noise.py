@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn import Config, init, learn, noise, predict
-from kbnn.config import Covariance
-from kbnn.layout import unpack_triangle
-from kbnn.noise import Residual
-from kbnn.normal import FloatArray
+from kbnn import Config, init, learn, predict
+from kbnn.core import noise
+from kbnn.core.config import Covariance
+from kbnn.core.layout import unpack_triangle
+from kbnn.core.noise import Residual
+from kbnn.core.normal import FloatArray
 
 
 def linear_stream(rows: int, sd: float, seed: int = 0) -> tuple[FloatArray, FloatArray]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn import normal
+from kbnn.core import normal
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 TAIL = [0.0, 1e-6, 0.3, 1.0, 2.7, 5.0, 8.0, 15.0, 30.0, 37.0]

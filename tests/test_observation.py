@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from kbnn import observation
-from kbnn.moments import ACTIVATIONS
-from kbnn.normal import FloatArray
-from kbnn.observation import Measured
+from kbnn.core import observation
+from kbnn.core.activations import ACTIVATIONS
+from kbnn.core.normal import FloatArray
+from kbnn.core.observation import Measured
 from tests.gauss import rule
 
 

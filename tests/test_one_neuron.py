@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from kbnn import engine, init
-from kbnn.layout import layout_of
-from kbnn.normal import FloatArray
+from kbnn import init
+from kbnn.core import engine
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
 from tests.networks import plain
 
 NOISE = 0.05

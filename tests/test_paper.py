@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kbnn import State, engine, init, paper, reference, rows
-from kbnn.belief import open_state
-from kbnn.inputs import Inputs
-from kbnn.layout import layout_of
-from kbnn.moments import ACTIVATIONS
-from kbnn.normal import FloatArray
+from kbnn import State, init
+from kbnn.core import engine, smoother, twin
+from kbnn.core import filter as block_filter
+from kbnn.core.activations import ACTIVATIONS
+from kbnn.core.belief import open_state
+from kbnn.core.inputs import Inputs
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
 from tests.networks import distance, plain, spread_state, stream
 
 Layers = list[tuple[list[FloatArray], list[FloatArray]]]
@@ -78,7 +80,7 @@ def test_rows_follow_the_papers_equations(hidden: tuple[int, ...], activation: s
     data = stream(config, 40, seed=2)
     for i in range(40):
         wanted = literal(opened(state), activation, data.x[i], data.y[i], 0.01)
-        state, _ = rows.learn(state, *data.part(slice(i, i + 1)), fresh=True)
+        state, _ = twin.learn(state, *data.part(slice(i, i + 1)), fresh=True)
         for (means, covs), (new_means, new_covs) in zip(opened(state), wanted, strict=True):
             assert np.allclose(means, new_means, rtol=1e-9, atol=1e-11)
             assert np.allclose(covs, new_covs, rtol=1e-9, atol=1e-11)
@@ -92,12 +94,12 @@ def test_given_the_same_predictive_variance_paper_and_neuron_agree() -> None:
     data = stream(printed, 200, seed=6)
     for i in range(200):
         inputs = Inputs(data.x[i], None)
-        matched = paper.outputs(open_state(one), inputs)[0].cov[0, 0]
-        q = reference.outputs(open_state(two), inputs)[0].cov[0, 0]
+        matched = smoother.outputs(open_state(one), inputs)[0].cov[0, 0]
+        q = block_filter.outputs(open_state(two), inputs)[0].cov[0, 0]
         two = two._replace(config=replace(neuron, noise=0.05 + matched - q))
         row = data.part(slice(i, i + 1))
-        one, _ = rows.learn(one, *row, fresh=True)
-        two, _ = rows.learn(two, *row, fresh=True)
+        one, _ = twin.learn(one, *row, fresh=True)
+        two, _ = twin.learn(two, *row, fresh=True)
     assert distance(two, one) <= 1e-10
 
 
@@ -111,7 +113,7 @@ def test_several_outputs_cannot_take_more_than_all_of_a_units_variance() -> None
         rng = np.random.default_rng(seed)
         x, y = rng.standard_normal((1, 3)), 3.0 * rng.standard_normal((1, 6))
         belief = open_state(state)
-        out, passes = paper.outputs(belief, Inputs(x[0], None))
+        out, passes = smoother.outputs(belief, Inputs(x[0], None))
         beta = 1.0 / (np.diag(out.cov) + 1e-6)
         shrink = belief.weights(1)[:, 1:].T ** 2 @ beta
         clipped += int(np.any(shrink * passes[0].var_z > 1.0))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kbnn.model import Model
-from kbnn.normal import FloatArray
-from kbnn.settings import Settings
+from kbnn.core.normal import FloatArray
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
 from tests.bench.data import block, judged, schema, trained
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn import scaling
-from kbnn.normal import FloatArray
-from kbnn.scaling import CENTER, COUNT, MEAN, RECENT_SQUARE, SCALE, SQUARES
+from kbnn.core.normal import FloatArray
+from kbnn.model import scaling
+from kbnn.model.scaling import CENTER, COUNT, MEAN, RECENT_SQUARE, SCALE, SQUARES
 from tests.bench.data import trained
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kbnn.errors import ModelError
-from kbnn.schema import Column, Place, Schema
+from kbnn.model.schema import Column, Place, Schema
 from kbnn.stream.infer import Sample, kind_of
 from kbnn.stream.opening import ReadOptions, open_stream
 from kbnn.stream.values import missing_tokens

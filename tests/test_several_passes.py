@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.model import Model
-from kbnn.settings import Settings
-from kbnn.state import COUNT
+from kbnn.core.state import COUNT
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
 from tests.bench.data import Scores, block, judged, schema
 from tests.modelling import differences, restored
 

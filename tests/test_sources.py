@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from kbnn.errors import DataError, UsageError
-from kbnn.schema import Schema
+from kbnn.model.schema import Schema
 from kbnn.stream.opening import Block, ReadOptions, open_stream
 from kbnn.stream.readahead import ReadAhead
 from kbnn.stream.sources import Source, expand

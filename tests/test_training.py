@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbnn.errors import DataError, ModelError, UsageError
-from kbnn.modelfile import load
+from kbnn.model.file import load
 from kbnn.run.choices import Choices
 from kbnn.run.interruption import Interrupted
 from kbnn.run.outcome import summary

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init, learn, predict
-from kbnn.config import Covariance
-from kbnn.layout import layout_of, unpack_triangle
-from kbnn.normal import FloatArray
-from kbnn.scaling import Units
-from kbnn.state import COUNT
-from kbnn.units import change_units
+from kbnn.core.config import Covariance
+from kbnn.core.layout import layout_of, unpack_triangle
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import COUNT
+from kbnn.model.rescale import change_units
+from kbnn.model.scaling import Units
 
 OLD = Units(np.array([0.2, -1.0, 0.0]), np.array([1.0, 0.5, 2.0]))
 NEW = Units(np.array([-0.3, 0.4, 0.5]), np.array([2.5, 1.5, 0.8]))

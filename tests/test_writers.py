@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbnn.errors import DataError, UsageError
-from kbnn.model import Forecast
-from kbnn.schema import Column, Place, Schema
-from kbnn.stream.writers import open_writer, prediction_fields
+from kbnn.model.model import Forecast
+from kbnn.model.schema import Column, Place, Schema
+from kbnn.output.writers import open_writer, prediction_fields
 
 NUMBERS = Schema(
     [Column("a", "number", "feature"), Column("y", "number", "target")],

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.model import Model
-from kbnn.modelfile import load
-from kbnn.modelstate import to_state
+from kbnn.model.file import load
+from kbnn.model.model import Model
+from kbnn.model.stored import to_state
 from kbnn.run.choices import Choices
 from kbnn.run.training import Listener, Training, TrainOptions
 from kbnn.stream.opening import ReadOptions

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from kbnn import modelfile
 from kbnn.closing import Closing
 from kbnn.errors import ModelError
+from kbnn.model import file as modelfile
 
 LOCK: Final = ".lock"
 PART: Final = ".tmp"

@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
+from kbnn.core.layout import layout_of
 from kbnn.errors import UsageError
-from kbnn.layout import layout_of
-from kbnn.schema import Schema
-from kbnn.settings import Settings
+from kbnn.model.schema import Schema
+from kbnn.model.settings import Settings
 from kbnn.stream.readoptions import ReadOptions
 
 

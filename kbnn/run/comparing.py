@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from kbnn.model import Model
+from kbnn.model.model import Model
 from kbnn.run.inspecting import Inspection, inspect
 from kbnn.run.weights import weights
 from kbnn.score.failif import flat

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.condition import TargetSensitivity, scales, sensitivities
-from kbnn.model import Model
+from kbnn.model.health import TargetSensitivity, scales, sensitivities
+from kbnn.model.model import Model
 
 
 class Effect(NamedTuple):

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from kbnn.errors import DataError
-from kbnn.model import Model
+from kbnn.model.model import Model
 from kbnn.score.class_verdict import verdict
 from kbnn.score.failif import flat
 from kbnn.score.scorecard import Scorecard

@@ -6,9 +6,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from kbnn import __version__, condition, engine
-from kbnn.layout import layout_of
-from kbnn.model import Model
+from kbnn import __version__
+from kbnn.core import engine
+from kbnn.core.layout import layout_of
+from kbnn.model import health
+from kbnn.model.model import Model
 from kbnn.run.effects import Effect, effects
 from kbnn.score.class_verdict import verdict
 from kbnn.score.verdict import Verdict
@@ -195,7 +197,7 @@ def inspect(model: Model, path: str) -> Inspection:
         columns=columns(model),
         noise_sd=dict(zip(targets, model.noise_sd, strict=False)),
         effects=effects(model),
-        health=condition.health(model),
+        health=health.health(model),
         engine=engine.description(),
         position=model.position,
         figures={
@@ -209,7 +211,7 @@ def inspect(model: Model, path: str) -> Inspection:
 
 def columns(model: Model) -> list[dict[str, Any]]:
     """Every column of the source: kind, role, categories, scale, share of rows without a value."""
-    known = {column["name"]: column for column in condition.scales(model)}
+    known = {column["name"]: column for column in health.scales(model)}
     histograms = model.card.summaries.features
     places: dict[str, int] = {}
     for index, place in enumerate(model.schema.layout):

@@ -8,7 +8,7 @@ import numpy as np
 
 from kbnn import __version__, report
 from kbnn.errors import DataError, UsageError
-from kbnn.model import Model
+from kbnn.model.model import Model
 from kbnn.report import Dependence, PictureData, ReportData, Sensitivity
 from kbnn.report.fill import Predict
 from kbnn.report.picture import FORMATS

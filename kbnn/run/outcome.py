@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from kbnn.model import Model
+from kbnn.model.model import Model
 
 if TYPE_CHECKING:
     from kbnn.run.training import Training

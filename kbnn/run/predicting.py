@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from kbnn.learner import Forecast
-from kbnn.model import Model
+from kbnn.model.learner import Forecast
+from kbnn.model.model import Model
+from kbnn.output.writers import Writer
 from kbnn.score.rowsums import FloatArray
 from kbnn.stream.badrows import BadRowList
 from kbnn.stream.opening import Stream
-from kbnn.stream.writers import Writer
 
 
 def predict_stream(

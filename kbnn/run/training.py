@@ -10,24 +10,24 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter, thread_time
 
-from kbnn import modelfile
 from kbnn.errors import DataError, UsageError
-from kbnn.model import Model
-from kbnn.modelstate import to_state
+from kbnn.model import file as modelfile
+from kbnn.model.model import Model
+from kbnn.model.schema import Schema
+from kbnn.model.stored import to_state
+from kbnn.output.fields import leading_columns, prediction_fields
+from kbnn.output.writers import STDOUT, Writer, open_writer
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_columns, check_size
 from kbnn.run.interruption import Interrupted, Interruption
 from kbnn.run.outcome import Counts
 from kbnn.run.position import Position
 from kbnn.run.trainoptions import TrainOptions
-from kbnn.schema import Schema
 from kbnn.score.curve import CurvePoint
 from kbnn.stream.badrows import BadRowList
 from kbnn.stream.blocks import sliced
 from kbnn.stream.encode import Block
 from kbnn.stream.opening import Stream, open_stream
-from kbnn.stream.predicted import leading_columns, prediction_fields
-from kbnn.stream.writers import STDOUT, Writer, open_writer
 from kbnn.wording import rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]

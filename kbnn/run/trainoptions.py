@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kbnn.errors import UsageError
+from kbnn.output.fields import check_interval
 from kbnn.run.choices import Choices, check_outputs
-from kbnn.stream.predicted import check_interval
 from kbnn.stream.readoptions import ReadOptions
 
 MODEL: Final = "model.npz"

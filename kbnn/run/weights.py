@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.layout import layout_of
-from kbnn.model import Model
-from kbnn.normal import FloatArray
-from kbnn.state import State
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import State
+from kbnn.model.model import Model
 
 
 class Weight(NamedTuple):

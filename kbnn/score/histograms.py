@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.normal import cdf
+from kbnn.core.normal import cdf
 from kbnn.score.rowsums import FloatArray, IntArray, restored
 
 PIT_BINS = 40

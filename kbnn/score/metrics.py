@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.normal import cdf, pdf
+from kbnn.core.normal import cdf, pdf
 from kbnn.score.rowsums import FloatArray, add_rows, cut, floats, restored, running
 
 LEVELS = (50, 80, 90, 95)

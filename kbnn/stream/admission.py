@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kbnn.schema import MAX_CLASSES, Column, Schema
+from kbnn.model.schema import MAX_CLASSES, Column, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
 from kbnn.stream.infer import Notice, kind_of, sample
 from kbnn.stream.values import FloatArray, Labels, labels, number_text, numbers, present, truths

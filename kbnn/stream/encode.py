@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kbnn.schema import Schema
+from kbnn.model.schema import Schema
 from kbnn.stream.admission import Admission, OnError
 from kbnn.stream.chunk import Chunk, Flaw
 from kbnn.stream.infer import Notice

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 import pyarrow as pa
 
 from kbnn.errors import DataError, UsageError
-from kbnn.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema, Task
+from kbnn.model.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema, Task
 from kbnn.stream.header import count, is_number, no_column
 from kbnn.stream.values import is_temporal, is_usable, looks_like_time, texts
 

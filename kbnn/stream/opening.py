@@ -12,7 +12,7 @@ from typing import Self
 import pyarrow as pa
 
 from kbnn.closing import Closing
-from kbnn.schema import Column, Schema
+from kbnn.model.schema import Column, Schema
 from kbnn.stream.blocks import sliced
 from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
 from kbnn.stream.encode import Block, Encoder

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kbnn.errors import UsageError
-from kbnn.schema import MAX_CATEGORIES, Schema
+from kbnn.model.schema import MAX_CATEGORIES, Schema
 from kbnn.stream.admission import OnError
 from kbnn.stream.formats import FORMATS
 from kbnn.stream.infer import Roles

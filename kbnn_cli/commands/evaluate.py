@@ -52,7 +52,7 @@ def evaluate(
     header: options.Header = None,
 ) -> None:
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
-    from kbnn import modelfile
+    from kbnn.model import file as modelfile
     from kbnn.run import evaluating, inspecting, modelreport
     from kbnn.run.choices import check_outputs
     from kbnn.score import failif

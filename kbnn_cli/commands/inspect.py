@@ -49,8 +49,8 @@ def inspect(
     json: options.Json = False,
 ) -> None:
     """Show what a model is, what it has seen, what it believes and how well it forecast."""
-    from kbnn import modelfile
     from kbnn.errors import UsageError
+    from kbnn.model import file as modelfile
     from kbnn.run import comparing, inspecting, modelreport
     from kbnn.run.weights import Weight
     from kbnn.run.weights import weights as all_weights

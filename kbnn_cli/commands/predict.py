@@ -75,11 +75,11 @@ def predict(
     header: options.Header = None,
 ) -> None:
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
-    from kbnn import modelfile
     from kbnn.errors import UsageError
+    from kbnn.model import file as modelfile
+    from kbnn.output.writers import open_writer, prediction_fields
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
-    from kbnn.stream.writers import open_writer, prediction_fields
     from kbnn_cli import reading, show
 
     reading.check_on_error(on_error, ("skip", "stop"))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kbnn
-from kbnn import moments
+from kbnn.core import activations
 
 FloatArray = NDArray[np.float64]
 Mode = Literal["paper", "default"]
@@ -128,7 +128,7 @@ def passes(
 
 def after_sigmoid(answer: Answer) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of the class probability sigmoid(a), a ~ N(mean, function_var)."""
-    z = moments.ACTIVATIONS["sigmoid"](answer.mean, answer.function_var)
+    z = activations.ACTIVATIONS["sigmoid"](answer.mean, answer.function_var)
     return z.mean, z.var
 
 

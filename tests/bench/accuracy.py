@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.model import Model
-from kbnn.settings import Settings
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
 from tests.bench import anchors, data
 from tests.bench.bars import Found, bars
 

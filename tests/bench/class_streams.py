@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.model import Model
-from kbnn.settings import Settings
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
 from tests.bench import data, made
 from tests.bench.data import FloatArray
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbnn.model import Forecast, Model
-from kbnn.network import Config, init, learn, predict
-from kbnn.schema import Column, Place, Schema
-from kbnn.settings import Settings
+from kbnn.core.network import Config, init, learn, predict
+from kbnn.model.model import Forecast, Model
+from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.settings import Settings
 from kbnn.stream.encode import Block
 
 FloatArray = NDArray[np.float64]

@@ -67,7 +67,7 @@ def wall_seconds(command: list[str], repeats: int = 7) -> float:
     return best
 
 
-def kernel_seconds(rows: int, covariance: kbnn.network.Config) -> float:
+def kernel_seconds(rows: int, covariance: kbnn.core.network.Config) -> float:
     """The kernel alone on standardised rows in memory."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, INPUTS))
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--memory-rows", type=int, default=5_000_000)
     parser.add_argument("--skip-memory", action="store_true")
     chosen = parser.parse_args()
-    print(json.dumps({"engine": kbnn.engine.description(), "cores": os.cpu_count()}))
+    print(json.dumps({"engine": kbnn.core.engine.description(), "cores": os.cpu_count()}))
     help_time = wall_seconds([*KBNN, "--help"])
     typer_time = wall_seconds([sys.executable, "-c", "import typer"])
     print(f"kbnn --help {help_time:.2f} s, import typer {typer_time:.2f} s: "

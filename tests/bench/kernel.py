@@ -23,10 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
-from kbnn import Config, engine, init, rows
-from kbnn.config import Covariance
-from kbnn.layout import layout_of
-from kbnn.normal import FloatArray
+from kbnn import Config, init
+from kbnn.core import engine, twin
+from kbnn.core.config import Covariance
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
 
 SHAPES = ((4, (50,)), (8, (50,)), (13, (50,)), (90, (50,)), (13, (50, 50)), (2, (10, 10)))
 STRUCTURES: tuple[Covariance, ...] = ("neuron", "group", "full")
@@ -76,7 +77,7 @@ def kernel_run(config: Config) -> Timed:
 def twin_run(config: Config) -> Timed:
     x, y = stream(config, TWIN_ROWS)
     zeros, ones, state = np.zeros_like(x), np.ones(len(x)), init(config, 1)
-    return lambda n: void(rows.learn(state, x[:n], zeros[:n], y[:n], ones[:n], True))
+    return lambda n: void(twin.learn(state, x[:n], zeros[:n], y[:n], ones[:n], True))
 
 
 def void(_: object) -> None:

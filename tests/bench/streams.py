@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.model import Model
-from kbnn.network import Config, init, learn
-from kbnn.settings import Settings
+from kbnn.core.network import Config, init, learn
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
 from tests.bench import class_streams, data, made
 from tests.bench.data import FloatArray
 

@@ -1,0 +1,1 @@
+"""One row of mathematics in standardised units."""

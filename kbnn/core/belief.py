@@ -1,0 +1,169 @@
+"""A state opened for the numpy twin: dense blocks that one row after another may change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.core.config import Config
+from kbnn.core.layout import IntArray, Layout, layout_of, pack_triangle, unpack_triangle
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import COUNT, State
+
+
+class Outputs(NamedTuple):
+    """The outputs of one row before their activation."""
+
+    mean: FloatArray
+    cov: FloatArray  # of the function
+    input_var: FloatArray  # what uncertain inputs add to each output's variance
+    features: FloatArray  # [1, z] of the last hidden layer
+
+    @property
+    def var(self) -> FloatArray:
+        """Variance of each output."""
+        return self.stated_var(1.0)
+
+    def stated_var(self, kappa: float) -> FloatArray:
+        """The variance that predictions state: that of the function counts kappa times."""
+        return kappa * np.maximum(np.diag(self.cov), 0.0) + self.input_var
+
+
+class Stack(NamedTuple):
+    """Neighbouring blocks of equal dimension: covariances (k, d, d) and weight positions (k, d)."""
+
+    cov: FloatArray
+    order: IntArray
+
+
+class OwnPart(NamedTuple):
+    """A unit's incoming weights `first`, `first + 1`, .. and a view of their covariance."""
+
+    unit: int
+    first: int
+    cov: FloatArray
+
+
+@dataclass
+class Belief:
+    """The working copy of a state: arrays are its own and may be written."""
+
+    config: Config
+    layout: Layout
+    mean: FloatArray
+    prior_mean: FloatArray
+    prior_var: FloatArray
+    stacks: list[Stack]
+    own: list[list[OwnPart]]
+    noise: FloatArray
+    head_mean: FloatArray
+    head_cov: list[FloatArray]
+    input_mean: FloatArray
+    input_cov: FloatArray
+    surprise: FloatArray
+    counts: IntArray
+
+    @property
+    def kappa(self) -> float:
+        """Rows learned over distinct rows, to the half: repeated passes count data twice."""
+        rows, fresh = int(self.counts[COUNT.rows]), int(self.counts[COUNT.fresh])
+        return float(np.sqrt(max(1.0, rows / max(1, fresh))))
+
+    def weights(self, layer: int) -> FloatArray:
+        """Weight means (units, inputs + 1) of a layer; a view."""
+        return self.layout.matrix(self.mean, layer)
+
+    def own_gain(self, layer: int, z: FloatArray) -> FloatArray:
+        """C z of every unit of a layer, C the unit's own part of the covariance."""
+        gain = np.zeros_like(self.weights(layer))
+        for unit, first, cov in self.own[layer]:
+            gain[unit, first:first + len(cov)] = cov @ z[first:first + len(cov)]
+        return gain
+
+    def own_diagonal(self, layer: int) -> FloatArray:
+        """Variance of every weight of a layer."""
+        diagonal = np.zeros_like(self.weights(layer))
+        for unit, first, cov in self.own[layer]:
+            diagonal[unit, first:first + len(cov)] = np.diagonal(cov)
+        return diagonal
+
+    def shrink(self, stack: Stack, u: FloatArray, floor: float) -> None:
+        """P -= u u' for every block, u (k, d, rank): the only place that writes a covariance."""
+        stack.cov[:] -= u @ u.transpose(0, 2, 1)
+        diagonal = np.einsum("kii->ki", stack.cov)
+        least = floor * self.prior_var[stack.order]
+        self.counts[COUNT.repairs] += int(np.sum(diagonal < least))
+        np.maximum(diagonal, least, out=diagonal)
+
+    def forget(self, share: float) -> None:
+        """Move every covariance this share of the way back to its prior; the means stay."""
+        for stack in self.stacks:
+            stack.cov[:] *= 1.0 - share
+            np.einsum("kii->ki", stack.cov)[:] += share * self.prior_var[stack.order]
+        self.prior_mean[:] = self.mean
+
+
+def open_state(state: State) -> Belief:
+    """A working copy; the state itself is never written."""
+    layout = layout_of(state.config)
+    stacks = _stacks(layout, state.cov)
+    return Belief(
+        config=state.config,
+        layout=layout,
+        mean=state.mean.copy(),
+        prior_mean=state.prior_mean.copy(),
+        prior_var=state.prior_var,
+        stacks=stacks,
+        own=_own_parts(layout, [block for stack in stacks for block in stack.cov]),
+        noise=state.noise.copy(),
+        head_mean=state.head_mean.copy(),
+        head_cov=[unpack_triangle(row, state.head_mean.shape[1]) for row in state.head_cov],
+        input_mean=state.input_mean.copy(),
+        input_cov=unpack_triangle(state.input_cov, state.config.inputs),
+        surprise=state.surprise.copy(),
+        counts=state.counts.copy(),
+    )
+
+
+def close(belief: Belief, state: State) -> State:
+    """The state that a working copy has become."""
+    heads = [pack_triangle(cov) for cov in belief.head_cov]
+    return state._replace(
+        mean=belief.mean,
+        prior_mean=belief.prior_mean,
+        cov=belief.layout.pack([block for stack in belief.stacks for block in stack.cov]),
+        noise=belief.noise,
+        head_mean=belief.head_mean,
+        head_cov=np.array(heads).reshape(state.head_cov.shape),
+        input_mean=belief.input_mean,
+        input_cov=pack_triangle(belief.input_cov),
+        surprise=belief.surprise,
+        counts=belief.counts,
+    )
+
+
+def _stacks(layout: Layout, cov: FloatArray) -> list[Stack]:
+    """Equal neighbours together; a stack never spans two layers of separate neurons."""
+    dense = layout.unpack(cov)
+    keys = [(dim, block[0].layer if layout.separate else 0)
+            for dim, block in zip(layout.dims, layout.blocks, strict=True)]
+    stacks = []
+    for _, members in groupby(range(len(dense)), key=keys.__getitem__):
+        index = list(members)
+        stacks.append(Stack(np.stack([dense[i] for i in index]),
+                            np.stack([layout.order[i] for i in index])))
+    return stacks
+
+
+def _own_parts(layout: Layout, blocks: list[FloatArray]) -> list[list[OwnPart]]:
+    parts: list[list[OwnPart]] = [[] for _ in range(layout.layers)]
+    for pieces, cov in zip(layout.blocks, blocks, strict=True):
+        at = 0
+        for piece in pieces:
+            end = at + piece.length
+            parts[piece.layer].append(OwnPart(piece.unit, piece.first, cov[at:end, at:end]))
+            at = end
+    return parts

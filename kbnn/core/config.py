@@ -1,0 +1,144 @@
+"""What a network is: its shape, its covariance structure and its observation model."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from kbnn.core.activations import ACTIVATIONS, Gaussian, piecewise
+
+Covariance = Literal["paper", "neuron", "group", "full"]
+Observation = Literal["gaussian", "bernoulli", "categorical", "sigmoid"]
+
+_PIECEWISE = re.compile(r"max\(\s*([0-9.eE+-]+)\s*,\s*([0-9.eE+-]+)\s*\)")
+MAX_WEIGHTS = 1 << 26
+MAX_COVARIANCE = 1 << 31
+
+
+@dataclass(frozen=True)
+class Config:
+    """A network; every number is in standardised units.
+
+    group_size
+        hidden units per group; None is ten, or fewer where their weights would pass 192
+    observation
+        gaussian     a real target with Gaussian noise
+        bernoulli    one output, labels 0 and 1, probit link
+        categorical  one output per class, the label is the index of the class
+        sigmoid      the paper's way: a Gaussian label 0 or 1 on a sigmoid output
+    noise
+        the variance of a Gaussian observation; None learns it from the stream, 0 is the paper
+    noise_head
+        let the learned noise depend on the input
+    activation_spread
+        the share of a pre-activation's variance that the activation sees in the block filter:
+        1 averages f over all of it, 0 evaluates f at the mean. A quarter learns fastest on every
+        data set tried; scheme "paper" always takes 1
+    hidden_noise
+        variance added to every hidden unit's output (scheme "paper" only)
+    printed_variance
+        the paper's own sigmoid variance in place of the exact one (scheme "paper" only)
+    robust, drift
+        treat outliers as such; watch for changes of the stream
+    input_limit
+        standardised inputs are clipped to plus or minus this
+    """
+
+    inputs: int
+    outputs: int = 1
+    hidden: tuple[int, ...] = (50,)
+    activation: str = "relu"
+    covariance: Covariance = "group"
+    group_size: int | None = None
+    observation: Observation = "gaussian"
+    noise: float | None = None
+    noise_head: bool = True
+    activation_spread: float = 0.25
+    hidden_noise: float = 0.0
+    printed_variance: bool = False
+    robust: bool = True
+    drift: bool = True
+    input_limit: float = 8.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
+        group = () if self.group_size is None else (self.group_size,)
+        for size in (self.outputs, *group, *self.hidden):
+            _require(size >= 1, f"sizes must be at least 1, got {size}")
+        _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
+        _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")
+        _require(self.covariance in get_args(Covariance), f"unknown covariance {self.covariance!r}")
+        _require(self.observation in get_args(Observation),
+                 f"unknown observation {self.observation!r}")
+        gaussian(self.activation)
+        _require(self.observation not in ("bernoulli", "sigmoid") or self.outputs == 1,
+                 f"{self.observation} has one output, got {self.outputs}")
+        _require(self.noise is None or (self.noise >= 0 and math.isfinite(self.noise)),
+                 f"noise must be a finite variance >= 0, got {self.noise}")
+        _require(self.hidden_noise >= 0 and math.isfinite(self.hidden_noise),
+                 f"hidden_noise must be a finite variance >= 0, got {self.hidden_noise}")
+        _require(0.0 <= self.activation_spread <= 1.0,
+                 f"activation_spread must lie in [0, 1], got {self.activation_spread}")
+        _require(self.input_limit > 0, f"input_limit must be positive, got {self.input_limit}")
+        paper_only = self.hidden_noise > 0 or self.printed_variance
+        _require(not paper_only or self.covariance == "paper",
+                 "hidden_noise and printed_variance belong to covariance 'paper'")
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Units per layer, inputs first and outputs last."""
+        return (self.inputs, *self.hidden, self.outputs)
+
+    @property
+    def weights(self) -> int:
+        """Number of weights, biases included."""
+        widths = self.widths
+        return sum(m * (n + 1) for n, m in itertools.pairwise(widths))
+
+    @property
+    def classes(self) -> int:
+        """Classes whose probabilities are predicted; 0 for a real target."""
+        return {"bernoulli": 2, "categorical": self.outputs}.get(self.observation, 0)
+
+    @property
+    def learns_noise(self) -> bool:
+        """Whether the observation noise is learned from the stream."""
+        return self.observation == "gaussian" and self.noise is None
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the learned noise depends on the input."""
+        return self.learns_noise and self.noise_head
+
+
+def gaussian(activation: str) -> Gaussian:
+    """The moments of an activation by name; `max(alpha,beta)` is the general piecewise-linear."""
+    if activation in ACTIVATIONS:
+        return ACTIVATIONS[activation]
+    slopes = piecewise_slopes(activation)
+    if slopes is None:
+        known = ", ".join([*ACTIVATIONS, "max(alpha,beta)"])
+        raise ValueError(f"unknown activation {activation!r} (known: {known})")
+    return piecewise(*slopes)
+
+
+def piecewise_slopes(activation: str) -> tuple[float, float] | None:
+    """(alpha, beta) of a piecewise-linear activation, None for the others."""
+    named = {"linear": (1.0, 1.0), "relu": (0.0, 1.0), "leaky_relu": (0.01, 1.0)}
+    if activation in named:
+        return named[activation]
+    match = _PIECEWISE.fullmatch(activation)
+    if match is None:
+        return None
+    alpha, beta = float(match[1]), float(match[2])
+    _require(0.0 <= alpha <= beta and alpha <= 1.0 and math.isfinite(beta),
+             f"max(alpha,beta) needs 0 <= alpha <= 1 and alpha <= beta, got {activation!r}")
+    return alpha, beta
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)

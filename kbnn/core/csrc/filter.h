@@ -1,0 +1,232 @@
+/* The block filter, as in kbnn/core/filter.py. Included once per instruction set. */
+
+KB_INLINE void KB(filter_forward)(kb_work *w)
+{
+    int64_t last = w->net->layers - 1;
+    for (int64_t l = 0; l < last; l++) {
+        kb_layer *a = &w->layer[l], *next = &w->layer[l + 1];
+        KB(layer_moments)(w, a, w->uncertain);
+        memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
+        if (l == 0 && w->uncertain) {
+            KB(trace_spread)(w, a);
+            for (int64_t u = 0; u < a->padded; u++)
+                a->var[u] += a->trace[u];
+        }
+        if (l > 0 || w->uncertain)
+            KB(weight_spread)(a, a->var);
+        for (int64_t u = 0; u < a->padded; u++) {
+            a->var[u] = KB(larger)(a->var[u], KB_SMALLEST_VAR);
+            a->seen_var[u] = KB(larger)(w->net->spread * a->var[u], KB_SMALLEST_VAR);
+        }
+        KB(activate)(w->net, a, a->seen_var, next->z + 1, 0);
+        for (int64_t u = 0; l + 1 < last && u < a->units; u++)
+            next->vz[u + 1] = a->slope[u] * a->slope[u] * a->var[u];
+        for (int64_t u = a->units; u < a->padded; u++)
+            next->z[u + 1] = 0.0;
+    }
+    KB(layer_moments)(w, &w->layer[last], w->uncertain);
+    memcpy(w->out_mean, w->layer[last].mu, (size_t)w->outputs * sizeof(double));
+}
+
+/* dE[y_o]/da of every unit, from the last layer down. */
+KB_INLINE void KB(filter_coefficients)(kb_work *w)
+{
+    int64_t last = w->net->layers - 1;
+    for (int64_t o = 0; o < w->outputs; o++) {
+        kb_layer *top = &w->layer[last];
+        memset(top->coefficient + o * top->padded, 0, (size_t)top->padded * sizeof(double));
+        top->coefficient[o * top->padded + o] = 1.0;
+        for (int64_t l = last; l > 0; l--) {
+            kb_layer *a = &w->layer[l], *below = &w->layer[l - 1];
+            double *c = below->coefficient + o * below->padded;
+            KB(back)(a, a->coefficient + o * a->padded, c, 0);
+            for (int64_t u = 0; u < below->units; u++)
+                c[u] *= below->slope[u];
+        }
+    }
+}
+
+/* G = P H' and Q = H G over the joint blocks; H over a piece is a scalar times a layer's input. */
+KB_INLINE void KB(joint_gains)(kb_work *w)
+{
+    int64_t outputs = w->outputs;
+    for (int64_t b = 0; b < w->net->blocks; b++) {
+        kb_block *block = &w->block[b];
+        const kb_piece *piece = block->piece;
+        int64_t padded = block->tiles->padded;
+        for (int64_t at = 0; piece < block->piece + block->pieces; at += piece++->length) {
+            const kb_layer *a = &w->layer[piece->layer];
+            const double *z = a->z + piece->first;
+            for (int64_t o = 0; o < outputs; o++) {
+                double c = a->coefficient[o * a->padded + piece->unit];
+                KB(scale)(z, c, piece->length, block->h + o * padded + at);
+            }
+        }
+        KB(tiles_multiply)(block->tiles, block->h, block->g, outputs);
+        for (int64_t o = 0; o < outputs; o++)
+            for (int64_t p = 0; p <= o; p++)
+                w->q[o * outputs + p] += KB(dot)(block->h + o * padded, block->g + p * padded,
+                                                 padded);
+    }
+    for (int64_t o = 0; o < outputs; o++)
+        for (int64_t p = 0; p < o; p++)
+            w->q[p * outputs + o] = w->q[o * outputs + p];
+}
+
+KB_INLINE void KB(filter_outputs)(kb_work *w)
+{
+    int64_t outputs = w->outputs;
+    KB(filter_forward)(w);
+    KB(filter_coefficients)(w);
+    memset(w->q, 0, (size_t)(outputs * outputs) * sizeof(double));
+    memset(w->input_var, 0, (size_t)outputs * sizeof(double));
+    if (!w->net->separate)
+        KB(joint_gains)(w);
+    for (int64_t l = 0; w->net->separate && l < w->net->layers; l++) {
+        const kb_layer *a = &w->layer[l];
+        for (int64_t o = 0; o < outputs; o++)
+            for (int64_t p = 0; p < outputs; p++) {
+                const double *c = a->coefficient + o * a->padded;
+                const double *d = a->coefficient + p * a->padded;
+                double sum = 0.0;
+                for (int64_t u = 0; u < a->units; u++)
+                    sum += c[u] * d[u] * a->own[u];
+                w->q[o * outputs + p] += sum;
+            }
+    }
+    if (!w->uncertain)
+        return;
+    kb_layer *first = &w->layer[0];
+    KB(trace_spread)(w, first);
+    for (int64_t o = 0; o < outputs; o++) {
+        const double *c = first->coefficient + o * first->padded;
+        KB(back)(first, c, w->scratch, 0);
+        for (int64_t i = 1; i < first->inputs; i++)
+            w->input_var[o] += first->vz[i] * w->scratch[i - 1] * w->scratch[i - 1];
+        for (int64_t u = 0; u < first->units; u++)
+            w->input_var[o] += c[u] * c[u] * first->trace[u];
+    }
+}
+
+/* out = G c for n weights, `pitch` from one output's gains to the next. */
+KB_INLINE void KB(combine)(const double *restrict gain, int64_t pitch, int64_t n, const double *c,
+                           int64_t outputs, double *restrict out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = gain[i] * c[0];
+    for (int64_t o = 1; o < outputs; o++)
+        for (int64_t i = 0; i < n; i++)
+            out[i] += gain[o * pitch + i] * c[o];
+}
+
+/* The gains of a layer's units, from the blocks into lane order. */
+KB_INLINE void KB(lanes_fetch)(const kb_work *w, kb_layer *a)
+{
+    KB(vec) *out = (KB(vec) *)a->gain;
+    for (int64_t lane = 0; lane < w->outputs * a->padded; lane += KB_WIDTH, out += a->inputs) {
+        const double *from[KB_WIDTH];
+        int64_t o = lane / a->padded, unit = lane % a->padded;
+        for (int k = 0; k < KB_WIDTH; k++, unit++) {
+            const kb_block *block = &w->block[a->home[2 * unit]];
+            from[k] = unit < a->units
+                      ? block->g + o * block->tiles->padded + a->home[2 * unit + 1] : w->zeros;
+        }
+        for (int64_t i = 0; i < a->inputs; i += KB_WIDTH) {
+            KB(vec) square[KB_WIDTH];
+            for (int k = 0; k < KB_WIDTH; k++)
+                square[k] = *(const KB(vec) *)(from[k] + i);
+            KB(transpose)(square);
+            for (int k = 0; k < KB_WIDTH && i + k < a->inputs; k++)
+                out[i + k] = square[k];
+        }
+    }
+}
+
+/* w += G b. */
+KB_INLINE void KB(joint_move)(kb_work *w)
+{
+    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++) {
+        if (!a->lanes)
+            continue;
+        KB(lanes_fetch)(w, a);
+        int64_t n = a->padded * a->inputs;
+        for (int64_t o = 0; o < w->outputs; o++)
+            for (int64_t i = 0; i < n; i++)
+                a->weights[i] += a->gain[o * n + i] * w->pull[o];
+    }
+    for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
+        const kb_piece *piece = block->piece, *end = piece + block->pieces;
+        for (const double *gain = block->g; piece < end; gain += piece++->length) {
+            const kb_layer *a = &w->layer[piece->layer];
+            double *weights = a->weights + piece->unit * a->inputs + piece->first;
+            for (int64_t o = 0; !a->lanes && o < w->outputs; o++)
+                for (int64_t i = 0; i < piece->length; i++)
+                    weights[i] += gain[o * block->tiles->padded + i] * w->pull[o];
+        }
+    }
+}
+
+/* P -= (G c)(G c)' is pending in the blocks, and in the lanes of their units' own parts. */
+KB_INLINE void KB(joint_defer)(kb_work *w, const double *c)
+{
+    for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
+        int64_t padded = block->tiles->padded;
+        KB(combine)(block->g, padded, padded, c, w->outputs, KB(tiles_update)(block->tiles));
+    }
+    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++) {
+        int64_t n = a->padded * a->inputs;
+        if (!a->lanes)
+            continue;
+        KB(combine)(a->gain, n, n, c, w->outputs, a->old_gain + a->pending++ * n);
+    }
+}
+
+/* w += G b, P -= (G B)(G B)' over the joint blocks. */
+KB_INLINE int KB(joint_update)(kb_work *w)
+{
+    double check = 0.0;
+    for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++)
+        for (int64_t o = 0; o < w->outputs; o++) {
+            const double *gain = block->g + o * block->tiles->padded;
+            check += w->pull[o] * w->pull[o] * KB(dot)(gain, gain, block->tiles->padded);
+        }
+    if (!isfinite(check))
+        return 0;
+    KB(joint_move)(w);
+    for (int64_t c = 0; c < w->columns; c++) {
+        if (c)
+            KB(settle)(w);
+        KB(joint_defer)(w, w->spread + c * w->outputs);
+    }
+    return 1;
+}
+
+KB_INLINE int KB(filter_update)(kb_work *w)
+{
+    int64_t outputs = w->outputs;
+    if (!w->net->separate)
+        return KB(joint_update)(w);
+    double check = 0.0;
+    for (int64_t l = 0; l < w->net->layers; l++) {
+        kb_layer *a = &w->layer[l];
+        for (int64_t u = 0; u < a->padded; u++) {
+            double pull = 0.0, push = 0.0;
+            for (int64_t o = 0; o < outputs; o++)
+                pull += a->coefficient[o * a->padded + u] * w->pull[o];
+            for (int64_t c = 0; c < w->columns; c++) {
+                double along = 0.0;
+                for (int64_t o = 0; o < outputs; o++)
+                    along += a->coefficient[o * a->padded + u] * w->spread[c * outputs + o];
+                push += along * along;
+            }
+            a->pull[u] = pull;
+            a->push[u] = push;
+            check += fabs(pull) * (1.0 + a->own[u]) + push;
+        }
+    }
+    if (!isfinite(check))
+        return 0;
+    for (int64_t l = 0; l < w->net->layers; l++)
+        KB(separate_update)(&w->layer[l]);
+    return 1;
+}

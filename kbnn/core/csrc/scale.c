@@ -1,0 +1,56 @@
+/* The compiled twin of kbnn/model/scaling.py: running statistics and standardised values, row by row. */
+#include "scale.h"
+
+#include <math.h>
+
+static double clip(double value, double low, double high)
+{
+    return value < low ? low : (value > high ? high : value);
+}
+
+/* One value through its column's statistics; returns it standardised. */
+static double kb_scale_value(double *c, double value, int64_t *restless)
+{
+    if (c[KB_COUNT] == 0.0) {
+        c[KB_COUNT] = 1.0;
+        c[KB_CENTER] = c[KB_MEAN] = value;
+        return 0.0;
+    }
+    if (c[KB_SCALE] == 0.0 && value != c[KB_CENTER])
+        c[KB_SCALE] = fabs(value - c[KB_CENTER]);
+    double sd = sqrt(c[KB_SQUARES] / c[KB_COUNT]), seen = value;
+    if (c[KB_COUNT] >= KB_TRUSTED && sd > 0.0)
+        seen = clip(value, c[KB_MEAN] - KB_WINSOR * sd, c[KB_MEAN] + KB_WINSOR * sd);
+    c[KB_COUNT] += 1.0;
+    double delta = seen - c[KB_MEAN];
+    c[KB_MEAN] += delta / c[KB_COUNT];
+    c[KB_SQUARES] += delta * (seen - c[KB_MEAN]);
+    if (c[KB_SCALE] == 0.0)
+        return 0.0;
+    double z = (value - c[KB_CENTER]) / c[KB_SCALE], bounded = clip(z, -KB_WINSOR, KB_WINSOR);
+    c[KB_RECENT] += (bounded - c[KB_RECENT]) / KB_RECENT_ROWS;
+    c[KB_RECENT_SQUARE] += (bounded * bounded - c[KB_RECENT_SQUARE]) / KB_RECENT_ROWS;
+    if (c[KB_RECENT_SQUARE] > KB_OUTGROWN)
+        *restless = 1;
+    return z;
+}
+
+int64_t kb_scale_rows(double *columns, int64_t width, const double *raw, double *out, int64_t rows,
+                      const double *fixed)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t restless = 0;
+        for (int64_t j = 0; j < width; j++) {
+            double value = raw[row * width + j], *c = columns + j * KB_COLUMN_FIELDS;
+            if (fixed[j] != 0.0)
+                out[row * width + j] = value;
+            else if (!isfinite(value))
+                out[row * width + j] = isnan(value) && c[KB_COUNT] == 0.0 ? 0.0 : value;
+            else
+                out[row * width + j] = kb_scale_value(c, value, &restless);
+        }
+        if (restless)
+            return row + 1;
+    }
+    return rows;
+}

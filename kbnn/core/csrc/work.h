@@ -1,0 +1,183 @@
+/* Working memory: the belief in the order in which the row loop wants it.
+ *
+ * A layer of separate neurons is kept in groups of `width` *lanes*: weights [group][input][lane],
+ * covariance triangles [group][entry][lane], so that every vector register is full and every access
+ * is in sequence. A layer of fewer than four separate neurons, every joint block and every noise
+ * head is kept in *tiles*. The units below joint blocks have lanes too: a second copy of their own
+ * part of the block, because the forward pass needs it before the Jacobian is known. Both copies
+ * take the same steps. Lanes, rows and columns beyond the last hold zeros. */
+
+#define KB_ALIGN 8
+#define KB_TILE_ROWS(width) ((width) > 4 ? (width) : 4)
+#define KB_TILE KB_TILE_ROWS(KB_WIDTH)
+#define KB_PENDING 2 /* updates that may wait for one write */
+#define KB_LANES_FROM 4
+#define KB_VARIANCE_FLOOR 1e-12 /* as a share of the prior variance */
+
+/* The upper triangle of a symmetric matrix in tiles of KB_TILE_ROWS rows by `width` columns, a row
+ * of tiles after the other; each begins on the diagonal, whose squares are stored whole. Updates
+ * P -= u u' may be pending, on the squares the newest alone. */
+typedef struct {
+    int64_t dim, padded, start; /* start: in the state's packed vector */
+    double *tiles;
+    double *u;                  /* (KB_PENDING, padded): the pending updates, oldest first */
+    double *least;              /* what no diagonal entry may fall below */
+    int64_t *row;               /* where each tile row begins */
+    int64_t *repairs;
+    int pending, fresh;         /* fresh: the newest is pending on the squares too */
+} kb_tiles;
+
+typedef struct {
+    int64_t inputs;   /* incoming weights per unit, bias included */
+    int64_t units, groups, padded;
+    int64_t start;    /* in the mean vector */
+    int64_t cov;      /* in the covariance vector, separate layers only */
+    int lanes, pending;
+    double *weights;  /* lanes: [groups][inputs][width]; else a view of the mean vector */
+    double *triangle; /* lanes: [groups][entries][width] */
+    double *least;    /* lanes: [groups][inputs][width], see kb_tiles */
+    kb_tiles *tiles;  /* separate, not lanes: one per unit */
+    double *gain;     /* C z: lanes [groups][inputs][width], else [units][stride]; joint, lanes:
+                       * the units' part of G [outputs][groups][inputs][width] */
+    double *old_gain; /* that of the pending update; joint: the pending updates, oldest first */
+    int64_t stride;
+    double *z;        /* this layer's input [1, z], zeros behind */
+    double *vz;       /* and its variance */
+    double *mu, *var, *seen_var, *own, *slope, *trace, *var_z; /* per unit, padded */
+    double *coefficient; /* (outputs, padded): dE[y]/da */
+    int64_t *home;       /* joint, lanes: (block, place in it) of each unit's weights */
+    double *pull, *push; /* the two scalars of each unit's update */
+} kb_layer;
+
+typedef struct {
+    int64_t pieces;
+    const kb_piece *piece;
+    kb_tiles *tiles;
+    double *h, *g; /* (outputs, padded): H and G = P H' */
+} kb_block;
+
+typedef struct {
+    const kb_net *net;
+    kb_state *state;
+    int64_t width;         /* doubles in a vector register */
+    int64_t outputs, inputs, features, largest, classes;
+    kb_layer *layer;
+    kb_block *block;       /* joint blocks */
+    kb_tiles *tiles, *head;
+    int64_t tiled;
+    int64_t unseen;        /* repairs that are not counted: those of the heads */
+    double *memory;
+    double *q;             /* (outputs, outputs) covariance of the outputs */
+    double *out_mean, *out_var, *stated_var, *input_var, *target, *label_var, *residual;
+    double *now_mean, *now_cov, *now_gain; /* m, Q, A while a label is worked in */
+    double *pull, *spread; /* b, and B column after column */
+    int64_t columns;
+    double *direction, *cov_d, *gain_d;
+    double *x_cov;         /* covariance of this row's inputs */
+    double *head_gain, *head_log_mean, *head_log_var, *noise_var, *new_noise, *share;
+    double *probability;   /* of each class, before the row's label */
+    double *scratch, *zeros;
+    double kappa;          /* what repeated passes ask for, see kbnn/core/belief.py */
+    int fresh;             /* rows of a first pass */
+    int uncertain;         /* this row's inputs have a variance */
+} kb_work;
+
+static int64_t kb_triangle(int64_t dim) { return dim * (dim + 1) / 2; }
+
+static int64_t kb_round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
+
+/* Entry (i, j), j >= i or both in one square on the diagonal. */
+static double *kb_entry(const kb_tiles *t, int64_t width, int64_t i, int64_t j)
+{
+    int64_t rows = KB_TILE_ROWS(width), column = j - i / rows * rows;
+    return t->tiles + t->row[i / rows] + column / width * rows * width + i % rows * width
+           + column % width;
+}
+
+/* Lane order <-> the state's order, one layer at a time. */
+static void kb_weights_move(const kb_layer *a, int64_t width, double *mean, int load)
+{
+    for (int64_t u = 0; u < a->units; u++)
+        for (int64_t i = 0; i < a->inputs; i++) {
+            double *lane = a->weights + (u / width * a->inputs + i) * width + u % width;
+            double *flat = mean + a->start + u * a->inputs + i;
+            *(load ? lane : flat) = *(load ? flat : lane);
+        }
+}
+
+static void kb_triangles_move(const kb_layer *a, int64_t width, double *cov, int load)
+{
+    int64_t entries = kb_triangle(a->inputs);
+    for (int64_t u = 0; u < a->units; u++)
+        for (int64_t i = 0; i < entries; i++) {
+            double *lane = a->triangle + (u / width * entries + i) * width + u % width;
+            double *flat = cov + a->cov + u * entries + i;
+            *(load ? lane : flat) = *(load ? flat : lane);
+        }
+}
+
+/* Copies unit `u`'s own part, `at` in a block of packed rows, to its lane. */
+static void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_tiles *t, int64_t at,
+                        const double *packed)
+{
+    double *lane = a->triangle + u / width * kb_triangle(a->inputs) * width + u % width;
+    packed += t->start + at * t->dim - at * (at - 1) / 2;
+    for (int64_t i = 0; i < a->inputs; packed += t->dim - at - i, i++)
+        for (int64_t j = 0; j < a->inputs - i; j++, lane += width)
+            *lane = packed[j];
+}
+
+/* Tiles <-> packed rows, a run of at most `width` columns at a time. */
+static void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int load)
+{
+    int64_t rows = KB_TILE_ROWS(width);
+    packed += t->start;
+    for (int64_t i = 0; i < t->dim; i++) {
+        int64_t corner = i / rows * rows, skip = (i - corner) % width, n;
+        double *tile = kb_entry(t, width, i, i) - skip;
+        for (int64_t j = i; j < t->dim; j += n, packed += n, tile += rows * width, skip = 0) {
+            n = width - skip < t->dim - j ? width - skip : t->dim - j;
+            memcpy(load ? tile + skip : packed, load ? packed : tile + skip,
+                   (size_t)n * sizeof(double));
+        }
+        for (int64_t j = corner; load && j < i; j++)
+            *kb_entry(t, width, i, j) = *kb_entry(t, width, j, i);
+    }
+}
+
+static int kb_is_head(const kb_work *w, const kb_tiles *t) { return w->head && t >= w->head; }
+
+/* From the state's order to ours; nothing may be pending. */
+static void kb_work_load(kb_work *w)
+{
+    const kb_net *net = w->net;
+    for (int64_t l = 0; l < net->layers; l++) {
+        if (w->layer[l].lanes)
+            kb_weights_move(&w->layer[l], w->width, w->state->mean, 1);
+        if (w->layer[l].lanes && net->separate)
+            kb_triangles_move(&w->layer[l], w->width, w->state->cov, 1);
+    }
+    for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
+        kb_tiles_move(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov, 1);
+    for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
+        const kb_block *block = &w->block[b];
+        const kb_piece *piece = block->piece;
+        for (int64_t at = 0; piece < block->piece + block->pieces; at += piece++->length)
+            if (w->layer[piece->layer].lanes)
+                kb_own_load(&w->layer[piece->layer], w->width, piece->unit, block->tiles, at,
+                            w->state->cov);
+    }
+}
+
+/* And back. */
+static void kb_work_store(const kb_work *w)
+{
+    for (int64_t l = 0; l < w->net->layers; l++) {
+        if (w->layer[l].lanes)
+            kb_weights_move(&w->layer[l], w->width, w->state->mean, 0);
+        if (w->layer[l].lanes && w->net->separate)
+            kb_triangles_move(&w->layer[l], w->width, w->state->cov, 0);
+    }
+    for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
+        kb_tiles_move(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov, 0);
+}

@@ -1,0 +1,59 @@
+"""Has the stream changed? A cumulative sum of bounded surprise, and what follows an alarm.
+
+A row's surprise is (e^2/S - 1)/2 for a real target (S the variance predicted before the row) and
+the log-loss against its own expectation, in units of its spread, for classes: zero on average
+while the predictions are honest. c = max(0, c + min(surprise, cap) - slack) stays near zero then;
+c > threshold raises the alarm: c = 0, every covariance returns a share of the way to its prior (the
+means stay, so what is still right is kept) and the noise belief forgets all but its last twenty
+rows. The cap is low, so that outliers, however wild, do not look like drift. Rows of a later pass
+raise no alarm: they are no news.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.core.normal import FloatArray
+
+
+class Detector(NamedTuple):
+    """When the evidence is an alarm, and how far back to the prior an alarm goes."""
+
+    cap: float
+    slack: float
+    threshold: float
+    forget: float
+
+
+REAL = Detector(cap=2.0, slack=0.5, threshold=10.0, forget=0.5)
+CLASSES = Detector(cap=5.0, slack=0.25, threshold=15.0, forget=0.3)
+"""Class labels surprise less often, and more each time."""
+
+NOISE_MEMORY = 10.0
+"""Shape of the noise belief after an alarm: twenty rows' worth."""
+
+
+def watch(detector: Detector, evidence: FloatArray, surprise: float) -> bool:
+    """Add a row's surprise to the evidence, in place; True raises the alarm."""
+    evidence[0] = max(0.0, evidence[0] + min(surprise, detector.cap) - detector.slack)
+    if evidence[0] <= detector.threshold:
+        return False
+    evidence[0] = 0.0
+    return True
+
+
+def shorten(noise: FloatArray) -> FloatArray:
+    """The noise belief with its memory cut to twenty rows."""
+    factor = np.minimum(1.0, NOISE_MEMORY / noise[:, :1])
+    return noise * factor
+
+
+def class_surprise(probability: FloatArray, label: int) -> float:
+    """(s - H)/sqrt(2 (V + 0.1)): the log-loss s of a label against its mean H and variance V."""
+    p = np.maximum(probability, 1e-300)
+    information = -np.log(p)
+    entropy = float(p @ information)
+    var = float(p @ (information * information)) - entropy * entropy
+    return (float(information[label]) - entropy) / float(np.sqrt(2.0 * (var + 0.1)))

@@ -1,0 +1,111 @@
+"""The block filter in numpy: the readable twin of the compiled kernel.
+
+One row, with W the weight means and P the block-diagonal weight covariance:
+  forward   mu_a = W z,  var_a = z' C z + sum_i w_i^2 vz_i,  z <- E f(a),  F = E f'(a),
+            vz <- F^2 var_a, layer by layer; C is the unit's own part of P; the expectations are
+            taken over a share of var_a (Config.activation_spread)
+  Jacobian  H = dE[y]/dw, back-propagated with F in place of f' and every var_a held fixed
+  filter    G = P H', Q = H G; the label becomes b, B in output space (kbnn.core.observation):
+            w += G b, P -= (G B)(G B)'
+For one real target that is S = Q + r, w += G e/S, P -= G G'/S. The variance of the function is Q
+and nothing else: moment-matched terms that the update cannot learn from are left out.
+For a unit of a second or later hidden layer var_a takes its own incoming weights and the diagonal
+of the layer below, for every structure alike.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.core.belief import Belief, Outputs
+from kbnn.core.config import gaussian
+from kbnn.core.inputs import Inputs
+from kbnn.core.normal import FloatArray
+
+SMALLEST_VAR = 1e-12
+LEAST_NOISE_RATIO = 1e-6
+"""S is at least q (1 + this): no row may claim to settle a direction completely."""
+
+VARIANCE_FLOOR = 1e-12
+"""No weight's variance falls below this share of its prior variance."""
+
+
+class Forward(NamedTuple):
+    """Each layer's inputs [1, z] and each hidden layer's expected slopes."""
+
+    inputs: list[FloatArray]
+    slopes: list[FloatArray]
+
+
+def forward(belief: Belief, inputs: Inputs) -> Forward:
+    """Layer by layer from the inputs to the last hidden layer."""
+    moments = gaussian(belief.config.activation)
+    z = np.concatenate([[1.0], inputs.mean])
+    vz = np.concatenate([[0.0], inputs.var])
+    layer_inputs, slopes = [z], []
+    for layer in range(belief.layout.layers - 1):
+        weights = belief.weights(layer)
+        mu_a = weights @ z
+        var_a = belief.own_gain(layer, z) @ z + weights**2 @ vz
+        if layer == 0:
+            var_a += belief.own_diagonal(layer) @ vz
+        var_a = np.maximum(var_a, SMALLEST_VAR)
+        seen_var = np.maximum(belief.config.activation_spread * var_a, SMALLEST_VAR)
+        out = moments(mu_a, seen_var)
+        slope = out.cov / seen_var
+        z = np.concatenate([[1.0], out.mean])
+        vz = np.concatenate([[0.0], slope * slope * var_a])
+        layer_inputs.append(z)
+        slopes.append(slope)
+    return Forward(layer_inputs, slopes)
+
+
+def coefficients(belief: Belief, fw: Forward) -> list[FloatArray]:
+    """dE[y]/da (outputs, units) of every layer, back-propagated with expected slopes."""
+    chain = [np.eye(belief.config.outputs)]
+    for layer in range(belief.layout.layers - 1, 0, -1):
+        back = chain[0] @ belief.weights(layer)[:, 1:]
+        chain.insert(0, back * fw.slopes[layer - 1])
+    return chain
+
+
+def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[FloatArray]]:
+    """Mean, covariance Q and input-induced variance of the outputs, and G = P H' per stack."""
+    fw = forward(belief, inputs)
+    last = belief.layout.layers - 1
+    chain = coefficients(belief, fw)
+    h = np.concatenate([np.einsum("om,i->omi", c, z).reshape(len(c), -1)
+                        for c, z in zip(chain, fw.inputs, strict=True)], axis=1)
+    q = np.zeros((len(h), len(h)))
+    gains = []
+    for stack in belief.stacks:
+        h_blocks = h[:, stack.order].transpose(1, 2, 0)
+        gain = stack.cov @ h_blocks
+        q += np.einsum("kdo,kdp->op", h_blocks, gain)
+        gains.append(gain)
+    mean = belief.weights(last) @ fw.inputs[last]
+    return Outputs(mean, q, _input_var(belief, inputs.var, chain[0]), fw.inputs[last]), gains
+
+
+def _input_var(belief: Belief, var: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """sum_i v_i ((dE[y]/dx_i)^2 + sum_n c_n^2 C_n,ii): what uncertain inputs do to each output."""
+    jacobian = coefficients @ belief.weights(0)[:, 1:]
+    own = coefficients**2 @ belief.own_diagonal(0)[:, 1:]
+    return np.asarray((jacobian**2 + own) @ var)
+
+
+def update(belief: Belief, gains: list[FloatArray], pull: FloatArray,
+           spread: FloatArray) -> bool:
+    """w += G b, P -= (G B)(G B)'; False leaves the belief alone."""
+    moves = [gain @ pull for gain in gains]
+    if not all(np.all(np.isfinite(move)) for move in moves):
+        return False
+    for stack, gain, move in zip(belief.stacks, gains, moves, strict=True):
+        belief.mean[stack.order] += move
+        u = gain @ spread
+        # The columns of a separate unit are parallel, so one step; joint ones meet the floor apart.
+        for columns in [u] if belief.layout.separate else np.split(u, u.shape[2], axis=2):
+            belief.shrink(stack, columns, VARIANCE_FLOOR)
+    return True

@@ -1,0 +1,171 @@
+"""Which weights share a covariance block, and how the blocks lie in memory.
+
+All weight means form one vector: layer after layer, unit after unit, the bias first. A *piece* is a
+run of one unit's incoming weights; a *block* is a list of pieces whose weights are correlated;
+different blocks are independent.
+
+    neuron, paper   a block is one unit's incoming weights
+    full            one block
+    group           the units of each hidden layer in even groups of at most ten units and 192
+                    weights: a group's incoming weights and, in the last hidden layer of a network
+                    with one output, its outgoing ones too. What is left of the output layer (its
+                    bias; all of it for several outputs) is a block per output.
+
+Only the upper triangle of a block is stored, row after row: entry (i, j), i <= j, of a block of
+dimension d lies at i d - i (i - 1)/2 + (j - i). Triangles follow each other in the order of blocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.core.config import MAX_COVARIANCE, Config
+from kbnn.core.normal import FloatArray
+
+IntArray = NDArray[np.int64]
+
+
+GROUP_UNITS = 10
+GROUP_WEIGHTS = 192
+
+
+class Piece(NamedTuple):
+    """Weights `first` to `first + length - 1` into unit `unit` of weight layer `layer`."""
+
+    layer: int
+    unit: int
+    first: int
+    length: int
+
+
+Block = tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The blocks of a configuration and their place in the mean and covariance vectors."""
+
+    widths: tuple[int, ...]
+    separate: bool
+    blocks: tuple[Block, ...]
+
+    @property
+    def layers(self) -> int:
+        """Number of weight layers: hidden layers plus one."""
+        return len(self.widths) - 1
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Where each weight layer begins in the mean vector, and its end."""
+        sizes = [m * (n + 1) for n, m in zip(self.widths[:-1], self.widths[1:], strict=True)]
+        return tuple(int(start) for start in np.concatenate([[0], np.cumsum(sizes)]))
+
+    @cached_property
+    def dims(self) -> tuple[int, ...]:
+        """Dimension of each block."""
+        return tuple(sum(piece.length for piece in block) for block in self.blocks)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each block's triangle begins in the covariance vector, and its end."""
+        ends = np.cumsum([0] + [dim * (dim + 1) // 2 for dim in self.dims])
+        return tuple(int(end) for end in ends)
+
+    @cached_property
+    def order(self) -> tuple[IntArray, ...]:
+        """For each block the positions of its weights in the mean vector."""
+        return tuple(np.concatenate([self._positions(piece) for piece in block])
+                     for block in self.blocks)
+
+    def _positions(self, piece: Piece) -> IntArray:
+        row = self.starts[piece.layer] + piece.unit * (self.widths[piece.layer] + 1)
+        return np.arange(row + piece.first, row + piece.first + piece.length, dtype=np.int64)
+
+    def matrix(self, mean: FloatArray, layer: int) -> FloatArray:
+        """The weight matrix (units, inputs + 1) of a layer as a view of the mean vector."""
+        flat = mean[self.starts[layer]:self.starts[layer + 1]]
+        return flat.reshape(self.widths[layer + 1], self.widths[layer] + 1)
+
+    def unpack(self, cov: FloatArray) -> list[FloatArray]:
+        """The dense symmetric matrix of every block."""
+        return [unpack_triangle(cov[start:end], dim) for start, end, dim in
+                zip(self.offsets[:-1], self.offsets[1:], self.dims, strict=True)]
+
+    def pack(self, dense: list[FloatArray]) -> FloatArray:
+        """The covariance vector of dense blocks: the inverse of `unpack`."""
+        return np.concatenate([pack_triangle(block) for block in dense])
+
+
+def pack_triangle(matrix: FloatArray) -> FloatArray:
+    """The upper triangle of a symmetric matrix, row after row."""
+    return np.asarray(matrix[np.triu_indices(len(matrix))])
+
+
+def unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
+    """The symmetric matrix of a packed upper triangle."""
+    matrix = np.zeros((dim, dim))
+    upper = np.triu_indices(dim)
+    matrix[upper] = row
+    matrix.T[upper] = row
+    return matrix
+
+
+@lru_cache(maxsize=64)
+def layout_of(config: Config) -> Layout:
+    """The layout that a configuration asks for."""
+    layout = Layout(config.widths, config.covariance in ("paper", "neuron"),
+                    _BLOCKS[config.covariance](config))
+    if layout.offsets[-1] > MAX_COVARIANCE:
+        raise ValueError(
+            f"covariance {config.covariance!r} of this network has {layout.offsets[-1]:,} "
+            f"entries, more than {MAX_COVARIANCE:,} (choose fewer units or 'neuron')")
+    return layout
+
+
+def _neuron_blocks(config: Config) -> tuple[Block, ...]:
+    widths = config.widths
+    return tuple((Piece(layer, unit, 0, widths[layer] + 1),)
+                 for layer in range(len(widths) - 1) for unit in range(widths[layer + 1]))
+
+
+def _full_block(config: Config) -> tuple[Block, ...]:
+    return (tuple(piece for block in _neuron_blocks(config) for piece in block),)
+
+
+def _group_blocks(config: Config) -> tuple[Block, ...]:
+    widths = config.widths
+    if not config.hidden:
+        return _neuron_blocks(config)
+    output = len(widths) - 2
+    joined = config.outputs == 1
+    blocks: list[Block] = []
+    for layer in range(output):
+        inputs = widths[layer] + 1
+        outgoing = joined and layer == output - 1
+        for first, end in groups(widths[layer + 1], config.group_size, inputs + outgoing):
+            pieces = [Piece(layer, unit, 0, inputs) for unit in range(first, end)]
+            if outgoing:
+                pieces.append(Piece(output, 0, 1 + first, end - first))
+            blocks.append(tuple(pieces))
+    rest = 1 if joined else widths[output] + 1
+    blocks += [(Piece(output, unit, 0, rest),) for unit in range(config.outputs)]
+    return tuple(blocks)
+
+
+def groups(units: int, size: int | None, unit_weights: int) -> list[tuple[int, int]]:
+    """(first, end) of consecutive groups of at most `size` units, as even as can be."""
+    if size is None:
+        size = max(1, min(GROUP_UNITS, GROUP_WEIGHTS // unit_weights))
+    count = -(-units // size)
+    bounds = [units * i // count for i in range(count + 1)]
+    return list(itertools.pairwise(bounds))
+
+
+_BLOCKS = {"paper": _neuron_blocks, "neuron": _neuron_blocks, "group": _group_blocks,
+           "full": _full_block}

@@ -1,0 +1,120 @@
+"""The public face of the numerical core: predict, then learn, in standardised units.
+
+>>> import numpy as np
+>>> state = init(Config(inputs=1, hidden=(20,)), seed=1)
+>>> x = np.linspace(-2.0, 2.0, 500)[:, None]
+>>> state, _ = learn(state, np.random.default_rng(0).permutation(x), np.zeros(500))
+>>> predict(state, x).mean.shape
+(500, 1)
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kbnn.core import engine
+from kbnn.core.config import Config
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import State, init
+from kbnn.core.twin import ALARM, LEARNED, REJECTED, Records
+
+__all__ = ["ALARM", "LEARNED", "REJECTED", "Config", "Prediction", "State", "init", "learn",
+           "predict"]
+
+_ROWS_PER_THREAD = 256
+"""Fewer rows than this are not worth a thread of their own."""
+
+
+class Prediction(NamedTuple):
+    """What was predicted for n rows, before their labels were seen.
+
+    The predictive variance of a real target is `function_var + noise_var`: what the network does
+    not know yet (epistemic), and what no network could know (aleatoric).
+    """
+
+    mean: FloatArray  # (n, outputs)
+    function_var: FloatArray  # (n, outputs)
+    noise_var: FloatArray  # (n, outputs)
+    probability: FloatArray  # (n, classes); no columns for a real target
+    inlier: FloatArray  # (n,) probability that the label was no outlier, 1 where not learned
+    status: FloatArray  # (n,) bits LEARNED, REJECTED, ALARM; 0 from predict
+
+
+def learn(state: State, x: ArrayLike, y: ArrayLike, *, x_var: ArrayLike | None = None,
+          weight: ArrayLike | None = None, fresh: bool = True) -> tuple[State, Prediction]:
+    """Learn rows in order; row i is predicted before y[i] is looked at.
+
+    x        (n, inputs); NaN is missing, infinite rejects the row
+    y        (n,) or (n, outputs), NaN not observed; for classes (n,) of class indices
+    x_var    (n, inputs) measurement variance of each input
+    weight   (n,) how often each row counts
+    fresh    False for rows that an earlier pass has learned already
+
+    The given state stays as it is; the new one is returned.
+    """
+    rows = _inputs(state.config, x)
+    labels = _labels(state.config, y, len(rows))
+    variances = _like(x_var, rows, "x_var")
+    weights = None if weight is None else _floats(weight, "weight")
+    if weights is not None and weights.shape != (len(rows),):
+        raise ValueError(f"weight must have shape ({len(rows)},), got {weights.shape}")
+    new, records = engine.learn(state, rows, variances, labels, weights, fresh)
+    return new, Prediction(*records)
+
+
+def predict(state: State, x: ArrayLike, *, x_var: ArrayLike | None = None) -> Prediction:
+    """Predict rows, on all cores when there are many."""
+    rows = _inputs(state.config, x)
+    variances = _like(x_var, rows, "x_var")
+    threads = min(os.cpu_count() or 1, len(rows) // _ROWS_PER_THREAD)
+    if threads < 2 or not engine.compiled():
+        return Prediction(*engine.predict(state, rows, variances))
+    cuts = [len(rows) * i // threads for i in range(threads + 1)]
+
+    def part(k: int) -> Records:
+        span = slice(cuts[k], cuts[k + 1])
+        return engine.predict(state, rows[span], None if variances is None else variances[span])
+
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(part, range(threads)))
+    return Prediction(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _floats(values: ArrayLike, name: str) -> FloatArray:
+    try:
+        return np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from None
+
+
+def _inputs(config: Config, x: ArrayLike) -> FloatArray:
+    rows = _floats(x, "x")
+    if rows.ndim != 2 or rows.shape[1] != config.inputs:
+        raise ValueError(f"x must have shape (rows, {config.inputs}), got {rows.shape}")
+    return rows
+
+
+def _labels(config: Config, y: ArrayLike, rows: int) -> FloatArray:
+    labels = _floats(y, "y")
+    if labels.ndim == 1:
+        labels = labels[:, None]
+    width = config.outputs if config.observation == "gaussian" else 1
+    if labels.shape != (rows, width):
+        raise ValueError(f"y must have shape ({rows}, {width}), got {labels.shape}")
+    return np.ascontiguousarray(labels)
+
+
+def _like(values: ArrayLike | None, rows: FloatArray, name: str) -> FloatArray | None:
+    if values is None:
+        return None
+    array = _floats(values, name)
+    if array.shape != rows.shape:
+        raise ValueError(f"{name} must have the shape of x, {rows.shape}, got {array.shape}")
+    if np.any(array < 0.0) or np.any(np.isnan(array)):
+        raise ValueError(f"{name} must hold variances >= 0")
+    return array

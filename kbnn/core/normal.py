@@ -1,0 +1,65 @@
+"""The standard normal distribution: the one place that evaluates its cdf and density.
+
+Everything is safe in the far tails: ratios are formed with the scaled complementary error function,
+never as a quotient of two underflowing numbers. Commands need the cdf alone, and have it from the
+compiled module: importing scipy.special would take them longer than anything else they import.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from kbnn.core._kernel import normal_cdf
+
+    _BUILT = True
+except ImportError:  # built without a compiler
+    _BUILT = False
+
+FloatArray = NDArray[np.float64]
+
+_SQRT_2 = np.sqrt(2.0)
+_INV_SQRT_2PI = 1.0 / np.sqrt(2.0 * np.pi)
+_SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
+_SQRT_PI_OVER_2 = np.sqrt(np.pi / 2.0)
+
+
+@cache
+def _special() -> ModuleType:
+    return import_module("scipy.special")
+
+
+def cdf(u: FloatArray) -> FloatArray:
+    """Phi(u) = P(U <= u)."""
+    if not _BUILT:
+        return np.asarray(_special().ndtr(u))
+    out = np.empty(np.shape(u))
+    normal_cdf(np.ravel(np.asarray(u, dtype=float)), out.reshape(-1))
+    return out
+
+
+def log_cdf(u: FloatArray) -> FloatArray:
+    """log Phi(u), finite for every finite u."""
+    return np.asarray(_special().log_ndtr(u))
+
+
+def pdf(u: FloatArray) -> FloatArray:
+    """N(u) = exp(-u^2 / 2) / sqrt(2 pi)."""
+    return np.asarray(_INV_SQRT_2PI * np.exp(-0.5 * u * u))
+
+
+def hazard(u: FloatArray) -> FloatArray:
+    """rho(u) = N(u) / Phi(u), about -u for u << 0."""
+    return np.asarray(_SQRT_2_OVER_PI / _special().erfcx(-u / _SQRT_2))
+
+
+def expected_excess(u: FloatArray) -> FloatArray:
+    """M(u) = E max(0, u + U) = u Phi(u) + N(u), without cancellation for u << 0."""
+    below = np.minimum(u, 0.0)
+    tail = pdf(below) * (1.0 + below * _SQRT_PI_OVER_2 * _special().erfcx(-below / _SQRT_2))
+    return np.where(u > 0.0, u * cdf(u) + pdf(u), np.maximum(tail, 0.0))

@@ -1,0 +1,44 @@
+"""How the prediction moves with each input: the expected Jacobian, with error bars.
+
+For one row dE[y]/dx_i = sum_n c_n w_ni, c_n the expected derivative of the output with respect to
+first-layer unit n; its variance is that of the first layer's weights, sum_n c_n^2 C_n,ii. Averaged
+over a sample of rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.core import filter as block_filter
+from kbnn.core.belief import open_state
+from kbnn.core.inputs import Inputs
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import State
+
+
+class Sensitivity(NamedTuple):
+    """Per output and input: mean slope, its standard deviation, and its size whatever the sign."""
+
+    slope: FloatArray  # (outputs, inputs) average over the sample
+    sd: FloatArray  # (outputs, inputs) of that average, by the belief about the weights
+    size: FloatArray  # (outputs, inputs) root mean square over the sample
+
+
+def sensitivity(state: State, x: FloatArray) -> Sensitivity:
+    """The expected Jacobian over standardised rows x, missing values at their mean."""
+    belief = open_state(state)
+    shape = (state.config.outputs, state.config.inputs)
+    total, square, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    limit = state.config.input_limit
+    own = belief.own_diagonal(0)[:, 1:]
+    for row in np.nan_to_num(x):
+        fw = block_filter.forward(belief, Inputs(np.clip(row, -limit, limit), None))
+        c = block_filter.coefficients(belief, fw)[0]
+        jacobian = c @ belief.weights(0)[:, 1:]
+        total += jacobian
+        square += jacobian**2
+        var += c**2 @ own
+    n = max(1, len(x))
+    return Sensitivity(total / n, np.sqrt(var / n), np.sqrt(square / n))

@@ -1,0 +1,86 @@
+"""The paper's layer-wise filter and smoother in numpy, as its two algorithms have it.
+
+Forward (Algorithm 1): mu_a = W m (eq. mua), var_a = m' C m + sum_i v_i (w_i^2 + C_ii) (eq. sigmaa),
+activation moments (eqs. muz, varz). Backward (Algorithm 2), written in changes D(.) = posterior -
+prior and scaled by the variances, alpha = Dmu_a/var_a and beta = -Dvar_a/var_a^2:
+  output         alpha = e/S, beta = 1/S with S = var_a + r (kbnn.core.observation: b and B)
+  smoothing II   mu += C m alpha,  C -= C m (C m)' beta                (eqs. muwupdate, cwupdate)
+  smoothing I    Dmu_a = cov_az sum_n w_n alpha_n,
+                 Dvar_a = -cov_az^2 sum_n w_n^2 beta_n                 (eq. smootheda)
+with the weights from before their update. Dividing by var_z is never needed: k = cov_az/var_z
+cancels against Dmu_z = var_z sum(..). Several outputs can ask for more than all of a unit's
+variance; Dvar_z >= -var_z is enforced.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.core.activations import printed_sigmoid_var
+from kbnn.core.belief import Belief, Outputs
+from kbnn.core.config import gaussian
+from kbnn.core.filter import SMALLEST_VAR, VARIANCE_FLOOR
+from kbnn.core.inputs import Inputs
+from kbnn.core.normal import FloatArray
+
+
+class LayerPass(NamedTuple):
+    """What the backward pass needs of one layer's forward pass."""
+
+    gain: FloatArray  # (units, inputs + 1): C m of every unit
+    var_a: FloatArray
+    cov_az: FloatArray
+    var_z: FloatArray
+
+
+def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[LayerPass]]:
+    """The forward pass: moments of the outputs before their activation."""
+    moments = gaussian(belief.config.activation)
+    m = np.concatenate([[1.0], inputs.mean])
+    v = np.concatenate([[0.0], inputs.var])
+    passes: list[LayerPass] = []
+    last = belief.layout.layers - 1
+    for layer in range(last + 1):
+        weights = belief.weights(layer)
+        gain = belief.own_gain(layer, m)
+        mu_a = weights @ m
+        var_a = gain @ m + (weights**2 + belief.own_diagonal(layer)) @ v
+        var_a = np.maximum(var_a, SMALLEST_VAR)
+        if layer == last:
+            passes.append(LayerPass(gain, var_a, var_a, var_a))
+            return Outputs(mu_a, np.diag(var_a), np.zeros_like(mu_a), m), passes
+        out = moments(mu_a, var_a)
+        var_z = out.var
+        if belief.config.printed_variance and belief.config.activation == "sigmoid":
+            var_z = printed_sigmoid_var(out.mean, var_a, out.cov)
+        var_z = var_z + belief.config.hidden_noise
+        passes.append(LayerPass(gain, var_a, out.cov, var_z))
+        m = np.concatenate([[1.0], out.mean])
+        v = np.concatenate([[0.0], var_z])
+    raise AssertionError("a network has an output layer")
+
+
+def update(belief: Belief, passes: list[LayerPass], pull: FloatArray,
+           spread: FloatArray) -> bool:
+    """The backward pass; False leaves the belief alone."""
+    alpha, beta = pull, np.sum(spread**2, axis=1)
+    plan: list[tuple[FloatArray, FloatArray]] = [(alpha, beta)]
+    for layer in range(belief.layout.layers - 1, 0, -1):
+        weights = belief.weights(layer)[:, 1:]
+        below = passes[layer - 1]
+        pull = weights.T @ alpha
+        shrink = np.minimum(weights.T**2 @ beta, 1.0 / np.maximum(below.var_z, 1e-300))
+        alpha = below.cov_az / below.var_a * pull
+        beta = (below.cov_az / below.var_a) ** 2 * shrink
+        plan.insert(0, (alpha, beta))
+    if not all(np.all(np.isfinite(a)) and np.all(np.isfinite(b)) for a, b in plan):
+        return False
+    exempt = belief.config.observation == "gaussian" and belief.config.noise == 0.0
+    floor = 0.0 if exempt else VARIANCE_FLOOR
+    for layer, (alpha, beta) in enumerate(plan):
+        gain = passes[layer].gain
+        belief.weights(layer)[:] += alpha[:, None] * gain
+        belief.shrink(belief.stacks[layer], (np.sqrt(beta)[:, None] * gain)[:, :, None], floor)
+    return True

@@ -1,0 +1,230 @@
+"""Row after row through the numpy twin: condition, predict, observe, learn.
+
+The signature is the kernel's: standardised float64 arrays in, the new state and one record per row
+out. A row's prediction is written before its label is looked at. A row that cannot be learned from
+(no finite label, an infinite input, a step that would overflow) is rejected: counted, and nothing
+else of the state changes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.core import drift, observation, smoother
+from kbnn.core import filter as block_filter
+from kbnn.core import inputs as input_gaussian
+from kbnn.core import noise as noise_model
+from kbnn.core.belief import Belief, Outputs, close, open_state
+from kbnn.core.config import Config
+from kbnn.core.inputs import Inputs
+from kbnn.core.noise import NoiseForecast
+from kbnn.core.normal import FloatArray
+from kbnn.core.observation import Measured
+from kbnn.core.state import COUNT, State
+
+LABEL_LIMIT = 1e100
+"""A standardised label beyond this is no measurement."""
+
+WEIGHTS = (1e-300, 1e100)
+"""A row's weight lies within these: its products with residuals neither vanish nor overflow."""
+
+INPUT_BELIEVED = 1e3
+"""A standardised input beyond this is no measurement either: it counts as missing."""
+
+LEARNED, REJECTED, ALARM = 1, 2, 4
+"""Bits of `Records.status`."""
+
+
+class Records(NamedTuple):
+    """What happened at each row."""
+
+    mean: FloatArray  # (n, outputs)
+    function_var: FloatArray  # (n, outputs)
+    noise_var: FloatArray  # (n, outputs)
+    probability: FloatArray  # (n, classes), no columns for a real target
+    inlier: FloatArray  # (n,) probability that the label was no outlier
+    status: FloatArray  # (n,) bits
+
+
+class Observed(NamedTuple):
+    """What a label asks of the belief: evidence, and the noise belief that goes with it."""
+
+    evidence: Measured
+    noise: FloatArray
+    heads: list[tuple[FloatArray, FloatArray]]
+    inlier: float
+    surprise: float
+
+
+def blank_records(rows: int, config: Config) -> Records:
+    """Records to be filled."""
+    mean, function_var, noise_var = np.zeros((3, rows, config.outputs))
+    return Records(mean, function_var, noise_var, np.zeros((rows, config.classes)),
+                   np.ones(rows), np.zeros(rows))
+
+
+def learn(state: State, x: FloatArray, x_var: FloatArray, y: FloatArray,
+          weight: FloatArray, fresh: bool) -> tuple[State, Records]:
+    """Learn rows in order; x (n, inputs) with NaN for missing, y (n, labels), weight (n,).
+
+    `fresh` says that these rows were not learned before, in an earlier pass over the data.
+    """
+    belief = open_state(state)
+    records = blank_records(len(x), state.config)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        for i in range(len(x)):
+            _learn_row(belief, x[i], x_var[i], y[i], float(weight[i]), fresh, records, i)
+    return close(belief, state), records
+
+
+def predict(state: State, x: FloatArray, x_var: FloatArray) -> Records:
+    """Predict rows; the state does not change."""
+    belief = open_state(state)
+    records = blank_records(len(x), state.config)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
+        for i in range(len(x)):
+            inputs = _condition(belief, x[i], x_var[i])
+            out = (smoother.outputs(belief, inputs)[0] if belief.config.covariance == "paper"
+                   else block_filter.outputs(belief, inputs)[0])
+            _record(belief, out, records, i)
+    return records
+
+
+def _learn_row(belief: Belief, x: FloatArray, x_var: FloatArray, y: FloatArray, weight: float,
+               fresh: bool, records: Records, i: int) -> None:
+    scheme = smoother if belief.config.covariance == "paper" else block_filter
+    inputs = _condition(belief, x, x_var)
+    out, passed = scheme.outputs(belief, inputs)
+    forecasts = _record(belief, out, records, i)
+    records.status[i] = REJECTED
+    if not _learnable(belief, x, y, weight, out):
+        belief.counts[COUNT.rejected] += 1
+        return
+    observed = _observe(belief, out, forecasts, y, weight)
+    detector = drift.CLASSES if belief.config.classes else drift.REAL
+    alarm = belief.config.drift and fresh and drift.watch(
+        detector, belief.surprise, observed.surprise)
+    if alarm:
+        belief.forget(detector.forget)
+        belief.noise = drift.shorten(belief.noise)
+        out, passed = scheme.outputs(belief, inputs)
+        observed = _observe(belief, out, _noise_forecasts(belief, out), y, weight)
+        belief.counts[COUNT.alarms] += 1
+    if not scheme.update(belief, passed, observed.evidence.pull, observed.evidence.spread):
+        belief.counts[COUNT.rejected] += 1
+        return
+    belief.noise = observed.noise
+    for output, (mean, cov) in enumerate(observed.heads):
+        belief.head_mean[output], belief.head_cov[output] = mean, cov
+    input_gaussian.absorb(belief.input_mean, belief.input_cov,
+                          int(belief.counts[COUNT.rows]), inputs)
+    belief.counts[COUNT.rows] += 1
+    belief.counts[COUNT.fresh] += fresh
+    belief.counts[COUNT.clipped] += int(np.sum(np.abs(x) > belief.config.input_limit))
+    records.inlier[i] = observed.inlier
+    records.status[i] = LEARNED | (ALARM if alarm else 0)
+
+
+def _condition(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs:
+    limit = belief.config.input_limit
+    seen = np.where(np.abs(x) <= INPUT_BELIEVED, np.clip(x, -limit, limit), np.nan)
+    return input_gaussian.condition(belief.input_mean, belief.input_cov, seen, x_var)
+
+
+def _noise_forecasts(belief: Belief, out: Outputs) -> list[NoiseForecast]:
+    if not belief.config.learns_noise:
+        return []
+    head = belief.config.has_head
+    return [noise_model.forecast(belief.noise[o], belief.head_mean[o] if head else None,
+                                 belief.head_cov[o] if head else None, out.features)
+            for o in range(belief.config.outputs)]
+
+
+def _record(belief: Belief, out: Outputs, records: Records, i: int) -> list[NoiseForecast]:
+    forecasts = _noise_forecasts(belief, out)
+    records.mean[i], records.function_var[i] = out.mean, out.stated_var(belief.kappa)
+    records.noise_var[i] = ([now.var for now in forecasts] if forecasts
+                            else belief.config.noise or 0.0)
+    if belief.config.classes:
+        records.probability[i] = _probabilities(belief, out)
+    return forecasts
+
+
+def _probabilities(belief: Belief, out: Outputs) -> FloatArray:
+    spread = Measured(out.mean, belief.kappa * out.cov, out.input_var)
+    if belief.config.observation == "bernoulli":
+        return observation.bernoulli_probabilities(spread)
+    return observation.class_probabilities(spread)
+
+
+def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out: Outputs) -> bool:
+    if np.any(np.isinf(x)) or not np.any(np.isfinite(y)) or np.any(np.isinf(y)):
+        return False
+    if np.any(np.abs(y[np.isfinite(y)]) > LABEL_LIMIT):
+        return False
+    if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
+        return False
+    if belief.config.classes and not 0 <= y[0] < belief.config.classes:
+        return False
+    return bool(np.all(np.isfinite(out.mean)) and np.all(np.isfinite(out.cov))
+                and np.all(np.isfinite(out.input_var)))
+
+
+def _observe(belief: Belief, out: Outputs, forecasts: list[NoiseForecast], y: FloatArray,
+             weight: float) -> Observed:
+    config = belief.config
+    if config.observation == "gaussian":
+        return _observe_gaussian(belief, out, forecasts, y, weight)
+    evidence = Measured(out.mean, out.cov, out.input_var)
+    surprise = 0.0
+    if config.classes:
+        label = int(y[0] > 0.5) if config.observation == "bernoulli" else int(y[0])
+        surprise = drift.class_surprise(_probabilities(belief, out), label)
+    if config.observation == "bernoulli":
+        observation.bernoulli(evidence, y[0], weight)
+    elif config.observation == "categorical":
+        observation.categorical(evidence, int(y[0]), weight)
+    else:
+        observation.sigmoid(evidence, y[0], config.noise or 0.0, weight)
+    return Observed(evidence, belief.noise, [], 1.0, surprise)
+
+
+def _observe_gaussian(belief: Belief, out: Outputs, forecasts: list[NoiseForecast],
+                      y: FloatArray, weight: float) -> Observed:
+    """Robust weight, bounded residual and noise belief, one output after another."""
+    config = belief.config
+    target, noise_var = out.mean.copy(), np.full_like(out.mean, np.inf)
+    noise = belief.noise.copy()
+    heads = list(zip(belief.head_mean, belief.head_cov, strict=True))
+    stated = out.stated_var(belief.kappa)
+    inlier, surprise = 1.0, 0.0
+    seen = np.flatnonzero(np.isfinite(y))
+    for o in seen:
+        var = float(out.var[o])
+        level = forecasts[o].level if forecasts else float(config.noise or 0.0)
+        spread = stated[o] + (max(level, forecasts[o].var) if forecasts else level)
+        spread = max(float(spread), block_filter.SMALLEST_VAR)
+        e = float(y[o] - out.mean[o])
+        trust = 1.0
+        if config.robust:
+            p = noise_model.inlier_probability(e, spread)
+            inlier = min(inlier, p)
+            trust = p + (1.0 - p) / noise_model.OUTLIER_VAR_RATIO
+        surprise += (min(e * e / spread, 1e12) - 1.0) / 2.0 / len(seen)
+        if config.robust or forecasts:
+            bound = noise_model.RESIDUAL_BOUND * np.sqrt(spread)
+            e = float(np.clip(e, -bound, bound))
+        share = trust * weight
+        if forecasts:
+            residual = noise_model.Residual(e, var, float(stated[o]), trust, share)
+            noise[o], level = noise_model.learn_level(belief.noise[o], residual)
+            if heads:
+                heads[o] = noise_model.learn_head(*heads[o], forecasts[o], residual)
+        target[o] = out.mean[o] + e
+        noise_var[o] = level / share
+    evidence = Measured(out.mean, out.cov, out.input_var)
+    least = 0.0 if config.covariance == "paper" else block_filter.LEAST_NOISE_RATIO
+    observation.gaussian(evidence, target, noise_var, least)
+    return Observed(evidence, noise, heads, inlier, surprise)

@@ -1,0 +1,1 @@
+"""Rows in the user's units: scale, schema, networks, record, file."""

@@ -1,0 +1,85 @@
+"""Several networks as one: members learn side by side and are mixed by how well they predict.
+
+Members differ in seed and in the scale of their prior. A member's evidence is the likelihood of the
+labels it predicted, discounted by 0.99 a row: log e_t = 0.99 log e_(t-1) + log p_t. Its weight is
+e^0.3, since the members err together: with their full evidence one would soon stand alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from kbnn.core.network import Prediction
+from kbnn.core.normal import FloatArray
+
+DISCOUNT = 0.99
+TEMPER = 0.3
+_SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def prior_scales(member: int) -> tuple[float, float]:
+    """By how much a member's prior standard deviation of means and of weights is stretched."""
+    return _SCALES[member % len(_SCALES)]
+
+
+def in_parallel(work: Callable[[T], U], members: list[T]) -> list[U]:
+    """Run the members on all cores; their order is kept."""
+    if len(members) == 1:
+        return [work(members[0])]
+    with ThreadPoolExecutor(min(len(members), os.cpu_count() or 1)) as pool:
+        return list(pool.map(work, members))
+
+
+def log_likelihoods(prediction: Prediction, y: FloatArray) -> FloatArray:
+    """log p of each row's label under one member; 0 where there is none."""
+    if prediction.probability.shape[1]:
+        label = y[:, 0]
+        known = np.isfinite(label) & (label >= 0) & (label < prediction.probability.shape[1])
+        index = np.where(known, label, 0.0).astype(np.int64)
+        p = prediction.probability[np.arange(len(y)), index]
+        return np.where(known, np.log(np.maximum(p, 1e-12)), 0.0)
+    var = np.maximum(prediction.function_var + prediction.noise_var, 1e-300)
+    score = -0.5 * (np.log(2.0 * np.pi * var) + np.minimum((y - prediction.mean) ** 2 / var, 100.0))
+    return np.asarray(np.sum(np.where(np.isfinite(y), score, 0.0), axis=1))
+
+
+def follow_weights(log_weight: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(weights before each row (n, members), log weights after the last) from scores alike."""
+    weights = np.empty_like(scores)
+    for i, score in enumerate(scores):
+        weights[i] = mixture_weights(log_weight)
+        log_weight = DISCOUNT * log_weight + score
+        log_weight = log_weight - np.max(log_weight)
+    return weights, log_weight
+
+
+def mixture_weights(log_weight: FloatArray) -> FloatArray:
+    """Weights that sum to one."""
+    weights = np.exp(TEMPER * (log_weight - np.max(log_weight)))
+    return np.asarray(weights / np.sum(weights))
+
+
+def mix(members: list[Prediction], weights: FloatArray) -> Prediction:
+    """One prediction from all: the moments of the mixture; weights (n, members)."""
+    if len(members) == 1:
+        return members[0]
+    w = weights[:, :, None]
+
+    def average(field: str) -> FloatArray:
+        return np.asarray(np.sum(w * np.stack([getattr(m, field) for m in members], axis=1), 1))
+
+    mean = average("mean")
+    means = np.stack([m.mean for m in members], axis=1)
+    spread = np.sum(w * (means - mean[:, None, :]) ** 2, axis=1)
+    first = members[0]
+    return first._replace(mean=mean, function_var=average("function_var") + spread,
+                          noise_var=average("noise_var"), probability=average("probability"),
+                          inlier=np.sum(weights * np.stack([m.inlier for m in members], 1), 1))

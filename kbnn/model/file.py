@@ -1,0 +1,199 @@
+"""The model file: a NumPy archive (.npz) that any language can read.
+
+It is a zip file without compression. `header.json` holds
+
+    format     "kbnn model"
+    version    of this format, 1
+    kbnn       the version of the library that wrote it
+    arrays     each array's shape and type, "<f8" or "<i8"
+    model      settings, schema, scales, counts, scores, position in the stream
+
+and NAME.npy each array, in row-major order. The same model gives the same bytes: names are sorted
+and every date is 1 January 1980. Nothing in it is code.
+
+A reader believes nothing: as nothing is compressed, no member can be larger than the file, and
+shapes are compared with sizes before memory is taken.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from typing import IO, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kbnn.errors import ModelError
+from kbnn.model.model import Model
+from kbnn.model.stored import from_state
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+FORMAT: Final = "kbnn model"
+VERSION: Final = 1
+HEADER: Final = "header.json"
+MAX_HEADER: Final = 64 << 20
+MAX_FILE: Final = 8 << 30
+MAX_ARRAYS: Final = 4096
+_NPY: Final = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '(?P<kind><f8|<i8)', 'fortran_order': False, "
+    rb"'shape': \((?P<shape>(\d{1,15}(, \d{1,15})*,?)?)\), \}\s*",
+    re.DOTALL,
+)
+_DATE: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Write a model's state (`kbnn.model.stored.to_state`) to an open file."""
+    from kbnn import __version__
+
+    plain = {name: _plain(name, arrays[name]) for name in sorted(arrays)}
+    whole = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kbnn": __version__,
+        "arrays": {
+            name: {"shape": list(array.shape), "type": array.dtype.str}
+            for name, array in plain.items()
+        },
+        "model": header,
+    }
+    text = json.dumps(whole, allow_nan=False, ensure_ascii=False, sort_keys=True, indent=1)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_member(HEADER), text.encode())
+        for name, array in plain.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
+            archive.writestr(_member(f"{name}.npy"), content.getbuffer())
+
+
+def _plain(name: str, array: npt.ArrayLike) -> npt.NDArray[Any]:
+    values = np.asarray(array)
+    kind = "<i8" if values.dtype.kind in "iub" else "<f8"
+    return np.require(values, dtype=kind, requirements="C")
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    member = zipfile.ZipInfo(name, _DATE)
+    member.create_system = 3  # the same on every system
+    member.external_attr = 0o644 << 16
+    return member
+
+
+def exists(path: str) -> bool:
+    """Whether there is something that may be a model; an empty file is none yet."""
+    return os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path) > 0)
+
+
+def load(path: str) -> Model:
+    """Read a model; ModelError says in one sentence why a file cannot be one."""
+    header, arrays = read(path)
+    try:
+        return from_state(header, arrays)
+    except ModelError as error:
+        raise ModelError(f"{path}: {_lower(str(error))}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(f"{path}: is damaged (its parts do not fit together)") from error
+
+
+def read(path: str) -> tuple[dict[str, Any], Arrays]:
+    """The header and the arrays of a model file."""
+    try:
+        if os.path.isdir(path):
+            raise ModelError(f"{path}: is a folder, not a model file")
+        with open(path, "rb") as file:
+            return _read(path, file)
+    except FileNotFoundError as error:
+        raise ModelError(f"{path}: no such model file") from error
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({_lower(error.strerror or '')})") from error
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise ModelError(f"{path}: is damaged or cut short") from error
+
+
+def _read(path: str, file: IO[bytes]) -> tuple[dict[str, Any], Arrays]:
+    start = file.read(4)
+    size = file.seek(0, os.SEEK_END)
+    if not start:
+        raise ModelError(f"{path}: is empty, not a model file")
+    if start != b"PK\x03\x04":
+        raise ModelError(f"{path}: is not a model file")
+    if size > MAX_FILE:
+        raise ModelError(f"{path}: is too large for a model file ({size >> 30} GiB)")
+    with zipfile.ZipFile(file) as archive:
+        members = _members(path, archive, size)
+        header = _header(path, archive, members)
+        arrays = {}
+        for name, said in header["arrays"].items():
+            if f"{name}.npy" not in members:
+                raise ModelError(f"{path}: is damaged (array '{name}' is missing)")
+            arrays[name] = _array(path, archive.read(members[f"{name}.npy"]), name, said)
+    return header["model"], arrays
+
+
+def _members(path: str, archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """The members by name, none of them larger than what is really there."""
+    listed = archive.infolist()
+    members = {member.filename: member for member in listed}
+    if HEADER not in members:
+        raise ModelError(f"{path}: is not a kbnn model (a zip or .npz file of another program)")
+    if len(listed) > MAX_ARRAYS or len(members) != len(listed):
+        raise ModelError(f"{path}: is damaged (its list of contents)")
+    if any(member.compress_type != zipfile.ZIP_STORED for member in listed):
+        raise ModelError(f"{path}: is compressed, which a kbnn model never is")
+    stored = sum(member.file_size for member in listed)
+    if stored > size or any(member.file_size != member.compress_size for member in listed):
+        raise ModelError(f"{path}: is damaged (it claims more bytes than it has)")
+    return members
+
+
+def _header(
+    path: str, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
+) -> dict[str, Any]:
+    if members[HEADER].file_size > MAX_HEADER:
+        raise ModelError(f"{path}: is damaged (its header is too large)")
+    header = json.loads(archive.read(members[HEADER]))
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ModelError(f"{path}: is not a kbnn model")
+    version = header.get("version")
+    if not isinstance(version, int) or version < 1:
+        raise ModelError(f"{path}: is damaged (its version)")
+    if version > VERSION:
+        from kbnn import __version__
+
+        raise ModelError(
+            f"{path}: was written by a newer kbnn, {header.get('kbnn')} (format {version}); "
+            f"this is {__version__}, which reads format {VERSION}"
+        )
+    said = header.get("arrays")
+    if not isinstance(header.get("model"), dict) or not isinstance(said, dict):
+        raise ModelError(f"{path}: is damaged (its header)")
+    return header
+
+
+def _array(path: str, content: bytes, name: str, said: object) -> npt.NDArray[Any]:
+    """An array whose own header, the file's header and its size all agree.
+
+    The header of a .npy file is read by a pattern: it is Python, and Python it stays.
+    """
+    start = 10 + int.from_bytes(content[8:10], "little")
+    found = _NPY.fullmatch(content[:start])
+    if found is None:
+        raise ModelError(f"{path}: is damaged (array '{name}' is of an unknown kind)")
+    kind = np.dtype(found["kind"].decode())
+    shape = tuple(int(length) for length in found["shape"].replace(b",", b" ").split())
+    agreed = said == {"shape": list(shape), "type": kind.str}
+    if not agreed or math.prod(shape) * kind.itemsize != len(content) - start:
+        raise ModelError(f"{path}: is damaged (array '{name}' has another shape or type)")
+    return np.frombuffer(content, kind, offset=start).reshape(shape).copy()
+
+
+def _lower(text: str) -> str:
+    """An error's sentence as the second half of ours."""
+    return (text[:1].lower() + text[1:]).rstrip(".")

@@ -1,0 +1,132 @@
+"""Exact change of units: the same knowledge in new scales, with the prior swapped.
+
+Inputs (x - c)/s become (x - c')/s', outputs y become a y + b. A block's weights follow
+theta' = A theta + d: for a unit of the first layer w_i' = w_i s_i'/s_i and
+bias' = bias + sum_i w_i (c_i' - c_i)/s_i; weights into an output are multiplied by a and its bias
+moves by b. Carrying mean and covariance over would preserve the function and change nothing. What
+the data said is separated from the prior instead,
+    Pd = C^-1 - P0,  hd = C^-1 mu - P0 mu0,
+carried over, Pd' = A^-T Pd A^-1, hd' = A^-T hd + Pd' d, and joined with the prior *in the new
+units*: C' = (Pd' + P0)^-1, mu' = C' (hd' + P0 mu0). After a drift alarm information is counted from
+the mean at the alarm, which then is carried along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from kbnn.core.layout import Layout, Piece, layout_of, pack_triangle, unpack_triangle
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import COUNT, State
+from kbnn.model.scaling import Units
+
+
+def change_units(state: State, old: Units, new: Units, gain: FloatArray,
+                 shift: FloatArray, share: float = 1.0) -> State:
+    """The state for inputs in `new` instead of `old` units and outputs y' = gain y + shift.
+
+    Only `share` of the information Pd, hd is carried over.
+    """
+    first, first_back = _first_layer_map(old, new), _first_layer_map(new, old)
+    layout = layout_of(state.config)
+    mean, prior_mean = state.mean.copy(), state.prior_mean.copy()
+    anchored = bool(state.counts[COUNT.alarms])
+    dense = layout.unpack(state.cov)
+    for index, (pieces, order) in enumerate(zip(layout.blocks, layout.order, strict=True)):
+        a, d = _block_map(layout, pieces, first, gain, shift)
+        if np.array_equal(a, np.eye(len(a))) and not np.any(d):
+            continue
+        back, _ = _block_map(layout, pieces, first_back, 1.0 / gain, shift)
+        anchor = a @ prior_mean[order] + d if anchored else prior_mean[order]
+        mean[order], dense[index] = _carry(mean[order], dense[index], prior_mean[order],
+                                           state.prior_var[order], a, back, d, anchor, share)
+        prior_mean[order] = anchor
+    config = state.config
+    if config.observation == "gaussian" and config.noise is not None:
+        config = replace(config, noise=config.noise * float(gain[0]) ** 2)
+    noise = state.noise.copy()
+    if len(noise):
+        noise[:, 1] *= gain**2
+    ratio = _ratio(old, new)
+    center = (old.center - new.center) / _in_use(new, old)
+    input_cov = unpack_triangle(state.input_cov, config.inputs) / np.outer(ratio, ratio)
+    head_mean, head_cov = _carry_head(state, first)
+    return state._replace(config=config, mean=mean, prior_mean=prior_mean, cov=layout.pack(dense),
+                          noise=noise, head_mean=head_mean, head_cov=head_cov,
+                          input_mean=state.input_mean / ratio + center,
+                          input_cov=pack_triangle(input_cov))
+
+
+def _in_use(units: Units, other: Units) -> FloatArray:
+    """Scales, where a column that has not varied borrows the other's (its values are 0 anyway)."""
+    scale = np.where(units.scale > 0.0, units.scale, other.scale)
+    return np.where(scale > 0.0, scale, 1.0)
+
+
+def _ratio(old: Units, new: Units) -> FloatArray:
+    return np.asarray(_in_use(new, old) / _in_use(old, new))
+
+
+def _first_layer_map(old: Units, new: Units) -> FloatArray:
+    """T of one unit's [bias, weights]."""
+    t = np.diag(np.concatenate([[1.0], _ratio(old, new)]))
+    t[0, 1:] = (new.center - old.center) / _in_use(old, new)
+    return t
+
+
+def _block_map(layout: Layout, pieces: tuple[Piece, ...], first: FloatArray, gain: FloatArray,
+               shift: FloatArray) -> tuple[FloatArray, FloatArray]:
+    size = sum(piece.length for piece in pieces)
+    a, d = np.eye(size), np.zeros(size)
+    at = 0
+    for piece in pieces:
+        span = slice(at, at + piece.length)
+        if piece.layer == 0:
+            a[span, span] = first
+        if piece.layer == layout.layers - 1:
+            a[span, span] *= gain[piece.unit]
+            if piece.first == 0:
+                d[at] = shift[piece.unit]
+        at += piece.length
+    return a, d
+
+
+def _carry(mu: FloatArray, cov: FloatArray, mu0: FloatArray, var0: FloatArray, a: FloatArray,
+           back: FloatArray, d: FloatArray, anchor: FloatArray,
+           share: float) -> tuple[FloatArray, FloatArray]:
+    """One block in new units, `back` the inverse of A.
+
+    Where the information cannot be separated from the prior the function is kept instead.
+    """
+    precision = _inverse(cov)
+    if precision is not None:
+        data = share * (back.T @ (precision - np.diag(1.0 / var0)) @ back)
+        new_cov = _inverse(data + np.diag(1.0 / var0))
+        if new_cov is not None:
+            pull = share * (back.T @ (precision @ mu - mu0 / var0))
+            return new_cov @ (pull + data @ d + anchor / var0), new_cov
+    # A variance of zero (noise 0) has no precision.
+    kept = a @ cov @ a.T
+    return a @ mu + d, 0.5 * (kept + kept.T)
+
+
+def _inverse(matrix: FloatArray) -> FloatArray | None:
+    """The inverse of a symmetric positive definite matrix, symmetric to the bit; else None."""
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        inverse = root.T @ root
+    return 0.5 * (inverse + inverse.T) if np.all(np.isfinite(inverse)) else None
+
+
+def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Without a hidden layer the log-variance head reads the inputs and follows them."""
+    if state.config.hidden or not len(state.head_mean):
+        return state.head_mean, state.head_cov
+    size = len(first)
+    covs = [pack_triangle(first @ unpack_triangle(row, size) @ first.T) for row in state.head_cov]
+    return state.head_mean @ first.T, np.array(covs)

@@ -1,0 +1,188 @@
+"""Standardisation that follows the stream.
+
+Every column keeps a Welford mean and variance of its winsorised values (clipped to 8 running
+standard deviations once 32 were seen, so one outlier cannot flatten a scale) and the mean and mean
+square of its standardised values over about the last 64 rows. `center` and `scale` are the units in
+use: they change only in `refit`, together with the network (kbnn.model.rescale): what was learned so
+far is carried over.
+
+A column that has not varied keeps scale 0 and is standardised to exactly 0, which leaves its
+weights at their prior; the scale is set to the first deviation on the day it varies. A column that
+never held a value is absent: 0 as well. Indicator columns are fixed: they pass as they are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.core import engine
+from kbnn.core.normal import FloatArray
+
+COUNT, MEAN, SQUARES, RECENT, RECENT_SQUARE, CENTER, SCALE = range(7)
+FIELDS = 7
+
+TRUSTED = 32.0
+WINSOR = 8.0
+RECENT_ROWS = 64.0
+OUTGROWN = 9.0
+"""A mean square of recent standardised values beyond this asks for new units at once."""
+
+_WARM_UP_WINSOR = 8.0 * 1.4826
+_SETTLED_RATIO = 1.1
+_SETTLED_SHIFT = 0.1
+_FAR_RATIO = float(np.log(1.5))
+_FAR_SHIFT = 0.5
+
+
+class Units(NamedTuple):
+    """Center and scale of each column; scale 0 where a column has not varied."""
+
+    center: FloatArray
+    scale: FloatArray
+
+
+def blank_columns(width: int) -> FloatArray:
+    """Statistics of columns that have seen nothing."""
+    columns = np.zeros((width, FIELDS))
+    columns[:, RECENT_SQUARE] = 1.0
+    return columns
+
+
+def units(columns: FloatArray) -> Units:
+    """The units in use."""
+    return Units(columns[:, CENTER].copy(), columns[:, SCALE].copy())
+
+
+def warm_up(raw: FloatArray) -> FloatArray:
+    """Statistics and units from the rows held back at the start of a stream.
+
+    Winsorised about the median, since among so few rows an outlier would set the scale.
+    """
+    columns = blank_columns(raw.shape[1])
+    for column, values in zip(columns, raw.T, strict=True):
+        seen = values[np.isfinite(values)]
+        if not len(seen):
+            continue
+        middle = np.median(seen)
+        reach = _WARM_UP_WINSOR * np.median(np.abs(seen - middle))
+        for value in np.clip(seen, middle - reach, middle + reach) if reach > 0.0 else seen:
+            _count(column, float(value))
+        column[CENTER] = column[MEAN]
+        column[SCALE] = np.sqrt(column[SQUARES] / column[COUNT])
+    return columns
+
+
+def _count(column: FloatArray, value: float) -> None:
+    column[COUNT] += 1.0
+    delta = value - column[MEAN]
+    column[MEAN] += delta / column[COUNT]
+    column[SQUARES] += delta * (value - column[MEAN])
+
+
+def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
+    """Rows in the units in use, statistics untouched; NaN stays NaN but for absent columns."""
+    scale = columns[:, SCALE]
+    safe = np.where(scale > 0.0, scale, 1.0)
+    unvaried = np.where(np.isnan(raw), raw, 0.0)
+    out = np.where(scale > 0.0, (raw - columns[:, CENTER]) / safe, unvaried)
+    out = np.where((columns[:, COUNT] == 0.0) & np.isnan(raw), 0.0, out)
+    return np.ascontiguousarray(np.where(fixed > 0.0, raw, out))
+
+
+def steady_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> int:
+    """Rows up to the next, after the first, at which a constant column varies and gets a scale."""
+    steady = len(raw)
+    for j in np.flatnonzero((columns[:, SCALE] == 0.0) & (fixed == 0.0)):
+        seen = np.flatnonzero(np.isfinite(raw[:steady, j]))
+        if len(seen):
+            center = columns[j, CENTER] if columns[j, COUNT] > 0.0 else raw[seen[0], j]
+            varied = seen[raw[seen, j] != center]
+            # A first row that varies has set the scale by the time its block is standardised.
+            if len(varied) and varied[0] > 0:
+                steady = int(varied[0])
+    return steady
+
+
+def follow(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
+    """Standardise rows in order and count each into the statistics, in place.
+
+    Stops after the first row at which a column has outgrown its scale; the result may therefore
+    have fewer rows than `raw`.
+    """
+    out = np.empty_like(raw)
+    done = engine.scale_rows(columns, raw, out, fixed)
+    if done is None:
+        done = _follow_rows(columns, raw, out, fixed)
+    return out[:done]
+
+
+def _follow_rows(columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray) -> int:
+    for row, values in enumerate(raw):
+        restless = False
+        for j, value in enumerate(values):
+            if fixed[j]:
+                out[row, j] = value
+            elif not np.isfinite(value):
+                out[row, j] = 0.0 if np.isnan(value) and columns[j, COUNT] == 0.0 else value
+            else:
+                out[row, j] = _follow_value(columns[j], float(value))
+                restless |= bool(columns[j, RECENT_SQUARE] > OUTGROWN)
+        if restless:
+            return row + 1
+    return len(raw)
+
+
+def _follow_value(column: FloatArray, value: float) -> float:
+    if column[COUNT] == 0.0:
+        column[COUNT] = 1.0
+        column[CENTER] = column[MEAN] = value
+        return 0.0
+    if column[SCALE] == 0.0 and value != column[CENTER]:
+        column[SCALE] = abs(value - column[CENTER])
+    sd = np.sqrt(column[SQUARES] / column[COUNT])
+    seen = value
+    if column[COUNT] >= TRUSTED and sd > 0.0:
+        seen = min(max(value, column[MEAN] - WINSOR * sd), column[MEAN] + WINSOR * sd)
+    _count(column, seen)
+    if column[SCALE] == 0.0:
+        return 0.0
+    z = (value - column[CENTER]) / column[SCALE]
+    bounded = min(max(z, -WINSOR), WINSOR)
+    column[RECENT] += (bounded - column[RECENT]) / RECENT_ROWS
+    column[RECENT_SQUARE] += (bounded * bounded - column[RECENT_SQUARE]) / RECENT_ROWS
+    return float(z)
+
+
+def far_apart(old: Units, new: Units) -> bool:
+    """Whether some column's scale changes by more than half, or its center by half of its scale."""
+    varied = (old.scale > 0.0) & (new.scale > 0.0)
+    ratio = new.scale[varied] / old.scale[varied]
+    shift = (new.center[varied] - old.center[varied]) / new.scale[varied]
+    return bool(np.any(np.abs(np.log(ratio)) > _FAR_RATIO) or np.any(np.abs(shift) > _FAR_SHIFT))
+
+
+def refit(columns: FloatArray, fixed: FloatArray) -> FloatArray:
+    """The statistics with units that fit the stream, for a change of units.
+
+    A column that has outgrown its scale takes its recent mean and spread, and forgets all but its
+    last rows; every other takes its running statistics if they have left the units in use.
+    """
+    new = columns.copy()
+    for j in np.flatnonzero((fixed == 0.0) & (columns[:, SCALE] > 0.0)):
+        column = new[j]
+        if column[RECENT_SQUARE] > OUTGROWN:
+            spread = np.sqrt(max(column[RECENT_SQUARE] - column[RECENT] ** 2, 1.0))
+            column[MEAN] = column[CENTER] + column[SCALE] * column[RECENT]
+            column[COUNT] = min(column[COUNT], RECENT_ROWS)
+            column[SQUARES] = column[COUNT] * (column[SCALE] * spread) ** 2
+        scale = np.sqrt(column[SQUARES] / column[COUNT])
+        if not (np.isfinite(scale) and scale > 0.0):
+            continue
+        ratio = scale / column[SCALE]
+        shift = abs(column[MEAN] - column[CENTER]) / scale
+        if max(ratio, 1.0 / ratio) > _SETTLED_RATIO or shift > _SETTLED_SHIFT:
+            column[CENTER], column[SCALE] = column[MEAN], scale
+            column[RECENT], column[RECENT_SQUARE] = 0.0, 1.0
+    return new
