@@ -17,8 +17,9 @@ _RINGS = np.array([0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.
 
 def rule(center: float, width: float) -> tuple[FloatArray, FloatArray]:
     """Nodes t and weights for E g(t), t ~ N(0, 1), with g changing within `width` of `center`."""
-    edges = np.concatenate([np.arange(-_REACH, _REACH + 0.25, 0.5),
-                            center + width * _RINGS, center - width * _RINGS])
+    edges = np.concatenate(
+        [np.arange(-_REACH, _REACH + 0.25, 0.5), center + width * _RINGS, center - width * _RINGS]
+    )
     edges = np.unique(np.clip(edges, -_REACH, _REACH))
     half = 0.5 * np.diff(edges)[:, None]
     t = (edges[:-1, None] + half * (1.0 + _NODES)).ravel()
@@ -26,8 +27,9 @@ def rule(center: float, width: float) -> tuple[FloatArray, FloatArray]:
     return t, weights
 
 
-def moments(change: Callable[[float, FloatArray], FloatArray], at: float, mu: float,
-            var: float) -> tuple[float, float, float]:
+def moments(
+    change: Callable[[float, FloatArray], FloatArray], at: float, mu: float, var: float
+) -> tuple[float, float, float]:
     """(E f, Var f, Cov(a, f)) for a ~ N(mu, var); change(mu, d) is f(mu + d) - f(mu), at is f(mu).
 
     Working with the change keeps a small variance from drowning in f(mu).

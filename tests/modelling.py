@@ -21,8 +21,11 @@ CATEGORY = Column("c", "category", "feature", categories=["a", "b"])
 def mixed_schema() -> Schema:
     """Three numbers, a category with two indicators, and a target."""
     names = ["x0", "x1", "x2"]
-    columns = [*(Column(name, "number", "feature") for name in names), CATEGORY,
-               Column("y", "number", "target")]
+    columns = [
+        *(Column(name, "number", "feature") for name in names),
+        CATEGORY,
+        Column("y", "number", "target"),
+    ]
     layout = [*(Place(name, None) for name in names), Place("c", "a"), Place("c", "b")]
     return Schema(columns, "regression", layout=layout)
 
@@ -37,8 +40,8 @@ def mixed_rows(count: int, seed: int = 0) -> Block:
     x[:, 3] = rng.random(count) < 0.4
     x[:, 4] = (rng.random(count) < 0.3) & (np.arange(count) > min(300, count // 2))
     y = np.tanh(x[:, 0]) + 0.5 * x[:, 1] + x[:, 4] + 0.1 * rng.standard_normal(count)
-    y[count * 4 // 5:] *= -1.0
-    x[count // 3:, 1] *= 30.0
+    y[count * 4 // 5 :] *= -1.0
+    x[count // 3 :, 1] *= 30.0
     x[:, 2] = np.where(np.arange(count) < 100, 2.5, x[:, 2])
     x[:, :2][rng.random((count, 2)) < 0.1] = np.nan
     x_sd = np.zeros_like(x)
@@ -55,14 +58,19 @@ def learn_in(model: Model, block: Block, sizes: Sequence[int], fresh: bool = Tru
         parts.append(model.learn(sliced(block, at, at + size), fresh))
         at += size
     assert at == len(block.rows)
-    return Forecast(*(None if any(a is None for a in arrays) else _stacked(list(arrays))
-                      for arrays in zip(*parts, strict=True)))  # type: ignore[arg-type]  # None where a field is
+    return Forecast(
+        *(
+            None if any(a is None for a in arrays) else _stacked(list(arrays))
+            for arrays in zip(*parts, strict=True)
+        )
+    )  # type: ignore[arg-type]  # None where a field is
 
 
 def _stacked(arrays: list[Any]) -> Any:
     width = max(array.shape[-1] for array in arrays) if arrays[0].ndim == 2 else 0
-    return np.concatenate([np.pad(a, ((0, 0), (0, width - a.shape[1]))) if a.ndim == 2 else a
-                           for a in arrays])
+    return np.concatenate(
+        [np.pad(a, ((0, 0), (0, width - a.shape[1]))) if a.ndim == 2 else a for a in arrays]
+    )
 
 
 def restored(model: Model) -> Model:
@@ -74,17 +82,24 @@ def restored(model: Model) -> Model:
 def differences(one: Model, other: Model) -> list[str]:
     """The names of all parts in which two models differ by a bit."""
     (header, arrays), (header2, arrays2) = to_state(one), to_state(other)
-    names = [name for name in sorted({*arrays, *arrays2})
-             if name not in arrays or name not in arrays2
-             or not np.array_equal(arrays[name], arrays2[name], equal_nan=True)]
-    return names + [name for name in header
-                    if json.dumps(header[name]) != json.dumps(header2[name])]
+    names = [
+        name
+        for name in sorted({*arrays, *arrays2})
+        if name not in arrays
+        or name not in arrays2
+        or not np.array_equal(arrays[name], arrays2[name], equal_nan=True)
+    ]
+    return names + [
+        name for name in header if json.dumps(header[name]) != json.dumps(header2[name])
+    ]
 
 
 def same(one: Forecast, other: Forecast) -> bool:
     """Whether two forecasts are the same bits."""
-    return all((a is None and b is None) or np.array_equal(np.asarray(a), np.asarray(b))
-               for a, b in zip(one, other, strict=True))
+    return all(
+        (a is None and b is None) or np.array_equal(np.asarray(a), np.asarray(b))
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def new_model(**settings: Any) -> Model:

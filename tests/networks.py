@@ -13,8 +13,17 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import init
 from kbnn.core.twin import Records
 
-ARRAYS = ("mean", "cov", "prior_mean", "noise", "head_mean", "head_cov", "input_mean", "input_cov",
-          "surprise")
+ARRAYS = (
+    "mean",
+    "cov",
+    "prior_mean",
+    "noise",
+    "head_mean",
+    "head_cov",
+    "input_mean",
+    "input_cov",
+    "surprise",
+)
 
 
 class Stream(NamedTuple):
@@ -29,8 +38,9 @@ class Stream(NamedTuple):
         return Stream(*(array[rows] for array in self))
 
 
-def stream(config: Config, rows: int, seed: int = 0, missing: float = 0.0,
-           noisy: float = 0.0) -> Stream:
+def stream(
+    config: Config, rows: int, seed: int = 0, missing: float = 0.0, noisy: float = 0.0
+) -> Stream:
     """A smooth function of the inputs with noise; labels to suit the observation model."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, config.inputs))
@@ -76,22 +86,28 @@ def distance(a: State, b: State) -> float:
 
 def record_distance(a: Records, b: Records) -> float:
     """The same for what was predicted."""
-    return max(float(np.max(np.abs(one - other), initial=0.0)
-                     / np.max(np.abs(other), initial=1e-300))
-               for one, other in zip(a, b, strict=True))
+    return max(
+        float(np.max(np.abs(one - other), initial=0.0) / np.max(np.abs(other), initial=1e-300))
+        for one, other in zip(a, b, strict=True)
+    )
 
 
 def identical(a: State, b: State) -> bool:
     """Bit for bit."""
-    return all(np.array_equal(getattr(a, name), getattr(b, name))
-               for name in (*ARRAYS, "prior_var", "counts"))
+    return all(
+        np.array_equal(getattr(a, name), getattr(b, name))
+        for name in (*ARRAYS, "prior_var", "counts")
+    )
 
 
 def pairwise(factors: dict[str, list[Any]]) -> list[dict[str, Any]]:
     """Rows of levels in which every pair of levels of two factors occurs, greedily few."""
     names = list(factors)
-    open_pairs = {((a, x), (b, y)) for a, b in combinations(range(len(names)), 2)
-                  for x, y in product(range(len(factors[names[a]])), range(len(factors[names[b]])))}
+    open_pairs = {
+        ((a, x), (b, y))
+        for a, b in combinations(range(len(names)), 2)
+        for x, y in product(range(len(factors[names[a]])), range(len(factors[names[b]])))
+    }
     rng = np.random.default_rng(0)
     rows = []
     while open_pairs:
@@ -104,6 +120,7 @@ def pairwise(factors: dict[str, list[Any]]) -> list[dict[str, Any]]:
             covered = sum(pair in open_pairs for pair in combinations(enumerate(row), 2))
             best = max(best, (covered, row))
         open_pairs -= set(combinations(enumerate(best[1]), 2))
-        rows.append({name: factors[name][level]
-                     for name, level in zip(names, best[1], strict=True)})
+        rows.append(
+            {name: factors[name][level] for name, level in zip(names, best[1], strict=True)}
+        )
     return rows

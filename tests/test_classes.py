@@ -45,8 +45,9 @@ def test_classes_are_learned_to_near_the_best_possible_loss(covariance: Covarian
     logits = 2.0 * np.column_stack([x[:, 0], -x[:, 0] * x[:, 1], x[:, 1]])
     true = special.softmax(logits, axis=1)
     y = np.array([rng.choice(3, p=p) for p in true])
-    config = Config(inputs=2, outputs=3, hidden=(20,), observation="categorical",
-                    covariance=covariance)
+    config = Config(
+        inputs=2, outputs=3, hidden=(20,), observation="categorical", covariance=covariance
+    )
     state, _ = learn(init(config), x[:2500], y[:2500])
     p = predict(state, x[2500:]).probability
     loss = -np.mean(np.log(p[np.arange(500), y[2500:]]))

@@ -34,8 +34,10 @@ def flags(options: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("broken", CASES, ids=[broken.name for broken in CASES])
 def test_one_sentence_the_right_code_and_nothing_half_written(
-    broken: Broken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str]
+    broken: Broken,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t").write_bytes(broken.data)

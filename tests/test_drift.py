@@ -87,8 +87,12 @@ def test_an_alarm_keeps_the_means_and_returns_covariances_part_of_the_way() -> N
     after = close(belief, state)
     assert np.array_equal(after.mean, state.mean)
     assert np.array_equal(after.prior_mean, state.mean)
-    for order, old, new in zip(layout_of(config).order, layout_of(config).unpack(state.cov),
-                               layout_of(config).unpack(after.cov), strict=True):
+    for order, old, new in zip(
+        layout_of(config).order,
+        layout_of(config).unpack(state.cov),
+        layout_of(config).unpack(after.cov),
+        strict=True,
+    ):
         assert np.allclose(new, 0.75 * old + 0.25 * np.diag(state.prior_var[order]))
 
 

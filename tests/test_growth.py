@@ -46,19 +46,23 @@ def test_new_inputs_draw_what_they_would_have_drawn() -> None:
 
 @pytest.mark.parametrize("covariance", STRUCTURES)
 def test_a_new_class_starts_from_its_prior_and_leaves_the_rest_alone(
-        covariance: Covariance) -> None:
+    covariance: Covariance,
+) -> None:
     x, y = rows(3)
     config = Config(3, 2, hidden=(6,), covariance=covariance, observation="categorical")
     two, _ = learn(init(config, 2), x, (y > 0).astype(np.float64))
     three = grow(two, 3, 3)
     old, new = layout_of(two.config), layout_of(three.config)
     for layer in range(2):
-        assert np.array_equal(new.matrix(three.mean, layer)[:old.widths[layer + 1]],
-                              old.matrix(two.mean, layer))
+        assert np.array_equal(
+            new.matrix(three.mean, layer)[: old.widths[layer + 1]], old.matrix(two.mean, layer)
+        )
     blank = init(three.config, 2)
     assert np.allclose(new.matrix(three.mean, 1)[2], new.matrix(blank.mean, 1)[2])
-    added = [np.flatnonzero(np.isin(order, np.arange(new.starts[2] - 7, new.starts[2])))
-             for order in new.order]
+    added = [
+        np.flatnonzero(np.isin(order, np.arange(new.starts[2] - 7, new.starts[2])))
+        for order in new.order
+    ]
     for dense, at, order in zip(new.unpack(three.cov), added, new.order, strict=True):
         assert np.allclose(dense[np.ix_(at, at)], np.diag(blank.prior_var[order][at]))
         rest = np.setdiff1d(np.arange(len(dense)), at)

@@ -56,8 +56,17 @@ def hostile(rows: int, share: float, seed: int = 0) -> Mixed:
 
 def inspect(state: State, out: Prediction) -> None:
     """Everything finite, every variance positive, every covariance positive semi-definite."""
-    for array in (*out, state.mean, state.cov, state.noise, state.head_mean, state.head_cov,
-                  state.input_mean, state.input_cov, state.surprise):
+    for array in (
+        *out,
+        state.mean,
+        state.cov,
+        state.noise,
+        state.head_mean,
+        state.head_cov,
+        state.input_mean,
+        state.input_cov,
+        state.surprise,
+    ):
         assert np.all(np.isfinite(array))
     assert np.all(out.function_var >= 0.0)
     assert np.all(out.function_var + out.noise_var > 0.0)
@@ -75,7 +84,7 @@ def survives(config: Config, rows: int) -> float:
     data = hostile(rows, 0.2)
     state, out = learn(init(config), data.x, data.y)
     inspect(state, out)
-    rejected = (out.status == REJECTED)
+    rejected = out.status == REJECTED
     assert state.counts[COUNT.rejected] == np.sum(rejected) > 0.02 * rows
     assert state.counts[COUNT.rows] == rows - np.sum(rejected)
     assert not np.any(rejected & data.normal)
@@ -92,9 +101,15 @@ def test_a_hostile_stream_costs_at_most_a_twentieth(covariance: Covariance) -> N
     assert survives(Config(inputs=INPUTS, hidden=(10,), covariance=covariance), 60_000) <= 1.05
 
 
-@pytest.mark.parametrize("options", [{"hidden": (6, 5)}, {"hidden": (), "covariance": "full"},
-                                     {"hidden": (8,), "activation": "tanh"},
-                                     {"hidden": (8,), "noise": 0.01}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hidden": (6, 5)},
+        {"hidden": (), "covariance": "full"},
+        {"hidden": (8,), "activation": "tanh"},
+        {"hidden": (8,), "noise": 0.01},
+    ],
+)
 def test_other_networks_survive_too(options: dict[str, Any]) -> None:
     assert survives(Config(inputs=INPUTS, **options), 20_000) <= 1.05
 
@@ -106,24 +121,38 @@ def test_a_million_hostile_rows() -> None:
     assert ratio <= 1.05
 
 
-@pytest.mark.parametrize("config", [
-    Config(inputs=2, hidden=(5,)), Config(inputs=2, hidden=(5,), covariance="paper"),
-    Config(inputs=2, hidden=(5,), observation="bernoulli"),
-    Config(inputs=2, hidden=(5,), outputs=3, observation="categorical"),
-], ids=["group", "paper", "bernoulli", "categorical"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(inputs=2, hidden=(5,)),
+        Config(inputs=2, hidden=(5,), covariance="paper"),
+        Config(inputs=2, hidden=(5,), observation="bernoulli"),
+        Config(inputs=2, hidden=(5,), outputs=3, observation="categorical"),
+    ],
+    ids=["group", "paper", "bernoulli", "categorical"],
+)
 def test_a_rejected_row_changes_nothing_but_its_count(config: Config) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((50, 2))
     state, _ = learn(init(config), x, (x[:, 0] > 0.0) * 1.0)
-    bad_rows = [([np.inf, 0.0], 1.0, 1.0), ([0.0, 0.0], np.nan, 1.0), ([0.0, 0.0], np.inf, 1.0),
-                ([0.0, 0.0], 1e200, 1.0), ([0.0, 0.0], 1.0, 0.0), ([0.0, 0.0], 1.0, np.nan),
-                ([0.0, 0.0], 1.0, np.inf), ([0.0, 0.0], 1.0, -1.0), ([0.0, 0.0], 1.0, 1e301),
-                ([0.0, 0.0], 1.0, 5e-324)]
+    bad_rows = [
+        ([np.inf, 0.0], 1.0, 1.0),
+        ([0.0, 0.0], np.nan, 1.0),
+        ([0.0, 0.0], np.inf, 1.0),
+        ([0.0, 0.0], 1e200, 1.0),
+        ([0.0, 0.0], 1.0, 0.0),
+        ([0.0, 0.0], 1.0, np.nan),
+        ([0.0, 0.0], 1.0, np.inf),
+        ([0.0, 0.0], 1.0, -1.0),
+        ([0.0, 0.0], 1.0, 1e301),
+        ([0.0, 0.0], 1.0, 5e-324),
+    ]
     for row, label, weight in bad_rows:
         after, out = learn(state, [row], [label], weight=[weight])
         assert out.status[0] == REJECTED
-        by_twin, _ = twin.learn(state, np.array([row]), np.zeros((1, 2)), np.array([[label]]),
-                             np.array([weight]), True)
+        by_twin, _ = twin.learn(
+            state, np.array([row]), np.zeros((1, 2)), np.array([[label]]), np.array([weight]), True
+        )
         assert identical(by_twin, after)
         assert np.all(np.isfinite(out.mean))
         assert after.counts[COUNT.rejected] == state.counts[COUNT.rejected] + 1

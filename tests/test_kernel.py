@@ -37,8 +37,16 @@ FACTORS: dict[str, list[Any]] = {
 GRID = FACTORS | {
     "observation": list(OBSERVATIONS),
     "hidden": [(), (9,), (5, 4)],
-    "activation": ["linear", "relu", "leaky_relu", "max(0.1,2)", "sigmoid", "tanh", "probit",
-                   "step"],
+    "activation": [
+        "linear",
+        "relu",
+        "leaky_relu",
+        "max(0.1,2)",
+        "sigmoid",
+        "tanh",
+        "probit",
+        "step",
+    ],
     "uncertain": [(0.1, 0.2)],
     "guards": [True],
 }
@@ -84,9 +92,16 @@ def comparable(start: State, data: Stream) -> tuple[Stream, float]:
 
 
 def check(level: dict[str, Any], count: int, ill_conditioned: bool = False) -> None:
-    config = Config(inputs=5, hidden=level["hidden"], activation=level["activation"],
-                    covariance=level["covariance"], group_size=4, robust=level["guards"],
-                    drift=level["guards"], **OBSERVATIONS[level["observation"]])
+    config = Config(
+        inputs=5,
+        hidden=level["hidden"],
+        activation=level["activation"],
+        covariance=level["covariance"],
+        group_size=4,
+        robust=level["guards"],
+        drift=level["guards"],
+        **OBSERVATIONS[level["observation"]],
+    )
     missing, noisy = level["uncertain"]
     data = stream(config, count, seed=3, missing=missing, noisy=noisy)
     start = init(config, 7)
@@ -123,15 +138,33 @@ def test_kernel_equals_the_twin_on_the_whole_grid(level: dict[str, Any]) -> None
 @pytest.mark.parametrize("activation", ["linear", "leaky_relu", "sigmoid", "probit", "step"])
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group"])
 def test_every_other_activation_agrees(activation: str, covariance: str) -> None:
-    check({"hidden": (9,), "activation": activation, "covariance": covariance,
-           "observation": "noise head", "uncertain": (0.1, 0.0), "guards": True}, 300)
+    check(
+        {
+            "hidden": (9,),
+            "activation": activation,
+            "covariance": covariance,
+            "observation": "noise head",
+            "uncertain": (0.1, 0.0),
+            "guards": True,
+        },
+        300,
+    )
 
 
 @pytest.mark.parametrize("observation", ["fixed noise", "sigmoid"])
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group"])
 def test_every_other_observation_agrees(observation: str, covariance: str) -> None:
-    check({"hidden": (9,), "activation": "relu", "covariance": covariance, "uncertain": (0.1, 0.1),
-           "observation": observation, "guards": False}, 300)
+    check(
+        {
+            "hidden": (9,),
+            "activation": "relu",
+            "covariance": covariance,
+            "uncertain": (0.1, 0.1),
+            "observation": observation,
+            "guards": False,
+        },
+        300,
+    )
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -159,8 +192,17 @@ def test_variances_stop_at_the_same_floor(covariance: Covariance, outputs: int) 
 
 
 def test_the_papers_own_options_agree() -> None:
-    config = Config(inputs=3, hidden=(6, 4), activation="sigmoid", covariance="paper", noise=0.0,
-                    hidden_noise=0.01, printed_variance=True, robust=False, drift=False)
+    config = Config(
+        inputs=3,
+        hidden=(6, 4),
+        activation="sigmoid",
+        covariance="paper",
+        noise=0.0,
+        hidden_noise=0.01,
+        printed_variance=True,
+        robust=False,
+        drift=False,
+    )
     data = stream(config, 400)
     wanted, _ = twin.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
     got, _ = engine.learn(init(config), data.x, data.x_var, data.y, data.weight, True)

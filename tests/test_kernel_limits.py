@@ -30,8 +30,13 @@ def settled(state: State, share: float = 1e-20) -> State:
     return state._replace(cov=share * state.cov)
 
 
-def check(state: State, x: FloatArray, y: FloatArray, x_var: FloatArray | None = None,
-          weight: FloatArray | None = None) -> None:
+def check(
+    state: State,
+    x: FloatArray,
+    y: FloatArray,
+    x_var: FloatArray | None = None,
+    weight: FloatArray | None = None,
+) -> None:
     x_var = np.zeros_like(x) if x_var is None else x_var
     weight = np.ones(len(x)) if weight is None else weight
     wanted, wanted_records = twin.learn(state, x, x_var, y, weight, True)
@@ -64,7 +69,7 @@ def test_the_least_share_of_noise() -> None:
 def test_the_least_variance_of_a_unit() -> None:
     state = settled(learned())
     mean = state.mean.copy()
-    mean[:4 * (INPUTS + 1) + 1] = 0.0  # every unit at the bend of its activation, no output bias
+    mean[: 4 * (INPUTS + 1) + 1] = 0.0  # every unit at the bend of its activation, no output bias
     check(state._replace(mean=mean), np.ones((1, INPUTS)), np.zeros((1, 1)))
 
 
@@ -73,8 +78,11 @@ def test_the_least_variance_of_a_label(options: dict[str, Any]) -> None:
     state = learned(covariance="neuron", robust=False, **options)
     config = replace(state.config, noise=0.0)
     state = settled(state, 1e-16)._replace(
-        config=config, noise=np.zeros((0, 2)), head_mean=state.head_mean[:0],
-        head_cov=state.head_cov[:0])
+        config=config,
+        noise=np.zeros((0, 2)),
+        head_mean=state.head_mean[:0],
+        head_cov=state.head_cov[:0],
+    )
     check(state, np.ones((1, INPUTS)), np.ones((1, 1)))
 
 

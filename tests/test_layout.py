@@ -11,10 +11,12 @@ from kbnn.core.layout import Piece, groups, layout_of, pack_triangle, unpack_tri
 
 
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
-@pytest.mark.parametrize(("hidden", "outputs"), [((), 1), ((), 3), ((7,), 1), ((23,), 2),
-                                                 ((5, 12), 1), ((4, 3, 2), 4)])
-def test_every_weight_is_in_exactly_one_block(covariance: Covariance, hidden: tuple[int, ...],
-                                              outputs: int) -> None:
+@pytest.mark.parametrize(
+    ("hidden", "outputs"), [((), 1), ((), 3), ((7,), 1), ((23,), 2), ((5, 12), 1), ((4, 3, 2), 4)]
+)
+def test_every_weight_is_in_exactly_one_block(
+    covariance: Covariance, hidden: tuple[int, ...], outputs: int
+) -> None:
     config = Config(inputs=3, hidden=hidden, outputs=outputs, covariance=covariance)
     order = np.concatenate(layout_of(config).order)
     assert np.array_equal(np.sort(order), np.arange(config.weights))

@@ -39,13 +39,14 @@ def test_every_prefix_is_the_batch_posterior(covariance: str, outputs: int, comp
         row = slice(n, n + 1)
         step = engine.learn if compiled else twin.learn
         state, _ = step(state, x[row], np.zeros((1, 4)), y[row], np.ones(1), True)
-        cov = np.linalg.inv(np.diag(1.0 / start.prior_var[:5])
-                            + features[:n + 1].T @ features[:n + 1] / NOISE)
+        cov = np.linalg.inv(
+            np.diag(1.0 / start.prior_var[:5]) + features[: n + 1].T @ features[: n + 1] / NOISE
+        )
         got = dense(state)
         for o in range(outputs):
             at = slice(5 * o, 5 * o + 5)
             prior = start.prior_mean[at] / start.prior_var[at]
-            mean = cov @ (prior + features[:n + 1].T @ y[:n + 1, o] / NOISE)
+            mean = cov @ (prior + features[: n + 1].T @ y[: n + 1, o] / NOISE)
             assert np.max(np.abs(state.mean[at] - mean)) <= 1e-8
             assert np.max(np.abs(got[at, at] - cov)) <= 1e-8
             got[at, at] = 0.0
@@ -66,8 +67,9 @@ def test_weights_count_rows_and_missing_targets_are_skipped() -> None:
     assert np.allclose(once.cov, repeated.cov, atol=1e-10)
 
 
-def moments_by_quadrature(mean: FloatArray, cov: FloatArray, direction: FloatArray,
-                          sign: float) -> tuple[FloatArray, FloatArray]:
+def moments_by_quadrature(
+    mean: FloatArray, cov: FloatArray, direction: FloatArray, sign: float
+) -> tuple[FloatArray, FloatArray]:
     """Mean and covariance of N(mean, cov) times Phi(sign lambda d'w), on a two-dimensional grid."""
     t = np.linspace(-9.0, 9.0, 361)
     root = np.linalg.cholesky(cov)

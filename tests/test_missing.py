@@ -22,14 +22,16 @@ def correlated(count: int, seed: int) -> tuple[FloatArray, FloatArray]:
 
 @pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
 @pytest.mark.parametrize("gone", range(3))
-def test_a_linear_model_answers_with_the_conditional_gaussian(covariance: Covariance,
-                                                              gone: int) -> None:
+def test_a_linear_model_answers_with_the_conditional_gaussian(
+    covariance: Covariance, gone: int
+) -> None:
     rng = np.random.default_rng(1)
     root = rng.standard_normal((3, 3))
     sigma, mu, w = root @ root.T + 0.3 * np.eye(3), rng.standard_normal(3), rng.standard_normal(4)
     blank = init(Config(3, hidden=(), covariance=covariance, noise=0.01))
-    state = blank._replace(mean=w, cov=1e-14 * blank.cov, input_mean=mu,
-                           input_cov=pack_triangle(sigma))
+    state = blank._replace(
+        mean=w, cov=1e-14 * blank.cov, input_mean=mu, input_cov=pack_triangle(sigma)
+    )
     x = rng.standard_normal((5, 3))
     x[:, gone] = np.nan
     said = predict(state, x)

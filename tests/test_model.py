@@ -23,10 +23,18 @@ ROWS = 2600
 STRUCTURES = ("paper", "neuron", "group", "full")
 
 
-@pytest.mark.parametrize("settings", [
-    *({"covariance": name} for name in STRUCTURES),
-    {"hidden": (4, 3)}, {"hidden": ()}, {"ensemble": 3}, {"noise": 0.2}, {"noise": "constant"},
-], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"covariance": name} for name in STRUCTURES),
+        {"hidden": (4, 3)},
+        {"hidden": ()},
+        {"ensemble": 3},
+        {"noise": 0.2},
+        {"noise": "constant"},
+    ],
+    ids=str,
+)
 def test_cutting_a_stream_changes_no_bit(settings: dict[str, Any]) -> None:
     count = ROWS if settings == {"covariance": "group"} else 900  # beyond the rows kept, once
     rows = mixed_rows(count)
@@ -188,26 +196,32 @@ def test_alarms_are_logged_with_the_row_that_raised_them() -> None:
     assert 600 < raised[0] < 660
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"noise": "loud"}, "noise must be auto, constant or a number"),
-    ({"noise": -1.0}, "noise must be a standard deviation"),
-    ({"noise": float("nan")}, "noise must be a standard deviation"),
-    ({"ensemble": 0}, "ensemble must be between 1 and 64"),
-    ({"ensemble": 65}, "ensemble must be between 1 and 64"),
-    ({"hidden": (0,)}, "sizes must be at least 1"),
-    ({"covariance": "block"}, "unknown covariance"),
-    ({"activation": "swish"}, "unknown activation"),
-    ({"group_size": -2}, "sizes must be at least 1"),
-    ({"hidden_noise": 0.1}, "belong to covariance 'paper'"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": "loud"}, "noise must be auto, constant or a number"),
+        ({"noise": -1.0}, "noise must be a standard deviation"),
+        ({"noise": float("nan")}, "noise must be a standard deviation"),
+        ({"ensemble": 0}, "ensemble must be between 1 and 64"),
+        ({"ensemble": 65}, "ensemble must be between 1 and 64"),
+        ({"hidden": (0,)}, "sizes must be at least 1"),
+        ({"covariance": "block"}, "unknown covariance"),
+        ({"activation": "swish"}, "unknown activation"),
+        ({"group_size": -2}, "sizes must be at least 1"),
+        ({"hidden_noise": 0.1}, "belong to covariance 'paper'"),
+    ],
+)
 def test_impossible_settings_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings(**options)
 
 
 def test_one_noise_cannot_be_that_of_several_targets() -> None:
-    columns = [Column("x", "number", "feature"), Column("y", "number", "target"),
-               Column("z", "number", "target")]
+    columns = [
+        Column("x", "number", "feature"),
+        Column("y", "number", "target"),
+        Column("z", "number", "target"),
+    ]
     two = Schema(columns, "regression", layout=[Place("x", None)])
     with pytest.raises(UsageError, match="is in the units of one target, but there are 2"):
         Model.create(Settings(noise=0.5), two)

@@ -21,8 +21,12 @@ ALL = [*EXACT, "sigmoid", "tanh"]
 
 def change(name: str, mu: float, d: FloatArray) -> FloatArray:
     """f(mu + d) - f(mu), without cancellation where f is straight."""
-    slopes = {"linear": (1.0, 1.0), "relu": (0.0, 1.0), "leaky_relu": (0.01, 1.0),
-              "max(0.1,2)": (0.1, 2.0)}
+    slopes = {
+        "linear": (1.0, 1.0),
+        "relu": (0.0, 1.0),
+        "leaky_relu": (0.01, 1.0),
+        "max(0.1,2)": (0.1, 2.0),
+    }
     if name in slopes:
         alpha, beta = slopes[name]
         here, other = (beta, alpha) if mu > 0.0 else (alpha, beta)
@@ -33,8 +37,12 @@ def change(name: str, mu: float, d: FloatArray) -> FloatArray:
 
 def value(name: str, a: FloatArray) -> FloatArray:
     """f(a)."""
-    functions = {"probit": special.ndtr, "step": lambda x: (x > 0.0) * 1.0,
-                 "sigmoid": special.expit, "tanh": np.tanh}
+    functions = {
+        "probit": special.ndtr,
+        "step": lambda x: (x > 0.0) * 1.0,
+        "sigmoid": special.expit,
+        "tanh": np.tanh,
+    }
     if name in functions:
         return np.asarray(functions[name](a))
     return change(name, 0.0, a)
@@ -66,16 +74,21 @@ def test_exact_moments_agree_with_quadrature(name: str) -> None:
             assert np.all(np.abs(np.subtract(got, wanted)) <= 1e-9 * sizes), (mu, var)
 
 
-@pytest.mark.parametrize(("name", "stated"), [("sigmoid", (0.018, 0.0095, 0.0117)),
-                                              ("tanh", (0.036, 0.0191, 0.0465))])
+@pytest.mark.parametrize(
+    ("name", "stated"), [("sigmoid", (0.018, 0.0095, 0.0117)), ("tanh", (0.036, 0.0191, 0.0465))]
+)
 def test_approximations_err_as_much_as_their_documentation_says(
-        name: str, stated: tuple[float, float, float]) -> None:
+    name: str, stated: tuple[float, float, float]
+) -> None:
     worst = np.zeros(3)
     for mu in np.concatenate([np.linspace(0.0, 6.0, 121), np.linspace(7.0, 30.0, 24)]):
-        for var in np.logspace(-12.0, 6.0, 37)[::1 if mu < 4.0 else 3]:
+        for var in np.logspace(-12.0, 6.0, 37)[:: 1 if mu < 4.0 else 3]:
             got, wanted = computed(name, mu, var), expected(name, mu, var)
-            errors = [abs(got[0] - wanted[0]), abs(np.sqrt(got[1]) - np.sqrt(max(wanted[1], 0.0))),
-                      abs(got[2] - wanted[2]) / var]
+            errors = [
+                abs(got[0] - wanted[0]),
+                abs(np.sqrt(got[1]) - np.sqrt(max(wanted[1], 0.0))),
+                abs(got[2] - wanted[2]) / var,
+            ]
             worst = np.maximum(worst, errors)
     assert np.all(worst <= stated)
     assert np.all(worst >= 0.9 * np.array(stated))
@@ -83,7 +96,8 @@ def test_approximations_err_as_much_as_their_documentation_says(
 
 @given(name=st.sampled_from(ALL), mu=st.floats(-30.0, 30.0), log_var=st.floats(-12.0, 6.0))
 def test_variance_and_covariance_are_those_of_a_joint_distribution(
-        name: str, mu: float, log_var: float) -> None:
+    name: str, mu: float, log_var: float
+) -> None:
     var_a = 10.0**log_var
     _, var_z, cov = computed(name, mu, var_a)
     assert var_z >= 0.0
@@ -96,8 +110,10 @@ def test_variance_and_covariance_are_those_of_a_joint_distribution(
 def test_a_known_input_gives_a_known_output(name: str, mu: float) -> None:
     for var in (0.0, 1e-300):
         mean, var_z, cov = computed(name, mu, var)
-        stands_for = {"sigmoid": special.ndtr(np.sqrt(np.pi / 8.0) * mu),
-                      "tanh": 2.0 * special.ndtr(np.sqrt(np.pi / 2.0) * mu) - 1.0}
+        stands_for = {
+            "sigmoid": special.ndtr(np.sqrt(np.pi / 8.0) * mu),
+            "tanh": 2.0 * special.ndtr(np.sqrt(np.pi / 2.0) * mu) - 1.0,
+        }
         assert mean == pytest.approx(float(stands_for.get(name, value(name, np.array(mu)))))
         assert (var_z, cov) == pytest.approx((0.0, 0.0), abs=1e-280)
 

@@ -44,14 +44,18 @@ def test_first_layer_moments_agree_with_sampling(covariance: str, uncertain: boo
     sd = np.std(a, axis=0)
     assert np.all(np.abs(np.mean(a, axis=0) - mu_a) <= 5.0 * sd / np.sqrt(SAMPLES))
     z = np.concatenate([[1.0], inputs.mean])
-    var_a = (belief.own_gain(0, z) @ z
-             + (belief.weights(0) ** 2 + belief.own_diagonal(0))[:, 1:] @ inputs.var)
+    var_a = (
+        belief.own_gain(0, z) @ z
+        + (belief.weights(0) ** 2 + belief.own_diagonal(0))[:, 1:] @ inputs.var
+    )
     assert np.allclose(np.var(a, axis=0), var_a, rtol=0.015)
     if not uncertain:  # a product of Gaussians is none: the activation's mean is then approximate
         forward = block_filter.forward(belief, inputs)
         relu = np.maximum(a, 0.0)
-        assert np.all(np.abs(np.mean(relu, axis=0) - forward.inputs[1][1:])
-                      <= 5.0 * np.std(relu, axis=0) / np.sqrt(SAMPLES))
+        assert np.all(
+            np.abs(np.mean(relu, axis=0) - forward.inputs[1][1:])
+            <= 5.0 * np.std(relu, axis=0) / np.sqrt(SAMPLES)
+        )
         assert np.allclose(np.mean(a > 0.0, axis=0), forward.slopes[0], atol=0.004)
 
 

@@ -48,7 +48,7 @@ def test_better_than_a_network_fed_row_by_row() -> None:
     z = (x - x[train].mean(axis=0)) / x[train].std(axis=0)
     other = network.MLPClassifier((50,), random_state=0)
     for row in train:
-        other.partial_fit(z[row:row + 1], y[row:row + 1], classes=np.arange(3))
+        other.partial_fit(z[row : row + 1], y[row : row + 1], classes=np.arange(3))
     assert log_loss(p, y[test]) < log_loss(other.predict_proba(z[test]), y[test])
 
 
@@ -63,8 +63,8 @@ def test_a_new_class_is_admitted_when_it_comes(covariance: str, before: int) -> 
     said = model.learn(block(x, y))
     assert said.probability is not None
     assert said.probability.shape == (len(y), before + 1)
-    assert np.all(said.probability[32:first + 1, before] == 0.0)
-    assert np.all(said.probability[first + 1:, before] > 0.0)
+    assert np.all(said.probability[32 : first + 1, before] == 0.0)
+    assert np.all(said.probability[first + 1 :, before] > 0.0)
     assert np.allclose(np.sum(said.probability, axis=1), 1.0)
     assert np.all(said.status[32:] & LEARNED)
     test_x, test_y = rows(600, before + 1, 3)

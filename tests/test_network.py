@@ -14,14 +14,20 @@ from tests.networks import identical, stream
 
 
 def copied(state: Any) -> Any:
-    return state._replace(**{name: value.copy() for name, value in state._asdict().items()
-                             if isinstance(value, np.ndarray)})
+    return state._replace(
+        **{
+            name: value.copy()
+            for name, value in state._asdict().items()
+            if isinstance(value, np.ndarray)
+        }
+    )
 
 
 @pytest.mark.parametrize("engine", ["", "numpy"])
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
-def test_learning_leaves_the_given_state_alone(covariance: Covariance, engine: str,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learning_leaves_the_given_state_alone(
+    covariance: Covariance, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KBNN_ENGINE", engine)
     config = Config(inputs=3, hidden=(6,), covariance=covariance)
     data = stream(config, 60, missing=0.1)
@@ -37,15 +43,17 @@ def test_learning_leaves_the_given_state_alone(covariance: Covariance, engine: s
 
 
 @pytest.mark.parametrize("engine", ["", "numpy"])
-def test_an_error_leaves_the_given_state_alone(engine: str,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_leaves_the_given_state_alone(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KBNN_ENGINE", engine)
     config = Config(inputs=3, hidden=(6,))
     data = stream(config, 20)
     state = init(config)
     before = copied(state)
     calls: list[dict[str, Any]] = [
-        {"x": data.x[:, :2], "y": data.y}, {"x": data.x, "y": data.y[:5]},
+        {"x": data.x[:, :2], "y": data.y},
+        {"x": data.x, "y": data.y[:5]},
         {"x": data.x, "y": data.y, "weight": np.ones(3)},
         {"x": data.x, "y": data.y, "x_var": -np.ones_like(data.x)},
         {"x": [["a", "b", "c"]], "y": [1.0]},
@@ -83,8 +91,9 @@ def test_predictions_on_all_cores_are_those_of_one(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("engine", ["", "numpy"])
-def test_a_state_that_may_not_be_written_serves_too(engine: str,
-                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_may_not_be_written_serves_too(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KBNN_ENGINE", engine)
     config = Config(inputs=3, hidden=(8,))
     data = stream(config, 50)
@@ -114,18 +123,21 @@ def test_the_same_seed_gives_the_same_network_and_another_does_not() -> None:
     assert not np.array_equal(init(config, 1).mean, init(config, 2).mean)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"hidden": (0,)}, "sizes must be at least 1"),
-    ({"group_size": 0}, "sizes must be at least 1"),
-    ({"activation": "softplus"}, "unknown activation 'softplus'"),
-    ({"activation": "max(2,1)"}, "needs 0 <= alpha <= 1"),
-    ({"covariance": "diagonal"}, "unknown covariance"),
-    ({"observation": "poisson"}, "unknown observation"),
-    ({"observation": "bernoulli", "outputs": 2}, "has one output"),
-    ({"noise": -1.0}, "finite variance"),
-    ({"activation_spread": 1.5}, "activation_spread"),
-    ({"hidden_noise": 0.1}, "belong to covariance 'paper'"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": (0,)}, "sizes must be at least 1"),
+        ({"group_size": 0}, "sizes must be at least 1"),
+        ({"activation": "softplus"}, "unknown activation 'softplus'"),
+        ({"activation": "max(2,1)"}, "needs 0 <= alpha <= 1"),
+        ({"covariance": "diagonal"}, "unknown covariance"),
+        ({"observation": "poisson"}, "unknown observation"),
+        ({"observation": "bernoulli", "outputs": 2}, "has one output"),
+        ({"noise": -1.0}, "finite variance"),
+        ({"activation_spread": 1.5}, "activation_spread"),
+        ({"hidden_noise": 0.1}, "belong to covariance 'paper'"),
+    ],
+)
 def test_an_impossible_configuration_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Config(inputs=2, **options)

@@ -60,8 +60,9 @@ def test_several_outputs_keep_the_weights_positive_definite(kind: str) -> None:
         cov_out = jacobian @ cov_w @ jacobian.T
         measured = Measured(rng.standard_normal(outputs), cov_out, np.zeros(outputs))
         if kind == "gaussian":
-            observation.gaussian(measured, 3.0 * rng.standard_normal(outputs),
-                                 np.full(outputs, 1e-2), 1e-6)
+            observation.gaussian(
+                measured, 3.0 * rng.standard_normal(outputs), np.full(outputs, 1e-2), 1e-6
+            )
         else:
             observation.categorical(measured, int(rng.integers(outputs)), 1.0)
         step = cov_w @ jacobian.T @ measured.spread

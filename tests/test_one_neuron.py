@@ -35,10 +35,17 @@ def exact(mean: FloatArray, spread: float, x: float, y: float) -> tuple[FloatArr
     return first, second - first**2
 
 
-def filtered(mean: FloatArray, spread: float, x: float, y: float,
-             covariance: str) -> tuple[FloatArray, FloatArray]:
-    config = plain(1, hidden=(1,), activation="probit", covariance=covariance, noise=NOISE,
-                   activation_spread=1.0)
+def filtered(
+    mean: FloatArray, spread: float, x: float, y: float, covariance: str
+) -> tuple[FloatArray, FloatArray]:
+    config = plain(
+        1,
+        hidden=(1,),
+        activation="probit",
+        covariance=covariance,
+        noise=NOISE,
+        activation_spread=1.0,
+    )
     layout = layout_of(config)
     cov = layout.pack([spread**2 * np.eye(dim) for dim in layout.dims])
     start = init(config)._replace(mean=mean.copy(), cov=cov)
@@ -54,8 +61,9 @@ SURPRISING = ((0.8, 1.2), (-0.5, -0.2), (1.5, 0.1))
 EXPECTED = tuple((x, -0.1 + 0.9 * float(special.ndtr(0.2 + 0.7 * x))) for x in (0.8, -0.5, 1.5))
 
 
-def error(spread: float, covariance: str,
-          labels: tuple[tuple[float, float], ...]) -> tuple[float, float]:
+def error(
+    spread: float, covariance: str, labels: tuple[tuple[float, float], ...]
+) -> tuple[float, float]:
     """Errors of means and variances as shares of the changes that the label makes."""
     worst = np.zeros(2)
     for x, y in labels:

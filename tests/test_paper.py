@@ -32,8 +32,12 @@ def literal(layers: Layers, activation: str, x: FloatArray, y: FloatArray, noise
     passed = []
     for depth, (means, covs) in enumerate(layers):
         mu_a = np.array([w @ mu_z for w in means])
-        var_a = np.array([w @ c_z @ w + mu_z @ c @ mu_z + np.trace(c @ c_z)
-                          for w, c in zip(means, covs, strict=True)])
+        var_a = np.array(
+            [
+                w @ c_z @ w + mu_z @ c @ mu_z + np.trace(c @ c_z)
+                for w, c in zip(means, covs, strict=True)
+            ]
+        )
         out = moments(mu_a, var_a)
         passed.append((mu_z, c_z, mu_a, var_a, out))
         if depth + 1 < len(layers):
@@ -67,9 +71,13 @@ def literal(layers: Layers, activation: str, x: FloatArray, y: FloatArray, noise
 def opened(state: State) -> Layers:
     layout = layout_of(state.config)
     blocks = iter(layout.unpack(state.cov))
-    return [([row.copy() for row in layout.matrix(state.mean, layer)],
-             [next(blocks) for _ in range(layout.widths[layer + 1])])
-            for layer in range(layout.layers)]
+    return [
+        (
+            [row.copy() for row in layout.matrix(state.mean, layer)],
+            [next(blocks) for _ in range(layout.widths[layer + 1])],
+        )
+        for layer in range(layout.layers)
+    ]
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -140,8 +148,9 @@ def test_the_papers_moons_are_learned_as_it_reports() -> None:
     x = np.column_stack([np.cos(angle), np.sin(angle)])
     x = np.where(upper[:, None], x, np.array([1.0, 0.5]) - x) + 0.1 * rng.standard_normal((1500, 2))
     x = (x - np.mean(x, axis=0)) / np.std(x, axis=0)
-    config = plain(2, hidden=(10, 10), covariance="paper", observation="sigmoid", noise=0.01,
-                   hidden_noise=0.01)
+    config = plain(
+        2, hidden=(10, 10), covariance="paper", observation="sigmoid", noise=0.01, hidden_noise=0.01
+    )
     label = upper[:, None].astype(np.float64)
     state, _ = engine.learn(init(config, 3), x[:1350], None, label[:1350], None, True)
     guess = engine.predict(state, x[1350:], None).mean[:, 0] > 0.0

@@ -49,9 +49,13 @@ def test_protection_costs_nothing_when_clean_and_saves_much_when_not() -> None:
     x, y = rows(2500, 3)
     wrong_y, _ = spoilt(y[:2000], 4, 0.1)
     test = x[2000:], y[2000:]
-    found = {(robust, clean): judged(trained(x[:2000], y[:2000] if clean else wrong_y, hidden=(20,),
-                                             robust=robust), *test).rmse
-             for robust in (True, False) for clean in (True, False)}
+    found = {
+        (robust, clean): judged(
+            trained(x[:2000], y[:2000] if clean else wrong_y, hidden=(20,), robust=robust), *test
+        ).rmse
+        for robust in (True, False)
+        for clean in (True, False)
+    }
     assert found[True, True] < 1.05 * found[False, True]
     assert found[True, False] < 1.25 * found[True, True]
     assert found[True, False] < 0.5 * found[False, False]

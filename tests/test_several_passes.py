@@ -16,8 +16,13 @@ def friedman(seed: int, count: int = 300, test: int = 400) -> tuple[list[Scores]
     """Scores on new rows of a well-known function after 1, 2, .. 10 passes over a few."""
     rng = np.random.default_rng(seed)
     x = rng.random((count + test, 6))
-    y = (10.0 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20.0 * (x[:, 2] - 0.5) ** 2 + 10.0 * x[:, 3]
-         + 5.0 * x[:, 4] + rng.standard_normal(count + test))
+    y = (
+        10.0 * np.sin(np.pi * x[:, 0] * x[:, 1])
+        + 20.0 * (x[:, 2] - 0.5) ** 2
+        + 10.0 * x[:, 3]
+        + 5.0 * x[:, 4]
+        + rng.standard_normal(count + test)
+    )
     model = Model.create(Settings(hidden=(30,), seed=seed), schema(6))
     found = []
     for number in range(10):

@@ -43,12 +43,14 @@ def learned(covariance: Covariance, hidden: tuple[int, ...]) -> State:
 def test_linear_models_are_refitted_exactly(covariance: Covariance, outputs: int) -> None:
     x, y = rows(outputs)
     gain, shift = np.full(outputs, 1.7), np.linspace(-0.4, 0.6, outputs)
-    config = Config(3, outputs, hidden=(), covariance=covariance, noise=0.04, robust=False,
-                    drift=False)
+    config = Config(
+        3, outputs, hidden=(), covariance=covariance, noise=0.04, robust=False, drift=False
+    )
     before, _ = learn(init(config, 5), standard(x, OLD), y)
     carried = change_units(before, OLD, NEW, gain, shift)
-    afresh, _ = learn(init(replace(config, noise=0.04 * 1.7**2), 5), standard(x, NEW),
-                      gain * y + shift)
+    afresh, _ = learn(
+        init(replace(config, noise=0.04 * 1.7**2), 5), standard(x, NEW), gain * y + shift
+    )
     assert np.allclose(carried.mean, afresh.mean, rtol=0.0, atol=1e-10)
     assert np.allclose(carried.cov, afresh.cov, rtol=0.0, atol=1e-10)
     assert carried.config == replace(afresh.config, noise=carried.config.noise)
@@ -61,7 +63,8 @@ def test_linear_models_are_refitted_exactly(covariance: Covariance, outputs: int
 @pytest.mark.parametrize("covariance", STRUCTURES)
 @pytest.mark.parametrize("hidden", SHAPES)
 def test_what_has_learned_nothing_has_the_prior_in_the_new_units(
-        covariance: Covariance, hidden: tuple[int, ...]) -> None:
+    covariance: Covariance, hidden: tuple[int, ...]
+) -> None:
     blank = init(Config(3, hidden=hidden, covariance=covariance), 1)
     moved = change_units(blank, OLD, NEW, np.array([0.3]), np.array([2.0]))
     assert np.allclose(moved.mean, blank.mean, atol=1e-10)
@@ -85,8 +88,9 @@ def test_there_and_back_again(covariance: Covariance, hidden: tuple[int, ...]) -
 
 @pytest.mark.parametrize("covariance", STRUCTURES)
 @pytest.mark.parametrize("hidden", SHAPES)
-def test_after_an_alarm_the_function_does_not_jump(covariance: Covariance,
-                                                   hidden: tuple[int, ...]) -> None:
+def test_after_an_alarm_the_function_does_not_jump(
+    covariance: Covariance, hidden: tuple[int, ...]
+) -> None:
     state = learned(covariance, hidden)
     counts = state.counts.copy()
     counts[COUNT.alarms] = 1
@@ -126,5 +130,6 @@ def test_without_information_to_separate_the_function_is_kept() -> None:
     state, _ = learn(init(config), standard(x, OLD), y)
     singular = state._replace(cov=np.zeros_like(state.cov))
     moved = change_units(singular, OLD, NEW, np.ones(1), np.zeros(1))
-    assert np.allclose(predict(moved, standard(x, NEW)).mean,
-                       predict(singular, standard(x, OLD)).mean)
+    assert np.allclose(
+        predict(moved, standard(x, NEW)).mean, predict(singular, standard(x, OLD)).mean
+    )

@@ -41,11 +41,26 @@ def transcripts(text: str) -> list[list[Step]]:
 def run(command: str, folder: Path) -> str:
     """Run a shell command as a reader would, 80 columns wide; both streams in one text."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1",
-                   "PYTHONIOENCODING": "utf-8", "KBNN_ENGINE": ""}
-    done = subprocess.run(command, shell=True, cwd=folder, env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-                          encoding="utf-8", stdin=subprocess.DEVNULL)
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "PYTHONIOENCODING": "utf-8",
+        "KBNN_ENGINE": "",
+    }
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+    )
     return done.stdout
 
 
@@ -59,5 +74,7 @@ def matches(expected: list[str], printed: str) -> bool:
         else:
             parts = (re.escape(part) for part in text.split("..."))
             pattern += ".*".join(parts) + r"[ \t]*\n"
-    return re.fullmatch(pattern, printed if printed.endswith("\n") or not printed
-                        else printed + "\n") is not None
+    return (
+        re.fullmatch(pattern, printed if printed.endswith("\n") or not printed else printed + "\n")
+        is not None
+    )

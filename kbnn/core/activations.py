@@ -62,8 +62,9 @@ def piecewise(alpha: float, beta: float) -> Gaussian:
         cov = var * (alpha + rise * above)
         spread = np.where(np.abs(u) < 40.0, above - excess * shortfall, (u > 0.0) * 1.0)
         relu_var = var * np.maximum(spread, above * above)
-        return Moments(mean, var * alpha**2 + 2.0 * alpha * rise * var * above
-                       + rise**2 * relu_var, cov)
+        return Moments(
+            mean, var * alpha**2 + 2.0 * alpha * rise * var * above + rise**2 * relu_var, cov
+        )
 
     return moments
 
@@ -136,5 +137,6 @@ def printed_sigmoid_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) ->
     As printed it can fall below cov^2 / var_a, which no joint distribution allows.
     """
     t = np.sqrt(1.0 + LAMBDA**2 * var_a)
-    return np.asarray(np.maximum(mean * (1.0 - mean) * (1.0 - 1.0 / t),
-                                 cov * cov / np.maximum(var_a, _TINY)))
+    return np.asarray(
+        np.maximum(mean * (1.0 - mean) * (1.0 - 1.0 / t), cov * cov / np.maximum(var_a, _TINY))
+    )

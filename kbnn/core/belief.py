@@ -80,14 +80,14 @@ class Belief:
         """C z of every unit of a layer, C the unit's own part of the covariance."""
         gain = np.zeros_like(self.weights(layer))
         for unit, first, cov in self.own[layer]:
-            gain[unit, first:first + len(cov)] = cov @ z[first:first + len(cov)]
+            gain[unit, first : first + len(cov)] = cov @ z[first : first + len(cov)]
         return gain
 
     def own_diagonal(self, layer: int) -> FloatArray:
         """Variance of every weight of a layer."""
         diagonal = np.zeros_like(self.weights(layer))
         for unit, first, cov in self.own[layer]:
-            diagonal[unit, first:first + len(cov)] = np.diagonal(cov)
+            diagonal[unit, first : first + len(cov)] = np.diagonal(cov)
         return diagonal
 
     def shrink(self, stack: Stack, u: FloatArray, floor: float) -> None:
@@ -148,13 +148,16 @@ def close(belief: Belief, state: State) -> State:
 def _stacks(layout: Layout, cov: FloatArray) -> list[Stack]:
     """Equal neighbours together; a stack never spans two layers of separate neurons."""
     dense = layout.unpack(cov)
-    keys = [(dim, block[0].layer if layout.separate else 0)
-            for dim, block in zip(layout.dims, layout.blocks, strict=True)]
+    keys = [
+        (dim, block[0].layer if layout.separate else 0)
+        for dim, block in zip(layout.dims, layout.blocks, strict=True)
+    ]
     stacks = []
     for _, members in groupby(range(len(dense)), key=keys.__getitem__):
         index = list(members)
-        stacks.append(Stack(np.stack([dense[i] for i in index]),
-                            np.stack([layout.order[i] for i in index])))
+        stacks.append(
+            Stack(np.stack([dense[i] for i in index]), np.stack([layout.order[i] for i in index]))
+        )
     return stacks
 
 

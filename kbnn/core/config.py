@@ -71,21 +71,32 @@ class Config:
         _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
         _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")
         _require(self.covariance in get_args(Covariance), f"unknown covariance {self.covariance!r}")
-        _require(self.observation in get_args(Observation),
-                 f"unknown observation {self.observation!r}")
+        _require(
+            self.observation in get_args(Observation), f"unknown observation {self.observation!r}"
+        )
         gaussian(self.activation)
-        _require(self.observation not in ("bernoulli", "sigmoid") or self.outputs == 1,
-                 f"{self.observation} has one output, got {self.outputs}")
-        _require(self.noise is None or (self.noise >= 0 and math.isfinite(self.noise)),
-                 f"noise must be a finite variance >= 0, got {self.noise}")
-        _require(self.hidden_noise >= 0 and math.isfinite(self.hidden_noise),
-                 f"hidden_noise must be a finite variance >= 0, got {self.hidden_noise}")
-        _require(0.0 <= self.activation_spread <= 1.0,
-                 f"activation_spread must lie in [0, 1], got {self.activation_spread}")
+        _require(
+            self.observation not in ("bernoulli", "sigmoid") or self.outputs == 1,
+            f"{self.observation} has one output, got {self.outputs}",
+        )
+        _require(
+            self.noise is None or (self.noise >= 0 and math.isfinite(self.noise)),
+            f"noise must be a finite variance >= 0, got {self.noise}",
+        )
+        _require(
+            self.hidden_noise >= 0 and math.isfinite(self.hidden_noise),
+            f"hidden_noise must be a finite variance >= 0, got {self.hidden_noise}",
+        )
+        _require(
+            0.0 <= self.activation_spread <= 1.0,
+            f"activation_spread must lie in [0, 1], got {self.activation_spread}",
+        )
         _require(self.input_limit > 0, f"input_limit must be positive, got {self.input_limit}")
         paper_only = self.hidden_noise > 0 or self.printed_variance
-        _require(not paper_only or self.covariance == "paper",
-                 "hidden_noise and printed_variance belong to covariance 'paper'")
+        _require(
+            not paper_only or self.covariance == "paper",
+            "hidden_noise and printed_variance belong to covariance 'paper'",
+        )
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -134,8 +145,10 @@ def piecewise_slopes(activation: str) -> tuple[float, float] | None:
     if match is None:
         return None
     alpha, beta = float(match[1]), float(match[2])
-    _require(0.0 <= alpha <= beta and alpha <= 1.0 and math.isfinite(beta),
-             f"max(alpha,beta) needs 0 <= alpha <= 1 and alpha <= beta, got {activation!r}")
+    _require(
+        0.0 <= alpha <= beta and alpha <= 1.0 and math.isfinite(beta),
+        f"max(alpha,beta) needs 0 <= alpha <= 1 and alpha <= beta, got {activation!r}",
+    )
     return alpha, beta
 
 

@@ -49,17 +49,31 @@ def _choice() -> str:
     if choice in ("", "numpy") or not _BUILT:
         return choice
     if not _kernel.use(choice):
-        raise ValueError(f"KBNN_ENGINE={choice!r}: this machine offers numpy, portable and, "
-                         "where the CPU has them, avx2 and avx512")
+        raise ValueError(
+            f"KBNN_ENGINE={choice!r}: this machine offers numpy, portable and, "
+            "where the CPU has them, avx2 and avx512"
+        )
     return choice
 
 
-def learn(state: State, x: FloatArray, x_var: FloatArray | None, y: FloatArray,
-          weight: FloatArray | None, fresh: bool) -> tuple[State, Records]:
+def learn(
+    state: State,
+    x: FloatArray,
+    x_var: FloatArray | None,
+    y: FloatArray,
+    weight: FloatArray | None,
+    fresh: bool,
+) -> tuple[State, Records]:
     """Learn rows in order; the given state is left as it is."""
     if not compiled():
-        return twin.learn(state, x, np.zeros_like(x) if x_var is None else x_var, y,
-                          np.ones(len(x)) if weight is None else weight, fresh)
+        return twin.learn(
+            state,
+            x,
+            np.zeros_like(x) if x_var is None else x_var,
+            y,
+            np.ones(len(x)) if weight is None else weight,
+            fresh,
+        )
     new = state._replace(**{name: getattr(state, name).copy() for name in _WRITTEN})
     records = twin.blank_records(len(x), state.config)
     _run(new, x, x_var, y, weight, records, fresh, learning=True)
@@ -75,22 +89,42 @@ def predict(state: State, x: FloatArray, x_var: FloatArray | None) -> Records:
     return records
 
 
-def scale_rows(columns: FloatArray, raw: FloatArray, out: FloatArray,
-               fixed: FloatArray) -> int | None:
+def scale_rows(
+    columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray
+) -> int | None:
     """Standardise rows in the kernel (see kbnn.model.scaling); None where it is not built."""
     if not compiled():
         return None
-    return _kernel.scale_rows(columns.reshape(-1), raw.reshape(-1), out.reshape(-1), len(raw),
-                              fixed)
+    return _kernel.scale_rows(
+        columns.reshape(-1), raw.reshape(-1), out.reshape(-1), len(raw), fixed
+    )
 
 
-_ARRAYS = ("mean", "cov", "prior_mean", "prior_var", "noise", "head_mean", "head_cov",
-           "input_mean", "input_cov", "surprise")
+_ARRAYS = (
+    "mean",
+    "cov",
+    "prior_mean",
+    "prior_var",
+    "noise",
+    "head_mean",
+    "head_cov",
+    "input_mean",
+    "input_cov",
+    "surprise",
+)
 _WRITTEN = (*(name for name in _ARRAYS if name != "prior_var"), "counts")
 
 
-def _run(state: State, x: FloatArray, x_var: FloatArray | None, y: FloatArray | None,
-         weight: FloatArray | None, records: Records, fresh: bool, learning: bool) -> None:
+def _run(
+    state: State,
+    x: FloatArray,
+    x_var: FloatArray | None,
+    y: FloatArray | None,
+    weight: FloatArray | None,
+    records: Records,
+    fresh: bool,
+    learning: bool,
+) -> None:
     _kernel.run(
         _net(state.config),
         [getattr(state, name).reshape(-1) for name in _ARRAYS],
@@ -116,12 +150,25 @@ def _net(config: Config) -> _kernel.Net:
         kind, (alpha, beta) = _PIECEWISE, slopes
     else:
         alpha, beta = (1.0 if config.activation == "probit" else float(LAMBDA)), 0.0
-    options = [kind, config.covariance == "paper", layout.separate,
-               _OBSERVATIONS.index(config.observation), config.learns_noise, config.has_head,
-               config.robust, config.drift,
-               config.printed_variance and config.activation == "sigmoid"]
-    numbers = [alpha, beta, config.noise or 0.0, config.hidden_noise, config.input_limit,
-               config.activation_spread]
+    options = [
+        kind,
+        config.covariance == "paper",
+        layout.separate,
+        _OBSERVATIONS.index(config.observation),
+        config.learns_noise,
+        config.has_head,
+        config.robust,
+        config.drift,
+        config.printed_variance and config.activation == "sigmoid",
+    ]
+    numbers = [
+        alpha,
+        beta,
+        config.noise or 0.0,
+        config.hidden_noise,
+        config.input_limit,
+        config.activation_spread,
+    ]
     ends = np.cumsum([0] + [len(block) for block in layout.blocks])
     return _kernel.Net(
         np.array(layout.widths, dtype=np.int64),

@@ -76,8 +76,13 @@ def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[FloatArray]]:
     fw = forward(belief, inputs)
     last = belief.layout.layers - 1
     chain = coefficients(belief, fw)
-    h = np.concatenate([np.einsum("om,i->omi", c, z).reshape(len(c), -1)
-                        for c, z in zip(chain, fw.inputs, strict=True)], axis=1)
+    h = np.concatenate(
+        [
+            np.einsum("om,i->omi", c, z).reshape(len(c), -1)
+            for c, z in zip(chain, fw.inputs, strict=True)
+        ],
+        axis=1,
+    )
     q = np.zeros((len(h), len(h)))
     gains = []
     for stack in belief.stacks:
@@ -96,8 +101,7 @@ def _input_var(belief: Belief, var: FloatArray, coefficients: FloatArray) -> Flo
     return np.asarray((jacobian**2 + own) @ var)
 
 
-def update(belief: Belief, gains: list[FloatArray], pull: FloatArray,
-           spread: FloatArray) -> bool:
+def update(belief: Belief, gains: list[FloatArray], pull: FloatArray, spread: FloatArray) -> bool:
     """w += G b, P -= (G B)(G B)'; False leaves the belief alone."""
     moves = [gain @ pull for gain in gains]
     if not all(np.all(np.isfinite(move)) for move in moves):

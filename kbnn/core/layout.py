@@ -80,8 +80,9 @@ class Layout:
     @cached_property
     def order(self) -> tuple[IntArray, ...]:
         """For each block the positions of its weights in the mean vector."""
-        return tuple(np.concatenate([self._positions(piece) for piece in block])
-                     for block in self.blocks)
+        return tuple(
+            np.concatenate([self._positions(piece) for piece in block]) for block in self.blocks
+        )
 
     def _positions(self, piece: Piece) -> IntArray:
         row = self.starts[piece.layer] + piece.unit * (self.widths[piece.layer] + 1)
@@ -89,13 +90,15 @@ class Layout:
 
     def matrix(self, mean: FloatArray, layer: int) -> FloatArray:
         """The weight matrix (units, inputs + 1) of a layer as a view of the mean vector."""
-        flat = mean[self.starts[layer]:self.starts[layer + 1]]
+        flat = mean[self.starts[layer] : self.starts[layer + 1]]
         return flat.reshape(self.widths[layer + 1], self.widths[layer] + 1)
 
     def unpack(self, cov: FloatArray) -> list[FloatArray]:
         """The dense symmetric matrix of every block."""
-        return [unpack_triangle(cov[start:end], dim) for start, end, dim in
-                zip(self.offsets[:-1], self.offsets[1:], self.dims, strict=True)]
+        return [
+            unpack_triangle(cov[start:end], dim)
+            for start, end, dim in zip(self.offsets[:-1], self.offsets[1:], self.dims, strict=True)
+        ]
 
     def pack(self, dense: list[FloatArray]) -> FloatArray:
         """The covariance vector of dense blocks: the inverse of `unpack`."""
@@ -119,19 +122,24 @@ def unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
 @lru_cache(maxsize=64)
 def layout_of(config: Config) -> Layout:
     """The layout that a configuration asks for."""
-    layout = Layout(config.widths, config.covariance in ("paper", "neuron"),
-                    _BLOCKS[config.covariance](config))
+    layout = Layout(
+        config.widths, config.covariance in ("paper", "neuron"), _BLOCKS[config.covariance](config)
+    )
     if layout.offsets[-1] > MAX_COVARIANCE:
         raise ValueError(
             f"covariance {config.covariance!r} of this network has {layout.offsets[-1]:,} "
-            f"entries, more than {MAX_COVARIANCE:,} (choose fewer units or 'neuron')")
+            f"entries, more than {MAX_COVARIANCE:,} (choose fewer units or 'neuron')"
+        )
     return layout
 
 
 def _neuron_blocks(config: Config) -> tuple[Block, ...]:
     widths = config.widths
-    return tuple((Piece(layer, unit, 0, widths[layer] + 1),)
-                 for layer in range(len(widths) - 1) for unit in range(widths[layer + 1]))
+    return tuple(
+        (Piece(layer, unit, 0, widths[layer] + 1),)
+        for layer in range(len(widths) - 1)
+        for unit in range(widths[layer + 1])
+    )
 
 
 def _full_block(config: Config) -> tuple[Block, ...]:
@@ -167,5 +175,9 @@ def groups(units: int, size: int | None, unit_weights: int) -> list[tuple[int, i
     return list(itertools.pairwise(bounds))
 
 
-_BLOCKS = {"paper": _neuron_blocks, "neuron": _neuron_blocks, "group": _group_blocks,
-           "full": _full_block}
+_BLOCKS = {
+    "paper": _neuron_blocks,
+    "neuron": _neuron_blocks,
+    "group": _group_blocks,
+    "full": _full_block,
+}

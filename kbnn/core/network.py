@@ -23,8 +23,17 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
 from kbnn.core.twin import ALARM, LEARNED, REJECTED, Records
 
-__all__ = ["ALARM", "LEARNED", "REJECTED", "Config", "Prediction", "State", "init", "learn",
-           "predict"]
+__all__ = [
+    "ALARM",
+    "LEARNED",
+    "REJECTED",
+    "Config",
+    "Prediction",
+    "State",
+    "init",
+    "learn",
+    "predict",
+]
 
 _ROWS_PER_THREAD = 256
 """Fewer rows than this are not worth a thread of their own."""
@@ -45,8 +54,15 @@ class Prediction(NamedTuple):
     status: FloatArray  # (n,) bits LEARNED, REJECTED, ALARM; 0 from predict
 
 
-def learn(state: State, x: ArrayLike, y: ArrayLike, *, x_var: ArrayLike | None = None,
-          weight: ArrayLike | None = None, fresh: bool = True) -> tuple[State, Prediction]:
+def learn(
+    state: State,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    x_var: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    fresh: bool = True,
+) -> tuple[State, Prediction]:
     """Learn rows in order; row i is predicted before y[i] is looked at.
 
     x        (n, inputs); NaN is missing, infinite rejects the row

@@ -45,8 +45,12 @@ class NoiseForecast(NamedTuple):
     gain: FloatArray  # head_cov [1, z]
 
 
-def forecast(noise: FloatArray, head_mean: FloatArray | None, head_cov: FloatArray | None,
-             features: FloatArray) -> NoiseForecast:
+def forecast(
+    noise: FloatArray,
+    head_mean: FloatArray | None,
+    head_cov: FloatArray | None,
+    features: FloatArray,
+) -> NoiseForecast:
     """The noise variance expected at a row whose last hidden layer is `features` = [1, z]."""
     level = float(noise[1] / noise[0])
     if head_mean is None or head_cov is None:
@@ -61,8 +65,12 @@ def forecast(noise: FloatArray, head_mean: FloatArray | None, head_cov: FloatArr
 def inlier_probability(e: float, total_var: float) -> float:
     """p of the contaminated normal for a residual e of predictive variance `total_var`."""
     u = min(e * e / total_var, 1e6)
-    odds = ((1.0 - OUTLIER_SHARE) / OUTLIER_SHARE * np.sqrt(OUTLIER_VAR_RATIO)
-            * np.exp(-0.5 * u * (1.0 - 1.0 / OUTLIER_VAR_RATIO)))
+    odds = (
+        (1.0 - OUTLIER_SHARE)
+        / OUTLIER_SHARE
+        * np.sqrt(OUTLIER_VAR_RATIO)
+        * np.exp(-0.5 * u * (1.0 - 1.0 / OUTLIER_VAR_RATIO))
+    )
     return float(odds / (1.0 + odds))
 
 
@@ -96,8 +104,9 @@ def learn_level(noise: FloatArray, seen: Residual) -> tuple[FloatArray, float]:
     return np.array([keep * a_new, keep * r * a_new]), float(r)
 
 
-def learn_head(head_mean: FloatArray, head_cov: FloatArray, now: NoiseForecast,
-               seen: Residual) -> tuple[FloatArray, FloatArray]:
+def learn_head(
+    head_mean: FloatArray, head_cov: FloatArray, now: NoiseForecast, seen: Residual
+) -> tuple[FloatArray, FloatArray]:
     """The head after a residual: eps^2 -> V -> h by Gaussian smoothing.
 
     K = EV/(var + EV), rest = v EV/(v + EV), v the stated variance: the noise part of e has

@@ -59,8 +59,9 @@ class Measured:
         self._gain -= information * np.outer(gain_d, cov_d)
 
 
-def gaussian(outputs: Measured, target: FloatArray, noise_var: FloatArray,
-             least_noise: float) -> None:
+def gaussian(
+    outputs: Measured, target: FloatArray, noise_var: FloatArray, least_noise: float
+) -> None:
     """Real labels; outputs of infinite noise were not observed.
 
     `least_noise` is the least share of an output's variance that counts as noise.
@@ -93,8 +94,9 @@ def sigmoid(outputs: Measured, label: float, noise_var: float, weight: float) ->
     z = ACTIVATIONS["sigmoid"](np.array([mean]), np.array([var]))
     h = float(z.cov[0]) / max(var, _SMALLEST_VAR)
     total = max(float(z.var[0]) + noise_var, _SMALLEST_VAR)
-    _weighted(outputs, direction, var, h * (label - float(z.mean[0])) / total, h * h / total,
-              weight)
+    _weighted(
+        outputs, direction, var, h * (label - float(z.mean[0])) / total, h * h / total, weight
+    )
 
 
 def _probit(outputs: Measured, direction: FloatArray, weight: float) -> None:
@@ -109,8 +111,14 @@ def _probit(outputs: Measured, direction: FloatArray, weight: float) -> None:
     _weighted(outputs, direction, var, rho / t, information, weight)
 
 
-def _weighted(outputs: Measured, direction: FloatArray, var: float, pull: float,
-              information: float, weight: float) -> None:
+def _weighted(
+    outputs: Measured,
+    direction: FloatArray,
+    var: float,
+    pull: float,
+    information: float,
+    weight: float,
+) -> None:
     """A measurement that counts `weight` times: its Gaussian site has its precision multiplied.
 
     The site's variance is 1/gamma - v; with that over `weight`, gamma becomes

@@ -62,8 +62,7 @@ def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[LayerPass]]:
     raise AssertionError("a network has an output layer")
 
 
-def update(belief: Belief, passes: list[LayerPass], pull: FloatArray,
-           spread: FloatArray) -> bool:
+def update(belief: Belief, passes: list[LayerPass], pull: FloatArray, spread: FloatArray) -> bool:
     """The backward pass; False leaves the belief alone."""
     alpha, beta = pull, np.sum(spread**2, axis=1)
     plan: list[tuple[FloatArray, FloatArray]] = [(alpha, beta)]

@@ -62,8 +62,7 @@ class State(NamedTuple):
     counts: IntArray
 
 
-def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0,
-         sd_scale: float = 1.0) -> State:
+def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0, sd_scale: float = 1.0) -> State:
     """The belief before the first row: weight means N(0, 1/fan_in), variances 1/fan_in.
 
     The bias is drawn too: it breaks the symmetry of the units. The scales stretch the prior's
@@ -72,15 +71,16 @@ def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0,
     layout = layout_of(config)
     mean = np.empty(config.weights)
     prior_var = np.empty(config.weights)
-    for layer, (inputs, units) in enumerate(zip(config.widths[:-1], config.widths[1:],
-                                                strict=True)):
+    for layer, (inputs, units) in enumerate(
+        zip(config.widths[:-1], config.widths[1:], strict=True)
+    ):
         scale = 1.0 / (inputs + 1)
         wide = config.classes and layer == len(config.hidden)
-        layout.matrix(prior_var, layer)[:] = (
-            sd_scale**2 * scale * (CLASS_PRIOR if wide else 1.0))
+        layout.matrix(prior_var, layer)[:] = sd_scale**2 * scale * (CLASS_PRIOR if wide else 1.0)
         for column in range(inputs + 1):
             layout.matrix(mean, layer)[:, column] = (
-                mean_scale * np.sqrt(scale) * prior_draws(seed, layer, column, units))
+                mean_scale * np.sqrt(scale) * prior_draws(seed, layer, column, units)
+            )
     dense = [np.diag(prior_var[order]) for order in layout.order]
     heads = config.outputs if config.has_head else 0
     width = head_width(config)

@@ -61,12 +61,19 @@ class Observed(NamedTuple):
 def blank_records(rows: int, config: Config) -> Records:
     """Records to be filled."""
     mean, function_var, noise_var = np.zeros((3, rows, config.outputs))
-    return Records(mean, function_var, noise_var, np.zeros((rows, config.classes)),
-                   np.ones(rows), np.zeros(rows))
+    return Records(
+        mean,
+        function_var,
+        noise_var,
+        np.zeros((rows, config.classes)),
+        np.ones(rows),
+        np.zeros(rows),
+    )
 
 
-def learn(state: State, x: FloatArray, x_var: FloatArray, y: FloatArray,
-          weight: FloatArray, fresh: bool) -> tuple[State, Records]:
+def learn(
+    state: State, x: FloatArray, x_var: FloatArray, y: FloatArray, weight: FloatArray, fresh: bool
+) -> tuple[State, Records]:
     """Learn rows in order; x (n, inputs) with NaN for missing, y (n, labels), weight (n,).
 
     `fresh` says that these rows were not learned before, in an earlier pass over the data.
@@ -86,14 +93,25 @@ def predict(state: State, x: FloatArray, x_var: FloatArray) -> Records:
     with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
         for i in range(len(x)):
             inputs = _condition(belief, x[i], x_var[i])
-            out = (smoother.outputs(belief, inputs)[0] if belief.config.covariance == "paper"
-                   else block_filter.outputs(belief, inputs)[0])
+            out = (
+                smoother.outputs(belief, inputs)[0]
+                if belief.config.covariance == "paper"
+                else block_filter.outputs(belief, inputs)[0]
+            )
             _record(belief, out, records, i)
     return records
 
 
-def _learn_row(belief: Belief, x: FloatArray, x_var: FloatArray, y: FloatArray, weight: float,
-               fresh: bool, records: Records, i: int) -> None:
+def _learn_row(
+    belief: Belief,
+    x: FloatArray,
+    x_var: FloatArray,
+    y: FloatArray,
+    weight: float,
+    fresh: bool,
+    records: Records,
+    i: int,
+) -> None:
     scheme = smoother if belief.config.covariance == "paper" else block_filter
     inputs = _condition(belief, x, x_var)
     out, passed = scheme.outputs(belief, inputs)
@@ -104,8 +122,9 @@ def _learn_row(belief: Belief, x: FloatArray, x_var: FloatArray, y: FloatArray, 
         return
     observed = _observe(belief, out, forecasts, y, weight)
     detector = drift.CLASSES if belief.config.classes else drift.REAL
-    alarm = belief.config.drift and fresh and drift.watch(
-        detector, belief.surprise, observed.surprise)
+    alarm = (
+        belief.config.drift and fresh and drift.watch(detector, belief.surprise, observed.surprise)
+    )
     if alarm:
         belief.forget(detector.forget)
         belief.noise = drift.shorten(belief.noise)
@@ -118,8 +137,9 @@ def _learn_row(belief: Belief, x: FloatArray, x_var: FloatArray, y: FloatArray, 
     belief.noise = observed.noise
     for output, (mean, cov) in enumerate(observed.heads):
         belief.head_mean[output], belief.head_cov[output] = mean, cov
-    input_gaussian.absorb(belief.input_mean, belief.input_cov,
-                          int(belief.counts[COUNT.rows]), inputs)
+    input_gaussian.absorb(
+        belief.input_mean, belief.input_cov, int(belief.counts[COUNT.rows]), inputs
+    )
     belief.counts[COUNT.rows] += 1
     belief.counts[COUNT.fresh] += fresh
     belief.counts[COUNT.clipped] += int(np.sum(np.abs(x) > belief.config.input_limit))
@@ -137,16 +157,23 @@ def _noise_forecasts(belief: Belief, out: Outputs) -> list[NoiseForecast]:
     if not belief.config.learns_noise:
         return []
     head = belief.config.has_head
-    return [noise_model.forecast(belief.noise[o], belief.head_mean[o] if head else None,
-                                 belief.head_cov[o] if head else None, out.features)
-            for o in range(belief.config.outputs)]
+    return [
+        noise_model.forecast(
+            belief.noise[o],
+            belief.head_mean[o] if head else None,
+            belief.head_cov[o] if head else None,
+            out.features,
+        )
+        for o in range(belief.config.outputs)
+    ]
 
 
 def _record(belief: Belief, out: Outputs, records: Records, i: int) -> list[NoiseForecast]:
     forecasts = _noise_forecasts(belief, out)
     records.mean[i], records.function_var[i] = out.mean, out.stated_var(belief.kappa)
-    records.noise_var[i] = ([now.var for now in forecasts] if forecasts
-                            else belief.config.noise or 0.0)
+    records.noise_var[i] = (
+        [now.var for now in forecasts] if forecasts else belief.config.noise or 0.0
+    )
     if belief.config.classes:
         records.probability[i] = _probabilities(belief, out)
     return forecasts
@@ -168,12 +195,16 @@ def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out:
         return False
     if belief.config.classes and not 0 <= y[0] < belief.config.classes:
         return False
-    return bool(np.all(np.isfinite(out.mean)) and np.all(np.isfinite(out.cov))
-                and np.all(np.isfinite(out.input_var)))
+    return bool(
+        np.all(np.isfinite(out.mean))
+        and np.all(np.isfinite(out.cov))
+        and np.all(np.isfinite(out.input_var))
+    )
 
 
-def _observe(belief: Belief, out: Outputs, forecasts: list[NoiseForecast], y: FloatArray,
-             weight: float) -> Observed:
+def _observe(
+    belief: Belief, out: Outputs, forecasts: list[NoiseForecast], y: FloatArray, weight: float
+) -> Observed:
     config = belief.config
     if config.observation == "gaussian":
         return _observe_gaussian(belief, out, forecasts, y, weight)
@@ -191,8 +222,9 @@ def _observe(belief: Belief, out: Outputs, forecasts: list[NoiseForecast], y: Fl
     return Observed(evidence, belief.noise, [], 1.0, surprise)
 
 
-def _observe_gaussian(belief: Belief, out: Outputs, forecasts: list[NoiseForecast],
-                      y: FloatArray, weight: float) -> Observed:
+def _observe_gaussian(
+    belief: Belief, out: Outputs, forecasts: list[NoiseForecast], y: FloatArray, weight: float
+) -> Observed:
     """Robust weight, bounded residual and noise belief, one output after another."""
     config = belief.config
     target, noise_var = out.mean.copy(), np.full_like(out.mean, np.inf)

@@ -80,6 +80,10 @@ def mix(members: list[Prediction], weights: FloatArray) -> Prediction:
     means = np.stack([m.mean for m in members], axis=1)
     spread = np.sum(w * (means - mean[:, None, :]) ** 2, axis=1)
     first = members[0]
-    return first._replace(mean=mean, function_var=average("function_var") + spread,
-                          noise_var=average("noise_var"), probability=average("probability"),
-                          inlier=np.sum(weights * np.stack([m.inlier for m in members], 1), 1))
+    return first._replace(
+        mean=mean,
+        function_var=average("function_var") + spread,
+        noise_var=average("noise_var"),
+        probability=average("probability"),
+        inlier=np.sum(weights * np.stack([m.inlier for m in members], 1), 1),
+    )

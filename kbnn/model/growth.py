@@ -22,8 +22,9 @@ def grow(state: State, inputs: int, outputs: int) -> State:
     if inputs == state.config.inputs and outputs == state.config.outputs:
         return state
     if outputs != state.config.outputs and state.config.observation != "categorical":
-        raise ValueError(f"only classes can be added, not outputs of a {state.config.observation} "
-                         "observation")
+        raise ValueError(
+            f"only classes can be added, not outputs of a {state.config.observation} observation"
+        )
     config = replace(state.config, inputs=inputs, outputs=outputs)
     old, new = layout_of(state.config), layout_of(config)
     places = _places(old, new)
@@ -39,16 +40,25 @@ def grow(state: State, inputs: int, outputs: int) -> State:
     if not config.hidden and len(head_mean):
         head_mean, head_cov = _grow_head(state, head_width(config))
     return state._replace(
-        config=config, mean=mean, cov=cov, prior_mean=prior_mean, prior_var=prior_var,
+        config=config,
+        mean=mean,
+        cov=cov,
+        prior_mean=prior_mean,
+        prior_var=prior_var,
         input_mean=np.concatenate([state.input_mean, np.zeros(added)]),
-        input_cov=pack_triangle(input_cov), head_mean=head_mean, head_cov=head_cov)
+        input_cov=pack_triangle(input_cov),
+        head_mean=head_mean,
+        head_cov=head_cov,
+    )
 
 
 def _places(old: Layout, new: Layout) -> IntArray:
     """Where each old weight lies in the new mean vector."""
     index = np.arange(new.starts[-1], dtype=np.float64)
-    kept = [new.matrix(index, layer)[:old.widths[layer + 1], :old.widths[layer] + 1].ravel()
-            for layer in range(old.layers)]
+    kept = [
+        new.matrix(index, layer)[: old.widths[layer + 1], : old.widths[layer] + 1].ravel()
+        for layer in range(old.layers)
+    ]
     return np.concatenate(kept).astype(np.int64)
 
 
@@ -65,12 +75,14 @@ def _prior(state: State, old: Layout, new: Layout) -> tuple[FloatArray, FloatArr
         new.matrix(var, layer)[:] = level
         for column in range(new.widths[layer] + 1):
             new.matrix(mean, layer)[:, column] = np.sqrt(scale) * prior_draws(
-                state.seed, layer, column, new.widths[layer + 1])
+                state.seed, layer, column, new.widths[layer + 1]
+            )
     return mean, var
 
 
-def _blocks(old: Layout, new: Layout, places: IntArray, cov: FloatArray,
-            prior_var: FloatArray) -> list[FloatArray]:
+def _blocks(
+    old: Layout, new: Layout, places: IntArray, cov: FloatArray, prior_var: FloatArray
+) -> list[FloatArray]:
     owner = np.full(new.starts[-1], -1)
     position = np.zeros(new.starts[-1], dtype=np.int64)
     for index, order in enumerate(old.order):

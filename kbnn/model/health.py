@@ -58,16 +58,23 @@ def scales(model: Model) -> list[dict[str, Any]]:
     learner = model.learner
     names = [] if model.classes else list(model.schema.targets)
     roles = ["target"] * len(names)
-    names += model.schema.encoded_names()[:learner.width]
-    roles += ["indicator" if place.category is not None else "feature"
-              for place in model.schema.layout[:learner.width]]
+    names += model.schema.encoded_names()[: learner.width]
+    roles += [
+        "indicator" if place.category is not None else "feature"
+        for place in model.schema.layout[: learner.width]
+    ]
     out = []
     for name, role, column in zip(names, roles, learner.columns, strict=False):
         fixed = role == "indicator"
-        out.append({"name": name, "role": role,
-                    "center": 0.0 if fixed else float(column[scaling.CENTER]),
-                    "scale": 1.0 if fixed else float(column[scaling.SCALE]),
-                    "rows": None if fixed else int(column[scaling.COUNT])})
+        out.append(
+            {
+                "name": name,
+                "role": role,
+                "center": 0.0 if fixed else float(column[scaling.CENTER]),
+                "scale": 1.0 if fixed else float(column[scaling.SCALE]),
+                "rows": None if fixed else int(column[scaling.COUNT]),
+            }
+        )
     return out
 
 
@@ -82,17 +89,22 @@ def sensitivities(model: Model) -> list[TargetSensitivity]:
     rows = np.zeros((max(1, len(kept)), learner.width))
     if len(kept):
         wide = np.zeros((len(kept), max(learner.width, kept.shape[1])))
-        wide[:, :kept.shape[1]] = kept
-        fixed = np.array([place.category is not None
-                          for place in model.schema.layout[:learner.width]], dtype=np.float64)
-        rows = scaling.standardise(inputs, wide[:, :learner.width], fixed)
+        wide[:, : kept.shape[1]] = kept
+        fixed = np.array(
+            [place.category is not None for place in model.schema.layout[: learner.width]],
+            dtype=np.float64,
+        )
+        rows = scaling.standardise(inputs, wide[:, : learner.width], fixed)
         per_unit = np.where(fixed > 0, 1.0, inputs[:, scaling.SCALE])
     else:
         per_unit = inputs[:, scaling.SCALE]
     found = sensitivity(learner.members[0], rows)
     target = learner.target_scale if t else np.ones(len(found.slope))
     safe = np.where(per_unit > 0.0, per_unit, np.inf)
-    names = model.schema.encoded_names()[:learner.width]
-    return [TargetSensitivity(names, target[o] * found.slope[o] / safe,
-                              target[o] * found.sd[o] / safe, found.size[o])
-            for o in range(len(found.slope))]
+    names = model.schema.encoded_names()[: learner.width]
+    return [
+        TargetSensitivity(
+            names, target[o] * found.slope[o] / safe, target[o] * found.sd[o] / safe, found.size[o]
+        )
+        for o in range(len(found.slope))
+    ]

@@ -33,14 +33,21 @@ class Held:
     @classmethod
     def nothing(cls, targets: int) -> Held:
         """No rows."""
-        return cls(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, targets)), np.zeros(0),
-                   np.zeros(0))
+        return cls(
+            np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, targets)), np.zeros(0), np.zeros(0)
+        )
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def add(self, x: FloatArray, x_sd: FloatArray | None, y: FloatArray, weight: FloatArray,
-            number: FloatArray) -> None:
+    def add(
+        self,
+        x: FloatArray,
+        x_sd: FloatArray | None,
+        y: FloatArray,
+        weight: FloatArray,
+        number: FloatArray,
+    ) -> None:
         """Hold more rows; a wider x means that earlier rows had 0 there."""
         self.widen(x.shape[1])
         x_sd = np.zeros_like(x) if x_sd is None else x_sd
@@ -64,7 +71,8 @@ class Held:
         if np.sum(np.any(seen, axis=1)) < WARM_UP_ROWS:
             return False
         return not varies or all(
-            len(np.unique(column[np.isfinite(column)])) > 1 for column in self.y.T)
+            len(np.unique(column[np.isfinite(column)])) > 1 for column in self.y.T
+        )
 
     def forecast(self) -> tuple[FloatArray, FloatArray]:
         """Mean and standard deviation of the targets held so far, for the row to come."""
@@ -74,8 +82,9 @@ class Held:
             if len(seen):
                 mean[j] = np.mean(seen)
                 spread = np.std(seen) if len(seen) > 1 else abs(mean[j])
-                sd[j] = max(spread * np.sqrt(1.0 + 2.0 / len(seen)),
-                            _LEAST_SD * (1.0 + abs(mean[j])))
+                sd[j] = max(
+                    spread * np.sqrt(1.0 + 2.0 / len(seen)), _LEAST_SD * (1.0 + abs(mean[j]))
+                )
         return mean, sd
 
     def class_forecast(self, classes: int) -> FloatArray:

@@ -68,7 +68,7 @@ class Learner:
     @property
     def target_scale(self) -> FloatArray:
         """Units of the targets in use."""
-        return self.columns[:self.targets, scaling.SCALE].copy()
+        return self.columns[: self.targets, scaling.SCALE].copy()
 
     def count(self, which: int) -> int:
         """A count of the (first) network, see kbnn.core.state.Counts."""
@@ -93,7 +93,9 @@ class Learner:
         config = self.settings.config(self.width, t, classes, scale or 1.0)
         self.members = [
             init(config, self.settings.seed + 1000003 * k, mean_scale=means, sd_scale=sds)
-            for k in range(self.settings.ensemble) for means, sds in [ensemble.prior_scales(k)]]
+            for k in range(self.settings.ensemble)
+            for means, sds in [ensemble.prior_scales(k)]
+        ]
         self.log_weight = np.zeros(self.settings.ensemble)
         x, x_var, y = self._standard_rows(rows, fixed)
         said = self._step(x, x_var, y, rows.weight, fresh=True)
@@ -110,14 +112,20 @@ class Learner:
             quiet = state._replace(config=replace(state.config, drift=False))
             new, _ = learn(quiet, x, y, x_var=x_var, weight=rows.weight)
             blank = init(state.config)
-            return new._replace(config=state.config, counts=state.counts,
-                                head_mean=blank.head_mean, head_cov=blank.head_cov,
-                                input_mean=state.input_mean, input_cov=state.input_cov)
+            return new._replace(
+                config=state.config,
+                counts=state.counts,
+                head_mean=blank.head_mean,
+                head_cov=blank.head_cov,
+                input_mean=state.input_mean,
+                input_cov=state.input_cov,
+            )
 
         self.members = ensemble.in_parallel(again, self.members)
 
-    def _standard_rows(self, rows: Held,
-                       fixed: FloatArray) -> tuple[FloatArray, FloatArray | None, FloatArray]:
+    def _standard_rows(
+        self, rows: Held, fixed: FloatArray
+    ) -> tuple[FloatArray, FloatArray | None, FloatArray]:
         t = self.targets
         rows.widen(self.width)
         x = scaling.standardise(self.columns[t:], rows.x, fixed[t:])
@@ -130,8 +138,16 @@ class Learner:
         weights = np.tile(ensemble.mixture_weights(self.log_weight), (len(z), 1))
         return self._forecast(ensemble.mix(made, weights), np.zeros(len(z), dtype=np.int64))
 
-    def advance(self, x: FloatArray, x_sd: FloatArray | None, y: FloatArray, weight: FloatArray,
-                number: int, indicators: list[bool], fresh: bool) -> Forecast:
+    def advance(
+        self,
+        x: FloatArray,
+        x_sd: FloatArray | None,
+        y: FloatArray,
+        weight: FloatArray,
+        number: int,
+        indicators: list[bool],
+        fresh: bool,
+    ) -> Forecast:
         """Learn rows up to the next growth or change of units: at least one, perhaps not all.
 
         `number` is that of the first row in the stream.
@@ -146,34 +162,48 @@ class Learner:
             # What was said of a label that nobody knew cannot have reckoned with it.
             assert unforeseen.probability is not None
             forecast.probability[0] = 0.0
-            forecast.probability[0, :unforeseen.probability.shape[1]] = unforeseen.probability[0]
+            forecast.probability[0, : unforeseen.probability.shape[1]] = unforeseen.probability[0]
         return forecast
 
-    def _advance(self, x: FloatArray, x_sd: FloatArray | None, y: FloatArray, weight: FloatArray,
-                 number: int, indicators: list[bool], fresh: bool) -> Forecast:
+    def _advance(
+        self,
+        x: FloatArray,
+        x_sd: FloatArray | None,
+        y: FloatArray,
+        weight: FloatArray,
+        number: int,
+        indicators: list[bool],
+        fresh: bool,
+    ) -> Forecast:
         stop = self._grow_or_stop(x, y)
         if not fresh:
             self.recent.clear()
-            z, z_var = self._standardised(x[:stop], None if x_sd is None else x_sd[:stop],
-                                          indicators)
+            z, z_var = self._standardised(
+                x[:stop], None if x_sd is None else x_sd[:stop], indicators
+            )
             return self._step(z, z_var, self._standard_targets(y[:stop]), weight[:stop], fresh)
         due = FIRST_REFIT
         while due <= self.seen:
             due *= 2
         stop = min(stop, due - self.seen)
         t, fixed = self.targets, self._fixed(indicators)
-        inputs = x[:stop, :self.width]
+        inputs = x[:stop, : self.width]
         raw = np.hstack([y[:stop], inputs]) if t else np.ascontiguousarray(inputs)
         # What is in the units of a block must not depend on a scale that is set within it.
-        raw = raw[:scaling.steady_rows(self.columns, raw, fixed)]
+        raw = raw[: scaling.steady_rows(self.columns, raw, fixed)]
         z = scaling.follow(self.columns, raw, fixed)
         done = len(z)
         self.seen += done
         labels = np.where(np.isnan(y[:done]), np.nan, z[:, :t]) if t else y[:done]
         var = self._variances(None if x_sd is None else x_sd[:done])
         forecast = self._step(np.ascontiguousarray(z[:, t:]), var, labels, weight[:done], fresh)
-        self.recent.add(inputs[:done], None if x_sd is None else x_sd[:done, :self.width],
-                        y[:done], weight[:done], number + np.arange(float(done)))
+        self.recent.add(
+            inputs[:done],
+            None if x_sd is None else x_sd[:done, : self.width],
+            y[:done],
+            weight[:done],
+            number + np.arange(float(done)),
+        )
         if self.seen == due or np.any(self.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN):
             self._refit(fixed)
         return forecast
@@ -188,7 +218,7 @@ class Learner:
     def _grow_or_stop(self, x: FloatArray, y: FloatArray) -> int:
         """Admit the first row's class; the number of rows before the next that needs growth."""
         outputs = self.members[0].config.outputs
-        needs = np.any(x[:, self.width:] != 0.0, axis=1)
+        needs = np.any(x[:, self.width :] != 0.0, axis=1)
         if not self.targets:
             if np.isfinite(y[0, 0]):
                 outputs = max(outputs, int(y[0, 0]) + 1)
@@ -199,30 +229,40 @@ class Learner:
 
     def _fixed(self, indicators: list[bool]) -> FloatArray:
         """1 for the columns that pass as they are."""
-        return np.array([False] * self.targets + indicators[:self.width], dtype=np.float64)
+        return np.array([False] * self.targets + indicators[: self.width], dtype=np.float64)
 
-    def _standardised(self, x: FloatArray, x_sd: FloatArray | None,
-                      indicators: list[bool]) -> tuple[FloatArray, FloatArray | None]:
-        z = scaling.standardise(self.columns[self.targets:], x[:, :self.width],
-                                self._fixed(indicators)[self.targets:])
+    def _standardised(
+        self, x: FloatArray, x_sd: FloatArray | None, indicators: list[bool]
+    ) -> tuple[FloatArray, FloatArray | None]:
+        z = scaling.standardise(
+            self.columns[self.targets :],
+            x[:, : self.width],
+            self._fixed(indicators)[self.targets :],
+        )
         return z, self._variances(x_sd)
 
     def _variances(self, x_sd: FloatArray | None) -> FloatArray | None:
         """Measurement variances of the inputs in the network's units."""
         if x_sd is None or not np.any(x_sd > 0.0):
             return None
-        scale = self.columns[self.targets:, scaling.SCALE]
+        scale = self.columns[self.targets :, scaling.SCALE]
         safe = np.where(scale > 0.0, scale, np.inf)
-        return np.ascontiguousarray((np.nan_to_num(x_sd[:, :self.width]) / safe) ** 2)
+        return np.ascontiguousarray((np.nan_to_num(x_sd[:, : self.width]) / safe) ** 2)
 
     def _standard_targets(self, y: FloatArray) -> FloatArray:
         if not self.targets:
             return np.ascontiguousarray(y)
-        z = scaling.standardise(self.columns[:self.targets], y, np.zeros(self.targets))
+        z = scaling.standardise(self.columns[: self.targets], y, np.zeros(self.targets))
         return np.where(np.isnan(y), np.nan, z)
 
-    def _step(self, x: FloatArray, x_var: FloatArray | None, y: FloatArray, weight: FloatArray,
-              fresh: bool) -> Forecast:
+    def _step(
+        self,
+        x: FloatArray,
+        x_var: FloatArray | None,
+        y: FloatArray,
+        weight: FloatArray,
+        fresh: bool,
+    ) -> Forecast:
         """Predict and learn standardised rows."""
 
         def one(state: State) -> tuple[State, Prediction]:
@@ -245,10 +285,13 @@ class Learner:
     def _forecast(self, made: Prediction, status: IntArray) -> Forecast:
         """A prediction in the user's units."""
         if self.targets:
-            center, scale = scaling.units(self.columns[:self.targets])
+            center, scale = scaling.units(self.columns[: self.targets])
         else:
-            made = made._replace(mean=made.mean[:, :1], function_var=made.function_var[:, :1],
-                                 noise_var=made.noise_var[:, :1])
+            made = made._replace(
+                mean=made.mean[:, :1],
+                function_var=made.function_var[:, :1],
+                noise_var=made.noise_var[:, :1],
+            )
             center, scale = np.zeros(1), np.ones(1)
         return Forecast(
             mean=center + scale * made.mean,
@@ -283,8 +326,9 @@ class Learner:
         after = Units(new_units.center[t:], new_units.scale[t:])
         large = scaling.far_apart(old_units, new_units) and len(rows) > 0
         share = KNOWLEDGE_CARRIED if large else 1.0
-        self.members = [rescale.change_units(state, before, after, gain, shift, share)
-                        for state in self.members]
+        self.members = [
+            rescale.change_units(state, before, after, gain, shift, share) for state in self.members
+        ]
         if large:
             self._learn_again(rows, fixed)
 
@@ -295,5 +339,7 @@ class Learner:
 
 def _used_width(x: FloatArray, indicators: list[bool]) -> int:
     """Columns of x that a network needs: every feature, and indicators up to the last in use."""
-    used = np.flatnonzero(np.any(x != 0.0, axis=0) | ~np.array(indicators[:x.shape[1]], dtype=bool))
+    used = np.flatnonzero(
+        np.any(x != 0.0, axis=0) | ~np.array(indicators[: x.shape[1]], dtype=bool)
+    )
     return int(used[-1]) + 1 if len(used) else 0

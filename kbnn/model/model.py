@@ -47,8 +47,10 @@ class Model:
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
         if targets > 1 and not isinstance(settings.noise, str) and settings.noise > 0.0:
-            raise UsageError(f"noise {settings.noise:g} is in the units of one target, but there "
-                             f"are {targets} (choose auto or constant)")
+            raise UsageError(
+                f"noise {settings.noise:g} is in the units of one target, but there "
+                f"are {targets} (choose auto or constant)"
+            )
         self.settings, self.schema = settings, schema
         self.classes = schema.task == "classification"
         self.card = Scorecard(targets, 0, classes=self.classes, seed=settings.seed)
@@ -99,8 +101,11 @@ class Model:
         if self.classes or self.warming_up:
             return []
         state = self.learner.members[0]
-        level = (np.sqrt(state.noise[:, 1] / state.noise[:, 0]) if len(state.noise)
-                 else np.full(self.learner.targets, np.sqrt(state.config.noise or 0.0)))
+        level = (
+            np.sqrt(state.noise[:, 1] / state.noise[:, 0])
+            if len(state.noise)
+            else np.full(self.learner.targets, np.sqrt(state.config.noise or 0.0))
+        )
         return [float(sd) for sd in level * self.learner.target_scale]
 
     def learn(self, block: Rows, fresh: bool = True) -> Forecast:
@@ -127,9 +132,14 @@ class Model:
         """Count rows into the record, but for those held: what was said of them is a stopgap."""
         made = forecast.status != HELD
         self.card.add(
-            block.x[made], block.y[made], mean=forecast.mean[made], sd=forecast.sd[made],
+            block.x[made],
+            block.y[made],
+            mean=forecast.mean[made],
+            sd=forecast.sd[made],
             probability=None if forecast.probability is None else forecast.probability[made],
-            weight=None if block.weight is None else block.weight[made], rows=block.rows[made])
+            weight=None if block.weight is None else block.weight[made],
+            rows=block.rows[made],
+        )
 
     def predict(self, block: Rows) -> Forecast:
         """Predict rows; the model stays as it is (rows still held are learned on a copy)."""
@@ -170,8 +180,13 @@ class Model:
             self.skipped += 1
             return blank._replace(status=np.array([NO_TARGET]))
         row = slice(at, at + 1)
-        self.held.add(block.x[row], None if block.x_sd is None else block.x_sd[row], block.y[row],
-                      np.array([weight]), np.array([self.rows + self.skipped + 1.0]))
+        self.held.add(
+            block.x[row],
+            None if block.x_sd is None else block.x_sd[row],
+            block.y[row],
+            np.array([weight]),
+            np.array([self.rows + self.skipped + 1.0]),
+        )
         self.held.forget_oldest(MOST_HELD)
         if self.held.ready(varies=not self.classes):
             self.settle()
@@ -180,8 +195,14 @@ class Model:
     def _advance(self, block: Rows, at: int, weight: FloatArray, fresh: bool) -> Forecast:
         before = self.rows + self.rejected + self.skipped
         part = self.learner.advance(
-            block.x[at:], None if block.x_sd is None else block.x_sd[at:], block.y[at:],
-            weight[at:], before + 1, self._indicators(), fresh)
+            block.x[at:],
+            None if block.x_sd is None else block.x_sd[at:],
+            block.y[at:],
+            weight[at:],
+            before + 1,
+            self._indicators(),
+            fresh,
+        )
         self.skipped += int(np.sum(part.status == NO_TARGET))
         alarms = before + 1 + np.flatnonzero(part.status & ALARM)
         self.alarms = [*self.alarms, *(int(row) for row in alarms)][-MOST_ALARMS:]
@@ -192,9 +213,15 @@ class Model:
     def _blank(self, rows: int) -> Forecast:
         zeros = np.zeros((rows, 1 if self.classes else self.learner.targets))
         robust = self.settings.robust and not self.classes
-        return Forecast(zeros, zeros, zeros, zeros,
-                        np.zeros((rows, 0)) if self.classes else None,
-                        np.zeros(rows) if robust else None, np.zeros(rows, dtype=np.int64))
+        return Forecast(
+            zeros,
+            zeros,
+            zeros,
+            zeros,
+            np.zeros((rows, 0)) if self.classes else None,
+            np.zeros(rows) if robust else None,
+            np.zeros(rows, dtype=np.int64),
+        )
 
 
 def _joined(parts: list[Forecast], blank: Forecast) -> Forecast:
@@ -206,7 +233,8 @@ def _joined(parts: list[Forecast], blank: Forecast) -> Forecast:
         known = [part.probability for part in parts if part.probability is not None]
         classes = max(p.shape[1] for p in known)
         probability = np.concatenate(
-            [np.hstack([p, np.zeros((len(p), classes - p.shape[1]))]) for p in known])
+            [np.hstack([p, np.zeros((len(p), classes - p.shape[1]))]) for p in known]
+        )
     outliers = [part.outlier for part in parts if part.outlier is not None]
     return Forecast(
         mean=np.concatenate([part.mean for part in parts]),

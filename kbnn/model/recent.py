@@ -31,15 +31,28 @@ class Recent:
     def __len__(self) -> int:
         return min(self._count, MOST_KEPT)
 
-    def add(self, x: FloatArray, x_sd: FloatArray | None, y: FloatArray, weight: FloatArray,
-            number: FloatArray) -> None:
+    def add(
+        self,
+        x: FloatArray,
+        x_sd: FloatArray | None,
+        y: FloatArray,
+        weight: FloatArray,
+        number: FloatArray,
+    ) -> None:
         """Keep more rows, and let the oldest go."""
         if not len(y):
             return
         last = slice(-MOST_KEPT, None)
         sd = np.zeros((len(x), 0)) if x_sd is None or not np.any(x_sd) else x_sd
-        self._parts.append(Held(x[last].copy(), sd[last].copy(), y[last].copy(),
-                                weight[last].copy(), number[last].copy()))
+        self._parts.append(
+            Held(
+                x[last].copy(),
+                sd[last].copy(),
+                y[last].copy(),
+                weight[last].copy(),
+                number[last].copy(),
+            )
+        )
         self._count += len(self._parts[-1])
         while self._count - len(self._parts[0]) >= MOST_KEPT:
             self._count -= len(self._parts.popleft())
@@ -56,8 +69,12 @@ class Recent:
             width = max(part.x.shape[1] for part in self._parts)
             for part in self._parts:
                 part.widen(width)
-            all_rows = Held(*(np.concatenate([getattr(part, name) for part in self._parts])
-                              for name in ("x", "x_sd", "y", "weight", "number")))
+            all_rows = Held(
+                *(
+                    np.concatenate([getattr(part, name) for part in self._parts])
+                    for name in ("x", "x_sd", "y", "weight", "number")
+                )
+            )
             all_rows.forget_oldest(MOST_KEPT)
         if not np.any(all_rows.x_sd):
             all_rows.x_sd = np.zeros((len(all_rows), 0))

@@ -23,8 +23,9 @@ from kbnn.core.state import COUNT, State
 from kbnn.model.scaling import Units
 
 
-def change_units(state: State, old: Units, new: Units, gain: FloatArray,
-                 shift: FloatArray, share: float = 1.0) -> State:
+def change_units(
+    state: State, old: Units, new: Units, gain: FloatArray, shift: FloatArray, share: float = 1.0
+) -> State:
     """The state for inputs in `new` instead of `old` units and outputs y' = gain y + shift.
 
     Only `share` of the information Pd, hd is carried over.
@@ -40,8 +41,17 @@ def change_units(state: State, old: Units, new: Units, gain: FloatArray,
             continue
         back, _ = _block_map(layout, pieces, first_back, 1.0 / gain, shift)
         anchor = a @ prior_mean[order] + d if anchored else prior_mean[order]
-        mean[order], dense[index] = _carry(mean[order], dense[index], prior_mean[order],
-                                           state.prior_var[order], a, back, d, anchor, share)
+        mean[order], dense[index] = _carry(
+            mean[order],
+            dense[index],
+            prior_mean[order],
+            state.prior_var[order],
+            a,
+            back,
+            d,
+            anchor,
+            share,
+        )
         prior_mean[order] = anchor
     config = state.config
     if config.observation == "gaussian" and config.noise is not None:
@@ -53,10 +63,17 @@ def change_units(state: State, old: Units, new: Units, gain: FloatArray,
     center = (old.center - new.center) / _in_use(new, old)
     input_cov = unpack_triangle(state.input_cov, config.inputs) / np.outer(ratio, ratio)
     head_mean, head_cov = _carry_head(state, first)
-    return state._replace(config=config, mean=mean, prior_mean=prior_mean, cov=layout.pack(dense),
-                          noise=noise, head_mean=head_mean, head_cov=head_cov,
-                          input_mean=state.input_mean / ratio + center,
-                          input_cov=pack_triangle(input_cov))
+    return state._replace(
+        config=config,
+        mean=mean,
+        prior_mean=prior_mean,
+        cov=layout.pack(dense),
+        noise=noise,
+        head_mean=head_mean,
+        head_cov=head_cov,
+        input_mean=state.input_mean / ratio + center,
+        input_cov=pack_triangle(input_cov),
+    )
 
 
 def _in_use(units: Units, other: Units) -> FloatArray:
@@ -76,8 +93,13 @@ def _first_layer_map(old: Units, new: Units) -> FloatArray:
     return t
 
 
-def _block_map(layout: Layout, pieces: tuple[Piece, ...], first: FloatArray, gain: FloatArray,
-               shift: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _block_map(
+    layout: Layout,
+    pieces: tuple[Piece, ...],
+    first: FloatArray,
+    gain: FloatArray,
+    shift: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
     size = sum(piece.length for piece in pieces)
     a, d = np.eye(size), np.zeros(size)
     at = 0
@@ -93,9 +115,17 @@ def _block_map(layout: Layout, pieces: tuple[Piece, ...], first: FloatArray, gai
     return a, d
 
 
-def _carry(mu: FloatArray, cov: FloatArray, mu0: FloatArray, var0: FloatArray, a: FloatArray,
-           back: FloatArray, d: FloatArray, anchor: FloatArray,
-           share: float) -> tuple[FloatArray, FloatArray]:
+def _carry(
+    mu: FloatArray,
+    cov: FloatArray,
+    mu0: FloatArray,
+    var0: FloatArray,
+    a: FloatArray,
+    back: FloatArray,
+    d: FloatArray,
+    anchor: FloatArray,
+    share: float,
+) -> tuple[FloatArray, FloatArray]:
     """One block in new units, `back` the inverse of A.
 
     Where the information cannot be separated from the prior the function is kept instead.

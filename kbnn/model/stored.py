@@ -22,8 +22,19 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.score.scorecard import Scorecard
 
-_FIELDS = ("mean", "cov", "prior_mean", "prior_var", "noise", "head_mean", "head_cov",
-           "input_mean", "input_cov", "surprise", "counts")
+_FIELDS = (
+    "mean",
+    "cov",
+    "prior_mean",
+    "prior_var",
+    "noise",
+    "head_mean",
+    "head_cov",
+    "input_mean",
+    "input_cov",
+    "surprise",
+    "counts",
+)
 _HELD = ("x", "x_sd", "y", "weight", "number")
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -44,8 +55,13 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     header = {
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
-        "networks": [{"config": {**asdict(state.config), "hidden": list(state.config.hidden)},
-                      "seed": state.seed} for state in learner.members],
+        "networks": [
+            {
+                "config": {**asdict(state.config), "hidden": list(state.config.hidden)},
+                "seed": state.seed,
+            }
+            for state in learner.members
+        ],
         "scale": {"rows": learner.seen, "changes": learner.refits},
         "skipped": model.skipped,
         "alarms": model.alarms,
@@ -68,8 +84,12 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     learner = model.learner
     model.card = Scorecard.from_state(
         header["record"],
-        {name.removeprefix("record/"): array for name, array in arrays.items()
-         if name.startswith("record/")})
+        {
+            name.removeprefix("record/"): array
+            for name, array in arrays.items()
+            if name.startswith("record/")
+        },
+    )
     model.held = _held(arrays, "held", MOST_HELD, len(model.schema.targets))
     learner.recent = Recent(_held(arrays, "recent", MOST_KEPT, len(model.schema.targets)))
     members = header["networks"]
@@ -79,8 +99,11 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     learner.log_weight = _floats(arrays, "ensemble/log_weight")
     _require(learner.log_weight.shape == (model.settings.ensemble,), "its ensemble weights")
     for state in learner.members:
-        _require(learner.columns.shape == (learner.targets + state.config.inputs, 7)
-                 and state.config == learner.members[0].config, "its scale")
+        _require(
+            learner.columns.shape == (learner.targets + state.config.inputs, 7)
+            and state.config == learner.members[0].config,
+            "its scale",
+        )
     learner.seen = int(header["scale"]["rows"])
     learner.refits = int(header["scale"]["changes"])
     model.skipped = int(header["skipped"])
@@ -92,9 +115,14 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
 def _held(arrays: Arrays, group: str, most: int, targets: int) -> Held:
     held = Held(*(_floats(arrays, f"{group}/{name}") for name in _HELD))
     rows = len(held.y)
-    fits = (rows <= most and held.y.shape[1:] == (targets,) and len(held.x) == rows
-            and len(held.x_sd) == rows and held.x_sd.shape[1] in (0, held.x.shape[1])
-            and held.weight.shape == held.number.shape == (rows,))
+    fits = (
+        rows <= most
+        and held.y.shape[1:] == (targets,)
+        and len(held.x) == rows
+        and len(held.x_sd) == rows
+        and held.x_sd.shape[1] in (0, held.x.shape[1])
+        and held.weight.shape == held.number.shape == (rows,)
+    )
     _require(fits, f"its {group} rows")
     return held
 

@@ -57,8 +57,9 @@ def run(job: Job) -> list[Outcome]:
     """Learn a split and judge it after each of the asked numbers of passes."""
     split = data.split(job.folder, job.name, job.seed)
     rows = data.block(split.x, split.y)
-    model = Model.create(Settings(covariance=job.structure, seed=job.seed),
-                         data.schema(split.x.shape[1]))
+    model = Model.create(
+        Settings(covariance=job.structure, seed=job.seed), data.schema(split.x.shape[1])
+    )
     found, spent = [], 0.0
     for number in range(1, max(job.passes) + 1):
         start = time.process_time()
@@ -66,8 +67,17 @@ def run(job: Job) -> list[Outcome]:
         spent += time.process_time() - start
         if number in job.passes:
             scored = data.judged(model, split.x_test, split.y_test)
-            found.append(Outcome(job.name, job.structure, job.seed, number, *scored,
-                                 1e6 * spent / (number * len(split.y)), model.alarm_count))
+            found.append(
+                Outcome(
+                    job.name,
+                    job.structure,
+                    job.seed,
+                    number,
+                    *scored,
+                    1e6 * spent / (number * len(split.y)),
+                    model.alarm_count,
+                )
+            )
     return found
 
 
@@ -80,8 +90,11 @@ def run_all(jobs: Sequence[Job], processes: int) -> list[Outcome]:
         for found in pool.map(run, jobs):
             done += found
             last = found[-1]
-            print(f"\r{len(done):4d} {last.name:9s} {last.structure:7s} split {last.seed:2d}",
-                  end="", flush=True)
+            print(
+                f"\r{len(done):4d} {last.name:9s} {last.structure:7s} split {last.seed:2d}",
+                end="",
+                flush=True,
+            )
     print("\r" + " " * 40 + "\r", end="")
     return done
 
@@ -89,11 +102,14 @@ def run_all(jobs: Sequence[Job], processes: int) -> list[Outcome]:
 def averages(outcomes: Sequence[Outcome], seeds: int) -> Found:
     """Means over the first `seeds` splits; coverage over all that were run."""
     found: Found = {}
-    keys = sorted({(o.structure, o.passes, o.name) for o in outcomes},
-                  key=lambda key: (STRUCTURES.index(key[0]), key[1], data.SETS.index(key[2])))
+    keys = sorted(
+        {(o.structure, o.passes, o.name) for o in outcomes},
+        key=lambda key: (STRUCTURES.index(key[0]), key[1], data.SETS.index(key[2])),
+    )
     for structure, passes, name in keys:
-        all_runs = [o for o in outcomes if (o.structure, o.passes, o.name) == (structure, passes,
-                                                                               name)]
+        all_runs = [
+            o for o in outcomes if (o.structure, o.passes, o.name) == (structure, passes, name)
+        ]
         first = [o for o in all_runs if o.seed < seeds]
         found[structure, passes, name] = {
             "rmse": float(np.mean([o.rmse for o in first])),
@@ -109,16 +125,26 @@ def averages(outcomes: Sequence[Outcome], seeds: int) -> Found:
 def show(found: Found) -> None:
     """Our figures beside every anchor; `<` marks an anchor that is ahead of us."""
     for structure, passes in dict.fromkeys((s, p) for s, p, _ in found):
-        ours = {name: found[structure, passes, name] for name in data.SETS
-                if (structure, passes, name) in found}
+        ours = {
+            name: found[structure, passes, name]
+            for name in data.SETS
+            if (structure, passes, name) in found
+        }
         print(f"\n{structure}, {passes} pass{'es' if passes > 1 else ''}")
         print(f"{'':22s}" + "".join(f"{name:>10s}" for name in ours))
         for measure, table in (("rmse", anchors.RMSE), ("nll", anchors.NLL)):
-            _line(f"{measure.upper()} kbnn", [_text(one[measure], name, measure)
-                                              for name, one in ours.items()])
+            _line(
+                f"{measure.upper()} kbnn",
+                [_text(one[measure], name, measure) for name, one in ours.items()],
+            )
             for method in table:
-                _line(f"  {method}", [_beside(anchors.anchor(table, method, name), one[measure],
-                                              name, measure) for name, one in ours.items()])
+                _line(
+                    f"  {method}",
+                    [
+                        _beside(anchors.anchor(table, method, name), one[measure], name, measure)
+                        for name, one in ours.items()
+                    ],
+                )
         _line("90 % coverage", [f"{one['coverage']:.1f}" for one in ours.values()])
         _line("us/row and pass", [f"{one['micros']:.1f}" for one in ours.values()])
         _line("alarms a run", [f"{one['alarms']:.2f}" for one in ours.values()])
@@ -141,8 +167,11 @@ def _beside(anchor: float | None, ours: float, name: str, measure: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, run, print, and write."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.accuracy", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.accuracy",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--data", help="folder with boston.csv and so on (or KBNN_DATA)")
     parser.add_argument("--quick", action="store_true", help="five sets, group, three splits")
     parser.add_argument("--json", type=Path, help="write all figures here")
@@ -150,28 +179,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--structures", nargs="+", choices=STRUCTURES)
     parser.add_argument("--passes", nargs="+", type=int, default=[1, 10])
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--coverage-seeds", type=int, default=0,
-                        help="splits of sets under 1,100 rows, for their coverage")
+    parser.add_argument(
+        "--coverage-seeds",
+        type=int,
+        default=0,
+        help="splits of sets under 1,100 rows, for their coverage",
+    )
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args(arguments)
     sets = given.sets or (QUICK_SETS if given.quick else data.SETS)
     structures = given.structures or (("group",) if given.quick else STRUCTURES)
     seeds = given.seeds or (3 if given.quick else 5)
     folder = data.folder(given.data)
-    jobs = [Job(folder, name, structure, seed, tuple(given.passes))
-            for structure in reversed(structures) for name in reversed(data.SETS) if name in sets
-            for seed in range(max(seeds, given.coverage_seeds if name in data.SMALL else 0))]
+    jobs = [
+        Job(folder, name, structure, seed, tuple(given.passes))
+        for structure in reversed(structures)
+        for name in reversed(data.SETS)
+        if name in sets
+        for seed in range(max(seeds, given.coverage_seeds if name in data.SMALL else 0))
+    ]
     outcomes = run_all(jobs, given.processes)
     found = averages(outcomes, seeds)
     show(found)
     verdicts = bars(found)
     print("\n" + "\n".join(str(bar) for bar in verdicts))
     if given.json:
-        given.json.write_text(json.dumps({
-            "found": [{"structure": s, "passes": p, "set": n, **one}
-                      for (s, p, n), one in found.items()],
-            "runs": [o._asdict() for o in outcomes],
-            "bars": [bar._asdict() for bar in verdicts]}, indent=1))
+        given.json.write_text(
+            json.dumps(
+                {
+                    "found": [
+                        {"structure": s, "passes": p, "set": n, **one}
+                        for (s, p, n), one in found.items()
+                    ],
+                    "runs": [o._asdict() for o in outcomes],
+                    "bars": [bar._asdict() for bar in verdicts],
+                },
+                indent=1,
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -61,8 +61,16 @@ MICROSECONDS: Final[dict[str, str]] = {
     "river forest": "1500-7000",
 }
 
-ONE_PASS: Final = ("paper KBNN 1", "PBP 1", "TAGI 1", "TAGI-V 1", "torch Adam 1", "VW --nn 50",
-                   "river forest", "Bayesian ridge")
+ONE_PASS: Final = (
+    "paper KBNN 1",
+    "PBP 1",
+    "TAGI 1",
+    "TAGI-V 1",
+    "torch Adam 1",
+    "VW --nn 50",
+    "river forest",
+    "Bayesian ridge",
+)
 
 
 def anchor(table: dict[str, Row], method: str, name: str) -> float | None:

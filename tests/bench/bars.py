@@ -31,8 +31,10 @@ class Bar(NamedTuple):
         mark = "ok  " if self.met >= self.asked - (8 - self.of) else "MISS"
         mark = mark if self.asked else "    "
         behind = f"  behind: {', '.join(self.behind)}" if self.behind else ""
-        return (f"{mark} {self.what}: {self.met}/{self.of} ({self.strict} without ties, "
-                f"{f'asked {self.asked}/8' if self.asked else 'no promise'}){behind}")
+        return (
+            f"{mark} {self.what}: {self.met}/{self.of} ({self.strict} without ties, "
+            f"{f'asked {self.asked}/8' if self.asked else 'no promise'}){behind}"
+        )
 
 
 def bars(found: Found) -> list[Bar]:
@@ -40,8 +42,11 @@ def bars(found: Found) -> list[Bar]:
     out: list[Bar] = []
     promised = {("group", 1), ("group", 10), ("full", 1)}
     for structure, passes in dict.fromkeys((s, p) for s, p, _ in found):
-        ours = {name: found[structure, passes, name] for name in SETS
-                if (structure, passes, name) in found}
+        ours = {
+            name: found[structure, passes, name]
+            for name in SETS
+            if (structure, passes, name) in found
+        }
         label = f"{structure}, {passes} pass{'es' if passes > 1 else ''}"
         if passes == 1:
             for method in ("PBP 1", "TAGI 1", "TAGI-V 1"):
@@ -60,8 +65,9 @@ def bars(found: Found) -> list[Bar]:
     return out
 
 
-def _against(label: str, ours: dict[str, dict[str, float]], measure: str, method: str,
-             asked: int) -> Bar:
+def _against(
+    label: str, ours: dict[str, dict[str, float]], measure: str, method: str, asked: int
+) -> Bar:
     table = anchors.RMSE if measure == "rmse" else anchors.NLL
     met = strict = of = 0
     behind = []
@@ -80,10 +86,15 @@ def _against(label: str, ours: dict[str, dict[str, float]], measure: str, method
     return Bar(f"{label}: {measure.upper()} better than {method}", met, strict, of, asked, behind)
 
 
-def _covered(label: str, ours: dict[str, dict[str, float]], low: float, high: float,
-             asked: int) -> Bar:
-    outside = [f"{name} {one['coverage']:.1f}" for name, one in ours.items()
-               if not low <= one["coverage"] <= high]
+def _covered(
+    label: str, ours: dict[str, dict[str, float]], low: float, high: float, asked: int
+) -> Bar:
+    outside = [
+        f"{name} {one['coverage']:.1f}"
+        for name, one in ours.items()
+        if not low <= one["coverage"] <= high
+    ]
     met = len(ours) - len(outside)
-    return Bar(f"{label}: 90 % coverage within {low:.0f}-{high:.0f}", met, met, len(ours), asked,
-               outside)
+    return Bar(
+        f"{label}: 90 % coverage within {low:.0f}-{high:.0f}", met, met, len(ours), asked, outside
+    )

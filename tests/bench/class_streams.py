@@ -61,10 +61,12 @@ def against_mlp(name: str, seed: int) -> Result:
     for rate in RATES:
         net = MLPClassifier((50,), learning_rate_init=rate, random_state=seed)
         for row in train:
-            net.partial_fit(z[row:row + 1], y[row:row + 1], classes=np.arange(classes))
+            net.partial_fit(z[row : row + 1], y[row : row + 1], classes=np.arange(classes))
         p = net.predict_proba(z[test])
-        found[f"MLP {rate}"] = (log_loss(p, y[test]),
-                                float(np.mean(np.argmax(p, axis=1) == y[test])))
+        found[f"MLP {rate}"] = (
+            log_loss(p, y[test]),
+            float(np.mean(np.argmax(p, axis=1) == y[test])),
+        )
     return found
 
 
@@ -75,10 +77,14 @@ def show_mlp(runs: dict[str, list[Result]]) -> None:
         mean = {what: np.mean([one[what] for one in found], axis=0) for what in found[0]}
         won += bool(mean["kbnn"][0] < mean["MLP 0.001"][0])
         best += bool(mean["kbnn"][0] < min(mean[f"MLP {rate}"][0] for rate in RATES))
-        print(f"  {name:14s}" + "; ".join(f"{what} {m[0]:.3f} ({100 * m[1]:.1f} %)"
-                                          for what, m in mean.items()))
-    print(f"{'ok  ' if won == len(runs) else 'MISS'} log-loss in one pass below scikit-learn's "
-          f"network row by row on {won}/{len(runs)} (its better rate: {best}/{len(runs)})")
+        print(
+            f"  {name:14s}"
+            + "; ".join(f"{what} {m[0]:.3f} ({100 * m[1]:.1f} %)" for what, m in mean.items())
+        )
+    print(
+        f"{'ok  ' if won == len(runs) else 'MISS'} log-loss in one pass below scikit-learn's "
+        f"network row by row on {won}/{len(runs)} (its better rate: {best}/{len(runs)})"
+    )
 
 
 def late_class(before: int, seed: int) -> Result:
@@ -104,13 +110,18 @@ def late_class(before: int, seed: int) -> Result:
         p = probabilities(model, x_test)
         if p.shape[1] < classes:
             p = np.hstack([p, np.zeros((len(p), 1))])
-        found[str(rows)] = (log_loss(p[~new], y_test[~new]), log_loss(p[new], y_test[new]),
-                            float(np.mean(np.argmax(p[new], axis=1) == before)))
+        found[str(rows)] = (
+            log_loss(p[~new], y_test[~new]),
+            log_loss(p[new], y_test[new]),
+            float(np.mean(np.argmax(p[new], axis=1) == before)),
+        )
     whole = learned(x[:20_000], y[:20_000], classes, seed=seed)
     p = probabilities(whole, x_test)
     found["known from the start"] = (
-        log_loss(p[~new], y_test[~new]), log_loss(p[new], y_test[new]),
-        float(np.mean(np.argmax(p[new], axis=1) == before)))
+        log_loss(p[~new], y_test[~new]),
+        log_loss(p[new], y_test[new]),
+        float(np.mean(np.argmax(p[new], axis=1) == before)),
+    )
     found["alarms"] = (model.alarm_count, 0, 0)
     return found
 

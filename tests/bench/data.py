@@ -71,19 +71,34 @@ def schema(inputs: int, targets: int = 1, classes: int = 0) -> Schema:
     """Columns of numbers named x0, x1, .. and the target."""
     names = [f"x{i}" for i in range(inputs)]
     columns = [Column(name, "number", "feature") for name in names]
-    columns += [Column(f"y{i}", "category" if classes else "number", "target")
-                for i in range(targets)]
-    return Schema(columns, "classification" if classes else "regression",
-                  classes=[str(k) for k in range(classes)],
-                  layout=[Place(name, None) for name in names])
+    columns += [
+        Column(f"y{i}", "category" if classes else "number", "target") for i in range(targets)
+    ]
+    return Schema(
+        columns,
+        "classification" if classes else "regression",
+        classes=[str(k) for k in range(classes)],
+        layout=[Place(name, None) for name in names],
+    )
 
 
-def block(x: FloatArray, y: FloatArray, x_sd: FloatArray | None = None,
-          weight: FloatArray | None = None, first: int = 1) -> Block:
+def block(
+    x: FloatArray,
+    y: FloatArray,
+    x_sd: FloatArray | None = None,
+    weight: FloatArray | None = None,
+    first: int = 1,
+) -> Block:
     """Rows as the model takes them; y may be a vector."""
     y = y[:, None] if y.ndim == 1 else y
-    return Block(np.ascontiguousarray(x), x_sd, np.ascontiguousarray(y), weight,
-                 np.arange(first, first + len(x)), None)
+    return Block(
+        np.ascontiguousarray(x),
+        x_sd,
+        np.ascontiguousarray(y),
+        weight,
+        np.arange(first, first + len(x)),
+        None,
+    )
 
 
 def trained(x: FloatArray, y: FloatArray, passes: int = 1, **settings: object) -> Model:
@@ -100,8 +115,11 @@ def scores(forecast: Forecast, y: FloatArray) -> Scores:
     y = y[:, 0] if y.ndim == 2 else y
     e, sd = y - forecast.mean[:, 0], forecast.sd[:, 0]
     nll = 0.5 * np.log(2.0 * np.pi * sd**2) + 0.5 * (e / sd) ** 2
-    return Scores(float(np.sqrt(np.mean(e**2))), float(np.mean(nll)),
-                  float(np.mean(np.abs(e) <= INTERVAL * sd)))
+    return Scores(
+        float(np.sqrt(np.mean(e**2))),
+        float(np.mean(nll)),
+        float(np.mean(np.abs(e) <= INTERVAL * sd)),
+    )
 
 
 def judged(model: Model, x: FloatArray, y: FloatArray) -> Scores:

@@ -25,8 +25,10 @@ import kbnn
 
 INPUTS, UNITS = 13, 50
 KBNN = [sys.executable, "-m", "kbnn_cli.app"]
-_VW = ("import sys, vowpalwabbit as v\n"
-       "m = v.Workspace(f'-d {sys.argv[1]} --nn 50 --quiet')\nm.finish()\n")
+_VW = (
+    "import sys, vowpalwabbit as v\n"
+    "m = v.Workspace(f'-d {sys.argv[1]} --nn 50 --quiet')\nm.finish()\n"
+)
 
 
 def write_rows(folder: Path, rows: int) -> tuple[Path, Path]:
@@ -97,14 +99,18 @@ def speed(folder: Path, rows: int) -> None:
         total = cpu_seconds([*KBNN, *train, str(csv)])
         kernel = kernel_seconds(rows, kbnn.Config(inputs=INPUTS, covariance=covariance))
         per_row = 1e6 * (total - start_up) / (rows - 1000)
-        print(f"{covariance:>7}: {1e6 * total / rows:6.2f} us a row in all, {per_row:6.2f} without "
-              f"start-up; kernel {1e6 * kernel / rows:6.2f}: "
-              f"{100 * 1e6 * kernel / rows / per_row:.0f} % of its rate")
+        print(
+            f"{covariance:>7}: {1e6 * total / rows:6.2f} us a row in all, {per_row:6.2f} without "
+            f"start-up; kernel {1e6 * kernel / rows:6.2f}: "
+            f"{100 * 1e6 * kernel / rows / per_row:.0f} % of its rate"
+        )
         results[covariance] = total
     if "vw" in results:
         for covariance in ("neuron", "group"):
-            print(f"vw --nn 50: {1e6 * results['vw'] / rows:.2f} us a row, "
-                  f"{results['vw'] / results[covariance]:.2f} times kbnn {covariance}")
+            print(
+                f"vw --nn 50: {1e6 * results['vw'] / rows:.2f} us a row, "
+                f"{results['vw'] / results[covariance]:.2f} times kbnn {covariance}"
+            )
 
 
 def memory(folder: Path, rows: int) -> None:
@@ -112,13 +118,24 @@ def memory(folder: Path, rows: int) -> None:
     line = ",".join(["0.12345"] * INPUTS)
     peaks = {}
     for count in (50_000, rows):
-        script = (f"import random\nr = random.Random(0)\nw = __import__('sys').stdout.write\n"
-                  f"w('{','.join(f'x{i}' for i in range(INPUTS))},y\\n')\n"
-                  f"for _ in range({count}):\n"
-                  f"    a = r.random(); w(f'{{a:.5f}},{line.split(',', 1)[1]},{{a * a:.5f}}\\n')\n")
+        script = (
+            f"import random\nr = random.Random(0)\nw = __import__('sys').stdout.write\n"
+            f"w('{','.join(f'x{i}' for i in range(INPUTS))},y\\n')\n"
+            f"for _ in range({count}):\n"
+            f"    a = r.random(); w(f'{{a:.5f}},{line.split(',', 1)[1]},{{a * a:.5f}}\\n')\n"
+        )
         feed = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-        command = [*KBNN, "train", "-", "--covariance", "neuron", "--fresh", "-q",
-                   "-m", str(folder / "memory.npz")]
+        command = [
+            *KBNN,
+            "train",
+            "-",
+            "--covariance",
+            "neuron",
+            "--fresh",
+            "-q",
+            "-m",
+            str(folder / "memory.npz"),
+        ]
         train = subprocess.Popen(command, stdin=feed.stdout)
         _, status, usage = os.wait4(train.pid, 0)
         feed.wait()
@@ -131,8 +148,22 @@ def memory(folder: Path, rows: int) -> None:
 def latency(folder: Path) -> None:
     """From a row's newline in a live pipe to its prediction."""
     train = subprocess.Popen(
-        [*KBNN, "train", "-", "--fresh", "-q", "-m", str(folder / "live.npz"), "--predictions",
-         "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        [
+            *KBNN,
+            "train",
+            "-",
+            "--fresh",
+            "-q",
+            "-m",
+            str(folder / "live.npz"),
+            "--predictions",
+            "-",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
     assert train.stdin is not None
     assert train.stdout is not None
     rng = np.random.default_rng(1)
@@ -154,8 +185,10 @@ def latency(folder: Path) -> None:
         threading.Event().wait(0.002)
     train.stdin.close()
     train.wait()
-    print(f"live row: median {np.median(waits):.1f} ms, at most {np.max(waits):.1f} ms "
-          "from newline to prediction")
+    print(
+        f"live row: median {np.median(waits):.1f} ms, at most {np.max(waits):.1f} ms "
+        "from newline to prediction"
+    )
 
 
 def main() -> None:
@@ -168,8 +201,10 @@ def main() -> None:
     print(json.dumps({"engine": kbnn.core.engine.description(), "cores": os.cpu_count()}))
     help_time = wall_seconds([*KBNN, "--help"])
     typer_time = wall_seconds([sys.executable, "-c", "import typer"])
-    print(f"kbnn --help {help_time:.2f} s, import typer {typer_time:.2f} s: "
-          f"{help_time / typer_time:.1f} times")
+    print(
+        f"kbnn --help {help_time:.2f} s, import typer {typer_time:.2f} s: "
+        f"{help_time / typer_time:.1f} times"
+    )
     with tempfile.TemporaryDirectory() as name:
         latency(Path(name))
         speed(Path(name), chosen.rows)

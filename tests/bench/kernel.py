@@ -94,8 +94,19 @@ class Limit:
             return
         with tempfile.TemporaryDirectory() as folder:
             library = Path(folder) / "limit.so"
-            subprocess.run([compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", library,
-                            Path(__file__).with_name("limit.c")], check=True)
+            subprocess.run(
+                [
+                    compiler,
+                    "-O3",
+                    "-march=native",
+                    "-shared",
+                    "-fPIC",
+                    "-o",
+                    library,
+                    Path(__file__).with_name("limit.c"),
+                ],
+                check=True,
+            )
             self._pass = ctypes.CDLL(str(library)).limit_pass
 
     def run(self, entries: int) -> Timed | None:
@@ -103,12 +114,16 @@ class Limit:
         if self._pass is None:
             return None
         room, u = np.ones(max(entries, 64) + 8), np.full(8, 1e-9)
-        memory = room[-room.ctypes.data // 8 % 8:]  # vectors want multiples of 64 bytes
+        memory = room[-room.ctypes.data // 8 % 8 :]  # vectors want multiples of 64 bytes
         call = self._pass
 
         def run(count: int) -> None:
-            call(ctypes.c_void_p(memory.ctypes.data), ctypes.c_long(len(memory)),
-                 ctypes.c_void_p(u.ctypes.data), ctypes.c_long(count))
+            call(
+                ctypes.c_void_p(memory.ctypes.data),
+                ctypes.c_long(len(memory)),
+                ctypes.c_void_p(u.ctypes.data),
+                ctypes.c_long(count),
+            )
 
         return run
 
@@ -125,8 +140,10 @@ def main() -> None:
     shapes = SHAPES[2:3] if parser.parse_args().quick else SHAPES
     limit = Limit()
     print(f"engine: {engine.description()}\n")
-    print(f"{'network':>12} {'blocks':>7} {'kernel us':>10} {'of neuron':>9} {'twin us':>9} "
-          f"{'ratio':>6} {'limit us':>9} {'share':>6} {'plain us':>9} {'features':>9}")
+    print(
+        f"{'network':>12} {'blocks':>7} {'kernel us':>10} {'of neuron':>9} {'twin us':>9} "
+        f"{'ratio':>6} {'limit us':>9} {'share':>6} {'plain us':>9} {'features':>9}"
+    )
     for inputs, hidden in shapes:
         shape = f"{inputs} x {','.join(map(str, hidden))}"
         on = [Config(inputs=inputs, hidden=hidden, covariance=kind) for kind in STRUCTURES]
@@ -136,10 +153,13 @@ def main() -> None:
         kernel, plain, floor = np.resize(micros(runs, KERNEL_ROWS) + [np.nan] * 3, (3, 3))
         twin = micros([twin_run(config) for config in on], TWIN_ROWS, looks=2)
         for i, config in enumerate(on):
-            print(f"{shape:>12} {config.covariance:>7} {kernel[i]:10.1f} "
-                  f"{kernel[i] / kernel[0]:9.2f} {twin[i]:9.0f} {twin[i] / kernel[i]:6.1f} "
-                  f"{floor[i]:9.1f} {floor[i] / kernel[i]:6.0%} {plain[i]:9.1f} "
-                  f"{kernel[i] / plain[i] - 1.0:9.0%}", flush=True)
+            print(
+                f"{shape:>12} {config.covariance:>7} {kernel[i]:10.1f} "
+                f"{kernel[i] / kernel[0]:9.2f} {twin[i]:9.0f} {twin[i] / kernel[i]:6.1f} "
+                f"{floor[i]:9.1f} {floor[i] / kernel[i]:6.0%} {plain[i]:9.1f} "
+                f"{kernel[i] / plain[i] - 1.0:9.0%}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -34,9 +34,17 @@ def teacher(generator: np.random.Generator, inputs: int = 5, units: int = 10) ->
     return lambda x: (raw(x) - mean) / sd
 
 
-DRIFTS = ("quiet", "two abrupt changes", "an input turns its sign", "the target jumps",
-          "slow blend", "outliers", "outliers and two changes", "six outliers in a row",
-          "heavy tails")
+DRIFTS = (
+    "quiet",
+    "two abrupt changes",
+    "an input turns its sign",
+    "the target jumps",
+    "slow blend",
+    "outliers",
+    "outliers and two changes",
+    "six outliers in a row",
+    "heavy tails",
+)
 
 
 def drifting(kind: str, seed: int, rows: int = 12_000) -> Stream:
@@ -50,8 +58,8 @@ def drifting(kind: str, seed: int, rows: int = 12_000) -> Stream:
     f = first(x)
     third_part, half = rows // 3, rows // 2
     if "two" in kind:
-        f[third_part:2 * third_part] = second(x[third_part:2 * third_part])
-        f[2 * third_part:] = third(x[2 * third_part:])
+        f[third_part : 2 * third_part] = second(x[third_part : 2 * third_part])
+        f[2 * third_part :] = third(x[2 * third_part :])
     if kind == "an input turns its sign":
         turned = x[half:].copy()
         turned[:, 0] *= -1.0
@@ -68,7 +76,7 @@ def drifting(kind: str, seed: int, rows: int = 12_000) -> Stream:
     if kind.startswith("outliers"):
         y += wrong * size
     if kind == "six outliers in a row":
-        y[half:half + 6] += 8.0
+        y[half : half + 6] += 8.0
     return Stream(x, y, clean)
 
 
@@ -80,8 +88,13 @@ def corrupted(y: FloatArray, seed: int, share: float = 0.1) -> FloatArray:
     return np.asarray(y + hit * step * np.std(y))
 
 
-GROWING = ("one input, steadily", "one input, at once", "inputs and target, steadily",
-           "inputs and target, at once", "target, at once")
+GROWING = (
+    "one input, steadily",
+    "one input, at once",
+    "inputs and target, steadily",
+    "inputs and target, at once",
+    "target, at once",
+)
 
 
 def growing(kind: str, seed: int, rows: int = 6_000) -> Stream:
@@ -110,8 +123,9 @@ def growing(kind: str, seed: int, rows: int = 6_000) -> Stream:
     return Stream(x, y, y)
 
 
-def clumps(generator: np.random.Generator, rows: int, classes: int,
-           centers: FloatArray) -> tuple[FloatArray, FloatArray]:
+def clumps(
+    generator: np.random.Generator, rows: int, classes: int, centers: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Classes of overlapping Gaussian clumps; centers (classes, clumps, inputs)."""
     label = generator.integers(classes, size=rows)
     which = generator.integers(centers.shape[1], size=rows)

@@ -32,9 +32,12 @@ def outliers(folder: Path, name: str, seed: int) -> Result:
     """One pass with clean targets, corrupted ones, and clean ones without protection."""
     s = data.split(folder, name, seed)
     wrong = made.corrupted(s.y, seed)
-    runs = {"clean": (s.y, {}), "corrupted": (wrong, {}),
-            "unprotected": (s.y, {"robust": False}),
-            "corrupted, unprotected": (wrong, {"robust": False})}
+    runs = {
+        "clean": (s.y, {}),
+        "corrupted": (wrong, {}),
+        "unprotected": (s.y, {"robust": False}),
+        "corrupted, unprotected": (wrong, {"robust": False}),
+    }
     found: Result = {}
     for what, (y, settings) in runs.items():
         model = data.trained(s.x, y, seed=seed, **settings)
@@ -55,7 +58,8 @@ def drift(kind: str, seed: int) -> Result:
         found[what] = (
             float(np.sqrt(np.mean(e**2))),
             float(np.mean(0.5 * np.log(2 * np.pi * sd**2) + 0.5 * (e / sd) ** 2)),
-            float(np.mean(np.abs(e) <= data.INTERVAL * sd)))
+            float(np.mean(np.abs(e) <= data.INTERVAL * sd)),
+        )
         found[f"{what}, alarms"] = model.alarm_count
     return found
 
@@ -73,8 +77,10 @@ def odd_start(folder: Path, name: str, seed: int) -> Result:
         order = np.concatenate([first, rest])
         model = data.trained(s.x[order], s.y[order], seed=seed)
         found[f"feature {feature}"] = {
-            "stream": data.judged(model, s.x_test, s.y_test), "shuffled": shuffled,
-            "known": data.known_units(s._replace(x=s.x[order], y=s.y[order]), seed)}
+            "stream": data.judged(model, s.x_test, s.y_test),
+            "shuffled": shuffled,
+            "known": data.known_units(s._replace(x=s.x[order], y=s.y[order]), seed),
+        }
     return found
 
 
@@ -87,7 +93,8 @@ def growth(kind: str, seed: int) -> Result:
     order = generator.permutation(len(y))
     found = {
         what: data.judged(data.trained(x[rows], y[rows], seed=seed), stream.x[test], stream.y[test])
-        for what, rows in (("stream", np.arange(len(y))), ("shuffled", order))}
+        for what, rows in (("stream", np.arange(len(y))), ("shuffled", order))
+    }
     split = data.Split(x, y[:, None], stream.x[test], stream.y[test][:, None])
     return {"rows": {**found, "known": data.known_units(split, seed)}}
 
@@ -103,8 +110,10 @@ def missing(folder: Path, name: str, seed: int) -> Result:
     x, x_test = holes(s.x), holes(s.x_test)
     mean = np.nanmean(x, axis=0)
     filled, filled_test = (np.where(np.isnan(a), mean, a) for a in (x, x_test))
-    return {"missing": data.judged(data.trained(x, s.y, seed=seed), x_test, s.y_test),
-            "filled": data.judged(data.trained(filled, s.y, seed=seed), filled_test, s.y_test)}
+    return {
+        "missing": data.judged(data.trained(x, s.y, seed=seed), x_test, s.y_test),
+        "filled": data.judged(data.trained(filled, s.y, seed=seed), filled_test, s.y_test),
+    }
 
 
 def depth(folder: Path, hidden: tuple[int, ...], seed: int) -> Result:
@@ -144,21 +153,26 @@ def show_outliers(runs: dict[str, list[Result]]) -> None:
     """Bars: within 25 % of clean on 6 of 8; clean runs lose less than 1 %."""
     ratios, losses = [], []
     for name, found in runs.items():
-        clean, wrong, bare, bare_wrong = (_mean(found, w) for w in (
-            "clean", "corrupted", "unprotected", "corrupted, unprotected"))
+        clean, wrong, bare, bare_wrong = (
+            _mean(found, w) for w in ("clean", "corrupted", "unprotected", "corrupted, unprotected")
+        )
         ratios.append(wrong[0] / clean[0])
         losses.append(clean[0] / bare[0])
-        print(f"  {name:9s} clean {clean[0]:.5g} corrupted {wrong[0]:.5g} (x {ratios[-1]:.3f}), "
-              f"unprotected clean {bare[0]:.5g} (x {losses[-1]:.3f}) corrupted "
-              f"{bare_wrong[0]:.5g}; "
-              f"coverage {100 * clean[2]:.0f} / {100 * wrong[2]:.0f}; alarms "
-              f"{_mean(found, 'clean, alarms'):.1f} / {_mean(found, 'corrupted, alarms'):.1f}")
+        print(
+            f"  {name:9s} clean {clean[0]:.5g} corrupted {wrong[0]:.5g} (x {ratios[-1]:.3f}), "
+            f"unprotected clean {bare[0]:.5g} (x {losses[-1]:.3f}) corrupted "
+            f"{bare_wrong[0]:.5g}; "
+            f"coverage {100 * clean[2]:.0f} / {100 * wrong[2]:.0f}; alarms "
+            f"{_mean(found, 'clean, alarms'):.1f} / {_mean(found, 'corrupted, alarms'):.1f}"
+        )
     within = sum(r <= 1.25 for r in ratios)
     print(f"{_ok(within >= 6)} 10 % corrupted: within 25 % of clean on {within}/{len(ratios)}")
     kept = sum(loss < 1.01 for loss in losses)
-    print(f"{_ok(float(np.mean(losses)) < 1.01)} protection costs clean runs "
-          f"{100 * (np.exp(np.mean(np.log(losses))) - 1):+.2f} % on average, "
-          f"under 1 % on {kept}/{len(losses)}")
+    print(
+        f"{_ok(float(np.mean(losses)) < 1.01)} protection costs clean runs "
+        f"{100 * (np.exp(np.mean(np.log(losses))) - 1):+.2f} % on average, "
+        f"under 1 % on {kept}/{len(losses)}"
+    )
 
 
 def show_drift(runs: dict[str, list[Result]]) -> None:
@@ -166,7 +180,9 @@ def show_drift(runs: dict[str, list[Result]]) -> None:
     for kind, found in runs.items():
         text = "; ".join(
             f"{what} {m[0]:.3f} / {m[1]:.3f} / {100 * m[2]:.1f} %"
-            for what in ("alarm", "static") for m in [_mean(found, what)])
+            for what in ("alarm", "static")
+            for m in [_mean(found, what)]
+        )
         raised = [one["alarm, alarms"] for one in found]
         print(f"  {kind:26s} {text}; {np.mean(raised):.1f} alarms (most {max(raised)})")
     quiet = sum(one["alarm, alarms"] for one in runs["quiet"])
@@ -182,14 +198,17 @@ def show_starts(runs: dict[str, list[Result]]) -> None:
     """
     for name, found in runs.items():
         for what in found[0]:
-            stream, shuffled, known = (_mean([one[what] for one in found], way)
-                                       for way in ("stream", "shuffled", "known"))
+            stream, shuffled, known = (
+                _mean([one[what] for one in found], way) for way in ("stream", "shuffled", "known")
+            )
             ratios = stream[0] / shuffled[0], stream[0] / known[0]
             mark = "both" if max(ratios) <= 1.05 else _ok(min(ratios) <= 1.05)
-            print(f"{mark} {name + ', ' + what:34s}"
-                  f"{stream[0]:.5g} / {stream[1]:.3f}; shuffled {shuffled[0]:.5g} / "
-                  f"{shuffled[1]:.3f}; known in advance {known[0]:.5g} / {known[1]:.3f}; "
-                  f"x {ratios[0]:.3f} of shuffled, x {ratios[1]:.3f} of known")
+            print(
+                f"{mark} {name + ', ' + what:34s}"
+                f"{stream[0]:.5g} / {stream[1]:.3f}; shuffled {shuffled[0]:.5g} / "
+                f"{shuffled[1]:.3f}; known in advance {known[0]:.5g} / {known[1]:.3f}; "
+                f"x {ratios[0]:.3f} of shuffled, x {ratios[1]:.3f} of known"
+            )
 
 
 ASKED_MISSING = {"power": 4.79, "boston": 3.59, "wine": 0.696}
@@ -200,25 +219,31 @@ def show_missing(runs: dict[str, list[Result]]) -> None:
     for name, found in runs.items():
         ours, filled = _mean(found, "missing"), _mean(found, "filled")
         asked = ASKED_MISSING.get(name, filled[0])
-        print(f"{_ok(ours[0] <= asked)} {name:9s} missing {ours[0]:.5g} / {ours[1]:.3f} / "
-              f"{100 * ours[2]:.0f} %; mean filled in {filled[0]:.5g} / {filled[1]:.3f} "
-              f"(asked {asked:.4g})")
+        print(
+            f"{_ok(ours[0] <= asked)} {name:9s} missing {ours[0]:.5g} / {ours[1]:.3f} / "
+            f"{100 * ours[2]:.0f} %; mean filled in {filled[0]:.5g} / {filled[1]:.3f} "
+            f"(asked {asked:.4g})"
+        )
 
 
 def show_depth(runs: dict[str, list[Result]]) -> None:
     """Bar: (50, 50) below 0.081 and -1.15."""
     for name, found in runs.items():
         m = _mean(found, "scores")
-        print(f"{_ok(m[0] < 0.081 and m[1] < -1.15)} Kin8nm {name}, ten passes: {m[0]:.4f} / "
-              f"{m[1]:.3f} / {100 * m[2]:.1f} % (asked 0.081 / -1.15)")
+        print(
+            f"{_ok(m[0] < 0.081 and m[1] < -1.15)} Kin8nm {name}, ten passes: {m[0]:.4f} / "
+            f"{m[1]:.3f} / {100 * m[2]:.1f} % (asked 0.081 / -1.15)"
+        )
 
 
 def show_cost(runs: dict[str, list[Result]]) -> None:
     """Bar: at most 40 % more."""
     for name, found in runs.items():
         on, off = found[0]["on"], found[0]["off"]
-        print(f"{_ok(on <= 1.4 * off)} {name:18s} {off:.2f} us/row, with all features {on:.2f} "
-              f"({100 * (on / off - 1):+.0f} %)")
+        print(
+            f"{_ok(on <= 1.4 * off)} {name:18s} {off:.2f} us/row, with all features {on:.2f} "
+            f"({100 * (on / off - 1):+.0f} %)"
+        )
 
 
 Job = Callable[[], Result]
@@ -234,25 +259,52 @@ def jobs(folder: Path, seeds: int) -> dict[str, tuple[dict[str, list[Job]], Any]
         "outliers": (sets(outliers, data.SETS), show_outliers),
         "drift": ({k: [partial(drift, k, s) for s in range(10)] for k in made.DRIFTS}, show_drift),
         "start": (sets(odd_start, ("wine", "naval", "kin8nm", "power")), show_starts),
-        "growth": ({k: [partial(growth, k, s) for s in range(seeds)] for k in made.GROWING},
-                   show_starts),
+        "growth": (
+            {k: [partial(growth, k, s) for s in range(seeds)] for k in made.GROWING},
+            show_starts,
+        ),
         "missing": (sets(missing, data.SETS), show_missing),
-        "depth": ({str(h): [partial(depth, folder, h, s) for s in range(min(seeds, 3))]
-                   for h in ((50, 50), (30, 30, 30))}, show_depth),
-        "classes": ({n: [partial(class_streams.against_mlp, n, s) for s in range(seeds)]
-                     for n in class_streams.SETS}, class_streams.show_mlp),
-        "new class": ({f"from {k} to {k + 1} classes": [partial(class_streams.late_class, k, s)
-                                                        for s in range(min(seeds, 3))]
-                       for k in (2, 3)}, class_streams.show_late),
-        "cost": ({f"{s}, {d} inputs": [partial(cost, d, s)] for s in ("neuron", "group", "full")
-                  for d in (4, 13)}, show_cost),
+        "depth": (
+            {
+                str(h): [partial(depth, folder, h, s) for s in range(min(seeds, 3))]
+                for h in ((50, 50), (30, 30, 30))
+            },
+            show_depth,
+        ),
+        "classes": (
+            {
+                n: [partial(class_streams.against_mlp, n, s) for s in range(seeds)]
+                for n in class_streams.SETS
+            },
+            class_streams.show_mlp,
+        ),
+        "new class": (
+            {
+                f"from {k} to {k + 1} classes": [
+                    partial(class_streams.late_class, k, s) for s in range(min(seeds, 3))
+                ]
+                for k in (2, 3)
+            },
+            class_streams.show_late,
+        ),
+        "cost": (
+            {
+                f"{s}, {d} inputs": [partial(cost, d, s)]
+                for s in ("neuron", "group", "full")
+                for d in (4, 13)
+            },
+            show_cost,
+        ),
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, run, print, and write."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.streams", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.streams",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--data", help="folder with boston.csv and so on (or KBNN_DATA)")
     parser.add_argument("--only", nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
@@ -267,10 +319,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if given.only and what not in given.only:
                 continue
             print(what)
-            started = {name: [pool.submit(job) for job in several]
-                       for name, several in parts.items()}
-            runs = {name: [future.result() for future in futures]
-                    for name, futures in started.items()}
+            started = {
+                name: [pool.submit(job) for job in several] for name, several in parts.items()
+            }
+            runs = {
+                name: [future.result() for future in futures] for name, futures in started.items()
+            }
             show(runs)
             everything[what] = runs
     if given.json:
