@@ -62,8 +62,8 @@ def learn_in(model: Model, block: Block, sizes: Sequence[int], fresh: bool = Tru
         *(
             None if any(a is None for a in arrays) else _stacked(list(arrays))
             for arrays in zip(*parts, strict=True)
-        )
-    )  # type: ignore[arg-type]  # None where a field is
+        )  # type: ignore[arg-type]  # None where a field is
+    )
 
 
 def _stacked(arrays: list[Any]) -> Any:

@@ -147,7 +147,14 @@ def test_naval_is_printed_with_more_decimals() -> None:
 
 def test_results_depend_on_the_arithmetic_and_on_nothing_else_of_kbnn() -> None:
     names = {path.name for path in runs._arithmetic()}
-    assert {"__init__.py", "network.py", "rows.py", "paper.py", "_kernel.pyx", "kernel.c"} <= names
+    assert {
+        "__init__.py",
+        "network.py",
+        "twin.py",
+        "smoother.py",
+        "_kernel.pyx",
+        "kernel.c",
+    } <= names
     assert not {"model.py", "modelfile.py", "_kernel.c"} & names
 
 

@@ -3,8 +3,8 @@
 Every column keeps a Welford mean and variance of its winsorised values (clipped to 8 running
 standard deviations once 32 were seen, so one outlier cannot flatten a scale) and the mean and mean
 square of its standardised values over about the last 64 rows. `center` and `scale` are the units in
-use: they change only in `refit`, together with the network (kbnn.model.rescale): what was learned so
-far is carried over.
+use: they change only in `refit`, together with the network (kbnn.model.rescale): what was learned
+so far is carried over.
 
 A column that has not varied keeps scale 0 and is standardised to exactly 0, which leaves its
 weights at their prior; the scale is set to the first deviation on the day it varies. A column that

@@ -112,7 +112,5 @@ def _arithmetic() -> list[Path]:
                 pending += [
                     path for one in own for path in (one.with_suffix(".py"), one / "__init__.py")
                 ]
-    kernel = [
-        p for p in folder.rglob("*") if p.suffix in {".pyx", ".h"} or p.parent.name == "_core"
-    ]
+    kernel = [p for p in folder.rglob("*") if p.suffix in {".pyx", ".h"} or p.parent.name == "csrc"]
     return sorted(found.union(path for path in kernel if path.is_file()))
