@@ -16,7 +16,7 @@ from kbnn.core.activations import LAMBDA
 from kbnn.core.config import Config, piecewise_slopes
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
-from kbnn.core.state import State
+from kbnn.core.state import COUNT, State
 from kbnn.core.twin import Records
 
 try:
@@ -177,3 +177,45 @@ def _net(config: Config) -> _kernel.Net:
         np.array([piece for block in layout.blocks for piece in block], dtype=np.int64).reshape(-1),
         ends.astype(np.int64),
     )
+
+
+class Session:
+    """A belief that stays open: rows are learned and predicted in place, a state on demand."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @property
+    def config(self) -> Config:
+        """What the network is."""
+        return self._state.config
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened so far, see kbnn.core.state.Counts."""
+        return {name: int(self._state.counts[at]) for name, at in COUNT._asdict().items()}
+
+    def learn(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        x_var: FloatArray | None = None,
+        weight: FloatArray | None = None,
+        again: bool = False,
+    ) -> Records:
+        """Predict each row, then learn it; `again`: these rows were learned before."""
+        self._state, records = learn(self._state, x, x_var, y, weight, not again)
+        return records
+
+    def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
+        """Predict rows."""
+        return predict(self._state, x, x_var)
+
+    def state(self) -> State:
+        """The belief as it is now; what the session learns later leaves it alone."""
+        return self._state
+
+
+def open_session(state: State) -> Session:
+    """Open a belief; the given state is never written."""
+    return Session(state)
