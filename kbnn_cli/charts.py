@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from kbnn.score.class_metrics import ClassScore
 from kbnn_cli.axes import Axis, spanning
 from kbnn_cli.bars import vertical_bars
 from kbnn_cli.canvas import Canvas, Point
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.score.curve import CurvePoint
-    from kbnn.score.scorecard import Scorecard
+    from kbnn.task.section import Section
 
 DATA = "cyan"
 SECOND = "yellow"
@@ -34,6 +33,8 @@ NARROWEST = 36
 GAP = 3
 
 Draw = Callable[[int, bool], list[Text]]
+Array = Any
+"""A numpy array; the command line does no arithmetic of its own."""
 
 
 @dataclass(frozen=True)
@@ -85,50 +86,50 @@ def joined(parts: Sequence[Text], width: int) -> Text:
     return line
 
 
-def calibration_chart(levels: Sequence[float], observed: Sequence[float]) -> Chart:
+def calibration(levels: Array, observed: Array, rows: int) -> Draw:
     """Share of rows inside the central interval of each level, against the level."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         canvas = Canvas(width, HEIGHT, Axis(0, 100), Axis(0, 100), plain=plain)
         canvas.line([(0, 0), (100, 100)], REFERENCE, ".", dotted=True)
-        points = [(100 * p, 100 * q) for p, q in zip(levels, observed, strict=True)]
+        points = [
+            (100 * p, 100 * q) for p, q in zip(levels.tolist(), observed.tolist(), strict=True)
+        ]
         canvas.line([(0.0, 0.0), *points, (100.0, 100.0)], DATA)
         return canvas.lines()
 
-    return Chart("Calibration", "inside by promised %; low: too narrow", draw)
+    return draw
 
 
-def pit_chart(bars: Sequence[int]) -> Chart:
+def pit(bars: Array) -> Draw:
     """Histogram of Phi((y - mean) / sd), 1 = as many rows as honest forecasts give."""
 
     def draw(width: int, plain: bool) -> list[Text]:
-        return vertical_bars(list(bars), width, HEIGHT, plain)
+        return vertical_bars(bars.tolist(), width, HEIGHT, plain)
 
-    return Chart("PIT histogram", "flat: honest; U: error bars too narrow", draw)
+    return draw
 
 
-def learning_chart(
-    points: Sequence[CurvePoint], field: str, title: str, level: float | None
-) -> Chart:
+def learning(points: Sequence[CurvePoint], field: str, name: str, baseline: float | None) -> Draw:
     """One figure against rows seen, since the point before (line) and overall (dotted)."""
 
-    def series(name: str) -> list[Point]:
-        pairs = [(float(p.rows), getattr(p, name)) for p in points]
+    def series(line: str) -> list[Point]:
+        pairs = [(float(p.rows), getattr(p, line)) for p in points]
         return [(rows, float(value)) for rows, value in pairs if value is not None]
 
     def draw(width: int, plain: bool) -> list[Text]:
         since, overall = series(f"since_{field}"), series(field)
-        extra = [level] if level is not None else []
+        extra = [baseline] if baseline is not None else []
         x = spanning((rows for rows, _ in overall), log=True)
         y = spanning([value for _, value in (*since, *overall)] + extra)
         canvas = Canvas(width, HEIGHT, x, y, plain=plain)
-        if level is not None:
-            canvas.line([(x.low, level), (x.high, level)], REFERENCE, "-", dotted=True)
+        if baseline is not None:
+            canvas.line([(x.low, baseline), (x.high, baseline)], REFERENCE, "-", dotted=True)
         canvas.line(overall, SECOND, ".", dotted=True)
         canvas.line(since, DATA)
         return canvas.lines()
 
-    return Chart(f"{title} by rows seen", "line latest, dots all, level constant", draw)
+    return draw
 
 
 def central(values: Sequence[float], part: int = 100) -> list[float]:
@@ -138,8 +139,10 @@ def central(values: Sequence[float], part: int = 100) -> list[float]:
     return ranked[out : len(ranked) - out]
 
 
-def residual_chart(residuals: Sequence[float], sds: Sequence[float]) -> Chart:
+def funnel(y: Array, mean: Array, sd: Array) -> Draw:
     """Errors of sampled rows against their stated sd, with the edges of the 90 % interval."""
+
+    residuals, sds = (y - mean).tolist(), sd.tolist()
 
     def draw(width: int, plain: bool) -> list[Text]:
         x = spanning(central(sds, 20))
@@ -153,25 +156,23 @@ def residual_chart(residuals: Sequence[float], sds: Sequence[float]) -> Chart:
             canvas.line(edge, SECOND, "~")
         return canvas.lines()
 
-    return Chart("Residuals by stated sd", "the funnel holds 90 % of honest errors", draw)
+    return draw
 
 
-def truth_chart(truth: Sequence[float], predicted: Sequence[float]) -> Chart:
+def truth(y: Array, mean: Array, sd: Array, name: str) -> Draw:
     """Predictions of sampled rows against what came true."""
 
     def draw(width: int, plain: bool) -> list[Text]:
-        both = spanning([*truth, *predicted])
+        both = spanning([*y.tolist(), *mean.tolist()])
         canvas = Canvas(width, HEIGHT, both, both, plain=plain)
-        canvas.points(list(zip(truth, predicted, strict=True)), DATA)
+        canvas.points(list(zip(y.tolist(), mean.tolist(), strict=True)), DATA)
         canvas.line([(both.low, both.low), (both.high, both.high)], SECOND, ".", dotted=True)
         return canvas.lines()
 
-    return Chart("Predicted by true", "on the dotted line: right", draw)
+    return draw
 
 
-def reliability_chart(
-    weight: Sequence[float], confidence: Sequence[float], right: Sequence[float]
-) -> Chart:
+def reliability(weight: Array, confidence: Array, right: Array) -> Draw:
     """Share right against stated confidence, for the bins that hold rows."""
 
     def draw(width: int, plain: bool) -> list[Text]:
@@ -179,60 +180,38 @@ def reliability_chart(
         canvas.line([(0, 0), (100, 100)], REFERENCE, ".", dotted=True)
         points = [
             (100 * q, 100 * r)
-            for w, q, r in zip(weight, confidence, right, strict=True)
-            if w > 0.002 * sum(weight) and math.isfinite(q)
+            for w, q, r in zip(weight.tolist(), confidence.tolist(), right.tolist(), strict=True)
+            if w > 0.002 * weight.sum() and math.isfinite(q)
         ]
         canvas.line(points, DATA)
         canvas.points(points, DATA)
         return canvas.lines()
 
-    return Chart("Reliability", "right by sure %; low: over-confident", draw)
+    return draw
 
 
-def card_charts(
-    card: Scorecard, target: int = 0, classes: Sequence[str] = (), *, learning: bool = True
-) -> list[RenderableType]:
-    """Everything worth drawing about one target; print the parts one after the other.
+DRAW: Final[dict[str, Callable[..., Draw]]] = {
+    "calibration": calibration,
+    "pit": pit,
+    "truth": truth,
+    "funnel": funnel,
+    "learning": learning,
+    "reliability": reliability,
+}
+"""The kinds of charts that a terminal can show."""
 
-    `learning=False` leaves out the learning curve, which says nothing when the model stood still.
-    """
-    score = card.scores[target]
-    if score.rows == 0:
+
+def section_charts(section: Section) -> list[RenderableType]:
+    """Everything worth drawing about one target; print the parts one after the other."""
+    charts = [
+        Chart(chart.title, chart.hint, DRAW[chart.kind](**chart.data))
+        for group in section.groups
+        for chart in group.charts
+        if chart.hint
+    ]
+    if not charts:
         return [Text("No row has been scored yet: nothing to draw.", style="dim")]
-    points = card.points()[target] if learning else []
-    figures = score.figures()
-    if isinstance(score, ClassScore):
-        weight, confidence, right = (part.tolist() for part in score.reliability())
-        charts = [reliability_chart(weight, confidence, right)]
-        if len(points) > 1:
-            charts.append(learning_chart(points, "nll", "Log-loss", figures["baseline_log_loss"]))
-        table = Confusion(card.summaries.confusion.tolist(), list(classes))
-        return [ChartGrid(charts), Text(), table]
-    charts = forecast_charts(card, target)
-    if len(points) > 1:
-        charts.append(learning_chart(points, "loss", "RMSE", figures["baseline_rmse"]))
-        charts.append(learning_chart(points, "nll", "NLL", figures["baseline_nll"]))
-    return [ChartGrid(charts)]
-
-
-def forecast_charts(card: Scorecard, target: int) -> list[Chart]:
-    """The pictures of one numeric target that need no learning."""
-    summaries = card.summaries
-    levels, observed = (part.tolist() for part in summaries.pit.coverage(target))
-    sample = summaries.sample
-    known = [
-        (y, mean, sd)
-        for y, mean, sd in zip(
-            sample.y[:, target].tolist(),
-            sample.forecast[:, target].tolist(),
-            sample.forecast[:, summaries.targets + target].tolist(),
-            strict=True,
-        )
-        if math.isfinite(y + mean + sd)
-    ]
-    return [
-        calibration_chart(levels, observed),
-        pit_chart(summaries.pit.bars(target).tolist()),
-        truth_chart([y for y, _, _ in known], [mean for _, mean, _ in known]),
-        residual_chart([y - mean for y, mean, _ in known], [sd for _, _, sd in known]),
-    ]
+    if section.crossed is None:
+        return [ChartGrid(charts)]
+    counts = [list(row) for row in section.crossed.counts]
+    return [ChartGrid(charts), Text(), Confusion(counts, list(section.crossed.names))]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from kbnn.run.outcome import Counts, prequential
-from kbnn.wording import clean, count, number, percent, rows_of
-from kbnn_cli.show_figures import table as figures_table
+from kbnn.run.outcome import Tally, prequential
+from kbnn.wording import clean, count, number, rows_of
+from kbnn_cli.show_figures import figures_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,8 +26,8 @@ class DoublingLines:
     """Lines at 32, 64, 128, ... rows: overall, and since the line before."""
 
     def __init__(self, model: Model) -> None:
-        self._classes = model.schema.task == "classification"
-        self._names = [clean(name) for name in model.schema.targets]
+        self._columns = model.task.lines
+        self._names = [clean(name) for name in model.task.targets]
         self._several = len(self._names) > 1
         self._begun = False
 
@@ -43,34 +43,15 @@ class DoublingLines:
                 yield self._line(point, j, noise[j] if j < len(noise) else None, speed)
 
     def _heads(self) -> str:
-        figures = ["errors", "since last", "log-loss", "since last"]
-        if not self._classes:
-            figures = ["RMSE", "since last", "NLL", "in 90 %", "noise sd"]
-        return self._aligned(["rows", *figures, "rows/s"], "target")
+        return self._aligned(["rows", *(line.head for line in self._columns), "rows/s"], "target")
 
     def _line(self, point: CurvePoint, j: int, noise: float | None, speed: float) -> str:
-        if self._classes:
-            cells = [
-                percent(point.loss),
-                percent(point.since_loss),
-                number(point.nll),
-                number(point.since_nll),
-            ]
-        else:
-            cells = [
-                number(point.loss),
-                number(point.since_loss),
-                number(point.nll),
-                percent(point.coverage_90),
-                number(noise),
-            ]
+        cells = [line.cell(point, noise) for line in self._columns]
         return self._aligned([count(point.rows), *cells, count(speed)], self._names[j])
 
     def _aligned(self, cells: list[str], name: str) -> str:
         """Cells under each other, within 80 columns."""
-        first = 10 if self._several else 12
-        wide = (2, 4) if self._classes else (2,)
-        widths = [first] + [12 if at in wide else 10 for at in range(1, len(cells))]
+        widths = [10 if self._several else 12, *(line.width for line in self._columns), 10]
         line = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         return f"{line}  {name}" if self._several else line
 
@@ -90,55 +71,21 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
         one = figures["targets"][name] if len(names) > 1 else figures
         if len(names) > 1:
             yield Text(clean(name), style="bold")
-        yield _figures(one, clean(name))
+        yield figures_table(model.task.table(one, name, brief=True))
     yield Text()
     yield _facts(training)
-
-
-def _figures(figures: dict[str, float], name: str) -> Table:
-    if "accuracy" in figures:
-        return figures_table(
-            [
-                (
-                    "accuracy",
-                    percent(figures["accuracy"]),
-                    percent(figures["baseline_accuracy"]),
-                    "",
-                ),
-                (
-                    "log-loss",
-                    number(figures["log_loss"]),
-                    number(figures["baseline_log_loss"]),
-                    "nats a row",
-                ),
-            ],
-            "class shares",
-        )
-    return figures_table(
-        [
-            (
-                "RMSE",
-                number(figures["rmse"]),
-                number(figures["baseline_rmse"]),
-                f"in the units of {name}",
-            ),
-            ("NLL", number(figures["nll"]), number(figures["baseline_nll"]), "nats a row"),
-            ("inside 90 %", percent(figures["coverage_90"]), "", "rows in their interval"),
-        ],
-        "constant",
-    )
 
 
 def _facts(training: Training) -> Table:
     """Rows, time and what else happened, one line each."""
     model, seconds = training.model, training.seconds
-    counts = Counts.of(model).since(training.before)
+    tally = Tally.of(model).since(training.before)
     facts = Table(box=None, pad_edge=False, show_header=False, padding=(0, 3, 0, 0))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
-    rows = [f"{count(counts.rows)} learned"]
-    rows += [f"{count(counts.skipped)} without a target"] if counts.skipped else []
-    rows += [f"{count(counts.rejected)} rejected"]
+    rows = [f"{count(tally.rows)} learned"]
+    rows += [f"{count(tally.skipped)} without a target"] if tally.skipped else []
+    rows += [f"{count(tally.rejected)} rejected"]
     rows += [f"{count(training.bad_rows)} unreadable"] if training.bad_rows else []
     rows += [f"{count(model.rows)} in the model"] if training.continued else []
     facts.add_row("rows", ", ".join(rows))

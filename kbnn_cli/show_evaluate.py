@@ -24,19 +24,19 @@ def evaluation_parts(
 ) -> Iterator[RenderableType]:
     """The parts of the answer, to print one after the other."""
     yield Text(f"{clean(model)} on {source_names(sources)}", style="dim")
-    verdicts = evaluation.verdicts()
-    for at, (name, figures) in enumerate(evaluation.figures().items()):
+    sections = evaluation.sections()
+    for section in sections:
         yield Text()
-        if len(verdicts) > 1:
-            yield Text(clean(name), style="bold underline")
-        yield from verdict_text(verdicts[name])
+        if len(sections) > 1:
+            yield Text(clean(section.name), style="bold underline")
+        yield from verdict_text(section.verdict)
         yield Text()
-        yield figures_table(figures, name)
+        yield figures_table(section.table)
         if plots:
-            from kbnn_cli.charts import card_charts
+            from kbnn_cli.charts import section_charts
 
             yield Text()
-            yield from card_charts(evaluation.card, at, evaluation.classes, learning=False)
+            yield from section_charts(section)
     yield Text()
     yield Text(rows_line(evaluation), style="dim")
     yield Text(time_line(evaluation), style="dim")
@@ -52,15 +52,13 @@ def source_names(sources: Sequence[str]) -> str:
 
 def rows_line(evaluation: Evaluation) -> str:
     """How many rows were scored, and what became of the others."""
-    figures = evaluation.figures()
-    scored = max(found["rows"] for found in figures.values())
-    left = []
-    without = evaluation.rows - evaluation.bad_rows - scored
-    if without:
-        left.append(f"{count(without)} without a target")
-    if evaluation.bad_rows:
-        left.append(f"{count(evaluation.bad_rows)} unreadable")
-    return f"{rows_of(scored)} scored{', ' if left else ''}{', '.join(left)}"
+    scored, without, unreadable = evaluation.outcome
+    left = [
+        f"{count(number)} {what}"
+        for number, what in ((without, "without a target"), (unreadable, "unreadable"))
+        if number
+    ]
+    return ", ".join([f"{rows_of(scored)} scored", *left])
 
 
 def time_line(evaluation: Evaluation) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from kbnn.score.metrics import Z
+from kbnn.task.gaussian import Z
 from kbnn.wording import clean, number, percent
 from kbnn_cli.show_figures import figures_table, verdict_text
 from kbnn_cli.whiskers import whiskers
@@ -17,17 +17,14 @@ from kbnn_cli.whiskers import whiskers
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from kbnn.run.effects import Effect
+    from kbnn.model.effects import Effect
     from kbnn.run.inspecting import Inspection
-    from kbnn.score.scorecard import Scorecard
 
 SHOWN_EFFECTS = 15
 SHOWN_CATEGORIES = 8
 
 
-def inspection_parts(
-    found: Inspection, card: Scorecard, *, plots: bool
-) -> Iterator[RenderableType]:
+def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableType]:
     """The parts of the answer, to print one after the other."""
     yield Text.assemble((clean(found.path), "bold"), f": {found.summary}")
     for title, lines in (
@@ -44,25 +41,25 @@ def inspection_parts(
             yield Text.assemble(
                 (f"{clean(column['name'])}: ", "dim"), category_names(column["categories"])
             )
-    for name, effects in found.effects.items():
-        yield from section(effects_title(found, name))
+    for told in found.effects:
+        yield from section(f"Sensitivity of {clean(told.title)} to each feature")
         yield Text(
             "change per unit and per standard deviation of the feature (category: present)",
             style="dim",
         )
-        yield Effects(effects)
-    for at, name in enumerate(found.targets):
-        several = f" of {clean(name)}" if len(found.targets) > 1 else ""
+        yield Effects(told.effects)
+    for shown in found.sections:
+        several = f" of {clean(shown.name)}" if len(found.sections) > 1 else ""
         yield from section(f"Forecasts{several}, each made before its row was learned")
-        yield from verdict_text(found.verdicts[name])
-        if found.figures[name]["rows"]:
+        yield from verdict_text(shown.verdict)
+        if found.figures[shown.name]["rows"]:
             yield Text()
-            yield figures_table(found.figures[name], name)
+            yield figures_table(shown.table)
         if plots:
-            from kbnn_cli.charts import card_charts
+            from kbnn_cli.charts import section_charts
 
             yield Text()
-            yield from card_charts(card, at, found.classes)
+            yield from section_charts(shown)
 
 
 def section(title: str) -> list[Text]:
@@ -111,13 +108,6 @@ def category_names(names: Sequence[str]) -> str:
     shown = ", ".join(clean(name) for name in names[:SHOWN_CATEGORIES])
     left = len(names) - SHOWN_CATEGORIES
     return f"{shown} and {left} more" if left > 0 else shown
-
-
-def effects_title(found: Inspection, name: str) -> str:
-    """What the effects speak of."""
-    if found.task == "classification":
-        return f"Sensitivity of the score of {clean(name)} to each feature"
-    return f"Sensitivity of {clean(name)} to each feature"
 
 
 class Effects:

@@ -16,7 +16,7 @@ from kbnn.errors import DataError
 from kbnn.run.outcome import summary
 from kbnn.run.training import Listener, Training
 from kbnn.score.curve import CurvePoint
-from kbnn.wording import count, number, percent, rows_of
+from kbnn.wording import count, rows_of
 from kbnn_cli import exits, render
 
 
@@ -162,10 +162,8 @@ def _place(training: Training) -> str:
 
 def _loss(training: Training) -> str:
     """The figure that matters, for the bar."""
-    figures = training.model.card.scores[0].figures()
-    if "rmse" in figures:
-        return f", RMSE {number(figures['rmse'], 3)}"
-    return f", accuracy {percent(figures['accuracy'])}"
+    model = training.model
+    return f", {model.task.headline(model.card.scores[0].figures())}"
 
 
 def _point(point: CurvePoint) -> dict[str, float | None]:

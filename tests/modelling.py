@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from kbnn.core.state import State
 from kbnn.model.model import Forecast, Model
+from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
-from kbnn.stream.blocks import sliced
-from kbnn.stream.encode import Block
+from kbnn.task.forecast import joined
 
 CATEGORY = Column("c", "category", "feature", categories=["a", "b"])
 
@@ -30,7 +31,7 @@ def mixed_schema() -> Schema:
     return Schema(columns, "regression", layout=layout)
 
 
-def mixed_rows(count: int, seed: int = 0) -> Block:
+def mixed_rows(count: int, seed: int = 0) -> Rows:
     """Everything at once: gaps, stated errors, weights, a late category, growing scales, a change.
 
     Row 9 and some others have no target.
@@ -48,29 +49,17 @@ def mixed_rows(count: int, seed: int = 0) -> Block:
     x_sd[:, 0] = np.where(rng.random(count) < 0.2, 0.3, 0.0)
     y[9::53] = np.nan
     weight = rng.choice([0.5, 1.0, 2.0], count)
-    return Block(x, x_sd, y[:, None], weight, np.arange(1, count + 1), None)
+    return Rows(x, y[:, None], np.arange(1, count + 1), x_sd, weight)
 
 
-def learn_in(model: Model, block: Block, sizes: Sequence[int], fresh: bool = True) -> Forecast:
+def learn_in(model: Model, rows: Rows, sizes: Sequence[int], again: bool = False) -> Forecast:
     """Learn a block cut into pieces; what was said of all its rows."""
     parts, at = [], 0
     for size in sizes:
-        parts.append(model.learn(sliced(block, at, at + size), fresh))
+        parts.append(model.learn(sliced(rows, at, at + size), again))
         at += size
-    assert at == len(block.rows)
-    return Forecast(
-        *(
-            None if any(a is None for a in arrays) else _stacked(list(arrays))
-            for arrays in zip(*parts, strict=True)
-        )  # type: ignore[arg-type]  # None where a field is
-    )
-
-
-def _stacked(arrays: list[Any]) -> Any:
-    width = max(array.shape[-1] for array in arrays) if arrays[0].ndim == 2 else 0
-    return np.concatenate(
-        [np.pad(a, ((0, 0), (0, width - a.shape[1]))) if a.ndim == 2 else a for a in arrays]
-    )
+    assert at == rows.count
+    return joined(parts)
 
 
 def restored(model: Model) -> Model:
@@ -96,10 +85,12 @@ def differences(one: Model, other: Model) -> list[str]:
 
 def same(one: Forecast, other: Forecast) -> bool:
     """Whether two forecasts are the same bits."""
-    return all(
-        (a is None and b is None) or np.array_equal(np.asarray(a), np.asarray(b))
-        for a, b in zip(one, other, strict=True)
-    )
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+def network(model: Model, member: int = 0) -> State:
+    """The belief of one of a model's networks."""
+    return model.learned.members[member].state()
 
 
 def new_model(**settings: Any) -> Model:

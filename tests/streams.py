@@ -17,8 +17,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from kbnn.errors import KbnnError
+from kbnn.model.rows import Rows
 from kbnn.model.schema import Schema
-from kbnn.stream.opening import BadRow, Block, ReadOptions, open_stream
+from kbnn.stream.opening import BadRow, ReadOptions, open_stream
 
 
 class Seen(NamedTuple):
@@ -35,7 +36,7 @@ class Seen(NamedTuple):
     error: str
 
 
-def put_together(blocks: Sequence[Block]) -> Block:
+def put_together(blocks: Sequence[Rows]) -> Rows:
     """All rows; narrower blocks get zeros on the right, which is what they stand for."""
     width = max((block.x.shape[1] for block in blocks), default=0)
 
@@ -43,25 +44,24 @@ def put_together(blocks: Sequence[Block]) -> Block:
         return np.pad(part, ((0, 0), (0, width - part.shape[1])))
 
     if not blocks:
-        return Block(np.zeros((0, 0)), None, np.zeros((0, 1)), None, np.zeros(0, np.int64), None)
+        return Rows(np.zeros((0, 0)), np.zeros((0, 1)), np.zeros(0, np.int64))
     first = blocks[0]
-    return Block(
+    return Rows(
         np.concatenate([wide(block.x) for block in blocks]),
+        np.concatenate([block.y for block in blocks]),
+        np.concatenate([block.number for block in blocks]),
         None
         if first.x_sd is None
         else np.concatenate([wide(b.x_sd) for b in blocks if b.x_sd is not None]),
-        np.concatenate([block.y for block in blocks]),
         None
         if first.weight is None
         else np.concatenate([b.weight for b in blocks if b.weight is not None]),
-        np.concatenate([block.rows for block in blocks]),
-        None,
     )
 
 
 def look(paths: Sequence[str | Path], schema: Schema | None = None, **options: Any) -> Seen:
     """Read sources to their end, or to their error, and keep everything."""
-    blocks: list[Block] = []
+    blocks: list[Rows] = []
     bad: list[BadRow] = []
     notices: list[str] = []
     error, found = "", None
@@ -75,7 +75,7 @@ def look(paths: Sequence[str | Path], schema: Schema | None = None, **options: A
         ) as stream:
             found = stream.schema
             for block in stream:
-                assert block.x.shape == (len(block.rows), stream.schema.width)
+                assert block.x.shape == (len(block.number), stream.schema.width)
                 blocks.append(block)
     except KbnnError as caught:
         error = f"{type(caught).__name__}: {caught}"
@@ -85,7 +85,7 @@ def look(paths: Sequence[str | Path], schema: Schema | None = None, **options: A
         whole.x_sd,
         whole.y,
         whole.weight,
-        whole.rows.tolist(),
+        whole.number.tolist(),
         None if found is None else found.to_json(),
         [str(row) for row in bad],
         notices,

@@ -97,7 +97,7 @@ def test_bad_rows_are_fields_for_a_file(tmp_path: Path) -> None:
     found: list[BadRow] = []
     options = ReadOptions(on_error="skip")
     with open_stream([str(tmp_path / "t")], options=options, on_bad_row=found.append) as stream:
-        assert sum(len(block.rows) for block in stream) == 3
+        assert sum(len(block.number) for block in stream) == 3
         assert stream.bad_rows == 1
     (bad,) = found
     assert bad[1:] == (5, "a", "x", "cannot read 'x' as a number", True, 4)

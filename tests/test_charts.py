@@ -9,11 +9,14 @@ import pytest
 from rich.console import Console
 
 from kbnn.score.scorecard import Scorecard
+from kbnn.task.base import Task
+from kbnn.task.section import Section
 from kbnn_cli.axes import Axis, short, spanning
 from kbnn_cli.bars import grouped, vertical_bars
 from kbnn_cli.canvas import Canvas
-from kbnn_cli.charts import calibration_chart, card_charts
+from kbnn_cli.charts import calibration, section_charts
 from kbnn_cli.confusion import folded, shortened
+from tests.judging import label_card, label_task, labels, number_card, numbers
 
 
 def numeric_card(n: int = 1000, stated: float = 1.0) -> Scorecard:
@@ -21,8 +24,8 @@ def numeric_card(n: int = 1000, stated: float = 1.0) -> Scorecard:
     rng = np.random.default_rng(0)
     mean = rng.normal(0, 3, (n, 1))
     sd = np.exp(rng.normal(0, 0.3, (n, 1)))
-    card = Scorecard(1, 1)
-    card.add(mean, mean + sd * rng.normal(size=(n, 1)), mean=mean, sd=sd * stated)
+    card = number_card(1, 1)
+    card.add(mean, mean + sd * rng.normal(size=(n, 1)), numbers(mean, sd * stated))
     return card
 
 
@@ -32,10 +35,17 @@ def class_card(classes: int, n: int = 600) -> Scorecard:
     label = rng.integers(0, classes, n)
     p = rng.dirichlet(np.ones(classes), n)
     p[np.arange(n), label] += 0.5
-    card = Scorecard(1, 1, classes=True)
+    card = label_card(1)
     y = label[:, None].astype(np.float64)
-    card.add(y, y, probability=p / p.sum(axis=1, keepdims=True))
+    card.add(y, y, labels(p / p.sum(axis=1, keepdims=True)))
     return card
+
+
+def section_of(card: Scorecard, names: list[str] | None = None, learning: bool = True) -> Section:
+    """What the task shows of the card's first target."""
+    task = card.judge if names is None else label_task(names)
+    assert isinstance(task, Task)
+    return task.section(card.scores[0], card.summaries, 0, card.points()[0] if learning else [])
 
 
 def printed(
@@ -45,7 +55,7 @@ def printed(
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, errors="strict", write_through=True)
     console = Console(file=file, width=width, no_color=True, color_system=None)
-    for part in card_charts(card, 0, names or []):
+    for part in section_charts(section_of(card, names)):
         console.print(part)
     return raw.getvalue().decode(encoding)
 
@@ -63,15 +73,15 @@ def test_two_columns_at_80_and_three_at_120() -> None:
     at_80 = printed(numeric_card(), 80).splitlines()
     assert at_80[0].split("  ")[0] == "Calibration"
     assert "PIT histogram" in at_80[0]
-    assert "Predicted by true" not in at_80[0]
-    assert "Predicted by true" in printed(numeric_card(), 120).splitlines()[0]
+    assert "Predicted and true" not in at_80[0]
+    assert "Predicted and true" in printed(numeric_card(), 120).splitlines()[0]
     for title in ("Residuals by stated sd", "RMSE by rows seen", "NLL by rows seen"):
         assert title in printed(numeric_card(), 80)
 
 
 def test_the_learning_curve_may_be_left_out() -> None:
     console = Console(file=io.StringIO(), width=80)
-    for part in card_charts(numeric_card(), learning=False):
+    for part in section_charts(section_of(numeric_card(), learning=False)):
         console.print(part)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
@@ -80,9 +90,9 @@ def test_the_learning_curve_may_be_left_out() -> None:
 
 
 def test_too_narrow_intervals_fall_below_the_diagonal() -> None:
-    levels = [k / 20 for k in range(1, 20)]
-    below = calibration_chart(levels, [p * 0.6 for p in levels]).lines(38, True)
-    rows = [line.plain for line in below[2:12]]
+    levels = np.arange(1, 20) / 20
+    below = calibration(levels, 0.6 * levels, 100)(38, True)
+    rows = [line.plain for line in below[:10]]
     for row in rows[1:7]:
         assert row.rindex("*") > row.rindex(".")
 
@@ -113,13 +123,13 @@ def test_names_from_strangers_are_text() -> None:
 
 
 def test_nothing_scored_says_so() -> None:
-    assert "nothing to draw" in printed(Scorecard(1, 2), 80)
+    assert "nothing to draw" in printed(number_card(1, 2), 80)
 
 
 def test_degenerate_data_still_draws() -> None:
-    card = Scorecard(1, 1)
+    card = number_card(1, 1)
     one = np.ones((40, 1))
-    card.add(one, one, mean=one, sd=one)
+    card.add(one, one, numbers(one, one))
     assert "Calibration" in printed(card, 80)
 
 

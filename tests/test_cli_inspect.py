@@ -14,6 +14,7 @@ from kbnn.core.layout import layout_of
 from kbnn.model import file as modelfile
 from kbnn.run.weights import variances
 from tests.commands import SAMPLES, kbnn, trained
+from tests.modelling import network
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_in_words(plant: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert title in lines
     labels = {line[:19].strip() for line in lines}
     assert {"network", "covariance", "noise", "engine", "size", "drift alarms"} <= labels
-    assert {"unit changes", "repairs", "smallest variance", "clipped inputs"} <= labels
+    assert {"scale changes", "repairs", "smallest variance", "clipped inputs"} <= labels
     assert "valve: open, throttled, bypass, recycle" in lines
     assert "Sensitivity of power_kw to each feature" in lines
     assert "\x1b" not in ran.out
@@ -79,7 +80,7 @@ def test_an_effect_is_the_slope_times_the_scale(plant: str) -> None:
 
 def test_weights(plant: str) -> None:
     listed = list(csv.DictReader(io.StringIO(kbnn("inspect", plant, "--weights").out)))
-    state = modelfile.load(plant).learner.members[0]
+    state = network(modelfile.load(plant))
     assert len(listed) == state.config.weights
     assert [float(row["mean"]) for row in listed] == state.mean.tolist()
     sd = [float(row["sd"]) for row in listed]

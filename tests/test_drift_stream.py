@@ -49,7 +49,7 @@ def test_a_later_pass_is_no_news() -> None:
     model.learn(rows)
     raised = list(model.alarms)
     for _ in range(2):
-        assert not np.any(model.learn(rows, fresh=False).status & ALARM)
+        assert not np.any(model.learn(rows, again=True).status & ALARM)
     assert model.alarms == raised
 
 

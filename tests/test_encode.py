@@ -10,14 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbnn.model.rows import Rows
 from kbnn.model.schema import Schema
-from kbnn.stream.opening import Block, ReadOptions, open_stream
+from kbnn.stream.opening import ReadOptions, open_stream
 from tests.streams import assert_same, csv_bytes, look, mixed_table, put_together
 
 nan = float("nan")
 
 
-def blocks_of(path: Path, schema: Schema | None = None, **options: Any) -> list[Block]:
+def blocks_of(path: Path, schema: Schema | None = None, **options: Any) -> list[Rows]:
     with open_stream([str(path)], options=ReadOptions(**options), schema=schema) as stream:
         return list(stream)
 
@@ -114,8 +115,8 @@ def test_prediction_needs_no_target_and_keeps_every_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(block.x, [[1, 1, 0], [nan, nan, nan], [nan, nan, nan]])
     assert np.isnan(block.y).all()
     assert block.weight is None
-    assert block.batch is not None
-    assert block.batch.to_pydict() == {
+    assert block.original is not None
+    assert block.original.to_pydict() == {
         "c": ["x", "new", ""],
         "extra": ["007", "q", ""],
         "a": ["1", "bad", ""],
@@ -130,9 +131,13 @@ def test_prediction_needs_no_target_and_keeps_every_row(tmp_path: Path) -> None:
 def test_the_original_columns_are_verbatim(tmp_path: Path) -> None:
     path = write(tmp_path, 'a,b,y\n1.50," x",NA\n+2,N/A,3e0\n')
     (block,) = blocks_of(path, original=True)
-    assert block.batch is not None
-    assert block.batch.to_pydict() == {"a": ["1.50", "+2"], "b": [" x", "N/A"], "y": ["NA", "3e0"]}
-    assert blocks_of(path)[0].batch is None
+    assert block.original is not None
+    assert block.original.to_pydict() == {
+        "a": ["1.50", "+2"],
+        "b": [" x", "N/A"],
+        "y": ["NA", "3e0"],
+    }
+    assert blocks_of(path)[0].original is None
 
 
 def test_one_file_after_another_is_one_file(tmp_path: Path) -> None:
@@ -204,7 +209,7 @@ def test_every_epoch_has_its_own_order_and_can_be_entered_anywhere(tmp_path: Pat
         for epoch in range(3):
             if epoch:
                 stream.reopen()
-            orders.append([row for block in stream for row in block.rows.tolist()])
+            orders.append([row for block in stream for row in block.number.tolist()])
             assert stream.epoch == epoch
             assert stream.rows == 60
     assert orders[0] != orders[1] != orders[2]

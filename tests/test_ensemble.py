@@ -8,9 +8,10 @@ import pytest
 from kbnn.core.network import Config, init, predict
 from kbnn.core.normal import FloatArray
 from kbnn.model import ensemble
+from kbnn.model.stored import copy
 from tests.bench.class_streams import learned, log_loss, probabilities
 from tests.bench.data import block, judged, trained
-from tests.modelling import same
+from tests.modelling import network, same
 
 
 def rows(count: int, seed: int) -> tuple[FloatArray, FloatArray]:
@@ -24,8 +25,8 @@ def test_one_member_is_the_single_network() -> None:
     alone, one = trained(x, y, hidden=(8,)), trained(x, y, hidden=(8,), ensemble=1)
     assert same(alone.predict(block(x, y)), one.predict(block(x, y)))
     several = trained(x, y, hidden=(8,), ensemble=3)
-    assert np.array_equal(several.learner.members[0].mean, alone.learner.members[0].mean)
-    assert not np.array_equal(several.learner.members[1].mean, alone.learner.members[0].mean)
+    assert np.array_equal(network(several).mean, network(alone).mean)
+    assert not np.array_equal(network(several, 1).mean, network(alone).mean)
 
 
 def test_weights_are_discounted_likelihoods_and_sum_to_one() -> None:
@@ -62,9 +63,9 @@ def test_a_mixture_beats_its_average_member(seed: int) -> None:
     mixed = judged(model, x[600:], y[600:])
     parts = []
     for k in range(4):
-        alone = model.copy()
-        alone.learner.members = [model.learner.members[k]]
-        alone.learner.log_weight = np.zeros(1)
+        alone = copy(model)
+        one = alone.learned.members[k : k + 1]
+        alone.learned = alone.learned._replace(members=one, log_weight=np.zeros(1))
         parts.append(judged(alone, x[600:], y[600:]))
     assert mixed.rmse < max(part.rmse for part in parts)
     assert mixed.nll < np.mean([part.nll for part in parts])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbnn.errors import UsageError
-from kbnn.score.failif import Condition, flat, parse, reasons
+from kbnn.score.failif import Check, parse, reasons
+from kbnn.score.figures import flat
 
 FIGURES = {
     "rows": 100,
@@ -60,7 +61,7 @@ def test_several_targets() -> None:
         "a<b.c: rmse is 3.500, so 'rmse>3' is met"
     ]
     named = parse("a<b.c.rmse>3", NAMES, names)
-    assert named == Condition("a<b.c.rmse>3", "a<b.c", "rmse", ">", 3.0)
+    assert named == Check("a<b.c.rmse>3", "a<b.c", "rmse", ">", 3.0)
     assert reasons([named], both)
     assert not reasons([parse("d.rmse>3", NAMES, names)], both)
     assert parse("d.coverage.90<.8", NAMES, names).figure == "coverage_90"

@@ -12,9 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from kbnn.score.class_metrics import BINS, ClassScore
-from kbnn.score.metrics import LEVELS, RegressionScore, gaussian_crps, gaussian_nll
+from kbnn.score.figures import Figure
 from kbnn.score.rowsums import FloatArray
+from kbnn.task.class_score import BINS, ClassScore
+from kbnn.task.class_score import Judged as Labelled
+from kbnn.task.gaussian import Gaussian
+from kbnn.task.gaussian import crps as gaussian_crps
+from kbnn.task.gaussian import nll as gaussian_nll
+from kbnn.task.real_score import LEVELS, Judged, RealScore
 
 
 def rows(n: int, seed: int = 0) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -68,8 +73,8 @@ def test_figures_agree_with_whole_array_formulas() -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     y, mean, sd, weight = rows(3000)
     for w in (None, weight):
-        score = RegressionScore()
-        score.add(y, mean, sd, w)
+        score = RealScore()
+        score.add(Judged(y, mean, sd, w))
         got = score.figures()
         square = metrics.mean_squared_error(y, mean, sample_weight=w)
         assert got["rmse"] == pytest.approx(math.sqrt(square), rel=1e-12)
@@ -106,8 +111,8 @@ def test_figures_agree_with_uncertainty_toolbox() -> None:
         "uncertainty_toolbox", reason="uncertainty-toolbox is not installed"
     )
     y, mean, sd, _ = rows(400)
-    score = RegressionScore()
-    score.add(y, mean, sd)
+    score = RealScore()
+    score.add(Judged(y, mean, sd))
     figures = score.figures()
     assert figures["crps"] == pytest.approx(toolbox.crps_gaussian(mean, sd, y), rel=1e-9)
     assert figures["nll"] == pytest.approx(toolbox.nll_gaussian(mean, sd, y), rel=1e-9)
@@ -119,18 +124,18 @@ def test_regression_bits_do_not_depend_on_blocks(seed: int, weighted: bool) -> N
     y, mean, sd, weight = rows(1037, seed)
     y[5::97] = np.nan
     w = weight if weighted else None
-    whole = RegressionScore()
-    whole.add(y, mean, sd, w)
-    parts = RegressionScore()
+    whole = RealScore()
+    whole.add(Judged(y, mean, sd, w))
+    parts = RealScore()
     borders = cuts(y.shape[0], seed)
     for a, b in itertools.pairwise(borders):
-        parts.add(y[a:b], mean[a:b], sd[a:b], None if w is None else w[a:b])
-        parts = RegressionScore.from_json(json.loads(json.dumps(parts.to_json())))
+        parts.add(Judged(y[a:b], mean[a:b], sd[a:b], None if w is None else w[a:b]))
+        parts = RealScore.from_json(json.loads(json.dumps(parts.to_json())))
     assert parts.to_json() == whole.to_json()
     assert whole.skipped == np.isnan(y).sum()
-    strided = RegressionScore()
+    strided = RealScore()
     table = np.column_stack((y, mean, sd))
-    strided.add(table[:, 0], table[:, 1], table[:, 2], w)
+    strided.add(Judged(table[:, 0], table[:, 1], table[:, 2], w))
     assert strided.to_json() == whole.to_json()
 
 
@@ -141,11 +146,11 @@ def test_class_bits_do_not_depend_on_blocks(seed: int, weighted: bool) -> None:
     label[::53] = np.nan
     w = rows(911, seed)[3] if weighted else None
     whole = ClassScore()
-    whole.add(label, p, w)
+    whole.add(Labelled(label, p, w))
     parts = ClassScore()
     borders = cuts(label.shape[0], seed)
     for a, b in itertools.pairwise(borders):
-        parts.add(label[a:b], p[a:b], None if w is None else w[a:b])
+        parts.add(Labelled(label[a:b], p[a:b], None if w is None else w[a:b]))
         parts = ClassScore.from_json(json.loads(json.dumps(parts.to_json())))
     assert parts.to_json() == whole.to_json()
 
@@ -157,18 +162,18 @@ bad = st.sampled_from([0.0, 1.0, -1.0, 1e308, -1e308, 1e-308, math.inf, -math.in
 @given(st.lists(st.tuples(bad, bad, bad), min_size=1, max_size=6))
 def test_no_row_can_spoil_the_figures(table: list[tuple[float, float, float]]) -> None:
     y, mean, sd = np.array(table).T.copy()
-    score = RegressionScore()
-    score.add(y, mean, sd)
+    score = RealScore()
+    score.add(Judged(y, mean, sd))
     good = rows(50)
-    score.add(*good[:3])
+    score.add(Judged(*good[:3]))
     text = json.dumps(score.figures(), allow_nan=False)
     assert json.loads(text)["rows"] + score.skipped + score.invalid == len(table) + 50
     json.dumps(score.to_json(), allow_nan=False)
 
 
 def test_nothing_scored_is_none_not_nan() -> None:
-    score = RegressionScore()
-    score.add(np.array([np.nan]), np.array([1.0]), np.array([1.0]))
+    score = RealScore()
+    score.add(Judged(np.array([np.nan]), np.array([1.0]), np.array([1.0])))
     figures = score.figures()
     assert figures["rows"] == 0
     assert figures["skipped"] == 1
@@ -179,8 +184,8 @@ def test_nothing_scored_is_none_not_nan() -> None:
 
 
 def test_a_constant_target_has_no_r2_and_a_perfect_baseline() -> None:
-    score = RegressionScore()
-    score.add(np.full(31, 0.1), np.zeros(31), np.ones(31))
+    score = RealScore()
+    score.add(Judged(np.full(31, 0.1), np.zeros(31), np.ones(31)))
     figures = score.figures()
     assert figures["baseline_rmse"] == 0
     assert figures["r2"] is None
@@ -189,20 +194,20 @@ def test_a_constant_target_has_no_r2_and_a_perfect_baseline() -> None:
 
 def test_baseline_survives_a_large_offset() -> None:
     y = 1e9 + np.random.default_rng(3).normal(0, 1, 20_000)
-    score = RegressionScore()
-    score.add(y, y, np.ones_like(y))
+    score = RealScore()
+    score.add(Judged(y, y, np.ones_like(y)))
     assert score.figures()["baseline_rmse"] == pytest.approx(y.std(), rel=1e-9)
 
 
 def test_since_covers_only_the_rows_after_the_mark() -> None:
     y, mean, sd, _ = rows(200)
-    score, tail = RegressionScore(), RegressionScore()
-    score.add(y[:120], mean[:120], sd[:120])
+    score, tail = RealScore(), RealScore()
+    score.add(Judged(y[:120], mean[:120], sd[:120]))
     score.mark()
-    score.add(y[120:], mean[120:], sd[120:])
-    tail.add(y[120:], mean[120:], sd[120:])
-    since = score.since()
-    assert since["rmse"] == tail.figures()["rmse"]
+    score.add(Judged(y[120:], mean[120:], sd[120:]))
+    tail.add(Judged(y[120:], mean[120:], sd[120:]))
+    since = {name: value for name, (_, value) in score.lines().items()}
+    assert since["loss"] == tail.figures()["rmse"]
     assert since["nll"] == tail.figures()["nll"]
     assert since["coverage_90"] == tail.figures()["coverage"]["90"]
 
@@ -214,7 +219,7 @@ def test_class_figures_agree_with_scikit_learn(classes: int) -> None:
     weight = np.random.default_rng(9).uniform(0.1, 2, 2000)
     for w in (None, weight):
         score = ClassScore()
-        score.add(label, p, w)
+        score.add(Labelled(label, p, w))
         got = score.figures()
         assert got["accuracy"] == pytest.approx(
             metrics.accuracy_score(label, p.argmax(axis=1), sample_weight=w), rel=1e-12
@@ -254,7 +259,7 @@ def naive_ece(label: FloatArray, p: FloatArray) -> float:
 def test_calibration_error_agrees_with_a_loop(classes: int) -> None:
     label, p = class_rows(700, classes, 5)
     score = ClassScore()
-    score.add(label, p)
+    score.add(Labelled(label, p))
     assert score.figures()["ece"] == pytest.approx(naive_ece(label, p), abs=1e-12)
 
 
@@ -264,11 +269,52 @@ def test_classes_may_be_admitted_on_the_way() -> None:
     early = np.minimum(label[:100], 1)
     early[7] = 2.0  # a label the model has not met: probability 0
     grown = ClassScore()
-    grown.add(early, narrow)
-    grown.add(label[100:], p[100:])
+    grown.add(Labelled(early, narrow))
+    grown.add(Labelled(label[100:], p[100:]))
     wide = ClassScore()
     padded = np.column_stack((narrow, np.zeros(100)))
-    wide.add(np.concatenate((early, label[100:])), np.vstack((padded, p[100:])))
+    wide.add(Labelled(np.concatenate((early, label[100:])), np.vstack((padded, p[100:]))))
     assert grown.to_json() == wide.to_json()
     assert grown.classes == 3
     json.dumps(grown.figures(), allow_nan=False)
+
+
+def test_a_record_without_a_figure_starts_it_empty() -> None:
+    y, mean, sd, weight = rows(300)
+    old = RealScore()
+    old.add(Judged(y[:200], mean[:200], sd[:200], weight[:200]))
+    stored = json.loads(json.dumps(old.to_json()))
+    del stored["sums"]["crps"], stored["recent"]["nll"]
+    score = RealScore.from_json(stored)
+    assert score.figures()["crps"] is None
+    assert score.figures()["rmse"] == old.figures()["rmse"]
+    late, later = RealScore(), Judged(y[200:], mean[200:], sd[200:], weight[200:])
+    late.add(later)
+    for _ in range(2):  # and after another trip through storage
+        score = RealScore.from_json(json.loads(json.dumps(score.to_json())))
+    score.add(later)
+    assert score.figures()["crps"] == pytest.approx(late.figures()["crps"], rel=1e-12)
+    assert score.figures()["rows"] == 300
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.999])
+def test_the_gaussian_is_that_of_scipy(share: float) -> None:
+    y, mean, sd, _ = rows(200)
+    said = Gaussian(mean, sd)
+    np.testing.assert_allclose(said.quantile(share), stats.norm.ppf(share, mean, sd), rtol=1e-12)
+    low, high = stats.norm.interval(share, mean, sd)
+    np.testing.assert_allclose(said.interval(share), (low, high), rtol=1e-9)
+    np.testing.assert_allclose(said.cdf(y), stats.norm.cdf(y, mean, sd), rtol=1e-11)
+    np.testing.assert_allclose(said.log_density(y), stats.norm.logpdf(y, mean, sd), rtol=1e-11)
+    np.testing.assert_allclose(said.crps(y), gaussian_crps((y - mean) / sd, sd))
+
+
+@pytest.mark.parametrize("figures", [RealScore.figures_listed, ClassScore.figures_listed])
+def test_every_figure_is_listed_once_and_says_what_it_needs(figures: tuple[Figure, ...]) -> None:
+    names = [figure.name for figure in figures]
+    assert len(set(names)) == len(names)
+    for figure in figures:
+        assert figure.term is not None or figure.derive is not None
+        if isinstance(figure.baseline, str) and figure.baseline:
+            assert figure.baseline in names
+    assert {figure.curve for figure in figures} >= {"loss", "nll"}

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from kbnn import init, learn
-from kbnn.core.network import ALARM, LEARNED, REJECTED
+from kbnn.core.network import ALARM, LEARNED, REJECTED, UNLABELLED
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import scaling
-from kbnn.model.model import HELD, NO_TARGET, Model
-from kbnn.model.recent import MOST_KEPT
+from kbnn.model.model import HELD, Model
+from kbnn.model.rows import sliced
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.stream.blocks import sliced
+from kbnn.model.stored import copy
+from kbnn.model.warmup import MOST_KEPT
 from tests.bench.data import block, judged, schema, trained
-from tests.modelling import differences, learn_in, mixed_rows, new_model, restored, same
+from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
 
 ROWS = 2600
 STRUCTURES = ("paper", "neuron", "group", "full")
@@ -40,8 +41,8 @@ def test_cutting_a_stream_changes_no_bit(settings: dict[str, Any]) -> None:
     rows = mixed_rows(count)
     whole = new_model(**settings)
     said = whole.learn(rows)
-    assert whole.learner.refits >= 5
-    assert len(whole.learner.columns) == 6  # the late category is in
+    assert whole.learned.changes >= 5
+    assert len(whole.learned.columns) == 6  # the late category is in
     for sizes in ([7] * (count // 7) + [count % 7], [31, 1, 1, 67, 500, count - 600]):
         other = new_model(**settings)
         assert same(learn_in(other, rows, sizes), said)
@@ -82,8 +83,8 @@ def test_further_passes_are_cut_and_saved_alike() -> None:
     rows = mixed_rows(400)
     straight, other = new_model(), new_model()
     for number in range(3):
-        straight.learn(rows, fresh=number == 0)
-        learn_in(other, rows, [150, 1, 249], fresh=number == 0)
+        straight.learn(rows, again=number > 0)
+        learn_in(other, rows, [150, 1, 249], again=number > 0)
         other = restored(other)
     assert differences(straight, other) == []
 
@@ -106,8 +107,8 @@ def test_every_row_is_accounted_for() -> None:
     rows.x[50, 0] = np.inf
     model = new_model()
     said = model.learn(rows)
-    assert set(said.status[:31]) <= {HELD, NO_TARGET}
-    assert np.all(said.status[np.isnan(rows.y[:, 0])] == NO_TARGET)
+    assert set(said.status[:31]) <= {HELD, UNLABELLED}
+    assert np.all(said.status[np.isnan(rows.y[:, 0])] == UNLABELLED)
     assert said.status[50] == REJECTED
     assert model.skipped == int(np.sum(np.isnan(rows.y)))
     assert model.rejected == 1
@@ -124,7 +125,7 @@ def test_looking_changes_nothing_even_during_the_warm_up() -> None:
         first = model.predict(sliced(rows, 300, 400))
         assert same(first, model.predict(sliced(rows, 300, 400)))
         assert model.warming_up == (cut < 32)
-        assert len(model.held) == (twin.rows if model.warming_up else 0)
+        assert model.held == (twin.rows if model.warming_up else 0)
         assert differences(model, twin) == []
         model.learn(sliced(rows, cut, 400))
         twin.learn(sliced(rows, cut, 400))
@@ -134,7 +135,7 @@ def test_looking_changes_nothing_even_during_the_warm_up() -> None:
 def test_rows_held_are_learned_on_a_private_copy() -> None:
     x = np.random.default_rng(1).standard_normal((60, 2))
     model = trained(x[:25], 3.0 * x[:25, 0], hidden=(8,))
-    settled = model.copy()
+    settled = copy(model)
     settled.settle()
     test = block(x[25:], x[25:, 0])
     assert same(model.predict(test), settled.predict(test))
@@ -150,7 +151,8 @@ def test_a_target_that_does_not_vary_is_waited_for() -> None:
     said = model.learn(block(x, y))
     assert np.all(said.status[:600] == HELD)
     assert np.all(said.status[601:] & LEARNED)
-    assert np.all(np.isfinite(said.sd))
+    assert np.all(np.isnan(said.sd[0]))  # nothing is known of the very first row
+    assert np.all(np.isfinite(said.sd[1:]))
     assert np.all(said.mean[1:600] == 5.0)
 
 
@@ -160,13 +162,13 @@ def test_a_mistaken_scale_is_as_if_the_right_one_had_been_known() -> None:
     x[:40, 0] *= 0.05
     y = x[:, 0] - x[:, 1] ** 2 + 0.1 * rng.standard_normal(128)
     model = trained(x, y, hidden=(9,), seed=4)
-    assert model.learner.refits >= 1
-    center, scale = scaling.units(model.learner.columns)
-    config = model.learner.members[0].config
+    assert model.learned.changes >= 1
+    center, scale = scaling.scale_of(model.learned.columns)
+    config = network(model).config
     z = (np.column_stack([y, x]) - center) / scale
     known, _ = learn(init(config, 4), z[:, 1:], z[:, 0])
-    assert np.allclose(model.learner.members[0].mean, known.mean, rtol=0.0, atol=1e-12)
-    assert np.allclose(model.learner.members[0].cov, known.cov, rtol=0.0, atol=1e-12)
+    assert np.allclose(network(model).mean, known.mean, rtol=0.0, atol=1e-12)
+    assert np.allclose(network(model).cov, known.cov, rtol=0.0, atol=1e-12)
 
 
 def test_a_scale_that_grows_late_is_followed() -> None:
@@ -177,7 +179,7 @@ def test_a_scale_that_grows_late_is_followed() -> None:
     x = u * factor[:, None]
     y = np.abs(x[:, 0]) + x[:, 1] + 0.1 * factor * rng.standard_normal(count)
     model = trained(x[:4800], y[:4800], hidden=(20,))
-    assert len(model.learner.recent) == MOST_KEPT
+    assert len(model.learned.kept) == MOST_KEPT
     found = judged(model, x[4800:], y[4800:])
     assert found.rmse < 0.25 * np.std(y[4800:])
     assert found.coverage > 0.8

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from kbnn.errors import UsageError
+from kbnn.model.effects import Effect
 from kbnn.report import (
     Dependence,
     PictureData,
     ReportData,
-    Sensitivity,
+    TargetReport,
     partial_dependence,
     report_html,
-    target_report,
     worst_rows,
     write_picture,
     write_report,
@@ -27,7 +27,10 @@ from kbnn.report import (
 from kbnn.report.text import label, rows_label, safe
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
+from kbnn.task.base import Task
+from kbnn.task.forecast import Forecast
 from kbnn.wording import clean
+from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
 
 HOSTILE = "<script>alert(1)</script>"
 NAMES = ["temperature", HOSTILE, "$x^2$ & \"quoted\" 'too' \x00\u202e", "温度"]
@@ -43,8 +46,8 @@ def numeric_card(n: int = 400, targets: int = 1) -> Scorecard:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, 4))
     mean, sd = (np.repeat(part[:, None], targets, axis=1) for part in predict(x))
-    card = Scorecard(targets, 4)
-    card.add(x, mean + sd * rng.normal(size=(n, targets)), mean=mean, sd=sd)
+    card = number_card(targets, 4)
+    card.add(x, mean + sd * rng.normal(size=(n, targets)), numbers(mean, sd))
     return card
 
 
@@ -53,9 +56,26 @@ def class_card(n: int = 300) -> Scorecard:
     rng = np.random.default_rng(1)
     p = rng.dirichlet(np.full(3, 0.6), n)
     label_ = (rng.random((n, 1)) > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
-    card = Scorecard(1, 2, classes=True)
-    card.add(rng.normal(size=(n, 2)), label_[:, None].astype(np.float64), probability=p)
+    card = label_card(2)
+    card.add(rng.normal(size=(n, 2)), label_[:, None].astype(np.float64), labels(p))
     return card
+
+
+def told(
+    card: Scorecard,
+    task: Task,
+    at: int,
+    features: list[str],
+    *,
+    learning: bool = True,
+    **more: Any,
+) -> TargetReport:
+    """All that a card knows of a target."""
+    section = task.section(
+        card.scores[at], card.summaries, at, card.points()[at] if learning else []
+    )
+    worst = worst_rows(task, card.summaries, at, features)
+    return TargetReport(section, drawn=task.targets[at], worst=worst, **more)
 
 
 def numeric_data(targets: int = 1, *, learning: bool = True, name: str = "yield") -> ReportData:
@@ -74,12 +94,11 @@ def numeric_data(targets: int = 1, *, learning: bool = True, name: str = "yield"
         ),
         Dependence("site", np.arange(2.0), np.ones(2), np.ones(2), categories=["<b>", "south"]),
     ]
-    shares = Sensitivity(NAMES, np.array([3.0, -0.2, 0.1, 0.0]), np.array([0.1, 0.2, 0.2, 0.1]))
-    extra: Any = {"sensitivity": shares, "dependence": along} if targets == 1 else {}
-    reports = [
-        target_report(card, j, f"{name}{j}", NAMES, learning=learning, **extra)
-        for j in range(targets)
-    ]
+    sizes = zip(NAMES, (3.0, -0.2, 0.1, 0.0), (0.1, 0.2, 0.2, 0.1), strict=True)
+    shares = [Effect(feature, value, sd, value, sd, value) for feature, value, sd in sizes]
+    extra: Any = {"effects": shares, "dependence": along} if targets == 1 else {}
+    task = number_task(*(f"{name}{j}" for j in range(targets)))
+    reports = [told(card, task, j, NAMES, learning=learning, **extra) for j in range(targets)]
     card_rows = [("features", ", ".join(NAMES)), ("noise", "sd 0.5")]
     return ReportData(f"Is {HOSTILE} good?", "Judged on 400 rows", reports, card_rows, "0.1.0")
 
@@ -88,7 +107,9 @@ def class_data() -> ReportData:
     """A report on classes with a hostile class name."""
     names = ["setosa", HOSTILE, "virginica"]
     return ReportData(
-        "Classes", "300 rows", [target_report(class_card(), 0, "species", ["a", "b"], names)]
+        "Classes",
+        "300 rows",
+        [told(class_card(), label_task(names, "species"), 0, ["a", "b"])],
     )
 
 
@@ -159,7 +180,7 @@ def test_every_picture_and_part_is_there(numeric_page: str) -> None:
         "Along site",
         "Rows that surprised the model most",
         "Model card",
-        "Variance explained",
+        "R2",
         "The 90 % intervals held",
     ):
         assert title in words, title
@@ -244,8 +265,8 @@ def test_several_targets_get_a_section_each(tmp_path: Path) -> None:
 
 def test_a_model_that_has_seen_nothing_still_has_a_page() -> None:
     pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
-    for card in (Scorecard(1, 2), Scorecard(1, 2, classes=True)):
-        data = ReportData("Empty", "", [target_report(card, 0, "y", ["a", "b"])])
+    for card, task in ((number_card(1, 2), number_task("y")), (label_card(2), label_task())):
+        data = ReportData("Empty", "", [told(card, task, 0, ["a", "b"])])
         assert "Too few rows to judge" in report_html(data)
 
 
@@ -254,20 +275,21 @@ def test_extreme_rows_do_not_stop_the_report() -> None:
     card = numeric_card(60)
     x = np.array([[1e300, np.nan, -1e300, 0.0]])
     one = np.array([[1.0]])
-    card.add(x, 1e200 * one, mean=one, sd=1e-12 * one)
-    data = ReportData("Extreme", "", [target_report(card, 0, "y", NAMES)])
+    card.add(x, 1e200 * one, numbers(one, 1e-12 * one))
+    data = ReportData("Extreme", "", [told(card, number_task("y"), 0, NAMES)])
     read(report_html(data))
 
 
 def test_worst_rows_come_first_and_say_what_was_forecast() -> None:
     card = numeric_card()
-    table = worst_rows(card, 0, "yield", NAMES)
+    table = worst_rows(number_task("yield"), card.summaries, 0, NAMES)
     assert list(table.columns)[:4] == ["row", "yield, true", "forecast", "NLL, nats"]
     surprise = [float(row[3]) for row in table.rows]
     assert surprise == sorted(surprise, reverse=True)
     assert len(table.rows) == 10
     assert "±" in table.rows[0][2]
-    classes = worst_rows(class_card(), 0, "species", ["a", "b"], ["r", "s", "t"])
+    species = label_task(["r", "s", "t"], "species")
+    classes = worst_rows(species, class_card().summaries, 0, ["a", "b"])
     assert classes.rows[0][2].endswith("%)")
 
 
@@ -286,12 +308,16 @@ def picture_data(features: int) -> PictureData:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, features))
 
-    def model(table: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return np.sin(table[:, 0]), 0.1 + 0.1 * np.abs(table[:, -1])
+    def model(table: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        sd = 0.1 + 0.1 * np.abs(table[:, -1])
+        return np.sin(table[:, 0]), sd, 0.5 * sd
 
-    mean, sd = model(x)
+    mean, sd, _ = model(x)
     names = [HOSTILE, "$y$", "c"][:features]
-    return PictureData("yield", names, x, mean + 0.1, mean, sd, model, model)
+    card, task = number_card(1, features), number_task("yield")
+    card.add(x, mean[:, None] + 0.1, numbers(mean, sd))
+    drawn = task.drawn(card.scores[0], card.summaries, 0)
+    return PictureData("yield", names, x, mean + 0.1, drawn, model)
 
 
 SIGNATURE = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -314,14 +340,20 @@ def test_the_main_picture_in_every_format(features: int, kind: str, tmp_path: Pa
 
 def test_classes_get_a_reliability_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
-    score = class_card().scores[0]
-    none = np.zeros(0)
-    data = PictureData("species", ["a", "b", "c"], np.zeros((0, 3)), none, none, none)
-    reliability: Any = score.reliability()  # type: ignore[union-attr]  # a class score
-    write_picture(
-        PictureData(**{**data.__dict__, "reliability": reliability}), tmp_path / "class.svg"
-    )
-    assert b"right, %" in (tmp_path / "class.svg").read_bytes()
+    card, task = class_card(), label_task(["r", "s", "t"], "species")
+    drawn = task.drawn(card.scores[0], card.summaries, 0)
+
+    def predict(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        said: Forecast = labels(np.tile([0.2, 0.3, 0.5], (len(x), 1)))
+        return drawn.values(said)
+
+    for features in (3, 2, 1):
+        x, truth = np.zeros((4, features)), drawn.truth(np.array([0.0, 1.0, 2.0, 1.0]))
+        names = ["a", "b", "c"][:features]
+        data = PictureData("species", names, x, truth, drawn, predict)
+        write_picture(data, tmp_path / f"{features}.svg")
+    assert b"right, %" in (tmp_path / "3.svg").read_bytes()
+    assert b"probability of" in (tmp_path / "1.svg").read_bytes()
 
 
 def test_a_picture_needs_a_known_ending(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_statistics_of_plain_data_are_mean_and_variance() -> None:
     columns, z = followed(raw)
     assert np.allclose(columns[:, MEAN], raw.mean(axis=0), rtol=1e-12)
     assert np.allclose(columns[:, SQUARES] / columns[:, COUNT], raw.var(axis=0), rtol=1e-12)
-    units = scaling.units(columns)
+    units = scaling.scale_of(columns)
     assert np.allclose(units.center, raw[:32].mean(axis=0))
     assert np.allclose(z, (raw[32:] - units.center) / units.scale)
 
@@ -69,7 +69,9 @@ def test_a_column_that_varies_late_has_its_weights_at_the_prior_until_then() -> 
     rng = np.random.default_rng(4)
     x = rng.standard_normal((300, 3))
     x[:, 1] = 7.3
-    state = trained(x, x[:, 0] + 0.1 * rng.standard_normal(300), hidden=(6,)).learner.members[0]
+    state = (
+        trained(x, x[:, 0] + 0.1 * rng.standard_normal(300), hidden=(6,)).learned.members[0].state()
+    )
     weights = state.mean[:24].reshape(6, 4)
     prior = state.prior_mean[:24].reshape(6, 4)
     assert np.array_equal(weights[:, 2], prior[:, 2])
@@ -103,5 +105,5 @@ def test_units_that_fit_stay_and_those_outgrown_change() -> None:
     new = scaling.refit(columns, np.zeros(2))
     assert np.array_equal(new[0, [CENTER, SCALE]], columns[0, [CENTER, SCALE]])
     assert new[1, SCALE] > 2.0 * columns[1, SCALE]
-    assert not scaling.far_apart(scaling.units(columns[:1]), scaling.units(new[:1]))
-    assert scaling.far_apart(scaling.units(columns), scaling.units(new))
+    assert not scaling.far_apart(scaling.scale_of(columns[:1]), scaling.scale_of(new[:1]))
+    assert scaling.far_apart(scaling.scale_of(columns), scaling.scale_of(new))

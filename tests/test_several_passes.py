@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kbnn.core.engine import open_session
 from kbnn.core.state import COUNT
 from kbnn.model.model import Model
 from kbnn.model.settings import Settings
+from kbnn.model.stored import copy
 from tests.bench.data import Scores, block, judged, schema
-from tests.modelling import differences, restored
+from tests.modelling import differences, network, restored
 
 
 def friedman(seed: int, count: int = 300, test: int = 400) -> tuple[list[Scores], Model]:
@@ -26,7 +28,7 @@ def friedman(seed: int, count: int = 300, test: int = 400) -> tuple[list[Scores]
     model = Model.create(Settings(hidden=(30,), seed=seed), schema(6))
     found = []
     for number in range(10):
-        model.learn(block(x[:count], y[:count]), fresh=number == 0)
+        model.learn(block(x[:count], y[:count]), again=number > 0)
         found.append(judged(model, x[count:], y[count:]))
     return found, model
 
@@ -46,12 +48,11 @@ def test_later_passes_touch_neither_scale_nor_record() -> None:
     rows = block(x, x[:, 0] + 0.1 * rng.standard_normal(200))
     model = Model.create(Settings(hidden=(8,)), schema(2))
     model.learn(rows)
-    columns, figures = model.learner.columns.copy(), model.card.figures()
-    model.learn(rows, fresh=False)
-    assert np.array_equal(model.learner.columns, columns)
+    columns, figures = model.learned.columns.copy(), model.card.figures()
+    model.learn(rows, again=True)
+    assert np.array_equal(model.learned.columns, columns)
     assert model.card.figures() == figures
-    counts = model.learner.members[0].counts
-    assert (counts[COUNT.rows], counts[COUNT.fresh]) == (400, 200)
+    assert (model.count("rows"), model.count("distinct")) == (400, 200)
 
 
 def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> None:
@@ -61,12 +62,12 @@ def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> N
     model = Model.create(Settings(hidden=(8,)), schema(2))
     model.learn(block(x[:200], y[:200]))
     for _ in range(3):
-        model.learn(block(x[:200], y[:200]), fresh=False)
-    state = model.learner.members[0]
+        model.learn(block(x[:200], y[:200]), again=True)
+    state = network(model)
     once = state._replace(counts=state.counts.copy())
     once.counts[COUNT.fresh] = once.counts[COUNT.rows]
-    other = model.copy()
-    other.learner.members = [once]
+    other = copy(model)
+    other.learned = other.learned._replace(members=(open_session(once),))
     test = block(x[400:], y[400:])
     ratio = model.predict(test).function_sd / other.predict(test).function_sd
     assert np.allclose(ratio, 4.0**0.25)  # the variance counts sqrt(visits a row) times
@@ -79,8 +80,8 @@ def test_a_second_pass_over_a_handful_of_rows_ends_the_warm_up(held: int) -> Non
     rows = block(x, x[:, 0])
     model = Model.create(Settings(hidden=(4,)), schema(2))
     model.learn(rows)
-    assert len(model.held) == held
-    model.learn(rows, fresh=False)
-    assert len(model.held) == 0
+    assert model.held == held
+    model.learn(rows, again=True)
+    assert model.held == 0
     assert model.rows == 2 * held
     assert differences(model, restored(model)) == []

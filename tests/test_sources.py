@@ -18,8 +18,9 @@ import pyarrow as pa
 import pytest
 
 from kbnn.errors import DataError, UsageError
+from kbnn.model.rows import Rows
 from kbnn.model.schema import Schema
-from kbnn.stream.opening import Block, ReadOptions, open_stream
+from kbnn.stream.opening import ReadOptions, open_stream
 from kbnn.stream.readahead import ReadAhead
 from kbnn.stream.sources import Source, expand
 from tests.streams import assert_same, every_format, look, mixed_table, parquet_bytes
@@ -89,7 +90,7 @@ class Live:
     """A stream read in a thread; `rows` waits for rows and says which arrived."""
 
     def __init__(self, schema: Schema | None = None, **options: Any) -> None:
-        self._blocks: queue.Queue[Block | BaseException | None] = queue.Queue()
+        self._blocks: queue.Queue[Rows | BaseException | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, args=(schema, options), daemon=True)
         self._thread.start()
 
@@ -107,8 +108,8 @@ class Live:
         got: list[int] = []
         while len(got) < number:
             block = self._blocks.get(timeout=PATIENCE)
-            assert isinstance(block, Block), block
-            got.extend(block.rows.tolist())
+            assert isinstance(block, Rows), block
+            got.extend(block.number.tolist())
         return got
 
     def ended(self) -> bool:
@@ -227,9 +228,9 @@ def test_a_pipe_cannot_be_reopened_unless_it_was_kept(stdin: Pipe) -> None:
 def test_parquet_from_a_pipe_is_spooled_and_can_be_reopened(stdin: Pipe) -> None:
     writer = stdin.write_all(FORMATS["parquet"])
     with open_stream(["-"], options=ReadOptions(epochs=2)) as stream:
-        first = sum(len(block.rows) for block in stream)
+        first = sum(len(block.number) for block in stream)
         stream.reopen()
-        assert sum(len(block.rows) for block in stream) == first == 50
+        assert sum(len(block.number) for block in stream) == first == 50
     writer.join()
 
 
@@ -321,7 +322,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         options = ReadOptions(read_size=1 << 14)
         tracemalloc.start()
         with open_stream([str(path)], options=options) as stream:
-            assert sum(len(block.rows) for block in stream) == rows
+            assert sum(len(block.number) for block in stream) == rows
         top = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return top

@@ -21,11 +21,13 @@ from kbnn.score.histograms import (
     fitting_level,
     lattice,
 )
-from kbnn.score.metrics import RegressionScore
 from kbnn.score.reservoir import row_hash
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import Summaries
+from kbnn.task.class_score import ClassScore
+from kbnn.task.real_score import Judged, RealScore
+from tests.judging import label_card, labels, number_card, numbers
 
 
 def stream(n: int, targets: int = 1, seed: int = 0) -> dict[str, FloatArray]:
@@ -46,9 +48,10 @@ def fed(card: Scorecard, data: dict[str, FloatArray], borders: list[int]) -> lis
     """Add the rows in blocks; the row counts at which points fell."""
     at = []
     for a, b in itertools.pairwise(borders):
-        block = {name: values[a:b] for name, values in data.items()}
-        x, y = block.pop("x"), block.pop("y")
-        at += [p.rows for p in card.add(x, y, **block)[0]]  # type: ignore[arg-type]  # by name
+        x, y, mean, sd = (data[name][a:b] for name in ("x", "y", "mean", "sd"))
+        known = len(card.curve.points[0])
+        card.add(x, y, numbers(mean, sd))
+        at += [p.rows for p in card.curve.points[0][known:]]
     return at
 
 
@@ -63,7 +66,7 @@ def reloaded(card: Scorecard) -> Scorecard:
     header, arrays = card.to_state()
     copies = {name: np.array(values) for name, values in arrays.items()}
     assert all(values.dtype == np.float64 for values in copies.values())
-    return Scorecard.from_state(json.loads(json.dumps(header)), copies)
+    return Scorecard.from_state(card.judge, json.loads(json.dumps(header)), copies)
 
 
 @pytest.mark.parametrize("targets", [1, 2])
@@ -71,7 +74,7 @@ def reloaded(card: Scorecard) -> Scorecard:
 def test_a_scorecard_is_blind_to_blocks(targets: int, size: int) -> None:
     n = 1500
     data = stream(n, targets)
-    whole, parts = Scorecard(targets, 4), Scorecard(targets, 4)
+    whole, parts = number_card(targets, 4), number_card(targets, 4)
     at = fed(whole, data, [0, n])
     assert at == [FIRST << j for j in range(6)]
     assert fed(parts, data, [*range(0, n, size), n]) == at
@@ -81,9 +84,9 @@ def test_a_scorecard_is_blind_to_blocks(targets: int, size: int) -> None:
 
 def test_saving_in_the_middle_changes_nothing() -> None:
     data = stream(900)
-    whole = Scorecard(1, 4, seed=5)
+    whole = number_card(1, 4, seed=5)
     fed(whole, data, [0, 900])
-    parts = Scorecard(1, 4, seed=5)
+    parts = number_card(1, 4, seed=5)
     for a, b in itertools.pairwise([0, 1, 33, 500, 900]):
         fed(parts, data, [a, b])
         parts = reloaded(parts)
@@ -96,32 +99,33 @@ def damaged() -> list[Any]:
         lambda h, a: h.pop("curve"),
         lambda h, a: h["scores"].append(h["scores"][0]),
         lambda h, a: h["scores"][0]["sums"].update(nll=float("nan")),
-        lambda h, a: h["scores"][0].update(origin="far"),
+        lambda h, a: h["scores"][0]["constant"].update(origin="far"),
+        lambda h, a: h["scores"][0].update(pit=[0] * 3),
+        lambda h, a: h["scores"][0].update(rows=-1),
+        lambda h, a: h["scores"][0].update(began=[]),
         lambda h, a: h["scores"][0].update(rows=None),
         lambda h, a: h["curve"].update(points=[]),
         lambda h, a: h["curve"].update(points=[[[1, 2]]]),
-        lambda h, a: h["summaries"].update(targets=3),
+        lambda h, a: h["summaries"].update(rows="3"),
         lambda h, a: h["summaries"].update(sample_size=0),
         lambda h, a: h["summaries"].update(sample_size=1 << 60),
         lambda h, a: h["summaries"]["features"].update(level=[10**9] * 4),
         lambda h, a: h["summaries"]["features"].update(low=[0.0]),
         lambda h, a: a.pop("sample.x"),
-        lambda h, a: a.update(pit=np.zeros(3)),
         lambda h, a: a.update({"worst.y": np.zeros((99, 1))}),
-        lambda h, a: a.update(confusion=np.zeros((2, 3))),
         lambda h, a: a.update(feature_counts=np.full((4, 64), np.inf)),
     ]
 
 
 @pytest.mark.parametrize("harm", damaged())
 def test_a_damaged_state_is_refused_in_one_sentence(harm: Any) -> None:
-    card = Scorecard(1, 4)
+    card = number_card(1, 4)
     fed(card, stream(100), [0, 100])
     header, arrays = card.to_state()
     header = json.loads(json.dumps(header))
     harm(header, arrays)
     with pytest.raises(ModelError, match=r"^The record of past forecasts is damaged \(.*\)\.$"):
-        Scorecard.from_state(header, arrays)
+        Scorecard.from_state(card.judge, header, arrays)
 
 
 def test_classes_and_columns_may_grow() -> None:
@@ -133,17 +137,19 @@ def test_classes_and_columns_may_grow() -> None:
     label = np.minimum(rng.integers(0, 3, n), np.where(np.arange(n) < 200, 1, 2)).astype(float)
     p = rng.dirichlet(np.ones(3), n)
     p[:200, 2] = 0
-    wide, grown = Scorecard(1, 3, classes=True), Scorecard(1, 2, classes=True)
-    wide.add(x, label[:, None], probability=p)
-    grown.add(x[:200, :2], label[:200, None], probability=p[:200, :2])
+    wide, grown = label_card(3), label_card(2)
+    wide.add(x, label[:, None], labels(p))
+    grown.add(x[:200, :2], label[:200, None], labels(p[:200, :2]))
     grown = reloaded(grown)
-    grown.add(x[200:], label[200:, None], probability=p[200:])
+    grown.add(x[200:], label[200:, None], labels(p[200:]))
     assert frozen(grown) == frozen(wide)
-    assert wide.summaries.confusion.sum() == n
+    score = wide.scores[0]
+    assert isinstance(score, ClassScore)
+    assert score.confusion.sum() == n
     naive = np.zeros((3, 3), dtype=int)
     for c, row in zip(label.astype(int), p, strict=True):
         naive[c, row.argmax()] += 1
-    np.testing.assert_array_equal(wide.summaries.confusion, naive)
+    np.testing.assert_array_equal(score.confusion, naive)
 
 
 @pytest.mark.parametrize("size", [17, 64, 700, 6000])
@@ -158,37 +164,38 @@ def test_a_growing_stream_leaves_no_trace_of_its_blocks(size: int) -> None:
     label[late] = 2
     p = np.zeros((n, 3))
     p[:, :2] = rng.dirichlet(np.ones(2), n)
-    whole, parts = Scorecard(1, 3, classes=True), Scorecard(1, 2, classes=True)
-    whole.add(x, label[:, None], probability=p)
+    whole, parts = label_card(3), label_card(2)
+    whole.add(x, label[:, None], labels(p))
     for a in range(0, n, size):
         width = 3 if a + size > late else 2
         block = slice(a, a + size)
-        parts.add(x[block, :width], label[block, None], probability=p[block, :width])
+        parts.add(x[block, :width], label[block, None], labels(p[block, :width]))
     assert frozen(parts) == frozen(whole)
 
 
 def test_the_state_stays_small() -> None:
     data = stream(30_000)
-    card = Scorecard(1, 4)
+    card = number_card(1, 4)
     fed(card, data, [*range(0, 30_000, 5000), 30_000])
     header, arrays = card.to_state()
     assert len(json.dumps(header)) < 6000
     assert sum(values.nbytes for values in arrays.values()) < 60_000
-    assert Scorecard(1, 5000).summaries.sample.size == 64
+    assert number_card(1, 5000).summaries.sample.size == 64
 
 
 def test_the_learning_curve_gives_the_figures_of_its_stretches() -> None:
     data = stream(300)
-    card = Scorecard(1, 4)
+    card = number_card(1, 4)
     fed(card, data, [0, 100, 300])
     y, mean, sd = data["y"][:, 0], data["mean"][:, 0], data["sd"][:, 0]
     points = card.points()[0]
     assert [p.rows for p in points] == [32, 64, 128, 256, 300]
     before = 0
     for p in points:
-        overall, since = RegressionScore(), RegressionScore()
-        overall.add(y[: p.rows], mean[: p.rows], sd[: p.rows])
-        since.add(y[before : p.rows], mean[before : p.rows], sd[before : p.rows])
+        overall, since = RealScore(), RealScore()
+        overall.add(Judged(y[: p.rows], mean[: p.rows], sd[: p.rows]))
+        stretch = slice(before, p.rows)
+        since.add(Judged(y[stretch], mean[stretch], sd[stretch]))
         assert p.loss == overall.figures()["rmse"]
         assert p.nll == overall.figures()["nll"]
         assert p.since_loss == since.figures()["rmse"]
@@ -197,7 +204,7 @@ def test_the_learning_curve_gives_the_figures_of_its_stretches() -> None:
 
 
 def test_several_targets_are_listed_by_name() -> None:
-    card = Scorecard(2, 4)
+    card = number_card(2, 4)
     fed(card, stream(200, 2), [0, 200])
     figures: dict[str, Any] = card.figures(["a", "b"])
     assert list(figures["targets"]) == ["a", "b"]
@@ -208,14 +215,14 @@ def test_several_targets_are_listed_by_name() -> None:
 
 def test_pit_counts_and_coverage() -> None:
     rng = np.random.default_rng(0)
-    z = rng.normal(size=(5000, 1))
-    pit = PitHistogram(1)
-    pit.add(z)
-    u = stats.norm.cdf(z[:, 0])
-    np.testing.assert_array_equal(pit.bars(0), np.histogram(u, np.linspace(0, 1, 21))[0])
-    levels, observed = pit.coverage(0)
+    z = rng.normal(size=5000)
+    pit = PitHistogram()
+    u = stats.norm.cdf(z)
+    pit.add(u)
+    np.testing.assert_array_equal(pit.bars(), np.histogram(u, np.linspace(0, 1, 21))[0])
+    levels, observed = pit.coverage()
     for level, share in zip(levels, observed, strict=True):
-        inside = np.abs(z[:, 0]) <= stats.norm.ppf(0.5 + level / 2)
+        inside = np.abs(z) <= stats.norm.ppf(0.5 + level / 2)
         assert share == pytest.approx(inside.mean(), abs=1e-12)
 
 
@@ -272,9 +279,8 @@ def test_the_sample_is_even_over_the_stream() -> None:
     assert counts.min() > 1800
     assert abs(np.corrcoef(hashed[:-1], hashed[1:])[0, 1]) < 0.02
     assert not np.array_equal(hashed, row_hash(order, 2))
-    summaries = Summaries(1, 1)
-    one = np.ones((100_000, 1))
-    summaries.add(order[:, None], order[:, None], order[:, None], one)
+    summaries = Summaries(1)
+    summaries.add(order[:, None], order[:, None], order[:, None], np.ones(100_000))
     assert len(summaries.sample) == 512
     assert abs(summaries.sample.order.mean() / 50_000 - 1) < 0.1
     np.testing.assert_array_equal(summaries.sample.row, summaries.sample.order + 1)
@@ -282,7 +288,7 @@ def test_the_sample_is_even_over_the_stream() -> None:
 
 def test_the_worst_rows_are_those_of_highest_nll() -> None:
     data = stream(2000)
-    card = Scorecard(1, 4)
+    card = number_card(1, 4)
     fed(card, data, [*range(0, 2000, 300), 2000])
     z = (data["y"] - data["mean"])[:, 0] / data["sd"][:, 0]
     nll = np.log(data["sd"][:, 0]) + 0.5 * z * z
@@ -298,15 +304,11 @@ def test_the_worst_rows_are_those_of_highest_nll() -> None:
 
 
 def test_quantiles_come_from_the_sample() -> None:
-    summaries = Summaries(1, 2)
+    summaries = Summaries(2)
     x = np.column_stack((np.arange(101.0), np.full(101, np.nan)))
     one = np.ones((101, 1))
-    summaries.add(x, one, one, one)
+    summaries.add(x, one, one, one[:, 0])
     levels = np.array([0.0, 0.5, 1.0])
     assert summaries.quantiles(0, levels).tolist() == [0, 50, 100]
     assert np.isnan(summaries.quantiles(1, levels)).all()
     assert summaries.features.missing[1] == 101
-    with pytest.raises(ValueError, match="mean and sd"):
-        summaries.add(x, one, None, None)
-    with pytest.raises(ValueError, match="stands alone"):
-        Scorecard(2, 2, classes=True)

@@ -12,16 +12,16 @@ from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
-from kbnn.model.rescale import change_units
-from kbnn.model.scaling import Units
+from kbnn.model.rescale import rescaled
+from kbnn.model.scaling import Scale
 
-OLD = Units(np.array([0.2, -1.0, 0.0]), np.array([1.0, 0.5, 2.0]))
-NEW = Units(np.array([-0.3, 0.4, 0.5]), np.array([2.5, 1.5, 0.8]))
+OLD = Scale(np.array([0.2, -1.0, 0.0]), np.array([1.0, 0.5, 2.0]))
+NEW = Scale(np.array([-0.3, 0.4, 0.5]), np.array([2.5, 1.5, 0.8]))
 STRUCTURES: tuple[Covariance, ...] = ("neuron", "group", "full")
 SHAPES: tuple[tuple[int, ...], ...] = ((7,), (6, 5), (4, 3, 3))
 
 
-def standard(raw: FloatArray, units: Units) -> FloatArray:
+def standard(raw: FloatArray, units: Scale) -> FloatArray:
     return (raw - units.center) / units.scale
 
 
@@ -47,7 +47,7 @@ def test_linear_models_are_refitted_exactly(covariance: Covariance, outputs: int
         3, outputs, hidden=(), covariance=covariance, noise=0.04, robust=False, drift=False
     )
     before, _ = learn(init(config, 5), standard(x, OLD), y)
-    carried = change_units(before, OLD, NEW, gain, shift)
+    carried = rescaled(before, OLD, NEW, gain, shift)
     afresh, _ = learn(
         init(replace(config, noise=0.04 * 1.7**2), 5), standard(x, NEW), gain * y + shift
     )
@@ -66,7 +66,7 @@ def test_what_has_learned_nothing_has_the_prior_in_the_new_units(
     covariance: Covariance, hidden: tuple[int, ...]
 ) -> None:
     blank = init(Config(3, hidden=hidden, covariance=covariance), 1)
-    moved = change_units(blank, OLD, NEW, np.array([0.3]), np.array([2.0]))
+    moved = rescaled(blank, OLD, NEW, np.array([0.3]), np.array([2.0]))
     assert np.allclose(moved.mean, blank.mean, atol=1e-10)
     assert np.allclose(moved.cov, blank.cov, atol=1e-10)
 
@@ -76,8 +76,8 @@ def test_what_has_learned_nothing_has_the_prior_in_the_new_units(
 def test_there_and_back_again(covariance: Covariance, hidden: tuple[int, ...]) -> None:
     state = learned(covariance, hidden)
     gain, shift = np.array([0.4]), np.array([1.5])
-    there = change_units(state, OLD, NEW, gain, shift)
-    back = change_units(there, NEW, OLD, 1.0 / gain, -shift / gain)
+    there = rescaled(state, OLD, NEW, gain, shift)
+    back = rescaled(there, NEW, OLD, 1.0 / gain, -shift / gain)
     assert not np.allclose(there.mean, state.mean, atol=1e-3)
     for name in ("mean", "cov", "prior_mean", "noise", "input_mean", "input_cov"):
         assert np.allclose(getattr(back, name), getattr(state, name), atol=1e-7), name
@@ -96,7 +96,7 @@ def test_after_an_alarm_the_function_does_not_jump(
     counts[COUNT.alarms] = 1
     state = state._replace(prior_mean=state.mean.copy(), counts=counts)
     gain, shift = np.array([2.0]), np.array([-0.7])
-    moved = change_units(state, OLD, NEW, gain, shift)
+    moved = rescaled(state, OLD, NEW, gain, shift)
     x, _ = rows()
     config = replace(state.config, activation_spread=0.0)  # the mean function alone
     said = predict(state._replace(config=config), standard(x, OLD)).mean
@@ -106,7 +106,7 @@ def test_after_an_alarm_the_function_does_not_jump(
 
 def test_the_gaussian_of_the_inputs_moves_along() -> None:
     state = learned("group", (7,))
-    moved = change_units(state, OLD, NEW, np.ones(1), np.zeros(1))
+    moved = rescaled(state, OLD, NEW, np.ones(1), np.zeros(1))
     for units, one in ((OLD, state), (NEW, moved)):
         cov = unpack_triangle(one.input_cov, 3) * np.outer(units.scale, units.scale)
         mean = units.center + units.scale * one.input_mean
@@ -118,7 +118,7 @@ def test_the_gaussian_of_the_inputs_moves_along() -> None:
 
 def test_a_share_of_nothing_is_the_prior() -> None:
     state = learned("group", (7,))
-    moved = change_units(state, OLD, NEW, np.array([2.0]), np.array([0.1]), share=0.0)
+    moved = rescaled(state, OLD, NEW, np.array([2.0]), np.array([0.1]), share=0.0)
     blank = init(state.config, 3)
     assert np.allclose(moved.mean, blank.mean, atol=1e-9)
     assert np.allclose(moved.cov, blank.cov, atol=1e-9)
@@ -129,7 +129,7 @@ def test_without_information_to_separate_the_function_is_kept() -> None:
     config = Config(3, hidden=(), noise=0.0, robust=False, drift=False)
     state, _ = learn(init(config), standard(x, OLD), y)
     singular = state._replace(cov=np.zeros_like(state.cov))
-    moved = change_units(singular, OLD, NEW, np.ones(1), np.zeros(1))
+    moved = rescaled(singular, OLD, NEW, np.ones(1), np.zeros(1))
     assert np.allclose(
         predict(moved, standard(x, NEW)).mean, predict(singular, standard(x, OLD)).mean
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.score.class_metrics import ClassScore
-from kbnn.score.class_verdict import class_verdict, verdict
-from kbnn.score.metrics import RegressionScore
-from kbnn.score.verdict import coverage_sentence, regression_verdict
+from kbnn.task.class_score import ClassScore
+from kbnn.task.class_score import Judged as Labelled
+from kbnn.task.class_verdict import class_verdict
+from kbnn.task.real_score import Judged, RealScore
+from kbnn.task.real_verdict import coverage_sentence, real_verdict
 from kbnn.wording import count, number, percent
 
 
@@ -19,18 +20,18 @@ def made(
     stated: float = 1.0,
     shift: float = 0.0,
     seed: int = 0,
-) -> RegressionScore:
+) -> RealScore:
     """A forecast that knows `signal` of the target, is off by `shift`, and states `stated` sd."""
     rng = np.random.default_rng(seed)
     mean = rng.normal(0, signal, n)
     y = mean + rng.normal(0, noise, n)
-    score = RegressionScore()
-    score.add(y, mean - shift, np.full(n, stated))
+    score = RealScore()
+    score.add(Judged(y, mean - shift, np.full(n, stated)))
     return score
 
 
 def test_good() -> None:
-    result = regression_verdict(made())
+    result = real_verdict(made())
     assert result.level == "good"
     assert result.headline.startswith("Good")
     assert "explains 9" in result.sentences[0]
@@ -40,11 +41,11 @@ def test_good() -> None:
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("n", [25, 100, 1000])
 def test_honest_forecasts_are_never_called_poor(n: int, seed: int) -> None:
-    assert regression_verdict(made(n, seed=seed)).level in ("good", "fair")
+    assert real_verdict(made(n, seed=seed)).level in ("good", "fair")
 
 
 def test_over_confident() -> None:
-    result = regression_verdict(made(stated=0.5))
+    result = real_verdict(made(stated=0.5))
     assert result.level == "poor"
     assert result.headline.startswith("Over-confident")
     assert "far too narrow" in result.sentences[1]
@@ -52,7 +53,7 @@ def test_over_confident() -> None:
 
 
 def test_under_confident() -> None:
-    result = regression_verdict(made(stated=2.0))
+    result = real_verdict(made(stated=2.0))
     assert result.level == "fair"
     assert result.headline.startswith("Under-confident")
     assert "too wide" in result.sentences[1]
@@ -60,15 +61,15 @@ def test_under_confident() -> None:
 
 
 def test_biased_to_the_low_and_to_the_high_side() -> None:
-    low = regression_verdict(made(shift=0.6, stated=1.2))
+    low = real_verdict(made(shift=0.6, stated=1.2))
     assert low.headline.startswith("Biased")
     assert "Predictions are too low by 0.5" in low.sentences[-1]
-    high = regression_verdict(made(shift=-0.6, stated=1.2))
+    high = real_verdict(made(shift=-0.6, stated=1.2))
     assert "too high by" in high.sentences[-1]
 
 
 def test_a_small_bias_is_not_a_disaster() -> None:
-    result = regression_verdict(made(shift=0.3))
+    result = real_verdict(made(shift=0.3))
     assert (result.level, result.headline) == ("fair", "Useful, but slightly biased to one side")
     assert result.sentences[-1].endswith(" % of the RMSE: slightly biased.")
 
@@ -76,28 +77,28 @@ def test_a_small_bias_is_not_a_disaster() -> None:
 def test_useless_even_with_honest_error_bars() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(5, 2, 3000)
-    score = RegressionScore()
-    score.add(y, np.full(3000, 5.0), np.full(3000, 2.0))
-    result = regression_verdict(score)
+    score = RealScore()
+    score.add(Judged(y, np.full(3000, 5.0), np.full(3000, 2.0)))
+    result = real_verdict(score)
     assert result.level == "poor"
     assert result.headline == "No better than a constant"
     assert "no better than always saying the mean" in result.sentences[0]
-    worse = RegressionScore()
-    worse.add(y, rng.normal(5, 2, 3000), np.full(3000, 3.0))
-    assert regression_verdict(worse).headline == "No better than a constant"
+    worse = RealScore()
+    worse.add(Judged(y, rng.normal(5, 2, 3000), np.full(3000, 3.0)))
+    assert real_verdict(worse).headline == "No better than a constant"
 
 
 def test_useful_means_with_misleading_bars_are_named() -> None:
-    result = regression_verdict(made(stated=0.2))
+    result = real_verdict(made(stated=0.2))
     assert "the predictions help, the error bars mislead" in result.sentences[-1]
 
 
 def test_a_handful_of_rows_is_not_judged() -> None:
-    result = verdict(made(8))
+    result = real_verdict(made(8))
     assert result.level == "unknown"
     assert result.headline == "Too few rows to judge"
-    assert verdict(RegressionScore()).level == "unknown"
-    assert verdict(ClassScore()).level == "unknown"
+    assert real_verdict(RealScore()).level == "unknown"
+    assert class_verdict(ClassScore()).level == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def classes(n: int, sharpen: float, informed: float = 2.0, seed: int = 0) -> Cla
     label = (rng.random((n, 1)) > np.cumsum(p, axis=1)).sum(axis=1)
     stated = p**sharpen
     score = ClassScore()
-    score.add(label.astype(np.float64), stated / stated.sum(axis=1, keepdims=True))
+    score.add(Labelled(label.astype(np.float64), stated / stated.sum(axis=1, keepdims=True)))
     return score
 
 
@@ -145,13 +146,13 @@ def test_class_confidence_is_judged() -> None:
     assert over.sentences[2].endswith("over-confident.")
     under = class_verdict(classes(3000, 0.3))
     assert under.headline.startswith("Under-confident")
-    assert verdict(classes(3000, 0.3)) == under
+    assert class_verdict(classes(3000, 0.3)) == under
 
 
 def test_useless_classes() -> None:
     rng = np.random.default_rng(1)
     score = ClassScore()
-    score.add(rng.integers(0, 2, 1000).astype(np.float64), np.full((1000, 2), 0.5))
+    score.add(Labelled(rng.integers(0, 2, 1000).astype(np.float64), np.full((1000, 2), 0.5)))
     assert class_verdict(score).headline == "No better than the class frequencies"
 
 

@@ -14,7 +14,10 @@ import pytest
 from kbnn.errors import DataError, UsageError
 from kbnn.model.model import Forecast
 from kbnn.model.schema import Column, Place, Schema
-from kbnn.output.writers import open_writer, prediction_fields
+from kbnn.output.fields import check_interval
+from kbnn.output.writers import open_writer
+from kbnn.task.base import Field
+from kbnn.task.table import task_of
 
 NUMBERS = Schema(
     [Column("a", "number", "feature"), Column("y", "number", "target")],
@@ -27,6 +30,12 @@ CLASSES = Schema(
     classes=["no", "yes"],
     layout=[Place("a", None)],
 )
+
+
+def prediction_fields(schema: Schema, interval: float = 0.9, **more: bool) -> list[Field]:
+    return task_of(schema).fields(interval, **more)
+
+
 AWKWARD = ["plain", 'a "quote"', "a,comma", "two\nlines", " space ", "", "ünïcode", "tab\there"]
 
 
@@ -39,7 +48,7 @@ def forecast(rows: int, probability: bool = False) -> Forecast:
         np.abs(values[1]),
         np.abs(values[2]),
         np.abs(values[3]),
-        np.stack([share, 1.0 - share], axis=1) if probability else None,
+        np.stack([share, 1.0 - share], axis=1) if probability else np.zeros((rows, 0)),
         share,
         np.zeros(rows, dtype=np.int64),
     )
@@ -137,7 +146,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot be continued"):
         open_writer("o.parquet", fields, NUMBERS, keep=3)
     with pytest.raises(UsageError, match=r"^--interval must lie between 0 and 1, not 1$"):
-        prediction_fields(NUMBERS, interval=1.0)
+        check_interval(1.0)
     path = tmp_path / "none" / "o.csv"
     with pytest.raises(DataError, match=r"cannot be written \(no such file or directory\)$"):
         open_writer(str(path), fields, NUMBERS)

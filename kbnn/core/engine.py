@@ -193,7 +193,8 @@ class Session:
     @property
     def counts(self) -> dict[str, int]:
         """What happened so far, see kbnn.core.state.Counts."""
-        return {name: int(self._state.counts[at]) for name, at in COUNT._asdict().items()}
+        found = {name: int(self._state.counts[at]) for name, at in COUNT._asdict().items()}
+        return {**found, "distinct": found["fresh"]}
 
     def learn(
         self,
@@ -205,7 +206,15 @@ class Session:
     ) -> Records:
         """Predict each row, then learn it; `again`: these rows were learned before."""
         self._state, records = learn(self._state, x, x_var, y, weight, not again)
+        unlabelled = np.all(np.isnan(y), axis=1)
+        records.status[unlabelled] = 8
+        self._state.counts[COUNT.rejected] -= int(np.sum(unlabelled))
         return records
+
+    @property
+    def noise(self) -> FloatArray:
+        """The noise belief of each output."""
+        return self._state.noise
 
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
         """Predict rows."""

@@ -35,6 +35,7 @@ __all__ = [
     "predict",
 ]
 
+UNLABELLED = 8
 _ROWS_PER_THREAD = 256
 """Fewer rows than this are not worth a thread of their own."""
 

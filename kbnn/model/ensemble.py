@@ -8,7 +8,7 @@ e^0.3, since the members err together: with their full evidence one would soon s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -30,25 +30,12 @@ def prior_scales(member: int) -> tuple[float, float]:
     return _SCALES[member % len(_SCALES)]
 
 
-def in_parallel(work: Callable[[T], U], members: list[T]) -> list[U]:
+def in_parallel(work: Callable[[T], U], members: Sequence[T]) -> list[U]:
     """Run the members on all cores; their order is kept."""
     if len(members) == 1:
         return [work(members[0])]
     with ThreadPoolExecutor(min(len(members), os.cpu_count() or 1)) as pool:
         return list(pool.map(work, members))
-
-
-def log_likelihoods(prediction: Prediction, y: FloatArray) -> FloatArray:
-    """log p of each row's label under one member; 0 where there is none."""
-    if prediction.probability.shape[1]:
-        label = y[:, 0]
-        known = np.isfinite(label) & (label >= 0) & (label < prediction.probability.shape[1])
-        index = np.where(known, label, 0.0).astype(np.int64)
-        p = prediction.probability[np.arange(len(y)), index]
-        return np.where(known, np.log(np.maximum(p, 1e-12)), 0.0)
-    var = np.maximum(prediction.function_var + prediction.noise_var, 1e-300)
-    score = -0.5 * (np.log(2.0 * np.pi * var) + np.minimum((y - prediction.mean) ** 2 / var, 100.0))
-    return np.asarray(np.sum(np.where(np.isfinite(y), score, 0.0), axis=1))
 
 
 def follow_weights(log_weight: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:

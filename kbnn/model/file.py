@@ -3,7 +3,7 @@
 It is a zip file without compression. `header.json` holds
 
     format     "kbnn model"
-    version    of this format, 1
+    version    of this format, 2
     kbnn       the version of the library that wrote it
     arrays     each array's shape and type, "<f8" or "<i8"
     model      settings, schema, scales, counts, scores, position in the stream
@@ -30,13 +30,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnn.errors import ModelError
+from kbnn.model.migrations import migrated
 from kbnn.model.model import Model
 from kbnn.model.stored import from_state
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 FORMAT: Final = "kbnn model"
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER: Final = "header.json"
 MAX_HEADER: Final = 64 << 20
 MAX_FILE: Final = 8 << 30
@@ -134,7 +135,10 @@ def _read(path: str, file: IO[bytes]) -> tuple[dict[str, Any], Arrays]:
             if f"{name}.npy" not in members:
                 raise ModelError(f"{path}: is damaged (array '{name}' is missing)")
             arrays[name] = _array(path, archive.read(members[f"{name}.npy"]), name, said)
-    return header["model"], arrays
+    try:
+        return migrated(header["version"], header["model"], arrays)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
 
 
 def _members(path: str, archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:

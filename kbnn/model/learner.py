@@ -1,345 +1,336 @@
-"""Networks that learn rows in the user's units: standardise, grow, predict, learn, change units.
+"""Networks that learn rows in the user's units: standardise, grow, predict, learn, change scale.
 
-Nothing depends on how rows are grouped into blocks: the network grows at the row that needs it, and
-units change after fixed row counts or at the row that outgrew them.
+What has been learned goes in and comes out: `advance(learned, rows)` gives it back with the
+forecasts of its rows and the events among them. Nothing depends on how rows are grouped into
+blocks: the network grows at the row that needs it, and the scale changes after fixed row counts or
+at the row that outgrew it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core.layout import IntArray
-from kbnn.core.network import ALARM, Prediction, State, init, learn, predict
+from kbnn.core.engine import Session, open_session
+from kbnn.core.network import ALARM, Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.core.state import COUNT
-from kbnn.model import ensemble, rescale, scaling
+from kbnn.core.state import State, init
+from kbnn.model import ensemble, scaling
 from kbnn.model.growth import grow
-from kbnn.model.holding import Held
-from kbnn.model.recent import Recent
-from kbnn.model.scaling import Units
+from kbnn.model.rescale import rescaled
+from kbnn.model.rows import Rows, sliced
+from kbnn.model.scaling import Scale
 from kbnn.model.settings import Settings
-
-NO_TARGET, HELD = 8, 16
-"""Further bits of `Forecast.status`."""
+from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, widened
+from kbnn.task.base import Scaled, Task
+from kbnn.task.forecast import Forecast
 
 FIRST_REFIT = 64
 KNOWLEDGE_CARRIED = 0.05
-"""Share of the old information that outlives a large change of units, see kbnn.recent."""
+"""Share of the old information that outlives a large change of scale, see kbnn.model.warmup."""
 
 
-class Forecast(NamedTuple):
-    """What was said of n rows before their targets were seen."""
+class Learned(NamedTuple):
+    """What has been learned; `advance` uses it up.
 
-    mean: FloatArray  # (n, targets)
-    sd: FloatArray  # (n, targets) of the predictive distribution
-    function_sd: FloatArray  # (n, targets) what the model does not know yet
-    noise_sd: FloatArray  # (n, targets) what no model could know
-    probability: FloatArray | None  # (n, classes)
-    outlier: FloatArray | None  # (n,) probability that the target was an outlier
-    status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, NO_TARGET, HELD
-
-
-class Learner:
-    """One network, or an ensemble, with the scale it works in.
-
-    `columns` holds the statistics of the targets (none for classes) and then of the inputs.
-    `indicators` says of each column of x whether it is a category's indicator: those pass as they
-    are, and one that has been 0 in every row so far is not part of the network yet.
+    The members are open beliefs that move on in place, and so do the rows kept. `columns` holds
+    the statistics of the scaled targets and then of the inputs. While there are no members, the
+    rows kept are those held.
     """
 
-    def __init__(self, settings: Settings, targets: int) -> None:
-        self.settings, self.targets = settings, targets
-        self.members: list[State] = []
-        self.log_weight = np.zeros(settings.ensemble)
-        self.columns = scaling.blank_columns(0)
-        self.seen = 0  # rows counted into the scale
-        self.refits = 0
-        self.recent = Recent()
-        self.relearned: list[int] | None = None  # alarms, if the last step began anew
+    members: tuple[Session, ...]
+    columns: FloatArray
+    log_weight: FloatArray
+    seen: int  # rows counted into the scale
+    changes: int  # of the scale
+    kept: Kept
 
-    @property
-    def width(self) -> int:
-        """Inputs of the network."""
-        return len(self.columns) - self.targets
 
-    @property
-    def target_scale(self) -> FloatArray:
-        """Units of the targets in use."""
-        return self.columns[: self.targets, scaling.SCALE].copy()
+class Events(NamedTuple):
+    """What happened among the rows of one step."""
 
-    def count(self, which: int) -> int:
-        """A count of the (first) network, see kbnn.core.state.Counts."""
-        return int(self.members[0].counts[which]) if self.members else 0
+    alarms: list[int]  # numbers of the rows that raised one
+    restarted: bool  # all rows were learned anew: these are all alarms there were
 
-    def start(self, held: Held, indicators: list[bool], classes: int) -> list[int]:
-        """Take the scale from the rows held, make the networks, and learn the rows in order.
 
-        Returns the numbers of the rows that raised an alarm.
-        """
-        width = _used_width(held.x, indicators)
-        held = Held(held.x[:, :width], held.x_sd[:, :width], held.y, held.weight, held.number)
-        raw = np.hstack([held.y, held.x]) if self.targets else held.x
-        self.columns = scaling.warm_up(raw)
-        self.recent, self.seen = Recent(held), len(held)
-        return self._begin(held, self._fixed(indicators), classes)
+@dataclass(frozen=True)
+class Learner:
+    """How to learn: the settings, the task, and which columns of x are indicators of a category.
 
-    def _begin(self, rows: Held, fixed: FloatArray, classes: int) -> list[int]:
-        """Make the networks, and learn their first rows; the numbers of those with an alarm."""
-        t = self.targets
-        scale = float(self.columns[0, scaling.SCALE]) if t else 1.0
-        config = self.settings.config(self.width, t, classes, scale or 1.0)
-        self.members = [
-            init(config, self.settings.seed + 1000003 * k, mean_scale=means, sd_scale=sds)
-            for k in range(self.settings.ensemble)
-            for means, sds in [ensemble.prior_scales(k)]
-        ]
-        self.log_weight = np.zeros(self.settings.ensemble)
-        x, x_var, y = self._standard_rows(rows, fixed)
-        said = self._step(x, x_var, y, rows.weight, fresh=True)
-        return [int(row) for row in rows.number[(said.status & ALARM) > 0]]
+    An indicator passes as it is, and one that has been 0 in every row so far is not part of the
+    network yet.
+    """
 
-    def _learn_again(self, rows: Held, fixed: FloatArray) -> None:
-        """Learn rows that were learned before, in other units: counts and inputs are no news.
+    settings: Settings
+    task: Task
+    indicators: FloatArray  # (D,) 1 or 0
 
-        The shape of the noise starts anew after them: it was measured against another level.
-        """
-        x, x_var, y = self._standard_rows(rows, fixed)
+    def start(self, kept: Kept) -> tuple[Learned, Events]:
+        """Take the scale from the rows held, make the networks, and learn the rows in order."""
+        held = kept.rows(len(self.indicators))
+        used = np.flatnonzero(np.any(held.x != 0.0, axis=0) | (self.indicators == 0.0))
+        width = int(used[-1]) + 1 if len(used) else 0
+        held = held._replace(x=held.x[:, :width], x_sd=held.x_sd[:, :width])
+        raw = np.hstack([held.y, held.x]) if self.task.scaled else held.x
+        learned = Learned(
+            members=(),
+            columns=scaling.warm_up(raw),
+            log_weight=np.zeros(self.settings.ensemble),
+            seen=len(held.y),
+            changes=0,
+            kept=Kept(MOST_KEPT, held.y.shape[1], held),
+        )
+        return self._begin(learned, held, self.task.outputs(held.y))
 
-        def again(state: State) -> State:
-            quiet = state._replace(config=replace(state.config, drift=False))
-            new, _ = learn(quiet, x, y, x_var=x_var, weight=rows.weight)
-            blank = init(state.config)
-            return new._replace(
-                config=state.config,
-                counts=state.counts,
-                head_mean=blank.head_mean,
-                head_cov=blank.head_cov,
-                input_mean=state.input_mean,
-                input_cov=state.input_cov,
-            )
-
-        self.members = ensemble.in_parallel(again, self.members)
-
-    def _standard_rows(
-        self, rows: Held, fixed: FloatArray
-    ) -> tuple[FloatArray, FloatArray | None, FloatArray]:
-        t = self.targets
-        rows.widen(self.width)
-        x = scaling.standardise(self.columns[t:], rows.x, fixed[t:])
-        return x, self._variances(rows.x_sd), self._standard_targets(rows.y)
-
-    def predict(self, x: FloatArray, x_sd: FloatArray | None, indicators: list[bool]) -> Forecast:
+    def predict(self, learned: Learned, x: FloatArray, x_sd: FloatArray | None) -> Forecast:
         """Predict rows; nothing changes."""
-        z, z_var = self._standardised(x, x_sd, indicators)
-        made = ensemble.in_parallel(lambda state: predict(state, z, x_var=z_var), self.members)
-        weights = np.tile(ensemble.mixture_weights(self.log_weight), (len(z), 1))
-        return self._forecast(ensemble.mix(made, weights), np.zeros(len(z), dtype=np.int64))
+        width = len(learned.columns) - self.task.scaled
+        z = scaling.standardise(
+            learned.columns[self.task.scaled :], x[:, :width], self.indicators[:width]
+        )
+        var = self._variances(learned.columns, x_sd)
+        made = ensemble.in_parallel(lambda member: member.predict(z, var), learned.members)
+        weights = np.tile(ensemble.mixture_weights(learned.log_weight), (len(z), 1))
+        return self._forecast(learned.columns, ensemble.mix(made, weights))
 
     def advance(
-        self,
-        x: FloatArray,
-        x_sd: FloatArray | None,
-        y: FloatArray,
-        weight: FloatArray,
-        number: int,
-        indicators: list[bool],
-        fresh: bool,
-    ) -> Forecast:
-        """Learn rows up to the next growth or change of units: at least one, perhaps not all.
+        self, learned: Learned, rows: Rows, first: int, again: bool = False
+    ) -> tuple[Learned, Forecast, Events]:
+        """Learn rows up to the next growth or change of scale: at least one, perhaps not all.
 
-        `number` is that of the first row in the stream.
+        `first` is the number of the first row in the stream; `again`: they were learned before.
         """
-        self.relearned = None
-        self._grow_inputs(x[:1], indicators)
-        unforeseen = None
-        if not self.targets and y[0, 0] >= self.members[0].config.outputs:
-            unforeseen = self.predict(x[:1], None if x_sd is None else x_sd[:1], indicators)
-        forecast = self._advance(x, x_sd, y, weight, number, indicators, fresh)
-        if unforeseen is not None and forecast.probability is not None:
-            # What was said of a label that nobody knew cannot have reckoned with it.
-            assert unforeseen.probability is not None
-            forecast.probability[0] = 0.0
-            forecast.probability[0, : unforeseen.probability.shape[1]] = unforeseen.probability[0]
-        return forecast
-
-    def _advance(
-        self,
-        x: FloatArray,
-        x_sd: FloatArray | None,
-        y: FloatArray,
-        weight: FloatArray,
-        number: int,
-        indicators: list[bool],
-        fresh: bool,
-    ) -> Forecast:
-        stop = self._grow_or_stop(x, y)
-        if not fresh:
-            self.recent.clear()
-            z, z_var = self._standardised(
-                x[:stop], None if x_sd is None else x_sd[:stop], indicators
+        learned, rows, surprised = self._grown(learned, rows)
+        if again:
+            learned.kept.clear()
+            width = len(learned.columns) - self.task.scaled
+            z = scaling.standardise(
+                learned.columns[self.task.scaled :], rows.x[:, :width], self.indicators[:width]
             )
-            return self._step(z, z_var, self._standard_targets(y[:stop]), weight[:stop], fresh)
-        due = FIRST_REFIT
-        while due <= self.seen:
-            due *= 2
-        stop = min(stop, due - self.seen)
-        t, fixed = self.targets, self._fixed(indicators)
-        inputs = x[:stop, : self.width]
-        raw = np.hstack([y[:stop], inputs]) if t else np.ascontiguousarray(inputs)
-        # What is in the units of a block must not depend on a scale that is set within it.
-        raw = raw[: scaling.steady_rows(self.columns, raw, fixed)]
-        z = scaling.follow(self.columns, raw, fixed)
+            labels = self._labels(learned.columns, rows.y)
+            learned, said = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
+            return learned, _as_before(said, surprised), Events(_alarms(said, first), False)
+        learned, said, done = self._follow(learned, rows)
+        width = len(learned.columns) - self.task.scaled
+        learned.kept.add(sliced(rows, 0, done), width, first)
+        events = Events(_alarms(said, first), False)
+        due = next_refit(learned.seen - done) == learned.seen
+        if due or np.any(learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN):
+            learned, restarted = self._refit(learned)
+            events = events if restarted is None else Events(restarted.alarms, True)
+        return learned, _as_before(said, surprised), events
+
+    def _follow(self, learned: Learned, rows: Rows) -> tuple[Learned, Forecast, int]:
+        """Standardise rows, count them into the scale, and learn them; how many it came to."""
+        t = self.task.scaled
+        width = len(learned.columns) - t
+        fixed = self._fixed(width)
+        stop = min(len(rows.y), next_refit(learned.seen) - learned.seen)
+        x, y = rows.x[:stop, :width], rows.y[:stop]
+        raw = np.concatenate((y, x), axis=1) if t else np.ascontiguousarray(x)
+        # The scale of a block must not depend on one that is set within it.
+        raw = raw[: scaling.steady_rows(learned.columns, raw, fixed)]
+        columns = learned.columns.copy()
+        z = scaling.follow(columns, raw, fixed)
         done = len(z)
-        self.seen += done
         labels = np.where(np.isnan(y[:done]), np.nan, z[:, :t]) if t else y[:done]
-        var = self._variances(None if x_sd is None else x_sd[:done])
-        forecast = self._step(np.ascontiguousarray(z[:, t:]), var, labels, weight[:done], fresh)
-        self.recent.add(
-            inputs[:done],
-            None if x_sd is None else x_sd[:done, : self.width],
-            y[:done],
-            weight[:done],
-            number + np.arange(float(done)),
-        )
-        if self.seen == due or np.any(self.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN):
-            self._refit(fixed)
-        return forecast
-
-    def _grow_inputs(self, row: FloatArray, indicators: list[bool]) -> None:
-        """Let the networks have the inputs that a row needs."""
-        width = max(self.width, _used_width(row, indicators))
-        if width > self.width:
-            self.columns = np.vstack([self.columns, scaling.blank_columns(width - self.width)])
-            self.members = [grow(state, width, state.config.outputs) for state in self.members]
-
-    def _grow_or_stop(self, x: FloatArray, y: FloatArray) -> int:
-        """Admit the first row's class; the number of rows before the next that needs growth."""
-        outputs = self.members[0].config.outputs
-        needs = np.any(x[:, self.width :] != 0.0, axis=1)
-        if not self.targets:
-            if np.isfinite(y[0, 0]):
-                outputs = max(outputs, int(y[0, 0]) + 1)
-            self.members = [grow(state, self.width, outputs) for state in self.members]
-            needs |= y[:, 0] >= outputs
-        found = np.flatnonzero(needs)
-        return int(found[0]) if len(found) else len(x)
-
-    def _fixed(self, indicators: list[bool]) -> FloatArray:
-        """1 for the columns that pass as they are."""
-        return np.array([False] * self.targets + indicators[: self.width], dtype=np.float64)
-
-    def _standardised(
-        self, x: FloatArray, x_sd: FloatArray | None, indicators: list[bool]
-    ) -> tuple[FloatArray, FloatArray | None]:
-        z = scaling.standardise(
-            self.columns[self.targets :],
-            x[:, : self.width],
-            self._fixed(indicators)[self.targets :],
-        )
-        return z, self._variances(x_sd)
-
-    def _variances(self, x_sd: FloatArray | None) -> FloatArray | None:
-        """Measurement variances of the inputs in the network's units."""
-        if x_sd is None or not np.any(x_sd > 0.0):
-            return None
-        scale = self.columns[self.targets :, scaling.SCALE]
-        safe = np.where(scale > 0.0, scale, np.inf)
-        return np.ascontiguousarray((np.nan_to_num(x_sd[:, : self.width]) / safe) ** 2)
-
-    def _standard_targets(self, y: FloatArray) -> FloatArray:
-        if not self.targets:
-            return np.ascontiguousarray(y)
-        z = scaling.standardise(self.columns[: self.targets], y, np.zeros(self.targets))
-        return np.where(np.isnan(y), np.nan, z)
+        learned = learned._replace(columns=columns, seen=learned.seen + done)
+        x_sd = None if rows.x_sd is None else rows.x_sd[:done]
+        weight = None if rows.weight is None else rows.weight[:done]
+        learned, said = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
+        return learned, said, done
 
     def _step(
         self,
-        x: FloatArray,
-        x_var: FloatArray | None,
-        y: FloatArray,
-        weight: FloatArray,
-        fresh: bool,
-    ) -> Forecast:
+        learned: Learned,
+        z: FloatArray,
+        labels: FloatArray,
+        x_sd: FloatArray | None,
+        weight: FloatArray | None,
+        again: bool = False,
+    ) -> tuple[Learned, Forecast]:
         """Predict and learn standardised rows."""
-
-        def one(state: State) -> tuple[State, Prediction]:
-            return learn(state, x, y, x_var=x_var, weight=weight, fresh=fresh)
-
-        results = ensemble.in_parallel(one, self.members)
-        self.members = [state for state, _ in results]
-        made = [prediction for _, prediction in results]
-        weights = np.ones((len(x), 1))
-        if len(made) > 1:
-            scores = np.stack([ensemble.log_likelihoods(p, y) for p in made], axis=1)
-            weights, self.log_weight = ensemble.follow_weights(self.log_weight, scores)
-        status = made[0].status.astype(np.int64)
-        unlabelled = np.all(np.isnan(y), axis=1)
-        status[unlabelled] = NO_TARGET
-        for state in self.members:
-            state.counts[COUNT.rejected] -= int(np.sum(unlabelled))
-        return self._forecast(ensemble.mix(made, weights), status)
-
-    def _forecast(self, made: Prediction, status: IntArray) -> Forecast:
-        """A prediction in the user's units."""
-        if self.targets:
-            center, scale = scaling.units(self.columns[: self.targets])
-        else:
-            made = made._replace(
-                mean=made.mean[:, :1],
-                function_var=made.function_var[:, :1],
-                noise_var=made.noise_var[:, :1],
-            )
-            center, scale = np.zeros(1), np.ones(1)
-        return Forecast(
-            mean=center + scale * made.mean,
-            sd=scale * np.sqrt(made.function_var + made.noise_var),
-            function_sd=scale * np.sqrt(made.function_var),
-            noise_sd=scale * np.sqrt(made.noise_var),
-            probability=None if self.targets else made.probability,
-            outlier=1.0 - made.inlier if self.targets and self.settings.robust else None,
-            status=status,
+        z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
+        var = self._variances(learned.columns, x_sd)
+        counts = None if weight is None else np.ascontiguousarray(weight)
+        made = ensemble.in_parallel(
+            lambda member: member.learn(z, labels, var, counts, again), learned.members
         )
+        if len(made) > 1:
+            scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
+            weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)
+            learned = learned._replace(log_weight=log_weight)
+            return learned, self._forecast(learned.columns, ensemble.mix(made, weights))
+        return learned, self._forecast(learned.columns, made[0])
 
-    def _refit(self, fixed: FloatArray) -> None:
-        """Change the units if the stream has left them."""
-        new = scaling.refit(self.columns, fixed)
-        t, outputs = self.targets, self.members[0].config.outputs
-        old_units, new_units = scaling.units(self.columns), scaling.units(new)
-        self.columns = new
-        if all(np.array_equal(a, b) for a, b in zip(old_units, new_units, strict=True)):
-            return
-        self.refits += 1
-        rows = self.recent.rows(max(1, t))
-        if len(rows) == self.seen and self._learned_once():
-            self.relearned = self._begin(rows, fixed, 0 if t else outputs)
-            return
+    def _begin(self, learned: Learned, rows: KeptRows, outputs: int) -> tuple[Learned, Events]:
+        """Make the networks, and learn their first rows."""
+        t = self.task.scaled
+        inputs = len(learned.columns) - t
+        scale = float(learned.columns[0, scaling.SCALE]) if t else 1.0
+        config = self.settings.config(self.task, inputs, outputs, scale or 1.0)
+        members = tuple(
+            open_session(
+                init(config, self.settings.seed + 1000003 * k, mean_scale=means, sd_scale=sds)
+            )
+            for k in range(self.settings.ensemble)
+            for means, sds in [ensemble.prior_scales(k)]
+        )
+        learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
+        z, labels, x_sd = self._standard(learned.columns, rows)
+        learned, said = self._step(learned, z, labels, x_sd, rows.weight)
+        alarms = rows.number[(said.status & ALARM) > 0]
+        return learned, Events([int(number) for number in alarms], True)
+
+    def _grown(self, learned: Learned, rows: Rows) -> tuple[Learned, Rows, Forecast | None]:
+        """Networks that have what the first row needs, and the rows up to the next that needs more.
+
+        What was said of a label that nobody knew cannot have reckoned with it; it comes third.
+        """
+        width = len(learned.columns) - self.task.scaled
+        if rows.x.shape[1] > width:
+            used = np.flatnonzero((rows.x[0] != 0.0) | (self.indicators == 0.0))
+            wider = max(width, int(used[-1]) + 1 if len(used) else 0)
+            if wider > width:
+                learned = _grow(learned, wider, learned.members[0].config.outputs)
+                more = scaling.blank_columns(wider - width)
+                learned = learned._replace(columns=np.vstack([learned.columns, more]))
+                width = wider
+        outputs = learned.members[0].config.outputs
+        surprised = None
+        if self.task.uncounted(rows.y[:1], outputs).any():
+            surprised = self.predict(
+                learned, rows.x[:1], None if rows.x_sd is None else rows.x_sd[:1]
+            )
+            outputs = self.task.outputs(rows.y[:1], outputs)
+            learned = _grow(learned, width, outputs)
+        needs = self.task.uncounted(rows.y, outputs)
+        if rows.x.shape[1] > width:
+            needs = needs | np.any(rows.x[:, width:] != 0.0, axis=1)
+        stop = int(np.argmax(needs)) if needs.any() else len(rows.y)
+        return learned, rows if stop == len(rows.y) else sliced(rows, 0, stop), surprised
+
+    def _fixed(self, width: int) -> FloatArray:
+        """1 for the columns, targets first, that pass as they are."""
+        return np.concatenate((np.zeros(self.task.scaled), self.indicators[:width]))
+
+    def _variances(self, columns: FloatArray, x_sd: FloatArray | None) -> FloatArray | None:
+        """Measurement variances of the inputs in the network's scale."""
+        if x_sd is None or not np.any(x_sd > 0.0):
+            return None
+        scale = columns[self.task.scaled :, scaling.SCALE]
+        safe = np.where(scale > 0.0, scale, np.inf)
+        return np.ascontiguousarray((np.nan_to_num(x_sd[:, : len(scale)]) / safe) ** 2)
+
+    def _labels(self, columns: FloatArray, y: FloatArray) -> FloatArray:
+        t = self.task.scaled
+        if not t:
+            return y
+        z = scaling.standardise(columns[:t], y, np.zeros(t))
+        return np.where(np.isnan(y), np.nan, z)
+
+    def _standard(
+        self, columns: FloatArray, rows: KeptRows
+    ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Kept rows in the network's scale, and their stated standard deviations."""
+        t = self.task.scaled
+        width = len(columns) - t
+        x = scaling.standardise(columns[t:], widened(rows.x, width), self.indicators[:width])
+        x_sd = widened(rows.x_sd, width) if rows.x_sd.shape[1] else None
+        return x, self._labels(columns, rows.y), x_sd
+
+    def _forecast(self, columns: FloatArray, made: Prediction) -> Forecast:
+        """A prediction in the user's units."""
+        t = self.task.scaled
+        scaled = Scaled(columns[:t, scaling.CENTER], columns[:t, scaling.SCALE])
+        return self.task.forecast(made, scaled, self.settings.robust)
+
+    def _refit(self, learned: Learned) -> tuple[Learned, Events | None]:
+        """Change the scale if the stream has left it; events if all was learned anew."""
+        t = self.task.scaled
+        width = len(learned.columns) - t
+        columns = scaling.refit(learned.columns, self._fixed(width))
+        old, new = scaling.scale_of(learned.columns), scaling.scale_of(columns)
+        learned = learned._replace(columns=columns)
+        if all(np.array_equal(a, b) for a, b in zip(old, new, strict=True)):
+            return learned, None
+        learned = learned._replace(changes=learned.changes + 1)
+        rows = learned.kept.rows(width)
+        outputs = learned.members[0].config.outputs
+        counts = learned.members[0].counts
+        if len(rows.y) == learned.seen and counts["rows"] == counts["distinct"]:
+            return self._begin(learned, rows, outputs)
         gain, shift = np.ones(outputs), np.zeros(outputs)
         if t:
-            old_scale = np.where(old_units.scale[:t] > 0.0, old_units.scale[:t], 1.0)
-            new_scale = np.where(new_units.scale[:t] > 0.0, new_units.scale[:t], 1.0)
+            old_scale = np.where(old.scale[:t] > 0.0, old.scale[:t], 1.0)
+            new_scale = np.where(new.scale[:t] > 0.0, new.scale[:t], 1.0)
             gain = old_scale / new_scale
-            shift = (old_units.center[:t] - new_units.center[:t]) / new_scale
-        before = Units(old_units.center[t:], old_units.scale[t:])
-        after = Units(new_units.center[t:], new_units.scale[t:])
-        large = scaling.far_apart(old_units, new_units) and len(rows) > 0
+            shift = (old.center[:t] - new.center[:t]) / new_scale
+        before = Scale(old.center[t:], old.scale[t:])
+        after = Scale(new.center[t:], new.scale[t:])
+        large = scaling.far_apart(old, new) and len(rows.y) > 0
         share = KNOWLEDGE_CARRIED if large else 1.0
-        self.members = [
-            rescale.change_units(state, before, after, gain, shift, share) for state in self.members
-        ]
-        if large:
-            self._learn_again(rows, fixed)
+        standard = self._standard(columns, rows) if large else None
 
-    def _learned_once(self) -> bool:
-        counts = self.members[0].counts
-        return bool(counts[COUNT.rows] == counts[COUNT.fresh])
+        def moved(member: Session) -> Session:
+            state = rescaled(member.state(), before, after, gain, shift, share)
+            if standard is not None:
+                z, labels, x_sd = standard
+                state = _learned_again(
+                    state, z, labels, self._variances(columns, x_sd), rows.weight
+                )
+            return open_session(state)
+
+        members = tuple(ensemble.in_parallel(moved, learned.members))
+        return learned._replace(members=members), None
 
 
-def _used_width(x: FloatArray, indicators: list[bool]) -> int:
-    """Columns of x that a network needs: every feature, and indicators up to the last in use."""
-    used = np.flatnonzero(
-        np.any(x != 0.0, axis=0) | ~np.array(indicators[: x.shape[1]], dtype=bool)
+def next_refit(seen: int) -> int:
+    """The row count after `seen` at which the scale is looked at: 64, 128, 256, ..."""
+    return max(FIRST_REFIT, 1 << seen.bit_length())
+
+
+def _learned_again(
+    state: State,
+    z: FloatArray,
+    labels: FloatArray,
+    var: FloatArray | None,
+    weight: FloatArray,
+) -> State:
+    """Rows that were learned before, in another scale: counts and inputs are no news.
+
+    The shape of the noise starts anew after them: it was measured against another level.
+    """
+    quiet = open_session(state._replace(config=replace(state.config, drift=False)))
+    quiet.learn(np.ascontiguousarray(z), np.ascontiguousarray(labels), var, weight)
+    blank = init(state.config)
+    return quiet.state()._replace(
+        config=state.config,
+        counts=state.counts,
+        head_mean=blank.head_mean,
+        head_cov=blank.head_cov,
+        input_mean=state.input_mean,
+        input_cov=state.input_cov,
     )
-    return int(used[-1]) + 1 if len(used) else 0
+
+
+def _grow(learned: Learned, inputs: int, outputs: int) -> Learned:
+    members = tuple(
+        open_session(grow(member.state(), inputs, outputs)) for member in learned.members
+    )
+    return learned._replace(members=members)
+
+
+def _alarms(said: Forecast, first: int) -> list[int]:
+    """The numbers of rows that raised an alarm."""
+    return [first + int(at) for at in np.flatnonzero(said.status & ALARM)]
+
+
+def _as_before(said: Forecast, surprised: Forecast | None) -> Forecast:
+    """The forecasts with that of the first row as it was before its class was known."""
+    if surprised is not None:
+        said.probability[0] = 0.0
+        said.probability[0, : surprised.probability.shape[1]] = surprised.probability[0]
+    return said

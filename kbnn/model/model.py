@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from kbnn.core.layout import IntArray
-from kbnn.core.network import ALARM
-from kbnn.core.normal import FloatArray
-from kbnn.core.state import COUNT
+from kbnn.core.network import UNLABELLED
 from kbnn.errors import UsageError
-from kbnn.model.holding import MOST_HELD, Held
-from kbnn.model.learner import HELD, NO_TARGET, Forecast, Learner
+from kbnn.model import scaling
+from kbnn.model.learner import Events, Learned, Learner
+from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
+from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold
 from kbnn.score.scorecard import Scorecard
+from kbnn.task.base import blank
+from kbnn.task.forecast import HELD, Forecast, joined, taken
+from kbnn.task.table import task_of
 
-__all__ = ["HELD", "NO_TARGET", "Forecast", "Model", "Rows"]
+__all__ = ["HELD", "Forecast", "Model", "Rows"]
 
 MOST_ALARMS = 100
-
-
-class Rows(Protocol):
-    """What learning and predicting need of a block (kbnn.stream.encode.Block)."""
-
-    @property
-    def x(self) -> FloatArray: ...
-    @property
-    def x_sd(self) -> FloatArray | None: ...
-    @property
-    def y(self) -> FloatArray: ...
-    @property
-    def weight(self) -> FloatArray | None: ...
-    @property
-    def rows(self) -> IntArray: ...
+UNSCORED = 256
+"""Rows that may wait to be counted into the record: alone each would cost more than learning it."""
 
 
 class Model:
@@ -44,6 +34,8 @@ class Model:
     Rows take one way: hold (until the scale is known), predict, learn, score.
     """
 
+    learner: Learner
+
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
         if targets > 1 and not isinstance(settings.noise, str) and settings.noise > 0.0:
@@ -51,197 +43,213 @@ class Model:
                 f"noise {settings.noise:g} is in the units of one target, but there "
                 f"are {targets} (choose auto or constant)"
             )
-        self.settings, self.schema = settings, schema
-        self.classes = schema.task == "classification"
-        self.card = Scorecard(targets, 0, classes=self.classes, seed=settings.seed)
-        self.held = Held.nothing(targets)
-        self.learner = Learner(settings, 0 if self.classes else targets)
+        self.settings = settings
+        self.task = task_of(schema)
+        self.schema = schema
+        self.learned = Learned(
+            (),
+            scaling.blank_columns(0),
+            np.zeros(settings.ensemble),
+            0,
+            0,
+            Kept(MOST_HELD, targets),
+        )
         self.skipped = 0  # rows without a target
         self.alarms: list[int] = []
         self.position: dict[str, Any] = {}
-        self._settled: Model | None = None
+        self._card: Scorecard | Callable[[], Scorecard] = Scorecard(self.task, seed=settings.seed)
+        self._unscored: list[tuple[Rows, Forecast]] = []
+        self._waiting = 0
+        self._trial: Learned | None = None
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> Model:
         """A model that has seen nothing."""
         return cls(settings, schema)
 
-    def copy(self) -> Model:
-        """An independent copy."""
-        return copy.deepcopy(self)
+    @property
+    def schema(self) -> Schema:
+        """What each column is."""
+        return self._schema
+
+    @schema.setter
+    def schema(self, schema: Schema) -> None:
+        self._schema = self.task.schema = schema
+        indicators = [place.category is not None for place in schema.layout]
+        self.learner = Learner(self.settings, self.task, np.array(indicators, dtype=np.float64))
+
+    @property
+    def card(self) -> Scorecard:
+        """The record of every row, forecast before it was learned."""
+        if not isinstance(self._card, Scorecard):
+            self._card = self._card()
+        waiting, self._unscored, self._waiting = self._unscored, [], 0
+        for rows, forecast in waiting if len(waiting) < 2 else [_together(waiting)]:
+            self._card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+        return self._card
+
+    def remember(self, card: Callable[[], Scorecard]) -> None:
+        """Take over a record, made when it is first asked for: predicting needs none."""
+        self._card = card
 
     @property
     def warming_up(self) -> bool:
         """Whether rows are still held back for their scale."""
-        return not self.learner.members
+        return not self.learned.members
+
+    @property
+    def held(self) -> int:
+        """Rows held back."""
+        return len(self.learned.kept) if self.warming_up else 0
+
+    def count(self, which: str) -> int:
+        """A count of the (first) network, see kbnn.core.state.Counts."""
+        return self.learned.members[0].counts[which] if self.learned.members else 0
 
     @property
     def rows(self) -> int:
         """Rows learned in all passes, held ones included."""
-        return self.learner.count(COUNT.rows) + len(self.held)
+        return self.count("rows") + self.held
 
     @property
     def rejected(self) -> int:
         """Rows with a target that could not be learned from."""
-        return self.learner.count(COUNT.rejected)
+        return self.count("rejected")
 
     @property
     def repairs(self) -> int:
         """Variances that had to be raised to their floor."""
-        return self.learner.count(COUNT.repairs)
+        return self.count("repairs")
 
     @property
     def alarm_count(self) -> int:
         """Drift alarms raised so far."""
-        return self.learner.count(COUNT.alarms)
+        return self.count("alarms")
+
+    @property
+    def target_scale(self) -> list[float]:
+        """The scale of each scaled target."""
+        return [float(s) for s in self.learned.columns[: self.task.scaled, scaling.SCALE]]
 
     @property
     def noise_sd(self) -> list[float]:
-        """The level of each target's noise, in its units; empty for classes."""
-        if self.classes or self.warming_up:
+        """The level of each target's noise, in its units; empty where there is none."""
+        if not self.task.noisy or self.warming_up:
             return []
-        state = self.learner.members[0]
+        member = self.learned.members[0]
         level = (
-            np.sqrt(state.noise[:, 1] / state.noise[:, 0])
-            if len(state.noise)
-            else np.full(self.learner.targets, np.sqrt(state.config.noise or 0.0))
+            np.sqrt(member.noise[:, 1] / member.noise[:, 0])
+            if len(member.noise)
+            else np.full(self.task.scaled, np.sqrt(member.config.noise or 0.0))
         )
-        return [float(sd) for sd in level * self.learner.target_scale]
+        return [float(sd) for sd in level * self.learned.columns[: self.task.scaled, scaling.SCALE]]
 
-    def learn(self, block: Rows, fresh: bool = True) -> Forecast:
-        """Predict each row, then learn it; rows of a first pass are scored and set the scale."""
-        self._settled = None
-        if not fresh and self.warming_up:
+    def learn(self, rows: Rows, again: bool = False) -> Forecast:
+        """Predict each row, then learn it; unless learned `again`, rows are scored too."""
+        if rows.schema is not None and rows.schema is not self._schema:
+            self.schema = rows.schema
+        self._trial = None
+        if again and self.warming_up:
             self.settle()
-        weight = np.ones(len(block.y)) if block.weight is None else block.weight
         parts: list[Forecast] = []
         at = 0
-        while at < len(block.y):
-            if self.warming_up:
-                part = self._hold(block, at, float(weight[at]))
-            else:
-                part = self._advance(block, at, weight, fresh)
-            parts.append(part)
-            at += len(part.status)
-        forecast = _joined(parts, self._blank(0))
-        if fresh:
-            self._score(block, forecast)
+        while at < len(rows.y):
+            rest = rows if at == 0 else sliced(rows, at, len(rows.y))
+            parts.append(self._hold(rest) if self.warming_up else self._advance(rest, again))
+            at += len(parts[-1].status)
+        forecast = joined(parts) if parts else blank(0, self.task.scaled)
+        if not again:
+            self._score(rows, forecast)
         return forecast
 
-    def _score(self, block: Rows, forecast: Forecast) -> None:
-        """Count rows into the record, but for those held: what was said of them is a stopgap."""
-        made = forecast.status != HELD
-        self.card.add(
-            block.x[made],
-            block.y[made],
-            mean=forecast.mean[made],
-            sd=forecast.sd[made],
-            probability=None if forecast.probability is None else forecast.probability[made],
-            weight=None if block.weight is None else block.weight[made],
-            rows=block.rows[made],
-        )
-
-    def predict(self, block: Rows) -> Forecast:
-        """Predict rows; the model stays as it is (rows still held are learned on a copy)."""
+    def predict(self, rows: Rows) -> Forecast:
+        """Predict rows; the model stays as it is (rows still held are learned in a trial)."""
+        learned = self.learned
         if self.warming_up:
-            if self._settled is None:
-                self._settled = self.copy()
-                self._settled.settle()
-            return self._settled.predict(block)
-        return self.learner.predict(block.x, block.x_sd, self._indicators())
+            if self._trial is None:
+                self._trial, _ = self.learner.start(self.learned.kept)
+            learned = self._trial
+        return self.learner.predict(learned, rows.x, rows.x_sd)
 
     def settle(self) -> None:
         """End the warm-up now: take the scale from the rows held, and learn them in order."""
-        held, self.held = self.held, Held.nothing(self.held.y.shape[1])
-        self._settled = None
-        classes = self._known_classes(held) if self.classes else 0
-        held.widen(self.schema.width)
-        self.alarms = self.learner.start(held, self._indicators(), classes)
+        self._trial = None
+        self.learned, events = self.learner.start(self.learned.kept)
+        self._note(events)
 
-    def _known_classes(self, held: Held) -> int:
-        """Classes that the rows held have shown, or all where there can be no more."""
-        labels = held.y[np.isfinite(held.y)]
-        complete = len(self.schema.classes) if self.schema.closed else 0
-        return max(2, complete, int(np.max(labels)) + 1 if len(labels) else 0)
+    @property
+    def _met(self) -> int:
+        """Rows of the stream so far, in all passes."""
+        counts = self.learned.members[0].counts if self.learned.members else None
+        known = self.held if counts is None else counts["rows"] + counts["rejected"]
+        return known + self.skipped
 
-    def _indicators(self) -> list[bool]:
-        return [place.category is not None for place in self.schema.layout]
-
-    def _hold(self, block: Rows, at: int, weight: float) -> Forecast:
-        y = block.y[at]
-        blank = self._blank(1)
-        if self.classes:
-            known = self._known_classes(self.held)
-            blank = blank._replace(probability=self.held.class_forecast(known)[None])
-        else:
-            mean, sd = self.held.forecast()
-            blank = blank._replace(mean=mean[None], sd=sd[None], noise_sd=sd[None])
-        if not np.any(np.isfinite(y)):
-            self.skipped += 1
-            return blank._replace(status=np.array([NO_TARGET]))
-        row = slice(at, at + 1)
-        self.held.add(
-            block.x[row],
-            None if block.x_sd is None else block.x_sd[row],
-            block.y[row],
-            np.array([weight]),
-            np.array([self.rows + self.skipped + 1.0]),
-        )
-        self.held.forget_oldest(MOST_HELD)
-        if self.held.ready(varies=not self.classes):
+    def _hold(self, rows: Rows) -> Forecast:
+        """Hold rows until the scale is known; what is said of them is a stopgap."""
+        kept = self.learned.kept
+        before = kept.rows().y
+        room = max(1, MOST_HELD - len(before))
+        count, ready = rows_to_hold(self.task, before, rows.y[:room])
+        rows = sliced(rows, 0, count)
+        labelled = np.isfinite(rows.y).any(axis=1)
+        first = self._met + 1
+        # A row without a target is told what the next one with a target is told.
+        place: IntArray = np.cumsum(labelled) - labelled
+        y = np.concatenate((before, rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
+        said = taken(self.task.before(y, len(before)), place)
+        for at in np.flatnonzero(labelled).tolist():
+            kept.add(sliced(rows, at, at + 1), rows.x.shape[1], first + at)
+        self.skipped += int(np.sum(~labelled))
+        if ready:
             self.settle()
-        return blank._replace(status=np.array([HELD]))
+        return said._replace(status=np.where(labelled, HELD, UNLABELLED))
 
-    def _advance(self, block: Rows, at: int, weight: FloatArray, fresh: bool) -> Forecast:
-        before = self.rows + self.rejected + self.skipped
-        part = self.learner.advance(
-            block.x[at:],
-            None if block.x_sd is None else block.x_sd[at:],
-            block.y[at:],
-            weight[at:],
-            before + 1,
-            self._indicators(),
-            fresh,
+    def _advance(self, rows: Rows, again: bool) -> Forecast:
+        self.learned, forecast, events = self.learner.advance(
+            self.learned, rows, self._met + 1, again
         )
-        self.skipped += int(np.sum(part.status == NO_TARGET))
-        alarms = before + 1 + np.flatnonzero(part.status & ALARM)
-        self.alarms = [*self.alarms, *(int(row) for row in alarms)][-MOST_ALARMS:]
-        if self.learner.relearned is not None:
-            self.alarms = self.learner.relearned
-        return part
+        self.skipped += int(np.count_nonzero(forecast.status & UNLABELLED))
+        self._note(events)
+        return forecast
 
-    def _blank(self, rows: int) -> Forecast:
-        zeros = np.zeros((rows, 1 if self.classes else self.learner.targets))
-        robust = self.settings.robust and not self.classes
-        return Forecast(
-            zeros,
-            zeros,
-            zeros,
-            zeros,
-            np.zeros((rows, 0)) if self.classes else None,
-            np.zeros(rows) if robust else None,
-            np.zeros(rows, dtype=np.int64),
-        )
+    def _note(self, events: Events) -> None:
+        if events.restarted:
+            self.alarms = events.alarms[-MOST_ALARMS:]
+        elif events.alarms:
+            self.alarms = [*self.alarms, *events.alarms][-MOST_ALARMS:]
+
+    def _score(self, rows: Rows, forecast: Forecast) -> None:
+        """Count rows into the record, but for those held."""
+        made = (forecast.status & HELD) == 0
+        if not made.all():
+            rows = Rows(
+                rows.x[made],
+                rows.y[made],
+                rows.number[made],
+                weight=None if rows.weight is None else rows.weight[made],
+            )
+            forecast = taken(forecast, made)
+        self._unscored.append((rows, forecast))
+        self._waiting += len(rows.y)
+        if self._waiting >= UNSCORED:
+            _ = self.card
 
 
-def _joined(parts: list[Forecast], blank: Forecast) -> Forecast:
-    """Forecasts one after another; classes unknown to earlier rows had probability 0."""
-    if len(parts) < 2:
-        return parts[0] if parts else blank
-    probability = None
-    if parts[0].probability is not None:
-        known = [part.probability for part in parts if part.probability is not None]
-        classes = max(p.shape[1] for p in known)
-        probability = np.concatenate(
-            [np.hstack([p, np.zeros((len(p), classes - p.shape[1]))]) for p in known]
-        )
-    outliers = [part.outlier for part in parts if part.outlier is not None]
-    return Forecast(
-        mean=np.concatenate([part.mean for part in parts]),
-        sd=np.concatenate([part.sd for part in parts]),
-        function_sd=np.concatenate([part.function_sd for part in parts]),
-        noise_sd=np.concatenate([part.noise_sd for part in parts]),
-        probability=probability,
-        outlier=np.concatenate(outliers) if outliers else None,
-        status=np.concatenate([part.status for part in parts]),
+def _together(waiting: list[tuple[Rows, Forecast]]) -> tuple[Rows, Forecast]:
+    """Small blocks as one; all are scored alike however they were cut."""
+    rows = [part for part, _ in waiting]
+    width = max(part.x.shape[1] for part in rows)
+    return Rows(
+        np.concatenate([np.pad(p.x, ((0, 0), (0, width - p.x.shape[1]))) for p in rows]),
+        np.concatenate([part.y for part in rows]),
+        np.concatenate([part.number for part in rows]),
+        weight=_weights(rows),
+    ), joined([forecast for _, forecast in waiting])
+
+
+def _weights(rows: list[Rows]) -> Any:
+    if all(part.weight is None for part in rows):
+        return None
+    return np.concatenate(
+        [np.ones(len(part.y)) if part.weight is None else part.weight for part in rows]
     )

@@ -1,4 +1,4 @@
-"""Exact change of units: the same knowledge in new scales, with the prior swapped.
+"""Exact change of scale: the same knowledge in other units of measure, with the prior swapped.
 
 Inputs (x - c)/s become (x - c')/s', outputs y become a y + b. A block's weights follow
 theta' = A theta + d: for a unit of the first layer w_i' = w_i s_i'/s_i and
@@ -7,7 +7,7 @@ moves by b. Carrying mean and covariance over would preserve the function and ch
 the data said is separated from the prior instead,
     Pd = C^-1 - P0,  hd = C^-1 mu - P0 mu0,
 carried over, Pd' = A^-T Pd A^-1, hd' = A^-T hd + Pd' d, and joined with the prior *in the new
-units*: C' = (Pd' + P0)^-1, mu' = C' (hd' + P0 mu0). After a drift alarm information is counted from
+scale*: C' = (Pd' + P0)^-1, mu' = C' (hd' + P0 mu0). After a drift alarm information is counted from
 the mean at the alarm, which then is carried along.
 """
 
@@ -20,13 +20,13 @@ import numpy as np
 from kbnn.core.layout import Layout, Piece, layout_of, pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT, State
-from kbnn.model.scaling import Units
+from kbnn.model.scaling import Scale
 
 
-def change_units(
-    state: State, old: Units, new: Units, gain: FloatArray, shift: FloatArray, share: float = 1.0
+def rescaled(
+    state: State, old: Scale, new: Scale, gain: FloatArray, shift: FloatArray, share: float = 1.0
 ) -> State:
-    """The state for inputs in `new` instead of `old` units and outputs y' = gain y + shift.
+    """The state for inputs in the `new` instead of the `old` scale and outputs y' = gain y + shift.
 
     Only `share` of the information Pd, hd is carried over.
     """
@@ -76,17 +76,17 @@ def change_units(
     )
 
 
-def _in_use(units: Units, other: Units) -> FloatArray:
+def _in_use(one: Scale, other: Scale) -> FloatArray:
     """Scales, where a column that has not varied borrows the other's (its values are 0 anyway)."""
-    scale = np.where(units.scale > 0.0, units.scale, other.scale)
+    scale = np.where(one.scale > 0.0, one.scale, other.scale)
     return np.where(scale > 0.0, scale, 1.0)
 
 
-def _ratio(old: Units, new: Units) -> FloatArray:
+def _ratio(old: Scale, new: Scale) -> FloatArray:
     return np.asarray(_in_use(new, old) / _in_use(old, new))
 
 
-def _first_layer_map(old: Units, new: Units) -> FloatArray:
+def _first_layer_map(old: Scale, new: Scale) -> FloatArray:
     """T of one unit's [bias, weights]."""
     t = np.diag(np.concatenate([[1.0], _ratio(old, new)]))
     t[0, 1:] = (new.center - old.center) / _in_use(old, new)
@@ -126,7 +126,7 @@ def _carry(
     anchor: FloatArray,
     share: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """One block in new units, `back` the inverse of A.
+    """One block in the new scale, `back` the inverse of A.
 
     Where the information cannot be separated from the prior the function is kept instead.
     """

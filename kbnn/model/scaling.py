@@ -2,7 +2,7 @@
 
 Every column keeps a Welford mean and variance of its winsorised values (clipped to 8 running
 standard deviations once 32 were seen, so one outlier cannot flatten a scale) and the mean and mean
-square of its standardised values over about the last 64 rows. `center` and `scale` are the units in
+square of its standardised values over about the last 64 rows. `center` and `scale` are those in
 use: they change only in `refit`, together with the network (kbnn.model.rescale): what was learned
 so far is carried over.
 
@@ -27,7 +27,7 @@ TRUSTED = 32.0
 WINSOR = 8.0
 RECENT_ROWS = 64.0
 OUTGROWN = 9.0
-"""A mean square of recent standardised values beyond this asks for new units at once."""
+"""A mean square of recent standardised values beyond this asks for a new scale at once."""
 
 _WARM_UP_WINSOR = 8.0 * 1.4826
 _SETTLED_RATIO = 1.1
@@ -36,7 +36,7 @@ _FAR_RATIO = float(np.log(1.5))
 _FAR_SHIFT = 0.5
 
 
-class Units(NamedTuple):
+class Scale(NamedTuple):
     """Center and scale of each column; scale 0 where a column has not varied."""
 
     center: FloatArray
@@ -50,13 +50,13 @@ def blank_columns(width: int) -> FloatArray:
     return columns
 
 
-def units(columns: FloatArray) -> Units:
-    """The units in use."""
-    return Units(columns[:, CENTER].copy(), columns[:, SCALE].copy())
+def scale_of(columns: FloatArray) -> Scale:
+    """The scale in use."""
+    return Scale(columns[:, CENTER].copy(), columns[:, SCALE].copy())
 
 
 def warm_up(raw: FloatArray) -> FloatArray:
-    """Statistics and units from the rows held back at the start of a stream.
+    """Statistics and scale from the rows held back at the start of a stream.
 
     Winsorised about the median, since among so few rows an outlier would set the scale.
     """
@@ -82,7 +82,7 @@ def _count(column: FloatArray, value: float) -> None:
 
 
 def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
-    """Rows in the units in use, statistics untouched; NaN stays NaN but for absent columns."""
+    """Rows in the scale in use, statistics untouched; NaN stays NaN but for absent columns."""
     scale = columns[:, SCALE]
     safe = np.where(scale > 0.0, scale, 1.0)
     unvaried = np.where(np.isnan(raw), raw, 0.0)
@@ -155,7 +155,7 @@ def _follow_value(column: FloatArray, value: float) -> float:
     return float(z)
 
 
-def far_apart(old: Units, new: Units) -> bool:
+def far_apart(old: Scale, new: Scale) -> bool:
     """Whether some column's scale changes by more than half, or its center by half of its scale."""
     varied = (old.scale > 0.0) & (new.scale > 0.0)
     ratio = new.scale[varied] / old.scale[varied]
@@ -164,10 +164,10 @@ def far_apart(old: Units, new: Units) -> bool:
 
 
 def refit(columns: FloatArray, fixed: FloatArray) -> FloatArray:
-    """The statistics with units that fit the stream, for a change of units.
+    """The statistics with a scale that fits the stream.
 
     A column that has outgrown its scale takes its recent mean and spread, and forgets all but its
-    last rows; every other takes its running statistics if they have left the units in use.
+    last rows; every other takes its running statistics if they have left the scale in use.
     """
     new = columns.copy()
     for j in np.flatnonzero((fixed == 0.0) & (columns[:, SCALE] > 0.0)):

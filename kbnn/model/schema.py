@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from kbnn.errors import ModelError
+from kbnn.task.table import TASKS
 
 Kind = Literal["number", "boolean", "category", "ignored", "undecided"]
 Role = Literal["feature", "target", "weight", "input_sd", "none"]
-Task = Literal["regression", "classification"]
 
 MAX_CATEGORIES = 64
 MAX_CLASSES = 64
@@ -44,7 +44,7 @@ class Schema:
     """The columns in the order of the source, the task, and the layout of x."""
 
     columns: list[Column]
-    task: Task
+    task: str  # see kbnn.task.table
     classes: list[str] = field(default_factory=list)
     closed: bool = False  # the classes are complete: {0, 1} and truth values admit no third
     layout: list[Place] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Schema:
     def _check(self) -> None:
         names = [column.name for column in self.columns]
         sound = (
-            self.task in get_args(Task)
+            self.task in TASKS
             and len(set(names)) == len(names)
             and all(column.kind in get_args(Kind) for column in self.columns)
             and all(column.role in get_args(Role) for column in self.columns)

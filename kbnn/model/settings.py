@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kbnn.core.config import Config
+from kbnn.core.config import Config, Observation
 from kbnn.errors import ModelError
-
-_MOST_GROUPED_CLASSES = 4
-"""Group blocks cost in proportion to the outputs; with more classes neurons are kept apart."""
+from kbnn.task.base import Task
 
 
 @dataclass(frozen=True)
@@ -35,23 +33,34 @@ class Settings:
             raise ValueError(f"noise must be a standard deviation >= 0, got {self.noise}")
         if not 1 <= self.ensemble <= 64:
             raise ValueError(f"ensemble must be between 1 and 64, got {self.ensemble}")
-        self.config(1, 1, 0, 1.0)
+        self._config(1, 1, "gaussian", "group", None)
 
-    def config(self, inputs: int, targets: int, classes: int, target_scale: float) -> Config:
-        """The network for so many inputs; `classes` is 0 for real targets."""
-        covariance = self.covariance
-        if covariance == "auto":
-            covariance = "group" if classes <= _MOST_GROUPED_CLASSES else "neuron"
-        fixed = None if isinstance(self.noise, str) else (float(self.noise) / target_scale) ** 2
+    def config(self, task: Task, inputs: int, outputs: int, target_scale: float) -> Config:
+        """The network for so many inputs and outputs."""
+        noise = None
+        if task.noisy and not isinstance(self.noise, str):
+            noise = (float(self.noise) / target_scale) ** 2
+        suited = task.covariance(outputs)
+        return self._config(inputs, outputs, task.observation, suited, noise)
+
+    def _config(
+        self,
+        inputs: int,
+        outputs: int,
+        observation: Observation,
+        suited: str,
+        noise: float | None,
+    ) -> Config:
+        covariance = suited if self.covariance == "auto" else self.covariance
         return Config(
             inputs=inputs,
-            outputs=classes or targets,
+            outputs=outputs,
             hidden=self.hidden,
             activation=self.activation,
             covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
             group_size=self.group_size,
-            observation="categorical" if classes else "gaussian",
-            noise=None if classes else fixed,
+            observation=observation,
+            noise=noise,
             noise_head=self.noise == "auto",
             hidden_noise=self.hidden_noise,
             robust=self.robust,

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from kbnn.core.config import Config
+from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import State, init
 from kbnn.errors import ModelError
-from kbnn.model.holding import MOST_HELD, Held
+from kbnn.model.learner import Learned
 from kbnn.model.model import Model
-from kbnn.model.recent import MOST_KEPT, Recent
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
+from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.scorecard import Scorecard
 
 _FIELDS = (
@@ -35,22 +36,21 @@ _FIELDS = (
     "surprise",
     "counts",
 )
-_HELD = ("x", "x_sd", "y", "weight", "number")
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays; `from_state` restores the same bits."""
-    learner = model.learner
+    learned = model.learned
     card, arrays = model.card.to_state()
+    states = [member.state() for member in learned.members]
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
-    out.update({f"held/{name}": getattr(model.held, name) for name in _HELD})
-    recent = learner.recent.rows(len(model.schema.targets))
-    out.update({f"recent/{name}": getattr(recent, name) for name in _HELD})
-    out["scale/columns"] = learner.columns
-    out["ensemble/log_weight"] = learner.log_weight
-    for k, state in enumerate(learner.members):
+    kept = learned.kept.rows()
+    out.update({f"kept/{name}": array for name, array in kept._asdict().items()})
+    out["scale/columns"] = learned.columns
+    out["ensemble/log_weight"] = learned.log_weight
+    for k, state in enumerate(states):
         out.update({f"network{k}/{name}": getattr(state, name) for name in _FIELDS})
     header = {
         "settings": model.settings.to_json(),
@@ -60,9 +60,9 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
                 "config": {**asdict(state.config), "hidden": list(state.config.hidden)},
                 "seed": state.seed,
             }
-            for state in learner.members
+            for state in states
         ],
-        "scale": {"rows": learner.seen, "changes": learner.refits},
+        "scale": {"rows": learned.seen, "changes": learned.changes},
         "skipped": model.skipped,
         "alarms": model.alarms,
         "position": model.position,
@@ -79,52 +79,62 @@ def from_state(header: dict[str, Any], arrays: Arrays) -> Model:
         raise ModelError(f"the model is damaged ({error})") from error
 
 
+def copy(model: Model) -> Model:
+    """An independent copy."""
+    header, arrays = to_state(model)
+    return from_state(
+        {**header, "schema": model.schema.copy().to_json()},
+        {name: array.copy() for name, array in arrays.items()},
+    )
+
+
 def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model = Model(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
-    learner = model.learner
-    model.card = Scorecard.from_state(
-        header["record"],
-        {
-            name.removeprefix("record/"): array
-            for name, array in arrays.items()
-            if name.startswith("record/")
-        },
-    )
-    model.held = _held(arrays, "held", MOST_HELD, len(model.schema.targets))
-    learner.recent = Recent(_held(arrays, "recent", MOST_KEPT, len(model.schema.targets)))
     members = header["networks"]
     _require(len(members) in (0, model.settings.ensemble), "its number of networks")
-    learner.members = [_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
-    learner.columns = _floats(arrays, "scale/columns")
-    learner.log_weight = _floats(arrays, "ensemble/log_weight")
-    _require(learner.log_weight.shape == (model.settings.ensemble,), "its ensemble weights")
-    for state in learner.members:
+    states = [_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
+    columns = _floats(arrays, "scale/columns")
+    log_weight = _floats(arrays, "ensemble/log_weight")
+    _require(log_weight.shape == (model.settings.ensemble,), "its ensemble weights")
+    for state in states:
         _require(
-            learner.columns.shape == (learner.targets + state.config.inputs, 7)
-            and state.config == learner.members[0].config,
+            columns.shape == (model.task.scaled + state.config.inputs, 7)
+            and state.config == states[0].config,
             "its scale",
         )
-    learner.seen = int(header["scale"]["rows"])
-    learner.refits = int(header["scale"]["changes"])
+    model.learned = Learned(
+        tuple(open_session(state) for state in states),
+        columns,
+        log_weight,
+        int(header["scale"]["rows"]),
+        int(header["scale"]["changes"]),
+        _kept(arrays, MOST_KEPT if states else MOST_HELD, len(model.schema.targets)),
+    )
     model.skipped = int(header["skipped"])
     model.alarms = [int(row) for row in header["alarms"]]
     model.position = dict(header["position"])
+    record = {
+        name.removeprefix("record/"): array
+        for name, array in arrays.items()
+        if name.startswith("record/")
+    }
+    model.remember(lambda: Scorecard.from_state(model.task, header["record"], record))
     return model
 
 
-def _held(arrays: Arrays, group: str, most: int, targets: int) -> Held:
-    held = Held(*(_floats(arrays, f"{group}/{name}") for name in _HELD))
-    rows = len(held.y)
+def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
+    kept = KeptRows(*(_floats(arrays, f"kept/{name}") for name in KeptRows._fields))
+    rows = len(kept.y)
     fits = (
         rows <= most
-        and held.y.shape[1:] == (targets,)
-        and len(held.x) == rows
-        and len(held.x_sd) == rows
-        and held.x_sd.shape[1] in (0, held.x.shape[1])
-        and held.weight.shape == held.number.shape == (rows,)
+        and kept.y.shape[1:] == (targets,)
+        and len(kept.x) == rows
+        and len(kept.x_sd) == rows
+        and kept.x_sd.shape[1] in (0, kept.x.shape[1])
+        and kept.weight.shape == kept.number.shape == (rows,)
     )
-    _require(fits, f"its {group} rows")
-    return held
+    _require(fits, "the rows it keeps")
+    return Kept(most, targets, kept)
 
 
 def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
 from kbnn.model.schema import Schema
-from kbnn.output.fields import Field, Forecasts, prediction_fields
 from kbnn.stream.values import is_numeric, is_text, missing_tokens, numbers
+from kbnn.task.base import Field
+from kbnn.task.forecast import Forecast
 
-__all__ = ["STDOUT", "Writer", "open_writer", "prediction_fields"]
+__all__ = ["STDOUT", "Writer", "open_writer"]
 
 STDOUT: Final = "-"
 GROUP_ROWS: Final = 65_536
@@ -37,7 +38,7 @@ class Writer(Closing):
         self._fields = list(fields)
         self._leading: pa.Schema | None = None
 
-    def write(self, forecast: Forecasts, batch: pa.RecordBatch | None = None) -> None:
+    def write(self, forecast: Forecast, batch: pa.RecordBatch | None = None) -> None:
         """Write a block: the columns of `batch`, if any, and then what was predicted."""
         if self._leading is None:
             self._leading = self._settle(batch.schema if batch is not None else pa.schema([]))
@@ -48,7 +49,7 @@ class Writer(Closing):
             raise
         except OSError as error:
             raise _failed(self.path, error) from error
-        self.rows += len(forecast.mean)
+        self.rows += len(forecast.status)
 
     def _settle(self, schema: pa.Schema) -> pa.Schema:
         taken = set(schema.names)

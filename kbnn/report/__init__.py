@@ -6,35 +6,24 @@ something is drawn.
 
 from __future__ import annotations
 
-from kbnn.report.data import (
-    ClassReport,
-    Dependence,
-    NumericReport,
-    ReportData,
-    Sensitivity,
-    WorstRows,
-)
+from kbnn.report.data import Dependence, ReportData, TargetReport, WorstRows
 from kbnn.report.fill import (
     category_dependence,
     partial_dependence,
-    target_report,
     worst_rows,
 )
 from kbnn.report.page import report_html, write_report
 from kbnn.report.picture import PictureData, write_picture
 
 __all__ = [
-    "ClassReport",
     "Dependence",
-    "NumericReport",
     "PictureData",
     "ReportData",
-    "Sensitivity",
+    "TargetReport",
     "WorstRows",
     "category_dependence",
     "partial_dependence",
     "report_html",
-    "target_report",
     "worst_rows",
     "write_picture",
     "write_report",

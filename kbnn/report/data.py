@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from kbnn.score.curve import CurvePoint
+from kbnn.model.effects import Effect
 from kbnn.score.rowsums import FloatArray, IntArray
-from kbnn.score.verdict import Verdict
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """How much the prediction moves with each feature: value and one standard deviation of it."""
-
-    features: Sequence[str]
-    value: FloatArray
-    error: FloatArray
-    unit: str = "change of the target per standard deviation of the feature"
+from kbnn.task.section import Section
 
 
 @dataclass(frozen=True)
@@ -48,39 +37,18 @@ class WorstRows:
 
 
 @dataclass(frozen=True)
-class NumericReport:
-    """One numeric target; arrays of the sample are (k,), `pit` is (20,), the levels (19,)."""
+class TargetReport:
+    """One target: what its task shows, and what only the model knows.
 
-    name: str
-    verdict: Verdict
-    figures: Mapping[str, Any]
-    levels: FloatArray
-    observed: FloatArray
-    pit: IntArray
-    truth: FloatArray
-    mean: FloatArray
-    sd: FloatArray
-    curve: Sequence[CurvePoint] = ()
-    sensitivity: Sensitivity | None = None
+    `effect` says what the effects are changes of, `drawn` what the dependences show.
+    """
+
+    section: Section
+    effects: Sequence[Effect] = ()
+    effect: str = ""
     dependence: Sequence[Dependence] = ()
+    drawn: str = ""
     worst: WorstRows | None = None
-
-
-@dataclass(frozen=True)
-class ClassReport:
-    """One class target; reliability holds weight, mean confidence and share right per bin."""
-
-    name: str
-    verdict: Verdict
-    figures: Mapping[str, Any]
-    classes: Sequence[str]
-    reliability: tuple[FloatArray, FloatArray, FloatArray]
-    confusion: IntArray
-    curve: Sequence[CurvePoint] = ()
-    sensitivity: Sensitivity | None = None
-    dependence: Sequence[Dependence] = ()
-    worst: WorstRows | None = None
-    shown: str = ""  # what the dependences show: the probability of which class
 
 
 @dataclass(frozen=True)
@@ -89,7 +57,7 @@ class ReportData:
 
     title: str
     subtitle: str
-    targets: Sequence[NumericReport | ClassReport]
+    targets: Sequence[TargetReport]
     card: Sequence[tuple[str, str]] = ()
     version: str = ""
     notes: Sequence[str] = field(default=())

@@ -1,4 +1,4 @@
-"""Filling a report from a scorecard, and partial dependence from anything that predicts."""
+"""The rows that surprised most, and partial dependence from anything that predicts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from kbnn.report.data import ClassReport, Dependence, NumericReport, Sensitivity, WorstRows
-from kbnn.score.class_metrics import ClassScore
-from kbnn.score.class_verdict import verdict
+from kbnn.report.data import Dependence, WorstRows
 from kbnn.score.rowsums import FloatArray, IntArray
-from kbnn.score.scorecard import Scorecard
+from kbnn.score.summaries import Summaries
+from kbnn.task.base import Task
 from kbnn.wording import number
 
 Cells = Callable[[FloatArray], Sequence[str]]
@@ -20,99 +19,26 @@ Predict = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """Features (n, D) to the mean (n,) and standard deviation (n,) of one target."""
 
 
-def target_report(
-    card: Scorecard,
-    target: int,
-    name: str,
-    features: Sequence[str],
-    classes: Sequence[str] = (),
-    *,
-    learning: bool = True,
-    sensitivity: Sensitivity | None = None,
-    dependence: Sequence[Dependence] = (),
-    cells: Cells | None = None,
-    shown: str = "",
-) -> NumericReport | ClassReport:
-    """Everything a scorecard knows about one target, with what only the model can add.
-
-    `features` name the columns of x, or the texts that `cells` makes of a row.
-    """
-    score = card.scores[target]
-    curve = card.points()[target] if learning else []
-    worst = worst_rows(card, target, name, features, classes, cells)
-    if isinstance(score, ClassScore):
-        known = [classes[k] if k < len(classes) else str(k) for k in range(score.classes)]
-        return ClassReport(
-            name,
-            verdict(score),
-            score.figures(),
-            known,
-            score.reliability(),
-            card.summaries.confusion,
-            curve,
-            sensitivity,
-            dependence,
-            worst,
-            shown,
-        )
-    summaries = card.summaries
-    levels, observed = summaries.pit.coverage(target)
-    sample = summaries.sample
-    truth, mean, sd = (
-        (
-            sample.y[:, target],
-            sample.forecast[:, target],
-            sample.forecast[:, summaries.targets + target],
-        )
-        if len(sample)
-        else (np.zeros(0), np.zeros(0), np.zeros(0))
-    )
-    kept = np.isfinite(truth) & np.isfinite(mean) & np.isfinite(sd)
-    return NumericReport(
-        name,
-        verdict(score),
-        score.figures(),
-        levels,
-        observed,
-        summaries.pit.bars(target),
-        truth[kept],
-        mean[kept],
-        sd[kept],
-        curve,
-        sensitivity,
-        dependence,
-        worst,
-    )
-
-
 def worst_rows(
-    card: Scorecard,
+    task: Task,
+    summaries: Summaries,
     target: int,
-    name: str,
     features: Sequence[str],
-    classes: Sequence[str] = (),
     cells: Cells | None = None,
     shown: int = 10,
     columns: int = 5,
 ) -> WorstRows:
-    """The most surprising rows as text: row number, truth, forecast, surprise, first features."""
-    worst = card.summaries.worst
+    """The most surprising rows as text: row number, truth, forecast, surprise, first features.
+
+    `features` name the columns of x, or the texts that `cells` makes of a row.
+    """
+    worst = summaries.worst
     cells = cells or (lambda x: [number(float(value)) for value in x])
     used = min(columns, len(features), worst.x.shape[1])
-    head = ["row", f"{name}, true", "forecast", "NLL, nats"]
+    head = ["row", f"{task.targets[target]}, true", "forecast", "NLL, nats"]
     rows = []
     for i in worst.ranked()[:shown]:
-        y, forecast = worst.y[i], worst.forecast[i]
-        if card.classes:
-            label = int(y[0])
-            truth = classes[label] if label < len(classes) else str(label)
-            top = int(np.argmax(forecast))
-            said = classes[top] if top < len(classes) else str(top)
-            told = f"{said} ({100 * forecast[top]:.1f} %)"
-        else:
-            truth = number(float(y[target]))
-            sd = float(forecast[card.summaries.targets + target])
-            told = f"{number(float(forecast[target]))} ± {number(sd, 3)}"
+        truth, told = task.told(worst.y[i], worst.forecast[i], target)
         first = [f"{int(worst.row[i]):,}", truth, told, number(float(worst.priority[i]), 3)]
         rows.append([*first, *cells(worst.x[i])[:used]])
     return WorstRows([*head, *features[:used]], rows)

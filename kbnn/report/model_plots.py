@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kbnn.report.data import Dependence, Sensitivity
+from kbnn.model.effects import Effect
+from kbnn.report.data import Dependence
 from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
 from kbnn.report.text import label
-from kbnn.score.metrics import Z
 from kbnn.score.rowsums import FloatArray
+from kbnn.task.gaussian import Z
 
 MOST_FEATURES = 12
 
 
-def most_important(sensitivity: Sensitivity, most: int = MOST_FEATURES) -> list[int]:
-    """Features from the largest to the smallest effect."""
-    size = np.abs(sensitivity.value)
-    return [int(j) for j in np.argsort(-size, kind="stable")[:most]]
-
-
-def sensitivities(ax: Any, sensitivity: Sensitivity) -> None:
+def sensitivities(ax: Any, effects: Sequence[Effect]) -> None:
     """Effect of each feature with its 90 % interval, largest on top."""
-    order = most_important(sensitivity)[::-1]
+    order = sorted(effects, key=lambda effect: -abs(effect.effect))[:MOST_FEATURES][::-1]
     place = np.arange(len(order))
-    value, half = sensitivity.value[order], Z[90] * sensitivity.error[order]
+    value = np.array([effect.effect for effect in order])
+    half = Z[90] * np.array([effect.effect_sd for effect in order])
     certain = np.abs(value) > half
     ax.axvline(0, color=INK, lw=0.9)
     for chosen, colour in ((certain, BLUE), (~certain, MUTED)):
@@ -38,7 +35,7 @@ def sensitivities(ax: Any, sensitivity: Sensitivity) -> None:
             color=colour,
             elinewidth=1.6,
         )
-    ax.set_yticks(place, [label(sensitivity.features[j], 18) for j in order])
+    ax.set_yticks(place, [label(effect.feature, 18) for effect in order])
     ax.tick_params(axis="y", length=0, labelcolor=INK)
     ax.grid(axis="y", visible=False)
     ax.set_ylim(-0.7, len(order) - 0.3)

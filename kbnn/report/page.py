@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kbnn.report.class_section import class_section
 from kbnn.report.css import CSS
-from kbnn.report.data import ClassReport, ReportData
-from kbnn.report.numeric_section import numeric_section
+from kbnn.report.data import ReportData
+from kbnn.report.section import section_html
 from kbnn.report.svg import drawing
 from kbnn.report.text import safe
 
@@ -21,11 +20,13 @@ def report_html(data: ReportData) -> str:
     sections = []
     with drawing() as figure:
         for i, target in enumerate(data.targets):
-            draw = class_section if isinstance(target, ClassReport) else numeric_section
-            body = draw(target, figure, f"t{i}")  # type: ignore[arg-type]  # chosen by type above
-            title = f'<h2 id="t{i}">{safe(target.name)}</h2>' if len(data.targets) > 1 else ""
+            body = section_html(target, figure, f"t{i}")
+            name = safe(target.section.name)
+            title = f'<h2 id="t{i}">{name}</h2>' if len(data.targets) > 1 else ""
             sections.append(f"<section>{title}{body}</section>")
-    links = [f'<a href="#t{i}">{safe(target.name)}</a>' for i, target in enumerate(data.targets)]
+    links = [
+        f'<a href="#t{i}">{safe(target.section.name)}</a>' for i, target in enumerate(data.targets)
+    ]
     nav = f"<nav>{''.join(links)}</nav>" if len(links) > 1 else ""
     notes = "".join(f'<p class="sub">{safe(note)}</p>' for note in data.notes)
     made = f"Made by kbnn {safe(data.version)}".strip()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from kbnn.report import model_plots, plots
-from kbnn.report.data import ClassReport, Dependence, NumericReport, WorstRows
+from kbnn.report import model_plots
+from kbnn.report.data import Dependence, TargetReport, WorstRows
 from kbnn.report.svg import inline_svg
 from kbnn.report.text import safe
 from kbnn.score.verdict import Verdict
+from kbnn.task.section import Tile
 
 SIZE = (4.2, 2.9)
 """Inches of a chart: about 300 points, so that 9-point text stays readable on a phone."""
@@ -54,12 +55,12 @@ def verdict_box(verdict: Verdict) -> str:
     return f'<div class="verdict {verdict.level}">{head}{sentences}</div>'
 
 
-def tiles(items: list[tuple[str, str, str]]) -> str:
-    """Headline figures: name, value, remark."""
+def tiles(items: Sequence[Tile]) -> str:
+    """Headline figures."""
     cells = "".join(
-        f'<div class="tile"><span>{safe(name)}</span><b>{safe(value)}</b>'
+        f'<div class="tile"><span>{safe(label)}</span><b>{safe(value)}</b>'
         f"<span>{safe(remark)}</span></div>"
-        for name, value, remark in items
+        for label, value, remark in items
     )
     across = len(items) if len(items) < 6 else (len(items) + 1) // 2
     return f'<div class="tiles" style="--n: {across}">{cells}</div>'
@@ -79,18 +80,17 @@ def worst_table(worst: WorstRows | None) -> str:
     )
 
 
-def learned(data: NumericReport | ClassReport, gallery: Gallery, target: str) -> str:
-    """Sensitivities and partial dependence."""
+def learned(data: TargetReport, gallery: Gallery) -> str:
+    """Effects of the features and partial dependence."""
     charts = []
-    if data.sensitivity is not None and len(data.sensitivity.features):
-        sensitivity = data.sensitivity
-        shown = min(len(sensitivity.features), model_plots.MOST_FEATURES)
+    if data.effects:
+        shown = min(len(data.effects), model_plots.MOST_FEATURES)
         charts.append(
             gallery.chart(
                 "Sensitivity",
-                f"{sensitivity.unit[:1].upper()}{sensitivity.unit[1:]}, with 90 % intervals; "
-                "grey ones may be zero.",
-                lambda ax: model_plots.sensitivities(ax, sensitivity),
+                f"Change of {data.effect} per standard deviation of the feature, with 90 % "
+                "intervals; grey ones may be zero.",
+                lambda ax: model_plots.sensitivities(ax, data.effects),
                 (SIZE[0], max(SIZE[1], 0.6 + 0.24 * shown)),
             )
         )
@@ -99,7 +99,7 @@ def learned(data: NumericReport | ClassReport, gallery: Gallery, target: str) ->
             gallery.chart(
                 f"Along {item.feature}",
                 reading_of(item),
-                lambda ax, item=item: model_plots.dependence(ax, item, target),  # type: ignore[misc]  # bound now
+                lambda ax, item=item: model_plots.dependence(ax, item, data.drawn),  # type: ignore[misc]  # bound now
             )
         )
     return grid("What it has learned", charts)
@@ -110,33 +110,3 @@ def reading_of(item: Dependence) -> str:
     doubt = " with its 90 % interval" if item.sd.any() else ""
     below = "; below, where the data lie" if item.categories is None else ""
     return f"Average prediction{doubt}{below}."
-
-
-def curves(
-    data: NumericReport | ClassReport,
-    gallery: Gallery,
-    loss: tuple[str, float | None],
-    nll: tuple[str, float | None],
-) -> str:
-    """The learning curve, if the model learned."""
-    if len(data.curve) < 2:
-        return ""
-    charts = [
-        gallery.chart(
-            f"{name} by rows seen",
-            "Each row is predicted before it is learned.",
-            lambda ax, f=field, n=name, b=base: plots.learning(ax, data.curve, f, n, b),  # type: ignore[misc]  # bound now
-        )
-        for field, (name, base) in (("loss", loss), ("nll", nll))
-    ]
-    if isinstance(data, NumericReport):
-        charts.append(
-            gallery.chart(
-                "90 % intervals by rows seen",
-                "Rows inside the interval; the dashed line is the promise.",
-                lambda ax: plots.learning(
-                    ax, data.curve, "coverage_90", "rows inside, share", 0.9, "promised"
-                ),
-            )
-        )
-    return grid("How it learned", charts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from kbnn.errors import UsageError
-from kbnn.report import model_plots, plots
-from kbnn.report.fill import Predict
 from kbnn.report.palette import BLUE, INK, MUTED
+from kbnn.report.section import DRAW
 from kbnn.report.svg import drawing
 from kbnn.report.text import label
-from kbnn.score.metrics import Z
 from kbnn.score.rowsums import FloatArray
+from kbnn.task.gaussian import Z
+from kbnn.task.section import Drawn
 
 FORMATS = ("png", "svg", "pdf")
 GRID = 80
@@ -33,23 +33,16 @@ GRID = 80
 class PictureData:
     """What the picture needs: a sample of rows, and the model as a function when D is 1 or 2.
 
-    features (D names)   x (k, D)   truth, mean, sd (k,); for classes truth is 1 for the class
-                         whose probability is drawn, and `reliability` stands for mean and sd
-    predict              features (n, D) to mean (n,) and total standard deviation (n,)
-    function             the same with the standard deviation of the function alone (inner band)
+    features (D names)   x (k, D)   truth (k,): what was true of them, as the task draws it
+    predict              features (n, D) to what is drawn, its sd and perhaps the function's sd
     """
 
     target: str
     features: Sequence[str]
     x: FloatArray
     truth: FloatArray
-    mean: FloatArray
-    sd: FloatArray
-    predict: Predict | None = None
-    function: Predict | None = None
-    reliability: tuple[FloatArray, FloatArray, FloatArray] | None = None
-    mean_name: str = "mean"
-    sd_name: str = "standard deviation"
+    drawn: Drawn
+    predict: Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray | None]]
 
 
 def write_picture(data: PictureData, path: str | Path) -> None:
@@ -73,20 +66,17 @@ def write_picture(data: PictureData, path: str | Path) -> None:
 
 def draw(figure_class: Any, data: PictureData) -> Any:
     """The figure that suits the number of features."""
-    if data.predict is not None and len(data.features) == 1:
+    if len(data.features) == 1:
         figure = figure_class(figsize=(6.4, 4.2), layout="constrained")
         band(figure.add_subplot(), data)
         return figure
-    if data.predict is not None and len(data.features) == 2:
+    if len(data.features) == 2:
         figure = figure_class(figsize=(9.6, 4.2), layout="constrained")
         fields(figure, data)
         return figure
     figure = figure_class(figsize=(5.4, 5.0), layout="constrained")
-    ax = figure.add_subplot()
-    if data.reliability is not None:
-        model_plots.reliability(ax, *data.reliability)
-    else:
-        plots.truth(ax, data.truth, data.mean, data.sd, data.target)
+    chart = data.drawn.chart
+    DRAW[chart.kind](figure.add_subplot(), **chart.data)
     return figure
 
 
@@ -101,45 +91,39 @@ def span(values: FloatArray) -> tuple[float, float]:
 
 
 def band(ax: Any, data: PictureData) -> None:
-    """Mean, 90 % band of the prediction, and inside it the band of the function."""
-    assert data.predict is not None
+    """What is drawn, the 90 % band of the prediction, and inside it that of the function."""
     grid = np.linspace(*span(data.x[:, 0]), 4 * GRID)
-    mean, sd = data.predict(grid[:, None])
-    if data.reliability is None:
-        half = Z[90] * sd
-        ax.fill_between(
-            grid, mean - half, mean + half, color=BLUE, alpha=0.16, lw=0, label="90 %, data"
-        )
-    if data.function is not None:
-        _, inner = data.function(grid[:, None])
-        edge = Z[90] * inner
-        ax.fill_between(
-            grid, mean - edge, mean + edge, color=BLUE, alpha=0.32, lw=0, label="90 %, function"
-        )
-    ax.plot(grid, mean, color=BLUE, label=label(data.mean_name))
+    mean, sd, inner = data.predict(grid[:, None])
+    if inner is not None:
+        for spread, alpha, text in ((sd, 0.16, "90 %, data"), (inner, 0.32, "90 %, function")):
+            half = Z[90] * spread
+            ax.fill_between(
+                grid, mean - half, mean + half, color=BLUE, alpha=alpha, lw=0, label=text
+            )
+    named = data.drawn.name
+    ax.plot(grid, mean, color=BLUE, label=label(named if data.drawn.marks else "mean"))
     ax.plot(data.x[:, 0], data.truth, ".", color=INK, ms=4, alpha=0.6, label="rows", zorder=1)
-    named = data.target if data.reliability is None else data.mean_name
     ax.set(xlim=(grid[0], grid[-1]), xlabel=label(data.features[0]), ylabel=label(named))
     ax.legend(loc="best")
 
 
 def fields(figure: Any, data: PictureData) -> None:
-    """Mean and standard deviation over the plane of two features."""
-    assert data.predict is not None
+    """What is drawn and its standard deviation over the plane of two features."""
     across, up = (np.linspace(*span(data.x[:, j]), GRID) for j in (0, 1))
     table = np.column_stack([part.ravel() for part in np.meshgrid(across, up)])
-    mean, sd = data.predict(table)
+    mean, sd, _ = data.predict(table)
+    drawn = data.drawn
     for ax, values, name, colours in zip(
         figure.subplots(1, 2, sharex=True, sharey=True),
         (mean, sd),
-        (data.mean_name, data.sd_name),
+        (drawn.name if drawn.marks else "mean", drawn.sd_name),
         ("cividis", "magma_r"),
         strict=True,
     ):
         image = ax.pcolormesh(
             across, up, values.reshape(GRID, GRID), cmap=colours, shading="gouraud", rasterized=True
         )
-        dark = (data.truth == 1) & (data.reliability is not None)
+        dark = (data.truth == 1) & drawn.marks
         for chosen, colour in ((~dark, "white"), (dark, INK)):
             x, y = data.x[chosen, 0], data.x[chosen, 1]
             ax.plot(x, y, ".", color=colour, mec=MUTED, mew=0.4, ms=5, alpha=0.8)

@@ -10,8 +10,8 @@ import numpy as np
 from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
 from kbnn.report.text import label, rows_label
 from kbnn.score.curve import CurvePoint
-from kbnn.score.metrics import Z
 from kbnn.score.rowsums import FloatArray, IntArray
+from kbnn.task.gaussian import Z
 
 BARS = 200
 """Most rows drawn with error bars: more would be a grey block."""

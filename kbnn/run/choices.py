@@ -10,11 +10,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 from kbnn.core.layout import layout_of
 from kbnn.errors import UsageError
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.stream.readoptions import ReadOptions
+from kbnn.task.table import task_of
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,10 @@ _OPTIONS = {
 
 def check_size(settings: Settings, schema: Schema) -> None:
     """Refuse a network too large for any machine, before the first row."""
-    classes = max(2, len(schema.classes)) if schema.task == "classification" else 0
+    task = task_of(schema)
+    outputs = max(task.outputs(np.zeros((0, 1))), len(schema.classes))
     try:
-        layout_of(settings.config(schema.width, len(schema.targets), classes, 1.0))
+        layout_of(settings.config(task, schema.width, outputs, 1.0))
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -6,10 +6,11 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from kbnn.model.effects import Effect
 from kbnn.model.model import Model
 from kbnn.run.inspecting import Inspection, inspect
 from kbnn.run.weights import weights
-from kbnn.score.failif import flat
+from kbnn.score.figures import flat
 
 MOST_MOVES = 10
 
@@ -89,8 +90,11 @@ def compare(first: Model, first_path: str, second: Model, second_path: str) -> C
         found = changes(flat(one.figures[target]), flat(two.figures[target]))
         if found:
             made.figures[target] = found
-    for name in [key for key in one.effects if key in two.effects]:
-        effects = effect_changes(one, two, name)
+    known = {told.name: told.effects for told in two.effects}
+    for name, before, now in [
+        (told.name, told.effects, known[told.name]) for told in one.effects if told.name in known
+    ]:
+        effects = effect_changes(before, now)
         if effects:
             made.effects[name] = effects
     compare_weights(made, first, second)
@@ -124,16 +128,16 @@ def facts(found: Inspection) -> dict[str, Any]:
     return {
         "rows": found.rows,
         "skipped": found.skipped,
-        **{name: health[name] for name in ("rejected", "alarms", "unit_changes", "repairs")},
+        **{name: health[name] for name in ("rejected", "alarms", "scale_changes", "repairs")},
         **{f"noise sd of {name}": sd for name, sd in found.noise_sd.items()},
         "bytes": found.bytes,
     }
 
 
-def effect_changes(one: Inspection, two: Inspection, name: str) -> list[EffectChange]:
+def effect_changes(one: list[Effect], two: list[Effect]) -> list[EffectChange]:
     """Effects that differ, the surest difference first."""
-    first = {effect.feature: effect for effect in one.effects[name]}
-    second = {effect.feature: effect for effect in two.effects[name]}
+    first = {effect.feature: effect for effect in one}
+    second = {effect.feature: effect for effect in two}
     found = []
     for feature in [*first, *(key for key in second if key not in first)]:
         a, b = first.get(feature), second.get(feature)
@@ -159,7 +163,7 @@ def effect_changes(one: Inspection, two: Inspection, name: str) -> list[EffectCh
 def same_shape(first: Model, second: Model) -> bool:
     """Whether unit n of a layer is the same unit in both; features may have been added."""
     shapes = [(m.settings.hidden, m.settings.activation, m.settings.seed) for m in (first, second)]
-    return shapes[0] == shapes[1] and first.classes == second.classes
+    return shapes[0] == shapes[1] and first.schema.task == second.schema.task
 
 
 def compare_weights(made: Comparison, first: Model, second: Model) -> None:

@@ -10,10 +10,9 @@ from kbnn import __version__
 from kbnn.core import engine
 from kbnn.core.layout import layout_of
 from kbnn.model import health
+from kbnn.model.effects import Told, effects
 from kbnn.model.model import Model
-from kbnn.run.effects import Effect, effects
-from kbnn.score.class_verdict import verdict
-from kbnn.score.verdict import Verdict
+from kbnn.task.section import Section
 from kbnn.wording import clean, count, number, rows_of
 
 SHOWN_ALARMS = 5
@@ -28,18 +27,20 @@ class Inspection:
     task: str
     targets: list[str]
     classes: list[str]
+    facts: list[tuple[str, str]]  # what else describes the targets
+    noisy: bool  # whether the target has an observation noise
     rows: int
     skipped: int
     settings: dict[str, Any]
     network: dict[str, Any] | None  # None while the model is warming up
     columns: list[dict[str, Any]]
     noise_sd: dict[str, float]
-    effects: dict[str, list[Effect]]
+    effects: list[Told]
     health: dict[str, Any]
     engine: str
     position: dict[str, Any]
     figures: dict[str, dict[str, Any]]
-    verdicts: dict[str, Verdict]
+    sections: list[Section]
 
     def to_json(self) -> dict[str, Any]:
         """The object of `inspect --json`."""
@@ -57,7 +58,7 @@ class Inspection:
             "columns": self.columns,
             "noise_sd": self.noise_sd,
             "sensitivity": {
-                name: [effect._asdict() for effect in found] for name, found in self.effects.items()
+                told.name: [effect._asdict() for effect in told.effects] for told in self.effects
             },
             "health": self.health,
             "engine": self.engine,
@@ -68,9 +69,8 @@ class Inspection:
     @property
     def summary(self) -> str:
         """What it is and what it has seen, in one line."""
-        what = "classification" if self.task == "classification" else "regression"
         names = ", ".join(clean(name) for name in self.targets)
-        return f"{what} of {names}, {rows_of(self.rows)} learned"
+        return f"{self.task} of {names}, {rows_of(self.rows)} learned"
 
     def card(self) -> list[tuple[str, str]]:
         """Label and value of everything worth a line."""
@@ -79,8 +79,7 @@ class Inspection:
     def what(self) -> list[tuple[str, str]]:
         """What it is."""
         found = [("task", f"{self.task} of {', '.join(clean(name) for name in self.targets)}")]
-        if self.classes:
-            found.append(("classes", ", ".join(clean(name) for name in self.classes)))
+        found += self.facts
         settings, network = self.settings, self.network
         hidden = " and ".join(str(width) for width in settings["hidden"]) or "no hidden"
         if network is None:
@@ -99,7 +98,7 @@ class Inspection:
             ]
         if settings["ensemble"] > 1:
             found.append(("ensemble", f"{settings['ensemble']} networks"))
-        if self.task == "regression":
+        if self.noisy:
             found.append(("noise", self._noise()))
         guards = {"robust": "robust to outliers", "drift": "watches for drift"}
         found += [
@@ -131,7 +130,7 @@ class Inspection:
                 ("warm-up", f"{rows_of(health['held_rows'])} held until the scale is known")
             )
         found.append(("drift alarms", self._alarms()))
-        found.append(("unit changes", count(health["unit_changes"])))
+        found.append(("scale changes", count(health["scale_changes"])))
         return found
 
     def _alarms(self) -> str:
@@ -170,7 +169,7 @@ def size_of(size: int) -> str:
 
 def inspect(model: Model, path: str) -> Inspection:
     """Look at a model; `path` is where it was read from."""
-    members = model.learner.members
+    members = model.learned.members
     network = None
     if members:
         config = members[0].config
@@ -183,13 +182,15 @@ def inspect(model: Model, path: str) -> Inspection:
             "weights": config.weights,
             "covariances": layout_of(config).offsets[-1],
         }
-    targets = model.schema.targets
+    targets, card = model.schema.targets, model.card
     return Inspection(
         path=path,
         bytes=os.path.getsize(path),
         task=model.schema.task,
         targets=targets,
         classes=list(model.schema.classes),
+        facts=model.task.facts(),
+        noisy=model.task.noisy,
         rows=model.rows,
         skipped=model.skipped,
         settings=model.settings.to_json(),
@@ -200,12 +201,11 @@ def inspect(model: Model, path: str) -> Inspection:
         health=health.health(model),
         engine=engine.description(),
         position=model.position,
-        figures={
-            name: score.figures() for name, score in zip(targets, model.card.scores, strict=True)
-        },
-        verdicts={
-            name: verdict(score) for name, score in zip(targets, model.card.scores, strict=True)
-        },
+        figures={name: score.figures() for name, score in zip(targets, card.scores, strict=True)},
+        sections=[
+            model.task.section(score, card.summaries, at, points)
+            for at, (score, points) in enumerate(zip(card.scores, card.points(), strict=True))
+        ],
     )
 
 

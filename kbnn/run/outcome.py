@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Counts:
+class Tally:
     """Rows a model has met, by what became of them."""
 
     rows: int = 0  # learned
@@ -20,13 +20,13 @@ class Counts:
     rejected: int = 0  # could not be learned from
 
     @classmethod
-    def of(cls, model: Model) -> Counts:
-        """A model's counts."""
+    def of(cls, model: Model) -> Tally:
+        """A model's tally."""
         return cls(model.rows, model.skipped, model.rejected)
 
-    def since(self, before: Counts) -> Counts:
+    def since(self, before: Tally) -> Tally:
         """What was added."""
-        return Counts(
+        return Tally(
             self.rows - before.rows,
             self.skipped - before.skipped,
             self.rejected - before.rejected,
@@ -41,13 +41,13 @@ def summary(training: Training) -> dict[str, Any]:
     learning alone, `rows_per_second` counts everything.
     """
     model, seconds = training.model, training.seconds
-    counts = Counts.of(model).since(training.before)
+    tally = Tally.of(model).since(training.before)
     return {
         "model": training.options.model,
         "continued": training.continued,
-        "rows": counts.rows,
-        "skipped": counts.skipped,
-        "rejected": counts.rejected,
+        "rows": tally.rows,
+        "skipped": tally.skipped,
+        "rejected": tally.rejected,
         "bad_rows": training.bad_rows,
         "rows_in_model": model.rows,
         "epochs": training.position.epochs,

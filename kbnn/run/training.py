@@ -13,20 +13,18 @@ from time import monotonic, perf_counter, thread_time
 from kbnn.errors import DataError, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
-from kbnn.model.schema import Schema
+from kbnn.model.rows import Rows, sliced
 from kbnn.model.stored import to_state
-from kbnn.output.fields import leading_columns, prediction_fields
+from kbnn.output.fields import leading_columns
 from kbnn.output.writers import STDOUT, Writer, open_writer
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_columns, check_size
 from kbnn.run.interruption import Interrupted, Interruption
-from kbnn.run.outcome import Counts
+from kbnn.run.outcome import Tally
 from kbnn.run.position import Position
 from kbnn.run.trainoptions import TrainOptions
 from kbnn.score.curve import CurvePoint
 from kbnn.stream.badrows import BadRowList
-from kbnn.stream.blocks import sliced
-from kbnn.stream.encode import Block
 from kbnn.stream.opening import Stream, open_stream
 from kbnn.wording import rows_of
 
@@ -77,13 +75,12 @@ class Training:
         self.stream: Stream | None = None
         self.model: Model
         self.position: Position
-        self.before = Counts()
+        self.before = Tally()
         self._checkpoint: Checkpoint
         self._bad: BadRowList | None = None
         self._writer: Writer | None = None
         self._unsaved = False
         self._saved_at = monotonic()
-        self._schema_size: tuple[int, ...] = ()
 
     @property
     def bad_rows(self) -> int:
@@ -138,7 +135,7 @@ class Training:
         self.continued = model is not None
         if model is not None and self.position.finished:
             self.model = model
-            self.before = Counts.of(model)
+            self.before = Tally.of(model)
             self.ready = True
             notice("nothing left to learn: the run was complete")
             return
@@ -156,9 +153,8 @@ class Training:
             )
         self.seconds.read += perf_counter() - start
         check_size(settings, self.stream.schema)
-        self.model = model or Model.create(settings, self.stream.schema)
-        self.model.schema = self.stream.schema
-        self.before = Counts.of(self.model)
+        self.model = model or Model.create(settings, self.stream.schema.copy())
+        self.before = Tally.of(self.model)
         self.ready = True
 
     def _open_writer(self, stack: ExitStack, stream: Stream) -> None:
@@ -173,11 +169,8 @@ class Training:
                     raise UsageError(f"{path}: only text can be resumed, not Parquet (use .csv)")
             else:
                 self.listener.notice(f"the predictions begin at row {position.rows + 1}")
-        fields = prediction_fields(
-            stream.schema,
-            interval=self.options.interval,
-            outlier=self.model.settings.robust and stream.schema.task == "regression",
-            frozen=False,
+        fields = self.model.task.fields(
+            self.options.interval, outlier=self.model.settings.robust, open=True
         )
         self._writer = stack.enter_context(
             open_writer(path, fields, stream.schema, flush=stream.live, keep=keep)
@@ -187,7 +180,7 @@ class Training:
     def _guarded(self, stream: Stream, interruption: Interruption) -> None:
         """Learn everything; whatever ends it early, what was learned is saved first."""
         if stream.live:
-            interruption.when_idle(self.options.checkpoint_every, self._idle)
+            interruption.when_idle(self.options.checkpoint_every, self._save)
         try:
             self._learn(stream, interruption)
         except (Interrupted, BrokenPipeError):
@@ -222,40 +215,33 @@ class Training:
                 self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
                 stream.reopen()
                 continue
-            self._one(stream, block)
+            self._one(block)
             if monotonic() - self._saved_at >= self.options.checkpoint_every:
                 self._save()
 
-    def _one(self, stream: Stream, block: Block) -> None:
+    def _one(self, rows: Rows) -> None:
         """Learn one block, in pieces that end at the points of the learning curve."""
         if self.position.epoch:
-            self._piece(stream, block, fresh=False)
-        else:
-            for piece in self.model.card.curve.pieces(len(block.rows)):
-                self._piece(stream, sliced(block, piece.start, piece.stop), fresh=True)
-        if stream.live:
-            self._schema_size = _size(stream.schema)
+            self._piece(rows, again=True)
+            return
+        for piece in self.model.card.curve.pieces(len(rows.y)):
+            self._piece(sliced(rows, piece.start, piece.stop), again=False)
 
-    def _piece(self, stream: Stream, block: Block, fresh: bool) -> None:
+    def _piece(self, rows: Rows, again: bool) -> None:
         """Learn, count, write predictions, tell."""
-        points = self.model.card.curve.points
-        known, size = len(points[0]), len(block.rows)
+        known = len(self.model.card.curve.points[0])
         start = perf_counter()
-        forecast = self.model.learn(block, fresh)
+        forecast = self.model.learn(rows, again)
+        points = self.model.card.curve.points
         learned = perf_counter()
         self.seconds.learn += learned - start
-        self.rows += size
-        self.position = replace(self.position, rows=self.position.rows + size)
+        self.rows += len(rows.y)
+        self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
-        if self._writer is not None and fresh:
-            self._writer.write(forecast, leading_columns(block, stream.schema))
+        if self._writer is not None and not again:
+            self._writer.write(forecast, leading_columns(rows, self.model.task))
             self.seconds.save += perf_counter() - learned
         self.listener.advanced(self, [of_target[known:] for of_target in points])
-
-    def _idle(self) -> None:
-        """Save while a live stream is silent, unless a row is just being read."""
-        if self.stream is not None and self._schema_size == _size(self.stream.schema):
-            self._save()
 
     def _save(self) -> None:
         if not self._unsaved:
@@ -270,10 +256,3 @@ class Training:
         self._saved_at = monotonic()
         self.seconds.save += perf_counter() - start
         self.listener.saved(self)
-
-
-def _size(schema: Schema) -> tuple[int, ...]:
-    """Changes with every step in which a schema grows."""
-    labels = sum(len(column.categories) for column in schema.columns)
-    bare = sum(place.category is None for place in schema.layout)
-    return schema.width, bare, labels, len(schema.classes)

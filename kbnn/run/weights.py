@@ -32,7 +32,8 @@ class Weight(NamedTuple):
 def weights(model: Model) -> Iterator[Weight]:
     """Every weight of every network, layer after layer, unit after unit, the bias first."""
     names = model.schema.encoded_names()
-    for network, state in enumerate(model.learner.members, start=1):
+    for network, member in enumerate(model.learned.members, start=1):
+        state = member.state()
         sd = np.sqrt(variances(state))
         layout = layout_of(state.config)
         for layer in range(layout.layers):

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbnn.score.class_metrics import ClassScore
-from kbnn.score.metrics import RegressionScore
+from kbnn.score.score import LINES, Score, count
 
 FIRST = 32
 """Rows at the first point."""
@@ -21,8 +20,8 @@ FIRST = 32
 class CurvePoint:
     """One target at one row count; `loss` is RMSE or error rate, `nll` the NLL or log-loss.
 
-    `since_*` are the same over the rows after the point before. Coverage (of the 90 % interval) is
-    None for classes; anything is None while there was no row to judge.
+    `since_*` are the same over the rows after the point before. What a task has no figure for
+    (classes have no intervals) is None, and so is anything while there was no row to judge.
     """
 
     rows: int
@@ -48,37 +47,17 @@ class CurvePoint:
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> CurvePoint:
         """The point that `to_json` described."""
-        return cls(int(fields[0]), *fields[1:])
+        rows, *values = fields
+        if len(values) != 6 or not all(v is None or isinstance(v, int | float) for v in values):
+            raise ValueError("a point of the learning curve is damaged")
+        return cls(count(rows), *values)
 
 
-def point(rows: int, score: RegressionScore | ClassScore) -> CurvePoint:
+def point(rows: int, score: Score) -> CurvePoint:
     """What `score` says now, after `rows` rows of the stream."""
-    since = score.since()
-    if isinstance(score, ClassScore):
-        return CurvePoint(
-            rows,
-            rest(score.average("correct")),
-            score.average("log_loss"),
-            None,
-            rest(since["accuracy"]),
-            since["log_loss"],
-            None,
-        )
-    square = score.average("square")
-    return CurvePoint(
-        rows,
-        None if square is None else float(square**0.5),
-        score.average("nll"),
-        score.average("in90"),
-        since["rmse"],
-        since["nll"],
-        since["coverage_90"],
-    )
-
-
-def rest(share: float | None) -> float | None:
-    """1 - share: the error rate that belongs to an accuracy."""
-    return None if share is None else 1 - share
+    lines = score.lines()
+    pairs = [lines.get(name, (None, None)) for name in LINES]
+    return CurvePoint(rows, *(now for now, _ in pairs), *(since for _, since in pairs))
 
 
 class LearningCurve:
@@ -102,7 +81,7 @@ class LearningCurve:
             yield slice(start, stop)
             start = stop
 
-    def advance(self, rows: int, scores: Sequence[RegressionScore | ClassScore]) -> bool:
+    def advance(self, rows: int, scores: Sequence[Score]) -> bool:
         """Count a piece that `scores` have just taken in; True if a point fell at its end."""
         self.rows += rows
         if self.rows < self.next_point:
@@ -112,7 +91,7 @@ class LearningCurve:
             score.mark()
         return True
 
-    def with_now(self, scores: Sequence[RegressionScore | ClassScore]) -> list[list[CurvePoint]]:
+    def with_now(self, scores: Sequence[Score]) -> list[list[CurvePoint]]:
         """The points of each target, closed by the present figures."""
         if not self.rows or (self.points[0] and self.points[0][-1].rows == self.rows):
             return [list(points) for points in self.points]
@@ -132,6 +111,6 @@ class LearningCurve:
     def from_json(cls, state: Mapping[str, Any]) -> LearningCurve:
         """The curve that `to_json` described."""
         curve = cls(len(state["points"]))
-        curve.rows = int(state["rows"])
+        curve.rows = count(state["rows"])
         curve.points = [[CurvePoint.from_json(p) for p in points] for points in state["points"]]
         return curve

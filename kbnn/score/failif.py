@@ -12,19 +12,17 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kbnn.errors import UsageError
+from kbnn.score.figures import Values, flat
 from kbnn.wording import number
 
 _FORM = re.compile(r"(.+)(>=|<=|>|<)(.+)", re.DOTALL)
 _HOLDS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
-Figures = Mapping[str, Any]
-"""The figures of one target, as `evaluate` names them."""
 
-
-class Condition(NamedTuple):
+class Check(NamedTuple):
     """One parsed condition; `target` is None when it speaks of every target."""
 
     text: str
@@ -34,25 +32,14 @@ class Condition(NamedTuple):
     limit: float | str
 
 
-def flat(figures: Figures) -> dict[str, float | None]:
-    """The figures that are numbers, the coverage at 90 % under `coverage_90`."""
-    found: dict[str, float | None] = {}
-    for name, value in figures.items():
-        if isinstance(value, Mapping):
-            found.update({f"{name}_{key}": part for key, part in value.items()})
-        else:
-            found[name] = value
-    return found
-
-
-def parse(text: str, figures: Sequence[str], targets: Sequence[str]) -> Condition:
+def parse(text: str, figures: Sequence[str], targets: Sequence[str]) -> Check:
     """Read a condition on the given figures and targets; UsageError when it makes no sense."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise UsageError(f"--fail-if '{text}': write a condition such as 'rmse>3'")
     name, comparison, limit = (part.strip() for part in match.groups())
     target, figure = _named(text, name, figures, targets)
-    return Condition(text, target, figure, comparison, _limit(text, limit, figures))
+    return Check(text, target, figure, comparison, _limit(text, limit, figures))
 
 
 def _named(
@@ -87,26 +74,26 @@ def _limit(text: str, limit: str, figures: Sequence[str]) -> float | str:
     raise UsageError(f"--fail-if '{text}': '{limit}' is neither a number nor a figure")
 
 
-def reasons(conditions: Sequence[Condition], by_target: Mapping[str, Figures]) -> list[str]:
+def reasons(checks: Sequence[Check], by_target: Mapping[str, Values]) -> list[str]:
     """A sentence for every condition that is met, target by target; empty: all is well."""
     found = []
-    for condition in conditions:
+    for check in checks:
         for target, figures in by_target.items():
-            if condition.target in (None, target):
-                reason = _reason(condition, flat(figures))
+            if check.target in (None, target):
+                reason = _reason(check, flat(figures))
                 if reason:
                     found.append(f"{target}: {reason}" if len(by_target) > 1 else reason)
     return found
 
 
-def _reason(condition: Condition, figures: Mapping[str, float | None]) -> str | None:
-    value = figures[condition.figure]
-    named = isinstance(condition.limit, str)
-    limit = figures[condition.limit] if isinstance(condition.limit, str) else condition.limit
+def _reason(check: Check, figures: Mapping[str, float | None]) -> str | None:
+    value = figures[check.figure]
+    named = isinstance(check.limit, str)
+    limit = figures[check.limit] if isinstance(check.limit, str) else check.limit
     if value is None or limit is None:
-        unknown = condition.figure if value is None else condition.limit
-        return f"{unknown} is undefined, so '{condition.text}' cannot be checked"
-    if not _HOLDS[condition.comparison](value, limit):
+        unknown = check.figure if value is None else check.limit
+        return f"{unknown} is undefined, so '{check.text}' cannot be checked"
+    if not _HOLDS[check.comparison](value, limit):
         return None
-    against = f" ({condition.limit} is {number(limit)})" if named else ""
-    return f"{condition.figure} is {number(value)}, so '{condition.text}' is met{against}"
+    against = f" ({check.limit} is {number(limit)})" if named else ""
+    return f"{check.figure} is {number(value)}, so '{check.text}' is met{against}"

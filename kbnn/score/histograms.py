@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.core.normal import cdf
 from kbnn.score.rowsums import FloatArray, IntArray, restored
 
 PIT_BINS = 40
@@ -26,30 +25,35 @@ HIGHEST = 1024
 
 
 class PitHistogram:
-    """Counts of the probability integral transform u = Phi((y - mean) / sd), one row per target.
+    """Counts of the probability integral transform u = P(Y <= y) of one target's forecasts.
 
     Calibrated forecasts make u uniform on [0, 1]. The central interval of level p holds y exactly
     when |2 u - 1| <= p, so the same counts give the observed coverage of every level 5, 10, ... %.
     """
 
-    def __init__(self, targets: int) -> None:
-        self.counts: IntArray = np.zeros((targets, PIT_BINS), dtype=np.int64)
+    def __init__(self) -> None:
+        self.counts: IntArray = np.zeros(PIT_BINS, dtype=np.int64)
 
-    def add(self, z: FloatArray) -> None:
-        """Count standardised errors z (n, T); NaN where a target is missing."""
-        for counts, column in zip(self.counts, z.T, strict=True):
-            known = column[np.isfinite(column)]
-            index = np.minimum((cdf(known) * PIT_BINS).astype(np.int64), PIT_BINS - 1)
-            counts += np.bincount(index, minlength=PIT_BINS)
+    @classmethod
+    def from_json(cls, counts: object) -> PitHistogram:
+        """The histogram of stored counts."""
+        pit = cls()
+        pit.counts = restored(counts, (PIT_BINS,)).astype(np.int64)
+        return pit
 
-    def bars(self, target: int) -> IntArray:
+    def add(self, u: FloatArray) -> None:
+        """Count rows; each u lies in [0, 1]."""
+        index = np.minimum((u * PIT_BINS).astype(np.int64), PIT_BINS - 1)
+        self.counts += np.bincount(index, minlength=PIT_BINS)
+
+    def bars(self) -> IntArray:
         """Counts in 20 equal bins of u."""
-        return np.asarray(self.counts[target].reshape(-1, 2).sum(axis=1))
+        return np.asarray(self.counts.reshape(-1, 2).sum(axis=1))
 
-    def coverage(self, target: int) -> tuple[FloatArray, FloatArray]:
+    def coverage(self) -> tuple[FloatArray, FloatArray]:
         """Levels 0.05, 0.10, ..., 0.95 and the share of rows inside each central interval."""
         half = PIT_BINS // 2
-        rings = self.counts[target, half:] + self.counts[target, :half][::-1]
+        rings = self.counts[half:] + self.counts[:half][::-1]
         inside = np.cumsum(rings)
         levels = np.arange(1, half) / half
         if inside[-1] == 0:

@@ -36,8 +36,7 @@ class KeptRows:
 
     order (k,)     place in the stream, from 0      row (k,)   row number in its source
     x (k, D)       features, NaN = missing          y (k, T)   targets
-    forecast (k, F)  what the model said: for numbers the T means, then the T standard deviations;
-                     for classes the K probabilities
+    forecast (k, F)  what the model said, as its task puts it into columns
     """
 
     def __init__(self, size: int) -> None:

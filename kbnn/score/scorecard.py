@@ -1,25 +1,24 @@
 """Everything that is recorded about forecasts and what came true: scores, curve, summaries.
 
 One object for `train` (prequential: each row is forecast before it is learned), for `evaluate`, and
-for the model file.
+for the model file. What a score is made of is the task's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from kbnn.errors import ModelError
-from kbnn.score.class_metrics import ClassScore
 from kbnn.score.curve import CurvePoint, LearningCurve
-from kbnn.score.metrics import RegressionScore
 from kbnn.score.rowsums import FloatArray, IntArray
+from kbnn.score.score import Judged, Score
 from kbnn.score.summaries import SAMPLE, Summaries
 
 ARRAYS = (
-    "pit",
     "feature_counts",
-    "confusion",
     *(
         f"{kept}.{field}"
         for kept in ("sample", "worst")
@@ -29,58 +28,59 @@ ARRAYS = (
 """Names of the arrays in a stored state."""
 
 
+class Compared(Judged, Protocol):
+    """A block of one target's forecasts, row by row."""
+
+    @property
+    def surprise(self) -> FloatArray: ...
+
+
+class Judge(Protocol):
+    """What a scorecard needs of a task."""
+
+    @property
+    def targets(self) -> Sequence[str]: ...
+    @property
+    def score(self) -> type[Score]: ...
+    def said(self, forecast: Any) -> FloatArray: ...
+    def judge(
+        self, y: FloatArray, forecast: Any, weight: FloatArray | None
+    ) -> Sequence[Compared]: ...
+
+
 class Scorecard:
     """Scores of every target, the learning curve and the summaries of one stream."""
 
     def __init__(
-        self,
-        targets: int = 1,
-        features: int = 0,
-        *,
-        classes: bool = False,
-        seed: int = 0,
-        sample: int = SAMPLE,
+        self, judge: Judge, features: int = 0, *, seed: int = 0, sample: int = SAMPLE
     ) -> None:
-        if classes and targets != 1:
-            raise ValueError("a class target stands alone")
-        self.classes = classes
-        self.scores: Sequence[RegressionScore | ClassScore] = (
-            [ClassScore()] if classes else [RegressionScore() for _ in range(targets)]
-        )
-        self.curve = LearningCurve(targets)
-        self.summaries = Summaries(0 if classes else targets, features, seed, sample)
+        self.judge = judge
+        self.scores: list[Score] = [judge.score() for _ in judge.targets]
+        self.curve = LearningCurve(len(self.scores))
+        self.summaries = Summaries(features, seed, sample)
 
     def add(
         self,
         x: FloatArray,
         y: FloatArray,
-        *,
-        mean: FloatArray | None = None,
-        sd: FloatArray | None = None,
-        probability: FloatArray | None = None,
+        forecast: Any,
         weight: FloatArray | None = None,
-        rows: IntArray | None = None,
-    ) -> list[list[CurvePoint]]:
-        """Score a block in row order; the new points of the learning curve, one list a target."""
-        new: list[list[CurvePoint]] = [[] for _ in self.scores]
+        number: IntArray | None = None,
+    ) -> None:
+        """Score a block in row order: x (n, D), y (n, T) and the task's forecast of its rows."""
+        surprise = np.empty(y.shape[0])
         for piece in self.curve.pieces(y.shape[0]):
+            part = type(forecast)(*(array[piece] for array in forecast))
             w = None if weight is None else weight[piece]
-            for j, score in enumerate(self.scores):
-                if isinstance(score, ClassScore):
-                    assert probability is not None
-                    score.add(y[piece, 0], probability[piece], w)
-                else:
-                    assert mean is not None
-                    assert sd is not None
-                    score.add(y[piece, j], mean[piece, j], sd[piece, j], w)
-            if self.curve.advance(piece.stop - piece.start, self.scores):
-                for found, points in zip(new, self.curve.points, strict=True):
-                    found.append(points[-1])
-        self.summaries.add(x, y, mean, sd, probability, rows)
-        return new
+            compared = self.judge.judge(y[piece], part, w)
+            for score, one in zip(self.scores, compared, strict=True):
+                score.add(one)
+            surprise[piece] = _total([one.surprise for one in compared])
+            self.curve.advance(piece.stop - piece.start, self.scores)
+        self.summaries.add(x, y, self.judge.said(forecast), surprise, number)
 
-    def figures(self, names: list[str] | None = None) -> dict[str, Any]:
-        """Figures of `evaluate --json`: flat for one target, else per name under `targets`."""
+    def figures(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Figures of `train --json`: flat for one target, else per name under `targets`."""
         if len(self.scores) == 1:
             return self.scores[0].figures()
         labels = names if names is not None else [str(j) for j in range(len(self.scores))]
@@ -100,17 +100,23 @@ class Scorecard:
         """JSON header and float64 arrays; `from_state` restores the same bits."""
         header, arrays = self.summaries.to_state()
         return {
-            "classes": self.classes,
             "scores": [score.to_json() for score in self.scores],
             "curve": self.curve.to_json(),
             "summaries": header,
         }, arrays
 
     @classmethod
-    def from_state(cls, header: Mapping[str, Any], arrays: dict[str, FloatArray]) -> Scorecard:
+    def from_state(
+        cls, judge: Judge, header: Mapping[str, Any], arrays: dict[str, FloatArray]
+    ) -> Scorecard:
         """The scorecard that `to_state` described; ModelError when it cannot be one."""
+        card = cls(judge)
         try:
-            return cls._restore(header, arrays)
+            card.scores = [judge.score.from_json(state) for state in header["scores"]]
+            card.curve = LearningCurve.from_json(header["curve"])
+            card.summaries = Summaries.from_state(header["summaries"], arrays)
+            if not len(card.curve.points) == len(card.scores) == len(judge.targets):
+                raise ValueError("its parts speak of different targets")
         except (
             KeyError,
             TypeError,
@@ -120,17 +126,13 @@ class Scorecard:
             AttributeError,
         ) as error:
             raise ModelError(f"The record of past forecasts is damaged ({error}).") from error
-
-    @classmethod
-    def _restore(cls, header: Mapping[str, Any], arrays: dict[str, FloatArray]) -> Scorecard:
-        card = cls(len(header["scores"]), classes=bool(header["classes"]))
-        if card.classes:
-            card.scores = [ClassScore.from_json(state) for state in header["scores"]]
-        else:
-            card.scores = [RegressionScore.from_json(state) for state in header["scores"]]
-        card.curve = LearningCurve.from_json(header["curve"])
-        card.summaries = Summaries.from_state(header["summaries"], arrays)
-        targets = 0 if card.classes else len(card.scores)
-        if len(card.curve.points) != len(card.scores) or card.summaries.targets != targets:
-            raise ValueError("its parts speak of different targets")
         return card
+
+
+def _total(surprises: Sequence[FloatArray]) -> FloatArray:
+    """Summed over the targets that can be judged; NaN where none can."""
+    known = [np.isfinite(part) for part in surprises]
+    total = np.zeros_like(surprises[0])
+    for part, there in zip(surprises, known, strict=True):
+        total += np.where(there, part, 0.0)
+    return np.where(np.any(known, axis=0), total, np.nan)

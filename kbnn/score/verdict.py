@@ -1,28 +1,13 @@
-"""The figures in plain words, with the doubt that the number of rows leaves.
-
-Every judgement compares a deviation with its sampling error over n independent rows:
-
-    coverage of level p          sqrt(p (1 - p) / n)
-    mean error (bias)            sqrt((RMSE^2 - bias^2) / n)
-    mean of z^2 (1 when honest)  sqrt(2 / n)
-    share of variance explained  about 4 / n is what chance alone gives
-
-so a small test set is not judged harshly, and a large one is not praised for a tiny flaw.
-"""
+"""A verdict: figures in plain words."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from kbnn.score.metrics import RegressionScore
-from kbnn.wording import number, percent, rows_of
+from kbnn.wording import rows_of
 
 Level = Literal["good", "fair", "poor", "unknown"]
-
-GROSS = 0.5
-"""A bias beyond this share of the RMSE makes predictions poor; below, it adds 15 % to the RMSE."""
 
 FEW = 20
 """Fewer rows than this are not judged at all."""
@@ -41,111 +26,3 @@ def too_few(rows: int) -> Verdict:
     """The verdict on next to nothing."""
     text = f"{rows_of(rows)} scored: judge from {FEW} rows on."
     return Verdict("unknown", "Too few rows to judge", (text.capitalize(),))
-
-
-def coverage_sentence(level: int, inside: float, rows: int) -> tuple[int, str]:
-    """How the central `level` % interval did: severity -3 (far too narrow) to 3, and a sentence."""
-    p = level / 100
-    gap = inside - p
-    error = math.sqrt(p * (1 - p) / rows)
-    size = abs(gap)
-    side = "narrow" if gap < 0 else "wide"
-    sign = -1 if gap < 0 else 1
-    text = f"the {level} % intervals held {percent(inside)} of {rows_of(rows)}: "
-    if size <= max(0.01, error):
-        return 0, text + "as they should"
-    if size > max(min(0.10, p / 4), 3.5 * error) and sign < 0:
-        return -3, text + "far too narrow"
-    # Nothing can hold more than all rows, so too wide shows in smaller steps near 100 %.
-    room = (1 - p) if sign > 0 else 0.06
-    if size > max(room / 2, 2.5 * error):
-        return 2 * sign, text + f"too {side}"
-    doubt = ", though chance alone can do that" if size <= 2 * error else ""
-    return sign, text + f"slightly too {side}{doubt}"
-
-
-def regression_verdict(score: RegressionScore) -> Verdict:
-    """Judge the forecasts of one numeric target."""
-    n = score.rows
-    figures = score.figures()
-    if n < FEW or figures["baseline_rmse"] is None:
-        return too_few(n)
-    useful, accuracy = accuracy_sentence(figures["rmse"], figures["baseline_rmse"], n)
-    severity, coverage = coverage_sentence(90, figures["coverage"]["90"], n)
-    ratio = math.sqrt(score.average("z2") or 0.0)
-    spread, spread_text = spread_sentence(ratio, n)
-    biased, bias = bias_sentence(figures["bias"], figures["rmse"], n)
-    sentences = [accuracy, capital(coverage) + "."]
-    sentences += [text for text in (spread_text, bias) if text]
-    if figures["baseline_nll"] is not None and figures["nll"] > figures["baseline_nll"] and useful:
-        sentences.append(
-            f"Its NLL of {number(figures['nll'])} is worse than the constant's "
-            f"{number(figures['baseline_nll'])}: the predictions help, the error bars mislead."
-        )
-    gross = abs(figures["bias"]) > GROSS * figures["rmse"]
-    return Verdict(*headline(useful, severity, spread, biased, gross), tuple(sentences))
-
-
-def headline(
-    useful: bool, severity: int, spread: int, biased: bool, gross: bool = True
-) -> tuple[Level, str]:
-    """The gravest of the findings names the verdict."""
-    if not useful:
-        return "poor", "No better than a constant"
-    if severity <= -2 or (spread > 0 and severity < 0):
-        return "poor", "Over-confident: the error bars are too small"
-    if biased and gross:
-        return "poor", "Biased: the predictions are off to one side"
-    if severity >= 2 and spread <= 0:
-        return "fair", "Under-confident: the error bars are larger than they need be"
-    if biased:
-        return "fair", "Useful, but slightly biased to one side"
-    if spread > 0:
-        return "fair", "Good in general, but some errors are far larger than stated"
-    if severity:
-        side = "narrow" if severity < 0 else "wide"
-        return "good", f"Good: useful predictions, error bars slightly too {side}"
-    return "good", "Good: useful predictions with honest error bars"
-
-
-def accuracy_sentence(rmse: float, baseline: float, rows: int) -> tuple[bool, str]:
-    """Whether the predictions beat the best constant, R2 = 1 - (RMSE / baseline)^2, and by what."""
-    if baseline == 0:
-        return True, f"RMSE {number(rmse)}; the target never varies, so a constant is perfect."
-    r2 = 1 - (rmse / baseline) ** 2
-    against = f"RMSE {number(rmse)} against {number(baseline)} for the best constant"
-    if r2 <= max(0.01, 4 / rows):
-        return False, f"{against}: no better than always saying the mean."
-    return True, f"{against}: it explains {percent(r2)} of the variance."
-
-
-def spread_sentence(ratio: float, rows: int) -> tuple[int, str]:
-    """Root mean square of error / stated sd: 1 (errors larger), -1 (smaller) or 0, and words."""
-    error = math.sqrt(0.5 / rows)
-    if ratio > 1 + max(0.15, 3 * error):
-        return 1, f"Errors are {number(ratio, 3)} times as large as stated (root mean square)."
-    if ratio < 1 - max(0.15, 3 * error):
-        return -1, f"Errors are only {number(ratio, 3)} times as large as stated."
-    return 0, ""
-
-
-def bias_sentence(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
-    """Whether the mean error is more than chance and more than a fifth of the RMSE, and words.
-
-    The limit of 3 standard errors grows for few rows, where that error is itself uncertain.
-    """
-    error = math.sqrt(max(rmse**2 - bias**2, 0.0) / rows)
-    if rmse == 0 or abs(bias) <= max(0.2 * rmse, (3 + 15 / rows) * error):
-        return False, ""
-    side = "low" if bias > 0 else "high"
-    share = percent(abs(bias) / rmse, 0)
-    word = "biased" if abs(bias) > GROSS * rmse else "slightly biased"
-    return True, (
-        f"Predictions are too {side} by {number(abs(bias), 3)} on average, "
-        f"{share} of the RMSE: {word}."
-    )
-
-
-def capital(text: str) -> str:
-    """First letter upper case, the rest as it is."""
-    return text[:1].upper() + text[1:]

@@ -16,6 +16,7 @@ from kbnn.model.schema import MAX_CLASSES, Column, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
 from kbnn.stream.infer import Notice, kind_of, sample
 from kbnn.stream.values import FloatArray, Labels, labels, number_text, numbers, present, truths
+from kbnn.task.table import TASKS
 
 OnError = Literal["stop", "skip", "keep"]
 _SKIP: Final = "use --on-error skip"
@@ -138,7 +139,7 @@ class Admission:
 
     def read_classes(self) -> None:
         """Read the target of a classification as class indices; new classes are admitted."""
-        if self.schema.task != "classification" or not self._use_target:
+        if not TASKS[self.schema.task].labels or not self._use_target:
             return
         column = self.schema.column(self.schema.targets[0])
         found = self._class_labels(column)

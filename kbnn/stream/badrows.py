@@ -19,7 +19,6 @@ class BadRowList(Closing):
     def __init__(self, path: str | None) -> None:
         self.count = 0
         self.path = path
-        self._fresh: list[int] | None = None
         self._file = None
         if path == "-":
             raise UsageError("--bad-rows needs a file: standard output carries the result")
@@ -34,17 +33,7 @@ class BadRowList(Closing):
     def __call__(self, bad: BadRow) -> None:
         """Take one."""
         self.count += 1
-        if self._fresh is not None:
-            self._fresh.append(bad.row)
         self._write((bad.source, bad.line, bad.column, bad.value, bad.reason))
-
-    def fresh(self) -> list[int]:
-        """The rows that came since the last call; the first call begins to remember them.
-
-        A stream reports a block's bad rows before the block.
-        """
-        found, self._fresh = self._fresh or [], []
-        return found
 
     def _write(self, cells: tuple[object, ...]) -> None:
         if self._file is not None:

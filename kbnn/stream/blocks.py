@@ -1,4 +1,4 @@
-"""Blocks cut, joined, reordered and widened."""
+"""Rows joined, reordered and widened, with the columns as they were read."""
 
 from __future__ import annotations
 
@@ -7,44 +7,52 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from kbnn.stream.encode import Block, taken
+from kbnn.core.layout import IntArray
+from kbnn.model.rows import Rows
 
-__all__ = ["joined", "sliced", "taken", "widened"]
 
-
-def sliced(block: Block, start: int, stop: int) -> Block:
-    """The rows from `start` up to `stop`, without copying."""
-    return Block(
-        block.x[start:stop],
-        None if block.x_sd is None else block.x_sd[start:stop],
-        block.y[start:stop],
-        None if block.weight is None else block.weight[start:stop],
-        block.rows[start:stop],
-        None if block.batch is None else block.batch.slice(start, stop - start),
+def taken(rows: Rows, order: IntArray) -> Rows:
+    """The rows of the given positions, in that order."""
+    return Rows(
+        rows.x[order],
+        rows.y[order],
+        rows.number[order],
+        None if rows.x_sd is None else rows.x_sd[order],
+        None if rows.weight is None else rows.weight[order],
+        None if rows.unreadable is None else rows.unreadable[order],
+        rows.schema,
+        None if rows.original is None else rows.original.take(pa.array(order)),
     )
 
 
-def widened(block: Block, width: int) -> Block:
+def widened(rows: Rows, width: int) -> Rows:
     """Zeros appended on the right for categories admitted since."""
-    gap = width - block.x.shape[1]
+    gap = width - rows.x.shape[1]
     if gap == 0:
-        return block
-    x_sd = None if block.x_sd is None else np.pad(block.x_sd, ((0, 0), (0, gap)))
-    return block._replace(x=np.pad(block.x, ((0, 0), (0, gap))), x_sd=x_sd)
+        return rows
+    x_sd = None if rows.x_sd is None else np.pad(rows.x_sd, ((0, 0), (0, gap)))
+    return rows._replace(x=np.pad(rows.x, ((0, 0), (0, gap))), x_sd=x_sd)
 
 
-def joined(parts: Sequence[Block], width: int) -> Block:
-    """All rows of several blocks, one after another."""
+def joined(parts: Sequence[Rows]) -> Rows:
+    """All rows of several blocks, one after another; the last knows the schema."""
+    width = parts[-1].x.shape[1]
     parts = [widened(part, width) for part in parts]
     x_sd = [part.x_sd for part in parts if part.x_sd is not None]
     weight = [part.weight for part in parts if part.weight is not None]
-    batches = [part.batch for part in parts if part.batch is not None]
-    return Block(
+    batches = [part.original for part in parts if part.original is not None]
+    unreadable = [
+        np.zeros(len(part.y), np.bool_) if part.unreadable is None else part.unreadable
+        for part in parts
+    ]
+    return Rows(
         np.concatenate([part.x for part in parts]),
-        np.concatenate(x_sd) if x_sd else None,
         np.concatenate([part.y for part in parts]),
+        np.concatenate([part.number for part in parts]),
+        np.concatenate(x_sd) if x_sd else None,
         np.concatenate(weight) if weight else None,
-        np.concatenate([part.rows for part in parts]),
+        np.concatenate(unreadable) if any(part.any() for part in unreadable) else None,
+        parts[-1].schema,
         _one_batch(batches) if batches else None,
     )
 
@@ -55,7 +63,9 @@ def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        as_text = [table.cast(pa.schema([(n, pa.string()) for n in table.schema.names]))
-                   for table in tables]  # fmt: skip
+        as_text = [
+            table.cast(pa.schema([(name, pa.string()) for name in table.schema.names]))
+            for table in tables
+        ]
         table = pa.concat_tables(as_text, promote_options="default")
     return table.combine_chunks().to_batches()[0]

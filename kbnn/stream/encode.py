@@ -1,4 +1,4 @@
-"""Encode rows to arrays: schema and chunk in, Block out, and the flaws of the rows left out.
+"""Encode rows to arrays: schema and chunk in, Rows out, and the flaws of the rows left out.
 
 Nothing here depends on how rows are grouped into chunks. Categories and classes are admitted row by
 row, and within a row in the order of the columns; a block is as wide as the schema at its end, with
@@ -11,31 +11,22 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kbnn.model.rows import Rows
 from kbnn.model.schema import Schema
+from kbnn.score.rowsums import BoolArray
 from kbnn.stream.admission import Admission, OnError
+from kbnn.stream.blocks import taken
 from kbnn.stream.chunk import Chunk, Flaw
 from kbnn.stream.infer import Notice
 from kbnn.stream.values import FloatArray, IntArray, missing_tokens
 
 
-class Block(NamedTuple):
-    """Rows in the user's units; NaN is missing."""
-
-    x: FloatArray  # (n, D)
-    x_sd: FloatArray | None  # (n, D) stated standard deviations, 0 = exact
-    y: FloatArray  # (n, T); the class index in a classification
-    weight: FloatArray | None  # (n,) positive
-    rows: IntArray  # (n,) row number in the source, from 1
-    batch: pa.RecordBatch | None  # the original columns, when asked for
-
-
 class Encoded(NamedTuple):
-    """A block (None: no row left), the flawed rows, and whether the first of them ends it all."""
+    """The rows (None: none is left), the flawed ones, and whether the first of them ends it all."""
 
-    block: Block | None
+    rows: Rows | None
     flaws: dict[int, Flaw]
     stopped: bool
 
@@ -54,6 +45,7 @@ class Encoder:
         notice: Notice = lambda text: None,
     ) -> None:
         self.schema = schema
+        self._told = schema.copy()  # what goes out with rows is nobody's to change
         self._on_error = on_error
         self._admit = admit
         self._use_target = use_target
@@ -81,24 +73,34 @@ class Encoder:
         if stopped:
             first = min(flaws)
             flaws = {first: flaws[first]}
+        if schema_size(self._told) != schema_size(self.schema):
+            self._told = self.schema.copy()
         if self._on_error == "keep":
-            block = _block(found, None, ~found.good if flaws else None, self._original)
+            rows = self._rows(found, None, ~found.good if flaws else None)
         elif found.good.all():
-            block = _block(found, None, None, self._original)
+            rows = self._rows(found, None, None)
         elif found.good.any():
-            block = _block(found, np.flatnonzero(found.good), None, self._original)
+            rows = self._rows(found, np.flatnonzero(found.good), None)
         else:
             return Encoded(None, flaws, stopped)
-        return Encoded(block, flaws, stopped)
+        return Encoded(rows, flaws, stopped)
+
+    def _rows(self, found: Admission, chosen: IntArray | None, spoilt: BoolArray | None) -> Rows:
+        rows = _rows(found, spoilt, found.chunk.batch if self._original else None)
+        rows = rows._replace(schema=self._told)
+        return rows if chosen is None else taken(rows, chosen)
 
 
-def _block(
-    found: Admission,
-    chosen: IntArray | None,
-    spoilt: npt.NDArray[np.bool_] | None,
-    original: bool,
-) -> Block:
-    """Put the arrays together: the chosen rows, with nothing known about the spoilt ones."""
+def schema_size(schema: Schema) -> tuple[int, ...]:
+    """Changes with every step in which a schema grows."""
+    labels = sum(len(column.categories) for column in schema.columns)
+    bare = sum(place.category is None for place in schema.layout)
+    decided = sum(column.kind != "undecided" for column in schema.columns)
+    return schema.width, bare, labels, decided, len(schema.classes)
+
+
+def _rows(found: Admission, spoilt: BoolArray | None, original: pa.RecordBatch | None) -> Rows:
+    """Put the arrays together, with nothing known about the spoilt rows."""
     schema, size = found.schema, found.size
     x = np.zeros((size, schema.width))
     places: dict[str, list[int]] = {}
@@ -122,15 +124,8 @@ def _block(
         weight = None if weight is None else np.where(spoilt, 1.0, weight)
         if x_sd is not None:
             x_sd[rows] = 0.0
-    block = Block(
-        x,
-        x_sd,
-        y,
-        weight,
-        found.chunk.first_row + np.arange(size),
-        found.chunk.batch if original else None,
-    )
-    return block if chosen is None else taken(block, chosen)
+    number = found.chunk.first_row + np.arange(size)
+    return Rows(x, y, number, x_sd, weight, spoilt, original=original)
 
 
 def _indicators(found: Admission, x: FloatArray, own: list[int], name: str) -> None:
@@ -155,15 +150,3 @@ def _x_sd(found: Admission, places: dict[str, list[int]]) -> FloatArray | None:
         if column.of in places and found.schema.column(column.of).kind == "number":
             x_sd[:, places[column.of][0]] = found.values[column.name]
     return x_sd
-
-
-def taken(block: Block, order: IntArray) -> Block:
-    """The rows of the given positions, in that order."""
-    return Block(
-        block.x[order],
-        None if block.x_sd is None else block.x_sd[order],
-        block.y[order],
-        None if block.weight is None else block.weight[order],
-        block.rows[order],
-        None if block.batch is None else block.batch.take(pa.array(order)),
-    )

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from kbnn.errors import DataError, UsageError
-from kbnn.model.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema, Task
+from kbnn.model.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema
 from kbnn.stream.header import count, is_number, no_column
 from kbnn.stream.values import is_temporal, is_usable, looks_like_time, texts
+from kbnn.task.table import TASKS, Choice, Seen, choose
 
 WARMUP: Final = 32
 _ENOUGH: Final = 20  # values needed before "nearly all differ" means anything
@@ -31,8 +32,13 @@ class Roles:
     ignore: tuple[str, ...] = ()
     weight: str | None = None
     input_sd: bool = False
-    task: Literal["auto", "regression", "classification"] = "auto"
+    task: str = "auto"
     max_categories: int = MAX_CATEGORIES
+
+    @property
+    def labels(self) -> bool:
+        """Whether the stated task takes its target as labels."""
+        return self.task in TASKS and TASKS[self.task].labels
 
 
 class Sample(NamedTuple):
@@ -102,8 +108,16 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         columns.append(Column(name, kind, role, sd_of.get(name)))
     if not any(column.role == "feature" for column in columns):
         raise DataError("no column is left to learn from: every one is the target or ignored")
-    task, classes, closed = _task([c for c in columns if c.role == "target"], found, roles, notice)
-    schema = Schema(columns, task, classes, closed, max_categories=roles.max_categories)
+    choice = _choice([c for c in columns if c.role == "target"], found, roles.task)
+    if choice.notice:
+        notice(choice.notice)
+    schema = Schema(
+        columns,
+        choice.task,
+        choice.classes,
+        choice.closed,
+        max_categories=roles.max_categories,
+    )
     schema.layout = [Place(column.name, None) for column in columns if column.role == "feature"]
     return schema
 
@@ -159,7 +173,7 @@ def _unusable_feature(name: str, what: str, roles: Roles, notice: Notice) -> tup
 
 
 def _target_kind(name: str, kind: Kind, what: str, seen: Sample, roles: Roles) -> Kind:
-    if kind == "ignored" and not (what == "free text" and roles.task == "classification"):
+    if kind == "ignored" and not (what == "free text" and roles.labels):
         different = f" ({len(set(seen.values))} different values)" if what == "free text" else ""
         raise DataError(
             f"target '{name}' holds {what}{different}, which cannot be predicted "
@@ -173,45 +187,11 @@ def _target_kind(name: str, kind: Kind, what: str, seen: Sample, roles: Roles) -
     return "category" if kind == "ignored" else kind
 
 
-def _task(
-    targets: list[Column], found: dict[str, Sample], roles: Roles, notice: Notice
-) -> tuple[Task, list[str], bool]:
-    """Regression or classification, the classes known from the start, and whether that is all."""
-    labelled = next((t for t in targets if t.kind == "category"), None)
-    if len(targets) > 1:
-        if roles.task == "classification" or labelled is not None:
-            name = labelled.name if labelled else targets[0].name
-            raise UsageError(f"several targets need numbers, but '{name}' holds classes")
-        return "regression", [], False
-    target = targets[0]
-    values = {value for value in found[target.name].values if value is not None}
-    binary = target.kind == "number" and _as_numbers(values) == {0.0, 1.0}
-    if roles.task == "regression":
-        if labelled is not None:
-            raise DataError(
-                f"target '{target.name}' holds text such as '{min(values)}': a regression needs "
-                "numbers (use --task classification)"
-            )
-        return "regression", [], False
-    if roles.task == "classification" and not binary and target.kind == "number":
-        return "classification", [], False
-    if target.kind == "boolean":
-        notice(f"task: classification, since '{target.name}' is true or false")
-        return "classification", ["false", "true"], True
-    if binary:
-        if roles.task == "auto":
-            notice(
-                f"task: classification, since '{target.name}' is 0 or 1 "
-                "(otherwise use --task regression)"
-            )
-        return "classification", ["0", "1"], True
-    if target.kind == "number":
-        notice(f"task: regression, since '{target.name}' holds numbers")
-        return "regression", [], False
-    if roles.task == "auto":
-        notice(f"task: classification, since '{target.name}' holds text")
-    return "classification", [], False
-
-
-def _as_numbers(values: set[str]) -> set[float] | None:
-    return {float(value) for value in values} if all(map(is_number, values)) else None
+def _choice(targets: list[Column], found: dict[str, Sample], stated: str) -> Choice:
+    """The task that the targets call for."""
+    seen = []
+    for target in targets:
+        values = {value for value in found[target.name].values if value is not None}
+        numbers = {float(value) for value in values} if all(map(is_number, values)) else None
+        seen.append(Seen(target.name, target.kind, values, numbers))
+    return choose(seen, stated)

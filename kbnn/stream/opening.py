@@ -12,10 +12,10 @@ from typing import Self
 import pyarrow as pa
 
 from kbnn.closing import Closing
+from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Column, Schema
-from kbnn.stream.blocks import sliced
 from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
-from kbnn.stream.encode import Block, Encoder
+from kbnn.stream.encode import Encoder
 from kbnn.stream.header import Expectation, is_number
 from kbnn.stream.infer import Notice, infer, sample
 from kbnn.stream.pace import Pace
@@ -27,7 +27,7 @@ from kbnn.stream.sources import Source, expand
 from kbnn.stream.values import missing_tokens
 from kbnn.stream.warmup import first_rows, stop_error
 
-__all__ = ["BadRow", "Block", "ReadOptions", "Stream", "open_stream"]
+__all__ = ["BadRow", "ReadOptions", "Stream", "open_stream"]
 
 
 def open_stream(
@@ -67,7 +67,7 @@ class Stream(Closing):
         self._notices: deque[str] = deque()
         self._ahead: ReadAhead[Chunk] | None = None
         self._chunks: Generator[Chunk] | None = None
-        self._blocks: Generator[Block] | None = None
+        self._blocks: Generator[Rows] | None = None
         self._sources: list[Source] = []
         self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
         self._tokens = pa.array(self._pins.missing, pa.string())
@@ -197,7 +197,7 @@ class Stream(Closing):
                 return f"column '{name}': cannot read '{shorten(cell)}' as a number"
         return None
 
-    def _run(self, early: list[Chunk], skip: int) -> Generator[Block]:
+    def _run(self, early: list[Chunk], skip: int) -> Generator[Rows]:
         """One pass."""
         options = self.options
         chunks: Iterator[Chunk] = self._chunks or iter(())
@@ -205,21 +205,19 @@ class Stream(Closing):
             chunks = self._ahead = ReadAhead(chunks)
         blocks = self._encoded(chain(early, chunks), skip)
         if options.shuffle:
-            blocks = shuffled(
-                blocks, options.shuffle_rows, options.seed, self.epoch, lambda: self.schema.width
-            )
+            blocks = shuffled(blocks, options.shuffle_rows, options.seed, self.epoch)
         for block in blocks:
-            start = min(skip, len(block.rows))
+            start = min(skip, len(block.y))
             skip -= start
-            while start < len(block.rows):
+            while start < len(block.y):
                 part = sliced(block, start, start + self._pace.rows)
-                start += len(part.rows)
-                self.rows += len(part.rows)
+                start += len(part.y)
+                self.rows += len(part.y)
                 began = monotonic()
                 yield part
-                self._pace.took(len(part.rows), monotonic() - began)
+                self._pace.took(len(part.y), monotonic() - began)
 
-    def _encoded(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Block]:
+    def _encoded(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Rows]:
         """Encode in pieces of a block; report what is left out."""
         options = self.options
         encoder = Encoder(
@@ -249,7 +247,7 @@ class Stream(Closing):
                         self.bad_rows += 1
                         self._on_bad_row(chunk.bad_row(at, flaw))
                 if block is not None:
-                    good += len(block.rows)
+                    good += len(block.y)
                     yield block
                 if undecided and self._undecided() != undecided:
                     undecided = self._undecided()
@@ -261,7 +259,7 @@ class Stream(Closing):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Block:
+    def __next__(self) -> Rows:
         try:
             return next(self._blocks or iter(()))
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from kbnn.errors import UsageError
 from kbnn.model.schema import MAX_CATEGORIES, Schema
@@ -13,6 +12,7 @@ from kbnn.stream.formats import FORMATS
 from kbnn.stream.infer import Roles
 from kbnn.stream.shuffle import SHUFFLE_ROWS
 from kbnn.stream.sources import READ_SIZE
+from kbnn.task.table import TASKS
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ReadOptions:
     ignore: tuple[str, ...] = ()
     weight: str | None = None
     input_sd: bool = False
-    task: Literal["auto", "regression", "classification"] = "auto"
+    task: str = "auto"
     max_categories: int = MAX_CATEGORIES
     on_error: OnError = "stop"
     limit: int | None = None  # rows of the sources read, good or bad
@@ -62,6 +62,9 @@ class ReadOptions:
         """Refuse values that make no sense."""
         if self.format not in FORMATS:
             raise UsageError(f"unknown format '{self.format}' (choose from {', '.join(FORMATS)})")
+        if self.task != "auto" and self.task not in TASKS:
+            known = ", ".join(["auto", *TASKS])
+            raise UsageError(f"unknown task '{self.task}' (choose from {known})")
         if self.delimiter is not None and (
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
         ):

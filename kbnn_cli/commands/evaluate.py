@@ -56,6 +56,7 @@ def evaluate(
     from kbnn.run import evaluating, inspecting, modelreport
     from kbnn.run.choices import check_outputs
     from kbnn.score import failif
+    from kbnn.score.figures import flat
     from kbnn_cli import reading, show, show_evaluate
 
     reading.check_on_error(on_error, ("stop", "skip"))
@@ -63,8 +64,8 @@ def evaluate(
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
     check_outputs(sources, outputs, model=model)
     judged = modelfile.load(model)
-    figures, targets = evaluating.figure_names(judged), judged.schema.targets
-    conditions = [failif.parse(text, figures, targets) for text in fail_if or ()]
+    figures = list(flat(judged.task.score().figures()))
+    checks = [failif.parse(text, figures, judged.task.targets) for text in fail_if or ()]
     with (
         reading.opened(
             judged,
@@ -94,10 +95,9 @@ def evaluate(
         names = [modelreport.named(source) for source in sources]
         title = f"{modelreport.named(model)} on {show_evaluate.source_names(names)}"
         found = inspecting.inspect(judged, model)
-        modelreport.write(
-            judged, result.card, found, page=report, picture=plot, title=title, learning=False
-        )
-    reasons = failif.reasons(conditions, result.figures())
+        shown = modelreport.Shown(title, learning=False, unreadable=result.bad_rows)
+        modelreport.write(judged, result.card, found, shown, page=report, picture=plot)
+    reasons = failif.reasons(checks, result.figures())
     for reason in reasons:
         exits.say(reason)
     if reasons:

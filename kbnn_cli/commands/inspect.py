@@ -74,6 +74,7 @@ def inspect(
     elif weights:
         show.csv_rows(Weight._fields, all_weights(known))
     else:
-        show.parts(show_inspect.inspection_parts(found, known.card, plots=plots))
+        show.parts(show_inspect.inspection_parts(found, plots=plots))
     title = f"{modelreport.named(model)}: {found.task} of {', '.join(found.targets)}"
-    modelreport.write(known, known.card, found, page=report, picture=plot, title=title)
+    shown = modelreport.Shown(title)
+    modelreport.write(known, known.card, found, shown, page=report, picture=plot)

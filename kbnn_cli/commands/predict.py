@@ -77,7 +77,8 @@ def predict(
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.output.writers import open_writer, prediction_fields
+    from kbnn.output.fields import check_interval
+    from kbnn.output.writers import open_writer
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
     from kbnn_cli import reading, show
@@ -88,7 +89,8 @@ def predict(
     check_outputs(sources, {"--output": output, "--bad-rows": bad_rows}, model=model)
     start = perf_counter()
     known = modelfile.load(model)
-    fields = prediction_fields(known.schema, interval=interval, decompose=decompose)
+    check_interval(interval)
+    fields = known.task.fields(interval, decompose=decompose)
     with (
         reading.opened(
             known,
@@ -107,7 +109,7 @@ def predict(
         open_writer(output, fields, known.schema, flush=stream.live) as writer,
         show.progress(stream, "predicting", quiet or output == "-") as on_rows,
     ):
-        predict_stream(known, stream, bad, writer, on_rows=on_rows)
+        predict_stream(known, stream, writer, on_rows=on_rows)
     reading.say_bad_rows(bad, "no prediction", quiet)
     if json:
         seconds = perf_counter() - start

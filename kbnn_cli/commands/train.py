@@ -69,6 +69,7 @@ def train(
     from kbnn.run.choices import Choices, check_outputs
     from kbnn.run.training import Training, TrainOptions
     from kbnn.stream.readoptions import ReadOptions
+    from kbnn.task.table import TASKS
     from kbnn_cli.train_listener import TrainListener
 
     if json and predictions == "-":
@@ -78,7 +79,6 @@ def train(
     if fresh and resume:
         raise UsageError("--fresh and --resume contradict each other")
     covariances = ("auto", "paper", "neuron", "group", "full")
-    tasks = ("auto", "regression", "classification")
     chosen = TrainOptions(
         sources=tuple(sources),
         model=model,
@@ -92,7 +92,7 @@ def train(
             ignore=options.names(ignore),
             weight=weight,
             input_sd=input_sd,
-            task=own.one_of("--task", task, tasks),  # type: ignore[arg-type]  # checked here
+            task=own.one_of("--task", task, ("auto", *TASKS)),
             on_error=own.one_of("--on-error", on_error, ("stop", "skip")),  # type: ignore[arg-type]  # checked here
             limit=limit,
             shuffle=shuffle,

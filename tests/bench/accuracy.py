@@ -63,7 +63,7 @@ def run(job: Job) -> list[Outcome]:
     found, spent = [], 0.0
     for number in range(1, max(job.passes) + 1):
         start = time.process_time()
-        model.learn(rows, fresh=number == 1)
+        model.learn(rows, again=number > 1)
         spent += time.process_time() - start
         if number in job.passes:
             scored = data.judged(model, split.x_test, split.y_test)

@@ -26,7 +26,7 @@ def learned(x: FloatArray, y: FloatArray, classes: int, passes: int = 1, **setti
     """A model of classes after some passes."""
     model = Model.create(Settings(**settings), data.schema(x.shape[1], 1, classes))
     for number in range(passes):
-        model.learn(data.block(x, y), fresh=number == 0)
+        model.learn(data.block(x, y), again=number > 0)
     return model
 
 

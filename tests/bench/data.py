@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from kbnn.core.network import Config, init, learn, predict
 from kbnn.model.model import Forecast, Model
+from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.stream.encode import Block
+from kbnn.task.base import blank
 
 FloatArray = NDArray[np.float64]
 
@@ -88,16 +89,15 @@ def block(
     x_sd: FloatArray | None = None,
     weight: FloatArray | None = None,
     first: int = 1,
-) -> Block:
+) -> Rows:
     """Rows as the model takes them; y may be a vector."""
     y = y[:, None] if y.ndim == 1 else y
-    return Block(
+    return Rows(
         np.ascontiguousarray(x),
-        x_sd,
         np.ascontiguousarray(y),
-        weight,
         np.arange(first, first + len(x)),
-        None,
+        x_sd,
+        weight,
     )
 
 
@@ -106,7 +106,7 @@ def trained(x: FloatArray, y: FloatArray, passes: int = 1, **settings: object) -
     rows = block(x, y)
     model = Model.create(Settings(**settings), schema(x.shape[1], rows.y.shape[1]))  # type: ignore[arg-type]  # keyword options of several types
     for number in range(passes):
-        model.learn(rows, fresh=number == 0)
+        model.learn(rows, again=number > 0)
     return model
 
 
@@ -136,5 +136,5 @@ def known_units(rows: Split, seed: int) -> Scores:
     state, _ = learn(state, (rows.x - center) / scale, (rows.y - middle) / spread)
     said = predict(state, (rows.x_test - center) / scale)
     sd = spread * np.sqrt(said.function_var + said.noise_var)
-    blank = Forecast(middle + spread * said.mean, sd, sd, sd, None, None, np.zeros(0, np.int64))
-    return scores(blank, rows.y_test)
+    made = blank(*sd.shape)._replace(mean=middle + spread * said.mean, sd=sd)
+    return scores(made, rows.y_test)

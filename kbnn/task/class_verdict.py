@@ -10,15 +10,9 @@ from __future__ import annotations
 
 import math
 
-from kbnn.score.class_metrics import ClassScore
-from kbnn.score.metrics import RegressionScore
-from kbnn.score.verdict import FEW, Level, Verdict, regression_verdict, too_few
+from kbnn.score.verdict import FEW, Level, Verdict, too_few
+from kbnn.task.class_score import ClassScore
 from kbnn.wording import number, percent, rows_of
-
-
-def verdict(score: RegressionScore | ClassScore) -> Verdict:
-    """Judge the forecasts of one target, numeric or class."""
-    return class_verdict(score) if isinstance(score, ClassScore) else regression_verdict(score)
 
 
 def chance_error(score: ClassScore) -> float:

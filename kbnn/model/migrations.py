@@ -1,0 +1,88 @@
+"""Models written by earlier versions of the format, brought to the present one.
+
+Each step takes a header and its arrays from one version to the next; a file passes through all that
+follow its own. tests/fixtures holds a model of every version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kbnn.errors import ModelError
+
+Arrays = dict[str, npt.NDArray[Any]]
+Step = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
+
+
+def migrated(version: int, header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """The header and arrays as the present version has them; ModelError if they cannot be."""
+    try:
+        for step in STEPS[version - 1 :]:
+            header, arrays = step(header, arrays)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError("is damaged (its parts do not fit together)") from error
+    return header, arrays
+
+
+_SUMS = {
+    "error": "bias",
+    "absolute": "mae",
+    "square": "rmse",
+    "sd": "interval_width_90",
+    "z2": "spread",
+    "in50": "coverage.50",
+    "in80": "coverage.80",
+    "in90": "coverage.90",
+    "in95": "coverage.95",
+    "correct": "accuracy",
+}
+"""What figures were called in version 1 where it was not by their names."""
+
+
+def _second(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Version 1 kept held and recent rows apart, and PIT counts and confusion outside scores."""
+    source = "recent" if header["networks"] else "held"
+    moved = {
+        name: array
+        for name, array in arrays.items()
+        if not name.startswith(("held/", "recent/", "record/pit", "record/confusion"))
+    }
+    for name, array in arrays.items():
+        if name.startswith(f"{source}/"):
+            moved[f"kept/{name.removeprefix(f'{source}/')}"] = array
+    record = header["record"]
+    scores = [
+        _score(score, arrays, j, bool(record["classes"]))
+        for j, score in enumerate(record["scores"])
+    ]
+    kept = {name: value for name, value in record.items() if name != "classes"}
+    return {**header, "record": {**kept, "scores": scores}}, moved
+
+
+def _score(old: dict[str, Any], arrays: Arrays, target: int, classes: bool) -> dict[str, Any]:
+    sums = {_SUMS.get(name, name): value for name, value in old["sums"].items()}
+    recent = {_SUMS.get(name, name): value for name, value in old["recent"].items()}
+    score = {
+        **{name: old[name] for name in ("rows", "skipped", "invalid")},
+        "weight": sums.pop("weight") if classes else old["weight"],
+        "sums": sums,
+        "recent": recent,
+    }
+    if classes:
+        confusion = np.asarray(arrays["record/confusion"])
+        grow = len(old["frequency"]) - len(confusion)
+        return {
+            **score,
+            "bins": old["bins"],
+            "frequency": old["frequency"],
+            "confusion": np.pad(confusion, ((0, grow), (0, grow))).tolist(),
+        }
+    constant = {name: old[name] for name in ("origin", "weight", "shift", "spread")}
+    return {**score, "constant": constant, "pit": arrays["record/pit"][target].tolist()}
+
+
+STEPS: tuple[Step, ...] = (_second,)

@@ -1,0 +1,44 @@
+"""Rows on their way from a stream to a learner: one tuple, in the user's units."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.core.layout import IntArray
+from kbnn.core.normal import FloatArray
+from kbnn.model.schema import Schema
+
+
+class Rows(NamedTuple):
+    """n rows; NaN is missing."""
+
+    x: FloatArray  # (n, D) as the schema lays it out
+    y: FloatArray  # (n, T); the class index where the target is a label
+    number: IntArray  # (n,) row number in the source, from 1
+    x_sd: FloatArray | None = None  # (n, D) stated standard deviations, 0 = exact
+    weight: FloatArray | None = None  # (n,) positive
+    unreadable: NDArray[np.bool_] | None = None  # (n,) rows of which nothing is known
+    schema: Schema | None = None  # as it is after these rows, where it may have grown
+    original: Any = None  # the columns as they were read (an Arrow batch), when asked for
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # rows, not equal entries
+        """How many."""
+        return len(self.number)
+
+
+def sliced(rows: Rows, start: int, stop: int) -> Rows:
+    """The rows from `start` up to `stop`, without copying."""
+    return Rows(
+        rows.x[start:stop],
+        rows.y[start:stop],
+        rows.number[start:stop],
+        None if rows.x_sd is None else rows.x_sd[start:stop],
+        None if rows.weight is None else rows.weight[start:stop],
+        None if rows.unreadable is None else rows.unreadable[start:stop],
+        rows.schema,
+        None if rows.original is None else rows.original[start:stop],
+    )

@@ -1,0 +1,114 @@
+"""Figures: each judges forecasts by one number, and each is listed once, by its task.
+
+A figure with a `term` is the weighted mean of that term over rows, finished (a square root, say);
+one with `derive` follows from others. The entry says everything that is shown of it: JSON,
+terminal, report and `--fail-if` all read the same list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from kbnn.score.rowsums import FloatArray
+from kbnn.wording import number
+
+Values = Mapping[str, Any]
+"""The figures of one target by name; a dotted name is nested: `coverage.90`."""
+
+
+def same(value: float) -> float:
+    """The value as it is."""
+    return value
+
+
+class Figure(NamedTuple):
+    """One number that judges forecasts.
+
+    name      in JSON and conditions; `coverage.90` is `90` in `coverage`, and `coverage_90`
+    label     in tables; without one it is in none
+    remark    what it means, in a few words; `{target}` stands for the target's name
+    term      what a row adds, from what its task makes of a block of forecasts and truths
+    finish    makes the figure of the weighted mean of its term
+    derive    makes it of the whole score instead
+    better    which way is better, if either is
+    form      the number as text
+    baseline  the figure that the best constant has, by name, or its value
+    brief     whether it stands in the short table after training
+    curve     which line of the learning curve it is: loss, nll or coverage_90
+    on_curve  what the curve takes of the mean; `finish` if not said
+    """
+
+    name: str
+    label: str = ""
+    remark: str = ""
+    term: Callable[[Any], FloatArray] | None = None
+    finish: Callable[[float], float] = same
+    derive: Callable[[Any], float | None] | None = None
+    better: Literal["lower", "higher", "neither"] = "lower"
+    form: Callable[[float | None], str] = number
+    baseline: str | float = ""
+    brief: bool = False
+    curve: Literal["", "loss", "nll", "coverage_90"] = ""
+    on_curve: Callable[[float], float] | None = None
+
+
+class Row(NamedTuple):
+    """One line of a table: the figure, the model's value, the constant's, what it means."""
+
+    label: str
+    value: str
+    constant: str
+    remark: str
+
+
+class Table(NamedTuple):
+    """The figures of one target beside those of the best constant, named `baseline`."""
+
+    baseline: str
+    rows: list[Row]
+
+
+def nested(pairs: Sequence[tuple[str, float | None]]) -> dict[str, Any]:
+    """Figures as JSON has them: dotted names become objects."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        outer, _, inner = name.partition(".")
+        if inner:
+            found.setdefault(outer, {})[inner] = value
+        else:
+            found[name] = value
+    return found
+
+
+def flat(values: Values) -> dict[str, float | None]:
+    """The figures as conditions name them: `coverage_90`."""
+    found: dict[str, float | None] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found.update({f"{name}_{key}": part for key, part in value.items()})
+        else:
+            found[name] = value
+    return found
+
+
+def rows(figures: Sequence[Figure], values: Values, target: str, *, brief: bool) -> list[Row]:
+    """The lines of a table, the `brief` one or all."""
+    known = flat(values)
+    made = []
+    for figure in figures:
+        if not figure.label or (brief and not figure.brief):
+            continue
+        constant = ""
+        if figure.baseline != "":
+            level = figure.baseline
+            constant = figure.form(known[level] if isinstance(level, str) else level)
+        made.append(
+            Row(
+                figure.label,
+                figure.form(known[figure.name.replace(".", "_")]),
+                constant,
+                figure.remark.format(target=target),
+            )
+        )
+    return made

@@ -1,0 +1,144 @@
+"""A score: the figures of one target, row after row, in constant memory.
+
+It adds up the terms of its task's figures in row order, so the same bits come out however the rows
+are cut into blocks. Sums are stored under the names of their figures: a record written before a
+figure was thought of starts it empty, and its mean is over the rows since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from kbnn.score.figures import Figure, nested
+from kbnn.score.rowsums import FloatArray, add_rows, floats, restored
+
+LINES = ("loss", "nll", "coverage_90")
+"""The lines of a learning curve."""
+
+
+class Judged(Protocol):
+    """A block of forecasts beside what came true: the rows that have both."""
+
+    weight: FloatArray
+    """(n,) of the rows that can be judged."""
+    skipped: int
+    """Rows without a target."""
+    invalid: int
+    """Rows whose forecast was no distribution; a model gives none."""
+
+
+class Score:
+    """Streaming figures of one target; a task adds what its baseline and pictures need."""
+
+    figures_listed: Sequence[Figure] = ()
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.skipped = 0
+        self.invalid = 0
+        self._summed = [figure for figure in self.figures_listed if figure.term is not None]
+        self._place = {figure.name: at for at, figure in enumerate(self._summed)}
+        self._drawn = [at for at, figure in enumerate(self._summed) if figure.curve]
+        self._weight = 0.0
+        self._sums = np.zeros(len(self._summed))
+        self._began = np.zeros(len(self._summed))  # weight of the rows before each began
+        self._recent = np.zeros(1 + len(self._drawn))  # weight and sums since the last `mark`
+
+    def add(self, judged: Judged) -> None:
+        """Count rows in order."""
+        self.skipped += judged.skipped
+        self.invalid += judged.invalid
+        n = judged.weight.shape[0]
+        if n == 0:
+            return
+        terms = np.empty((1 + len(self._summed), n))
+        terms[0] = judged.weight
+        for at, figure in enumerate(self._summed, start=1):
+            assert figure.term is not None
+            np.multiply(figure.term(judged), judged.weight, out=terms[at])
+        total = add_rows(np.concatenate(([self._weight], self._sums)), terms)
+        self._weight, self._sums = float(total[0]), total[1:]
+        self._recent = add_rows(self._recent, terms[[0, *(1 + at for at in self._drawn)]])
+        self.rows += n
+
+    def mark(self) -> None:
+        """Start a new stretch of the learning curve."""
+        self._recent = np.zeros_like(self._recent)
+
+    def average(self, name: str) -> float | None:
+        """Weighted mean of a figure's term over its rows, None before the first."""
+        at = self._place[name]
+        weight = self._weight - float(self._began[at])
+        return float(self._sums[at]) / weight if weight > 0 else None
+
+    def value(self, figure: Figure) -> float | None:
+        """The figure now; None where it is undefined."""
+        if figure.derive is not None:
+            return figure.derive(self)
+        mean = self.average(figure.name)
+        return None if mean is None else figure.finish(mean)
+
+    def figures(self) -> dict[str, Any]:
+        """All figures under the names of `kbnn evaluate --json`."""
+        return {
+            "rows": self.rows,
+            "skipped": self.skipped,
+            **nested([(figure.name, self.value(figure)) for figure in self.figures_listed]),
+        }
+
+    def lines(self) -> dict[str, tuple[float | None, float | None]]:
+        """What a learning curve shows: overall, and since the last `mark`."""
+        found: dict[str, tuple[float | None, float | None]] = {}
+        weight, *recent = floats(self._recent)
+        for at, total in zip(self._drawn, recent, strict=True):
+            figure = self._summed[at]
+            finish = figure.on_curve or figure.finish
+            mean = self.average(figure.name)
+            found[figure.curve] = (
+                None if mean is None else finish(mean),
+                finish(total / weight) if weight > 0 else None,
+            )
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole state; `from_json` restores it bit for bit."""
+        names = list(self._place)
+        drawn = [names[at] for at in self._drawn]
+        began = {name: float(value) for name, value in zip(names, self._began, strict=True)}
+        return {
+            "rows": self.rows,
+            "skipped": self.skipped,
+            "invalid": self.invalid,
+            "weight": self._weight,
+            "sums": dict(zip(names, floats(self._sums), strict=True)),
+            "began": {name: value for name, value in began.items() if value},
+            "recent": dict(zip(("weight", *drawn), floats(self._recent), strict=True)),
+        }
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any]) -> Self:
+        """The score that `to_json` described, whichever figures it knew."""
+        score = cls()
+        score.rows, score.skipped = count(state["rows"]), count(state["skipped"])
+        score.invalid = count(state["invalid"])
+        score._weight = float(restored(state["weight"], ()))
+        sums, began, recent = state["sums"], state.get("began", {}), state["recent"]
+        score._recent[0] = restored(recent["weight"], ())
+        for name, at in score._place.items():
+            known = name in sums
+            score._sums[at] = restored(sums[name], ()) if known else 0.0
+            score._began[at] = restored(began.get(name, 0.0), ()) if known else score._weight
+        names = list(score._place)
+        for place, at in enumerate(score._drawn, start=1):
+            score._recent[place] = restored(recent.get(names[at], 0.0), ())
+        return score
+
+
+def count(value: object) -> int:
+    """A stored count; ValueError when it is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"expected a count, found {value!r}")
+    return value

@@ -1,0 +1,221 @@
+"""A task: what a target is, and everything that depends on it.
+
+It chooses the observation model of the network, turns what the network says into a predictive
+distribution in the user's units, and owns the figures, the verdict, the columns written and, as
+plain data, all that is shown. No module outside this package asks which task it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from kbnn.core.config import Observation
+from kbnn.core.network import Prediction
+from kbnn.core.normal import FloatArray
+from kbnn.score.curve import CurvePoint
+from kbnn.score.figures import Table, Values, rows
+from kbnn.score.score import Score
+from kbnn.score.scorecard import Compared
+from kbnn.score.summaries import Summaries
+from kbnn.score.verdict import Verdict
+from kbnn.task.forecast import Forecast
+from kbnn.task.section import Drawn, Section, Tile
+from kbnn.wording import count
+
+
+class Described(Protocol):
+    """What a task needs to know of the columns (see kbnn.model.schema.Schema)."""
+
+    @property
+    def targets(self) -> list[str]: ...
+    @property
+    def classes(self) -> list[str]: ...
+    @property
+    def closed(self) -> bool: ...
+
+
+class Field(NamedTuple):
+    """One predicted column."""
+
+    name: str
+    text: bool
+    values: Callable[[Forecast], Any]  # (n,) float64, or a list of texts
+
+
+class Scaled(NamedTuple):
+    """Center and scale of the targets in the user's units."""
+
+    center: FloatArray
+    scale: FloatArray
+
+
+class Line(NamedTuple):
+    """One column of the lines that training prints: its head, its width, its cell."""
+
+    head: str
+    width: int
+    cell: Callable[[CurvePoint, float | None], str]  # of a point and the noise sd
+
+
+class Task(ABC):
+    """One kind of target; an instance knows the names of a model's targets."""
+
+    name: ClassVar[str]
+    observation: ClassVar[Observation]
+    score: ClassVar[type[Score]]
+    baseline: ClassVar[str]
+    """What the best constant is called in tables."""
+    against: ClassVar[str]
+    """The same in a remark: for .."""
+    labels: ClassVar[bool]
+    """Whether the target is read as labels, which become class indices."""
+    lines: ClassVar[Sequence[Line]]
+    """The figures of the lines that training prints."""
+
+    def __init__(self, schema: Described) -> None:
+        self.schema = schema
+
+    @property
+    def targets(self) -> Sequence[str]:
+        """The names of the targets."""
+        return self.schema.targets
+
+    # The network.
+
+    @property
+    @abstractmethod
+    def scaled(self) -> int:
+        """Targets that are standardised, all or none."""
+
+    @abstractmethod
+    def outputs(self, y: FloatArray, known: int = 0) -> int:
+        """Outputs that a network needs for these targets (n, T), `known` or more."""
+
+    @abstractmethod
+    def uncounted(self, y: FloatArray, outputs: int) -> FloatArray:
+        """Which rows have a target that a network of so many outputs has no output for (n,)."""
+
+    def covariance(self, outputs: int) -> str:
+        """The structure that suits so many outputs."""
+        return "group"
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the target has an observation noise, given or learned."""
+        return False
+
+    # Forecasts.
+
+    @abstractmethod
+    def varied(self, y: FloatArray) -> bool:
+        """Whether these targets (n, T) have varied enough to begin."""
+
+    @abstractmethod
+    def before(self, y: FloatArray, first: int) -> Forecast:
+        """What is said of rows y[first:] before there is a network: each from those before it."""
+
+    @abstractmethod
+    def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
+        """What the network said, in the user's units."""
+
+    @abstractmethod
+    def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
+        """log p of each row's label (n, T) in the network's units; 0 where there is none."""
+
+    # Judgement.
+
+    @abstractmethod
+    def judge(
+        self, y: FloatArray, forecast: Forecast, weight: FloatArray | None
+    ) -> Sequence[Compared]:
+        """Each target's forecasts beside what came true."""
+
+    @abstractmethod
+    def said(self, forecast: Forecast) -> FloatArray:
+        """The forecast as columns (n, F), for rows that are kept."""
+
+    @abstractmethod
+    def verdict(self, score: Score) -> Verdict:
+        """The figures in plain words."""
+
+    def table(self, values: Values, target: str, *, brief: bool = False) -> Table:
+        """The figures of one target beside those of the best constant."""
+        return Table(self.baseline, rows(self.score.figures_listed, values, target, brief=brief))
+
+    def tiles(self, values: Values, target: str, unreadable: int) -> list[Tile]:
+        """The figures as headlines."""
+        left = [
+            f"{count(number)} {what}"
+            for number, what in (
+                (values["skipped"] - unreadable, "without a target"),
+                (unreadable, "unreadable"),
+            )
+            if number
+        ]
+        table = self.table(values, target)
+        return [
+            Tile("Rows", count(values["rows"]), ", ".join(left) or "all scored"),
+            *(
+                Tile(
+                    row.label[:1].upper() + row.label[1:],
+                    row.value,
+                    f"{row.constant} {self.against}" if row.constant else row.remark,
+                )
+                for row in table.rows
+            ),
+        ]
+
+    @abstractmethod
+    def section(
+        self,
+        score: Score,
+        summaries: Summaries,
+        target: int,
+        points: Sequence[CurvePoint],
+        unreadable: int = 0,
+    ) -> Section:
+        """Everything to show of one target; `points` are empty where nothing was learned."""
+
+    @abstractmethod
+    def told(self, y: FloatArray, said: FloatArray, target: int) -> tuple[str, str]:
+        """What was true of a kept row and what was said of it, as text."""
+
+    @abstractmethod
+    def drawn(self, score: Score, summaries: Summaries, target: int) -> Drawn:
+        """The target as a function of the inputs."""
+
+    @abstractmethod
+    def headline(self, values: Values) -> str:
+        """The figure that matters most, for a progress bar."""
+
+    # Columns and words.
+
+    @abstractmethod
+    def fields(
+        self, interval: float, *, decompose: bool = False, outlier: bool = False, open: bool = False
+    ) -> list[Field]:
+        """The predicted columns; `open`: more classes may still come."""
+
+    @abstractmethod
+    def truth(self, y: FloatArray) -> FloatArray | list[str | None]:
+        """Targets (n,) as a reader knows them."""
+
+    @abstractmethod
+    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
+        """What effects are told of: a name, a title, and the outputs it adds up, with signs."""
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What else describes the targets, label and value."""
+        return []
+
+
+def blank(rows: int, targets: int) -> Forecast:
+    """A forecast that says nothing."""
+    none = np.zeros((rows, targets))
+    return Forecast(
+        none, none, none, none, np.zeros((rows, 0)), np.full(rows, np.nan), np.zeros(rows, np.int64)
+    )

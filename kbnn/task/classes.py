@@ -1,0 +1,254 @@
+"""A class target: the probability of every class, and classes may come while it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kbnn.core.network import Prediction
+from kbnn.core.normal import FloatArray
+from kbnn.score.curve import CurvePoint
+from kbnn.score.figures import Values
+from kbnn.score.score import Score
+from kbnn.score.summaries import Summaries
+from kbnn.score.verdict import Verdict
+from kbnn.task.base import Field, Line, Scaled, Task, blank
+from kbnn.task.class_score import ClassScore, Judged
+from kbnn.task.class_verdict import class_verdict
+from kbnn.task.forecast import Forecast
+from kbnn.task.section import Chart, Crossed, Drawn, Group, Section, learning_chart
+from kbnn.wording import clean, number, percent
+
+MOST_GROUPED = 4
+"""Group blocks cost in proportion to the outputs; with more classes neurons are kept apart."""
+
+
+class Classes(Task):
+    """One of several labels; the target is the index of the class."""
+
+    name = "classification"
+    observation = "categorical"
+    score = ClassScore
+    baseline = "class shares"
+    against = "for the class shares"
+    labels = True
+    lines = (
+        Line("errors", 10, lambda point, noise: percent(point.loss)),
+        Line("since last", 12, lambda point, noise: percent(point.since_loss)),
+        Line("log-loss", 10, lambda point, noise: number(point.nll)),
+        Line("since last", 12, lambda point, noise: number(point.since_nll)),
+    )
+
+    @property
+    def scaled(self) -> int:
+        """None: an index has no scale."""
+        return 0
+
+    def outputs(self, y: FloatArray, known: int = 0) -> int:
+        """Classes that these rows have shown, or all where there can be no more; two or more."""
+        labels = y[np.isfinite(y)]
+        complete = len(self.schema.classes) if self.schema.closed else 0
+        return max(2, known, complete, int(np.max(labels)) + 1 if len(labels) else 0)
+
+    def uncounted(self, y: FloatArray, outputs: int) -> FloatArray:
+        """Labels beyond the last output."""
+        return np.asarray(y[:, 0] >= outputs)
+
+    def covariance(self, outputs: int) -> str:
+        """Groups for few classes."""
+        return "group" if outputs <= MOST_GROUPED else "neuron"
+
+    def varied(self, y: FloatArray) -> bool:
+        """A single class is a beginning too."""
+        return True
+
+    def before(self, y: FloatArray, first: int) -> Forecast:
+        """Class frequencies of the rows before, one added to each."""
+        classes = [self.outputs(y[:row]) for row in range(first, len(y))]
+        probability = np.zeros((len(classes), max(classes, default=0)))
+        for row, known in enumerate(classes):
+            seen = y[: first + row]
+            counts = np.bincount(seen[np.isfinite(seen)].astype(np.int64), minlength=known) + 1.0
+            probability[row, :known] = counts / np.sum(counts)
+        return blank(len(classes), 0)._replace(probability=probability)
+
+    def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
+        """The probabilities as they are."""
+        said = blank(len(made.status), 0)
+        return said._replace(probability=made.probability, status=made.status.astype(np.int64))
+
+    def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
+        """The logarithm of the label's probability."""
+        label = y[:, 0]
+        known = np.isfinite(label) & (label >= 0) & (label < made.probability.shape[1])
+        index = np.where(known, label, 0.0).astype(np.int64)
+        p = made.probability[np.arange(len(y)), index]
+        return np.where(known, np.log(np.maximum(p, 1e-12)), 0.0)
+
+    def judge(self, y: FloatArray, forecast: Forecast, weight: FloatArray | None) -> list[Judged]:
+        """The label beside its probabilities."""
+        return [Judged(y[:, 0], forecast.probability, weight)]
+
+    def said(self, forecast: Forecast) -> FloatArray:
+        """The probabilities."""
+        return forecast.probability
+
+    def verdict(self, score: Score) -> Verdict:
+        """Useful, surer than right, or righter than sure?"""
+        assert isinstance(score, ClassScore)
+        return class_verdict(score)
+
+    def headline(self, values: Values) -> str:
+        """The accuracy."""
+        return f"accuracy {percent(values['accuracy'])}"
+
+    def named(self, index: int) -> str:
+        """The name of a class."""
+        names = self.schema.classes
+        return names[index] if index < len(names) else str(index)
+
+    def section(
+        self,
+        score: Score,
+        summaries: Summaries,
+        target: int,
+        points: Sequence[CurvePoint],
+        unreadable: int = 0,
+    ) -> Section:
+        """Can the probabilities be trusted, which classes are mistaken, how was it learned."""
+        assert isinstance(score, ClassScore)
+        values, name = score.figures(), self.targets[target]
+        groups: list[Group] = []
+        crossed = None
+        if score.rows:
+            groups.append(_trust(score, values["accuracy"]))
+            crossed = Crossed(
+                "Confusion: true class down, predicted across",
+                [self.named(k) for k in range(len(score.confusion))],
+                score.confusion.tolist(),
+            )
+        if len(points) > 1:
+            groups.append(_learning(points, values))
+        return Section(
+            name,
+            self.verdict(score),
+            self.table(values, name),
+            self.tiles(values, name, unreadable),
+            groups,
+            crossed,
+        )
+
+    def told(self, y: FloatArray, said: FloatArray, target: int) -> tuple[str, str]:
+        """The label, and the most probable one."""
+        top = int(np.argmax(said))
+        return self.named(int(y[0])), f"{self.named(top)} ({100 * said[top]:.1f} %)"
+
+    def drawn(self, score: Score, summaries: Summaries, target: int) -> Drawn:
+        """The probability of one class: the second of two, else the commonest."""
+        assert isinstance(score, ClassScore)
+        shown = min(1, max(len(self.schema.classes) - 1, 0))
+        if len(self.schema.classes) > 2 and score.confusion.size:
+            shown = int(np.argmax(score.confusion.sum(axis=1)))
+
+        def values(forecast: Forecast) -> tuple[FloatArray, FloatArray, None]:
+            p = forecast.probability[:, shown]
+            return p, np.sqrt(p * (1 - p)), None
+
+        name = clean(self.named(shown))
+        weight, confidence, right = score.reliability()
+        reliability = {"weight": weight, "confidence": confidence, "right": right}
+        return Drawn(
+            name=f"probability of {name}",
+            sd_name="standard deviation of the label",
+            effect=f"the score of {self.named(shown)}",
+            values=values,
+            truth=lambda y: (y == shown).astype(np.float64),
+            marks=True,
+            chart=Chart("reliability", name, reliability),
+        )
+
+    def fields(
+        self, interval: float, *, decompose: bool = False, outlier: bool = False, open: bool = False
+    ) -> list[Field]:
+        """The label and each class's probability; while classes may come, the label's alone."""
+        made = [Field("label", True, self._label)]
+        if open and not self.schema.closed:
+            return [*made, Field("probability", False, _certainty)]
+        return made + [
+            Field(f"p_{name}", False, lambda f, k=k: f.probability[:, k])  # type: ignore[misc]  # bound now
+            for k, name in enumerate(self.schema.classes)
+        ]
+
+    def _label(self, forecast: Forecast) -> list[str | None]:
+        p = forecast.probability
+        if not p.shape[1]:
+            return [None] * len(p)
+        known = np.atleast_1d(np.isfinite(p).all(axis=1)).tolist()
+        best = p.argmax(axis=1).tolist()
+        return [self.named(k) if sure else None for k, sure in zip(best, known, strict=True)]
+
+    def truth(self, y: FloatArray) -> list[str | None]:
+        """The labels."""
+        return [None if np.isnan(value) else self.named(int(value)) for value in y]
+
+    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
+        """On each class's score; with two classes, on their difference."""
+        names = self.schema.classes
+        if outputs == 2 and len(names) == 2:
+            return [(names[1], f"the score of {names[1]}", [(1, 1.0), (0, -1.0)])]
+        return [
+            (name, f"the score of {name}", [(k, 1.0)]) for k, name in enumerate(names[:outputs])
+        ]
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The classes by name."""
+        return [("classes", ", ".join(clean(name) for name in self.schema.classes))]
+
+
+def _certainty(forecast: Forecast) -> FloatArray:
+    p = forecast.probability
+    return p.max(axis=1) if p.shape[1] else np.full(len(p), np.nan)
+
+
+def _trust(score: ClassScore, accuracy: float) -> Group:
+    weight, confidence, right = score.reliability()
+    filled = weight > 0
+    sure = float((confidence[filled] * weight[filled]).sum() / weight.sum())
+    return Group(
+        "Can the probabilities be trusted?",
+        [
+            Chart(
+                "reliability",
+                "Reliability",
+                {"weight": weight, "confidence": confidence, "right": right},
+                "On the dashed line it is as often right as it is sure; below, over-confident. "
+                "Bars: what chance allows.",
+                "right by sure %; low: over-confident",
+            ),
+            Chart(
+                "confidence_bars",
+                "How sure it was",
+                {"weight": weight, "accuracy": accuracy, "confidence": sure},
+                "Share of rows by the probability of the most probable class.",
+            ),
+            Chart(
+                "selective",
+                "Keeping only the sure ones",
+                {"weight": weight, "right": right},
+                "Share right among the rows it was at least so sure of, and how many those are.",
+            ),
+        ],
+    )
+
+
+def _learning(points: Sequence[CurvePoint], values: Values) -> Group:
+    accuracy = values["baseline_accuracy"]
+    error = None if accuracy is None else 1 - accuracy
+    return Group(
+        "How it learned",
+        [
+            learning_chart(points, "loss", "Error rate", error, terminal=False),
+            learning_chart(points, "nll", "Log-loss", values["baseline_log_loss"]),
+        ],
+    )

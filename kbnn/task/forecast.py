@@ -1,0 +1,52 @@
+"""What was said of rows before their targets were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.core.layout import IntArray
+from kbnn.core.normal import FloatArray
+
+HELD = 16
+"""A further bit of `Forecast.status`: the row waits until the scale is known."""
+
+
+class Forecast(NamedTuple):
+    """Forecasts of n rows; parts that a task does not have are without columns."""
+
+    mean: FloatArray  # (n, targets)
+    sd: FloatArray  # (n, targets) of the predictive distribution
+    function_sd: FloatArray  # (n, targets) what the model does not know yet
+    noise_sd: FloatArray  # (n, targets) what no model could know
+    probability: FloatArray  # (n, classes)
+    outlier: FloatArray  # (n,) probability that the target was an outlier, NaN where not asked
+    status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED, HELD
+
+
+def taken(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
+    """The forecasts of some rows."""
+    return Forecast._make(part[rows] for part in forecast)
+
+
+def without(forecast: Forecast, rows: NDArray[np.bool_]) -> Forecast:
+    """The forecast with nothing said of these rows."""
+    blank = [np.where(rows.reshape(-1, *[1] * (part.ndim - 1)), np.nan, part) for part in forecast]
+    return Forecast._make(blank)._replace(status=forecast.status)
+
+
+def joined(parts: Sequence[Forecast]) -> Forecast:
+    """Forecasts one after another; classes unknown to earlier rows had probability 0."""
+    if len(parts) == 1:
+        return parts[0]
+    classes = max(part.probability.shape[1] for part in parts)
+    wide = [part._replace(probability=_widened(part.probability, classes)) for part in parts]
+    return Forecast._make(np.concatenate(arrays) for arrays in zip(*wide, strict=True))
+
+
+def _widened(probability: FloatArray, classes: int) -> FloatArray:
+    missing = classes - probability.shape[1]
+    return np.pad(probability, ((0, 0), (0, missing))) if missing else probability

@@ -1,0 +1,96 @@
+"""What is shown of one target, as plain data: the terminal and the report only render it.
+
+A chart names its kind and carries its numbers; whoever draws knows kinds, never tasks. A chart with
+a `hint` is drawn in the terminal, one with a `reading` on the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kbnn.core.normal import FloatArray
+from kbnn.score.curve import CurvePoint
+from kbnn.score.figures import Table
+from kbnn.score.verdict import Verdict
+from kbnn.task.forecast import Forecast
+
+
+class Chart(NamedTuple):
+    """One picture: its kind, its words, and the arguments of the function that draws it."""
+
+    kind: str
+    title: str
+    data: dict[str, Any]
+    reading: str = ""
+    hint: str = ""
+
+
+class Group(NamedTuple):
+    """Charts under one heading."""
+
+    title: str
+    charts: Sequence[Chart]
+
+
+class Crossed(NamedTuple):
+    """A table of counts: what was true down, what was said across."""
+
+    title: str
+    names: Sequence[str]
+    counts: Sequence[Sequence[int]]
+
+
+class Tile(NamedTuple):
+    """A headline figure: name, value, remark."""
+
+    label: str
+    value: str
+    remark: str
+
+
+class Section(NamedTuple):
+    """Everything about one target but what only the model knows."""
+
+    name: str
+    verdict: Verdict
+    table: Table
+    tiles: Sequence[Tile]
+    groups: Sequence[Group]
+    crossed: Crossed | None = None
+
+
+class Drawn(NamedTuple):
+    """A target as a function of its inputs, for partial dependences and the main picture.
+
+    values   makes of a forecast what is drawn, its sd and, where it is known, the function's sd
+    truth    makes of targets (n,) what they are drawn as
+    marks    whether the truth is yes or no: rows are marked, not placed
+    chart    the picture where there are too many inputs for one of the function
+    """
+
+    name: str
+    sd_name: str
+    effect: str  # what an effect of a feature is a change of
+    values: Callable[[Forecast], tuple[FloatArray, FloatArray, FloatArray | None]]
+    truth: Callable[[FloatArray], FloatArray]
+    marks: bool
+    chart: Chart
+
+
+def learning_chart(
+    points: Sequence[CurvePoint],
+    line: str,
+    name: str,
+    baseline: float | None,
+    *,
+    terminal: bool = True,
+) -> Chart:
+    """A figure against rows seen."""
+    return Chart(
+        "learning",
+        f"{name} by rows seen",
+        {"points": points, "field": line, "name": name, "baseline": baseline},
+        "Each row is predicted before it is learned.",
+        "line latest, dots all, level constant" if terminal else "",
+    )

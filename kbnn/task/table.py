@@ -1,0 +1,80 @@
+"""The tasks, listed once, and which of them a target calls for."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from kbnn.errors import DataError, UsageError
+from kbnn.task.base import Described, Task
+from kbnn.task.classes import Classes
+from kbnn.task.real import Real
+
+TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classes)}
+
+
+class Named(Described, Protocol):
+    """A schema says its task by name."""
+
+    @property
+    def task(self) -> str: ...
+
+
+def task_of(schema: Named) -> Task:
+    """The task of a schema."""
+    return TASKS[schema.task](schema)
+
+
+class Seen(NamedTuple):
+    """What the first rows show of a target column."""
+
+    name: str
+    kind: str  # number, boolean or category
+    values: set[str]  # as text, the missing ones left out
+    numbers: set[float] | None  # the same, where all of them are numbers
+
+
+class Choice(NamedTuple):
+    """A task by name, the classes known from the start, whether that is all, and why."""
+
+    task: str
+    classes: list[str]
+    closed: bool = False
+    notice: str = ""
+
+
+def choose(targets: list[Seen], stated: str) -> Choice:
+    """The task that the targets call for, or the one that was stated; UsageError if it cannot be.
+
+    `stated` is "auto" or a task's name.
+    """
+    labelled = next((target for target in targets if target.kind == "category"), None)
+    if len(targets) > 1:
+        if stated == Classes.name or labelled is not None:
+            name = labelled.name if labelled else targets[0].name
+            raise UsageError(f"several targets need numbers, but '{name}' holds classes")
+        return Choice(Real.name, [])
+    target, auto = targets[0], stated == "auto"
+    binary = target.kind == "number" and target.numbers == {0.0, 1.0}
+    if stated == Real.name:
+        if labelled is not None:
+            raise DataError(
+                f"target '{target.name}' holds text such as '{min(target.values)}': a regression "
+                "needs numbers (use --task classification)"
+            )
+        return Choice(Real.name, [])
+    if stated == Classes.name and not binary and target.kind == "number":
+        return Choice(Classes.name, [])
+    if target.kind == "boolean":
+        why = f"task: classification, since '{target.name}' is true or false"
+        return Choice(Classes.name, ["false", "true"], True, why)
+    if binary:
+        why = (
+            f"task: classification, since '{target.name}' is 0 or 1 "
+            "(otherwise use --task regression)"
+        )
+        return Choice(Classes.name, ["0", "1"], True, why if auto else "")
+    if target.kind == "number":
+        why = f"task: regression, since '{target.name}' holds numbers"
+        return Choice(Real.name, [], notice=why)
+    why = f"task: classification, since '{target.name}' holds text"
+    return Choice(Classes.name, [], notice=why if auto else "")
