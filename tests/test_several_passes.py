@@ -51,7 +51,7 @@ def test_later_passes_touch_neither_scale_nor_record() -> None:
     assert np.array_equal(model.learner.columns, columns)
     assert model.card.figures() == figures
     counts = model.learner.members[0].counts
-    assert (counts[COUNT.rows], counts[COUNT.fresh]) == (400, 200)
+    assert (counts[COUNT.rows], counts[COUNT.distinct]) == (400, 200)
 
 
 def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> None:
@@ -64,7 +64,7 @@ def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> N
         model.learn(block(x[:200], y[:200]), fresh=False)
     state = model.learner.members[0]
     once = state._replace(counts=state.counts.copy())
-    once.counts[COUNT.fresh] = once.counts[COUNT.rows]
+    once.counts[COUNT.distinct] = once.counts[COUNT.rows]
     other = model.copy()
     other.learner.members = [once]
     test = block(x[400:], y[400:])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core.layout import IntArray
-from kbnn.core.network import ALARM, Prediction, State, init, learn, predict
+from kbnn.core.network import ALARM, UNLABELLED, Prediction, State, init, learn, predict
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
 from kbnn.model import ensemble, rescale, scaling
@@ -22,7 +22,7 @@ from kbnn.model.recent import Recent
 from kbnn.model.scaling import Units
 from kbnn.model.settings import Settings
 
-NO_TARGET, HELD = 8, 16
+NO_TARGET, HELD = UNLABELLED, 16
 """Further bits of `Forecast.status`."""
 
 FIRST_REFIT = 64
@@ -266,7 +266,7 @@ class Learner:
         """Predict and learn standardised rows."""
 
         def one(state: State) -> tuple[State, Prediction]:
-            return learn(state, x, y, x_var=x_var, weight=weight, fresh=fresh)
+            return learn(state, x, y, x_var=x_var, weight=weight, again=not fresh)
 
         results = ensemble.in_parallel(one, self.members)
         self.members = [state for state, _ in results]
@@ -276,10 +276,6 @@ class Learner:
             scores = np.stack([ensemble.log_likelihoods(p, y) for p in made], axis=1)
             weights, self.log_weight = ensemble.follow_weights(self.log_weight, scores)
         status = made[0].status.astype(np.int64)
-        unlabelled = np.all(np.isnan(y), axis=1)
-        status[unlabelled] = NO_TARGET
-        for state in self.members:
-            state.counts[COUNT.rejected] -= int(np.sum(unlabelled))
         return self._forecast(ensemble.mix(made, weights), status)
 
     def _forecast(self, made: Prediction, status: IntArray) -> Forecast:
@@ -334,7 +330,7 @@ class Learner:
 
     def _learned_once(self) -> bool:
         counts = self.members[0].counts
-        return bool(counts[COUNT.rows] == counts[COUNT.fresh])
+        return bool(counts[COUNT.rows] == counts[COUNT.distinct])
 
 
 def _used_width(x: FloatArray, indicators: list[bool]) -> int:
