@@ -30,8 +30,8 @@ class Stream(NamedTuple):
     """Rows as the engines take them."""
 
     x: FloatArray
-    x_var: FloatArray
     y: FloatArray
+    x_var: FloatArray
     weight: FloatArray
 
     def part(self, rows: slice) -> Stream:
@@ -55,7 +55,7 @@ def stream(
     x_var = np.where(rng.random(x.shape) < noisy, 0.3, 0.0)
     x = x + np.sqrt(x_var) * rng.standard_normal(x.shape)
     x[rng.random(x.shape) < missing] = np.nan
-    return Stream(x, x_var, y, np.ones(rows))
+    return Stream(x, y, x_var, np.ones(rows))
 
 
 def plain(inputs: int, **options: Any) -> Config:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pytest
 
-from kbnn import REJECTED, Config, Prediction, State, init, learn
+from kbnn import REJECTED, UNLABELLED, Config, Prediction, State, init, learn
 from kbnn.core import twin
 from kbnn.core.config import Covariance
 from kbnn.core.filter import VARIANCE_FLOOR
@@ -84,10 +84,11 @@ def survives(config: Config, rows: int) -> float:
     data = hostile(rows, 0.2)
     state, out = learn(init(config), data.x, data.y)
     inspect(state, out)
-    rejected = out.status == REJECTED
-    assert state.counts[COUNT.rejected] == np.sum(rejected) > 0.02 * rows
-    assert state.counts[COUNT.rows] == rows - np.sum(rejected)
-    assert not np.any(rejected & data.normal)
+    rejected, unlabelled = out.status == REJECTED, out.status == UNLABELLED
+    assert np.array_equal(unlabelled, np.isnan(data.y))
+    assert state.counts[COUNT.rejected] == np.sum(rejected) > 0.01 * rows
+    assert state.counts[COUNT.rows] == rows - np.sum(rejected) - np.sum(unlabelled)
+    assert not np.any((rejected | unlabelled) & data.normal)
     _, clean = learn(init(config), data.x[data.normal], data.y[data.normal])
     y = data.y[data.normal]
     half = len(y) // 2
@@ -137,7 +138,6 @@ def test_a_rejected_row_changes_nothing_but_its_count(config: Config) -> None:
     state, _ = learn(init(config), x, (x[:, 0] > 0.0) * 1.0)
     bad_rows = [
         ([np.inf, 0.0], 1.0, 1.0),
-        ([0.0, 0.0], np.nan, 1.0),
         ([0.0, 0.0], np.inf, 1.0),
         ([0.0, 0.0], 1e200, 1.0),
         ([0.0, 0.0], 1.0, 0.0),
@@ -151,7 +151,7 @@ def test_a_rejected_row_changes_nothing_but_its_count(config: Config) -> None:
         after, out = learn(state, [row], [label], weight=[weight])
         assert out.status[0] == REJECTED
         by_twin, _ = twin.learn(
-            state, np.array([row]), np.zeros((1, 2)), np.array([[label]]), np.array([weight]), True
+            state, np.array([row]), np.array([[label]]), weight=np.array([weight])
         )
         assert identical(by_twin, after)
         assert np.all(np.isfinite(out.mean))

@@ -76,8 +76,8 @@ def own_error(start: State, data: Stream) -> float:
     """
     nudge = 1e-15 * np.random.default_rng(0).standard_normal(len(start.mean))
     nudged = start._replace(mean=start.mean * (1.0 + nudge))
-    one, records = twin.learn(start, *data, True)
-    other, other_records = twin.learn(nudged, *data, True)
+    one, records = twin.learn(start, *data)
+    other, other_records = twin.learn(nudged, *data)
     return max(distance(other, one), record_distance(other_records, records))
 
 
@@ -108,10 +108,10 @@ def check(level: dict[str, Any], count: int, ill_conditioned: bool = False) -> N
     limit = 1e-9
     if ill_conditioned:
         data, limit = comparable(start, data)
-    wanted, wanted_records = twin.learn(start, *data, True)
+    wanted, wanted_records = twin.learn(start, *data)
     for instructions in available():
         _kernel.use(instructions)
-        got, records = engine.learn(start, data.x, data.x_var, data.y, data.weight, True)
+        got, records = engine.learn(start, *data)
         assert distance(got, wanted) <= limit, instructions
         assert record_distance(records, wanted_records) <= limit, instructions
         assert np.array_equal(got.counts, wanted.counts), instructions
@@ -171,8 +171,8 @@ def test_every_other_observation_agrees(observation: str, covariance: str) -> No
 def test_the_activations_share_of_the_variance_is_the_same(spread: float) -> None:
     config = Config(inputs=4, hidden=(6, 5), activation_spread=spread)
     data = stream(config, 300)
-    wanted, _ = twin.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
-    got, _ = engine.learn(init(config), data.x, None, data.y, None, True)
+    wanted, _ = twin.learn(init(config), *data)
+    got, _ = engine.learn(init(config), data.x, data.y)
     assert distance(got, wanted) <= 1e-9
 
 
@@ -184,8 +184,8 @@ def test_variances_stop_at_the_same_floor(covariance: Covariance, outputs: int) 
     start = init(config)
     start = start._replace(prior_var=1e11 * start.prior_var)
     data = stream(config, 300)
-    wanted, _ = twin.learn(start, data.x, data.x_var, data.y, data.weight, True)
-    got, _ = engine.learn(start, data.x, None, data.y, None, True)
+    wanted, _ = twin.learn(start, *data)
+    got, _ = engine.learn(start, data.x, data.y)
     assert wanted.counts[COUNT.repairs] > 10
     assert np.array_equal(got.counts, wanted.counts)
     assert distance(got, wanted) <= 1e-9
@@ -204,8 +204,8 @@ def test_the_papers_own_options_agree() -> None:
         drift=False,
     )
     data = stream(config, 400)
-    wanted, _ = twin.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
-    got, _ = engine.learn(init(config), data.x, data.x_var, data.y, data.weight, True)
+    wanted, _ = twin.learn(init(config), *data)
+    got, _ = engine.learn(init(config), *data)
     assert distance(got, wanted) <= 1e-9
 
 
@@ -216,9 +216,9 @@ def test_weights_alarms_and_repeated_passes_agree() -> None:
     weight = rng.choice([0.1, 1.0, 3.0, 10.0], 800)
     y = data.y + np.where(np.arange(800) >= 400, 4.0, 0.0)[:, None]
     one = two = init(config)
-    for fresh in (True, False):
-        one, _ = twin.learn(one, data.x, data.x_var, y, weight, fresh)
-        two, _ = engine.learn(two, data.x, None, y, weight, fresh)
+    for again in (False, True):
+        one, _ = twin.learn(one, data.x, y, weight=weight, again=again)
+        two, _ = engine.learn(two, data.x, y, weight=weight, again=again)
     assert one.counts[COUNT.alarms] >= 1
     assert np.array_equal(one.counts, two.counts)
     assert distance(two, one) <= 1e-9
@@ -227,10 +227,10 @@ def test_weights_alarms_and_repeated_passes_agree() -> None:
 def test_a_label_between_two_classes_counts_as_the_nearer_one() -> None:
     config = Config(inputs=2, hidden=(4,), observation="bernoulli")
     data = stream(config, 200)
-    start, _ = engine.learn(init(config), data.x, None, data.y, None, True)
+    start, _ = engine.learn(init(config), data.x, data.y)
     y = np.where(data.y > 0.5, 0.2, 0.8)  # against what was learned: surprising
-    wanted, _ = twin.learn(start, data.x, data.x_var, y, data.weight, True)
-    got, _ = engine.learn(start, data.x, None, y, None, True)
+    wanted, _ = twin.learn(start, data.x, y)
+    got, _ = engine.learn(start, data.x, y)
     assert np.array_equal(got.counts, wanted.counts)
     assert distance(got, wanted) <= 1e-9
 

@@ -64,21 +64,6 @@ def test_an_error_leaves_the_given_state_alone(
     assert identical(state, before)
 
 
-def test_short_memory_is_an_error_and_not_a_lost_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = pytest.importorskip("kbnn.core._kernel")
-    config = Config(inputs=2, hidden=(3,))
-    state = init(config)
-    before = copied(state)
-
-    def run(*_: object) -> None:
-        raise MemoryError("not enough memory for the network's working copy")
-
-    monkeypatch.setattr(kernel, "run", run)
-    with pytest.raises(MemoryError):
-        learn(state, np.zeros((1, 2)), [0.0])
-    assert identical(state, before)
-
-
 def test_predictions_on_all_cores_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(inputs=3, hidden=(8,))
     data = stream(config, 3000, missing=0.05)

@@ -49,7 +49,7 @@ def filtered(
     layout = layout_of(config)
     cov = layout.pack([spread**2 * np.eye(dim) for dim in layout.dims])
     start = init(config)._replace(mean=mean.copy(), cov=cov)
-    state, _ = engine.learn(start, np.array([[x]]), None, np.array([[y]]), None, True)
+    state, _ = engine.learn(start, np.array([[x]]), np.array([[y]]))
     var = np.empty(4)
     for order, block in zip(layout.order, layout.unpack(state.cov), strict=True):
         var[order] = np.diag(block)
@@ -94,5 +94,5 @@ def test_prediction_is_the_average_over_the_prior() -> None:
     config = plain(1, hidden=(1,), activation="probit", covariance="neuron", activation_spread=1.0)
     layout = layout_of(config)
     cov = layout.pack([spread**2 * np.eye(dim) for dim in layout.dims])
-    got = engine.predict(init(config)._replace(mean=mean, cov=cov), np.array([[x]]), None)
+    got = engine.predict(init(config)._replace(mean=mean, cov=cov), np.array([[x]]))
     assert float(got.mean[0, 0]) == pytest.approx(wanted, abs=1e-12)

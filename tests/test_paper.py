@@ -88,7 +88,7 @@ def test_rows_follow_the_papers_equations(hidden: tuple[int, ...], activation: s
     data = stream(config, 40, seed=2)
     for i in range(40):
         wanted = literal(opened(state), activation, data.x[i], data.y[i], 0.01)
-        state, _ = twin.learn(state, *data.part(slice(i, i + 1)), fresh=True)
+        state, _ = twin.learn(state, *data.part(slice(i, i + 1)))
         for (means, covs), (new_means, new_covs) in zip(opened(state), wanted, strict=True):
             assert np.allclose(means, new_means, rtol=1e-9, atol=1e-11)
             assert np.allclose(covs, new_covs, rtol=1e-9, atol=1e-11)
@@ -106,8 +106,8 @@ def test_given_the_same_predictive_variance_paper_and_neuron_agree() -> None:
         q = block_filter.outputs(open_state(two), inputs)[0].cov[0, 0]
         two = two._replace(config=replace(neuron, noise=0.05 + matched - q))
         row = data.part(slice(i, i + 1))
-        one, _ = twin.learn(one, *row, fresh=True)
-        two, _ = twin.learn(two, *row, fresh=True)
+        one, _ = twin.learn(one, *row)
+        two, _ = twin.learn(two, *row)
     assert distance(two, one) <= 1e-10
 
 
@@ -125,7 +125,7 @@ def test_several_outputs_cannot_take_more_than_all_of_a_units_variance() -> None
         beta = 1.0 / (np.diag(out.cov) + 1e-6)
         shrink = belief.weights(1)[:, 1:].T ** 2 @ beta
         clipped += int(np.any(shrink * passes[0].var_z > 1.0))
-        new, _ = engine.learn(state, x, None, y, None, True)
+        new, _ = engine.learn(state, x, y)
         for block in layout_of(config).unpack(new.cov):
             assert np.linalg.eigvalsh(block)[0] > -1e-12
     assert clipped > 10
@@ -134,9 +134,9 @@ def test_several_outputs_cannot_take_more_than_all_of_a_units_variance() -> None
 def test_without_noise_it_is_the_printed_algorithm_and_exempt_from_the_floor() -> None:
     config = plain(2, hidden=(), covariance="paper", noise=0.0)
     x = np.array([[1.0, 0.0]])
-    state, _ = engine.learn(init(config), x, None, np.array([[0.7]]), None, True)
-    assert float(engine.predict(state, x, None).mean[0, 0]) == pytest.approx(0.7)
-    assert float(engine.predict(state, x, None).function_var[0, 0]) == pytest.approx(0.0, abs=1e-9)
+    state, _ = engine.learn(init(config), x, np.array([[0.7]]))
+    assert float(engine.predict(state, x).mean[0, 0]) == pytest.approx(0.7)
+    assert float(engine.predict(state, x).function_var[0, 0]) == pytest.approx(0.0, abs=1e-9)
     assert state.counts[2] == 0
 
 
@@ -152,6 +152,6 @@ def test_the_papers_moons_are_learned_as_it_reports() -> None:
         2, hidden=(10, 10), covariance="paper", observation="sigmoid", noise=0.01, hidden_noise=0.01
     )
     label = upper[:, None].astype(np.float64)
-    state, _ = engine.learn(init(config, 3), x[:1350], None, label[:1350], None, True)
-    guess = engine.predict(state, x[1350:], None).mean[:, 0] > 0.0
+    state, _ = engine.learn(init(config, 3), x[:1350], label[:1350])
+    guess = engine.predict(state, x[1350:]).mean[:, 0] > 0.0
     assert np.mean(guess == upper[1350:]) >= 0.98

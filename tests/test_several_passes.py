@@ -65,7 +65,7 @@ def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> N
         model.learn(block(x[:200], y[:200]), again=True)
     state = network(model)
     once = state._replace(counts=state.counts.copy())
-    once.counts[COUNT.fresh] = once.counts[COUNT.rows]
+    once.counts[COUNT.distinct] = once.counts[COUNT.rows]
     other = copy(model)
     other.learned = other.learned._replace(members=(open_session(once),))
     test = block(x[400:], y[400:])

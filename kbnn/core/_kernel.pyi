@@ -1,33 +1,51 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kbnn.core.config import Config
 from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
+from kbnn.core.state import State
+from kbnn.core.twin import Records
 
 class Net:
     def __init__(
         self,
         widths: IntArray,
-        options: IntArray,
-        numbers: FloatArray,
+        options: Sequence[int],
+        numbers: Sequence[float],
         pieces: IntArray,
         block_pieces: IntArray,
+        labels: int,
+        classes: int,
     ) -> None: ...
 
-def run(
-    net: Net,
-    state: list[FloatArray],
-    counts: IntArray,
-    x: FloatArray,
-    x_var: FloatArray | None,
-    y: FloatArray | None,
-    weight: FloatArray | None,
-    records: list[FloatArray],
-    rows: int,
-    labels: int,
-    fresh: bool,
-    learn: bool,
-) -> None: ...
+class Session:
+    def __init__(
+        self,
+        net: Net,
+        state: State,
+        records: Callable[[tuple[Any, ...]], Records],
+        names: tuple[str, ...],
+        counted: tuple[str, ...],
+    ) -> None: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def counts(self) -> dict[str, int]: ...
+    @property
+    def noise(self) -> FloatArray: ...
+    def learn(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        x_var: FloatArray | None = None,
+        weight: FloatArray | None = None,
+        again: bool = False,
+    ) -> Records: ...
+    def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records: ...
+    def state(self) -> State: ...
+
 def normal_cdf(u: FloatArray, out: FloatArray) -> None: ...
-def scale_rows(
-    columns: FloatArray, raw: FloatArray, out: FloatArray, rows: int, fixed: FloatArray
-) -> int: ...
+def scale_rows(columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray) -> int: ...
 def instructions() -> str: ...
 def use(name: str) -> bool: ...

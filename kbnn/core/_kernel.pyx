@@ -1,8 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Thin binding: hands numpy buffers to the compiled rows."""
+# cython: binding=False, embedsignature=False, auto_pickle=False
+"""Thin binding: hands numpy's buffers to the compiled rows."""
 
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release
+from cpython.buffer cimport PyObject_GetBuffer
 from libc.math cimport erfc
 from libc.stdint cimport int64_t
+
+import numpy as np
 
 cdef extern from "kernel.h" nogil:
     ctypedef struct kb_net:
@@ -27,17 +32,9 @@ cdef extern from "kernel.h" nogil:
         const int64_t *pieces
         const int64_t *block_pieces
     ctypedef struct kb_state:
-        double *mean
-        double *cov
-        double *prior_mean
-        const double *prior_var
-        double *noise
-        double *head_mean
-        double *head_cov
-        double *input_mean
-        double *input_cov
-        double *surprise
-        int64_t *counts
+        pass
+    ctypedef struct kb_lengths:
+        pass
     ctypedef struct kb_records:
         double *mean
         double *function_var
@@ -48,112 +45,274 @@ cdef extern from "kernel.h" nogil:
     ctypedef struct kb_data:
         int64_t rows
         int64_t labels
-        int64_t fresh
+        int64_t again
         const double *x
         const double *x_var
         const double *y
         const double *weight
-    int kb_learn(const kb_net *, kb_state *, const kb_data *, kb_records *)
-    int kb_predict(const kb_net *, kb_state *, const kb_data *, kb_records *)
+    ctypedef struct kb_session:
+        pass
+    void kb_lengths_of(const kb_net *, kb_lengths *)
+    kb_session *kb_open(const kb_net *, const kb_state *)
+    void kb_close(kb_session *)
+    void kb_run(kb_session *, const kb_data *, kb_records *, int)
+    void kb_save(kb_session *, kb_state *)
+    const int64_t *kb_counts(kb_session *)
+    const double *kb_noise(const kb_session *)
     const char *kb_instructions()
     int kb_use(const char *)
-
 
 cdef extern from "scale.h" nogil:
     int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *)
 
-
-cdef const double *_const_doubles(const double[::1] view) noexcept:
-    return &view[0] if view is not None and view.shape[0] else NULL
+cdef object _empty = np.empty
 
 
-cdef double *_doubles(const double[::1] view) noexcept:
-    # Without const, though predicting is given states that may not be written: it writes none.
-    return <double *>_const_doubles(view)
+cdef class _Buffer:
+    """The memory of a contiguous array of doubles or 64-bit integers."""
+
+    cdef Py_buffer view
+    cdef int64_t length
+    cdef void *at
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+
+cdef _Buffer _buffer(object array, str name, bint write=False, bint whole=False):
+    cdef _Buffer buffer = _Buffer.__new__(_Buffer)
+    _view(array, name, write, whole, &buffer.view)
+    buffer.at = buffer.view.buf
+    buffer.length = buffer.view.len // 8
+    return buffer
+
+
+cdef int _view(object array, str name, bint write, bint whole, Py_buffer *view) except -1:
+    """The buffer of a contiguous array of doubles, or of 64-bit integers."""
+    cdef char kind
+    try:
+        PyObject_GetBuffer(array, view, PyBUF_ND | PyBUF_FORMAT | (PyBUF_WRITABLE if write else 0))
+    except (BufferError, ValueError, TypeError) as error:
+        raise ValueError(f"{name} must be a contiguous array ({error})") from None
+    kind = view.format[0] if view.format != NULL else 0
+    if view.itemsize == 8 and (kind == c"l" or kind == c"q" if whole else kind == c"d"):
+        return 0
+    PyBuffer_Release(view)
+    raise ValueError(f"{name} must hold 8-byte {'integers' if whole else 'floats'}")
 
 
 cdef class Net:
     """A configuration and its layout in the kernel's terms."""
 
     cdef kb_net net
-    cdef const int64_t[::1] widths, pieces, block_pieces
+    cdef kb_lengths lengths
+    cdef tuple kept
+    cdef readonly int64_t inputs, outputs, labels, classes
 
-    def __init__(self, const int64_t[::1] widths, const int64_t[::1] options,
-                 const double[::1] numbers, const int64_t[::1] pieces,
-                 const int64_t[::1] block_pieces):
-        self.widths, self.pieces, self.block_pieces = widths, pieces, block_pieces
-        self.net.layers = widths.shape[0] - 1
-        self.net.widths = &widths[0]
+    def __init__(self, widths, options, numbers, pieces, block_pieces, labels, classes):
+        cdef _Buffer wide = _buffer(widths, "widths", False, True)
+        cdef _Buffer piece = _buffer(pieces, "pieces", False, True)
+        cdef _Buffer ends = _buffer(block_pieces, "block_pieces", False, True)
+        self.kept = (wide, piece, ends)
+        self.net.layers = wide.length - 1
+        self.net.widths = <const int64_t *>wide.at
         (self.net.activation, self.net.paper, self.net.separate, self.net.observation,
          self.net.learns_noise, self.net.head, self.net.robust, self.net.drift,
          self.net.printed) = options
         (self.net.alpha, self.net.beta, self.net.noise, self.net.hidden_noise,
          self.net.limit, self.net.spread) = numbers
-        self.net.blocks = block_pieces.shape[0] - 1
-        self.net.pieces = &pieces[0]
-        self.net.block_pieces = &block_pieces[0]
+        self.net.blocks = ends.length - 1
+        self.net.pieces = <const int64_t *>piece.at
+        self.net.block_pieces = <const int64_t *>ends.at
+        self.inputs, self.outputs = self.net.widths[0], self.net.widths[self.net.layers]
+        self.labels, self.classes = labels, classes
+        kb_lengths_of(&self.net, &self.lengths)
 
 
-def run(Net net, list state, const int64_t[::1] counts, const double[::1] x,
-        const double[::1] x_var, const double[::1] y, const double[::1] weight, list records,
-        int64_t rows, int64_t labels, bint fresh, bint learn):
-    """Run rows; `state` and `records` are flat arrays in the order of the C structs.
+cdef class Session:
+    """A belief in the kernel's working memory, see kbnn.core.engine.Session.
 
-    Learning writes into them; predicting writes the records only.
+    `state` is a named tuple whose arrays come last, in the order of the C struct; `records` makes
+    the named tuple of what happened at each row.
     """
-    cdef kb_state s
-    cdef kb_records r
-    cdef kb_data d
-    s.mean = _doubles(state[0])
-    s.cov = _doubles(state[1])
-    s.prior_mean = _doubles(state[2])
-    s.prior_var = _doubles(state[3])
-    s.noise = _doubles(state[4])
-    s.head_mean = _doubles(state[5])
-    s.head_cov = _doubles(state[6])
-    s.input_mean = _doubles(state[7])
-    s.input_cov = _doubles(state[8])
-    s.surprise = _doubles(state[9])
-    s.counts = <int64_t *>&counts[0]
-    r.mean = _doubles(records[0])
-    r.function_var = _doubles(records[1])
-    r.noise_var = _doubles(records[2])
-    r.probability = _doubles(records[3])
-    r.inlier = _doubles(records[4])
-    r.status = _doubles(records[5])
-    d.rows, d.labels, d.fresh = rows, labels, fresh
-    d.x, d.x_var = _const_doubles(x), _const_doubles(x_var)
-    d.y, d.weight = _const_doubles(y), _const_doubles(weight)
-    cdef int failed
-    with nogil:
-        failed = kb_learn(&net.net, &s, &d, &r) if learn else kb_predict(&net.net, &s, &d, &r)
-    if failed:
-        raise MemoryError("not enough memory for the network's working copy")
+
+    cdef kb_session *session
+    cdef Net net
+    cdef object records, blank, last
+    cdef tuple names, shapes, counted
+    cdef bint busy
+
+    def __cinit__(self, Net net, state, records, tuple names, tuple counted):
+        cdef kb_state given
+        cdef const int64_t *lengths = <const int64_t *>&net.lengths
+        cdef void **place = <void **>&given
+        cdef list held = []
+        cdef _Buffer buffer
+        self.net, self.records, self.names, self.counted = net, records, names, counted
+        for k, name in enumerate(names):
+            buffer = _buffer(getattr(state, name), name, False, name == "counts")
+            if buffer.length != lengths[k]:
+                raise ValueError(
+                    f"{name} must have {lengths[k]} entries, got {buffer.length}")
+            place[k] = buffer.at
+            held.append(buffer)
+        self.session = kb_open(&net.net, &given)
+        if self.session == NULL:
+            raise MemoryError("not enough memory for the network's working copy")
+        self.shapes = tuple([getattr(state, name).shape for name in names])
+        self.blank = state._replace(**{name: None for name in names if name != "prior_var"})
+        self.last = state
+
+    def __dealloc__(self):
+        kb_close(self.session)
+
+    @property
+    def config(self):
+        return self.blank.config
+
+    @property
+    def counts(self):
+        self._idle()
+        cdef const int64_t *counts = kb_counts(self.session)
+        return {name: counts[k] for k, name in enumerate(self.counted)}
+
+    @property
+    def noise(self):
+        self._idle()
+        cdef _Buffer out
+        shape = self.shapes[self.names.index("noise")]
+        noise = _empty(shape)
+        out = _buffer(noise, "noise", True)
+        cdef int64_t k
+        for k in range(out.length):
+            (<double *>out.at)[k] = kb_noise(self.session)[k]
+        return noise
+
+    def learn(self, x, y, x_var=None, weight=None, bint again=False):
+        cdef kb_data data
+        data.again = again
+        return self._rows(x, y, x_var, weight, &data, 1)
+
+    def predict(self, x, x_var=None):
+        cdef kb_data data
+        data.again = 0
+        return self._rows(x, None, x_var, None, &data, 0)
+
+    def state(self):
+        """The belief as it is now; what is learned later leaves it alone."""
+        self._idle()
+        if self.last is None:
+            self.last = self._saved()
+        return self.last
+
+    cdef object _saved(self):
+        cdef kb_state out
+        cdef void **place = <void **>&out
+        cdef list held = []
+        cdef _Buffer buffer
+        new = {}
+        for k, name in enumerate(self.names):
+            if name == "prior_var":
+                continue
+            whole = name == "counts"
+            new[name] = _empty(self.shapes[k], dtype=np.int64 if whole else np.float64)
+            buffer = _buffer(new[name], name, True, whole)
+            place[k] = buffer.at
+            held.append(buffer)
+        with nogil:
+            kb_save(self.session, &out)
+        return self.blank._replace(**new)
+
+    cdef int _idle(self) except -1:
+        if self.busy:
+            raise RuntimeError("this session is at work in another thread")
+        return 0
+
+    cdef object _rows(self, x, y, x_var, weight, kb_data *data, int learn):
+        cdef Py_buffer view[10]
+        cdef int views = 0, k
+        cdef kb_records out
+        cdef double **place = <double **>&out
+        cdef int64_t n
+        cdef Net net = self.net
+        self._idle()
+        try:
+            n = data.rows = _table(x, "x", -1, net.inputs, &view[views], &data.x)
+            views += 1
+            data.x_var = data.y = data.weight = NULL
+            data.labels = net.labels
+            if x_var is not None:
+                _table(x_var, "x_var", n, net.inputs, &view[views], &data.x_var)
+                views += 1
+            if learn:
+                _table(y, "y", n, net.labels, &view[views], &data.y)
+                views += 1
+            if weight is not None:
+                _table(weight, "weight", n, -1, &view[views], &data.weight)
+                views += 1
+            wide = (n, net.outputs)
+            made = (_empty(wide), _empty(wide), _empty(wide), _empty((n, net.classes)),
+                    _empty(n), _empty(n))
+            for k in range(6):
+                _view(made[k], "record", True, False, &view[views])
+                place[k] = <double *>view[views].buf
+                views += 1
+            if learn and n:
+                self.last = None
+            self.busy = True
+            with nogil:
+                kb_run(self.session, data, &out, learn)
+            self.busy = False
+        finally:
+            for k in range(views):
+                PyBuffer_Release(&view[k])
+        return self.records(made)
 
 
-def normal_cdf(const double[::1] u, double[::1] out):
+cdef int64_t _table(object array, str name, int64_t rows, int64_t width, Py_buffer *view,
+                    const double **at) except -1:
+    """Where (rows, width) numbers begin, (rows,) for a width of -1; how many rows there are."""
+    _view(array, name, False, False, view)
+    at[0] = <const double *>view.buf
+    if (view.ndim == (1 if width < 0 else 2) and (rows < 0 or view.shape[0] == rows)
+            and (width < 0 or view.shape[1] == width)):
+        return view.shape[0]
+    shape = tuple([view.shape[k] for k in range(view.ndim)])
+    PyBuffer_Release(view)
+    wanted = f"({rows},)" if width < 0 else f"({'rows' if rows < 0 else rows}, {width})"
+    raise ValueError(f"{name} must have shape {wanted}, got {shape}")
+
+
+def normal_cdf(u, out):
     """out = Phi(u)."""
-    cdef Py_ssize_t i
-    for i in range(u.shape[0]):
-        out[i] = 0.5 * erfc(-0.7071067811865476 * u[i])
+    cdef _Buffer given = _buffer(u, "u"), to = _buffer(out, "out", True)
+    cdef int64_t i
+    if given.length != to.length:
+        raise ValueError("u and out must have one length")
+    for i in range(to.length):
+        (<double *>to.at)[i] = 0.5 * erfc(-0.7071067811865476 * (<double *>given.at)[i])
 
 
-def scale_rows(double[::1] columns, const double[::1] raw, double[::1] out, int64_t rows,
-               const double[::1] fixed):
+def scale_rows(columns, raw, out, fixed):
     """Standardise rows in order; returns how many were done before a column was outgrown."""
-    cdef int64_t width = fixed.shape[0], done
-    if not rows or not width:
-        return rows
+    cdef _Buffer stats = _buffer(columns, "columns", True), rows = _buffer(raw, "raw")
+    cdef _Buffer to = _buffer(out, "out", True), same = _buffer(fixed, "fixed")
+    cdef int64_t width = same.length, count = rows.view.shape[0], done
+    if stats.length != 7 * width or rows.length != count * width or to.length != rows.length:
+        raise ValueError("columns, raw, out and fixed must have one width")
+    if not count or not width:
+        return count
     with nogil:
-        done = kb_scale_rows(&columns[0], width, &raw[0], &out[0], rows, &fixed[0])
+        done = kb_scale_rows(<double *>stats.at, width, <const double *>rows.at, <double *>to.at,
+                             count, <const double *>same.at)
     return done
 
 
-def instructions() -> str:
+def instructions():
     """The instruction set in use: avx512, avx2 or portable."""
     return kb_instructions().decode()
 
 
-def use(name: str) -> bool:
+def use(str name):
     """Choose an instruction set; False when this machine lacks it."""
     return kb_use(name.encode()) == 0

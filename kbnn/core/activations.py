@@ -21,7 +21,7 @@ import numpy as np
 from kbnn.core import normal
 from kbnn.core.normal import FloatArray
 
-LAMBDA = np.sqrt(np.pi / 8.0)
+LAMBDA: float = float(np.sqrt(np.pi / 8.0))
 """The slope at which Phi(lambda a) is closest in shape to the logistic sigmoid."""
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)

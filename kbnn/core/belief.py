@@ -69,8 +69,8 @@ class Belief:
     @property
     def kappa(self) -> float:
         """Rows learned over distinct rows, to the half: repeated passes count data twice."""
-        rows, fresh = int(self.counts[COUNT.rows]), int(self.counts[COUNT.fresh])
-        return float(np.sqrt(max(1.0, rows / max(1, fresh))))
+        rows, distinct = int(self.counts[COUNT.rows]), int(self.counts[COUNT.distinct])
+        return float(np.sqrt(max(1.0, rows / max(1, distinct))))
 
     def weights(self, layer: int) -> FloatArray:
         """Weight means (units, inputs + 1) of a layer; a view."""
@@ -129,19 +129,19 @@ def open_state(state: State) -> Belief:
 
 
 def close(belief: Belief, state: State) -> State:
-    """The state that a working copy has become."""
+    """The state that a working copy has become; it may go on to change."""
     heads = [pack_triangle(cov) for cov in belief.head_cov]
     return state._replace(
-        mean=belief.mean,
-        prior_mean=belief.prior_mean,
+        mean=belief.mean.copy(),
+        prior_mean=belief.prior_mean.copy(),
         cov=belief.layout.pack([block for stack in belief.stacks for block in stack.cov]),
-        noise=belief.noise,
-        head_mean=belief.head_mean,
+        noise=belief.noise.copy(),
+        head_mean=belief.head_mean.copy(),
         head_cov=np.array(heads).reshape(state.head_cov.shape),
-        input_mean=belief.input_mean,
+        input_mean=belief.input_mean.copy(),
         input_cov=pack_triangle(belief.input_cov),
-        surprise=belief.surprise,
-        counts=belief.counts,
+        surprise=belief.surprise.copy(),
+        counts=belief.counts.copy(),
     )
 
 

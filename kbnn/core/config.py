@@ -115,6 +115,11 @@ class Config:
         return {"bernoulli": 2, "categorical": self.outputs}.get(self.observation, 0)
 
     @property
+    def labels(self) -> int:
+        """Numbers in a row's label."""
+        return self.outputs if self.observation == "gaussian" else 1
+
+    @property
     def learns_noise(self) -> bool:
         """Whether the observation noise is learned from the stream."""
         return self.observation == "gaussian" and self.noise is None

@@ -1,6 +1,6 @@
 """Chooses who runs the rows: the compiled kernel, or the numpy twin where it was not built.
 
-Both have one signature. KBNN_ENGINE=numpy forces the twin, KBNN_ENGINE=avx512|avx2|portable an
+Both offer the same session. KBNN_ENGINE=numpy forces the twin, KBNN_ENGINE=avx512|avx2|portable an
 instruction set of the kernel.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from kbnn.core.activations import LAMBDA
 from kbnn.core.config import Config, piecewise_slopes
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
-from kbnn.core.state import COUNT, State
+from kbnn.core.state import ARRAYS, COUNT, State
 from kbnn.core.twin import Records
 
 try:
@@ -56,37 +57,68 @@ def _choice() -> str:
     return choice
 
 
+class Session(Protocol):
+    """A belief that stays open: rows are learned and predicted in place, a state on demand.
+
+    Arrays are contiguous float64: x (n, inputs) with NaN for missing, y (n, labels) with NaN for
+    not observed, x_var like x, weight (n,). However rows are grouped into calls and whatever is
+    asked in between, the results are the same bit for bit. One thread at a time.
+    """
+
+    @property
+    def config(self) -> Config:
+        """What the network is."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened so far, see kbnn.core.state.Counts."""
+
+    @property
+    def noise(self) -> FloatArray:
+        """(outputs, 2): shape and scale of the inverse-gamma noise belief; a copy."""
+
+    def learn(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        x_var: FloatArray | None = None,
+        weight: FloatArray | None = None,
+        again: bool = False,
+    ) -> Records:
+        """Predict each row, then learn it; `again`: these rows were learned before."""
+
+    def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
+        """Predict rows; the belief does not change."""
+
+    def state(self) -> State:
+        """The belief as it is now; what is learned later leaves it alone."""
+
+
+def open_session(state: State) -> Session:
+    """Open a belief; the given state is never written."""
+    if not compiled():
+        return twin.Session(state)
+    return _kernel.Session(_net(state.config), state, Records._make, ARRAYS, COUNT._fields)
+
+
 def learn(
     state: State,
     x: FloatArray,
-    x_var: FloatArray | None,
     y: FloatArray,
-    weight: FloatArray | None,
-    fresh: bool,
+    x_var: FloatArray | None = None,
+    weight: FloatArray | None = None,
+    *,
+    again: bool = False,
 ) -> tuple[State, Records]:
     """Learn rows in order; the given state is left as it is."""
-    if not compiled():
-        return twin.learn(
-            state,
-            x,
-            np.zeros_like(x) if x_var is None else x_var,
-            y,
-            np.ones(len(x)) if weight is None else weight,
-            fresh,
-        )
-    new = state._replace(**{name: getattr(state, name).copy() for name in _WRITTEN})
-    records = twin.blank_records(len(x), state.config)
-    _run(new, x, x_var, y, weight, records, fresh, learning=True)
-    return new, records
+    session = open_session(state)
+    records = session.learn(x, y, x_var, weight, again)
+    return session.state(), records
 
 
-def predict(state: State, x: FloatArray, x_var: FloatArray | None) -> Records:
+def predict(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Records:
     """Predict rows."""
-    if not compiled():
-        return twin.predict(state, x, np.zeros_like(x) if x_var is None else x_var)
-    records = twin.blank_records(len(x), state.config)
-    _run(state, x, x_var, None, None, records, fresh=False, learning=False)
-    return records
+    return open_session(state).predict(x, x_var)
 
 
 def scale_rows(
@@ -95,50 +127,7 @@ def scale_rows(
     """Standardise rows in the kernel (see kbnn.model.scaling); None where it is not built."""
     if not compiled():
         return None
-    return _kernel.scale_rows(
-        columns.reshape(-1), raw.reshape(-1), out.reshape(-1), len(raw), fixed
-    )
-
-
-_ARRAYS = (
-    "mean",
-    "cov",
-    "prior_mean",
-    "prior_var",
-    "noise",
-    "head_mean",
-    "head_cov",
-    "input_mean",
-    "input_cov",
-    "surprise",
-)
-_WRITTEN = (*(name for name in _ARRAYS if name != "prior_var"), "counts")
-
-
-def _run(
-    state: State,
-    x: FloatArray,
-    x_var: FloatArray | None,
-    y: FloatArray | None,
-    weight: FloatArray | None,
-    records: Records,
-    fresh: bool,
-    learning: bool,
-) -> None:
-    _kernel.run(
-        _net(state.config),
-        [getattr(state, name).reshape(-1) for name in _ARRAYS],
-        state.counts,
-        x.reshape(-1),
-        None if x_var is None else x_var.reshape(-1),
-        None if y is None else y.reshape(-1),
-        weight,
-        [array.reshape(-1) for array in records],
-        len(x),
-        0 if y is None else y.shape[1],
-        fresh,
-        learning,
-    )
+    return _kernel.scale_rows(columns, raw, out, fixed)
 
 
 @lru_cache(maxsize=64)
@@ -172,59 +161,10 @@ def _net(config: Config) -> _kernel.Net:
     ends = np.cumsum([0] + [len(block) for block in layout.blocks])
     return _kernel.Net(
         np.array(layout.widths, dtype=np.int64),
-        np.array(options, dtype=np.int64),
-        np.array(numbers, dtype=np.float64),
+        options,
+        numbers,
         np.array([piece for block in layout.blocks for piece in block], dtype=np.int64).reshape(-1),
         ends.astype(np.int64),
+        config.labels,
+        config.classes,
     )
-
-
-class Session:
-    """A belief that stays open: rows are learned and predicted in place, a state on demand."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    @property
-    def config(self) -> Config:
-        """What the network is."""
-        return self._state.config
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """What happened so far, see kbnn.core.state.Counts."""
-        found = {name: int(self._state.counts[at]) for name, at in COUNT._asdict().items()}
-        return {**found, "distinct": found["fresh"]}
-
-    def learn(
-        self,
-        x: FloatArray,
-        y: FloatArray,
-        x_var: FloatArray | None = None,
-        weight: FloatArray | None = None,
-        again: bool = False,
-    ) -> Records:
-        """Predict each row, then learn it; `again`: these rows were learned before."""
-        self._state, records = learn(self._state, x, x_var, y, weight, not again)
-        unlabelled = np.all(np.isnan(y), axis=1)
-        records.status[unlabelled] = 8
-        self._state.counts[COUNT.rejected] -= int(np.sum(unlabelled))
-        return records
-
-    @property
-    def noise(self) -> FloatArray:
-        """The noise belief of each output."""
-        return self._state.noise
-
-    def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
-        """Predict rows."""
-        return predict(self._state, x, x_var)
-
-    def state(self) -> State:
-        """The belief as it is now; what the session learns later leaves it alone."""
-        return self._state
-
-
-def open_session(state: State) -> Session:
-    """Open a belief; the given state is never written."""
-    return Session(state)

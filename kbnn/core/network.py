@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,12 +20,14 @@ from kbnn.core import engine
 from kbnn.core.config import Config
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
-from kbnn.core.twin import ALARM, LEARNED, REJECTED, Records
+from kbnn.core.twin import ALARM, LEARNED, REJECTED, UNLABELLED
+from kbnn.core.twin import Records as Prediction
 
 __all__ = [
     "ALARM",
     "LEARNED",
     "REJECTED",
+    "UNLABELLED",
     "Config",
     "Prediction",
     "State",
@@ -35,24 +36,8 @@ __all__ = [
     "predict",
 ]
 
-UNLABELLED = 8
 _ROWS_PER_THREAD = 256
 """Fewer rows than this are not worth a thread of their own."""
-
-
-class Prediction(NamedTuple):
-    """What was predicted for n rows, before their labels were seen.
-
-    The predictive variance of a real target is `function_var + noise_var`: what the network does
-    not know yet (epistemic), and what no network could know (aleatoric).
-    """
-
-    mean: FloatArray  # (n, outputs)
-    function_var: FloatArray  # (n, outputs)
-    noise_var: FloatArray  # (n, outputs)
-    probability: FloatArray  # (n, classes); no columns for a real target
-    inlier: FloatArray  # (n,) probability that the label was no outlier, 1 where not learned
-    status: FloatArray  # (n,) bits LEARNED, REJECTED, ALARM; 0 from predict
 
 
 def learn(
@@ -62,7 +47,7 @@ def learn(
     *,
     x_var: ArrayLike | None = None,
     weight: ArrayLike | None = None,
-    fresh: bool = True,
+    again: bool = False,
 ) -> tuple[State, Prediction]:
     """Learn rows in order; row i is predicted before y[i] is looked at.
 
@@ -70,7 +55,7 @@ def learn(
     y        (n,) or (n, outputs), NaN not observed; for classes (n,) of class indices
     x_var    (n, inputs) measurement variance of each input
     weight   (n,) how often each row counts
-    fresh    False for rows that an earlier pass has learned already
+    again    these rows were learned before, in an earlier pass
 
     The given state stays as it is; the new one is returned.
     """
@@ -80,8 +65,7 @@ def learn(
     weights = None if weight is None else _floats(weight, "weight")
     if weights is not None and weights.shape != (len(rows),):
         raise ValueError(f"weight must have shape ({len(rows)},), got {weights.shape}")
-    new, records = engine.learn(state, rows, variances, labels, weights, fresh)
-    return new, Prediction(*records)
+    return engine.learn(state, rows, labels, variances, weights, again=again)
 
 
 def predict(state: State, x: ArrayLike, *, x_var: ArrayLike | None = None) -> Prediction:
@@ -90,10 +74,10 @@ def predict(state: State, x: ArrayLike, *, x_var: ArrayLike | None = None) -> Pr
     variances = _like(x_var, rows, "x_var")
     threads = min(os.cpu_count() or 1, len(rows) // _ROWS_PER_THREAD)
     if threads < 2 or not engine.compiled():
-        return Prediction(*engine.predict(state, rows, variances))
+        return engine.predict(state, rows, variances)
     cuts = [len(rows) * i // threads for i in range(threads + 1)]
 
-    def part(k: int) -> Records:
+    def part(k: int) -> Prediction:
         span = slice(cuts[k], cuts[k + 1])
         return engine.predict(state, rows[span], None if variances is None else variances[span])
 
@@ -120,9 +104,8 @@ def _labels(config: Config, y: ArrayLike, rows: int) -> FloatArray:
     labels = _floats(y, "y")
     if labels.ndim == 1:
         labels = labels[:, None]
-    width = config.outputs if config.observation == "gaussian" else 1
-    if labels.shape != (rows, width):
-        raise ValueError(f"y must have shape ({rows}, {width}), got {labels.shape}")
+    if labels.shape != (rows, config.labels):
+        raise ValueError(f"y must have shape ({rows}, {config.labels}), got {labels.shape}")
     return np.ascontiguousarray(labels)
 
 

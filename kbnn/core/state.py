@@ -29,7 +29,7 @@ class Counts(NamedTuple):
     repairs: int = 2
     clipped: int = 3
     alarms: int = 4
-    fresh: int = 5
+    distinct: int = 5
 
 
 COUNT = Counts()
@@ -60,6 +60,10 @@ class State(NamedTuple):
     input_cov: FloatArray
     surprise: FloatArray
     counts: IntArray
+
+
+ARRAYS: tuple[str, ...] = State._fields[2:]
+"""The arrays of a belief; the kernel takes them in this order."""
 
 
 def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0, sd_scale: float = 1.0) -> State:

@@ -1,13 +1,13 @@
 """Row after row through the numpy twin: condition, predict, observe, learn.
 
-The signature is the kernel's: standardised float64 arrays in, the new state and one record per row
-out. A row's prediction is written before its label is looked at. A row that cannot be learned from
-(no finite label, an infinite input, a step that would overflow) is rejected: counted, and nothing
-else of the state changes.
+A row's prediction is written before its label is looked at. A row without any label is predicted
+and nothing else. A row that cannot be learned from (an infinite label or input, a step that would
+overflow) is rejected: counted, and nothing else of the state changes.
 """
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -33,19 +33,23 @@ WEIGHTS = (1e-300, 1e100)
 INPUT_BELIEVED = 1e3
 """A standardised input beyond this is no measurement either: it counts as missing."""
 
-LEARNED, REJECTED, ALARM = 1, 2, 4
+LEARNED, REJECTED, ALARM, UNLABELLED = 1, 2, 4, 8
 """Bits of `Records.status`."""
 
 
 class Records(NamedTuple):
-    """What happened at each row."""
+    """What was predicted for n rows, before their labels were seen, and what became of them.
+
+    The predictive variance of a real target is `function_var + noise_var`: what the network does
+    not know yet (epistemic), and what no network could know (aleatoric).
+    """
 
     mean: FloatArray  # (n, outputs)
     function_var: FloatArray  # (n, outputs)
     noise_var: FloatArray  # (n, outputs)
-    probability: FloatArray  # (n, classes), no columns for a real target
-    inlier: FloatArray  # (n,) probability that the label was no outlier
-    status: FloatArray  # (n,) bits
+    probability: FloatArray  # (n, classes); no columns for a real target
+    inlier: FloatArray  # (n,) probability that the label was no outlier, 1 where not learned
+    status: FloatArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED; 0 from predict
 
 
 class Observed(NamedTuple):
@@ -71,35 +75,115 @@ def blank_records(rows: int, config: Config) -> Records:
     )
 
 
+class Session:
+    """A belief that stays open, see kbnn.core.engine.Session."""
+
+    def __init__(self, state: State) -> None:
+        self._belief = open_state(state)
+        self._given: State = state
+        self._last: State | None = state
+
+    @property
+    def config(self) -> Config:
+        """What the network is."""
+        return self._given.config
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened so far, see kbnn.core.state.Counts."""
+        return {name: int(self._belief.counts[at]) for name, at in COUNT._asdict().items()}
+
+    @property
+    def noise(self) -> FloatArray:
+        """(outputs, 2): shape and scale of the inverse-gamma noise belief."""
+        return self._belief.noise.copy()
+
+    def learn(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        x_var: FloatArray | None = None,
+        weight: FloatArray | None = None,
+        again: bool = False,
+    ) -> Records:
+        """Predict each row, then learn it; `again`: these rows were learned before."""
+        rows = _checked(self.config, x, y, x_var, weight)
+        records = blank_records(len(x), self.config)
+        if len(x):
+            self._last = None
+        with _quiet():
+            for i, row in enumerate(zip(*rows, strict=True)):
+                _learn_row(self._belief, *row, again, records, i)
+        return records
+
+    def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
+        """Predict rows; the belief does not change."""
+        rows = _checked(self.config, x, None, x_var, None)
+        records = blank_records(len(x), self.config)
+        scheme = _scheme(self._belief)
+        with _quiet():
+            for i, (seen, seen_var, _, _) in enumerate(zip(*rows, strict=True)):
+                out, _ = scheme.outputs(self._belief, _condition(self._belief, seen, seen_var))
+                _record(self._belief, out, records, i)
+        return records
+
+    def state(self) -> State:
+        """The belief as it is now; what is learned later leaves it alone."""
+        if self._last is None:
+            self._last = close(self._belief, self._given)
+        return self._last
+
+
 def learn(
-    state: State, x: FloatArray, x_var: FloatArray, y: FloatArray, weight: FloatArray, fresh: bool
+    state: State,
+    x: FloatArray,
+    y: FloatArray,
+    x_var: FloatArray | None = None,
+    weight: FloatArray | None = None,
+    *,
+    again: bool = False,
 ) -> tuple[State, Records]:
-    """Learn rows in order; x (n, inputs) with NaN for missing, y (n, labels), weight (n,).
-
-    `fresh` says that these rows were not learned before, in an earlier pass over the data.
-    """
-    belief = open_state(state)
-    records = blank_records(len(x), state.config)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
-        for i in range(len(x)):
-            _learn_row(belief, x[i], x_var[i], y[i], float(weight[i]), fresh, records, i)
-    return close(belief, state), records
+    """Learn rows in order; the given state is left as it is."""
+    session = Session(state)
+    records = session.learn(x, y, x_var, weight, again)
+    return session.state(), records
 
 
-def predict(state: State, x: FloatArray, x_var: FloatArray) -> Records:
-    """Predict rows; the state does not change."""
-    belief = open_state(state)
-    records = blank_records(len(x), state.config)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore"):
-        for i in range(len(x)):
-            inputs = _condition(belief, x[i], x_var[i])
-            out = (
-                smoother.outputs(belief, inputs)[0]
-                if belief.config.covariance == "paper"
-                else block_filter.outputs(belief, inputs)[0]
-            )
-            _record(belief, out, records, i)
-    return records
+def predict(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Records:
+    """Predict rows."""
+    return Session(state).predict(x, x_var)
+
+
+def _quiet() -> np.errstate:
+    return np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore")
+
+
+def _checked(
+    config: Config,
+    x: FloatArray,
+    y: FloatArray | None,
+    x_var: FloatArray | None,
+    weight: FloatArray | None,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """x, x_var, y and weight of as many rows, the absent ones filled in."""
+    if x.ndim != 2 or x.shape[1] != config.inputs:
+        raise ValueError(f"x must have shape (rows, {config.inputs}), got {x.shape}")
+    n = len(x)
+    filled = {
+        "x": (x, x.shape),
+        "x_var": (np.zeros_like(x) if x_var is None else x_var, x.shape),
+        "y": (np.zeros((n, config.labels)) if y is None else y, (n, config.labels)),
+        "weight": (np.ones(n) if weight is None else weight, (n,)),
+    }
+    for name, (array, shape) in filled.items():
+        if array.shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    x, x_var, y, weight = (array for array, _ in filled.values())
+    return x, x_var, y, weight
+
+
+def _scheme(belief: Belief) -> ModuleType:
+    return smoother if belief.config.covariance == "paper" else block_filter
 
 
 def _learn_row(
@@ -108,14 +192,17 @@ def _learn_row(
     x_var: FloatArray,
     y: FloatArray,
     weight: float,
-    fresh: bool,
+    again: bool,
     records: Records,
     i: int,
 ) -> None:
-    scheme = smoother if belief.config.covariance == "paper" else block_filter
+    scheme = _scheme(belief)
     inputs = _condition(belief, x, x_var)
     out, passed = scheme.outputs(belief, inputs)
     forecasts = _record(belief, out, records, i)
+    if np.all(np.isnan(y)):
+        records.status[i] = UNLABELLED
+        return
     records.status[i] = REJECTED
     if not _learnable(belief, x, y, weight, out):
         belief.counts[COUNT.rejected] += 1
@@ -123,7 +210,9 @@ def _learn_row(
     observed = _observe(belief, out, forecasts, y, weight)
     detector = drift.CLASSES if belief.config.classes else drift.REAL
     alarm = (
-        belief.config.drift and fresh and drift.watch(detector, belief.surprise, observed.surprise)
+        belief.config.drift
+        and not again
+        and drift.watch(detector, belief.surprise, observed.surprise)
     )
     if alarm:
         belief.forget(detector.forget)
@@ -141,7 +230,7 @@ def _learn_row(
         belief.input_mean, belief.input_cov, int(belief.counts[COUNT.rows]), inputs
     )
     belief.counts[COUNT.rows] += 1
-    belief.counts[COUNT.fresh] += fresh
+    belief.counts[COUNT.distinct] += not again
     belief.counts[COUNT.clipped] += int(np.sum(np.abs(x) > belief.config.input_limit))
     records.inlier[i] = observed.inlier
     records.status[i] = LEARNED | (ALARM if alarm else 0)
@@ -187,7 +276,7 @@ def _probabilities(belief: Belief, out: Outputs) -> FloatArray:
 
 
 def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out: Outputs) -> bool:
-    if np.any(np.isinf(x)) or not np.any(np.isfinite(y)) or np.any(np.isinf(y)):
+    if np.any(np.isinf(x)) or np.any(np.isinf(y)):
         return False
     if np.any(np.abs(y[np.isfinite(y)]) > LABEL_LIMIT):
         return False

@@ -87,14 +87,14 @@ def begin(
     return Learner(kbnn.init(config, seed), Scale(x.mean(axis=0), _spread(x), y_mean, y_sd))
 
 
-def learn(learner: Learner, x: FloatArray, y: FloatArray, fresh: bool = True) -> Learner:
-    """Learn the rows in order; `fresh` is False when they were learned in an earlier pass."""
+def learn(learner: Learner, x: FloatArray, y: FloatArray, again: bool = False) -> Learner:
+    """Learn the rows in order; `again`: they were learned before, in an earlier pass."""
     scale = learner.scale
     state, _ = kbnn.learn(
         learner.state,
         (x - scale.x_mean) / scale.x_sd,
         (y - scale.y_mean) / scale.y_sd,
-        fresh=fresh,
+        again=again,
     )
     return learner._replace(state=state)
 
@@ -122,7 +122,7 @@ def passes(
     generator = np.random.default_rng(seed)
     for epoch in range(epochs):
         order = generator.permutation(len(x)) if epoch else slice(None)
-        learner = learn(learner, x[order], y[order], fresh=as_printed or epoch == 0)
+        learner = learn(learner, x[order], y[order], again=not (as_printed or epoch == 0))
         yield learner
 
 

@@ -71,13 +71,13 @@ def stream(config: Config, count: int) -> tuple[FloatArray, FloatArray]:
 def kernel_run(config: Config) -> Timed:
     x, y = stream(config, KERNEL_ROWS)
     state = init(config, 1)
-    return lambda n: void(engine.learn(state, x[:n], None, y[:n], None, True))
+    return lambda n: void(engine.learn(state, x[:n], y[:n]))
 
 
 def twin_run(config: Config) -> Timed:
     x, y = stream(config, TWIN_ROWS)
-    zeros, ones, state = np.zeros_like(x), np.ones(len(x)), init(config, 1)
-    return lambda n: void(twin.learn(state, x[:n], zeros[:n], y[:n], ones[:n], True))
+    state = init(config, 1)
+    return lambda n: void(twin.learn(state, x[:n], y[:n]))
 
 
 def void(_: object) -> None:

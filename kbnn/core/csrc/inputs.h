@@ -24,10 +24,10 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
     }
     if (!w->uncertain)
         return;
-    const double *sigma = w->state->input_cov;
+    const double *sigma = w->state.input_cov;
     double *v = w->x_cov, *gain = w->scratch;
     for (int64_t i = 0; i < d; i++) {
-        m[i] = w->state->input_mean[i];
+        m[i] = w->state.input_mean[i];
         for (int64_t j = 0; j < d; j++)
             v[i * d + j] = KB(input_entry)(sigma, d, i, j);
     }
@@ -59,8 +59,8 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
 KB_INLINE void KB(absorb)(kb_work *w)
 {
     int64_t d = w->inputs;
-    double k = (double)w->state->counts[KB_ROWS] + 2.0, share = 1.0 / k, shrink = (k - 1.0) / k;
-    double *mu = w->state->input_mean, *sigma = w->state->input_cov, *delta = w->scratch;
+    double k = (double)w->state.counts[KB_ROWS] + 2.0, share = 1.0 / k, shrink = (k - 1.0) / k;
+    double *mu = w->state.input_mean, *sigma = w->state.input_cov, *delta = w->scratch;
     const double *m = w->layer[0].z + 1;
     for (int64_t i = 0; i < d; i++) {
         delta[i] = m[i] - mu[i];

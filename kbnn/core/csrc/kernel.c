@@ -65,14 +65,19 @@ typedef struct {
     const char *name;
     int64_t width; /* doubles in a vector register */
     void (*run)(kb_work *, const kb_data *, kb_records *, int);
+    void (*settle)(kb_work *);
+    void (*settle_diagonals)(kb_work *);
 } kb_variant;
+
+#define KB_VARIANT(target, width) \
+    {#target, width, run_##target, settle_##target, settle_diagonals_##target}
 
 static const kb_variant kb_variants[] = {
 #ifdef KB_X86
-    {"avx512", 8, run_avx512},
-    {"avx2", 4, run_avx2},
+    KB_VARIANT(avx512, 8),
+    KB_VARIANT(avx2, 4),
 #endif
-    {"portable", 2, run_portable},
+    KB_VARIANT(portable, 2),
 };
 
 static int kb_supported(const char *name)
@@ -129,29 +134,57 @@ static void kb_restore(unsigned mode)
 #endif
 }
 
-static int kb_run(const kb_net *net, kb_state *state, const kb_data *data, kb_records *records,
-                  int learn)
-{
+struct kb_session {
     kb_work work;
+    const kb_variant *variant; /* once: another thread may choose while rows run */
+};
+
+kb_session *kb_open(const kb_net *net, const kb_state *state)
+{
+    kb_session *session = malloc(sizeof *session);
     kb_instructions();
-    const kb_variant *chosen = kb_chosen; /* once: another thread may choose while rows run */
-    if (kb_work_open(&work, net, state, chosen->width))
-        return -1;
+    if (!session)
+        return NULL;
+    session->variant = kb_chosen;
+    if (kb_work_open(&session->work, net, state, session->variant->width)) {
+        free(session);
+        return NULL;
+    }
+    return session;
+}
+
+void kb_close(kb_session *session)
+{
+    if (!session)
+        return;
+    kb_work_close(&session->work);
+    free(session);
+}
+
+void kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn)
+{
     unsigned mode = kb_flush_subnormals();
-    chosen->run(&work, data, records, learn);
+    session->variant->run(&session->work, data, records, learn);
     kb_restore(mode);
-    if (learn)
-        kb_work_store(&work);
-    kb_work_close(&work);
-    return 0;
 }
 
-int kb_learn(const kb_net *net, kb_state *state, const kb_data *data, kb_records *records)
+void kb_save(kb_session *session, kb_state *out)
 {
-    return kb_run(net, state, data, records, 1);
+    const kb_work *w = &session->work;
+    unsigned mode = kb_flush_subnormals();
+    session->variant->settle(&session->work);
+    kb_restore(mode);
+    kb_copy_state(w->net, out, &w->state);
+    kb_work_means(w, out->mean);
+    kb_work_covs(w, out->cov, out->head_cov);
 }
 
-int kb_predict(const kb_net *net, kb_state *state, const kb_data *data, kb_records *records)
+const int64_t *kb_counts(kb_session *session)
 {
-    return kb_run(net, state, data, records, 0);
+    unsigned mode = kb_flush_subnormals();
+    session->variant->settle_diagonals(&session->work);
+    kb_restore(mode);
+    return session->work.state.counts;
 }
+
+const double *kb_noise(const kb_session *session) { return session->work.state.noise; }

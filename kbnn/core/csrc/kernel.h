@@ -1,4 +1,4 @@
-/* The compiled twin of kbnn.core.twin: same arguments, same results, one call per block of rows. */
+/* The compiled twin of kbnn.core.twin: a session that learns and predicts rows. */
 #ifndef KBNN_KERNEL_H
 #define KBNN_KERNEL_H
 
@@ -6,8 +6,8 @@
 
 enum { KB_PIECEWISE, KB_PROBIT, KB_TANH, KB_STEP };                      /* activations */
 enum { KB_GAUSSIAN, KB_BERNOULLI, KB_CATEGORICAL, KB_SIGMOID };          /* observations */
-enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4 };                  /* status bits */
-enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_FRESH };
+enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4, KB_UNLABELLED = 8 }; /* status bits */
+enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_COUNTS };
 
 /* A run of one unit's incoming weights. */
 typedef struct {
@@ -31,13 +31,18 @@ typedef struct {
     const int64_t *block_pieces; /* blocks + 1 */
 } kb_net;
 
-/* The belief, written in place. */
+/* The belief, in the order of ARRAYS in kbnn/core/state.py. */
 typedef struct {
-    double *mean, *cov, *prior_mean;
-    const double *prior_var;
-    double *noise, *head_mean, *head_cov, *input_mean, *input_cov, *surprise;
+    double *mean, *cov, *prior_mean, *prior_var, *noise, *head_mean, *head_cov;
+    double *input_mean, *input_cov, *surprise;
     int64_t *counts;
 } kb_state;
+
+/* How many numbers each array of a belief has, in the same order. */
+typedef struct {
+    int64_t mean, cov, prior_mean, prior_var, noise, head_mean, head_cov;
+    int64_t input_mean, input_cov, surprise, counts;
+} kb_lengths;
 
 /* One record per row. */
 typedef struct {
@@ -46,13 +51,29 @@ typedef struct {
 
 /* A block of rows; x_var and weight may be NULL. */
 typedef struct {
-    int64_t rows, labels, fresh; /* fresh: not learned in an earlier pass */
+    int64_t rows, labels, again; /* again: learned before, in an earlier pass */
     const double *x, *x_var, *y, *weight;
 } kb_data;
 
-/* Both return 0, or -1 when memory is short (then nothing was written). */
-int kb_learn(const kb_net *net, kb_state *state, const kb_data *data, kb_records *records);
-int kb_predict(const kb_net *net, kb_state *state, const kb_data *data, kb_records *records);
+void kb_lengths_of(const kb_net *net, kb_lengths *lengths);
+
+/* A belief opened in working memory of its own. Updates may be pending between two calls; whether
+ * they are makes no difference to any result. One thread at a time. */
+typedef struct kb_session kb_session;
+
+/* Copies what it needs; `net` must outlive the session. NULL when memory is short. */
+kb_session *kb_open(const kb_net *net, const kb_state *state);
+void kb_close(kb_session *session);
+
+/* Predicts each row and, if it is to `learn`, learns it. */
+void kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn);
+
+/* The belief as it is now, copied out; prior_var never changes and is left alone. */
+void kb_save(kb_session *session, kb_state *out);
+
+/* The counts, and (a, b) of every output's noise; valid until the next row. */
+const int64_t *kb_counts(kb_session *session);
+const double *kb_noise(const kb_session *session);
 
 /* Which instruction set runs: "avx512", "avx2" or "portable"; NULL leaves the choice to the CPU. */
 const char *kb_instructions(void);

@@ -66,3 +66,13 @@ KB_INLINE KB(vec) KB(lanes_own)(double *restrict triangle, const double *restric
     }
     return own;
 }
+
+/* C = (1 - share) C + share times the prior for a group of neurons. */
+KB_INLINE void KB(lanes_forget)(double *triangle, const double *prior, int64_t dim, double share)
+{
+    for (int64_t k = 0; k < kb_triangle(dim) * KB_WIDTH; k++)
+        triangle[k] *= 1.0 - share;
+    for (int64_t i = 0; i < dim; triangle += (dim - i) * KB_WIDTH, i++)
+        for (int k = 0; k < KB_WIDTH; k++)
+            triangle[k] += share * prior[i * KB_WIDTH + k];
+}

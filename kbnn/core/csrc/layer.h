@@ -36,7 +36,7 @@ KB_INLINE void KB(separate_own)(const kb_work *w, kb_layer *a)
         double *triangle = a->triangle + g * kb_triangle(n) * KB_WIDTH;
         const double *push = a->push + g * KB_WIDTH;
         const KB(vec) *gains = (const KB(vec) *)(a->gain + at);
-        w->state->counts[KB_REPAIRS] += a->pending
+        w->state.counts[KB_REPAIRS] += a->pending
             ? KB(lanes_gain)(triangle, a->z, a->gain + at, old + at, push, a->least + at, n, 1)
             : KB(lanes_gain)(triangle, a->z, a->gain + at, old + at, push, a->least + at, n, 0);
         KB(vec) own = {0};
@@ -161,4 +161,14 @@ static void KB(settle)(kb_work *w)
             KB(layer_moments)(w, &w->layer[l], 1);
     for (int64_t k = 0; k < w->tiled; k++)
         KB(tiles_settle)(&w->tiles[k]);
+}
+
+/* Brings every diagonal up to date, and with them the count of repairs. */
+static void KB(settle_diagonals)(kb_work *w)
+{
+    for (int64_t l = 0; w->net->separate && l < w->net->layers; l++)
+        if (w->layer[l].pending)
+            KB(layer_moments)(w, &w->layer[l], 1);
+    for (int64_t k = 0; k < w->tiled; k++)
+        KB(tiles_square)(&w->tiles[k]);
 }

@@ -115,14 +115,14 @@ KB_INLINE void KB(noise_forecast)(kb_work *w)
         w->noise_var[o] = net->noise;
         if (!net->learns_noise)
             continue;
-        double level = w->state->noise[2 * o + 1] / w->state->noise[2 * o];
+        double level = w->state.noise[2 * o + 1] / w->state.noise[2 * o];
         w->noise_var[o] = level;
         if (!net->head)
             continue;
         double *gain = w->head_gain + o * kb_round_up(f, KB_ALIGN);
         KB(tiles_multiply)(&w->head[o], features, gain, 1);
         w->head_log_mean[o] =
-            KB(clip)(KB(dot)(w->state->head_mean + o * f, features, f), -16.0, 8.0);
+            KB(clip)(KB(dot)(w->state.head_mean + o * f, features, f), -16.0, 8.0);
         w->head_log_var[o] = KB(larger)(KB(dot)(gain, features, f), 0.0);
         w->noise_var[o] = level * exp(w->head_log_mean[o]
                                       + 0.5 * KB(clip)(w->head_log_var[o], 0.0, 3.0));
@@ -152,7 +152,7 @@ KB_INLINE void KB(learn_head)(kb_work *w, int64_t o)
     if (log_var <= KB_SMALLEST_VAR)
         return;
     int64_t f = w->features;
-    double *gain = w->head_gain + o * kb_round_up(f, KB_ALIGN), *mean = w->state->head_mean + o * f;
+    double *gain = w->head_gain + o * kb_round_up(f, KB_ALIGN), *mean = w->state.head_mean + o * f;
     double v = KB(clip)(log_var, 0.0, 3.0), k = noise / (var + noise);
     double e2 = (k * e) * (k * e), rest = stated * noise / (stated + noise);
     double m2 = e2 + rest, s2 = 2.0 * rest * rest + 4.0 * rest * e2, d = 3.0 * exp(v) - 1.0;
@@ -176,11 +176,11 @@ KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, 
     for (int64_t o = 0; o < w->outputs; o++) {
         w->label_var[o] = INFINITY;
         if (net->learns_noise)
-            memcpy(w->new_noise + 2 * o, w->state->noise + 2 * o, 2 * sizeof(double));
+            memcpy(w->new_noise + 2 * o, w->state.noise + 2 * o, 2 * sizeof(double));
         if (isnan(y[o]))
             continue;
         seen++;
-        double level = net->learns_noise ? w->state->noise[2 * o + 1] / w->state->noise[2 * o]
+        double level = net->learns_noise ? w->state.noise[2 * o + 1] / w->state.noise[2 * o]
                                          : net->noise;
         double spread = w->stated_var[o] + KB(larger)(level, w->noise_var[o]);
         spread = KB(larger)(spread, KB_SMALLEST_VAR);
@@ -197,7 +197,7 @@ KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, 
             e = KB(clip)(e, -5.0 * sqrt(spread), 5.0 * sqrt(spread));
         double share = trust * weight;
         if (net->learns_noise)
-            level = KB(learn_level)(w->state->noise + 2 * o, w->new_noise + 2 * o, e,
+            level = KB(learn_level)(w->state.noise + 2 * o, w->new_noise + 2 * o, e,
                                     w->out_var[o], w->stated_var[o], trust, share);
         w->residual[o] = e;
         w->share[o] = share < trust ? share : trust; /* no row moves the head more than once */

@@ -1,5 +1,28 @@
 /* Opens and closes the working memory of kb_work: shapes, places, contents. */
 
+void kb_lengths_of(const kb_net *net, kb_lengths *n)
+{
+    int64_t inputs = net->widths[0], outputs = net->widths[net->layers];
+    int64_t features = net->widths[net->layers - 1] + 1;
+    memset(n, 0, sizeof *n);
+    for (int64_t l = 0; l < net->layers; l++)
+        n->mean += net->widths[l + 1] * (net->widths[l] + 1);
+    for (int64_t b = 0; b < net->blocks; b++) {
+        int64_t dim = 0;
+        for (int64_t k = net->block_pieces[b]; k < net->block_pieces[b + 1]; k++)
+            dim += ((const kb_piece *)net->pieces)[k].length;
+        n->cov += kb_triangle(dim);
+    }
+    n->prior_mean = n->prior_var = n->mean;
+    n->noise = net->learns_noise ? 2 * outputs : 0;
+    n->head_mean = net->head ? outputs * features : 0;
+    n->head_cov = net->head ? outputs * kb_triangle(features) : 0;
+    n->input_mean = inputs;
+    n->input_cov = kb_triangle(inputs);
+    n->surprise = 1;
+    n->counts = KB_COUNTS;
+}
+
 /* Counts with `memory` NULL, hands out with it set. */
 static double *kb_take(double *memory, int64_t *used, int64_t size)
 {
@@ -19,6 +42,7 @@ static void kb_plan_tiles(kb_tiles *t, int64_t width, double *memory, int64_t *u
     }
     t->tiles = kb_take(memory, used, size);
     t->u = kb_take(memory, used, KB_PENDING * t->padded);
+    t->prior = kb_take(memory, used, t->padded);
     t->least = kb_take(memory, used, t->padded);
 }
 
@@ -27,6 +51,7 @@ static void kb_plan_layer(kb_work *w, kb_layer *a, double *memory, int64_t *used
     if (a->lanes) {
         a->weights = kb_take(memory, used, a->padded * a->inputs);
         a->triangle = kb_take(memory, used, a->padded * kb_triangle(a->inputs));
+        a->prior = kb_take(memory, used, a->padded * a->inputs);
         a->least = kb_take(memory, used, a->padded * a->inputs);
         a->old_gain = kb_take(memory, used,
                               (w->net->separate ? 1 : KB_PENDING) * a->padded * a->inputs);
@@ -43,9 +68,26 @@ static void kb_plan_layer(kb_work *w, kb_layer *a, double *memory, int64_t *used
     a->coefficient = kb_take(memory, used, w->outputs * a->padded);
 }
 
+/* Room for the arrays that rows change, the covariances left out. */
+static void kb_plan_state(kb_work *w, double *memory, int64_t *used)
+{
+    kb_state *s = &w->state;
+    kb_lengths n;
+    kb_lengths_of(w->net, &n);
+    s->mean = kb_take(memory, used, n.mean);
+    s->prior_mean = kb_take(memory, used, n.prior_mean);
+    s->noise = kb_take(memory, used, n.noise);
+    s->head_mean = kb_take(memory, used, n.head_mean);
+    s->input_mean = kb_take(memory, used, n.input_mean);
+    s->input_cov = kb_take(memory, used, n.input_cov);
+    s->surprise = kb_take(memory, used, n.surprise);
+    s->counts = (int64_t *)kb_take(memory, used, n.counts);
+}
+
 static int64_t kb_plan(kb_work *w, double *memory)
 {
     int64_t used = 0, o = w->outputs;
+    kb_plan_state(w, memory, &used);
     for (int64_t l = 0; l < w->net->layers; l++)
         kb_plan_layer(w, &w->layer[l], memory, &used);
     for (int64_t k = 0; k < w->tiled; k++)
@@ -96,7 +138,6 @@ static kb_tiles *kb_shape_tiles(kb_work *w, int64_t dim, int64_t start)
     t->dim = dim;
     t->padded = kb_round_up(dim, KB_ALIGN);
     t->start = start;
-    t->repairs = &w->state->counts[KB_REPAIRS];
     return t;
 }
 
@@ -129,13 +170,18 @@ static void kb_shape(kb_work *w)
     }
     for (int64_t o = 0; net->head && o < w->outputs; o++) {
         kb_tiles *t = kb_shape_tiles(w, w->features, o * kb_triangle(w->features));
-        t->repairs = &w->unseen;
         w->head = o ? w->head : t;
     }
 }
 
-/* The least variance of every weight, and the home of every unit with lanes. */
-static void kb_fill(kb_work *w)
+static void kb_place(double *prior, double *least, int64_t at, double var, double floor)
+{
+    prior[at] = var;
+    least[at] = floor * var;
+}
+
+/* The prior and the least variance of every weight, and the home of every unit with lanes. */
+static void kb_fill(kb_work *w, const double *prior_var)
 {
     const kb_net *net = w->net;
     int exempt = net->paper && net->observation == KB_GAUSSIAN && net->noise == 0.0
@@ -143,30 +189,51 @@ static void kb_fill(kb_work *w)
     double floor = exempt ? 0.0 : KB_VARIANCE_FLOOR;
     for (int64_t l = 0; l < net->layers; l++) {
         kb_layer *a = &w->layer[l];
-        const double *prior = w->state->prior_var + a->start;
+        const double *prior = prior_var + a->start;
         for (int64_t u = 0; u < a->units; u++)
-            for (int64_t i = 0; i < a->inputs; i++) {
+            for (int64_t i = 0; i < a->inputs; i++, prior++) {
                 if (a->lanes)
-                    a->least[(u / w->width * a->inputs + i) * w->width + u % w->width] =
-                        floor * prior[u * a->inputs + i];
+                    kb_place(a->prior, a->least,
+                             (u / w->width * a->inputs + i) * w->width + u % w->width, *prior,
+                             floor);
                 else if (net->separate)
-                    a->tiles[u].least[i] = floor * prior[u * a->inputs + i];
+                    kb_place(a->tiles[u].prior, a->tiles[u].least, i, *prior, floor);
             }
     }
     for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
-        double *least = w->block[b].tiles->least;
+        kb_tiles *t = w->block[b].tiles;
         const kb_piece *piece = w->block[b].piece, *end = piece + w->block[b].pieces;
-        for (; piece < end; least += piece++->length) {
+        for (int64_t at = 0; piece < end; at += piece++->length) {
             const kb_layer *a = &w->layer[piece->layer];
             if (a->lanes) {
                 a->home[2 * piece->unit] = b;
-                a->home[2 * piece->unit + 1] = least - w->block[b].tiles->least;
+                a->home[2 * piece->unit + 1] = at;
             }
-            const double *prior = w->state->prior_var + a->start + piece->unit * a->inputs;
+            const double *prior = prior_var + a->start + piece->unit * a->inputs + piece->first;
             for (int64_t i = 0; i < piece->length; i++)
-                least[i] = floor * prior[piece->first + i];
+                kb_place(t->prior, t->least, at + i, prior[i], floor);
         }
     }
+}
+
+static void kb_copy(void *to, const void *from, int64_t length)
+{
+    if (length)
+        memcpy(to, from, (size_t)length * 8);
+}
+
+/* The arrays that are kept as they are, from one belief to another. */
+static void kb_copy_state(const kb_net *net, kb_state *to, const kb_state *from)
+{
+    kb_lengths n;
+    kb_lengths_of(net, &n);
+    kb_copy(to->prior_mean, from->prior_mean, n.prior_mean);
+    kb_copy(to->noise, from->noise, n.noise);
+    kb_copy(to->head_mean, from->head_mean, n.head_mean);
+    kb_copy(to->input_mean, from->input_mean, n.input_mean);
+    kb_copy(to->input_cov, from->input_cov, n.input_cov);
+    kb_copy(to->surprise, from->surprise, n.surprise);
+    kb_copy(to->counts, from->counts, n.counts);
 }
 
 static void kb_work_close(kb_work *w)
@@ -177,12 +244,11 @@ static void kb_work_close(kb_work *w)
     free(w->tiles);
 }
 
-static int kb_work_open(kb_work *w, const kb_net *net, kb_state *state, int64_t width)
+static int kb_work_open(kb_work *w, const kb_net *net, const kb_state *state, int64_t width)
 {
     int64_t outputs = net->widths[net->layers];
     memset(w, 0, sizeof *w);
     w->net = net;
-    w->state = state;
     w->width = width;
     w->layer = calloc((size_t)net->layers, sizeof *w->layer);
     w->block = calloc((size_t)net->blocks, sizeof *w->block);
@@ -200,13 +266,17 @@ static int kb_work_open(kb_work *w, const kb_net *net, kb_state *state, int64_t 
     }
     memset(w->memory, 0, size);
     kb_plan(w, w->memory);
-    for (int64_t l = 0; l < net->layers; l++) {
-        kb_layer *a = &w->layer[l];
-        if (!a->lanes)
-            a->weights = state->mean + a->start;
+    kb_copy_state(net, &w->state, state);
+    for (kb_layer *a = w->layer; a < w->layer + net->layers; a++) {
+        if (!a->lanes) {
+            a->weights = w->state.mean + a->start;
+            kb_copy(a->weights, state->mean + a->start, a->units * a->inputs);
+        }
         a->z[0] = 1.0;
     }
-    kb_fill(w);
-    kb_work_load(w);
+    for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
+        t->repairs = kb_is_head(w, t) ? &w->unseen : &w->state.counts[KB_REPAIRS];
+    kb_fill(w, state->prior_var);
+    kb_work_load(w, state);
     return 0;
 }

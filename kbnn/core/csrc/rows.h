@@ -15,9 +15,9 @@
 /* Everything that is predicted for a row, and what its update needs of the forward pass. */
 KB_INLINE void KB(outputs)(kb_work *w)
 {
-    const int64_t *counts = w->state->counts;
-    double fresh = counts[KB_FRESH] > 1 ? (double)counts[KB_FRESH] : 1.0;
-    double visits = (double)counts[KB_ROWS] / fresh;
+    const int64_t *counts = w->state.counts;
+    double distinct = counts[KB_DISTINCT] > 1 ? (double)counts[KB_DISTINCT] : 1.0;
+    double visits = (double)counts[KB_ROWS] / distinct;
     w->kappa = sqrt(visits > 1.0 ? visits : 1.0);
     if (w->net->paper)
         KB(paper_outputs)(w);
@@ -46,21 +46,24 @@ KB_INLINE void KB(record)(const kb_work *w, kb_records *records, int64_t row)
     records->status[row] = 0.0;
 }
 
+KB_INLINE int KB(labelled)(const double *y, int64_t labels)
+{
+    int any = 0;
+    for (int64_t k = 0; k < labels; k++)
+        any |= !isnan(y[k]);
+    return any;
+}
+
 KB_INLINE int KB(learnable)(const kb_work *w, const double *x, const double *y, int64_t labels,
                             double weight)
 {
-    int any = 0;
     for (int64_t i = 0; i < w->inputs; i++)
         if (isinf(x[i]))
             return 0;
-    for (int64_t k = 0; k < labels; k++) {
-        if (isnan(y[k]))
-            continue;
+    for (int64_t k = 0; k < labels; k++)
         if (fabs(y[k]) > 1e100)
             return 0;
-        any = 1;
-    }
-    if (!any || !(weight >= 1e-300 && weight <= 1e100))
+    if (!(weight >= 1e-300 && weight <= 1e100))
         return 0;
     if (w->classes && !(y[0] >= 0.0 && y[0] < (double)w->classes))
         return 0;
@@ -96,32 +99,16 @@ static void KB(forget)(kb_work *w, double share)
 {
     const kb_net *net = w->net;
     KB(settle)(w);
-    kb_work_store(w);
-    double *cov = w->state->cov;
-    const kb_piece *piece = (const kb_piece *)net->pieces;
-    for (int64_t b = 0; b < net->blocks; b++) {
-        const kb_piece *end = (const kb_piece *)net->pieces + net->block_pieces[b + 1];
-        int64_t dim = 0;
-        for (const kb_piece *k = piece; k < end; k++)
-            dim += k->length;
-        for (; piece < end; piece++) {
-            const kb_layer *a = &w->layer[piece->layer];
-            const double *prior = w->state->prior_var + a->start + piece->unit * a->inputs
-                                  + piece->first;
-            for (int64_t i = 0; i < piece->length; i++, cov += dim--) {
-                for (int64_t j = 0; j < dim; j++)
-                    cov[j] *= 1.0 - share;
-                cov[0] += share * prior[i];
-            }
-        }
-    }
-    int64_t weights = 0;
-    for (int64_t l = 0; l < net->layers; l++)
-        weights += w->layer[l].units * w->layer[l].inputs;
-    kb_work_load(w);
-    memcpy(w->state->prior_mean, w->state->mean, (size_t)weights * sizeof(double));
+    for (const kb_layer *a = w->layer; a < w->layer + net->layers; a++)
+        for (int64_t g = 0; a->lanes && g < a->groups; g++)
+            KB(lanes_forget)(a->triangle + g * kb_triangle(a->inputs) * KB_WIDTH,
+                             a->prior + g * a->inputs * KB_WIDTH, a->inputs, share);
+    for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
+        if (!kb_is_head(w, t))
+            KB(tiles_forget)(t, share);
+    kb_work_means(w, w->state.prior_mean);
     for (int64_t o = 0; net->learns_noise && o < w->outputs; o++) {
-        double *noise = w->state->noise + 2 * o;
+        double *noise = w->state.noise + 2 * o;
         if (noise[0] > 10.0) {
             noise[1] *= 10.0 / noise[0];
             noise[0] = 10.0;
@@ -131,7 +118,7 @@ static void KB(forget)(kb_work *w, double share)
 
 KB_INLINE int KB(drifted)(kb_work *w, double surprise)
 {
-    double *evidence = w->state->surprise;
+    double *evidence = w->state.surprise;
     double cap = w->classes ? 5.0 : 2.0, slack = w->classes ? 0.25 : 0.5;
     evidence[0] += (surprise < cap ? surprise : cap) - slack;
     evidence[0] = evidence[0] > 0.0 ? evidence[0] : 0.0;
@@ -144,15 +131,19 @@ KB_INLINE int KB(drifted)(kb_work *w, double surprise)
 KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, int64_t labels,
                              double weight, kb_records *records, int64_t row)
 {
-    int64_t *counts = w->state->counts;
+    int64_t *counts = w->state.counts;
     double inlier;
+    if (!KB(labelled)(y, labels)) {
+        records->status[row] = KB_UNLABELLED;
+        return;
+    }
     records->status[row] = KB_REJECTED;
     if (!KB(learnable)(w, x, y, labels, weight)) {
         counts[KB_REJECTIONS]++;
         return;
     }
     double surprise = KB(observe)(w, y, weight, &inlier);
-    int alarm = w->net->drift && w->fresh && KB(drifted)(w, surprise);
+    int alarm = w->net->drift && !w->again && KB(drifted)(w, surprise);
     if (alarm) {
         KB(forget)(w, w->classes ? 0.3 : 0.5);
         KB(outputs)(w);
@@ -164,13 +155,13 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, int64
         return;
     }
     if (w->net->learns_noise)
-        memcpy(w->state->noise, w->new_noise, (size_t)w->outputs * 2 * sizeof(double));
+        memcpy(w->state.noise, w->new_noise, (size_t)w->outputs * 2 * sizeof(double));
     for (int64_t o = 0; w->net->head && o < w->outputs; o++)
         if (!isnan(y[o]))
             KB(learn_head)(w, o);
     KB(absorb)(w);
     counts[KB_ROWS]++;
-    counts[KB_FRESH] += w->fresh;
+    counts[KB_DISTINCT] += !w->again;
     for (int64_t i = 0; i < w->inputs; i++)
         counts[KB_CLIPPED] += fabs(x[i]) > w->net->limit;
     records->inlier[row] = inlier;
@@ -179,7 +170,7 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, int64
 
 static void KB(run)(kb_work *w, const kb_data *data, kb_records *records, int learn)
 {
-    w->fresh = data->fresh != 0;
+    w->again = data->again != 0;
     for (int64_t row = 0; row < data->rows; row++) {
         const double *x = data->x + row * w->inputs;
         KB(condition)(w, x, data->x_var ? data->x_var + row * w->inputs : NULL);
@@ -189,5 +180,4 @@ static void KB(run)(kb_work *w, const kb_data *data, kb_records *records, int le
             KB(learn_row)(w, x, data->y + row * data->labels, data->labels,
                           data->weight ? data->weight[row] : 1.0, records, row);
     }
-    KB(settle)(w);
 }

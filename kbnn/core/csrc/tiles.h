@@ -62,7 +62,7 @@ static void KB(tiles_multiply)(kb_tiles *t, const double *restrict h, double *re
     memset(g, 0, (size_t)(outputs * t->padded) * sizeof(double));
     for (int64_t i = 0; i < t->padded; i += KB_TILE) {
         KB(vec) *p = (KB(vec) *)(t->tiles + t->row[i / KB_TILE]), *rest = p + square * KB_TILE;
-        if (t->fresh)
+        if (t->unsquared)
             KB(square_shrink)(t, p, i);
         for (int64_t o = 0; o < outputs; o++) {
             const double *right = h + o * t->padded;
@@ -85,29 +85,45 @@ static void KB(tiles_multiply)(kb_tiles *t, const double *restrict h, double *re
             KB(add_totals)(sum, out + i);
         }
     }
-    t->fresh = 0;
+    t->unsquared = 0;
     t->pending = keep ? 0 : t->pending;
 }
 
 /* An update to fill in, u of length `dim`; a product or `tiles_settle` has made room. */
 KB_INLINE double *KB(tiles_update)(kb_tiles *t)
 {
-    t->fresh = 1;
+    t->unsquared = 1;
     return t->u + t->pending++ * t->padded;
+}
+
+/* Brings the squares, and so the diagonal, up to date. */
+static void KB(tiles_square)(kb_tiles *t)
+{
+    for (int64_t i = 0; t->unsquared && i < t->padded; i += KB_TILE)
+        KB(square_shrink)(t, (KB(vec) *)(t->tiles + t->row[i / KB_TILE]), i);
+    t->unsquared = 0;
 }
 
 /* Writes what is pending without a product. */
 static void KB(tiles_settle)(kb_tiles *t)
 {
+    KB(tiles_square)(t);
     for (int64_t i = 0; t->pending && i < t->padded; i += KB_TILE) {
-        KB(vec) *p = (KB(vec) *)(t->tiles + t->row[i / KB_TILE]);
-        if (t->fresh)
-            KB(square_shrink)(t, p, i);
-        p += KB_TILE / KB_WIDTH * KB_TILE;
+        KB(vec) *p = (KB(vec) *)(t->tiles + t->row[i / KB_TILE]) + KB_TILE / KB_WIDTH * KB_TILE;
         for (int64_t j = i + KB_TILE; j < t->padded; j += KB_WIDTH)
             for (int r = 0; r < KB_TILE; r++, p++)
                 for (const double *u = t->u; u < t->u + t->pending * t->padded; u += t->padded)
                     *p -= u[i + r] * *(const KB(vec) *)(u + j);
     }
-    t->fresh = t->pending = 0;
+    t->pending = 0;
+}
+
+/* P = (1 - share) P + share times the prior. */
+static void KB(tiles_forget)(kb_tiles *t, double share)
+{
+    int64_t end = t->row[t->padded / KB_TILE - 1] + KB_TILE * KB_TILE;
+    for (int64_t k = 0; k < end; k++)
+        t->tiles[k] *= 1.0 - share;
+    for (int64_t i = 0; i < t->dim; i++)
+        *kb_entry(t, KB_WIDTH, i, i) += share * t->prior[i];
 }

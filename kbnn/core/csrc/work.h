@@ -21,10 +21,10 @@ typedef struct {
     int64_t dim, padded, start; /* start: in the state's packed vector */
     double *tiles;
     double *u;                  /* (KB_PENDING, padded): the pending updates, oldest first */
-    double *least;              /* what no diagonal entry may fall below */
+    double *prior, *least;      /* prior variances, and what no diagonal entry may fall below */
     int64_t *row;               /* where each tile row begins */
     int64_t *repairs;
-    int pending, fresh;         /* fresh: the newest is pending on the squares too */
+    int pending, unsquared;     /* unsquared: the newest is pending on the squares too */
 } kb_tiles;
 
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
     int lanes, pending;
     double *weights;  /* lanes: [groups][inputs][width]; else a view of the mean vector */
     double *triangle; /* lanes: [groups][entries][width] */
-    double *least;    /* lanes: [groups][inputs][width], see kb_tiles */
+    double *prior, *least; /* lanes: [groups][inputs][width], see kb_tiles */
     kb_tiles *tiles;  /* separate, not lanes: one per unit */
     double *gain;     /* C z: lanes [groups][inputs][width], else [units][stride]; joint, lanes:
                        * the units' part of G [outputs][groups][inputs][width] */
@@ -58,7 +58,7 @@ typedef struct {
 
 typedef struct {
     const kb_net *net;
-    kb_state *state;
+    kb_state state;        /* our own copies; cov and head_cov are in lanes and tiles instead */
     int64_t width;         /* doubles in a vector register */
     int64_t outputs, inputs, features, largest, classes;
     kb_layer *layer;
@@ -78,7 +78,7 @@ typedef struct {
     double *probability;   /* of each class, before the row's label */
     double *scratch, *zeros;
     double kappa;          /* what repeated passes ask for, see kbnn/core/belief.py */
-    int fresh;             /* rows of a first pass */
+    int again;             /* rows of a later pass */
     int uncertain;         /* this row's inputs have a variance */
 } kb_work;
 
@@ -148,36 +148,45 @@ static void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int 
 static int kb_is_head(const kb_work *w, const kb_tiles *t) { return w->head && t >= w->head; }
 
 /* From the state's order to ours; nothing may be pending. */
-static void kb_work_load(kb_work *w)
+static void kb_work_load(kb_work *w, const kb_state *from)
 {
     const kb_net *net = w->net;
     for (int64_t l = 0; l < net->layers; l++) {
         if (w->layer[l].lanes)
-            kb_weights_move(&w->layer[l], w->width, w->state->mean, 1);
+            kb_weights_move(&w->layer[l], w->width, from->mean, 1);
         if (w->layer[l].lanes && net->separate)
-            kb_triangles_move(&w->layer[l], w->width, w->state->cov, 1);
+            kb_triangles_move(&w->layer[l], w->width, from->cov, 1);
     }
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
-        kb_tiles_move(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov, 1);
+        kb_tiles_move(t, w->width, kb_is_head(w, t) ? from->head_cov : from->cov, 1);
     for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
         const kb_block *block = &w->block[b];
         const kb_piece *piece = block->piece;
         for (int64_t at = 0; piece < block->piece + block->pieces; at += piece++->length)
             if (w->layer[piece->layer].lanes)
                 kb_own_load(&w->layer[piece->layer], w->width, piece->unit, block->tiles, at,
-                            w->state->cov);
+                            from->cov);
     }
 }
 
-/* And back. */
-static void kb_work_store(const kb_work *w)
+/* The weight means in the state's order. */
+static void kb_work_means(const kb_work *w, double *mean)
 {
     for (int64_t l = 0; l < w->net->layers; l++) {
-        if (w->layer[l].lanes)
-            kb_weights_move(&w->layer[l], w->width, w->state->mean, 0);
-        if (w->layer[l].lanes && w->net->separate)
-            kb_triangles_move(&w->layer[l], w->width, w->state->cov, 0);
+        const kb_layer *a = &w->layer[l];
+        if (a->lanes)
+            kb_weights_move(a, w->width, mean, 0);
+        else
+            memcpy(mean + a->start, a->weights, (size_t)(a->units * a->inputs) * sizeof(double));
     }
+}
+
+/* The covariances in the state's order. */
+static void kb_work_covs(const kb_work *w, double *cov, double *head_cov)
+{
+    for (int64_t l = 0; l < w->net->layers; l++)
+        if (w->layer[l].lanes && w->net->separate)
+            kb_triangles_move(&w->layer[l], w->width, cov, 0);
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
-        kb_tiles_move(t, w->width, kb_is_head(w, t) ? w->state->head_cov : w->state->cov, 0);
+        kb_tiles_move(t, w->width, kb_is_head(w, t) ? head_cov : cov, 0);
 }
