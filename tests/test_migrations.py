@@ -1,0 +1,96 @@
+"""Models written by earlier versions of the format load, predict the same and can go on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbnn.errors import ModelError
+from kbnn.model import file as modelfile
+from kbnn.model.migrations import STEPS, migrated
+from tests.commands import kbnn
+from tests.modelling import differences, restored
+
+FIXTURES = Path(__file__).parent / "fixtures"
+FIRST = FIXTURES / "format1"
+MODELS = {
+    "real": "mixed.csv",
+    "several": "mixed.csv",
+    "classes": "labels.csv",
+    "ensemble": "mixed.csv",
+    "paper": "mixed.csv",
+    "held": "mixed.csv",
+}
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_every_version_has_a_step_and_a_fixture() -> None:
+    assert len(STEPS) == modelfile.VERSION - 1
+    for version in range(1, modelfile.VERSION):
+        assert list((FIXTURES / f"format{version}").glob("*.npz"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_the_first_format_predicts_the_same(name: str) -> None:
+    said = kbnn("predict", FIRST / f"{name}.npz", FIRST / MODELS[name], "--decompose")
+    assert (said.code, said.err) == (0, "")
+    wanted = table((FIRST / f"{name}.predicted.csv").read_text())
+    got = table(said.out)
+    assert [list(row) for row in got] == [list(row) for row in wanted]
+    for row, other in zip(got, wanted, strict=True):
+        for column, value in other.items():
+            if value and column.startswith(("mean", "sd", "lower", "upper", "function", "noise")):
+                assert float(row[column]) == pytest.approx(float(value), rel=1e-9), column
+            elif value and column.startswith("p_"):
+                assert float(row[column]) == pytest.approx(float(value), rel=1e-9, abs=1e-12)
+            else:
+                assert row[column] == value
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_the_first_format_keeps_its_record(name: str) -> None:
+    raw = json.loads(_header(FIRST / f"{name}.npz"))
+    assert raw["version"] == 1
+    model = modelfile.load(str(FIRST / f"{name}.npz"))
+    assert [score.rows for score in model.card.scores] == [
+        score["rows"] for score in raw["model"]["record"]["scores"]
+    ]
+    for score, old in zip(model.card.scores, raw["model"]["record"]["scores"], strict=True):
+        figures = score.figures()
+        if score.rows and "square" in old["sums"]:
+            assert figures["rmse"] == np.sqrt(old["sums"]["square"] / old["weight"])
+            assert figures["coverage"]["80"] == old["sums"]["in80"] / old["weight"]
+        elif score.rows:
+            assert figures["accuracy"] == old["sums"]["correct"] / old["sums"]["weight"]
+    assert model.card.points()[0][0].rows if model.card.curve.rows else True
+    assert differences(model, restored(model)) == []
+
+
+@pytest.mark.parametrize("name", ["real", "classes", "held"])
+def test_a_model_of_the_first_format_goes_on(name: str, tmp_path: Path) -> None:
+    model = tmp_path / "model.npz"
+    model.write_bytes((FIRST / f"{name}.npz").read_bytes())
+    before = modelfile.load(str(model)).rows
+    ran = kbnn("train", FIRST / MODELS[name], "-m", model, "-q")
+    assert ran.code == 0, ran.err
+    assert modelfile.load(str(model)).rows > before
+    assert json.loads(_header(model))["version"] == modelfile.VERSION
+
+
+def test_what_cannot_be_migrated_is_damaged() -> None:
+    with pytest.raises(ModelError, match=r"^is damaged \(its parts do not fit together\)$"):
+        migrated(1, {"networks": []}, {})
+
+
+def _header(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        return archive.read("header.json").decode()
