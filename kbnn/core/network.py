@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from kbnn.core import engine
 from kbnn.core.config import Config
+from kbnn.core.engine import Session
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
 from kbnn.core.twin import ALARM, LEARNED, REJECTED, UNLABELLED
@@ -71,10 +72,17 @@ def learn(
 def predict(state: State, x: ArrayLike, *, x_var: ArrayLike | None = None) -> Prediction:
     """Predict rows, on all cores when there are many."""
     rows = _inputs(state.config, x)
-    variances = _like(x_var, rows, "x_var")
+    return predicted(engine.open_session(state), rows, _like(x_var, rows, "x_var"))
+
+
+def predicted(
+    session: Session, rows: FloatArray, variances: FloatArray | None = None
+) -> Prediction:
+    """What an open belief says of rows: many are shared out among sessions, one for each core."""
     threads = min(os.cpu_count() or 1, len(rows) // _ROWS_PER_THREAD)
     if threads < 2 or not engine.compiled():
-        return engine.predict(state, rows, variances)
+        return session.predict(rows, variances)
+    state = session.state()
     cuts = [len(rows) * i // threads for i in range(threads + 1)]
 
     def part(k: int) -> Prediction:

@@ -9,12 +9,13 @@ at the row that outgrew it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from kbnn.core.engine import Session, open_session
-from kbnn.core.network import ALARM, Prediction
+from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
 from kbnn.model import ensemble, scaling
@@ -52,7 +53,8 @@ class Events(NamedTuple):
     """What happened among the rows of one step."""
 
     alarms: list[int]  # numbers of the rows that raised one
-    restarted: bool  # all rows were learned anew: these are all alarms there were
+    skipped: int = 0  # rows without a target
+    restarted: bool = False  # all rows were learned anew: these are all alarms there were
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class Learner:
     settings: Settings
     task: Task
     indicators: FloatArray  # (D,) 1 or 0
+
+    @cached_property
+    def passing(self) -> FloatArray:
+        """1 for the columns, scaled targets first, that pass as they are."""
+        return np.concatenate((np.zeros(self.task.scaled), self.indicators))
 
     def start(self, kept: Kept) -> tuple[Learned, Events]:
         """Take the scale from the rows held, make the networks, and learn the rows in order."""
@@ -91,7 +98,9 @@ class Learner:
             learned.columns[self.task.scaled :], x[:, :width], self.indicators[:width]
         )
         var = self._variances(learned.columns, x_sd)
-        made = ensemble.in_parallel(lambda member: member.predict(z, var), learned.members)
+        made = ensemble.in_parallel(lambda member: predicted(member, z, var), learned.members)
+        if len(made) == 1:
+            return self._forecast(learned.columns, made[0])
         weights = np.tile(ensemble.mixture_weights(learned.log_weight), (len(z), 1))
         return self._forecast(learned.columns, ensemble.mix(made, weights))
 
@@ -111,22 +120,23 @@ class Learner:
             )
             labels = self._labels(learned.columns, rows.y)
             learned, said = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
-            return learned, _as_before(said, surprised), Events(_alarms(said, first), False)
+            return learned, _as_before(said, surprised), _events(said, first)
         learned, said, done = self._follow(learned, rows)
         width = len(learned.columns) - self.task.scaled
         learned.kept.add(sliced(rows, 0, done), width, first)
-        events = Events(_alarms(said, first), False)
+        events = _events(said, first)
         due = next_refit(learned.seen - done) == learned.seen
-        if due or np.any(learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN):
+        if due or (learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN).any():
             learned, restarted = self._refit(learned)
-            events = events if restarted is None else Events(restarted.alarms, True)
+            if restarted is not None:
+                events = events._replace(alarms=restarted.alarms, restarted=True)
         return learned, _as_before(said, surprised), events
 
     def _follow(self, learned: Learned, rows: Rows) -> tuple[Learned, Forecast, int]:
         """Standardise rows, count them into the scale, and learn them; how many it came to."""
         t = self.task.scaled
         width = len(learned.columns) - t
-        fixed = self._fixed(width)
+        fixed = self.passing[: t + width]
         stop = min(len(rows.y), next_refit(learned.seen) - learned.seen)
         x, y = rows.x[:stop, :width], rows.y[:stop]
         raw = np.concatenate((y, x), axis=1) if t else np.ascontiguousarray(x)
@@ -135,7 +145,9 @@ class Learner:
         columns = learned.columns.copy()
         z = scaling.follow(columns, raw, fixed)
         done = len(z)
-        labels = np.where(np.isnan(y[:done]), np.nan, z[:, :t]) if t else y[:done]
+        labels = z[:, :t] if t else y[:done]
+        if not columns[:t, scaling.COUNT].all():  # what never had a value would be 0
+            labels = np.where(np.isnan(y[:done]), np.nan, labels)
         learned = learned._replace(columns=columns, seen=learned.seen + done)
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
@@ -182,7 +194,7 @@ class Learner:
         z, labels, x_sd = self._standard(learned.columns, rows)
         learned, said = self._step(learned, z, labels, x_sd, rows.weight)
         alarms = rows.number[(said.status & ALARM) > 0]
-        return learned, Events([int(number) for number in alarms], True)
+        return learned, Events([int(number) for number in alarms], restarted=True)
 
     def _grown(self, learned: Learned, rows: Rows) -> tuple[Learned, Rows, Forecast | None]:
         """Networks that have what the first row needs, and the rows up to the next that needs more.
@@ -200,21 +212,18 @@ class Learner:
                 width = wider
         outputs = learned.members[0].config.outputs
         surprised = None
-        if self.task.uncounted(rows.y[:1], outputs).any():
+        stop = self.task.beyond(rows.y, outputs)
+        if stop == 0:
             surprised = self.predict(
                 learned, rows.x[:1], None if rows.x_sd is None else rows.x_sd[:1]
             )
             outputs = self.task.outputs(rows.y[:1], outputs)
             learned = _grow(learned, width, outputs)
-        needs = self.task.uncounted(rows.y, outputs)
+            stop = self.task.beyond(rows.y, outputs)
         if rows.x.shape[1] > width:
-            needs = needs | np.any(rows.x[:, width:] != 0.0, axis=1)
-        stop = int(np.argmax(needs)) if needs.any() else len(rows.y)
+            wide = np.any(rows.x[:stop, width:] != 0.0, axis=1)
+            stop = int(np.argmax(wide)) if wide.any() else stop
         return learned, rows if stop == len(rows.y) else sliced(rows, 0, stop), surprised
-
-    def _fixed(self, width: int) -> FloatArray:
-        """1 for the columns, targets first, that pass as they are."""
-        return np.concatenate((np.zeros(self.task.scaled), self.indicators[:width]))
 
     def _variances(self, columns: FloatArray, x_sd: FloatArray | None) -> FloatArray | None:
         """Measurement variances of the inputs in the network's scale."""
@@ -251,7 +260,7 @@ class Learner:
         """Change the scale if the stream has left it; events if all was learned anew."""
         t = self.task.scaled
         width = len(learned.columns) - t
-        columns = scaling.refit(learned.columns, self._fixed(width))
+        columns = scaling.refit(learned.columns, self.passing[: t + width])
         old, new = scaling.scale_of(learned.columns), scaling.scale_of(columns)
         learned = learned._replace(columns=columns)
         if all(np.array_equal(a, b) for a, b in zip(old, new, strict=True)):
@@ -323,9 +332,13 @@ def _grow(learned: Learned, inputs: int, outputs: int) -> Learned:
     return learned._replace(members=members)
 
 
-def _alarms(said: Forecast, first: int) -> list[int]:
-    """The numbers of rows that raised an alarm."""
-    return [first + int(at) for at in np.flatnonzero(said.status & ALARM)]
+def _events(said: Forecast, first: int) -> Events:
+    """What the status of rows tells, the first of them row `first` of the stream."""
+    if (said.status == LEARNED).all():
+        return Events([])
+    raised = np.flatnonzero(said.status & ALARM)
+    skipped = int(np.count_nonzero(said.status & UNLABELLED))
+    return Events([first + int(at) for at in raised], skipped)
 
 
 def _as_before(said: Forecast, surprised: Forecast | None) -> Forecast:

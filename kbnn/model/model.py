@@ -15,7 +15,7 @@ from kbnn.model.learner import Events, Learned, Learner
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold
+from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, widened
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import blank
 from kbnn.task.forecast import HELD, Forecast, joined, taken
@@ -55,6 +55,7 @@ class Model:
             Kept(MOST_HELD, targets),
         )
         self.skipped = 0  # rows without a target
+        self.met = 0  # rows of the stream, in all passes
         self.alarms: list[int] = []
         self.position: dict[str, Any] = {}
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(self.task, seed=settings.seed)
@@ -152,14 +153,14 @@ class Model:
         if again and self.warming_up:
             self.settle()
         parts: list[Forecast] = []
-        at = 0
+        at, held = 0, self.warming_up
         while at < len(rows.y):
             rest = rows if at == 0 else sliced(rows, at, len(rows.y))
             parts.append(self._hold(rest) if self.warming_up else self._advance(rest, again))
             at += len(parts[-1].status)
         forecast = joined(parts) if parts else blank(0, self.task.scaled)
         if not again:
-            self._score(rows, forecast)
+            self._score(rows, forecast, held)
         return forecast
 
     def predict(self, rows: Rows) -> Forecast:
@@ -177,13 +178,6 @@ class Model:
         self.learned, events = self.learner.start(self.learned.kept)
         self._note(events)
 
-    @property
-    def _met(self) -> int:
-        """Rows of the stream so far, in all passes."""
-        counts = self.learned.members[0].counts if self.learned.members else None
-        known = self.held if counts is None else counts["rows"] + counts["rejected"]
-        return known + self.skipped
-
     def _hold(self, rows: Rows) -> Forecast:
         """Hold rows until the scale is known; what is said of them is a stopgap."""
         kept = self.learned.kept
@@ -192,7 +186,7 @@ class Model:
         count, ready = rows_to_hold(self.task, before, rows.y[:room])
         rows = sliced(rows, 0, count)
         labelled = np.isfinite(rows.y).any(axis=1)
-        first = self._met + 1
+        first = self.met + 1
         # A row without a target is told what the next one with a target is told.
         place: IntArray = np.cumsum(labelled) - labelled
         y = np.concatenate((before, rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
@@ -200,28 +194,30 @@ class Model:
         for at in np.flatnonzero(labelled).tolist():
             kept.add(sliced(rows, at, at + 1), rows.x.shape[1], first + at)
         self.skipped += int(np.sum(~labelled))
+        self.met += count
         if ready:
             self.settle()
         return said._replace(status=np.where(labelled, HELD, UNLABELLED))
 
     def _advance(self, rows: Rows, again: bool) -> Forecast:
         self.learned, forecast, events = self.learner.advance(
-            self.learned, rows, self._met + 1, again
+            self.learned, rows, self.met + 1, again
         )
-        self.skipped += int(np.count_nonzero(forecast.status & UNLABELLED))
+        self.met += len(forecast.status)
         self._note(events)
         return forecast
 
     def _note(self, events: Events) -> None:
+        self.skipped += events.skipped
         if events.restarted:
             self.alarms = events.alarms[-MOST_ALARMS:]
         elif events.alarms:
             self.alarms = [*self.alarms, *events.alarms][-MOST_ALARMS:]
 
-    def _score(self, rows: Rows, forecast: Forecast) -> None:
+    def _score(self, rows: Rows, forecast: Forecast, held: bool) -> None:
         """Count rows into the record, but for those held."""
-        made = (forecast.status & HELD) == 0
-        if not made.all():
+        if held:
+            made = (forecast.status & HELD) == 0
             rows = Rows(
                 rows.x[made],
                 rows.y[made],
@@ -240,7 +236,7 @@ def _together(waiting: list[tuple[Rows, Forecast]]) -> tuple[Rows, Forecast]:
     rows = [part for part, _ in waiting]
     width = max(part.x.shape[1] for part in rows)
     return Rows(
-        np.concatenate([np.pad(p.x, ((0, 0), (0, width - p.x.shape[1]))) for p in rows]),
+        np.concatenate([widened(part.x, width) for part in rows]),
         np.concatenate([part.y for part in rows]),
         np.concatenate([part.number for part in rows]),
         weight=_weights(rows),

@@ -84,6 +84,8 @@ def _count(column: FloatArray, value: float) -> None:
 def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
     """Rows in the scale in use, statistics untouched; NaN stays NaN but for absent columns."""
     scale = columns[:, SCALE]
+    if scale.all() and not fixed.any():
+        return np.ascontiguousarray((raw - columns[:, CENTER]) / scale)
     safe = np.where(scale > 0.0, scale, 1.0)
     unvaried = np.where(np.isnan(raw), raw, 0.0)
     out = np.where(scale > 0.0, (raw - columns[:, CENTER]) / safe, unvaried)
@@ -94,6 +96,8 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
 def steady_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> int:
     """Rows up to the next, after the first, at which a constant column varies and gets a scale."""
     steady = len(raw)
+    if columns[:, SCALE].all():
+        return steady
     for j in np.flatnonzero((columns[:, SCALE] == 0.0) & (fixed == 0.0)):
         seen = np.flatnonzero(np.isfinite(raw[:steady, j]))
         if len(seen):

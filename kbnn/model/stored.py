@@ -111,6 +111,7 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
         _kept(arrays, MOST_KEPT if states else MOST_HELD, len(model.schema.targets)),
     )
     model.skipped = int(header["skipped"])
+    model.met = model.rows + model.rejected + model.skipped
     model.alarms = [int(row) for row in header["alarms"]]
     model.position = dict(header["position"])
     record = {

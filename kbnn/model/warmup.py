@@ -41,65 +41,87 @@ class KeptRows(NamedTuple):
     number: FloatArray
 
 
+class _Part(NamedTuple):
+    """Rows as they came: exact where x_sd is None, of weight 1 where that is, numbered in turn."""
+
+    x: FloatArray
+    x_sd: FloatArray | None
+    y: FloatArray
+    weight: FloatArray | None
+    first: int
+
+    def whole(self, width: int, exact: bool) -> KeptRows:
+        """The same in full, x and x_sd of that width."""
+        n = len(self.y)
+        sd = np.zeros((n, 0)) if exact or self.x_sd is None else self.x_sd
+        return KeptRows(
+            widened(self.x, width),
+            widened(sd, 0 if exact else width),
+            self.y,
+            np.ones(n) if self.weight is None else self.weight,
+            np.arange(self.first, self.first + n, dtype=np.float64),
+        )
+
+
 class Kept:
     """The last `most` rows; how they came grouped makes no difference."""
 
     def __init__(self, most: int, targets: int, rows: KeptRows | None = None) -> None:
         self.most, self.targets = most, targets
-        self._parts: deque[KeptRows] = deque()
-        self._count = 0
-        if rows is not None:
-            self._append(rows)
+        self._rest = nothing(targets) if rows is None else rows
+        self._parts: deque[_Part] = deque()
+        self._count = len(self._rest.y)
 
     def __len__(self) -> int:
         return min(self._count, self.most)
 
     def add(self, rows: Rows, width: int, first: int) -> None:
         """Keep more rows, `width` columns of x, the first of them row `first` of the stream."""
-        n = rows.y.shape[0]
-        last = slice(max(0, n - self.most), n)
+        n = len(rows.y)
+        start = max(0, n - self.most)
         exact = rows.x_sd is None or not rows.x_sd.any()
         self._append(
-            KeptRows(
-                rows.x[last, :width].copy(),
-                np.zeros((n - last.start, 0))
-                if exact or rows.x_sd is None
-                else rows.x_sd[last, :width].copy(),
-                rows.y[last].copy(),
-                np.ones(n - last.start) if rows.weight is None else rows.weight[last].copy(),
-                np.arange(first + last.start, first + n, dtype=np.float64),
+            _Part(
+                rows.x[start:, :width].copy(),
+                None if rows.x_sd is None or exact else rows.x_sd[start:, :width].copy(),
+                rows.y[start:].copy(),
+                None if rows.weight is None else rows.weight[start:].copy(),
+                first + start,
             )
         )
 
-    def _append(self, part: KeptRows) -> None:
-        if not len(part.y):
-            return
+    def _append(self, part: _Part) -> None:
         self._parts.append(part)
         self._count += len(part.y)
-        while self._count - len(self._parts[0].y) >= self.most:
-            self._count -= len(self._parts.popleft().y)
+        oldest = len(self._rest.y)
+        if self._count - oldest >= self.most:
+            if oldest:
+                self._rest = nothing(self.targets)
+                self._count -= oldest
+            while self._count - len(self._parts[0].y) >= self.most:
+                self._count -= len(self._parts.popleft().y)
 
     def clear(self) -> None:
         """Keep nothing so far."""
         self._parts.clear()
+        self._rest = nothing(self.targets)
         self._count = 0
 
     def rows(self, width: int = 0) -> KeptRows:
         """All rows kept, oldest first, x at least so wide: what was not known then was 0."""
-        parts = list(self._parts) or [nothing(self.targets)]
-        width = max(width, *(part.x.shape[1] for part in parts))
-        exact = not any(part.x_sd.any() for part in parts)
-        joined = KeptRows(
-            np.concatenate([widened(part.x, width) for part in parts]),
-            np.concatenate([widened(part.x_sd, 0 if exact else width) for part in parts]),
-            *(np.concatenate([part[at] for part in parts]) for at in (2, 3, 4)),
+        rest, parts = self._rest, self._parts
+        width = max(width, rest.x.shape[1], *(part.x.shape[1] for part in parts))
+        exact = not rest.x_sd.any() and all(part.x_sd is None for part in parts)
+        first = rest._replace(
+            x=widened(rest.x, width), x_sd=widened(rest.x_sd, 0 if exact else width)
         )
-        whole = KeptRows(*(array[-self.most :] for array in joined))
-        if whole.x_sd.shape[1] and not whole.x_sd.any():
-            whole = whole._replace(x_sd=np.zeros((len(whole.y), 0)))
-        self._parts = deque([whole] if len(whole.y) else [])
-        self._count = len(whole.y)
-        return whole
+        whole = [first, *(part.whole(width, exact) for part in parts)]
+        joined = KeptRows._make(np.concatenate(arrays) for arrays in zip(*whole, strict=True))
+        last = KeptRows._make(array[-self.most :] for array in joined)
+        if not last.x_sd.any():
+            last = last._replace(x_sd=np.zeros((len(last.y), 0)))
+        self._rest, self._parts, self._count = last, deque(), len(last.y)
+        return last
 
 
 def nothing(targets: int) -> KeptRows:

@@ -78,26 +78,20 @@ class Task(ABC):
 
     def __init__(self, schema: Described) -> None:
         self.schema = schema
-
-    @property
-    def targets(self) -> Sequence[str]:
-        """The names of the targets."""
-        return self.schema.targets
+        self.targets: tuple[str, ...] = tuple(schema.targets)
+        """The names of the targets; they never change."""
+        self.scaled = 0 if self.labels else len(self.targets)
+        """Targets that are standardised, all or none."""
 
     # The network.
-
-    @property
-    @abstractmethod
-    def scaled(self) -> int:
-        """Targets that are standardised, all or none."""
 
     @abstractmethod
     def outputs(self, y: FloatArray, known: int = 0) -> int:
         """Outputs that a network needs for these targets (n, T), `known` or more."""
 
-    @abstractmethod
-    def uncounted(self, y: FloatArray, outputs: int) -> FloatArray:
-        """Which rows have a target that a network of so many outputs has no output for (n,)."""
+    def beyond(self, y: FloatArray, outputs: int) -> int:
+        """The first row whose target a network of so many outputs has no output for; n if none."""
+        return len(y)
 
     def covariance(self, outputs: int) -> str:
         """The structure that suits so many outputs."""

@@ -40,20 +40,16 @@ class Classes(Task):
         Line("since last", 12, lambda point, noise: number(point.since_nll)),
     )
 
-    @property
-    def scaled(self) -> int:
-        """None: an index has no scale."""
-        return 0
-
     def outputs(self, y: FloatArray, known: int = 0) -> int:
         """Classes that these rows have shown, or all where there can be no more; two or more."""
         labels = y[np.isfinite(y)]
         complete = len(self.schema.classes) if self.schema.closed else 0
         return max(2, known, complete, int(np.max(labels)) + 1 if len(labels) else 0)
 
-    def uncounted(self, y: FloatArray, outputs: int) -> FloatArray:
-        """Labels beyond the last output."""
-        return np.asarray(y[:, 0] >= outputs)
+    def beyond(self, y: FloatArray, outputs: int) -> int:
+        """The first label that is new."""
+        new = y[:, 0] >= outputs
+        return int(np.argmax(new)) if new.any() else len(y)
 
     def covariance(self, outputs: int) -> str:
         """Groups for few classes."""

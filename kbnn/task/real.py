@@ -43,11 +43,6 @@ class Real(Task):
     )
 
     @property
-    def scaled(self) -> int:
-        """All of them."""
-        return len(self.targets)
-
-    @property
     def noisy(self) -> bool:
         """It has."""
         return True
@@ -55,10 +50,6 @@ class Real(Task):
     def outputs(self, y: FloatArray, known: int = 0) -> int:
         """One for each target."""
         return len(self.targets)
-
-    def uncounted(self, y: FloatArray, outputs: int) -> FloatArray:
-        """None."""
-        return np.zeros(len(y), dtype=np.bool_)
 
     def varied(self, y: FloatArray) -> bool:
         """Every target has had two values."""
@@ -85,13 +76,13 @@ class Real(Task):
         """Means and standard deviations in the user's units."""
         center, scale = scaled
         return Forecast(
-            mean=center + scale * made.mean,
-            sd=scale * np.sqrt(made.function_var + made.noise_var),
-            function_sd=scale * np.sqrt(made.function_var),
-            noise_sd=scale * np.sqrt(made.noise_var),
-            probability=made.probability,
-            outlier=1.0 - made.inlier if robust else np.full(len(made.inlier), np.nan),
-            status=made.status.astype(np.int64),
+            center + scale * made.mean,
+            scale * np.sqrt(made.function_var + made.noise_var),
+            scale * np.sqrt(made.function_var),
+            scale * np.sqrt(made.noise_var),
+            made.probability,
+            1.0 - made.inlier if robust else np.full(len(made.inlier), np.nan),
+            made.status.astype(np.int64),
         )
 
     def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
