@@ -84,6 +84,14 @@ class Layout:
             np.concatenate([self._positions(piece) for piece in block]) for block in self.blocks
         )
 
+    @cached_property
+    def diagonal(self) -> IntArray:
+        """For each weight, in the order of the mean vector, where its variance lies."""
+        places = np.empty(self.starts[-1], dtype=np.int64)
+        for dim, start, order in zip(self.dims, self.offsets[:-1], self.order, strict=True):
+            places[order] = start + diagonal_places(dim)
+        return places
+
     def _positions(self, piece: Piece) -> IntArray:
         row = self.starts[piece.layer] + piece.unit * (self.widths[piece.layer] + 1)
         return np.arange(row + piece.first, row + piece.first + piece.length, dtype=np.int64)
@@ -103,6 +111,12 @@ class Layout:
     def pack(self, dense: list[FloatArray]) -> FloatArray:
         """The covariance vector of dense blocks: the inverse of `unpack`."""
         return np.concatenate([pack_triangle(block) for block in dense])
+
+
+def diagonal_places(dim: int) -> IntArray:
+    """Where the diagonal of a packed triangle lies."""
+    i = np.arange(dim, dtype=np.int64)
+    return i * dim - i * (i - 1) // 2
 
 
 def pack_triangle(matrix: FloatArray) -> FloatArray:

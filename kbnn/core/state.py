@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from kbnn.core.config import Config
-from kbnn.core.layout import IntArray, layout_of
+from kbnn.core.layout import IntArray, diagonal_places, layout_of
 from kbnn.core.normal import FloatArray
 
 NOISE_START = (1.0, 0.03)
@@ -75,36 +77,50 @@ def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0, sd_scale: fl
     layout = layout_of(config)
     mean = np.empty(config.weights)
     prior_var = np.empty(config.weights)
-    for layer, (inputs, units) in enumerate(
-        zip(config.widths[:-1], config.widths[1:], strict=True)
-    ):
-        scale = 1.0 / (inputs + 1)
+    for layer, draws in enumerate(_draws(config.widths, seed)):
+        scale = 1.0 / draws.shape[1]
         wide = config.classes and layer == len(config.hidden)
         layout.matrix(prior_var, layer)[:] = sd_scale**2 * scale * (CLASS_PRIOR if wide else 1.0)
-        for column in range(inputs + 1):
-            layout.matrix(mean, layer)[:, column] = (
-                mean_scale * np.sqrt(scale) * prior_draws(seed, layer, column, units)
-            )
-    dense = [np.diag(prior_var[order]) for order in layout.order]
+        layout.matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
     heads = config.outputs if config.has_head else 0
     width = head_width(config)
     head_prior = np.full(width, 1.0 / width)
     head_prior[0] = HEAD_BIAS_VAR
-    upper = np.triu_indices(width)
     return State(
         config=config,
         seed=seed,
         mean=mean,
-        cov=layout.pack(dense),
+        cov=_diagonal(prior_var, layout.diagonal, layout.offsets[-1]),
         prior_mean=mean.copy(),
         prior_var=prior_var,
         noise=np.tile(np.asarray(NOISE_START), (config.outputs if config.learns_noise else 0, 1)),
         head_mean=np.zeros((heads, width)),
-        head_cov=np.tile(np.diag(head_prior)[upper], (heads, 1)),
+        head_cov=np.tile(_triangle(head_prior), (heads, 1)),
         input_mean=np.zeros(config.inputs),
-        input_cov=np.eye(config.inputs)[np.triu_indices(config.inputs)],
+        input_cov=_triangle(np.ones(config.inputs)),
         surprise=np.zeros(1),
         counts=np.zeros(len(COUNT), dtype=np.int64),
+    )
+
+
+def _diagonal(var: FloatArray, places: IntArray, size: int) -> FloatArray:
+    """A covariance vector of independent weights."""
+    cov = np.zeros(size)
+    cov[places] = var
+    return cov
+
+
+def _triangle(var: FloatArray) -> FloatArray:
+    """The packed triangle of a diagonal matrix."""
+    return _diagonal(var, diagonal_places(len(var)), len(var) * (len(var) + 1) // 2)
+
+
+@lru_cache(maxsize=16)
+def _draws(widths: tuple[int, ...], seed: int) -> tuple[FloatArray, ...]:
+    """The draws of all layers, (units, inputs + 1) each; networks of one shape and seed share."""
+    return tuple(
+        np.stack([prior_draws(seed, layer, column, units) for column in range(inputs + 1)], axis=1)
+        for layer, (inputs, units) in enumerate(itertools.pairwise(widths))
     )
 
 

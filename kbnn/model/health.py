@@ -28,15 +28,9 @@ def health(model: Model) -> dict[str, Any]:
 
 def smallest_variance_ratio(model: Model) -> float | None:
     """The smallest weight variance as a share of its prior; None before the first network."""
-    ratios = []
-    for member in model.learned.members:
-        state = member.state()
-        layout = layout_of(state.config)
-        for dim, start, order in zip(layout.dims, layout.offsets, layout.order, strict=False):
-            i = np.arange(dim)
-            diagonal = state.cov[start + i * dim - i * (i - 1) // 2]
-            ratios.append(float(np.min(diagonal / state.prior_var[order])))
-    return min(ratios) if ratios else None
+    states = [member.state() for member in model.learned.members]
+    ratios = [state.cov[layout_of(state.config).diagonal] / state.prior_var for state in states]
+    return min((float(np.min(ratio)) for ratio in ratios), default=None)
 
 
 def scales(model: Model) -> list[dict[str, Any]]:

@@ -191,8 +191,9 @@ class Model:
         place: IntArray = np.cumsum(labelled) - labelled
         y = np.concatenate((before, rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
         said = taken(self.task.before(y, len(before)), place)
-        for at in np.flatnonzero(labelled).tolist():
-            kept.add(sliced(rows, at, at + 1), rows.x.shape[1], first + at)
+        edges = np.flatnonzero(np.diff(labelled, prepend=False, append=False)).tolist()
+        for start, stop in zip(edges[::2], edges[1::2], strict=True):
+            kept.add(sliced(rows, start, stop), rows.x.shape[1], first + start)
         self.skipped += int(np.sum(~labelled))
         self.met += count
         if ready:

@@ -13,6 +13,8 @@ never held a value is absent: 0 as well. Indicator columns are fixed: they pass 
 
 from __future__ import annotations
 
+import math
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -61,16 +63,21 @@ def warm_up(raw: FloatArray) -> FloatArray:
     Winsorised about the median, since among so few rows an outlier would set the scale.
     """
     columns = blank_columns(raw.shape[1])
-    for column, values in zip(columns, raw.T, strict=True):
-        seen = values[np.isfinite(values)]
-        if not len(seen):
+    for column, values in zip(columns, raw.T.tolist(), strict=True):
+        seen = [value for value in values if math.isfinite(value)]
+        if not seen:
             continue
-        middle = np.median(seen)
-        reach = _WARM_UP_WINSOR * np.median(np.abs(seen - middle))
-        for value in np.clip(seen, middle - reach, middle + reach) if reach > 0.0 else seen:
-            _count(column, float(value))
-        column[CENTER] = column[MEAN]
-        column[SCALE] = np.sqrt(column[SQUARES] / column[COUNT])
+        middle = median(seen)
+        reach = _WARM_UP_WINSOR * median([abs(value - middle) for value in seen])
+        low, high = (middle - reach, middle + reach) if reach > 0.0 else (-math.inf, math.inf)
+        mean, squares = 0.0, 0.0
+        for count, value in enumerate(seen, start=1):
+            value = min(max(value, low), high)
+            delta = value - mean
+            mean += delta / count
+            squares += delta * (value - mean)
+        column[COUNT], column[MEAN], column[SQUARES] = len(seen), mean, squares
+        column[CENTER], column[SCALE] = mean, math.sqrt(squares / len(seen))
     return columns
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -53,22 +54,26 @@ class Real(Task):
 
     def varied(self, y: FloatArray) -> bool:
         """Every target has had two values."""
-        return all(len(np.unique(column[np.isfinite(column)])) > 1 for column in y.T)
+        seen = np.where(np.isfinite(y), y, np.nan)
+        low, high = np.fmin.reduce(seen, axis=0), np.fmax.reduce(seen, axis=0)
+        return bool(np.all(low < high))
 
     def before(self, y: FloatArray, first: int) -> Forecast:
         """Mean and spread of the rows before; nothing of the very first."""
-        mean, sd = np.full((2, len(y) - first, y.shape[1]), np.nan)
+        mean, sd = np.full((2, len(y), y.shape[1]), np.nan)
         for j, column in enumerate(y.T):
-            for row in range(first, len(y)):
-                seen = column[:row]
-                seen = seen[np.isfinite(seen)]
-                if len(seen):
-                    center = np.mean(seen)
-                    spread = np.std(seen) if len(seen) > 1 else abs(center)
-                    mean[row - first, j] = center
-                    sd[row - first, j] = max(
-                        spread * np.sqrt(1.0 + 2.0 / len(seen)), _LEAST_SD * (1.0 + abs(center))
-                    )
+            n, center, squares = 0, 0.0, 0.0
+            for row, value in enumerate(column.tolist()):
+                if n:
+                    spread = math.sqrt(squares / n) if n > 1 else abs(center)
+                    least = _LEAST_SD * (1.0 + abs(center))
+                    mean[row, j], sd[row, j] = center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
+                if math.isfinite(value):
+                    n += 1
+                    gap = value - center
+                    center += gap / n
+                    squares += gap * (value - center)
+        mean, sd = mean[first:], sd[first:]
         said = blank(len(mean), y.shape[1])
         return said._replace(mean=mean, sd=sd, noise_sd=sd, function_sd=0.0 * sd)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from kbnn.core.config import Config, Covariance
 from kbnn.core.engine import open_session
+from kbnn.core.network import learn
 from kbnn.core.state import init
 from kbnn.model.model import Model
 from kbnn.model.rows import sliced
@@ -69,7 +70,7 @@ def small_set() -> tuple[float, float]:
     taken = block(rows.x, rows.y)
 
     def kernel() -> None:
-        open_session(start).learn(standard, target)
+        learn(start, standard, target)
 
     def model() -> None:
         Model.create(Settings(), schema(standard.shape[1])).learn(taken)
