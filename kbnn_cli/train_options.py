@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kbnn.core.activations import ACTIVATIONS
 from kbnn_cli.options import COLUMNS, OUTPUT, READING
 
 NETWORK = "Network"
@@ -118,7 +119,7 @@ Activation = Annotated[
     typer.Option(
         "--activation",
         metavar="NAME",
-        help="Of the hidden units; relu if not said.",
+        help=f"Of the hidden units: {', '.join(ACTIVATIONS)} or max(alpha,beta); relu if not said.",
         rich_help_panel=NETWORK,
     ),
 ]

@@ -17,10 +17,6 @@ HEAD_BIAS_VAR = 0.01
 """Prior variance of the log-variance head's bias: the discounted scale carries the level."""
 
 
-CLASS_PRIOR = 25.0
-"""Class outputs have this many times the prior variance: probabilities near 0 and 1 are common."""
-
-
 class Counts(NamedTuple):
     """Positions in `State.counts`."""
 
@@ -79,8 +75,8 @@ def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0, sd_scale: fl
         zip(config.widths[:-1], config.widths[1:], strict=True)
     ):
         scale = 1.0 / (inputs + 1)
-        wide = config.classes and layer == len(config.hidden)
-        layout.matrix(prior_var, layer)[:] = sd_scale**2 * scale * (CLASS_PRIOR if wide else 1.0)
+        wide = config.kind.prior_scale if layer == len(config.hidden) else 1.0
+        layout.matrix(prior_var, layer)[:] = sd_scale**2 * scale * wide
         for column in range(inputs + 1):
             layout.matrix(mean, layer)[:, column] = (
                 mean_scale * np.sqrt(scale) * prior_draws(seed, layer, column, units)

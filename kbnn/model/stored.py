@@ -13,7 +13,7 @@ import numpy as np
 
 from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
-from kbnn.core.state import State, init
+from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
 from kbnn.model.holding import MOST_HELD, Held
 from kbnn.model.model import Model
@@ -22,19 +22,6 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.score.scorecard import Scorecard
 
-_FIELDS = (
-    "mean",
-    "cov",
-    "prior_mean",
-    "prior_var",
-    "noise",
-    "head_mean",
-    "head_cov",
-    "input_mean",
-    "input_cov",
-    "surprise",
-    "counts",
-)
 _HELD = ("x", "x_sd", "y", "weight", "number")
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -51,7 +38,7 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     out["scale/columns"] = learner.columns
     out["ensemble/log_weight"] = learner.log_weight
     for k, state in enumerate(learner.members):
-        out.update({f"network{k}/{name}": getattr(state, name) for name in _FIELDS})
+        out.update({f"network{k}/{name}": getattr(state, name) for name in ARRAYS})
     header = {
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
@@ -129,7 +116,7 @@ def _held(arrays: Arrays, group: str, most: int, targets: int) -> Held:
 
 def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
     config = Config(**{**header["config"], "hidden": tuple(header["config"]["hidden"])})
-    given = {name: arrays[prefix + name] for name in _FIELDS}
+    given = {name: arrays[prefix + name] for name in ARRAYS}
     _require(given["mean"].shape == (config.weights,), "its weights")
     _require(given["cov"].shape == (layout_of(config).offsets[-1],), "its covariances")
     pattern = init(config, 0)
