@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from kbnn.core.activations import ACTIVATIONS
 from kbnn_cli.options import COLUMNS, OUTPUT, READING
 
 NETWORK = "Network"
@@ -119,7 +118,8 @@ Activation = Annotated[
     typer.Option(
         "--activation",
         metavar="NAME",
-        help=f"Of the hidden units: {', '.join(ACTIVATIONS)} or max(alpha,beta); relu if not said.",
+        help="Of the hidden units: linear, relu, leaky_relu, sigmoid, tanh, probit, step or "
+        "max(alpha,beta); relu if not said.",
         rich_help_panel=NETWORK,
     ),
 ]
