@@ -118,7 +118,8 @@ Activation = Annotated[
     typer.Option(
         "--activation",
         metavar="NAME",
-        help="Of the hidden units; relu if not said.",
+        help="Of the hidden units: linear, relu, leaky_relu, sigmoid, tanh, probit, step or "
+        "max(alpha,beta); relu if not said.",
         rich_help_panel=NETWORK,
     ),
 ]

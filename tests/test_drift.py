@@ -8,6 +8,7 @@ import pytest
 from kbnn import ALARM, Config, init, learn
 from kbnn.core import drift
 from kbnn.core.belief import close, open_state
+from kbnn.core.constants import NOISE_MEMORY, REAL
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
@@ -68,12 +69,12 @@ def test_labels_that_turn_round_raise_the_alarm_and_are_learned_again() -> None:
 
 def test_evidence_grows_with_surprise_and_drains_without() -> None:
     evidence = np.zeros(1)
-    assert not drift.watch(drift.REAL, evidence, -0.5)
+    assert not drift.watch(REAL, evidence, -0.5)
     assert evidence[0] == 0.0
-    assert not drift.watch(drift.REAL, evidence, 1e300)
-    assert evidence[0] == drift.REAL.cap - drift.REAL.slack
-    needed = int(np.ceil(drift.REAL.threshold / (drift.REAL.cap - drift.REAL.slack)))
-    raised = [drift.watch(drift.REAL, evidence, 1e300) for _ in range(needed)]
+    assert not drift.watch(REAL, evidence, 1e300)
+    assert evidence[0] == REAL.cap - REAL.slack
+    needed = int(np.ceil(REAL.threshold / (REAL.cap - REAL.slack)))
+    raised = [drift.watch(REAL, evidence, 1e300) for _ in range(needed)]
     assert any(raised)
 
 
@@ -99,7 +100,7 @@ def test_an_alarm_keeps_the_means_and_returns_covariances_part_of_the_way() -> N
 def test_the_noise_belief_is_cut_to_a_short_memory() -> None:
     noise = np.array([[40.0, 4.0], [3.0, 0.6]])
     short = drift.shorten(noise)
-    assert short[0].tolist() == pytest.approx([drift.NOISE_MEMORY, 0.1 * drift.NOISE_MEMORY])
+    assert short[0].tolist() == pytest.approx([NOISE_MEMORY, 0.1 * NOISE_MEMORY])
     assert short[1].tolist() == [3.0, 0.6]
 
 

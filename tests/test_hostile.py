@@ -10,7 +10,7 @@ import pytest
 from kbnn import REJECTED, UNLABELLED, Config, Prediction, State, init, learn
 from kbnn.core import twin
 from kbnn.core.config import Covariance
-from kbnn.core.filter import VARIANCE_FLOOR
+from kbnn.core.constants import VARIANCE_FLOOR
 from kbnn.core.layout import layout_of, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT

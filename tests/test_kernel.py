@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init
-from kbnn.core import engine, twin
+from kbnn.core import engine, observation, twin
+from kbnn.core.activations import ACTIVATIONS
 from kbnn.core.config import Covariance
 from kbnn.core.state import COUNT
 from tests.networks import Stream, distance, pairwise, record_distance, stream
@@ -37,19 +38,15 @@ FACTORS: dict[str, list[Any]] = {
 GRID = FACTORS | {
     "observation": list(OBSERVATIONS),
     "hidden": [(), (9,), (5, 4)],
-    "activation": [
-        "linear",
-        "relu",
-        "leaky_relu",
-        "max(0.1,2)",
-        "sigmoid",
-        "tanh",
-        "probit",
-        "step",
-    ],
+    "activation": [*ACTIVATIONS, "max(0.1,2)"],
     "uncertain": [(0.1, 0.2)],
     "guards": [True],
 }
+
+
+def test_every_kind_of_label_is_compared() -> None:
+    compared = {options.get("observation", "gaussian") for options in OBSERVATIONS.values()}
+    assert compared == set(observation.OBSERVATIONS)
 
 
 def whole_grid() -> list[dict[str, Any]]:
@@ -135,7 +132,7 @@ def test_kernel_equals_the_twin_on_the_whole_grid(level: dict[str, Any]) -> None
     check(level, 2000, ill_conditioned=level["activation"] in ("linear", "step"))
 
 
-@pytest.mark.parametrize("activation", ["linear", "leaky_relu", "sigmoid", "probit", "step"])
+@pytest.mark.parametrize("activation", [a for a in ACTIVATIONS if a not in FACTORS["activation"]])
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group"])
 def test_every_other_activation_agrees(activation: str, covariance: str) -> None:
     check(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from kbnn.core import observation
 from kbnn.core.activations import ACTIVATIONS
+from kbnn.core.evidence import Measured, Outputs, measure_real
 from kbnn.core.normal import FloatArray
-from kbnn.core.observation import Measured
+from kbnn.core.observation import OBSERVATIONS, Before
 from tests.gauss import rule
 
 
@@ -20,12 +20,28 @@ def correlated(rng: np.random.Generator, size: int, scale: float = 1.0) -> Float
     return np.asarray(scale * (common @ common.T + root @ root.T + 1e-3 * np.eye(size)))
 
 
+def real(outputs: Measured, target: FloatArray, noise_var: FloatArray) -> None:
+    """Real labels of the outputs whose noise is finite."""
+    for o in np.flatnonzero(np.isfinite(noise_var)):
+        measure_real(outputs, int(o), float(target[o]), float(noise_var[o]))
+
+
+def labelled(
+    kind: str, measured: Measured, label: float, weight: float, noise: float = 0.0
+) -> Measured:
+    """The outputs after a class label."""
+    size = len(measured.mean)
+    out = Outputs(measured.mean, measured.cov, measured.extra_var, np.ones(1))
+    before = Before(out, 1.0, [], np.zeros((size, 2)), [], noise, 0.0, False)
+    return OBSERVATIONS[kind].observe(before, np.array([label]), weight).evidence
+
+
 def test_real_labels_are_the_joint_kalman_update() -> None:
     rng = np.random.default_rng(0)
     mean, cov, noise = rng.standard_normal(3), correlated(rng, 3), np.array([0.1, 0.5, 0.02])
     target = rng.standard_normal(3)
     outputs = Measured(mean, cov, np.zeros(3))
-    observation.gaussian(outputs, target, noise, 1e-6)
+    real(outputs, target, noise)
     gain = cov @ np.linalg.inv(cov + np.diag(noise))
     assert np.allclose(outputs.mean, mean + gain @ (target - mean), atol=1e-12)
     assert np.allclose(outputs.cov, cov - gain @ cov, atol=1e-12)
@@ -34,7 +50,7 @@ def test_real_labels_are_the_joint_kalman_update() -> None:
 def test_an_unobserved_output_still_learns_from_the_others() -> None:
     cov = np.array([[1.0, 0.8], [0.8, 1.0]])
     outputs = Measured(np.zeros(2), cov, np.zeros(2))
-    observation.gaussian(outputs, np.array([1.0, 99.0]), np.array([0.5, np.inf]), 0.0)
+    real(outputs, np.array([1.0, 99.0]), np.array([0.5, np.inf]))
     assert outputs.mean == pytest.approx([1.0 / 1.5, 0.8 / 1.5])
 
 
@@ -43,7 +59,7 @@ def test_the_evidence_reproduces_the_moments() -> None:
     rng = np.random.default_rng(1)
     mean, cov = rng.standard_normal(4), correlated(rng, 4)
     outputs = Measured(mean, cov, np.zeros(4))
-    observation.categorical(outputs, 2, 1.0)
+    outputs = labelled("categorical", outputs, 2.0, 1.0)
     assert np.allclose(mean + cov @ outputs.pull, outputs.mean, atol=1e-12)
     step = cov @ outputs.spread
     assert np.allclose(cov - step @ step.T, outputs.cov, atol=1e-12)
@@ -60,11 +76,9 @@ def test_several_outputs_keep_the_weights_positive_definite(kind: str) -> None:
         cov_out = jacobian @ cov_w @ jacobian.T
         measured = Measured(rng.standard_normal(outputs), cov_out, np.zeros(outputs))
         if kind == "gaussian":
-            observation.gaussian(
-                measured, 3.0 * rng.standard_normal(outputs), np.full(outputs, 1e-2), 1e-6
-            )
+            real(measured, 3.0 * rng.standard_normal(outputs), np.full(outputs, 1e-2))
         else:
-            observation.categorical(measured, int(rng.integers(outputs)), 1.0)
+            measured = labelled(kind, measured, int(rng.integers(outputs)), 1.0)
         step = cov_w @ jacobian.T @ measured.spread
         least = np.linalg.eigvalsh(cov_w - step @ step.T)[0]
         assert least > -1e-12 * np.trace(cov_w)
@@ -81,18 +95,18 @@ def test_a_class_label_matches_the_exact_posterior(mean: float, var: float, labe
     mass /= np.sum(mass)
     first = float(mass @ t)
     outputs = Measured(np.array([mean]), np.array([[var]]), np.zeros(1))
-    observation.bernoulli(outputs, label, 1.0)
+    outputs = labelled("bernoulli", outputs, label, 1.0)
     assert outputs.mean[0] == pytest.approx(mean + s * first, rel=1e-9, abs=1e-9)
     assert outputs.cov[0, 0] == pytest.approx(var * float(mass @ (t - first) ** 2), rel=1e-9)
 
 
 def test_a_row_that_counts_n_times_equals_its_gaussian_site_n_times() -> None:
     outputs = Measured(np.array([0.5]), np.array([[2.0]]), np.zeros(1))
-    observation.bernoulli(outputs, 1.0, 1.0)
+    outputs = labelled("bernoulli", outputs, 1.0, 1.0)
     precision = 1.0 / outputs.cov[0, 0] - 0.5
     shift = outputs.mean[0] / outputs.cov[0, 0] - 0.25
     thrice = Measured(np.array([0.5]), np.array([[2.0]]), np.zeros(1))
-    observation.bernoulli(thrice, 1.0, 3.0)
+    thrice = labelled("bernoulli", thrice, 1.0, 3.0)
     var = 1.0 / (0.5 + 3.0 * precision)
     assert thrice.cov[0, 0] == pytest.approx(var)
     assert thrice.mean[0] == pytest.approx(var * (0.25 + 3.0 * shift))
@@ -100,9 +114,9 @@ def test_a_row_that_counts_n_times_equals_its_gaussian_site_n_times() -> None:
 
 def test_a_gaussian_label_on_a_sigmoid_smooths_through_its_moments() -> None:
     mean, var, noise = 0.4, 1.5, 0.05
-    z = ACTIVATIONS["sigmoid"](np.array([mean]), np.array([var]))
+    z = ACTIVATIONS["sigmoid"].moments(np.array([mean]), np.array([var]))
     total = float(z.var[0]) + noise
     outputs = Measured(np.array([mean]), np.array([[var]]), np.zeros(1))
-    observation.sigmoid(outputs, 1.0, noise, 1.0)
+    outputs = labelled("sigmoid", outputs, 1.0, 1.0, noise)
     assert outputs.mean[0] == pytest.approx(mean + float(z.cov[0]) * (1 - float(z.mean[0])) / total)
     assert outputs.cov[0, 0] == pytest.approx(var - float(z.cov[0]) ** 2 / total)

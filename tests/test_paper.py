@@ -27,7 +27,7 @@ def literal(layers: Layers, activation: str, x: FloatArray, y: FloatArray, noise
     for the bias. Smoothing II treats w of unit n and the layer's input z as jointly Gaussian with
     a_n = z'w: the Kalman gains are L_n = C_w mu_z / var_a and k_n = C_z mu_w / var_a.
     """
-    moments = ACTIVATIONS[activation]
+    moments = ACTIVATIONS[activation].moments
     mu_z, c_z = np.concatenate([[1.0], x]), np.zeros((len(x) + 1, len(x) + 1))
     passed = []
     for depth, (means, covs) in enumerate(layers):

@@ -7,16 +7,21 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
 from kbnn.core.twin import Records
 
+class Constants:
+    names: tuple[str, ...]
+    def __init__(
+        self, ask: Callable[[str], float], nodes: FloatArray, node_weights: FloatArray
+    ) -> None: ...
+
 class Net:
     def __init__(
         self,
+        constants: Constants,
         widths: IntArray,
         options: Sequence[int],
         numbers: Sequence[float],
         pieces: IntArray,
         block_pieces: IntArray,
-        labels: int,
-        classes: int,
     ) -> None: ...
 
 class Session:
@@ -46,6 +51,8 @@ class Session:
     def state(self) -> State: ...
 
 def normal_cdf(u: FloatArray, out: FloatArray) -> None: ...
-def scale_rows(columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray) -> int: ...
+def scale_rows(
+    columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray, constants: Constants
+) -> int: ...
 def instructions() -> str: ...
 def use(name: str) -> bool: ...

@@ -10,7 +10,17 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 cdef extern from "kernel.h" nogil:
+    enum:
+        KB_NODES
+        KB_NO_MEMORY
+        KB_UNKNOWN_ACTIVATION
+        KB_UNKNOWN_OBSERVATION
+    ctypedef struct kb_constants:
+        double nodes[32]
+        double node_weights[32]
+    const char *const *kb_constant_names
     ctypedef struct kb_net:
+        const kb_constants *k
         int64_t layers
         const int64_t *widths
         int64_t activation
@@ -19,6 +29,8 @@ cdef extern from "kernel.h" nogil:
         int64_t paper
         int64_t separate
         int64_t observation
+        int64_t labels
+        int64_t classes
         int64_t learns_noise
         int64_t head
         int64_t robust
@@ -28,6 +40,12 @@ cdef extern from "kernel.h" nogil:
         double hidden_noise
         double limit
         double spread
+        double floor
+        double least_noise
+        double cap
+        double slack
+        double threshold
+        double forget
         int64_t blocks
         const int64_t *pieces
         const int64_t *block_pieces
@@ -44,7 +62,6 @@ cdef extern from "kernel.h" nogil:
         double *status
     ctypedef struct kb_data:
         int64_t rows
-        int64_t labels
         int64_t again
         const double *x
         const double *x_var
@@ -53,7 +70,7 @@ cdef extern from "kernel.h" nogil:
     ctypedef struct kb_session:
         pass
     void kb_lengths_of(const kb_net *, kb_lengths *)
-    kb_session *kb_open(const kb_net *, const kb_state *)
+    int kb_open(kb_session **, const kb_net *, const kb_state *)
     void kb_close(kb_session *)
     void kb_run(kb_session *, const kb_data *, kb_records *, int)
     void kb_save(kb_session *, kb_state *)
@@ -63,7 +80,8 @@ cdef extern from "kernel.h" nogil:
     int kb_use(const char *)
 
 cdef extern from "scale.h" nogil:
-    int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *)
+    int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *,
+                          const kb_constants *)
 
 cdef object _empty = np.empty
 
@@ -101,31 +119,53 @@ cdef int _view(object array, str name, bint write, bint whole, Py_buffer *view) 
     raise ValueError(f"{name} must hold 8-byte {'integers' if whole else 'floats'}")
 
 
+cdef class Constants:
+    """The numbers that the kernel shares with kbnn.core.constants, which is asked for each."""
+
+    cdef kb_constants k
+    cdef readonly tuple names
+
+    def __init__(self, ask, nodes, node_weights):
+        cdef double *place = <double *>&self.k
+        cdef _Buffer at = _buffer(nodes, "nodes"), weights = _buffer(node_weights, "node_weights")
+        cdef int64_t i = 0
+        cdef list names = []
+        if at.length != KB_NODES or weights.length != KB_NODES:
+            raise ValueError(f"the kernel takes {KB_NODES} nodes, got {at.length}")
+        while kb_constant_names[i] != NULL:
+            names.append(kb_constant_names[i].decode())
+            place[i] = ask(names[i])
+            i += 1
+        self.names = tuple(names)
+        for i in range(KB_NODES):
+            self.k.nodes[i] = (<const double *>at.at)[i]
+            self.k.node_weights[i] = (<const double *>weights.at)[i]
+
+
 cdef class Net:
     """A configuration and its layout in the kernel's terms."""
 
     cdef kb_net net
     cdef kb_lengths lengths
     cdef tuple kept
-    cdef readonly int64_t inputs, outputs, labels, classes
 
-    def __init__(self, widths, options, numbers, pieces, block_pieces, labels, classes):
+    def __init__(self, Constants constants, widths, options, numbers, pieces, block_pieces):
         cdef _Buffer wide = _buffer(widths, "widths", False, True)
         cdef _Buffer piece = _buffer(pieces, "pieces", False, True)
         cdef _Buffer ends = _buffer(block_pieces, "block_pieces", False, True)
-        self.kept = (wide, piece, ends)
+        self.kept = (constants, wide, piece, ends)
+        self.net.k = &constants.k
         self.net.layers = wide.length - 1
         self.net.widths = <const int64_t *>wide.at
         (self.net.activation, self.net.paper, self.net.separate, self.net.observation,
-         self.net.learns_noise, self.net.head, self.net.robust, self.net.drift,
-         self.net.printed) = options
-        (self.net.alpha, self.net.beta, self.net.noise, self.net.hidden_noise,
-         self.net.limit, self.net.spread) = numbers
+         self.net.labels, self.net.classes, self.net.learns_noise, self.net.head, self.net.robust,
+         self.net.drift, self.net.printed) = options
+        (self.net.alpha, self.net.beta, self.net.noise, self.net.hidden_noise, self.net.limit,
+         self.net.spread, self.net.floor, self.net.least_noise, self.net.cap, self.net.slack,
+         self.net.threshold, self.net.forget) = numbers
         self.net.blocks = ends.length - 1
         self.net.pieces = <const int64_t *>piece.at
         self.net.block_pieces = <const int64_t *>ends.at
-        self.inputs, self.outputs = self.net.widths[0], self.net.widths[self.net.layers]
-        self.labels, self.classes = labels, classes
         kb_lengths_of(&self.net, &self.lengths)
 
 
@@ -156,9 +196,13 @@ cdef class Session:
                     f"{name} must have {lengths[k]} entries, got {buffer.length}")
             place[k] = buffer.at
             held.append(buffer)
-        self.session = kb_open(&net.net, &given)
-        if self.session == NULL:
+        cdef int failed = kb_open(&self.session, &net.net, &given)
+        if failed == KB_NO_MEMORY:
             raise MemoryError("not enough memory for the network's working copy")
+        if failed == KB_UNKNOWN_ACTIVATION:
+            raise ValueError(f"the kernel knows no activation {net.net.activation}")
+        if failed == KB_UNKNOWN_OBSERVATION:
+            raise ValueError(f"the kernel knows no observation {net.net.observation}")
         self.shapes = tuple([getattr(state, name).shape for name in names])
         self.blank = state._replace(**{name: None for name in names if name != "prior_var"})
         self.last = state
@@ -234,15 +278,15 @@ cdef class Session:
         cdef kb_records out
         cdef double **place = <double **>&out
         cdef int64_t n
-        cdef Net net = self.net
+        cdef const kb_net *net = &self.net.net
+        cdef int64_t inputs = net.widths[0]
         self._idle()
         try:
-            n = data.rows = _table(x, "x", -1, net.inputs, &view[views], &data.x)
+            n = data.rows = _table(x, "x", -1, inputs, &view[views], &data.x)
             views += 1
             data.x_var = data.y = data.weight = NULL
-            data.labels = net.labels
             if x_var is not None:
-                _table(x_var, "x_var", n, net.inputs, &view[views], &data.x_var)
+                _table(x_var, "x_var", n, inputs, &view[views], &data.x_var)
                 views += 1
             if learn:
                 _table(y, "y", n, net.labels, &view[views], &data.y)
@@ -250,7 +294,7 @@ cdef class Session:
             if weight is not None:
                 _table(weight, "weight", n, -1, &view[views], &data.weight)
                 views += 1
-            wide = (n, net.outputs)
+            wide = (n, net.widths[net.layers])
             made = (_empty(wide), _empty(wide), _empty(wide), _empty((n, net.classes)),
                     _empty(n), _empty(n))
             for k in range(6):
@@ -293,7 +337,7 @@ def normal_cdf(u, out):
         (<double *>to.at)[i] = 0.5 * erfc(-0.7071067811865476 * (<double *>given.at)[i])
 
 
-def scale_rows(columns, raw, out, fixed):
+def scale_rows(columns, raw, out, fixed, Constants constants):
     """Standardise rows in order; returns how many were done before a column was outgrown."""
     cdef _Buffer stats = _buffer(columns, "columns", True), rows = _buffer(raw, "raw")
     cdef _Buffer to = _buffer(out, "out", True), same = _buffer(fixed, "fixed")
@@ -304,7 +348,7 @@ def scale_rows(columns, raw, out, fixed):
         return count
     with nogil:
         done = kb_scale_rows(<double *>stats.at, width, <const double *>rows.at, <double *>to.at,
-                             count, <const double *>same.at)
+                             count, <const double *>same.at, &constants.k)
     return done
 
 

@@ -1,32 +1,29 @@
 """Moments of an activation f under a Gaussian pre-activation a ~ N(mu, var).
 
-Each entry of `ACTIVATIONS` maps (mu, var) to E f(a), Var f(a) and Cov(a, f(a)). By Stein's identity
-Cov(a, f(a)) / var = E f'(a), so the covariance is also the expected slope.
+Each entry of `ACTIVATIONS` has E f(a), Var f(a) and Cov(a, f(a)) as functions of (mu, var), and the
+code by which csrc/activation.h knows it: an activation is added there and here, and nowhere else.
+By Stein's identity Cov(a, f(a)) / var = E f'(a), so the covariance is also the expected slope.
 
-Exact: linear, relu, leaky_relu, piecewise max(alpha a, beta a), probit, step.
-Approximate: sigmoid and tanh stand for Phi(lambda a), lambda = sqrt(pi/8), whose moments are then
-exact. Worst error against the true function over mu in [-30, 30], var in [1e-12, 1e6], measured in
-tests/test_moments.py:
-    sigmoid  mean 0.018   sd 0.0095   covariance 0.0117 var (an error of the expected slope)
-    tanh     mean 0.036   sd 0.0191   covariance 0.0465 var
+Most are exact. sigmoid and tanh stand for Phi(lambda a), lambda = sqrt(pi/8), whose moments are
+then exact: `errors` is the worst distance to those of the true function over mu in [-30, 30], var
+in [1e-12, 1e6], measured in tests/test_moments.py.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from kbnn.core import normal
+from kbnn.core.constants import LAMBDA, NODE_WEIGHTS, NODES, TAIL_REACH, TINY
 from kbnn.core.normal import FloatArray
 
-LAMBDA: float = float(np.sqrt(np.pi / 8.0))
-"""The slope at which Phi(lambda a) is closest in shape to the logistic sigmoid."""
-
-_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
-_TAIL_EXPONENT = 40.0
-_TINY = 1e-300
+_PIECEWISE = re.compile(r"max\(\s*([0-9.eE+-]+)\s*,\s*([0-9.eE+-]+)\s*\)")
 
 
 class Moments(NamedTuple):
@@ -38,6 +35,21 @@ class Moments(NamedTuple):
 
 
 Gaussian = Callable[[FloatArray, FloatArray], Moments]
+PrintedVar = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """One activation: what the twin computes, and how the kernel is told to compute the same."""
+
+    name: str
+    code: int  # in the enum of csrc/activation.h
+    function: Callable[[FloatArray], FloatArray]  # f itself
+    moments: Gaussian
+    alpha: float = 0.0  # slope for a < 0; of a probit the slope in Phi(alpha a)
+    beta: float = 0.0  # slope for a > 0
+    printed_var: PrintedVar | None = None  # the paper's own variance, where it is another
+    errors: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of the mean, the sd, the slope cov/var
 
 
 def linear(mu: FloatArray, var: FloatArray) -> Moments:
@@ -55,7 +67,7 @@ def piecewise(alpha: float, beta: float) -> Gaussian:
 
     def moments(mu: FloatArray, var: FloatArray) -> Moments:
         s = np.sqrt(var)
-        u = mu / np.maximum(s, _TINY)
+        u = mu / np.maximum(s, TINY)
         above = normal.cdf(u)
         excess, shortfall = normal.expected_excess(u), normal.expected_excess(-u)
         mean = alpha * mu + rise * np.where(s > 0.0, s * excess, np.maximum(mu, 0.0))
@@ -94,12 +106,12 @@ def _probit_var(h: FloatArray, k: FloatArray) -> FloatArray:
     width = 2.0 * k / (root * (1.0 + root))
     h2 = h * h
     # Far out the integrand falls by exp(-40) within a sliver above `lower`: integrate that alone.
-    reach = 2.0 * _TAIL_EXPONENT / np.maximum(h2, _TINY)
+    reach = TAIL_REACH / np.maximum(h2, TINY)
     width = np.minimum(width, reach / (np.sqrt(lower * lower + reach) + lower))
-    x = lower[..., None] + 0.5 * width[..., None] * (1.0 + _NODES)
+    x = lower[..., None] + 0.5 * width[..., None] * (1.0 + NODES)
     x2 = 1.0 + x * x
     integrand = np.exp(-0.5 * h2[..., None] * x2) / x2
-    return np.asarray(0.5 * width / np.pi * (integrand @ _NODE_WEIGHTS))
+    return np.asarray(0.5 * width / np.pi * (integrand @ NODE_WEIGHTS))
 
 
 def tanh(mu: FloatArray, var: FloatArray) -> Moments:
@@ -111,24 +123,11 @@ def tanh(mu: FloatArray, var: FloatArray) -> Moments:
 def step(mu: FloatArray, var: FloatArray) -> Moments:
     """f(a) = 1 for a > 0, else 0: a Bernoulli with p = Phi(mu/s)."""
     s = np.sqrt(var)
-    u = mu / np.maximum(s, _TINY)
+    u = mu / np.maximum(s, TINY)
     p = np.where(s > 0.0, normal.cdf(u), np.where(mu > 0.0, 1.0, 0.0))
     density = np.where(s > 0.0, normal.pdf(np.clip(u, -1e3, 1e3)), 0.0)
     # p (1 - p) from the two tails, so that neither is lost to rounding.
     return Moments(p, p * np.where(s > 0.0, normal.cdf(-u), 0.0), s * density)
-
-
-_SIGMOID = scaled_probit(float(LAMBDA))
-
-ACTIVATIONS: dict[str, Gaussian] = {
-    "linear": linear,
-    "relu": piecewise(0.0, 1.0),
-    "leaky_relu": piecewise(0.01, 1.0),
-    "sigmoid": _SIGMOID,
-    "tanh": tanh,
-    "probit": scaled_probit(1.0),
-    "step": step,
-}
 
 
 def printed_sigmoid_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) -> FloatArray:
@@ -138,5 +137,50 @@ def printed_sigmoid_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) ->
     """
     t = np.sqrt(1.0 + LAMBDA**2 * var_a)
     return np.asarray(
-        np.maximum(mean * (1.0 - mean) * (1.0 - 1.0 / t), cov * cov / np.maximum(var_a, _TINY))
+        np.maximum(mean * (1.0 - mean) * (1.0 - 1.0 / t), cov * cov / np.maximum(var_a, TINY))
     )
+
+
+_SIGMOID = scaled_probit(LAMBDA)
+_CODE_PIECEWISE, _CODE_PROBIT, _CODE_TANH, _CODE_STEP = range(4)
+
+
+def _piecewise(name: str, alpha: float, beta: float) -> Activation:
+    def function(a: FloatArray) -> FloatArray:
+        return np.maximum(alpha * a, beta * a)
+
+    return Activation(name, _CODE_PIECEWISE, function, piecewise(alpha, beta), alpha, beta)
+
+
+_LIST = (
+    Activation("linear", _CODE_PIECEWISE, np.positive, linear, 1.0, 1.0),
+    _piecewise("relu", 0.0, 1.0),
+    _piecewise("leaky_relu", 0.01, 1.0),
+    Activation(
+        "sigmoid",
+        _CODE_PROBIT,
+        lambda a: 0.5 + 0.5 * np.tanh(0.5 * a),
+        _SIGMOID,
+        LAMBDA,
+        printed_var=printed_sigmoid_var,
+        errors=(0.018, 0.0095, 0.0117),
+    ),
+    Activation("tanh", _CODE_TANH, np.tanh, tanh, LAMBDA, errors=(0.036, 0.0191, 0.0465)),
+    Activation("probit", _CODE_PROBIT, normal.cdf, scaled_probit(1.0), 1.0),
+    Activation("step", _CODE_STEP, lambda a: np.where(a > 0.0, 1.0, 0.0), step),
+)
+ACTIVATIONS = {activation.name: activation for activation in _LIST}
+
+
+def find(name: str) -> Activation:
+    """An activation by name; `max(alpha,beta)` is the general piecewise-linear one."""
+    if name in ACTIVATIONS:
+        return ACTIVATIONS[name]
+    match = _PIECEWISE.fullmatch(name)
+    if match is None:
+        known = ", ".join([*ACTIVATIONS, "max(alpha,beta)"])
+        raise ValueError(f"unknown activation {name!r} (known: {known})")
+    alpha, beta = float(match[1]), float(match[2])
+    if not (0.0 <= alpha <= beta and alpha <= 1.0 and math.isfinite(beta)):
+        raise ValueError(f"max(alpha,beta) needs 0 <= alpha <= 1 and alpha <= beta, got {name!r}")
+    return _piecewise(name, alpha, beta)

@@ -14,24 +14,6 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT, State
 
 
-class Outputs(NamedTuple):
-    """The outputs of one row before their activation."""
-
-    mean: FloatArray
-    cov: FloatArray  # of the function
-    input_var: FloatArray  # what uncertain inputs add to each output's variance
-    features: FloatArray  # [1, z] of the last hidden layer
-
-    @property
-    def var(self) -> FloatArray:
-        """Variance of each output."""
-        return self.stated_var(1.0)
-
-    def stated_var(self, kappa: float) -> FloatArray:
-        """The variance that predictions state: that of the function counts kappa times."""
-        return kappa * np.maximum(np.diag(self.cov), 0.0) + self.input_var
-
-
 class Stack(NamedTuple):
     """Neighbouring blocks of equal dimension: covariances (k, d, d) and weight positions (k, d)."""
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from kbnn.core.activations import ACTIVATIONS, Gaussian, piecewise
+from kbnn.core import activations
+from kbnn.core import observation as kinds
+from kbnn.core.constants import LEAST_NOISE_RATIO, VARIANCE_FLOOR
 
 Covariance = Literal["paper", "neuron", "group", "full"]
-Observation = Literal["gaussian", "bernoulli", "categorical", "sigmoid"]
 
-_PIECEWISE = re.compile(r"max\(\s*([0-9.eE+-]+)\s*,\s*([0-9.eE+-]+)\s*\)")
 MAX_WEIGHTS = 1 << 26
 MAX_COVARIANCE = 1 << 31
 
@@ -53,7 +52,7 @@ class Config:
     activation: str = "relu"
     covariance: Covariance = "group"
     group_size: int | None = None
-    observation: Observation = "gaussian"
+    observation: str = "gaussian"
     noise: float | None = None
     noise_head: bool = True
     activation_spread: float = 0.25
@@ -71,12 +70,9 @@ class Config:
         _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
         _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")
         _require(self.covariance in get_args(Covariance), f"unknown covariance {self.covariance!r}")
+        activations.find(self.activation)
         _require(
-            self.observation in get_args(Observation), f"unknown observation {self.observation!r}"
-        )
-        gaussian(self.activation)
-        _require(
-            self.observation not in ("bernoulli", "sigmoid") or self.outputs == 1,
+            self.kind.many_outputs or self.outputs == 1,
             f"{self.observation} has one output, got {self.outputs}",
         )
         _require(
@@ -110,51 +106,40 @@ class Config:
         return sum(m * (n + 1) for n, m in itertools.pairwise(widths))
 
     @property
+    def kind(self) -> kinds.Observation:
+        """What a label is."""
+        return kinds.find(self.observation)
+
+    @property
     def classes(self) -> int:
         """Classes whose probabilities are predicted; 0 for a real target."""
-        return {"bernoulli": 2, "categorical": self.outputs}.get(self.observation, 0)
+        return self.kind.classes(self.outputs)
 
     @property
     def labels(self) -> int:
         """Numbers in a row's label."""
-        return self.outputs if self.observation == "gaussian" else 1
+        return self.kind.labels(self.outputs)
 
     @property
     def learns_noise(self) -> bool:
         """Whether the observation noise is learned from the stream."""
-        return self.observation == "gaussian" and self.noise is None
+        return self.kind.has_noise and self.noise is None
+
+    @property
+    def variance_floor(self) -> float:
+        """The least variance of a weight over its prior's; the paper's exact labels may reach 0."""
+        exact = self.covariance == "paper" and self.kind.has_noise and self.noise == 0.0
+        return 0.0 if exact else VARIANCE_FLOOR
+
+    @property
+    def least_noise(self) -> float:
+        """The least share of an output's variance that counts as noise."""
+        return 0.0 if self.covariance == "paper" else LEAST_NOISE_RATIO
 
     @property
     def has_head(self) -> bool:
         """Whether the learned noise depends on the input."""
         return self.learns_noise and self.noise_head
-
-
-def gaussian(activation: str) -> Gaussian:
-    """The moments of an activation by name; `max(alpha,beta)` is the general piecewise-linear."""
-    if activation in ACTIVATIONS:
-        return ACTIVATIONS[activation]
-    slopes = piecewise_slopes(activation)
-    if slopes is None:
-        known = ", ".join([*ACTIVATIONS, "max(alpha,beta)"])
-        raise ValueError(f"unknown activation {activation!r} (known: {known})")
-    return piecewise(*slopes)
-
-
-def piecewise_slopes(activation: str) -> tuple[float, float] | None:
-    """(alpha, beta) of a piecewise-linear activation, None for the others."""
-    named = {"linear": (1.0, 1.0), "relu": (0.0, 1.0), "leaky_relu": (0.01, 1.0)}
-    if activation in named:
-        return named[activation]
-    match = _PIECEWISE.fullmatch(activation)
-    if match is None:
-        return None
-    alpha, beta = float(match[1]), float(match[2])
-    _require(
-        0.0 <= alpha <= beta and alpha <= 1.0 and math.isfinite(beta),
-        f"max(alpha,beta) needs 0 <= alpha <= 1 and alpha <= beta, got {activation!r}",
-    )
-    return alpha, beta
 
 
 def _require(condition: bool, message: str) -> None:

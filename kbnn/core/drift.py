@@ -11,28 +11,10 @@ raise no alarm: they are no news.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from kbnn.core.constants import NOISE_MEMORY, SURPRISE_VAR, TINY, Detector
 from kbnn.core.normal import FloatArray
-
-
-class Detector(NamedTuple):
-    """When the evidence is an alarm, and how far back to the prior an alarm goes."""
-
-    cap: float
-    slack: float
-    threshold: float
-    forget: float
-
-
-REAL = Detector(cap=2.0, slack=0.5, threshold=10.0, forget=0.5)
-CLASSES = Detector(cap=5.0, slack=0.25, threshold=15.0, forget=0.3)
-"""Class labels surprise less often, and more each time."""
-
-NOISE_MEMORY = 10.0
-"""Shape of the noise belief after an alarm: twenty rows' worth."""
 
 
 def watch(detector: Detector, evidence: FloatArray, surprise: float) -> bool:
@@ -52,8 +34,8 @@ def shorten(noise: FloatArray) -> FloatArray:
 
 def class_surprise(probability: FloatArray, label: int) -> float:
     """(s - H)/sqrt(2 (V + 0.1)): the log-loss s of a label against its mean H and variance V."""
-    p = np.maximum(probability, 1e-300)
+    p = np.maximum(probability, TINY)
     information = -np.log(p)
     entropy = float(p @ information)
     var = float(p @ (information * information)) - entropy * entropy
-    return (float(information[label]) - entropy) / float(np.sqrt(2.0 * (var + 0.1)))
+    return (float(information[label]) - entropy) / float(np.sqrt(2.0 * (var + SURPRISE_VAR)))

@@ -7,14 +7,13 @@ instruction set of the kernel.
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 import numpy as np
 
-from kbnn.core import twin
-from kbnn.core.activations import LAMBDA
-from kbnn.core.config import Config, piecewise_slopes
+from kbnn.core import activations, constants, twin
+from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import ARRAYS, COUNT, State
@@ -26,9 +25,6 @@ try:
     _BUILT = True
 except ImportError:  # built without a compiler: the twin serves
     _BUILT = False
-
-_OBSERVATIONS = ("gaussian", "bernoulli", "categorical", "sigmoid")
-_PIECEWISE, _PROBIT, _TANH, _STEP = range(4)
 
 
 def description() -> str:
@@ -127,44 +123,56 @@ def scale_rows(
     """Standardise rows in the kernel (see kbnn.model.scaling); None where it is not built."""
     if not compiled():
         return None
-    return _kernel.scale_rows(columns, raw, out, fixed)
+    return _kernel.scale_rows(columns, raw, out, fixed, kernel_constants())
+
+
+@cache
+def kernel_constants() -> _kernel.Constants:
+    """The numbers of kbnn.core.constants in the kernel's struct."""
+    return _kernel.Constants(
+        lambda name: getattr(constants, name.upper()), constants.NODES, constants.NODE_WEIGHTS
+    )
 
 
 @lru_cache(maxsize=64)
 def _net(config: Config) -> _kernel.Net:
+    return kernel_net(config, kernel_constants())
+
+
+def kernel_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
+    """A configuration in the kernel's terms."""
     layout = layout_of(config)
-    slopes = piecewise_slopes(config.activation)
-    kind = {"step": _STEP, "tanh": _TANH}.get(config.activation, _PROBIT)
-    if slopes is not None:
-        kind, (alpha, beta) = _PIECEWISE, slopes
-    else:
-        alpha, beta = (1.0 if config.activation == "probit" else float(LAMBDA)), 0.0
+    activation, kind = activations.find(config.activation), config.kind
     options = [
-        kind,
+        activation.code,
         config.covariance == "paper",
         layout.separate,
-        _OBSERVATIONS.index(config.observation),
+        kind.code,
+        config.labels,
+        config.classes,
         config.learns_noise,
         config.has_head,
         config.robust,
         config.drift,
-        config.printed_variance and config.activation == "sigmoid",
+        config.printed_variance and activation.printed_var is not None,
     ]
     numbers = [
-        alpha,
-        beta,
+        activation.alpha,
+        activation.beta,
         config.noise or 0.0,
         config.hidden_noise,
         config.input_limit,
         config.activation_spread,
+        config.variance_floor,
+        config.least_noise,
+        *kind.detector,
     ]
     ends = np.cumsum([0] + [len(block) for block in layout.blocks])
     return _kernel.Net(
+        shared,
         np.array(layout.widths, dtype=np.int64),
         options,
         numbers,
-        np.array([piece for block in layout.blocks for piece in block], dtype=np.int64).reshape(-1),
+        np.array([piece for block in layout.blocks for piece in block], dtype=np.int64),
         ends.astype(np.int64),
-        config.labels,
-        config.classes,
     )

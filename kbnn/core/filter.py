@@ -19,17 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core.belief import Belief, Outputs
-from kbnn.core.config import gaussian
+from kbnn.core import activations
+from kbnn.core.belief import Belief
+from kbnn.core.constants import SMALLEST_VAR
+from kbnn.core.evidence import Outputs
 from kbnn.core.inputs import Inputs
 from kbnn.core.normal import FloatArray
-
-SMALLEST_VAR = 1e-12
-LEAST_NOISE_RATIO = 1e-6
-"""S is at least q (1 + this): no row may claim to settle a direction completely."""
-
-VARIANCE_FLOOR = 1e-12
-"""No weight's variance falls below this share of its prior variance."""
 
 
 class Forward(NamedTuple):
@@ -41,7 +36,7 @@ class Forward(NamedTuple):
 
 def forward(belief: Belief, inputs: Inputs) -> Forward:
     """Layer by layer from the inputs to the last hidden layer."""
-    moments = gaussian(belief.config.activation)
+    moments = activations.find(belief.config.activation).moments
     z = np.concatenate([[1.0], inputs.mean])
     vz = np.concatenate([[0.0], inputs.var])
     layer_inputs, slopes = [z], []
@@ -111,5 +106,5 @@ def update(belief: Belief, gains: list[FloatArray], pull: FloatArray, spread: Fl
         u = gain @ spread
         # The columns of a separate unit are parallel, so one step; joint ones meet the floor apart.
         for columns in [u] if belief.layout.separate else np.split(u, u.shape[2], axis=2):
-            belief.shrink(stack, columns, VARIANCE_FLOOR)
+            belief.shrink(stack, columns, belief.config.variance_floor)
     return True

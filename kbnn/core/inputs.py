@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kbnn.core.constants import SMALLEST_VAR
 from kbnn.core.normal import FloatArray
-
-_SMALLEST_VAR = 1e-12
 
 
 class Inputs(NamedTuple):
@@ -37,7 +36,7 @@ def condition(mu: FloatArray, sigma: FloatArray, x: FloatArray, x_var: FloatArra
     m, v = mu.copy(), sigma.copy()
     for j in np.flatnonzero(np.isfinite(x) & np.isfinite(x_var)):
         total = v[j, j] + x_var[j]
-        if total <= _SMALLEST_VAR:
+        if total <= SMALLEST_VAR:
             continue
         gain = v[:, j] / total
         m += gain * (x[j] - m[j])

@@ -17,22 +17,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kbnn.core.constants import (
+    HEAD_LOG_MEAN_HIGH,
+    HEAD_LOG_MEAN_LOW,
+    HEAD_LOG_VAR_CAP,
+    HEAD_STEP_CAP,
+    NOISE_LOSS,
+    NOISE_ROUNDS,
+    OUTLIER_DECAY,
+    OUTLIER_ODDS,
+    OUTLIER_REACH,
+    OUTLIER_VAR_RATIO,
+    SMALLEST_VAR,
+)
 from kbnn.core.normal import FloatArray
-
-DISCOUNT = 0.99
-ROUNDS = 2
-"""Turns of the fixed point: it is not converged there, and need not be."""
-
-SMALLEST_NOISE = 1e-12
-RESIDUAL_BOUND = 5.0
-"""A residual enters every statistic as at most this many predictive standard deviations."""
-
-OUTLIER_SHARE = 0.01
-OUTLIER_VAR_RATIO = 100.0
-
-HEAD_LOG_VAR_CAP = 3.0
-HEAD_LOG_MEAN = (-16.0, 8.0)
-HEAD_STEP_CAP = 2.0
 
 
 class NoiseForecast(NamedTuple):
@@ -56,7 +54,7 @@ def forecast(
     if head_mean is None or head_cov is None:
         return NoiseForecast(level, level, 0.0, 0.0, np.zeros(0))
     gain = head_cov @ features
-    log_mean = float(np.clip(head_mean @ features, *HEAD_LOG_MEAN))
+    log_mean = float(np.clip(head_mean @ features, HEAD_LOG_MEAN_LOW, HEAD_LOG_MEAN_HIGH))
     log_var = max(float(features @ gain), 0.0)
     var = level * np.exp(log_mean + 0.5 * min(log_var, HEAD_LOG_VAR_CAP))
     return NoiseForecast(level, float(var), log_mean, log_var, gain)
@@ -64,14 +62,13 @@ def forecast(
 
 def inlier_probability(e: float, total_var: float) -> float:
     """p of the contaminated normal for a residual e of predictive variance `total_var`."""
-    u = min(e * e / total_var, 1e6)
-    odds = (
-        (1.0 - OUTLIER_SHARE)
-        / OUTLIER_SHARE
-        * np.sqrt(OUTLIER_VAR_RATIO)
-        * np.exp(-0.5 * u * (1.0 - 1.0 / OUTLIER_VAR_RATIO))
-    )
+    odds = OUTLIER_ODDS * np.exp(-OUTLIER_DECAY * min(e * e / total_var, OUTLIER_REACH))
     return float(odds / (1.0 + odds))
+
+
+def trust(p: float) -> float:
+    """lambda = p + (1 - p)/100: how far a residual that is no outlier with probability p counts."""
+    return p + (1.0 - p) / OUTLIER_VAR_RATIO
 
 
 class Residual(NamedTuple):
@@ -96,11 +93,11 @@ def learn_level(noise: FloatArray, seen: Residual) -> tuple[FloatArray, float]:
     a, b = noise
     r = b / a
     a_new = a + 0.5 * share
-    for _ in range(ROUNDS):
+    for _ in range(int(NOISE_ROUNDS)):
         gain = r / (var * trust + r)
         rest = stated * r / (stated * trust + r)
-        r = max((b + 0.5 * share * (e * e * gain * gain + rest)) / a_new, SMALLEST_NOISE)
-    keep = 1.0 / (1.0 + (1.0 / DISCOUNT - 1.0) * share)
+        r = max((b + 0.5 * share * (e * e * gain * gain + rest)) / a_new, SMALLEST_VAR)
+    keep = 1.0 / (1.0 + NOISE_LOSS * share)
     return np.array([keep * a_new, keep * r * a_new]), float(r)
 
 
@@ -115,7 +112,7 @@ def learn_head(
     """
     e, var, stated, trust, share = seen
     v = min(now.log_var, HEAD_LOG_VAR_CAP)
-    if now.log_var <= SMALLEST_NOISE:
+    if now.log_var <= SMALLEST_VAR:
         return head_mean, head_cov
     k = now.var / (var + now.var)
     e2, rest = (k * e) ** 2, stated * now.var / (stated + now.var)

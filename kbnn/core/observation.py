@@ -1,157 +1,249 @@
-"""What a label says about the outputs, as a sequence of scalar measurements in output space.
+"""What a label is: one object per kind, which owns everything that depends on it.
 
-The outputs before their activation are a ~ N(m, Q). A label is one measurement, or several, of
-directions d'a. With v = d'Q d each amounts to two numbers, a pull and an information gamma:
-    m += Q d pull,   Q -= gamma (Q d)(Q d)'.
-Every output is linear in the weights near their mean, Cov(w, a) = G, so the weights follow:
-    w += G b,   P -= (G B)(G B)',
-where b and the columns of B collect the measurements in terms of the *prior* gain: with A = I at
-first, b += A d pull, a new column sqrt(gamma) A d, A -= gamma (A d)(Q d)'. P stays positive
-definite by construction, and no matrix is inverted.
-
-Measurements of one label:
-    real         each observed output, noise r:  pull = e/(v + r),  gamma = 1/(v + r)
-    two classes  the sign of a seen through Phi(lambda a): exact moments of the posterior
-    classes      "c beats k" for every rival k in order, each a probit measurement of a_c - a_k
+    gaussian     a real target with Gaussian noise, one per output
+    bernoulli    one output, labels 0 and 1: the sign of a seen through Phi(lambda a)
+    categorical  one output per class, the label is the index of the class: "c beats k" for every
+                 rival k in order, each a probit measurement of a_c - a_k
     sigmoid      the paper's way: a Gaussian label 0 or 1 on z = sigmoid(a)
+
+A kind is added here and in csrc/observe.h, and nowhere else.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
 import numpy as np
 
-from kbnn.core import normal
-from kbnn.core.activations import ACTIVATIONS, LAMBDA
+from kbnn.core import drift, noise, normal
+from kbnn.core.activations import ACTIVATIONS
+from kbnn.core.constants import (
+    CLASSES,
+    PROBIT_VAR,
+    REAL,
+    RESIDUAL_BOUND,
+    SMALLEST_VAR,
+    SURPRISE_CAP,
+    Detector,
+)
+from kbnn.core.evidence import (
+    Measured,
+    Outputs,
+    measure_probit,
+    measure_real,
+    measure_weighted,
+    unit,
+)
+from kbnn.core.noise import NoiseForecast
 from kbnn.core.normal import FloatArray
 
-PROBIT_VAR = float(1.0 / LAMBDA**2)
-"""Phi(lambda a) is a sign seen through Gaussian noise of this variance."""
+CLASS_PRIOR = 25.0
+"""Class outputs have this many times the prior variance: probabilities near 0 and 1 are common."""
 
-_SMALLEST_VAR = 1e-12
+Heads = list[tuple[FloatArray, FloatArray]]
 
 
-class Measured:
-    """The outputs while a label is worked in: moments m, Q and the evidence b, B so far."""
+class Before(NamedTuple):
+    """What is believed of a row before its label is looked at."""
 
-    def __init__(self, mean: FloatArray, cov: FloatArray, extra_var: FloatArray) -> None:
-        self.mean, self.cov, self.extra_var = mean.copy(), cov.copy(), extra_var
-        self.pull = np.zeros_like(mean)
-        self.columns: list[FloatArray] = []
-        self._gain = np.eye(len(mean))
+    outputs: Outputs
+    kappa: float  # what repeated passes ask for, see kbnn.core.belief
+    forecasts: list[NoiseForecast]  # empty where the noise is not learned
+    noise: FloatArray
+    heads: Heads
+    fixed_noise: float  # the variance of labels where it is not learned
+    least_noise: float  # the least share of an output's variance that counts as noise
+    robust: bool
 
     @property
-    def spread(self) -> FloatArray:
-        """B, one column per measurement."""
-        return np.array(self.columns).reshape(-1, len(self.mean)).T
-
-    def moments(self, direction: FloatArray) -> tuple[float, float]:
-        """Mean and variance of d'a, the variance including that of uncertain inputs."""
-        var = max(float(direction @ self.cov @ direction), 0.0)
-        return float(direction @ self.mean), var + float(direction**2 @ self.extra_var)
-
-    def measure(self, direction: FloatArray, pull: float, information: float) -> None:
-        """Work in one measurement of d'a."""
-        cov_d, gain_d = self.cov @ direction, self._gain @ direction
-        self.mean += cov_d * pull
-        self.pull += gain_d * pull
-        self.columns.append(gain_d * np.sqrt(information))
-        self.cov -= information * np.outer(cov_d, cov_d)
-        self._gain -= information * np.outer(gain_d, cov_d)
+    def stated(self) -> Measured:
+        """The outputs as predictions state them: the function's covariance kappa times."""
+        out = self.outputs
+        return Measured(out.mean, self.kappa * out.cov, out.input_var)
 
 
-def gaussian(
-    outputs: Measured, target: FloatArray, noise_var: FloatArray, least_noise: float
-) -> None:
-    """Real labels; outputs of infinite noise were not observed.
+class Observed(NamedTuple):
+    """What a label asks of the belief: evidence, and the noise belief that goes with it."""
 
-    `least_noise` is the least share of an output's variance that counts as noise.
-    """
-    for o in np.flatnonzero(np.isfinite(noise_var)):
-        direction = _unit(len(target), int(o))
-        mean, var = outputs.moments(direction)
-        noise = max(noise_var[o], least_noise * outputs.cov[o, o])
-        total = max(var + noise, _SMALLEST_VAR)
-        outputs.measure(direction, (target[o] - mean) / total, 1.0 / total)
+    evidence: Measured
+    noise: FloatArray
+    heads: Heads
+    inlier: float = 1.0
+    surprise: float = 0.0
 
 
-def bernoulli(outputs: Measured, label: float, weight: float) -> None:
-    """A label 0 or 1 with p(1|a) = Phi(lambda a)."""
-    _probit(outputs, np.array([1.0 if label > 0.5 else -1.0]), weight)
+class Observation(ABC):
+    """A kind of label."""
+
+    name: str
+    code: int  # in the enum of csrc/observe.h
+    detector: Detector = REAL
+    has_noise = False  # whether its noise can be learned
+    many_outputs = False
+    prior_scale = 1.0  # of the output weights' variances
+
+    def labels(self, outputs: int) -> int:
+        """Numbers in a row's label."""
+        return 1
+
+    def classes(self, outputs: int) -> int:
+        """Classes whose probabilities are predicted."""
+        return 0
+
+    def learnable(self, label: FloatArray, outputs: int) -> bool:
+        """Whether finite numbers can be a label."""
+        return not self.classes(outputs) or bool(0 <= label[0] < self.classes(outputs))
+
+    def probabilities(self, outputs: Measured) -> FloatArray:
+        """Of each class."""
+        return np.zeros(0)
+
+    @abstractmethod
+    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+        """What a label that counts `weight` times asks of the belief."""
 
 
-def categorical(outputs: Measured, label: int, weight: float) -> None:
-    """Class `label` beats every rival, one probit measurement after another."""
-    classes = len(outputs.mean)
-    for rival in range(classes):
-        if rival != label:
-            _probit(outputs, _unit(classes, label) - _unit(classes, rival), weight)
+class Gaussian(Observation):
+    """Robust weight, bounded residual and noise belief, one output after another."""
+
+    name, code = "gaussian", 0
+    has_noise = many_outputs = True
+
+    def labels(self, outputs: int) -> int:
+        return outputs
+
+    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+        out = before.outputs
+        stated = out.stated_var(before.kappa)
+        evidence = Measured(out.mean, out.cov, out.input_var)
+        targets: list[tuple[int, float, float]] = []
+        learned, heads = before.noise.copy(), list(before.heads)
+        inlier, surprise = 1.0, 0.0
+        seen = [int(o) for o in np.flatnonzero(np.isfinite(label))]
+        for o in seen:
+            level = before.forecasts[o].level if before.forecasts else before.fixed_noise
+            expected = max(level, before.forecasts[o].var) if before.forecasts else level
+            spread = max(float(stated[o] + expected), SMALLEST_VAR)
+            e, trust = float(label[o] - out.mean[o]), 1.0
+            if before.robust:
+                p = noise.inlier_probability(e, spread)
+                inlier, trust = min(inlier, p), noise.trust(p)
+            surprise += (min(e * e / spread, SURPRISE_CAP) - 1.0) / 2.0 / len(seen)
+            if before.robust or before.forecasts:
+                bound = RESIDUAL_BOUND * np.sqrt(spread)
+                e = float(np.clip(e, -bound, bound))
+            share = trust * weight
+            if before.forecasts:
+                residual = noise.Residual(e, float(out.var[o]), float(stated[o]), trust, share)
+                learned[o], level = noise.learn_level(before.noise[o], residual)
+                if heads:
+                    heads[o] = noise.learn_head(*heads[o], before.forecasts[o], residual)
+            targets.append((o, float(out.mean[o] + e), level / share))
+        for o, target, noise_var in targets:
+            least = before.least_noise * float(evidence.cov[o, o])
+            measure_real(evidence, o, target, max(noise_var, least))
+        return Observed(evidence, learned, heads, inlier, surprise)
 
 
-def sigmoid(outputs: Measured, label: float, noise_var: float, weight: float) -> None:
+class Classes(Observation):
+    """What the two kinds of class labels share."""
+
+    detector = CLASSES
+    prior_scale = CLASS_PRIOR
+
+    def index(self, label: float) -> int:
+        """The class that a number stands for."""
+        return int(label)
+
+    @abstractmethod
+    def work_in(self, evidence: Measured, label: int, weight: float) -> None:
+        """Measure the outputs by a label."""
+
+    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+        out, which = before.outputs, self.index(float(label[0]))
+        surprise = drift.class_surprise(self.probabilities(before.stated), which)
+        evidence = Measured(out.mean, out.cov, out.input_var)
+        self.work_in(evidence, which, weight)
+        return Observed(evidence, before.noise, [], surprise=surprise)
+
+
+class Bernoulli(Classes):
+    """p(1|a) = Phi(lambda a)."""
+
+    name, code = "bernoulli", 1
+
+    def classes(self, outputs: int) -> int:
+        return 2
+
+    def index(self, label: float) -> int:
+        return int(label > 0.5)
+
+    def work_in(self, evidence: Measured, label: int, weight: float) -> None:
+        measure_probit(evidence, np.array([1.0 if label else -1.0]), weight)
+
+    def probabilities(self, outputs: Measured) -> FloatArray:
+        """P(0) and P(1) = Phi(mean / sqrt(1/lambda^2 + var))."""
+        mean, var = outputs.moments(np.ones(1))
+        u = mean / np.sqrt(PROBIT_VAR + var)
+        return np.exp(normal.log_cdf(np.array([-u, u])))
+
+
+class Categorical(Classes):
+    """The class beats every rival, one probit measurement after another."""
+
+    name, code = "categorical", 2
+    many_outputs = True
+
+    def classes(self, outputs: int) -> int:
+        return outputs
+
+    def work_in(self, evidence: Measured, label: int, weight: float) -> None:
+        size = len(evidence.mean)
+        for rival in range(size):
+            if rival != label:
+                measure_probit(evidence, unit(size, label) - unit(size, rival), weight)
+
+    def probabilities(self, outputs: Measured) -> FloatArray:
+        """p_k ~ prod_j Phi((m_k - m_j)/sqrt(1/lambda^2 + Var(a_k - a_j))), normalised.
+
+        Deterministic, and for two classes exactly the probit probability.
+        """
+        size = len(outputs.mean)
+        log_p = np.zeros(size)
+        for k in range(size):
+            for j in range(size):
+                if j != k:
+                    mean, var = outputs.moments(unit(size, k) - unit(size, j))
+                    log_p[k] += float(normal.log_cdf(mean / np.sqrt(PROBIT_VAR + var)))
+        p = np.exp(log_p - np.max(log_p))
+        return np.asarray(p / np.sum(p))
+
+
+class Sigmoid(Observation):
     """S = Var z + noise, h = E z'(a): pull = h (y - E z)/S, gamma = h^2/S."""
-    direction = np.ones(1)
-    mean, var = outputs.moments(direction)
-    z = ACTIVATIONS["sigmoid"](np.array([mean]), np.array([var]))
-    h = float(z.cov[0]) / max(var, _SMALLEST_VAR)
-    total = max(float(z.var[0]) + noise_var, _SMALLEST_VAR)
-    _weighted(
-        outputs, direction, var, h * (label - float(z.mean[0])) / total, h * h / total, weight
-    )
+
+    name, code = "sigmoid", 3
+
+    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+        out, direction = before.outputs, np.ones(1)
+        evidence = Measured(out.mean, out.cov, out.input_var)
+        mean, var = evidence.moments(direction)
+        z = ACTIVATIONS["sigmoid"].moments(np.array([mean]), np.array([var]))
+        h = float(z.cov[0]) / max(var, SMALLEST_VAR)
+        total = max(float(z.var[0]) + before.fixed_noise, SMALLEST_VAR)
+        pull = h * (float(label[0]) - float(z.mean[0])) / total
+        measure_weighted(evidence, direction, var, pull, h * h / total, weight)
+        return Observed(evidence, before.noise, [])
 
 
-def _probit(outputs: Measured, direction: FloatArray, weight: float) -> None:
-    """d'a > 0 seen through Phi: with T^2 = 1/lambda^2 + v, u = d'm/T and rho = N(u)/Phi(u),
-    pull = rho/T and gamma = rho (rho + u)/T^2.
-    """
-    mean, var = outputs.moments(direction)
-    t = np.sqrt(PROBIT_VAR + var)
-    u = mean / t
-    rho = float(normal.hazard(u))
-    information = min(max(rho * (rho + u), 0.0), 1.0) / (t * t)
-    _weighted(outputs, direction, var, rho / t, information, weight)
+OBSERVATIONS: dict[str, Observation] = {
+    kind.name: kind for kind in (Gaussian(), Bernoulli(), Categorical(), Sigmoid())
+}
 
 
-def _weighted(
-    outputs: Measured,
-    direction: FloatArray,
-    var: float,
-    pull: float,
-    information: float,
-    weight: float,
-) -> None:
-    """A measurement that counts `weight` times: its Gaussian site has its precision multiplied.
-
-    The site's variance is 1/gamma - v; with that over `weight`, gamma becomes
-    weight gamma / (1 + (weight - 1) gamma v), and the pull changes in proportion.
-    """
-    factor = weight / (1.0 + (weight - 1.0) * min(information * var, 1.0))
-    outputs.measure(direction, pull * factor, information * factor)
-
-
-def _unit(size: int, index: int) -> FloatArray:
-    direction = np.zeros(size)
-    direction[index] = 1.0
-    return direction
-
-
-def bernoulli_probabilities(outputs: Measured) -> FloatArray:
-    """P(0) and P(1) = Phi(mean / sqrt(1/lambda^2 + var))."""
-    mean, var = outputs.moments(np.ones(1))
-    u = mean / np.sqrt(PROBIT_VAR + var)
-    return np.exp(normal.log_cdf(np.array([-u, u])))
-
-
-def class_probabilities(outputs: Measured) -> FloatArray:
-    """p_k ~ prod_j Phi((m_k - m_j)/sqrt(1/lambda^2 + Var(a_k - a_j))), normalised.
-
-    Deterministic, and for two classes exactly the probit probability.
-    """
-    classes = len(outputs.mean)
-    log_p = np.zeros(classes)
-    for k in range(classes):
-        for j in range(classes):
-            if j != k:
-                mean, var = outputs.moments(_unit(classes, k) - _unit(classes, j))
-                log_p[k] += float(normal.log_cdf(mean / np.sqrt(PROBIT_VAR + var)))
-    p = np.exp(log_p - np.max(log_p))
-    return np.asarray(p / np.sum(p))
+def find(name: str) -> Observation:
+    """A kind of label by name."""
+    if name not in OBSERVATIONS:
+        raise ValueError(f"unknown observation {name!r} (known: {', '.join(OBSERVATIONS)})")
+    return OBSERVATIONS[name]

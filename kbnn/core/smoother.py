@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core.activations import printed_sigmoid_var
-from kbnn.core.belief import Belief, Outputs
-from kbnn.core.config import gaussian
-from kbnn.core.filter import SMALLEST_VAR, VARIANCE_FLOOR
+from kbnn.core import activations
+from kbnn.core.belief import Belief
+from kbnn.core.constants import SMALLEST_VAR, TINY
+from kbnn.core.evidence import Outputs
 from kbnn.core.inputs import Inputs
 from kbnn.core.normal import FloatArray
 
@@ -37,7 +37,7 @@ class LayerPass(NamedTuple):
 
 def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[LayerPass]]:
     """The forward pass: moments of the outputs before their activation."""
-    moments = gaussian(belief.config.activation)
+    activation = activations.find(belief.config.activation)
     m = np.concatenate([[1.0], inputs.mean])
     v = np.concatenate([[0.0], inputs.var])
     passes: list[LayerPass] = []
@@ -51,10 +51,10 @@ def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[LayerPass]]:
         if layer == last:
             passes.append(LayerPass(gain, var_a, var_a, var_a))
             return Outputs(mu_a, np.diag(var_a), np.zeros_like(mu_a), m), passes
-        out = moments(mu_a, var_a)
+        out = activation.moments(mu_a, var_a)
         var_z = out.var
-        if belief.config.printed_variance and belief.config.activation == "sigmoid":
-            var_z = printed_sigmoid_var(out.mean, var_a, out.cov)
+        if belief.config.printed_variance and activation.printed_var is not None:
+            var_z = activation.printed_var(out.mean, var_a, out.cov)
         var_z = var_z + belief.config.hidden_noise
         passes.append(LayerPass(gain, var_a, out.cov, var_z))
         m = np.concatenate([[1.0], out.mean])
@@ -70,14 +70,13 @@ def update(belief: Belief, passes: list[LayerPass], pull: FloatArray, spread: Fl
         weights = belief.weights(layer)[:, 1:]
         below = passes[layer - 1]
         pull = weights.T @ alpha
-        shrink = np.minimum(weights.T**2 @ beta, 1.0 / np.maximum(below.var_z, 1e-300))
+        shrink = np.minimum(weights.T**2 @ beta, 1.0 / np.maximum(below.var_z, TINY))
         alpha = below.cov_az / below.var_a * pull
         beta = (below.cov_az / below.var_a) ** 2 * shrink
         plan.insert(0, (alpha, beta))
     if not all(np.all(np.isfinite(a)) and np.all(np.isfinite(b)) for a, b in plan):
         return False
-    exempt = belief.config.observation == "gaussian" and belief.config.noise == 0.0
-    floor = 0.0 if exempt else VARIANCE_FLOOR
+    floor = belief.config.variance_floor
     for layer, (alpha, beta) in enumerate(plan):
         gain = passes[layer].gain
         belief.weights(layer)[:] += alpha[:, None] * gain

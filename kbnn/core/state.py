@@ -19,10 +19,6 @@ HEAD_BIAS_VAR = 0.01
 """Prior variance of the log-variance head's bias: the discounted scale carries the level."""
 
 
-CLASS_PRIOR = 25.0
-"""Class outputs have this many times the prior variance: probabilities near 0 and 1 are common."""
-
-
 class Counts(NamedTuple):
     """Positions in `State.counts`."""
 
@@ -79,8 +75,8 @@ def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0, sd_scale: fl
     prior_var = np.empty(config.weights)
     for layer, draws in enumerate(_draws(config.widths, seed)):
         scale = 1.0 / draws.shape[1]
-        wide = config.classes and layer == len(config.hidden)
-        layout.matrix(prior_var, layer)[:] = sd_scale**2 * scale * (CLASS_PRIOR if wide else 1.0)
+        wide = config.kind.prior_scale if layer == len(config.hidden) else 1.0
+        layout.matrix(prior_var, layer)[:] = sd_scale**2 * scale * wide
         layout.matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
     heads = config.outputs if config.has_head else 0
     width = head_width(config)

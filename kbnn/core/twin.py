@@ -12,26 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core import drift, observation, smoother
+from kbnn.core import drift, smoother
 from kbnn.core import filter as block_filter
 from kbnn.core import inputs as input_gaussian
 from kbnn.core import noise as noise_model
-from kbnn.core.belief import Belief, Outputs, close, open_state
+from kbnn.core.belief import Belief, close, open_state
 from kbnn.core.config import Config
+from kbnn.core.constants import INPUT_BELIEVED, LABEL_LIMIT, LEAST_WEIGHT, MOST_WEIGHT
+from kbnn.core.evidence import Outputs
 from kbnn.core.inputs import Inputs
 from kbnn.core.noise import NoiseForecast
 from kbnn.core.normal import FloatArray
-from kbnn.core.observation import Measured
+from kbnn.core.observation import Before
 from kbnn.core.state import COUNT, State
-
-LABEL_LIMIT = 1e100
-"""A standardised label beyond this is no measurement."""
-
-WEIGHTS = (1e-300, 1e100)
-"""A row's weight lies within these: its products with residuals neither vanish nor overflow."""
-
-INPUT_BELIEVED = 1e3
-"""A standardised input beyond this is no measurement either: it counts as missing."""
 
 LEARNED, REJECTED, ALARM, UNLABELLED = 1, 2, 4, 8
 """Bits of `Records.status`."""
@@ -50,16 +43,6 @@ class Records(NamedTuple):
     probability: FloatArray  # (n, classes); no columns for a real target
     inlier: FloatArray  # (n,) probability that the label was no outlier, 1 where not learned
     status: FloatArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED; 0 from predict
-
-
-class Observed(NamedTuple):
-    """What a label asks of the belief: evidence, and the noise belief that goes with it."""
-
-    evidence: Measured
-    noise: FloatArray
-    heads: list[tuple[FloatArray, FloatArray]]
-    inlier: float
-    surprise: float
 
 
 def blank_records(rows: int, config: Config) -> Records:
@@ -199,7 +182,7 @@ def _learn_row(
     scheme = _scheme(belief)
     inputs = _condition(belief, x, x_var)
     out, passed = scheme.outputs(belief, inputs)
-    forecasts = _record(belief, out, records, i)
+    before = _record(belief, out, records, i)
     if np.all(np.isnan(y)):
         records.status[i] = UNLABELLED
         return
@@ -207,18 +190,18 @@ def _learn_row(
     if not _learnable(belief, x, y, weight, out):
         belief.counts[COUNT.rejected] += 1
         return
-    observed = _observe(belief, out, forecasts, y, weight)
-    detector = drift.CLASSES if belief.config.classes else drift.REAL
+    kind = belief.config.kind
+    observed = kind.observe(before, y, weight)
     alarm = (
         belief.config.drift
         and not again
-        and drift.watch(detector, belief.surprise, observed.surprise)
+        and drift.watch(kind.detector, belief.surprise, observed.surprise)
     )
     if alarm:
-        belief.forget(detector.forget)
+        belief.forget(kind.detector.forget)
         belief.noise = drift.shorten(belief.noise)
         out, passed = scheme.outputs(belief, inputs)
-        observed = _observe(belief, out, _noise_forecasts(belief, out), y, weight)
+        observed = kind.observe(_before(belief, out), y, weight)
         belief.counts[COUNT.alarms] += 1
     if not scheme.update(belief, passed, observed.evidence.pull, observed.evidence.spread):
         belief.counts[COUNT.rejected] += 1
@@ -257,22 +240,26 @@ def _noise_forecasts(belief: Belief, out: Outputs) -> list[NoiseForecast]:
     ]
 
 
-def _record(belief: Belief, out: Outputs, records: Records, i: int) -> list[NoiseForecast]:
-    forecasts = _noise_forecasts(belief, out)
-    records.mean[i], records.function_var[i] = out.mean, out.stated_var(belief.kappa)
-    records.noise_var[i] = (
-        [now.var for now in forecasts] if forecasts else belief.config.noise or 0.0
+def _before(belief: Belief, out: Outputs) -> Before:
+    config = belief.config
+    return Before(
+        outputs=out,
+        kappa=belief.kappa,
+        forecasts=_noise_forecasts(belief, out),
+        noise=belief.noise,
+        heads=list(zip(belief.head_mean, belief.head_cov, strict=True)),
+        fixed_noise=config.noise or 0.0,
+        least_noise=config.least_noise,
+        robust=config.robust,
     )
-    if belief.config.classes:
-        records.probability[i] = _probabilities(belief, out)
-    return forecasts
 
 
-def _probabilities(belief: Belief, out: Outputs) -> FloatArray:
-    spread = Measured(out.mean, belief.kappa * out.cov, out.input_var)
-    if belief.config.observation == "bernoulli":
-        return observation.bernoulli_probabilities(spread)
-    return observation.class_probabilities(spread)
+def _record(belief: Belief, out: Outputs, records: Records, i: int) -> Before:
+    before = _before(belief, out)
+    records.mean[i], records.function_var[i] = out.mean, out.stated_var(belief.kappa)
+    records.noise_var[i] = [now.var for now in before.forecasts] or before.fixed_noise
+    records.probability[i] = belief.config.kind.probabilities(before.stated)
+    return before
 
 
 def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out: Outputs) -> bool:
@@ -280,72 +267,12 @@ def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out:
         return False
     if np.any(np.abs(y[np.isfinite(y)]) > LABEL_LIMIT):
         return False
-    if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
+    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
         return False
-    if belief.config.classes and not 0 <= y[0] < belief.config.classes:
+    if not belief.config.kind.learnable(y, belief.config.outputs):
         return False
     return bool(
         np.all(np.isfinite(out.mean))
         and np.all(np.isfinite(out.cov))
         and np.all(np.isfinite(out.input_var))
     )
-
-
-def _observe(
-    belief: Belief, out: Outputs, forecasts: list[NoiseForecast], y: FloatArray, weight: float
-) -> Observed:
-    config = belief.config
-    if config.observation == "gaussian":
-        return _observe_gaussian(belief, out, forecasts, y, weight)
-    evidence = Measured(out.mean, out.cov, out.input_var)
-    surprise = 0.0
-    if config.classes:
-        label = int(y[0] > 0.5) if config.observation == "bernoulli" else int(y[0])
-        surprise = drift.class_surprise(_probabilities(belief, out), label)
-    if config.observation == "bernoulli":
-        observation.bernoulli(evidence, y[0], weight)
-    elif config.observation == "categorical":
-        observation.categorical(evidence, int(y[0]), weight)
-    else:
-        observation.sigmoid(evidence, y[0], config.noise or 0.0, weight)
-    return Observed(evidence, belief.noise, [], 1.0, surprise)
-
-
-def _observe_gaussian(
-    belief: Belief, out: Outputs, forecasts: list[NoiseForecast], y: FloatArray, weight: float
-) -> Observed:
-    """Robust weight, bounded residual and noise belief, one output after another."""
-    config = belief.config
-    target, noise_var = out.mean.copy(), np.full_like(out.mean, np.inf)
-    noise = belief.noise.copy()
-    heads = list(zip(belief.head_mean, belief.head_cov, strict=True))
-    stated = out.stated_var(belief.kappa)
-    inlier, surprise = 1.0, 0.0
-    seen = np.flatnonzero(np.isfinite(y))
-    for o in seen:
-        var = float(out.var[o])
-        level = forecasts[o].level if forecasts else float(config.noise or 0.0)
-        spread = stated[o] + (max(level, forecasts[o].var) if forecasts else level)
-        spread = max(float(spread), block_filter.SMALLEST_VAR)
-        e = float(y[o] - out.mean[o])
-        trust = 1.0
-        if config.robust:
-            p = noise_model.inlier_probability(e, spread)
-            inlier = min(inlier, p)
-            trust = p + (1.0 - p) / noise_model.OUTLIER_VAR_RATIO
-        surprise += (min(e * e / spread, 1e12) - 1.0) / 2.0 / len(seen)
-        if config.robust or forecasts:
-            bound = noise_model.RESIDUAL_BOUND * np.sqrt(spread)
-            e = float(np.clip(e, -bound, bound))
-        share = trust * weight
-        if forecasts:
-            residual = noise_model.Residual(e, var, float(stated[o]), trust, share)
-            noise[o], level = noise_model.learn_level(belief.noise[o], residual)
-            if heads:
-                heads[o] = noise_model.learn_head(*heads[o], forecasts[o], residual)
-        target[o] = out.mean[o] + e
-        noise_var[o] = level / share
-    evidence = Measured(out.mean, out.cov, out.input_var)
-    least = 0.0 if config.covariance == "paper" else block_filter.LEAST_NOISE_RATIO
-    observation.gaussian(evidence, target, noise_var, least)
-    return Observed(evidence, noise, heads, inlier, surprise)

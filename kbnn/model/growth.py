@@ -14,7 +14,7 @@ import numpy as np
 
 from kbnn.core.layout import IntArray, Layout, layout_of, pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
-from kbnn.core.state import CLASS_PRIOR, State, head_width, prior_draws
+from kbnn.core.state import State, head_width, prior_draws
 
 
 def grow(state: State, inputs: int, outputs: int) -> State:
@@ -70,8 +70,7 @@ def _prior(state: State, old: Layout, new: Layout) -> tuple[FloatArray, FloatArr
     mean, var = np.empty(new.starts[-1]), np.empty(new.starts[-1])
     for layer in range(new.layers):
         level = float(old.matrix(state.prior_var, layer)[0, 0])
-        wide = bool(state.config.classes) and layer == new.layers - 1
-        scale = level / CLASS_PRIOR if wide else level
+        scale = level / (state.config.kind.prior_scale if layer == new.layers - 1 else 1.0)
         new.matrix(var, layer)[:] = level
         for column in range(new.widths[layer] + 1):
             new.matrix(mean, layer)[:, column] = np.sqrt(scale) * prior_draws(

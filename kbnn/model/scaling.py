@@ -20,16 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core import engine
+from kbnn.core.constants import OUTGROWN as OUTGROWN
+from kbnn.core.constants import RECENT_ROWS, TRUSTED, WINSOR
 from kbnn.core.normal import FloatArray
 
 COUNT, MEAN, SQUARES, RECENT, RECENT_SQUARE, CENTER, SCALE = range(7)
 FIELDS = 7
-
-TRUSTED = 32.0
-WINSOR = 8.0
-RECENT_ROWS = 64.0
-OUTGROWN = 9.0
-"""A mean square of recent standardised values beyond this asks for a new scale at once."""
 
 _WARM_UP_WINSOR = 8.0 * 1.4826
 _SETTLED_RATIO = 1.1

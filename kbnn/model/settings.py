@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kbnn.core.config import Config, Observation
+from kbnn.core.config import Config
 from kbnn.errors import ModelError
 from kbnn.task.base import Task
 
@@ -47,7 +47,7 @@ class Settings:
         self,
         inputs: int,
         outputs: int,
-        observation: Observation,
+        observation: str,
         suited: str,
         noise: float | None,
     ) -> Config:

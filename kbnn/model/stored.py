@@ -14,7 +14,7 @@ import numpy as np
 from kbnn.core.config import Config
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
-from kbnn.core.state import State, init
+from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
@@ -22,20 +22,6 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.scorecard import Scorecard
-
-_FIELDS = (
-    "mean",
-    "cov",
-    "prior_mean",
-    "prior_var",
-    "noise",
-    "head_mean",
-    "head_cov",
-    "input_mean",
-    "input_cov",
-    "surprise",
-    "counts",
-)
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -51,7 +37,7 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     out["scale/columns"] = learned.columns
     out["ensemble/log_weight"] = learned.log_weight
     for k, state in enumerate(states):
-        out.update({f"network{k}/{name}": getattr(state, name) for name in _FIELDS})
+        out.update({f"network{k}/{name}": getattr(state, name) for name in ARRAYS})
     header = {
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
@@ -140,7 +126,7 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
 
 def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
     config = Config(**{**header["config"], "hidden": tuple(header["config"]["hidden"])})
-    given = {name: arrays[prefix + name] for name in _FIELDS}
+    given = {name: arrays[prefix + name] for name in ARRAYS}
     _require(given["mean"].shape == (config.weights,), "its weights")
     _require(given["cov"].shape == (layout_of(config).offsets[-1],), "its covariances")
     pattern = init(config, 0)

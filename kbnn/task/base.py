@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from kbnn.core.config import Observation
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.score.curve import CurvePoint
@@ -65,7 +64,7 @@ class Task(ABC):
     """One kind of target; an instance knows the names of a model's targets."""
 
     name: ClassVar[str]
-    observation: ClassVar[Observation]
+    observation: ClassVar[str]
     score: ClassVar[type[Score]]
     baseline: ClassVar[str]
     """What the best constant is called in tables."""

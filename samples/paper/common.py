@@ -128,7 +128,7 @@ def passes(
 
 def after_sigmoid(answer: Answer) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of the class probability sigmoid(a), a ~ N(mean, function_var)."""
-    z = activations.ACTIVATIONS["sigmoid"](answer.mean, answer.function_var)
+    z = activations.ACTIVATIONS["sigmoid"].moments(answer.mean, answer.function_var)
     return z.mean, z.var
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.bench.kernel [--quick]
 
-Learning with every feature on (noise head, robust, drift), CPU time of the thread, the best of a
-few runs, the cost of opening and closing the belief taken off; the three structures of a network
+Learning with every feature on (noise head, robust, drift) in a session, CPU time of the thread, the
+best of a few runs, the cost of a call without rows taken off; the three structures of a network
 take turns, so their ratio (`of neuron`) is taken under one load. The limit is a bare pass over the
 covariances, compiled on the spot with the machine's own instructions: each entry read and written
 once with three multiply-adds. `plain` has the features off; the last column is what they cost.
@@ -70,8 +70,8 @@ def stream(config: Config, count: int) -> tuple[FloatArray, FloatArray]:
 
 def kernel_run(config: Config) -> Timed:
     x, y = stream(config, KERNEL_ROWS)
-    state = init(config, 1)
-    return lambda n: void(engine.learn(state, x[:n], y[:n]))
+    session = engine.open_session(init(config, 1))
+    return lambda n: void(session.learn(x[:n], y[:n]))
 
 
 def twin_run(config: Config) -> Timed:

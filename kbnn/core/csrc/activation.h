@@ -1,7 +1,15 @@
 /* E f(a), the expected slope E f'(a) = Cov(a, f)/var and, for the paper's scheme, Var f(a).
- * Formulas as in kbnn/core/activations.py. Included once per instruction set. */
+ * Formulas as in kbnn/core/activations.py, whose table has these codes. */
+#ifndef KBNN_ACTIVATION_H
+#define KBNN_ACTIVATION_H
 
-KB_INLINE void KB(piecewise)(const kb_net *net, kb_layer *a, const double *restrict var,
+enum { KB_PIECEWISE, KB_PROBIT, KB_TANH, KB_STEP, KB_ACTIVATIONS };
+
+#ifdef KB_TARGET
+#include "normal.h"
+#include "work.h"
+
+KB_PART void KB(piecewise)(const kb_net *net, kb_layer *a, const double *restrict var,
                              double *restrict z, int with_var)
 {
     const double *restrict mu = a->mu;
@@ -27,23 +35,23 @@ KB_INLINE void KB(piecewise)(const kb_net *net, kb_layer *a, const double *restr
 }
 
 /* Var Phi(slope a): an integral without cancellation, see kbnn/core/activations.py. */
-KB_INLINE double KB(probit_var)(double h, double k)
+KB_INLINE double KB(probit_var)(const kb_constants *c, double h, double k)
 {
     double root = sqrt(1.0 + 2.0 * k), lower = 1.0 / root;
     double width = 2.0 * k / (root * (1.0 + root)), h2 = h * h;
-    double reach = 80.0 / (h2 > 1e-300 ? h2 : 1e-300);
+    double reach = c->tail_reach / (h2 > c->tiny ? h2 : c->tiny);
     double sliver = reach / (sqrt(lower * lower + reach) + lower);
     width = width < sliver ? width : sliver;
     double sum = 0.0;
-    for (int i = 0; i < 32; i++) {
-        double x = lower + 0.5 * width * (1.0 + kb_nodes[i]), x2 = 1.0 + x * x;
-        sum += kb_node_weights[i] * exp(-0.5 * h2 * x2) / x2;
+    for (int i = 0; i < KB_NODES; i++) {
+        double x = lower + 0.5 * width * (1.0 + c->nodes[i]), x2 = 1.0 + x * x;
+        sum += c->node_weights[i] * exp(-0.5 * h2 * x2) / x2;
     }
     return 0.5 * width * 0.31830988618379067154 * sum;
 }
 
 /* Phi(lambda a), and tanh(a) = 2 Phi(2 lambda a) - 1. */
-KB_INLINE void KB(probit)(const kb_net *net, kb_layer *a, const double *restrict var,
+KB_PART void KB(probit)(const kb_net *net, kb_layer *a, const double *restrict var,
                           double *restrict z, int with_var)
 {
     int is_tanh = net->activation == KB_TANH;
@@ -58,7 +66,7 @@ KB_INLINE void KB(probit)(const kb_net *net, kb_layer *a, const double *restrict
         return;
     for (int64_t u = 0; u < a->units; u++) {
         double k = lambda * lambda * var[u], t = sqrt(1.0 + k), h = lambda * a->mu[u] / t;
-        double spread = KB(probit_var)(h, k);
+        double spread = KB(probit_var)(net->k, h, k);
         if (net->printed) {
             double cov = a->slope[u] * var[u], least = cov * cov / var[u];
             spread = z[u] * (1.0 - z[u]) * (1.0 - 1.0 / t);
@@ -68,7 +76,7 @@ KB_INLINE void KB(probit)(const kb_net *net, kb_layer *a, const double *restrict
     }
 }
 
-KB_INLINE void KB(step)(kb_layer *a, const double *restrict var, double *restrict z)
+KB_PART void KB(step)(kb_layer *a, const double *restrict var, double *restrict z)
 {
     for (int64_t u = 0; u < a->padded; u++) {
         double s = sqrt(var[u]), t = a->mu[u] / s;
@@ -82,10 +90,19 @@ KB_INLINE void KB(step)(kb_layer *a, const double *restrict var, double *restric
 KB_INLINE void KB(activate)(const kb_net *net, kb_layer *a, const double *var, double *z,
                             int with_var)
 {
-    if (net->activation == KB_PIECEWISE)
+    switch (net->activation) {
+    case KB_PIECEWISE:
         KB(piecewise)(net, a, var, z, with_var);
-    else if (net->activation == KB_STEP)
-        KB(step)(a, var, z);
-    else
+        break;
+    case KB_PROBIT:
+    case KB_TANH:
         KB(probit)(net, a, var, z, with_var);
+        break;
+    case KB_STEP:
+        KB(step)(a, var, z);
+        break;
+    }
 }
+
+#endif
+#endif

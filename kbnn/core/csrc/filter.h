@@ -1,8 +1,15 @@
-/* The block filter, as in kbnn/core/filter.py. Included once per instruction set. */
+/* The block filter, as in kbnn/core/filter.py. */
+#ifndef KBNN_FILTER_H
+#define KBNN_FILTER_H
 
-KB_INLINE void KB(filter_forward)(kb_work *w)
+#include "activation.h"
+#include "layer.h"
+#include "normal.h"
+
+KB_PART void KB(filter_forward)(kb_work *w)
 {
     int64_t last = w->net->layers - 1;
+    double least = w->net->k->smallest_var, spread = w->net->spread;
     for (int64_t l = 0; l < last; l++) {
         kb_layer *a = &w->layer[l], *next = &w->layer[l + 1];
         KB(layer_moments)(w, a, w->uncertain);
@@ -15,8 +22,8 @@ KB_INLINE void KB(filter_forward)(kb_work *w)
         if (l > 0 || w->uncertain)
             KB(weight_spread)(a, a->var);
         for (int64_t u = 0; u < a->padded; u++) {
-            a->var[u] = KB(larger)(a->var[u], KB_SMALLEST_VAR);
-            a->seen_var[u] = KB(larger)(w->net->spread * a->var[u], KB_SMALLEST_VAR);
+            a->var[u] = KB(larger)(a->var[u], least);
+            a->seen_var[u] = KB(larger)(spread * a->var[u], least);
         }
         KB(activate)(w->net, a, a->seen_var, next->z + 1, 0);
         for (int64_t u = 0; l + 1 < last && u < a->units; u++)
@@ -29,7 +36,7 @@ KB_INLINE void KB(filter_forward)(kb_work *w)
 }
 
 /* dE[y_o]/da of every unit, from the last layer down. */
-KB_INLINE void KB(filter_coefficients)(kb_work *w)
+KB_PART void KB(filter_coefficients)(kb_work *w)
 {
     int64_t last = w->net->layers - 1;
     for (int64_t o = 0; o < w->outputs; o++) {
@@ -47,7 +54,7 @@ KB_INLINE void KB(filter_coefficients)(kb_work *w)
 }
 
 /* G = P H' and Q = H G over the joint blocks; H over a piece is a scalar times a layer's input. */
-KB_INLINE void KB(joint_gains)(kb_work *w)
+KB_PART void KB(joint_gains)(kb_work *w)
 {
     int64_t outputs = w->outputs;
     for (int64_t b = 0; b < w->net->blocks; b++) {
@@ -120,7 +127,7 @@ KB_INLINE void KB(combine)(const double *restrict gain, int64_t pitch, int64_t n
 }
 
 /* The gains of a layer's units, from the blocks into lane order. */
-KB_INLINE void KB(lanes_fetch)(const kb_work *w, kb_layer *a)
+KB_PART void KB(lanes_fetch)(const kb_work *w, kb_layer *a)
 {
     KB(vec) *out = (KB(vec) *)a->gain;
     for (int64_t lane = 0; lane < w->outputs * a->padded; lane += KB_WIDTH, out += a->inputs) {
@@ -143,7 +150,7 @@ KB_INLINE void KB(lanes_fetch)(const kb_work *w, kb_layer *a)
 }
 
 /* w += G b. */
-KB_INLINE void KB(joint_move)(kb_work *w)
+KB_PART void KB(joint_move)(kb_work *w)
 {
     for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++) {
         if (!a->lanes)
@@ -167,7 +174,7 @@ KB_INLINE void KB(joint_move)(kb_work *w)
 }
 
 /* P -= (G c)(G c)' is pending in the blocks, and in the lanes of their units' own parts. */
-KB_INLINE void KB(joint_defer)(kb_work *w, const double *c)
+KB_PART void KB(joint_defer)(kb_work *w, const double *c)
 {
     for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
         int64_t padded = block->tiles->padded;
@@ -182,7 +189,7 @@ KB_INLINE void KB(joint_defer)(kb_work *w, const double *c)
 }
 
 /* w += G b, P -= (G B)(G B)' over the joint blocks. */
-KB_INLINE int KB(joint_update)(kb_work *w)
+KB_PART int KB(joint_update)(kb_work *w)
 {
     double check = 0.0;
     for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++)
@@ -230,3 +237,5 @@ KB_INLINE int KB(filter_update)(kb_work *w)
         KB(separate_update)(&w->layer[l]);
     return 1;
 }
+
+#endif

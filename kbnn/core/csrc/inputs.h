@@ -1,4 +1,9 @@
-/* Missing and noisy inputs, as in kbnn/core/inputs.py. Included once per instruction set. */
+/* Missing and noisy inputs, as in kbnn/core/inputs.py. */
+#ifndef KBNN_INPUTS_H
+#define KBNN_INPUTS_H
+
+#include "target.h"
+#include "work.h"
 
 KB_INLINE double KB(input_entry)(const double *packed, int64_t dim, int64_t i, int64_t j)
 {
@@ -7,17 +12,20 @@ KB_INLINE double KB(input_entry)(const double *packed, int64_t dim, int64_t i, i
 }
 
 /* Whether a value is a measurement: neither missing nor absurd. */
-KB_INLINE int KB(measured)(double x) { return fabs(x) <= 1e3; }
+KB_INLINE int KB(measured)(const kb_work *w, double x)
+{
+    return fabs(x) <= w->net->k->input_believed;
+}
 
 /* Fills the first layer's z and vz and, if anything is uncertain, x_cov. */
-static void KB(condition)(kb_work *w, const double *x, const double *x_var)
+KB_PART void KB(condition)(kb_work *w, const double *x, const double *x_var)
 {
     int64_t d = w->inputs;
     double limit = w->net->limit, *m = w->layer[0].z + 1, *vz = w->layer[0].vz + 1;
     w->uncertain = 0;
     for (int64_t i = 0; i < d; i++) {
         double value = x[i];
-        if (!KB(measured)(value) || (x_var && x_var[i] > 0.0))
+        if (!KB(measured)(w, value) || (x_var && x_var[i] > 0.0))
             w->uncertain = 1;
         m[i] = value > limit ? limit : (value < -limit ? -limit : value);
         vz[i] = 0.0;
@@ -33,7 +41,7 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
     }
     for (int64_t j = 0; j < d; j++) {
         double total = v[j * d + j] + (x_var ? x_var[j] : 0.0);
-        if (!KB(measured)(x[j]) || !isfinite(total) || total <= 1e-12)
+        if (!KB(measured)(w, x[j]) || !isfinite(total) || total <= w->net->k->smallest_var)
             continue;
         double value = x[j] > limit ? limit : (x[j] < -limit ? -limit : x[j]);
         double miss = value - m[j];
@@ -46,7 +54,7 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
         }
     }
     for (int64_t j = 0; j < d; j++) {
-        if (KB(measured)(x[j]) && !(x_var && x_var[j] > 0.0)) {
+        if (KB(measured)(w, x[j]) && !(x_var && x_var[j] > 0.0)) {
             m[j] = x[j] > limit ? limit : (x[j] < -limit ? -limit : x[j]);
             for (int64_t i = 0; i < d; i++)
                 v[i * d + j] = v[j * d + i] = 0.0;
@@ -56,7 +64,7 @@ static void KB(condition)(kb_work *w, const double *x, const double *x_var)
 }
 
 /* Counts a learned row's inputs into the running Gaussian. */
-KB_INLINE void KB(absorb)(kb_work *w)
+KB_PART void KB(absorb)(kb_work *w)
 {
     int64_t d = w->inputs;
     double k = (double)w->state.counts[KB_ROWS] + 2.0, share = 1.0 / k, shrink = (k - 1.0) / k;
@@ -75,3 +83,5 @@ KB_INLINE void KB(absorb)(kb_work *w)
         sigma += d - i;
     }
 }
+
+#endif

@@ -1,83 +1,30 @@
-/* Compiles the rows three times, for AVX-512, AVX2 and plain machines, and picks one at run time. */
+/* The session, and which instruction set runs it. */
 #include "kernel.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define KB_PASTE(name, target) name##_##target
-#define KB_NAME(name, target) KB_PASTE(name, target)
-#define KB(name) KB_NAME(name, KB_TARGET)
-#define KB_INLINE static inline __attribute__((always_inline))
-
-#ifdef __has_builtin
-#define KB_SHUFFLES __has_builtin(__builtin_shufflevector)
-#else
-#define KB_SHUFFLES 0
-#endif
-
-#include "quadrature.h"
-#include "work.h"
+#include "activation.h"
+#include "observe.h"
 #include "plan.h"
-
-#define KB_TARGET portable
-#define KB_WIDTH 2
-#include "rows.h"
-#undef KB_WIDTH
-#undef KB_TARGET
 
 #if defined(__x86_64__)
 #define KB_X86 1
 #include <immintrin.h>
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
-#define KB_TARGET avx2
-#define KB_WIDTH 4
-#include "rows.h"
-#undef KB_WIDTH
-#undef KB_TARGET
-#if defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,fma"))), \
-                             apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,fma,prefer-vector-width=512")
-#endif
-#define KB_TARGET avx512
-#define KB_WIDTH 8
-#include "rows.h"
-#undef KB_WIDTH
-#undef KB_TARGET
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
 #endif
 
-typedef struct {
-    const char *name;
-    int64_t width; /* doubles in a vector register */
-    void (*run)(kb_work *, const kb_data *, kb_records *, int);
-    void (*settle)(kb_work *);
-    void (*settle_diagonals)(kb_work *);
-} kb_variant;
+const char *const kb_constant_names[] = {
+#define KB_QUOTED(name) #name,
+    KB_CONSTANTS(KB_QUOTED)
+#undef KB_QUOTED
+    NULL,
+};
 
-#define KB_VARIANT(target, width) \
-    {#target, width, run_##target, settle_##target, settle_diagonals_##target}
-
-static const kb_variant kb_variants[] = {
+static const kb_variant *const kb_variants[] = {
 #ifdef KB_X86
-    KB_VARIANT(avx512, 8),
-    KB_VARIANT(avx2, 4),
+    &kb_avx512, &kb_avx2,
 #endif
-    KB_VARIANT(portable, 2),
+    &kb_portable,
 };
 
 static int kb_supported(const char *name)
@@ -98,8 +45,8 @@ static const kb_variant *kb_chosen;
 int kb_use(const char *name)
 {
     for (size_t i = 0; i < sizeof kb_variants / sizeof *kb_variants; i++)
-        if ((!name || !strcmp(name, kb_variants[i].name)) && kb_supported(kb_variants[i].name)) {
-            kb_chosen = &kb_variants[i];
+        if ((!name || !strcmp(name, kb_variants[i]->name)) && kb_supported(kb_variants[i]->name)) {
+            kb_chosen = kb_variants[i];
             return 0;
         }
     return -1;
@@ -139,18 +86,24 @@ struct kb_session {
     const kb_variant *variant; /* once: another thread may choose while rows run */
 };
 
-kb_session *kb_open(const kb_net *net, const kb_state *state)
+int kb_open(kb_session **out, const kb_net *net, const kb_state *state)
 {
+    *out = NULL;
+    if (net->activation < 0 || net->activation >= KB_ACTIVATIONS)
+        return KB_UNKNOWN_ACTIVATION;
+    if (net->observation < 0 || net->observation >= KB_OBSERVATIONS)
+        return KB_UNKNOWN_OBSERVATION;
     kb_session *session = malloc(sizeof *session);
-    kb_instructions();
     if (!session)
-        return NULL;
+        return KB_NO_MEMORY;
+    kb_instructions();
     session->variant = kb_chosen;
     if (kb_work_open(&session->work, net, state, session->variant->width)) {
         free(session);
-        return NULL;
+        return KB_NO_MEMORY;
     }
-    return session;
+    *out = session;
+    return KB_OPENED;
 }
 
 void kb_close(kb_session *session)

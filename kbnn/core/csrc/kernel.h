@@ -4,10 +4,27 @@
 
 #include <stdint.h>
 
-enum { KB_PIECEWISE, KB_PROBIT, KB_TANH, KB_STEP };                      /* activations */
-enum { KB_GAUSSIAN, KB_BERNOULLI, KB_CATEGORICAL, KB_SIGMOID };          /* observations */
 enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4, KB_UNLABELLED = 8 }; /* status bits */
 enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_COUNTS };
+
+/* The numbers of kbnn/core/constants.py that are used here, under their names in small letters. */
+#define KB_CONSTANTS(X) \
+    X(lambda) X(probit_var) X(smallest_var) X(tiny) X(input_believed) X(label_limit) \
+    X(least_weight) X(most_weight) X(noise_loss) X(noise_rounds) X(noise_memory) \
+    X(residual_bound) X(outlier_var_ratio) X(outlier_odds) X(outlier_decay) X(outlier_reach) \
+    X(head_log_var_cap) X(head_log_mean_low) X(head_log_mean_high) X(head_step_cap) \
+    X(surprise_cap) X(surprise_var) X(tail_reach) X(trusted) X(winsor) X(recent_rows) X(outgrown)
+#define KB_NODES 32
+
+typedef struct {
+#define KB_FIELD(name) double name;
+    KB_CONSTANTS(KB_FIELD)
+#undef KB_FIELD
+    double nodes[KB_NODES], node_weights[KB_NODES]; /* quadrature on [-1, 1] */
+} kb_constants;
+
+/* The names in the struct's order, and NULL. */
+extern const char *const kb_constant_names[];
 
 /* A run of one unit's incoming weights. */
 typedef struct {
@@ -16,16 +33,21 @@ typedef struct {
 
 /* The network: shape, options and the pieces of every covariance block. */
 typedef struct {
+    const kb_constants *k;
     int64_t layers;            /* weight layers */
     const int64_t *widths;     /* layers + 1 */
-    int64_t activation;
+    int64_t activation;        /* a code of activation.h */
     double alpha, beta;        /* slopes of a piecewise-linear activation; alpha of a probit */
     int64_t paper;             /* the paper's scheme instead of the block filter */
     int64_t separate;          /* a block is one unit's incoming weights */
-    int64_t observation;
+    int64_t observation;       /* a code of observe.h */
+    int64_t labels, classes;   /* numbers in a label, classes that it tells apart */
     int64_t learns_noise, head, robust, drift, printed;
     double noise, hidden_noise, limit;
     double spread;             /* share of var_a that the activation sees in the block filter */
+    double floor;              /* least variance of a weight over that of its prior */
+    double least_noise;        /* least share of an output's variance that counts as noise */
+    double cap, slack, threshold, forget; /* of the drift detector */
     int64_t blocks;
     const int64_t *pieces;       /* each a kb_piece */
     const int64_t *block_pieces; /* blocks + 1 */
@@ -51,7 +73,7 @@ typedef struct {
 
 /* A block of rows; x_var and weight may be NULL. */
 typedef struct {
-    int64_t rows, labels, again; /* again: learned before, in an earlier pass */
+    int64_t rows, again; /* again: learned before, in an earlier pass */
     const double *x, *x_var, *y, *weight;
 } kb_data;
 
@@ -61,8 +83,10 @@ void kb_lengths_of(const kb_net *net, kb_lengths *lengths);
  * they are makes no difference to any result. One thread at a time. */
 typedef struct kb_session kb_session;
 
-/* Copies what it needs; `net` must outlive the session. NULL when memory is short. */
-kb_session *kb_open(const kb_net *net, const kb_state *state);
+enum { KB_OPENED, KB_NO_MEMORY, KB_UNKNOWN_ACTIVATION, KB_UNKNOWN_OBSERVATION };
+
+/* Copies what it needs; `net` must outlive the session. */
+int kb_open(kb_session **session, const kb_net *net, const kb_state *state);
 void kb_close(kb_session *session);
 
 /* Predicts each row and, if it is to `learn`, learns it. */

@@ -1,7 +1,12 @@
 /* Covariances of neurons, one neuron per lane of a vector: the packed upper triangle with KB_WIDTH
  * neurons' entries side by side. Where an update is pending, C -= push old old' goes first, entry by
  * entry in the same pass over memory, with no diagonal entry left below `least`. Every covariance
- * write of the lanes is here. Included once per instruction set. */
+ * write of the lanes is here. */
+#ifndef KBNN_LANES_H
+#define KBNN_LANES_H
+
+#include "vector.h"
+#include "work.h"
 
 /* gain = C z of a group of separate neurons. Returns how many diagonal entries had to be raised. */
 KB_INLINE int64_t KB(lanes_gain)(double *restrict triangle, const double *restrict z,
@@ -76,3 +81,5 @@ KB_INLINE void KB(lanes_forget)(double *triangle, const double *prior, int64_t d
         for (int k = 0; k < KB_WIDTH; k++)
             triangle[k] += share * prior[i * KB_WIDTH + k];
 }
+
+#endif

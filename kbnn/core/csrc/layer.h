@@ -1,10 +1,16 @@
 /* One layer of units: means and variances forward, sums backward, the update of separate neurons.
  * Separate neurons share their input vector: a unit's gain C z serves its variance and its update
  * alike. An update's covariance part stays pending until the next row's product passes over the
- * same memory. Included once per instruction set. */
+ * same memory. */
+#ifndef KBNN_LAYER_H
+#define KBNN_LAYER_H
+
+#include "lanes.h"
+#include "tiles.h"
+#include "work.h"
 
 /* own = z' C z of the units of a layer with lanes in joint blocks. */
-KB_INLINE void KB(joint_own)(kb_layer *a, int keep)
+KB_PART void KB(joint_own)(kb_layer *a, int keep)
 {
     int64_t n = a->inputs, all = a->padded * n;
     keep = keep || a->pending == KB_PENDING;
@@ -25,7 +31,7 @@ KB_INLINE void KB(joint_own)(kb_layer *a, int keep)
 }
 
 /* gain = C z and own = z' C z of the separate neurons of a layer with lanes. */
-KB_INLINE void KB(separate_own)(const kb_work *w, kb_layer *a)
+KB_PART void KB(separate_own)(const kb_work *w, kb_layer *a)
 {
     int64_t n = a->inputs;
     double *old = a->gain;
@@ -49,7 +55,7 @@ KB_INLINE void KB(separate_own)(const kb_work *w, kb_layer *a)
 
 /* mu and, but for the output layer of joint blocks, own = z' C z of every unit; for separate
  * neurons gain = C z too. Leaves nothing pending in the lanes if it is to `settle` them. */
-KB_INLINE void KB(layer_moments)(const kb_work *w, kb_layer *a, int settle)
+KB_PART void KB(layer_moments)(const kb_work *w, kb_layer *a, int settle)
 {
     int64_t n = a->inputs;
     if (a->lanes && w->net->separate)
@@ -107,7 +113,7 @@ static void KB(weight_spread)(const kb_layer *a, double *out)
 }
 
 /* below_i = sum_u scale_u w_ui (or w_ui^2) over the units of a layer, bias left out. */
-KB_INLINE void KB(back)(const kb_layer *a, const double *scale, double *below, int squared)
+KB_PART void KB(back)(const kb_layer *a, const double *scale, double *below, int squared)
 {
     for (int64_t i = 1; a->lanes && i < a->inputs; i++) {
         KB(vec) sum = {0};
@@ -133,7 +139,7 @@ KB_INLINE void KB(back)(const kb_layer *a, const double *scale, double *below, i
 }
 
 /* mean_u += pull_u gain_u at once, C_u -= push_u gain_u gain_u' pending, for separate neurons. */
-KB_INLINE void KB(separate_update)(kb_layer *a)
+KB_PART void KB(separate_update)(kb_layer *a)
 {
     for (int64_t g = 0; a->lanes && g < a->groups; g++) {
         const KB(vec) *gain = (const KB(vec) *)(a->gain + g * a->inputs * KB_WIDTH);
@@ -172,3 +178,5 @@ static void KB(settle_diagonals)(kb_work *w)
     for (int64_t k = 0; k < w->tiled; k++)
         KB(tiles_square)(&w->tiles[k]);
 }
+
+#endif

@@ -1,5 +1,20 @@
 /* exp, the normal cdf and their relatives without branches, so that loops over units vectorise.
- * Included once per instruction set. */
+ */
+#ifndef KBNN_NORMAL_H
+#define KBNN_NORMAL_H
+
+#include "target.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+KB_INLINE double KB(clip)(double value, double low, double high)
+{
+    return value < low ? low : (value > high ? high : value);
+}
+
+KB_INLINE double KB(larger)(double a, double b) { return a > b ? a : b; }
 
 /* exp(y) for -708 <= y <= 700: y = n log 2 + r, Taylor to r^13 (|r| <= 0.35: error below 1e-17). */
 KB_INLINE double KB(fast_exp)(double y)
@@ -100,3 +115,5 @@ KB_INLINE double KB(log_cdf)(double u)
         return log1p(-0.5 * erfc(u * 0.70710678118654752440));
     return -0.5 * u * u + log(0.5 * KB(scaled_erfc)(-u * 0.70710678118654752440));
 }
+
+#endif

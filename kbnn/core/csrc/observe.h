@@ -1,16 +1,15 @@
-/* What a label says: evidence in output space and the noise belief, as in kbnn/core/observation.py and
- * kbnn/core/noise.py. Included once per instruction set. */
+/* What a label is and says: the kinds of kbnn/core/observation.py, whose table has these codes, and
+ * their evidence in output space, as in kbnn/core/evidence.py. */
+#ifndef KBNN_OBSERVE_H
+#define KBNN_OBSERVE_H
 
-#define KB_PROBIT_VAR 2.54647908947032537 /* 8/pi */
-#define KB_LAMBDA 0.62665706865775012560  /* sqrt(pi/8) */
-#define KB_SMALLEST_VAR 1e-12
+enum { KB_GAUSSIAN, KB_BERNOULLI, KB_CATEGORICAL, KB_SIGMOID, KB_OBSERVATIONS };
 
-KB_INLINE double KB(clip)(double value, double low, double high)
-{
-    return value < low ? low : (value > high ? high : value);
-}
-
-KB_INLINE double KB(larger)(double a, double b) { return a > b ? a : b; }
+#ifdef KB_TARGET
+#include "activation.h"
+#include "noise.h"
+#include "normal.h"
+#include "work.h"
 
 KB_INLINE void KB(begin_evidence)(kb_work *w)
 {
@@ -25,7 +24,7 @@ KB_INLINE void KB(begin_evidence)(kb_work *w)
 }
 
 /* cov_d = Q d, gain_d = A d; mean and variance of d'a. */
-KB_INLINE void KB(aim)(kb_work *w, double *mean, double *var)
+KB_PART void KB(aim)(kb_work *w, double *mean, double *var)
 {
     int64_t o = w->outputs;
     double m = 0.0, v = 0.0, extra = 0.0;
@@ -46,7 +45,7 @@ KB_INLINE void KB(aim)(kb_work *w, double *mean, double *var)
 }
 
 /* One measurement of the direction aimed at. */
-KB_INLINE void KB(measure)(kb_work *w, double pull, double information)
+KB_PART void KB(measure)(kb_work *w, double pull, double information)
 {
     int64_t o = w->outputs;
     double root = sqrt(information);
@@ -71,11 +70,11 @@ KB_INLINE void KB(measure_weighted)(kb_work *w, double var, double pull, double 
 }
 
 /* d'a > 0 seen through Phi(lambda .). */
-KB_INLINE void KB(measure_probit)(kb_work *w, double weight)
+KB_PART void KB(measure_probit)(kb_work *w, double weight)
 {
     double mean, var;
     KB(aim)(w, &mean, &var);
-    double t = sqrt(KB_PROBIT_VAR + var), u = mean / t, rho = KB(hazard)(u);
+    double t = sqrt(w->net->k->probit_var + var), u = mean / t, rho = KB(hazard)(u);
     double information = KB(clip)(rho * (rho + u), 0.0, 1.0) / (t * t);
     KB(measure_weighted)(w, var, rho / t, information, weight);
 }
@@ -95,82 +94,23 @@ KB_INLINE void KB(observe_categorical)(kb_work *w, int64_t label, double weight)
 
 KB_INLINE void KB(observe_sigmoid)(kb_work *w, double y, double weight)
 {
-    double mean, var;
+    const kb_constants *c = w->net->k;
+    double mean, var, lambda = c->lambda;
     w->direction[0] = 1.0;
     KB(aim)(w, &mean, &var);
-    double k = KB_LAMBDA * KB_LAMBDA * var, t = sqrt(1.0 + k), h = KB_LAMBDA * mean / t;
+    double k = lambda * lambda * var, t = sqrt(1.0 + k), h = lambda * mean / t;
     KB(normal_t) n = KB(normal)(h);
-    double slope = KB_LAMBDA * var * n.pdf / t / KB(larger)(var, KB_SMALLEST_VAR);
-    double total = KB(larger)(KB(probit_var)(h, k) + w->net->noise, KB_SMALLEST_VAR);
+    double slope = lambda * var * n.pdf / t / KB(larger)(var, c->smallest_var);
+    double total = KB(larger)(KB(probit_var)(c, h, k) + w->net->noise, c->smallest_var);
     KB(measure_weighted)(w, var, slope * (y - n.cdf) / total, slope * slope / total, weight);
 }
 
-/* Noise variance predicted for each output at this row. */
-KB_INLINE void KB(noise_forecast)(kb_work *w)
-{
-    const kb_net *net = w->net;
-    const double *features = w->layer[net->layers - 1].z;
-    int64_t f = w->features;
-    for (int64_t o = 0; o < w->outputs; o++) {
-        w->noise_var[o] = net->noise;
-        if (!net->learns_noise)
-            continue;
-        double level = w->state.noise[2 * o + 1] / w->state.noise[2 * o];
-        w->noise_var[o] = level;
-        if (!net->head)
-            continue;
-        double *gain = w->head_gain + o * kb_round_up(f, KB_ALIGN);
-        KB(tiles_multiply)(&w->head[o], features, gain, 1);
-        w->head_log_mean[o] =
-            KB(clip)(KB(dot)(w->state.head_mean + o * f, features, f), -16.0, 8.0);
-        w->head_log_var[o] = KB(larger)(KB(dot)(gain, features, f), 0.0);
-        w->noise_var[o] = level * exp(w->head_log_mean[o]
-                                      + 0.5 * KB(clip)(w->head_log_var[o], 0.0, 3.0));
-    }
-}
-
-/* (a, b) after a residual; returns r. */
-KB_INLINE double KB(learn_level)(const double *noise, double *next, double e, double var,
-                                 double stated, double trust, double share)
-{
-    double a = noise[0] + 0.5 * share, r = noise[1] / noise[0];
-    for (int turn = 0; turn < 2; turn++) {
-        double gain = r / (var * trust + r), rest = stated * r / (stated * trust + r);
-        r = (noise[1] + 0.5 * share * (e * e * gain * gain + rest)) / a;
-        r = KB(larger)(r, KB_SMALLEST_VAR);
-    }
-    double keep = 1.0 / (1.0 + (1.0 / 0.99 - 1.0) * share);
-    next[0] = keep * a;
-    next[1] = keep * r * a;
-    return r;
-}
-
-KB_INLINE void KB(learn_head)(kb_work *w, int64_t o)
-{
-    double log_var = w->head_log_var[o], noise = w->noise_var[o];
-    double e = w->residual[o], var = w->out_var[o], stated = w->stated_var[o], share = w->share[o];
-    if (log_var <= KB_SMALLEST_VAR)
-        return;
-    int64_t f = w->features;
-    double *gain = w->head_gain + o * kb_round_up(f, KB_ALIGN), *mean = w->state.head_mean + o * f;
-    double v = KB(clip)(log_var, 0.0, 3.0), k = noise / (var + noise);
-    double e2 = (k * e) * (k * e), rest = stated * noise / (stated + noise);
-    double m2 = e2 + rest, s2 = 2.0 * rest * rest + 4.0 * rest * e2, d = 3.0 * exp(v) - 1.0;
-    double dm = KB(clip)(share * v * (m2 / noise - 1.0) / d, -2.0, 2.0);
-    double dv = share * v * v * (s2 / ((noise * d) * (noise * d)) - 1.0 / d);
-    dv = dv < 0.0 ? dv : 0.0;
-    double *update = KB(tiles_update)(&w->head[o]);
-    for (int64_t i = 0; i < f; i++) {
-        mean[i] += gain[i] * (dm / log_var);
-        update[i] = gain[i] * (sqrt(-dv) / log_var);
-    }
-}
-
 /* Residual, robust weight, noise level and measurement of each real target. */
-KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, double *inlier,
+KB_PART void KB(observe_gaussian)(kb_work *w, const double *y, double weight, double *inlier,
                                     double *surprise)
 {
     const kb_net *net = w->net;
+    const kb_constants *k = net->k;
     int64_t seen = 0;
     double total_surprise = 0.0;
     for (int64_t o = 0; o < w->outputs; o++) {
@@ -183,21 +123,23 @@ KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, 
         double level = net->learns_noise ? w->state.noise[2 * o + 1] / w->state.noise[2 * o]
                                          : net->noise;
         double spread = w->stated_var[o] + KB(larger)(level, w->noise_var[o]);
-        spread = KB(larger)(spread, KB_SMALLEST_VAR);
+        spread = KB(larger)(spread, k->smallest_var);
         double e = y[o] - w->out_mean[o], trust = 1.0;
         if (net->robust) {
             double u = e * e / spread;
-            double odds = 990.0 * exp(-0.495 * (u < 1e6 ? u : 1e6));
+            double odds = k->outlier_odds
+                          * exp(-k->outlier_decay
+                                * (u < k->outlier_reach ? u : k->outlier_reach));
             double p = odds / (1.0 + odds);
             *inlier = p < *inlier ? p : *inlier;
-            trust = p + (1.0 - p) / 100.0;
+            trust = p + (1.0 - p) / k->outlier_var_ratio;
         }
-        total_surprise += (KB(clip)(e * e / spread, 0.0, 1e12) - 1.0) / 2.0;
+        total_surprise += (KB(clip)(e * e / spread, 0.0, k->surprise_cap) - 1.0) / 2.0;
         if (net->robust || net->learns_noise)
-            e = KB(clip)(e, -5.0 * sqrt(spread), 5.0 * sqrt(spread));
+            e = KB(clip)(e, -k->residual_bound * sqrt(spread), k->residual_bound * sqrt(spread));
         double share = trust * weight;
         if (net->learns_noise)
-            level = KB(learn_level)(w->state.noise + 2 * o, w->new_noise + 2 * o, e,
+            level = KB(learn_level)(k, w->state.noise + 2 * o, w->new_noise + 2 * o, e,
                                     w->out_var[o], w->stated_var[o], trust, share);
         w->residual[o] = e;
         w->share[o] = share < trust ? share : trust; /* no row moves the head more than once */
@@ -205,7 +147,6 @@ KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, 
         w->label_var[o] = level / share;
     }
     *surprise = seen ? total_surprise / (double)seen : 0.0;
-    double least = net->paper ? 0.0 : 1e-6;
     memset(w->direction, 0, (size_t)w->outputs * sizeof(double));
     for (int64_t o = 0; o < w->outputs; o++) {
         if (isinf(w->label_var[o]))
@@ -213,9 +154,89 @@ KB_INLINE void KB(observe_gaussian)(kb_work *w, const double *y, double weight, 
         double mean, var;
         w->direction[o] = 1.0;
         KB(aim)(w, &mean, &var);
-        double noise = KB(larger)(w->label_var[o], least * w->now_cov[o * w->outputs + o]);
-        double total = KB(larger)(var + noise, KB_SMALLEST_VAR);
+        double noise = KB(larger)(w->label_var[o], net->least_noise * w->now_cov[o * w->outputs + o]);
+        double total = KB(larger)(var + noise, k->smallest_var);
         KB(measure)(w, (w->target[o] - mean) / total, 1.0 / total);
         w->direction[o] = 0.0;
     }
 }
+
+/* p_k ~ prod_j Phi((m_k - m_j)/sqrt(8/pi + var(a_k - a_j))), normalised in logarithms. */
+KB_PART void KB(class_probabilities)(kb_work *w)
+{
+    int64_t classes = w->outputs;
+    double *p = w->probability, most = -INFINITY, total = 0.0;
+    if (w->net->observation == KB_BERNOULLI) {
+        double u = w->out_mean[0] / sqrt(w->net->k->probit_var + w->stated_var[0]);
+        p[0] = exp(KB(log_cdf)(-u));
+        p[1] = exp(KB(log_cdf)(u));
+        return;
+    }
+    for (int64_t k = 0; k < classes; k++) {
+        p[k] = 0.0;
+        for (int64_t j = 0; j < classes; j++) {
+            if (j == k)
+                continue;
+            double var = w->q[k * classes + k] + w->q[j * classes + j]
+                         - 2.0 * w->q[k * classes + j];
+            var = w->kappa * KB(larger)(var, 0.0) + w->input_var[k] + w->input_var[j];
+            p[k] += KB(log_cdf)((w->out_mean[k] - w->out_mean[j]) / sqrt(w->net->k->probit_var + var));
+        }
+        most = KB(larger)(most, p[k]);
+    }
+    for (int64_t k = 0; k < classes; k++) {
+        p[k] = exp(p[k] - most);
+        total += p[k];
+    }
+    for (int64_t k = 0; k < classes; k++)
+        p[k] /= total;
+}
+
+/* (log-loss - its expectation) in units of its spread. */
+KB_INLINE double KB(class_surprise)(const kb_work *w, double y)
+{
+    int64_t classes = w->net->classes;
+    int64_t label = w->net->observation == KB_BERNOULLI ? y > 0.5 : (int64_t)y;
+    double entropy = 0.0, second = 0.0, loss = 0.0;
+    for (int64_t k = 0; k < classes; k++) {
+        double p = KB(larger)(w->probability[k], w->net->k->tiny), information = -log(p);
+        entropy += p * information;
+        second += p * information * information;
+        if (k == label)
+            loss = information;
+    }
+    return (loss - entropy) / sqrt(2.0 * (second - entropy * entropy + w->net->k->surprise_var));
+}
+
+/* Whether a finite number can be a label. */
+KB_INLINE int KB(label_fits)(const kb_work *w, double y)
+{
+    return !w->net->classes || (y >= 0.0 && y < (double)w->net->classes);
+}
+
+/* Works the label into evidence; returns how surprising it was. */
+KB_PART double KB(observe)(kb_work *w, const double *y, double weight, double *inlier)
+{
+    double surprise = w->net->classes ? KB(class_surprise)(w, y[0]) : 0.0;
+    *inlier = 1.0;
+    KB(begin_evidence)(w);
+    switch (w->net->observation) {
+    case KB_GAUSSIAN:
+        KB(observe_gaussian)(w, y, weight, inlier, &surprise);
+        break;
+    case KB_BERNOULLI:
+        w->direction[0] = y[0] > 0.5 ? 1.0 : -1.0;
+        KB(measure_probit)(w, weight);
+        break;
+    case KB_CATEGORICAL:
+        KB(observe_categorical)(w, (int64_t)y[0], weight);
+        break;
+    case KB_SIGMOID:
+        KB(observe_sigmoid)(w, y[0], weight);
+        break;
+    }
+    return surprise;
+}
+
+#endif
+#endif

@@ -1,9 +1,16 @@
-/* The paper's filter and smoother, as in kbnn/core/smoother.py. Included once per instruction set. */
+/* The paper's filter and smoother, as in kbnn/core/smoother.py. */
+#ifndef KBNN_PAPER_H
+#define KBNN_PAPER_H
 
-KB_INLINE void KB(paper_outputs)(kb_work *w)
+#include "activation.h"
+#include "layer.h"
+#include "normal.h"
+
+KB_PART void KB(paper_outputs)(kb_work *w)
 {
     const kb_net *net = w->net;
     int64_t last = net->layers - 1, outputs = w->outputs;
+    double least = net->k->smallest_var;
     for (int64_t l = 0; l <= last; l++) {
         kb_layer *a = &w->layer[l];
         KB(layer_moments)(w, a, 1);
@@ -15,7 +22,7 @@ KB_INLINE void KB(paper_outputs)(kb_work *w)
             KB(weight_spread)(a, a->var);
         }
         for (int64_t u = 0; u < a->padded; u++)
-            a->var[u] = a->var[u] > KB_SMALLEST_VAR ? a->var[u] : KB_SMALLEST_VAR;
+            a->var[u] = a->var[u] > least ? a->var[u] : least;
         if (l == last)
             break;
         KB(activate)(net, a, a->var, w->layer[l + 1].z + 1, 1);
@@ -34,7 +41,7 @@ KB_INLINE void KB(paper_outputs)(kb_work *w)
     }
 }
 
-KB_INLINE int KB(paper_update)(kb_work *w)
+KB_PART int KB(paper_update)(kb_work *w)
 {
     const kb_net *net = w->net;
     int64_t last = net->layers - 1, outputs = w->outputs;
@@ -56,7 +63,7 @@ KB_INLINE int KB(paper_update)(kb_work *w)
         KB(back)(a, a->pull, below->pull, 0);
         KB(back)(a, a->push, below->push, 1);
         for (int64_t u = 0; u < below->units; u++) {
-            double most = 1.0 / (below->var_z[u] > 1e-300 ? below->var_z[u] : 1e-300);
+            double most = 1.0 / KB(larger)(below->var_z[u], net->k->tiny);
             double push = below->push[u] < most ? below->push[u] : most;
             below->pull[u] *= below->slope[u];
             below->push[u] = below->slope[u] * below->slope[u] * push;
@@ -68,3 +75,5 @@ KB_INLINE int KB(paper_update)(kb_work *w)
         KB(separate_update)(&w->layer[l]);
     return 1;
 }
+
+#endif

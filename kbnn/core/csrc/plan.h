@@ -1,4 +1,10 @@
 /* Opens and closes the working memory of kb_work: shapes, places, contents. */
+#ifndef KBNN_PLAN_H
+#define KBNN_PLAN_H
+
+#include "work.h"
+
+#include <stdlib.h>
 
 void kb_lengths_of(const kb_net *net, kb_lengths *n)
 {
@@ -149,8 +155,6 @@ static void kb_shape(kb_work *w)
     w->outputs = net->widths[net->layers];
     w->features = net->widths[net->layers - 1] + 1;
     w->largest = w->inputs + 1;
-    w->classes = net->observation == KB_BERNOULLI ? 2
-                 : net->observation == KB_CATEGORICAL ? w->outputs : 0;
     for (int64_t l = 0; l < net->layers; l++) {
         kb_layer *a = &w->layer[l];
         kb_shape_layer(w, l, &start, &cov);
@@ -184,9 +188,6 @@ static void kb_place(double *prior, double *least, int64_t at, double var, doubl
 static void kb_fill(kb_work *w, const double *prior_var)
 {
     const kb_net *net = w->net;
-    int exempt = net->paper && net->observation == KB_GAUSSIAN && net->noise == 0.0
-                 && !net->learns_noise;
-    double floor = exempt ? 0.0 : KB_VARIANCE_FLOOR;
     for (int64_t l = 0; l < net->layers; l++) {
         kb_layer *a = &w->layer[l];
         const double *prior = prior_var + a->start;
@@ -195,9 +196,9 @@ static void kb_fill(kb_work *w, const double *prior_var)
                 if (a->lanes)
                     kb_place(a->prior, a->least,
                              (u / w->width * a->inputs + i) * w->width + u % w->width, *prior,
-                             floor);
+                             net->floor);
                 else if (net->separate)
-                    kb_place(a->tiles[u].prior, a->tiles[u].least, i, *prior, floor);
+                    kb_place(a->tiles[u].prior, a->tiles[u].least, i, *prior, net->floor);
             }
     }
     for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
@@ -211,7 +212,7 @@ static void kb_fill(kb_work *w, const double *prior_var)
             }
             const double *prior = prior_var + a->start + piece->unit * a->inputs + piece->first;
             for (int64_t i = 0; i < piece->length; i++)
-                kb_place(t->prior, t->least, at + i, prior[i], floor);
+                kb_place(t->prior, t->least, at + i, prior[i], net->floor);
         }
     }
 }
@@ -280,3 +281,5 @@ static int kb_work_open(kb_work *w, const kb_net *net, const kb_state *state, in
     kb_work_load(w, state);
     return 0;
 }
+
+#endif

@@ -1,19 +1,18 @@
-/* The row loop: condition, predict, observe, learn. Included once per instruction set. */
+/* The row loop: condition, predict, observe, learn. */
+#ifndef KBNN_ROWS_H
+#define KBNN_ROWS_H
 
-#include "normal.h"
-#include "vector.h"
-#include "tiles.h"
-#include "lanes.h"
-#include "activation.h"
-#include "inputs.h"
-#include "observe.h"
-#include "classes.h"
-#include "layer.h"
 #include "filter.h"
+#include "inputs.h"
+#include "layer.h"
+#include "noise.h"
+#include "observe.h"
 #include "paper.h"
+#include "tiles.h"
+#include "work.h"
 
 /* Everything that is predicted for a row, and what its update needs of the forward pass. */
-KB_INLINE void KB(outputs)(kb_work *w)
+KB_PART void KB(outputs)(kb_work *w)
 {
     const int64_t *counts = w->state.counts;
     double distinct = counts[KB_DISTINCT] > 1 ? (double)counts[KB_DISTINCT] : 1.0;
@@ -28,7 +27,7 @@ KB_INLINE void KB(outputs)(kb_work *w)
         w->out_var[o] = var + w->input_var[o];
         w->stated_var[o] = w->kappa * var + w->input_var[o];
     }
-    if (w->classes)
+    if (w->net->classes)
         KB(class_probabilities)(w);
     KB(noise_forecast)(w);
 }
@@ -39,33 +38,33 @@ KB_INLINE void KB(record)(const kb_work *w, kb_records *records, int64_t row)
     memcpy(records->mean + row * w->outputs, w->out_mean, size);
     memcpy(records->function_var + row * w->outputs, w->stated_var, size);
     memcpy(records->noise_var + row * w->outputs, w->noise_var, size);
-    if (w->classes)
-        memcpy(records->probability + row * w->classes, w->probability,
-               (size_t)w->classes * sizeof(double));
+    if (w->net->classes)
+        memcpy(records->probability + row * w->net->classes, w->probability,
+               (size_t)w->net->classes * sizeof(double));
     records->inlier[row] = 1.0;
     records->status[row] = 0.0;
 }
 
-KB_INLINE int KB(labelled)(const double *y, int64_t labels)
+KB_INLINE int KB(labelled)(const kb_work *w, const double *y)
 {
     int any = 0;
-    for (int64_t k = 0; k < labels; k++)
+    for (int64_t k = 0; k < w->net->labels; k++)
         any |= !isnan(y[k]);
     return any;
 }
 
-KB_INLINE int KB(learnable)(const kb_work *w, const double *x, const double *y, int64_t labels,
-                            double weight)
+KB_PART int KB(learnable)(const kb_work *w, const double *x, const double *y, double weight)
 {
+    const kb_constants *c = w->net->k;
     for (int64_t i = 0; i < w->inputs; i++)
         if (isinf(x[i]))
             return 0;
-    for (int64_t k = 0; k < labels; k++)
-        if (fabs(y[k]) > 1e100)
+    for (int64_t k = 0; k < w->net->labels; k++)
+        if (fabs(y[k]) > c->label_limit)
             return 0;
-    if (!(weight >= 1e-300 && weight <= 1e100))
+    if (!(weight >= c->least_weight && weight <= c->most_weight))
         return 0;
-    if (w->classes && !(y[0] >= 0.0 && y[0] < (double)w->classes))
+    if (!KB(label_fits)(w, y[0]))
         return 0;
     for (int64_t o = 0; o < w->outputs; o++)
         if (!isfinite(w->out_mean[o]) || !isfinite(w->input_var[o]))
@@ -76,28 +75,11 @@ KB_INLINE int KB(learnable)(const kb_work *w, const double *x, const double *y, 
     return 1;
 }
 
-/* Works the label into evidence; returns how surprising it was. */
-KB_INLINE double KB(observe)(kb_work *w, const double *y, double weight, double *inlier)
-{
-    double surprise = w->classes ? KB(class_surprise)(w, y[0]) : 0.0;
-    *inlier = 1.0;
-    KB(begin_evidence)(w);
-    if (w->net->observation == KB_BERNOULLI) {
-        w->direction[0] = y[0] > 0.5 ? 1.0 : -1.0;
-        KB(measure_probit)(w, weight);
-    } else if (w->net->observation == KB_CATEGORICAL)
-        KB(observe_categorical)(w, (int64_t)y[0], weight);
-    else if (w->net->observation == KB_SIGMOID)
-        KB(observe_sigmoid)(w, y[0], weight);
-    else
-        KB(observe_gaussian)(w, y, weight, inlier, &surprise);
-    return surprise;
-}
-
 /* An alarm: every covariance part of the way back to its prior, and a short memory of the noise. */
 static void KB(forget)(kb_work *w, double share)
 {
     const kb_net *net = w->net;
+    double memory = net->k->noise_memory;
     KB(settle)(w);
     for (const kb_layer *a = w->layer; a < w->layer + net->layers; a++)
         for (int64_t g = 0; a->lanes && g < a->groups; g++)
@@ -109,43 +91,43 @@ static void KB(forget)(kb_work *w, double share)
     kb_work_means(w, w->state.prior_mean);
     for (int64_t o = 0; net->learns_noise && o < w->outputs; o++) {
         double *noise = w->state.noise + 2 * o;
-        if (noise[0] > 10.0) {
-            noise[1] *= 10.0 / noise[0];
-            noise[0] = 10.0;
+        if (noise[0] > memory) {
+            noise[1] *= memory / noise[0];
+            noise[0] = memory;
         }
     }
 }
 
 KB_INLINE int KB(drifted)(kb_work *w, double surprise)
 {
+    const kb_net *net = w->net;
     double *evidence = w->state.surprise;
-    double cap = w->classes ? 5.0 : 2.0, slack = w->classes ? 0.25 : 0.5;
-    evidence[0] += (surprise < cap ? surprise : cap) - slack;
+    evidence[0] += (surprise < net->cap ? surprise : net->cap) - net->slack;
     evidence[0] = evidence[0] > 0.0 ? evidence[0] : 0.0;
-    if (evidence[0] <= (w->classes ? 15.0 : 10.0))
+    if (evidence[0] <= net->threshold)
         return 0;
     evidence[0] = 0.0;
     return 1;
 }
 
-KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, int64_t labels,
-                             double weight, kb_records *records, int64_t row)
+KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, double weight,
+                             kb_records *records, int64_t row)
 {
     int64_t *counts = w->state.counts;
     double inlier;
-    if (!KB(labelled)(y, labels)) {
+    if (!KB(labelled)(w, y)) {
         records->status[row] = KB_UNLABELLED;
         return;
     }
     records->status[row] = KB_REJECTED;
-    if (!KB(learnable)(w, x, y, labels, weight)) {
+    if (!KB(learnable)(w, x, y, weight)) {
         counts[KB_REJECTIONS]++;
         return;
     }
     double surprise = KB(observe)(w, y, weight, &inlier);
     int alarm = w->net->drift && !w->again && KB(drifted)(w, surprise);
     if (alarm) {
-        KB(forget)(w, w->classes ? 0.3 : 0.5);
+        KB(forget)(w, w->net->forget);
         KB(outputs)(w);
         KB(observe)(w, y, weight, &inlier);
         counts[KB_ALARMS]++;
@@ -177,7 +159,13 @@ static void KB(run)(kb_work *w, const kb_data *data, kb_records *records, int le
         KB(outputs)(w);
         KB(record)(w, records, row);
         if (learn)
-            KB(learn_row)(w, x, data->y + row * data->labels, data->labels,
+            KB(learn_row)(w, x, data->y + row * w->net->labels,
                           data->weight ? data->weight[row] : 1.0, records, row);
     }
 }
+
+const kb_variant KB_NAME(kb, KB_TARGET) = {
+    KB_QUOTE(KB_TARGET), KB_WIDTH, KB(run), KB(settle), KB(settle_diagonals),
+};
+
+#endif

@@ -9,7 +9,7 @@ static double clip(double value, double low, double high)
 }
 
 /* One value through its column's statistics; returns it standardised. */
-static double kb_scale_value(double *c, double value, int64_t *restless)
+static double kb_scale_value(double *c, double value, const kb_constants *k, int64_t *restless)
 {
     if (c[KB_COUNT] == 0.0) {
         c[KB_COUNT] = 1.0;
@@ -19,24 +19,24 @@ static double kb_scale_value(double *c, double value, int64_t *restless)
     if (c[KB_SCALE] == 0.0 && value != c[KB_CENTER])
         c[KB_SCALE] = fabs(value - c[KB_CENTER]);
     double sd = sqrt(c[KB_SQUARES] / c[KB_COUNT]), seen = value;
-    if (c[KB_COUNT] >= KB_TRUSTED && sd > 0.0)
-        seen = clip(value, c[KB_MEAN] - KB_WINSOR * sd, c[KB_MEAN] + KB_WINSOR * sd);
+    if (c[KB_COUNT] >= k->trusted && sd > 0.0)
+        seen = clip(value, c[KB_MEAN] - k->winsor * sd, c[KB_MEAN] + k->winsor * sd);
     c[KB_COUNT] += 1.0;
     double delta = seen - c[KB_MEAN];
     c[KB_MEAN] += delta / c[KB_COUNT];
     c[KB_SQUARES] += delta * (seen - c[KB_MEAN]);
     if (c[KB_SCALE] == 0.0)
         return 0.0;
-    double z = (value - c[KB_CENTER]) / c[KB_SCALE], bounded = clip(z, -KB_WINSOR, KB_WINSOR);
-    c[KB_RECENT] += (bounded - c[KB_RECENT]) / KB_RECENT_ROWS;
-    c[KB_RECENT_SQUARE] += (bounded * bounded - c[KB_RECENT_SQUARE]) / KB_RECENT_ROWS;
-    if (c[KB_RECENT_SQUARE] > KB_OUTGROWN)
+    double z = (value - c[KB_CENTER]) / c[KB_SCALE], bounded = clip(z, -k->winsor, k->winsor);
+    c[KB_RECENT] += (bounded - c[KB_RECENT]) / k->recent_rows;
+    c[KB_RECENT_SQUARE] += (bounded * bounded - c[KB_RECENT_SQUARE]) / k->recent_rows;
+    if (c[KB_RECENT_SQUARE] > k->outgrown)
         *restless = 1;
     return z;
 }
 
 int64_t kb_scale_rows(double *columns, int64_t width, const double *raw, double *out, int64_t rows,
-                      const double *fixed)
+                      const double *fixed, const kb_constants *k)
 {
     for (int64_t row = 0; row < rows; row++) {
         int64_t restless = 0;
@@ -47,7 +47,7 @@ int64_t kb_scale_rows(double *columns, int64_t width, const double *raw, double 
             else if (!isfinite(value))
                 out[row * width + j] = isnan(value) && c[KB_COUNT] == 0.0 ? 0.0 : value;
             else
-                out[row * width + j] = kb_scale_value(c, value, &restless);
+                out[row * width + j] = kb_scale_value(c, value, k, &restless);
         }
         if (restless)
             return row + 1;

@@ -2,19 +2,16 @@
 #ifndef KBNN_SCALE_H
 #define KBNN_SCALE_H
 
+#include "kernel.h"
+
 #include <stdint.h>
 
 enum { KB_COUNT, KB_MEAN, KB_SQUARES, KB_RECENT, KB_RECENT_SQUARE, KB_CENTER, KB_SCALE,
        KB_COLUMN_FIELDS };
 
-#define KB_TRUSTED 32.0
-#define KB_WINSOR 8.0
-#define KB_RECENT_ROWS 64.0
-#define KB_OUTGROWN 9.0
-
 /* Standardises rows in order and counts them into the statistics, up to and including the first row
  * after which a column has outgrown its scale; returns how many rows were done. */
 int64_t kb_scale_rows(double *columns, int64_t width, const double *raw, double *out, int64_t rows,
-                      const double *fixed);
+                      const double *fixed, const kb_constants *k);
 
 #endif

@@ -4,7 +4,12 @@
  * have been written; only a product that finds all of them waiting writes, for memory is read
  * faster than it is written. The squares on the diagonal are few and always up to date after a
  * product, because their diagonal has a floor. Every covariance write of a tiled block is in
- * `square_shrink` or `rows_pass`. Included once per instruction set. */
+ * `square_shrink` or `rows_pass`. */
+#ifndef KBNN_TILES_H
+#define KBNN_TILES_H
+
+#include "vector.h"
+#include "work.h"
 
 /* P -= u u' on the square of rows i.., u the newest update; no diagonal entry below its least. */
 KB_INLINE void KB(square_shrink)(kb_tiles *t, KB(vec) *p, int64_t i)
@@ -127,3 +132,5 @@ static void KB(tiles_forget)(kb_tiles *t, double share)
     for (int64_t i = 0; i < t->dim; i++)
         *kb_entry(t, KB_WIDTH, i, i) += share * t->prior[i];
 }
+
+#endif

@@ -1,4 +1,10 @@
-/* Vectors of one register: KB_WIDTH doubles. Included once per instruction set. */
+/* Vectors of one register: KB_WIDTH doubles. */
+#ifndef KBNN_VECTOR_H
+#define KBNN_VECTOR_H
+
+#include "target.h"
+
+#include <stdint.h>
 
 typedef double KB(vec) __attribute__((vector_size(8 * KB_WIDTH), aligned(8), may_alias));
 typedef int64_t KB(mask) __attribute__((vector_size(8 * KB_WIDTH), aligned(8), may_alias));
@@ -111,3 +117,5 @@ KB_INLINE KB(vec) KB(at_least)(KB(vec) value, KB(vec) least, KB(mask) *raised)
     *raised += low;
     return (KB(vec))(((KB(mask))value & ~low) | ((KB(mask))least & low));
 }
+
+#endif

@@ -6,13 +6,19 @@
  * head is kept in *tiles*. The units below joint blocks have lanes too: a second copy of their own
  * part of the block, because the forward pass needs it before the Jacobian is known. Both copies
  * take the same steps. Lanes, rows and columns beyond the last hold zeros. */
+#ifndef KBNN_WORK_H
+#define KBNN_WORK_H
+
+#include "kernel.h"
+
+#include <stdint.h>
+#include <string.h>
 
 #define KB_ALIGN 8
 #define KB_TILE_ROWS(width) ((width) > 4 ? (width) : 4)
 #define KB_TILE KB_TILE_ROWS(KB_WIDTH)
 #define KB_PENDING 2 /* updates that may wait for one write */
 #define KB_LANES_FROM 4
-#define KB_VARIANCE_FLOOR 1e-12 /* as a share of the prior variance */
 
 /* The upper triangle of a symmetric matrix in tiles of KB_TILE_ROWS rows by `width` columns, a row
  * of tiles after the other; each begins on the diagonal, whose squares are stored whole. Updates
@@ -60,7 +66,7 @@ typedef struct {
     const kb_net *net;
     kb_state state;        /* our own copies; cov and head_cov are in lanes and tiles instead */
     int64_t width;         /* doubles in a vector register */
-    int64_t outputs, inputs, features, largest, classes;
+    int64_t outputs, inputs, features, largest;
     kb_layer *layer;
     kb_block *block;       /* joint blocks */
     kb_tiles *tiles, *head;
@@ -82,12 +88,23 @@ typedef struct {
     int uncertain;         /* this row's inputs have a variance */
 } kb_work;
 
-static int64_t kb_triangle(int64_t dim) { return dim * (dim + 1) / 2; }
+/* The code of one instruction set. */
+typedef struct {
+    const char *name;
+    int64_t width;
+    void (*run)(kb_work *, const kb_data *, kb_records *, int);
+    void (*settle)(kb_work *);
+    void (*settle_diagonals)(kb_work *);
+} kb_variant;
 
-static int64_t kb_round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
+extern const kb_variant kb_portable, kb_avx2, kb_avx512;
+
+static inline int64_t kb_triangle(int64_t dim) { return dim * (dim + 1) / 2; }
+
+static inline int64_t kb_round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
 
 /* Entry (i, j), j >= i or both in one square on the diagonal. */
-static double *kb_entry(const kb_tiles *t, int64_t width, int64_t i, int64_t j)
+static inline double *kb_entry(const kb_tiles *t, int64_t width, int64_t i, int64_t j)
 {
     int64_t rows = KB_TILE_ROWS(width), column = j - i / rows * rows;
     return t->tiles + t->row[i / rows] + column / width * rows * width + i % rows * width
@@ -95,7 +112,7 @@ static double *kb_entry(const kb_tiles *t, int64_t width, int64_t i, int64_t j)
 }
 
 /* Lane order <-> the state's order, one layer at a time. */
-static void kb_weights_move(const kb_layer *a, int64_t width, double *mean, int load)
+static inline void kb_weights_move(const kb_layer *a, int64_t width, double *mean, int load)
 {
     for (int64_t u = 0; u < a->units; u++)
         for (int64_t i = 0; i < a->inputs; i++) {
@@ -105,7 +122,7 @@ static void kb_weights_move(const kb_layer *a, int64_t width, double *mean, int 
         }
 }
 
-static void kb_triangles_move(const kb_layer *a, int64_t width, double *cov, int load)
+static inline void kb_triangles_move(const kb_layer *a, int64_t width, double *cov, int load)
 {
     int64_t entries = kb_triangle(a->inputs);
     for (int64_t u = 0; u < a->units; u++)
@@ -117,7 +134,7 @@ static void kb_triangles_move(const kb_layer *a, int64_t width, double *cov, int
 }
 
 /* Copies unit `u`'s own part, `at` in a block of packed rows, to its lane. */
-static void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_tiles *t, int64_t at,
+static inline void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_tiles *t, int64_t at,
                         const double *packed)
 {
     double *lane = a->triangle + u / width * kb_triangle(a->inputs) * width + u % width;
@@ -128,7 +145,7 @@ static void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_ti
 }
 
 /* Tiles <-> packed rows, a run of at most `width` columns at a time. */
-static void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int load)
+static inline void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int load)
 {
     int64_t rows = KB_TILE_ROWS(width);
     packed += t->start;
@@ -145,10 +162,10 @@ static void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int 
     }
 }
 
-static int kb_is_head(const kb_work *w, const kb_tiles *t) { return w->head && t >= w->head; }
+static inline int kb_is_head(const kb_work *w, const kb_tiles *t) { return w->head && t >= w->head; }
 
 /* From the state's order to ours; nothing may be pending. */
-static void kb_work_load(kb_work *w, const kb_state *from)
+static inline void kb_work_load(kb_work *w, const kb_state *from)
 {
     const kb_net *net = w->net;
     for (int64_t l = 0; l < net->layers; l++) {
@@ -170,7 +187,7 @@ static void kb_work_load(kb_work *w, const kb_state *from)
 }
 
 /* The weight means in the state's order. */
-static void kb_work_means(const kb_work *w, double *mean)
+static inline void kb_work_means(const kb_work *w, double *mean)
 {
     for (int64_t l = 0; l < w->net->layers; l++) {
         const kb_layer *a = &w->layer[l];
@@ -182,7 +199,7 @@ static void kb_work_means(const kb_work *w, double *mean)
 }
 
 /* The covariances in the state's order. */
-static void kb_work_covs(const kb_work *w, double *cov, double *head_cov)
+static inline void kb_work_covs(const kb_work *w, double *cov, double *head_cov)
 {
     for (int64_t l = 0; l < w->net->layers; l++)
         if (w->layer[l].lanes && w->net->separate)
@@ -190,3 +207,5 @@ static void kb_work_covs(const kb_work *w, double *cov, double *head_cov)
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
         kb_tiles_move(t, w->width, kb_is_head(w, t) ? head_cov : cov, 0);
 }
+
+#endif

@@ -1,0 +1,130 @@
+"""Every number that the Python code and the compiled kernel share, and why it is what it is.
+
+The kernel receives them once, by name (`shared`); no C file repeats one of them. Derived numbers
+are derived here, so that both sides work with the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+LAMBDA = float(np.sqrt(np.pi / 8.0))
+"""The slope at which Phi(lambda a) is closest in shape to the logistic sigmoid."""
+
+PROBIT_VAR = 8.0 / float(np.pi)
+"""1/lambda^2: Phi(lambda a) is a sign seen through Gaussian noise of this variance."""
+
+SMALLEST_VAR = 1e-12
+"""No variance that something is divided by is smaller: far below what data in standardised units
+can tell, far above the rounding of its square root."""
+
+TINY = 1e-300
+"""Stands for 0 where a quotient or a logarithm needs a number."""
+
+VARIANCE_FLOOR = 1e-12
+"""No weight's variance falls below this share of its prior variance."""
+
+LEAST_NOISE_RATIO = 1e-6
+"""S is at least q (1 + this): no row may claim to settle a direction completely."""
+
+INPUT_BELIEVED = 1e3
+"""A standardised input beyond this is no measurement: it counts as missing."""
+
+LABEL_LIMIT = 1e100
+"""A standardised label beyond this is no measurement: its square would overflow with a weight."""
+
+LEAST_WEIGHT = 1e-300
+"""A row's weight is at least this: its products with residuals do not vanish."""
+
+MOST_WEIGHT = 1e100
+"""And at most this: they do not overflow."""
+
+NOISE_DISCOUNT = 0.99
+"""What a row leaves of the noise belief before it: a memory of a hundred rows."""
+
+NOISE_LOSS = 1.0 / NOISE_DISCOUNT - 1.0
+"""The same as a loss in proportion to a row's share."""
+
+NOISE_ROUNDS = 2.0
+"""Turns of the noise level's fixed point: it is not converged there, and need not be."""
+
+NOISE_MEMORY = 10.0
+"""Shape of the noise belief after an alarm: twenty rows' worth."""
+
+RESIDUAL_BOUND = 5.0
+"""A residual enters every statistic as at most this many predictive standard deviations."""
+
+OUTLIER_SHARE = 0.01
+"""How many labels are outliers, before one has been looked at."""
+
+OUTLIER_VAR_RATIO = 100.0
+"""Their variance beside that of the others: ten times the standard deviation."""
+
+OUTLIER_ODDS = (1.0 - OUTLIER_SHARE) / OUTLIER_SHARE * float(np.sqrt(OUTLIER_VAR_RATIO))
+"""Odds of a residual of 0 being no outlier."""
+
+OUTLIER_DECAY = 0.5 * (1.0 - 1.0 / OUTLIER_VAR_RATIO)
+"""How fast they fall with the squared residual in units of its variance."""
+
+OUTLIER_REACH = 1e6
+"""A squared residual counts as at most this there: the odds are 0 long before."""
+
+HEAD_LOG_VAR_CAP = 3.0
+"""The noise head's own variance counts as at most this: exp(v/2) is an average no more beyond."""
+
+HEAD_LOG_MEAN_LOW = -16.0
+"""The head's log-factor is at least this: a noise sd of 3e-4 of the level's."""
+
+HEAD_LOG_MEAN_HIGH = 8.0
+"""And at most this: 55 times the level's sd."""
+
+HEAD_STEP_CAP = 2.0
+"""A row moves the log-factor by at most this."""
+
+SURPRISE_CAP = 1e12
+"""A squared residual in units of its variance counts as at most this: sums stay finite."""
+
+SURPRISE_VAR = 0.1
+"""Added to the variance of a class label's log-loss: sure predictions are no alarm by rounding."""
+
+TAIL_REACH = 80.0
+"""2 x 40: where exp(-40) ends the integral of a probit's variance."""
+
+TRUSTED = 32.0
+"""Values of a column that make its running scale one to clip by."""
+
+WINSOR = 8.0
+"""Running standard deviations beyond which a value counts as at the border."""
+
+RECENT_ROWS = 64.0
+"""Memory of a column's recent mean and mean square."""
+
+OUTGROWN = 9.0
+"""A mean square of recent standardised values beyond this asks for new units at once."""
+
+NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
+"""Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""
+
+
+class Detector(NamedTuple):
+    """When the evidence is an alarm, and how far back to the prior an alarm goes."""
+
+    cap: float
+    slack: float
+    threshold: float
+    forget: float
+
+
+REAL = Detector(cap=2.0, slack=0.5, threshold=10.0, forget=0.5)
+"""For real targets; the cap is low, so that outliers do not look like drift."""
+
+CLASSES = Detector(cap=5.0, slack=0.25, threshold=15.0, forget=0.3)
+"""Class labels surprise less often, and more each time."""
+
+
+def shared() -> dict[str, float]:
+    """The numbers by name, as the kernel's struct has them."""
+    names = [name for name, value in globals().items() if isinstance(value, float)]
+    return {name.lower(): globals()[name] for name in names}

@@ -1,0 +1,172 @@
+"""The numbers that Python and C share: each reaches the kernel, and each matters there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn import Config, State, init
+from kbnn.core import constants, engine, twin
+from kbnn.core.state import ARRAYS, COUNT
+from kbnn.core.twin import Records
+from kbnn.model import scaling
+from tests.networks import stream
+
+_kernel = pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
+
+PYTHON_ALONE = {"noise_discount", "outlier_share", "variance_floor", "least_noise_ratio"}
+"""These reach the kernel in another form: derived, or as part of a configuration."""
+
+
+def value_of(name: str) -> float:
+    return float(getattr(constants, name.upper()))
+
+
+def made(**changed: float) -> Any:
+    """The kernel's constants with some of them changed."""
+    return _kernel.Constants(
+        lambda name: changed.get(name, value_of(name)), constants.NODES, constants.NODE_WEIGHTS
+    )
+
+
+NAMES = made().names
+
+
+def test_every_constant_reaches_the_kernel() -> None:
+    stated = {name.lower() for name, value in vars(constants).items() if isinstance(value, float)}
+    assert stated == set(NAMES) | PYTHON_ALONE
+
+
+def extreme(config: Config) -> tuple[State, Any]:
+    """A learned belief, and rows at the edge of what is believed."""
+    data = stream(config, 60, missing=0.1, noisy=0.1)
+    state, _ = twin.learn(init(config), *data)
+    rows = stream(config, 40, seed=1)
+    x, y, x_var, weight = (array.copy() for array in rows)
+    x[:6, 0] = [900.0, 1100.0, 5.0, -5.0, 0.0, np.nan]
+    x_var[6:9, 0] = [1e-13, 0.5, np.inf]
+    if not config.classes:
+        y[9:20, 0] = [3.0, -6.0, 30.0, -1e3, 1e7, 0.9e100, 1.1e100, 8.0, 8.0, 8.0, 8.0]
+    weight[20:26] = [0.9e-300, 1.1e-300, 0.9e100, 1.1e100, 0.5, 4.0]
+    return state, (x, y, x_var, weight)
+
+
+def sunk(state: State) -> State:
+    """Certain of its weights, of its noise and of its inputs: every floor is near."""
+    return state._replace(
+        cov=1e-14 * state.cov,
+        noise=np.column_stack([state.noise[:, 0], 1e-13 * state.noise[:, 1]]),
+        head_cov=1e-13 * state.head_cov,
+        input_cov=1e-13 * state.input_cov,
+    )
+
+
+def far(state: State, level: float) -> State:
+    """The noise head at one end of its range, and unsure of itself."""
+    head = state.head_mean.copy()
+    head[:, 0] = level
+    return state._replace(head_mean=head, head_cov=50.0 * state.head_cov)
+
+
+def alarmed(state: State) -> State:
+    """A noise belief of long memory, one row before an alarm."""
+    return state._replace(
+        noise=state.noise * np.where(np.ones_like(state.noise), 50.0, 1.0),
+        surprise=np.array([state.config.kind.detector.threshold]),
+    )
+
+
+@cache
+def all_scenes() -> list[tuple[State, Any]]:
+    return list(scenes())
+
+
+def scenes() -> Iterator[tuple[State, Any]]:
+    """Beliefs and rows that together come near every bound of the kernel."""
+    common: dict[str, Any] = {"inputs": 2, "hidden": (4,)}
+    for options in (
+        {},
+        {"activation": "sigmoid", "covariance": "paper", "noise": 0.1},
+        {"observation": "bernoulli"},
+        {"observation": "categorical", "outputs": 3},
+        {"observation": "sigmoid", "noise": 0.1, "covariance": "neuron"},
+        {"robust": False, "drift": False, "noise_head": False},
+    ):
+        state, rows = extreme(Config(**common | options))
+        yield state, rows
+        yield sunk(state), rows
+        yield alarmed(state), rows
+        if state.config.has_head:
+            yield far(state, -20.0), rows
+            yield far(state, 20.0), rows
+        if state.config.classes:
+            sure = np.where(np.arange(len(state.mean)) % 2, 300.0, -300.0)
+            yield state._replace(mean=sure), rows
+        if state.config.covariance == "paper":
+            flat = state._replace(mean=0.0 * state.mean, cov=1e-290 * state.cov)
+            yield flat, rows
+
+
+def run(shared: Any, state: State, rows: Any) -> tuple[State, Records]:
+    session = _kernel.Session(
+        engine.kernel_net(state.config, shared), state, Records._make, ARRAYS, COUNT._fields
+    )
+    records = session.learn(*rows)
+    return session.state(), records
+
+
+def scaled(shared: Any) -> list[Any]:
+    """What standardising a column does that jumps and then settles elsewhere."""
+    rng = np.random.default_rng(0)
+    raw = rng.standard_normal((400, 1))
+    raw[40] = 300.0
+    raw[200:] += 25.0
+    columns, out = scaling.blank_columns(1), np.zeros_like(raw)
+    done = _kernel.scale_rows(columns, raw, out, np.zeros(1), shared)
+    return [done, columns, out[:done]]
+
+
+def outcomes(shared: Any) -> list[Any]:
+    found: list[Any] = scaled(shared)
+    for state, rows in all_scenes():
+        after, records = run(shared, state, rows)
+        found += [*records, *(getattr(after, name) for name in ARRAYS)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def usual() -> list[Any]:
+    return outcomes(made())
+
+
+def moved(found: list[Any], usual: list[Any]) -> bool:
+    return any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(found, usual, strict=True))
+
+
+def test_the_same_constants_move_nothing(usual: list[Any]) -> None:
+    assert not moved(outcomes(made()), usual)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_constant_is_dead_in_the_kernel(name: str, usual: list[Any]) -> None:
+    value = value_of(name)
+    changes = [1.5 * value, 0.5 * value, value + 1.0, 1e-5]
+    assert any(moved(outcomes(made(**{name: other})), usual) for other in changes)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_nodes_are_those_that_were_handed_over(which: int, usual: list[Any]) -> None:
+    given = [constants.NODES.copy(), constants.NODE_WEIGHTS.copy()]
+    given[which][5] *= 1.01
+    assert moved(outcomes(_kernel.Constants(value_of, *given)), usual)
+    with pytest.raises(ValueError, match="the kernel takes 32 nodes, got 31"):
+        _kernel.Constants(value_of, constants.NODES[1:], constants.NODE_WEIGHTS[1:])
+
+
+def test_a_constant_that_python_lacks_is_an_error() -> None:
+    with pytest.raises(AttributeError):
+        _kernel.Constants(lambda name: getattr(twin, name.upper()), *[constants.NODES] * 2)
