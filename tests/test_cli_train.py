@@ -151,7 +151,7 @@ BAD_OPTIONS = {
     "--checkpoint-every 0": "--checkpoint-every must be positive, not 0",
     "--fresh --resume": "--fresh and --resume contradict each other",
     "--json --predictions -": "--json and --predictions - cannot both go to standard output",
-    "--predictions p.json": "p.json: tables are written as .csv, .tsv or .parquet, not .json",
+    "--predictions p.json": "p.json: tables are written as .csv, .tsv, .txt or .parquet, not .json",
     "--predictions a.csv": "--predictions a.csv: would write over the source a.csv",
     "-m -": "a model is kept in a file: --model cannot be -",
     "--log a.csv": "--log a.csv: would write over the source a.csv",
@@ -187,7 +187,7 @@ class Live:
     """A trainer that reads a pipe which is still open."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        program = "from kbnn_cli.app import main; main()"
+        program = "from kbnn_cli.startup import main; main()"
         command = [sys.executable, "-c", program, "train", "-", "--layers", "6", *options]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder)
@@ -272,7 +272,7 @@ def test_a_reader_who_leaves_ends_it_quietly_after_saving(tmp_path: Path) -> Non
     assert live.stderr.read() == b""
     live.stdin.close()
     live.stderr.close()
-    assert live.process.wait() == 0
+    assert live.process.wait() == 141
     assert load(str(tmp_path / "model.npz")).rows >= 40
 
 

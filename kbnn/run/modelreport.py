@@ -19,7 +19,7 @@ from kbnn.score.class_metrics import ClassScore
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
 from kbnn.stream.encode import Block
-from kbnn.wording import clean, number, reason_of
+from kbnn.wording import clean, number
 
 DEPENDENCES = 5
 """Features whose partial dependence is drawn, the most important ones."""
@@ -59,13 +59,10 @@ def write(
     learning: bool = True,
 ) -> None:
     """Write what is asked for; `learning` is whether the card was kept while the model learned."""
-    try:
-        if page is not None:
-            report.write_report(page_data(model, card, inspection, title, learning), page)
-        if picture is not None:
-            report.write_picture(picture_data(model, card), picture)
-    except OSError as error:
-        raise DataError(f"{error.filename}: cannot be written ({reason_of(error)})") from error
+    if page is not None:
+        report.write_report(page_data(model, card, inspection, title, learning), page)
+    if picture is not None:
+        report.write_picture(picture_data(model, card), picture)
 
 
 def page_data(

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter, thread_time
 
-from kbnn.errors import DataError, UsageError
+from kbnn.errors import DataError, ReaderLeft, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.schema import Schema
@@ -179,9 +179,7 @@ class Training:
             outlier=self.model.settings.robust and stream.schema.task == "regression",
             frozen=False,
         )
-        self._writer = stack.enter_context(
-            open_writer(path, fields, stream.schema, flush=stream.live, keep=keep)
-        )
+        self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
         self.position = replace(position, predictions=None if path == STDOUT else path)
 
     def _guarded(self, stream: Stream, interruption: Interruption) -> None:
@@ -190,7 +188,7 @@ class Training:
             interruption.when_idle(self.options.checkpoint_every, self._idle)
         try:
             self._learn(stream, interruption)
-        except (Interrupted, BrokenPipeError):
+        except (Interrupted, ReaderLeft):
             self._save()
             raise
         except (DataError, UsageError):

@@ -82,23 +82,25 @@ def evaluate(
     ):
         result = evaluating.evaluate(judged, stream, on_rows=on_rows)
     reading.say_bad_rows(bad, "skipped", quiet)
-    if json:
-        show.json_object(result.to_json())
-    else:
-        show.parts(
-            show_evaluate.evaluation_parts(
-                result, model, sources, plots=show.on_terminal() and not no_plots
-            )
-        )
-    if report is not None or plot is not None:
-        names = [modelreport.named(source) for source in sources]
-        title = f"{modelreport.named(model)} on {show_evaluate.source_names(names)}"
-        found = inspecting.inspect(judged, model)
-        modelreport.write(
-            judged, result.card, found, page=report, picture=plot, title=title, learning=False
-        )
     reasons = failif.reasons(conditions, result.figures())
-    for reason in reasons:
-        exits.say(reason)
+    try:
+        if json:
+            show.json_object(result.to_json())
+        else:
+            show.parts(
+                show_evaluate.evaluation_parts(
+                    result, model, sources, plots=show.on_terminal() and not no_plots
+                )
+            )
+    finally:  # whoever reads the figures may leave: the page is written all the same
+        for reason in reasons:
+            exits.say(reason)
+        if report is not None or plot is not None:
+            names = [modelreport.named(source) for source in sources]
+            title = f"{modelreport.named(model)} on {show_evaluate.source_names(names)}"
+            found = inspecting.inspect(judged, model)
+            modelreport.write(
+                judged, result.card, found, page=report, picture=plot, title=title, learning=False
+            )
     if reasons:
         raise typer.Exit(exits.CONDITION)

@@ -61,19 +61,21 @@ def inspect(
     modelreport.check_files(report, plot)
     known = modelfile.load(model)
     found = inspecting.inspect(known, model)
-    plots = show.on_terminal() and not no_plots
-    if diff is not None:
-        made = comparing.compare(modelfile.load(diff), diff, known, model)
-        if json:
-            show.json_object({"first": diff, "second": model, **made.to_json()})
-        else:
-            show.parts(show_diff.comparison_parts(made, diff, model))
-    elif json:
-        listed = {"weights": [weight._asdict() for weight in all_weights(known)]}
-        show.json_object({**found.to_json(), **(listed if weights else {})})
-    elif weights:
-        show.csv_rows(Weight._fields, all_weights(known))
-    else:
-        show.parts(show_inspect.inspection_parts(found, known.card, plots=plots))
     title = f"{modelreport.named(model)}: {found.task} of {', '.join(found.targets)}"
-    modelreport.write(known, known.card, found, page=report, picture=plot, title=title)
+    plots = show.on_terminal() and not no_plots
+    try:
+        if diff is not None:
+            made = comparing.compare(modelfile.load(diff), diff, known, model)
+            if json:
+                show.json_object({"first": diff, "second": model, **made.to_json()})
+            else:
+                show.parts(show_diff.comparison_parts(made, diff, model))
+        elif json:
+            listed = {"weights": [weight._asdict() for weight in all_weights(known)]}
+            show.json_object({**found.to_json(), **(listed if weights else {})})
+        elif weights:
+            show.csv_rows(Weight._fields, all_weights(known))
+        else:
+            show.parts(show_inspect.inspection_parts(found, known.card, plots=plots))
+    finally:  # whoever reads the answer may leave: the page is written all the same
+        modelreport.write(known, known.card, found, page=report, picture=plot, title=title)

@@ -77,7 +77,7 @@ def predict(
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.output.writers import open_writer, prediction_fields
+    from kbnn.output.writers import check_name, open_writer, prediction_fields
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
     from kbnn_cli import reading, show
@@ -86,6 +86,7 @@ def predict(
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
     check_outputs(sources, {"--output": output, "--bad-rows": bad_rows}, model=model)
+    check_name(output)
     start = perf_counter()
     known = modelfile.load(model)
     fields = prediction_fields(known.schema, interval=interval, decompose=decompose)
@@ -104,7 +105,7 @@ def predict(
             use_target=False,
             original=not only_predictions,
         ) as (stream, bad),
-        open_writer(output, fields, known.schema, flush=stream.live) as writer,
+        open_writer(output, fields, known.schema) as writer,
         show.progress(stream, "predicting", quiet or output == "-") as on_rows,
     ):
         predict_stream(known, stream, bad, writer, on_rows=on_rows)

@@ -135,6 +135,7 @@ def _look(training: Training, json: bool) -> None:
 
 
 def _run(training: Training, listener: TrainListener, json: bool) -> None:
+    from kbnn.errors import ReaderLeft
     from kbnn.run.interruption import Interrupted, Interruption
     from kbnn.run.outcome import summary
     from kbnn_cli import show
@@ -145,7 +146,11 @@ def _run(training: Training, listener: TrainListener, json: bool) -> None:
             training.run(interruption)
     except Interrupted as interrupted:
         code = exits.TERMINATED if interrupted.number == signal.SIGTERM else exits.INTERRUPTED
+    except ReaderLeft:
+        code = exits.READER_LEFT
     listener.ended(training, code)
+    if code == exits.DONE and listener.log_failed:
+        code = exits.FAILED
     if json and training.ready:
         show.json_object(summary(training))
     raise typer.Exit(code)
