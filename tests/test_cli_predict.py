@@ -189,7 +189,11 @@ def test_a_live_row_is_answered_before_the_next_comes(cubic: str) -> None:
         ),
         (["--delimiter", "ab"], 2, "a delimiter is one character, not 'ab'"),
         (["--json"], 2, "--json and the predictions both ask for standard output (add -o FILE)"),
-        (["-o", "x.json"], 2, "x.json: tables are written as .csv, .tsv, .txt or .parquet, not .json"),
+        (
+            ["-o", "x.xlsx"],
+            2,
+            "x.xlsx: tables are written as .csv, .tsv, .txt or .parquet, not .xlsx",
+        ),
         (["--bad-rows", "-"], 2, "--bad-rows needs a file: standard output carries the result"),
         (
             ["--bad-rows", "no/b.csv"],

@@ -88,6 +88,12 @@ def sniff_delimiter(line: bytes) -> str:
     return DELIMITERS[counts.index(max(counts))] if any(counts) else ","
 
 
+def at_most_fields(record: bytes, delimiter: str) -> int:
+    """How many fields one record can have, counted without cutting it."""
+    bare = _QUOTED.sub(b"", record) if b'"' in record else record
+    return bare.count(delimiter.encode()) + 1
+
+
 def split_fields(record: bytes, delimiter: str) -> list[bytes]:
     """The fields of one record: quotes open a field only at its start, `""` inside is one quote.
 

@@ -70,6 +70,8 @@ class Stream(Closing):
         self._blocks: Generator[Block] | None = None
         self._sources: list[Source] = []
         self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
+        if schema is None:
+            self._pins.wanted = options.chosen
         self._tokens = pa.array(self._pins.missing, pa.string())
         try:
             self._open_sources(sources)
@@ -157,7 +159,12 @@ class Stream(Closing):
         """Infer the schema from the first good rows, 32 or what there is."""
         options = self.options
         early, names, seen = first_rows(
-            chunks, self._reading, options.target, self._tokens, options.on_error == "stop"
+            chunks,
+            self._reading,
+            options.target,
+            options.features,
+            self._tokens,
+            options.on_error == "stop",
         )
         samples = [sample(seen[name], self._tokens) for name in names]
         schema = infer(names, samples, options.roles, self._notices.append)
@@ -190,10 +197,9 @@ class Stream(Closing):
 
     def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
         """Why cells are not a row of data: the first number column whose cell is none."""
-        used = self._used()
+        numbers = {column.name for column in self._used() if column.kind == "number"}
         for name, cell in zip(names, cells, strict=True):
-            number = any(column.name == name and column.kind == "number" for column in used)
-            if number and not is_number(cell) and cell not in self._pins.missing:
+            if name in numbers and not is_number(cell) and cell not in self._pins.missing:
                 return f"column '{name}': cannot read '{shorten(cell)}' as a number"
         return None
 

@@ -58,6 +58,14 @@ class ReadOptions:
             self.max_categories,
         )
 
+    @property
+    def chosen(self) -> frozenset[str] | None:
+        """The only columns to read, where all of them are named; None: whatever is there."""
+        if not self.target or not self.features or self.input_sd:
+            return None
+        weight = () if self.weight is None else (self.weight,)
+        return frozenset([*self.target, *self.features, *self.ignore, *weight])
+
     def check(self) -> None:
         """Refuse values that make no sense."""
         if self.format not in FORMATS:
