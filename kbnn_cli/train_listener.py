@@ -37,6 +37,7 @@ class TrainListener(Listener):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._alarms = 0
+        self._resumed = False
 
     def notice(self, text: str) -> None:
         """Say it, unless quiet was asked for."""
@@ -56,6 +57,7 @@ class TrainListener(Listener):
             self.notice(f"new model {path}")
         if training.position.rows or training.position.epoch:
             self.notice(f"resuming {_place(training)}")
+            self._resumed = True
         self._alarms = model.alarm_count
         self._record("start", training, continued=training.continued)
         if self._quiet:
@@ -99,6 +101,9 @@ class TrainListener(Listener):
             passes = training.position.epoch * training.stream.total_bytes
             figures = f"{rows_of(training.rows)}, {count(self._speed(training))}/s{_loss(training)}"
             done = passes + training.stream.bytes_read
+            if self._resumed:  # what was skipped took no time and says nothing of what is left
+                self._bar.reset(self._task, completed=done, figures=figures)
+                self._resumed = False
             self._bar.update(self._task, completed=done, figures=figures)
 
     def saved(self, training: Training) -> None:

@@ -356,11 +356,11 @@ OPTIONS: Final = [
     _case(
         "unknown format",
         "a,y\n1,2\n",
-        "unknown format 'xml' (choose from auto, csv, tsv, json, parquet, arrow)",
+        "--format is auto, csv, tsv, json, parquet or arrow, not 'xml'",
         format="xml",
     ),
-    _case("long delimiter", "a,y\n1,2\n", "a delimiter is one character, not '::'", delimiter="::"),
-    _case("limit zero", "a,y\n1,2\n", "limit must be at least 1, not 0", limit=0),
+    _case("long delimiter", "a,y\n1,2\n", "--delimiter is one character, not '::'", delimiter="::"),
+    _case("limit zero", "a,y\n1,2\n", "--limit must be at least 1, not 0", limit=0),
     _case("negative skip", "a,y\n1,2\n", "skip cannot be negative", skip=-1),
 ]
 

@@ -181,13 +181,13 @@ def test_a_live_row_is_answered_before_the_next_comes(cubic: str) -> None:
     [
         (["--interval", "1.5"], 2, "--interval must lie between 0 and 1, not 1.5"),
         (["--on-error", "keep"], 2, "--on-error is skip or stop, not 'keep'"),
-        (["--limit", "0"], 2, "limit must be at least 1, not 0"),
+        (["--limit", "0"], 2, "--limit must be at least 1, not 0"),
         (
             ["--format", "xml"],
             2,
-            "unknown format 'xml' (choose from auto, csv, tsv, json, parquet, arrow)",
+            "--format is auto, csv, tsv, json, parquet or arrow, not 'xml'",
         ),
-        (["--delimiter", "ab"], 2, "a delimiter is one character, not 'ab'"),
+        (["--delimiter", "ab"], 2, "--delimiter is one character, not 'ab'"),
         (["--json"], 2, "--json and the predictions both ask for standard output (add -o FILE)"),
         (
             ["-o", "x.xlsx"],

@@ -74,6 +74,7 @@ class Training:
         self.ready = False  # whether model and position are known
         self.continued = False  # whether there was a model before
         self.rows = 0  # rows taken in by this run, all passes
+        self.processor = 0.0  # seconds of processor time that learning them took
         self.stream: Stream | None = None
         self.model: Model
         self.position: Position
@@ -238,9 +239,10 @@ class Training:
         """Learn, count, write predictions, tell."""
         points = self.model.card.curve.points
         known, size = len(points[0]), len(block.rows)
-        start = perf_counter()
+        start, used = perf_counter(), thread_time()
         forecast = self.model.learn(block, fresh)
         learned = perf_counter()
+        self.processor += thread_time() - used
         self.seconds.learn += learned - start
         self.rows += size
         self.position = replace(self.position, rows=self.position.rows + size)

@@ -72,9 +72,9 @@ class ArrowReader:
                 return
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 part = batch.slice(start, BATCH_ROWS)
-                yield Chunk(self.name, part, row)
-                row += part.num_rows
+                first, row = row, row + part.num_rows
                 self._progress(row - 1)
+                yield Chunk(self.name, part, first)
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted columns, checked; dictionaries become plain columns."""

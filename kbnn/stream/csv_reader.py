@@ -18,6 +18,7 @@ from kbnn.stream.chunk import Chunk, Flaw, Pins, not_utf8
 from kbnn.stream.formats import (
     DELIMITERS,
     at_most_fields,
+    check_comment,
     check_text,
     sniff_delimiter,
     split_fields,
@@ -55,6 +56,8 @@ class CsvReader:
         self._row = 1
         first, self._head = self._first(delimiter or "".join(DELIMITERS))
         check_text(first, name)
+        if header is None:
+            check_comment(first, name)
         self.delimiter = delimiter or sniff_delimiter(first)
         check_width(at_most_fields(first, self.delimiter), name, pins)
         cells = [self._decode(cell) for cell in split_fields(first, self.delimiter)]

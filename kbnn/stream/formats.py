@@ -75,6 +75,16 @@ def check_text(line: bytes, name: str) -> None:
         )
 
 
+def check_comment(line: bytes, name: str) -> None:
+    """Refuse a remark above the table; `#id,a,b` may well be a header."""
+    lone = not any(delimiter.encode() in line for delimiter in DELIMITERS)
+    if line.startswith(b"#") and (lone or line[1:2].isspace()):
+        raise DataError(
+            f"{name}:1: the first line is a comment, not the names of the columns (leave it out: "
+            f"grep -v '^#' {name} | kbnn train -; or say --header if it names them)"
+        )
+
+
 def sniff_delimiter(line: bytes) -> str:
     """The most frequent of `, ; tab |` outside quotes; the comma when there is none.
 

@@ -60,6 +60,7 @@ class Stream(Closing):
         self.rows = 0
         self.bad_rows = 0
         self.source = ""
+        self._bytes = 0
         self._pace = Pace(options.block_rows)
         self._on_notice = on_notice
         self._on_bad_row = on_bad_row
@@ -111,8 +112,8 @@ class Stream(Closing):
 
     @property
     def bytes_read(self) -> int:
-        """The bytes read in this pass."""
-        return self._reading.bytes_read
+        """The bytes of the rows handed out in this pass; more may have been read ahead."""
+        return self._bytes
 
     @property
     def columns(self) -> list[str]:
@@ -224,6 +225,7 @@ class Stream(Closing):
                 began = monotonic()
                 yield part
                 self._pace.took(len(part.rows), monotonic() - began)
+        self._bytes = self._reading.bytes_read
 
     def _encoded(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Block]:
         """Encode in pieces of a block; report what is left out."""
@@ -254,6 +256,7 @@ class Stream(Closing):
                     if good + at - (0 if options.on_error == "keep" else before) >= skip:
                         self.bad_rows += 1
                         self._on_bad_row(chunk.bad_row(at, flaw))
+                self._bytes = chunk.span[1]
                 if block is not None:
                     good += len(block.rows)
                     yield block
@@ -277,7 +280,7 @@ class Stream(Closing):
         """Start the next pass from the first row."""
         self._stop()
         self.epoch += 1
-        self.rows = self.bad_rows = 0
+        self.rows = self.bad_rows = self._bytes = 0
         self._reading = self._new_reading()
         self._settle()
         self._chunks = self._limited(self._reading.chunks())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from kbnn.errors import DataError
@@ -66,7 +67,7 @@ class Reading:
 
     def chunks(self) -> Generator[Chunk]:
         """All chunks of all sources."""
-        rows = 0
+        rows = before = 0
         for source in self.sources:
             with source.open() as reader:
                 self._bytes = reader
@@ -75,7 +76,9 @@ class Reading:
                 for chunk in opened.chunks():
                     empty = False
                     rows += chunk.size
-                    yield chunk
+                    span = (before, self.bytes_read)
+                    before = self.bytes_read
+                    yield replace(chunk, span=span)
                 if empty and len(self.sources) == 1:
                     what = "a header but " if isinstance(opened, CsvReader) else ""
                     raise DataError(f"{source.name}: holds {what}no rows")

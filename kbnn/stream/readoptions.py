@@ -69,17 +69,20 @@ class ReadOptions:
     def check(self) -> None:
         """Refuse values that make no sense."""
         if self.format not in FORMATS:
-            raise UsageError(f"unknown format '{self.format}' (choose from {', '.join(FORMATS)})")
+            known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+            raise UsageError(f"--format is {known}, not '{self.format}'")
         if self.delimiter is not None and (
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
         ):
-            raise UsageError(f"a delimiter is one character, not '{self.delimiter}'")
+            raise UsageError(f"--delimiter is one character, not '{self.delimiter}'")
         for name in ("skip", "epoch"):
             if (getattr(self, name) or 0) < 0:
                 raise UsageError(f"{name} cannot be negative")
         if self.limit is not None and self.limit < 1:
-            raise UsageError(f"limit must be at least 1, not {self.limit}")
-        for name in ("read_size", "block_rows", "shuffle_rows", "max_categories", "epochs"):
+            raise UsageError(f"--limit must be at least 1, not {self.limit}")
+        if self.epochs < 1:
+            raise UsageError(f"--epochs must be at least 1, not {self.epochs}")
+        for name in ("read_size", "block_rows", "shuffle_rows", "max_categories"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} must be at least 1")
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli import exits, options, view_options
+from kbnn_cli.help import Command
 
 EXAMPLES = """\b
 Examples:
@@ -33,7 +34,7 @@ FailIf = Annotated[
 ]
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(cls=Command, epilog=EXAMPLES, short_help="Score a model on rows it does not learn.")
 def evaluate(
     model: options.Model,
     sources: options.Sources,

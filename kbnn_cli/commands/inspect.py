@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli import options, view_options
+from kbnn_cli.help import Command
 
 EXAMPLES = """\b
 Examples:
@@ -38,7 +39,9 @@ Diff = Annotated[
 ]
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    cls=Command, epilog=EXAMPLES, short_help="Show what a model is, has seen and believes."
+)
 def inspect(
     model: options.Model,
     weights: Weights = False,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli import options
+from kbnn_cli.help import Command
 
 EXAMPLES = """\b
 Examples:
@@ -56,7 +57,9 @@ OnError = Annotated[
 ]
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    cls=Command, epilog=EXAMPLES, short_help="Predict rows, with error bars or class probabilities."
+)
 def predict(
     model: options.Model,
     sources: options.Sources,
