@@ -15,3 +15,7 @@ class ModelError(KbnnError):
 
 class UsageError(KbnnError):
     """Options contradict each other or name something that does not exist."""
+
+
+class ReaderLeft(Exception):
+    """Whoever read an output has left; no error, but what was written is not all of it."""

@@ -1,8 +1,22 @@
-"""Numbers as people read them: four significant digits, thousands separated, percent spaced."""
+"""Words and numbers as people read them: four significant digits, nothing that cannot be seen."""
 
 from __future__ import annotations
 
+import errno
+import json
 import math
+import re
+from typing import Any, Final
+
+LONGEST: Final = 1000
+"""Characters of a text that is shown; a name or a value may have millions."""
+
+_SEEN: Final = "\N{REPLACEMENT CHARACTER}"
+_HIDDEN: Final = re.compile(
+    # controls, soft hyphen, directions and joints of writing, line separators, halves, tags
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -36,12 +50,31 @@ def rows_of(rows: int) -> str:
     return f"{count(rows)} row{'' if rows == 1 else 's'}"
 
 
-def clean(name: str) -> str:
-    """The name with every character that is not printable (controls, bidi marks) made visible."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+def clean(text: str) -> str:
+    """The text as it may be shown to anybody: on one line, nothing hidden, not endless.
+
+    Names of columns and files, categories and the messages of others may hold what would move a
+    cursor, change colours or turn the direction of writing: each such character becomes visible.
+    """
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST - 3]}..."
+    return clean_page(text).replace("\n", _SEEN)
+
+
+def clean_page(text: str) -> str:
+    """The same for a text of many lines and any length."""
+    return _HIDDEN.sub(_SEEN, text)
+
+
+def json_text(found: Any, indent: int | None = None) -> str:
+    """JSON in which whatever is not printable is escaped: no value is lost, none acts."""
+    text = json.dumps(found, ensure_ascii=False, allow_nan=False, indent=indent)
+    return _HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1], text)
 
 
 def reason_of(error: OSError) -> str:
     """Why the system refused, as the rest of a sentence: `no such file or directory`."""
+    if error.errno == errno.EBADF:
+        return "it is closed"
     why = error.strerror or str(error)
     return f"{why[:1].lower()}{why[1:]}"

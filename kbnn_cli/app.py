@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kbnn_cli import exits, startup
+from kbnn_cli import exits
 
 COMMANDS = ("train", "predict", "evaluate", "inspect")
 
@@ -33,17 +32,12 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load a command; None if there is none of that name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = import_module(f"kbnn_cli.commands.{cmd_name}")
-        return typer.main.get_command(module.app)
+        return load(cmd_name) if cmd_name in COMMANDS else None
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command; a reader who left early is not an error."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise exits.ClosedPipe from error
+
+def load(name: str) -> Any:
+    """A command by its name."""
+    return typer.main.get_command(import_module(f"kbnn_cli.commands.{name}").app)
 
 
 app = typer.Typer(
@@ -82,12 +76,7 @@ def call(arguments: Sequence[str] | None = None) -> int:
     return exits.run(lambda: command(arguments, prog_name="kbnn", standalone_mode=False))
 
 
-def main() -> None:
-    """The `kbnn` program."""
-    startup.prepare()
-    sys.excepthook = exits.report_unexpected
-    sys.exit(call())
-
-
 if __name__ == "__main__":
+    from kbnn_cli.startup import main
+
     main()

@@ -2,71 +2,95 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
-from types import TracebackType
-from typing import Final
+from types import FrameType, TracebackType
+from typing import Final, NoReturn
 
-import typer
+from kbnn.errors import KbnnError, ReaderLeft, UsageError
+from kbnn.sink import standard_output
+from kbnn.wording import clean
 
 DONE: Final = 0
-FAILED: Final = 1  # the data or the model cannot be used
+FAILED: Final = 1  # the data or the model cannot be used, or something is not whole
 USAGE: Final = 2
 CONDITION: Final = 3  # --fail-if was met
 INTERRUPTED: Final = 130
+READER_LEFT: Final = 141  # whoever read the data left before their end, as a shell reports SIGPIPE
 TERMINATED: Final = 143
 
-# The base of every error about the command line; typer exports only its offspring by name.
-_COMMAND_LINE_ERROR: Final[type[Exception]] = typer.BadParameter.__mro__[2]
-
-
-class ClosedPipe(Exception):
-    """Whoever read the output has seen enough."""
+_interrupts: list[int] = []
+"""Signals that `note_interrupt` has seen."""
 
 
 def run(call: Callable[[], object]) -> int:
     """Call, say in one sentence what went wrong, if anything, and return the exit code."""
+    import typer
+
+    # The base of every error about the command line; typer exports only its offspring by name.
+    command_line_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
         code = call()
-        sys.stdout.flush()
+        standard_output().finish()
         return code if isinstance(code, int) else DONE
-    except _own_errors() as error:
+    except KbnnError as error:
         _trace()
         say(str(error))
-        return USAGE if type(error).__name__ == "UsageError" else FAILED
-    except (ClosedPipe, BrokenPipeError):
-        _silence_stdout()
-        return DONE
-    except KeyboardInterrupt:
+        return USAGE if isinstance(error, UsageError) else FAILED
+    except ReaderLeft:
+        return READER_LEFT
+    except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except typer.Abort:
-        return INTERRUPTED
-    except MemoryError:
-        _trace()
-        say("out of memory (a smaller --layers or --group-size needs less)")
-        return FAILED
-    except _COMMAND_LINE_ERROR as error:
+    except command_line_error as error:
+        from kbnn_cli.advice import about_command_line
+
         if type(error).__name__ == "NoArgsIsHelpError":
             print(str(error), file=sys.stderr)
         else:
-            say(_about_command_line(error))
+            say(about_command_line(error))
         return USAGE
+    except Exception as error:
+        if _interrupts:  # a library that was being loaded made something else of it
+            return INTERRUPTED
+        if not is_memory(error):
+            raise
+        _trace()
+        say("out of memory (a smaller --layers or --group-size needs less)")
+        return FAILED
 
 
-def _own_errors() -> tuple[type[Exception], ...]:
-    """The package's errors; none was raised if their module is not loaded, and `--help` waits
-    for no library that it does not need."""
-    module = sys.modules.get("kbnn.errors")
-    return (module.KbnnError,) if module else ()
+def is_memory(error: BaseException) -> bool:
+    """Whether the system had no memory left, in the words of whoever asked for it."""
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    words = ("cannot allocate memory", "failed to map segment", "can't start new thread")
+    return isinstance(error, ImportError | RuntimeError | OSError) and any(
+        word in str(error).lower() for word in words
+    )
 
 
 def say(sentence: str) -> None:
     """Talk to the user, on stderr."""
-    with suppress(OSError, ValueError):  # perhaps nobody listens any more
-        print(f"kbnn: {sentence}", file=sys.stderr, flush=True)
+    tell(f"kbnn: {' '.join(sentence.split())}")
+
+
+def tell(line: str) -> None:
+    """The same without the name in front. Nobody may be listening: that is no reason to stop."""
+    try:
+        print(clean(line), file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def note_interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Ctrl-C: remembered, since libraries turn it into errors of their own while they load."""
+    _interrupts.append(number)
+    raise KeyboardInterrupt
 
 
 def report_unexpected(
@@ -80,23 +104,6 @@ def report_unexpected(
     say(f"unexpected error, {named} (KBNN_DEBUG=1 shows where; please report it)")
 
 
-def _about_command_line(error: BaseException) -> str:
-    """The parser's message as our sentence, with the way to the help that answers it."""
-    format_message = getattr(error, "format_message", lambda: str(error))
-    text = " ".join(format_message().split()).rstrip(".")
-    text = text[:1].lower() + text[1:]
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "kbnn"
-    return f"{text} (see '{command} --help')"
-
-
 def _trace() -> None:
     if os.environ.get("KBNN_DEBUG"):
         traceback.print_exc()
-
-
-def _silence_stdout() -> None:
-    """Let the interpreter's last flush go nowhere, or it would complain about the closed pipe."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

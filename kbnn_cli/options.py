@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -10,6 +11,44 @@ import typer
 COLUMNS = "Columns"
 READING = "Reading"
 OUTPUT = "Output"
+
+
+def whole(option: str) -> Callable[[str], int]:
+    """What reads the whole number of an option."""
+
+    def read(text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise _wrong(option, "takes a whole number", text) from None
+
+    return read
+
+
+def seconds(text: str) -> float:
+    """What `--checkpoint-every` takes."""
+    try:
+        return float(text)
+    except ValueError:
+        raise _wrong("--checkpoint-every", "takes a number of seconds", text) from None
+
+
+def share(text: str) -> float:
+    """What `--interval` takes: 0.9 or 90%."""
+    bare = str(text).strip()
+    percent = bare.endswith("%")
+    try:
+        value = float(bare.removesuffix("%"))
+    except ValueError:
+        raise _wrong("--interval", "takes a share such as 0.9 or 90%", text) from None
+    return value / 100.0 if percent else value
+
+
+def _wrong(option: str, takes: str, text: str) -> Exception:
+    from kbnn.errors import UsageError
+
+    return UsageError(f"{option} {takes}, not '{text}'")
+
 
 Sources = Annotated[
     list[str],
@@ -79,7 +118,11 @@ BadRows = Annotated[
 Limit = Annotated[
     int | None,
     typer.Option(
-        "--limit", metavar="N", help="Read at most N rows of each pass.", rich_help_panel=READING
+        "--limit",
+        metavar="N",
+        parser=whole("--limit"),
+        help="Read at most N rows of each pass.",
+        rich_help_panel=READING,
     ),
 ]
 Interval = Annotated[
@@ -87,7 +130,8 @@ Interval = Annotated[
     typer.Option(
         "--interval",
         metavar="SHARE",
-        help="The probability that lower and upper enclose.",
+        parser=share,
+        help="The probability that lower and upper enclose: 0.9 or 90%.",
         rich_help_panel=OUTPUT,
     ),
 ]

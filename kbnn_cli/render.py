@@ -100,11 +100,10 @@ def _facts(training: Training) -> Table:
     split = ", ".join(f"{name} {number(value, 2)}" for name, value in spent.items())
     facts.add_row("time", f"{number(seconds.total, 3)} s: {split}")
     if training.rows and seconds.total > 0.0:
-        speed = training.rows / seconds.total
+        speed = count(training.rows / seconds.total)
+        each = number(1e6 * training.processor / training.rows, 3)
         facts.add_row(
-            "speed",
-            f"{count(speed)} rows/s; learning {number(1e6 * seconds.learn / training.rows, 3)} "
-            "microseconds a row",
+            "speed", f"{speed} rows/s; learning {each} microseconds of processor time a row"
         )
     return facts
 

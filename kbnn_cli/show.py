@@ -19,10 +19,10 @@ def on_terminal() -> bool:
 
 
 def parts(found: Iterable[RenderableType]) -> None:
-    """Print renderables on standard output; no markup, since names come from strangers."""
-    from rich.console import Console
+    """Print renderables on standard output."""
+    from kbnn_cli.console import CleanConsole
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = CleanConsole()
     if console.is_terminal:
         for part in found:
             console.print(part)
@@ -31,23 +31,30 @@ def parts(found: Iterable[RenderableType]) -> None:
         with console.capture() as capture:
             console.print(part)
         # Tables are padded to their width; in a file the blanks would only be in the way.
-        console.file.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+        lines = capture.get().split("\n")[:-1]
+        console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
 
 
 def json_object(found: dict[str, Any]) -> None:
     """Print one JSON object on standard output."""
-    import json
+    from kbnn.sink import standard_output
+    from kbnn.wording import json_text
 
-    print(json.dumps(found, ensure_ascii=False, allow_nan=False, indent=2))
+    standard_output().write(f"{json_text(found, indent=2)}\n".encode())
 
 
 def csv_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table as CSV on standard output."""
     import csv
+    import io
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    from kbnn.sink import standard_output
+
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(head)
     writer.writerows(rows)
+    standard_output().write(text.getvalue().encode())
 
 
 @contextmanager
@@ -60,8 +67,9 @@ def progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[[int]
     if quiet or not sys.stderr.isatty() or stream.live or total is None:
         yield lambda rows: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from kbnn_cli.console import CleanConsole
 
     done = 0
     with Progress(
@@ -69,7 +77,7 @@ def progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[[int]
         BarColumn(bar_width=None),
         TextColumn("{task.fields[rows]:,} rows"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=CleanConsole(stderr=True),
         transient=True,
     ) as bar:
         task = bar.add_task(doing, total=total, rows=0)

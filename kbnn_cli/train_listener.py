@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import ExitStack
 from time import perf_counter
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from kbnn.errors import DataError
+from kbnn.errors import DataError, ReaderLeft
 from kbnn.run.outcome import summary
 from kbnn.run.training import Listener, Training
 from kbnn.score.curve import CurvePoint
-from kbnn.wording import count, rows_of
+from kbnn.sink import open_sink
+from kbnn.wording import count, json_text, rows_of
 from kbnn_cli import exits, render
+from kbnn_cli.console import CleanConsole
 
 
 class TrainListener(Listener):
-    """Everything goes to stderr, the log to its file."""
+    """Everything goes to stderr, the log to its file.
+
+    Nothing here stops the training: what nobody hears is lost, and a log that cannot be written is
+    said once and remembered in `log_failed`.
+    """
 
     def __init__(self, quiet: bool, log: str | None) -> None:
         self._quiet = quiet
         self._stack = ExitStack()
-        self._log = None if log is None else self._stack.enter_context(_opened(log))
+        self._log = None if log is None else self._stack.enter_context(open_sink(log, "a"))
+        self.log_failed = False
         self._start = perf_counter()
         self._lines: render.DoublingLines | None = None
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._alarms = 0
+        self._resumed = False
 
     def notice(self, text: str) -> None:
         """Say it, unless quiet was asked for."""
         if self._quiet:
             return
         if self._bar is not None:
-            self._bar.console.print(f"kbnn: {text}", markup=False, highlight=False, soft_wrap=True)
+            self._bar.console.print(f"kbnn: {text}", soft_wrap=True)
         else:
             exits.say(text)
 
@@ -51,6 +57,7 @@ class TrainListener(Listener):
             self.notice(f"new model {path}")
         if training.position.rows or training.position.epoch:
             self.notice(f"resuming {_place(training)}")
+            self._resumed = True
         self._alarms = model.alarm_count
         self._record("start", training, continued=training.continued)
         if self._quiet:
@@ -68,7 +75,7 @@ class TrainListener(Listener):
                 TextColumn("{task.fields[figures]}"),
                 TimeRemainingColumn(compact=True),
                 TextColumn("left"),
-                console=Console(stderr=True, highlight=False),
+                console=CleanConsole(stderr=True),
                 transient=True,
             )
         )
@@ -84,7 +91,7 @@ class TrainListener(Listener):
                     self._record("point", training, target=name, **_point(point))
             if self._lines is not None:
                 for line in self._lines.lines(points, model.noise_sd, self._speed(training)):
-                    print(line, file=sys.stderr, flush=True)
+                    exits.tell(line)
         if model.alarm_count > self._alarms:
             new = model.alarms[self._alarms - model.alarm_count :]
             self._alarms = model.alarm_count
@@ -94,6 +101,9 @@ class TrainListener(Listener):
             passes = training.position.epoch * training.stream.total_bytes
             figures = f"{rows_of(training.rows)}, {count(self._speed(training))}/s{_loss(training)}"
             done = passes + training.stream.bytes_read
+            if self._resumed:  # what was skipped took no time and says nothing of what is left
+                self._bar.reset(self._task, completed=done, figures=figures)
+                self._resumed = False
             self._bar.update(self._task, completed=done, figures=figures)
 
     def saved(self, training: Training) -> None:
@@ -112,7 +122,7 @@ class TrainListener(Listener):
             return
         if code != exits.DONE:
             self.notice(f"stopped {_place(training)}; {training.options.model} is saved")
-        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        console = CleanConsole(stderr=True)
         console.print()
         for part in render.summary_parts(training):
             console.print(part)
@@ -121,7 +131,7 @@ class TrainListener(Listener):
         return training.rows / max(perf_counter() - self._start, 1e-9)
 
     def _record(self, event: str, training: Training, **more: Any) -> None:
-        if self._log is None:
+        if self._log is None or self.log_failed:
             return
         entry = {
             "event": event,
@@ -131,8 +141,12 @@ class TrainListener(Listener):
             "rows": training.model.rows,
             **more,
         }
-        self._log.write(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n")
-        self._log.flush()
+        try:
+            self._log.write(f"{json_text(entry)}\n".encode())
+        except (DataError, ReaderLeft) as error:
+            self.log_failed = True
+            why = str(error) if isinstance(error, DataError) else f"{error}: its reader has left"
+            exits.say(f"{why}; the training goes on without the log")
 
     def __enter__(self) -> Self:
         return self
@@ -144,14 +158,6 @@ class TrainListener(Listener):
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
-
-
-def _opened(path: str) -> IO[str]:
-    try:
-        return open(path, "a", encoding="utf-8")
-    except OSError as error:
-        why = (error.strerror or "").lower()
-        raise DataError(f"{path}: cannot be written ({why})") from error
 
 
 def _place(training: Training) -> str:

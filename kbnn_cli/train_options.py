@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli.options import COLUMNS, OUTPUT, READING
+from kbnn_cli.options import COLUMNS, OUTPUT, READING, seconds, whole
 
 NETWORK = "Network"
 MODEL = "Model file"
@@ -34,6 +34,7 @@ CheckpointEvery = Annotated[
     typer.Option(
         "--checkpoint-every",
         metavar="SECONDS",
+        parser=seconds,
         help="How often the model is saved on the way.",
         rich_help_panel=MODEL,
     ),
@@ -93,13 +94,20 @@ Shuffle = Annotated[
 ]
 Epochs = Annotated[
     int,
-    typer.Option("--epochs", metavar="N", help="Passes over the sources.", rich_help_panel=READING),
+    typer.Option(
+        "--epochs",
+        metavar="N",
+        parser=whole("--epochs"),
+        help="Passes over the sources.",
+        rich_help_panel=READING,
+    ),
 ]
 Seed = Annotated[
     int | None,
     typer.Option(
         "--seed",
         metavar="N",
+        parser=whole("--seed"),
         help="Of the first weights and of --shuffle; 0 if not said.",
         rich_help_panel=NETWORK,
     ),
@@ -137,6 +145,7 @@ GroupSize = Annotated[
     typer.Option(
         "--group-size",
         metavar="N",
+        parser=whole("--group-size"),
         help="Hidden units of one group; 10 if not said.",
         rich_help_panel=NETWORK,
     ),
@@ -174,6 +183,7 @@ Ensemble = Annotated[
     typer.Option(
         "--ensemble",
         metavar="K",
+        parser=whole("--ensemble"),
         help="Networks that predict together; 1 if not said.",
         rich_help_panel=NETWORK,
     ),

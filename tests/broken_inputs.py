@@ -39,7 +39,11 @@ TEXT: Final = [
     _case("spaces", "   \n", "{f}: is empty"),
     _case("header only", "a,y\n", "{f}: holds a header but no rows"),
     _case("header without newline", "a,y", "{f}: holds a header but no rows"),
-    _case("two columns of a name", "a,b,a\n1,2,3\n", "{f}: two columns are named 'a'"),
+    _case(
+        "two columns of a name",
+        "a,b,a\n1,2,3\n",
+        "{f}: two columns are named 'a' (rename one of them)",
+    ),
     _case("short row", "a,b,y\n1,2,3\n4,5\n", f"{{f}}:3: has 2 fields, the header has 3 {_SKIP}"),
     _case(
         "long row", "a,b,y\n1,2,3\n\n4,5,6,7\n", f"{{f}}:4: has 4 fields, the header has 3 {_SKIP}"
@@ -268,7 +272,7 @@ FORMATS: Final = [
     ),
     _case(
         "JSON, too deep",
-        '{"a":1,"y":2}\n' + '{"a":' * 100_000 + "1" + "}" * 100_000,
+        '{"a":1,"y":2}\n' + '{"a":' * 10_000 + "1" + "}" * 10_000,
         f"{{f}}:2: is not usable JSON {_SKIP}",
     ),
     _case("PNG", b"\x89PNG\r\n\x1a\n" + bytes(50), "{f}: is a PNG image"),
@@ -328,7 +332,7 @@ FORMATS: Final = [
     _case(
         "Parquet, names twice",
         parquet_bytes(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])),
-        "{f}: two columns are named 'a'",
+        "{f}: two columns are named 'a' (rename one of them)",
     ),
     _case(
         "Parquet, infinite",
@@ -352,11 +356,11 @@ OPTIONS: Final = [
     _case(
         "unknown format",
         "a,y\n1,2\n",
-        "unknown format 'xml' (choose from auto, csv, tsv, json, parquet, arrow)",
+        "--format is auto, csv, tsv, json, parquet or arrow, not 'xml'",
         format="xml",
     ),
-    _case("long delimiter", "a,y\n1,2\n", "a delimiter is one character, not '::'", delimiter="::"),
-    _case("limit zero", "a,y\n1,2\n", "limit must be at least 1, not 0", limit=0),
+    _case("long delimiter", "a,y\n1,2\n", "--delimiter is one character, not '::'", delimiter="::"),
+    _case("limit zero", "a,y\n1,2\n", "--limit must be at least 1, not 0", limit=0),
     _case("negative skip", "a,y\n1,2\n", "skip cannot be negative", skip=-1),
 ]
 

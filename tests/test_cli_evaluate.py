@@ -187,8 +187,8 @@ def test_a_pipe_gives_what_a_file_gives(cubic: str) -> None:
             "no/x.png: cannot be written (no such file or directory)",
         ),
         (["--bad-rows", "-"], 2, "--bad-rows needs a file: standard output carries the result"),
-        (["--limit", "-1"], 2, "limit must be at least 1, not -1"),
-        (["--delimiter", ";;"], 2, "a delimiter is one character, not ';;'"),
+        (["--limit", "-1"], 2, "--limit must be at least 1, not -1"),
+        (["--delimiter", ";;"], 2, "--delimiter is one character, not ';;'"),
     ],
 )
 def test_wrong_options(

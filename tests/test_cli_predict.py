@@ -181,15 +181,19 @@ def test_a_live_row_is_answered_before_the_next_comes(cubic: str) -> None:
     [
         (["--interval", "1.5"], 2, "--interval must lie between 0 and 1, not 1.5"),
         (["--on-error", "keep"], 2, "--on-error is skip or stop, not 'keep'"),
-        (["--limit", "0"], 2, "limit must be at least 1, not 0"),
+        (["--limit", "0"], 2, "--limit must be at least 1, not 0"),
         (
             ["--format", "xml"],
             2,
-            "unknown format 'xml' (choose from auto, csv, tsv, json, parquet, arrow)",
+            "--format is auto, csv, tsv, json, parquet or arrow, not 'xml'",
         ),
-        (["--delimiter", "ab"], 2, "a delimiter is one character, not 'ab'"),
+        (["--delimiter", "ab"], 2, "--delimiter is one character, not 'ab'"),
         (["--json"], 2, "--json and the predictions both ask for standard output (add -o FILE)"),
-        (["-o", "x.json"], 2, "x.json: tables are written as .csv, .tsv or .parquet, not .json"),
+        (
+            ["-o", "x.xlsx"],
+            2,
+            "x.xlsx: tables are written as .csv, .tsv, .txt or .parquet, not .xlsx",
+        ),
         (["--bad-rows", "-"], 2, "--bad-rows needs a file: standard output carries the result"),
         (
             ["--bad-rows", "no/b.csv"],

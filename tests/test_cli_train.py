@@ -130,7 +130,7 @@ def test_log_holds_the_history(data: Path, capsys: pytest.CaptureFixture[str]) -
 BAD_OPTIONS = {
     "--layers abc": "--layers takes sizes such as 50 or 50,50, or none; not 'abc'",
     "--layers 50,,2": "--layers takes sizes such as 50 or 50,50, or none; not '50,,2'",
-    "--layers 99999,99999": "10000199998 weights are more than 67108864",
+    "--layers 99999,99999": "--layers: 10000199998 weights are more than 67108864",
     "--noise=-1": "--noise is auto, constant, or a standard deviation in the target's units; "
     "not '-1'",
     "--noise x": "--noise is auto, constant, or a standard deviation in the target's units; "
@@ -142,16 +142,16 @@ BAD_OPTIONS = {
     "--robust maybe": "--robust is auto or off, not 'maybe'",
     "--drift maybe": "--drift is auto or off, not 'maybe'",
     "--seed -1": "--seed must lie between 0 and 2^63 - 1, not -1",
-    "--ensemble 0": "ensemble must be between 1 and 64, got 0",
-    "--epochs 0": "epochs must be at least 1",
-    "--limit 0": "limit must be at least 1, not 0",
-    "--delimiter ab": "a delimiter is one character, not 'ab'",
-    "--format xls": "unknown format 'xls' (choose from auto, csv, tsv, json, parquet, arrow)",
+    "--ensemble 0": "--ensemble must lie between 1 and 64, not 0",
+    "--epochs 0": "--epochs must be at least 1, not 0",
+    "--limit 0": "--limit must be at least 1, not 0",
+    "--delimiter ab": "--delimiter is one character, not 'ab'",
+    "--format xls": "--format is auto, csv, tsv, json, parquet or arrow, not 'xls'",
     "--interval 2": "--interval must lie between 0 and 1, not 2",
     "--checkpoint-every 0": "--checkpoint-every must be positive, not 0",
     "--fresh --resume": "--fresh and --resume contradict each other",
     "--json --predictions -": "--json and --predictions - cannot both go to standard output",
-    "--predictions p.json": "p.json: tables are written as .csv, .tsv or .parquet, not .json",
+    "--predictions p.json": "p.json: tables are written as .csv, .tsv, .txt or .parquet, not .json",
     "--predictions a.csv": "--predictions a.csv: would write over the source a.csv",
     "-m -": "a model is kept in a file: --model cannot be -",
     "--log a.csv": "--log a.csv: would write over the source a.csv",
@@ -187,7 +187,7 @@ class Live:
     """A trainer that reads a pipe which is still open."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        program = "from kbnn_cli.app import main; main()"
+        program = "from kbnn_cli.startup import main; main()"
         command = [sys.executable, "-c", program, "train", "-", "--layers", "6", *options]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder)
@@ -272,7 +272,7 @@ def test_a_reader_who_leaves_ends_it_quietly_after_saving(tmp_path: Path) -> Non
     assert live.stderr.read() == b""
     live.stdin.close()
     live.stderr.close()
-    assert live.process.wait() == 0
+    assert live.process.wait() == 141
     assert load(str(tmp_path / "model.npz")).rows >= 40
 
 

@@ -58,7 +58,7 @@ def test_debugging_shows_the_traceback(
 
 
 COMMAND_LINES = {
-    "trian a.csv": "no such command 'trian' (see 'kbnn --help')",
+    "trian a.csv": "no such command 'trian': did you mean 'train'? (see 'kbnn --help')",
     "train": "missing argument 'SOURCES' (see 'kbnn train --help')",
     "train a.csv --zzzz": "no such option: --zzzz (see 'kbnn train --help')",
     "train none.csv": "none.csv: no such file",
@@ -111,9 +111,10 @@ def test_help_loads_no_numpy() -> None:
 def test_a_defect_is_one_sentence() -> None:
     done = python(
         "import sys, kbnn_cli.app as app\n"
+        "from kbnn_cli.startup import main\n"
         "def call(): raise ZeroDivisionError('over\\nnothing')\n"
         "app.call = call\n"
-        "app.main()"
+        "main()"
     )
     assert done.returncode == 1
     assert done.stderr == (

@@ -14,6 +14,7 @@ from kbnn.core import engine, observation, twin
 from kbnn.core.activations import ACTIVATIONS
 from kbnn.core.config import Covariance
 from kbnn.core.state import COUNT
+from kbnn.errors import UsageError
 from tests.networks import Stream, distance, pairwise, record_distance, stream
 
 _kernel = pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
@@ -234,5 +235,5 @@ def test_a_label_between_two_classes_counts_as_the_nearer_one() -> None:
 
 def test_an_unknown_instruction_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KBNN_ENGINE", "mmx")
-    with pytest.raises(ValueError, match="this machine offers numpy, portable"):
+    with pytest.raises(UsageError, match="this machine offers numpy, portable"):
         engine.description()

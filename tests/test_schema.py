@@ -90,7 +90,7 @@ def test_unusable_columns_are_ignored_with_a_notice(tmp_path: Path) -> None:
     assert words[0] == [
         "target: last column 'y' (choose with --target)",
         "column 'day' is ignored: it holds timestamps",
-        "column 'name' is ignored: it holds free text",
+        "column 'name' is ignored: it holds free text such as 'n0'",
         "task: regression, since 'y' holds numbers",
     ]
     nested = table.append_column("z", pa.array([[at] for at in range(25)]))

@@ -141,7 +141,7 @@ def test_parquet_has_types(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     fields = prediction_fields(NUMBERS)
-    with pytest.raises(UsageError, match=r"^o\.json: tables are written as \.csv, \.tsv or \.parq"):
+    with pytest.raises(UsageError, match=r"^o\.json: tables are written as \.csv, \.tsv, \.txt or"):
         open_writer("o.json", fields, NUMBERS)
     with pytest.raises(UsageError, match=r"cannot be continued"):
         open_writer("o.parquet", fields, NUMBERS, keep=3)
@@ -154,8 +154,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a full disk to write to")
 def test_a_full_disk_is_one_sentence() -> None:
-    writer = open_writer("/dev/full", prediction_fields(NUMBERS), NUMBERS, flush=True)
+    writer = open_writer("/dev/full", prediction_fields(NUMBERS), NUMBERS)
     with pytest.raises(DataError, match=r"^/dev/full: cannot be written \(no space left on device"):
         writer.write(forecast(3))
-    with pytest.raises(OSError, match="No space left"):
-        writer.close()
+    writer.close()

@@ -18,6 +18,7 @@ from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import ARRAYS, COUNT, State
 from kbnn.core.twin import Records
+from kbnn.errors import UsageError
 
 try:
     from kbnn.core import _kernel
@@ -46,8 +47,8 @@ def _choice() -> str:
     if choice in ("", "numpy") or not _BUILT:
         return choice
     if not _kernel.use(choice):
-        raise ValueError(
-            f"KBNN_ENGINE={choice!r}: this machine offers numpy, portable and, "
+        raise UsageError(
+            f"KBNN_ENGINE={choice}: this machine offers numpy, portable and, "
             "where the CPU has them, avx2 and avx512"
         )
     return choice

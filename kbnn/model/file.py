@@ -108,6 +108,8 @@ def read(path: str) -> tuple[dict[str, Any], Arrays]:
     try:
         if os.path.isdir(path):
             raise ModelError(f"{path}: is a folder, not a model file")
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise ModelError(f"{path}: is a pipe or a device, not a model file")
         with open(path, "rb") as file:
             return _read(path, file)
     except FileNotFoundError as error:

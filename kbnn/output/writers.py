@@ -7,9 +7,8 @@ back as the same float64. What is not known is an empty cell, or null.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,16 +16,18 @@ import pyarrow.parquet as pq
 from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
 from kbnn.model.schema import Schema
+from kbnn.sink import Sink, open_sink, standard_output
 from kbnn.stream.values import is_numeric, is_text, missing_tokens, numbers
 from kbnn.task.base import Field
 from kbnn.task.forecast import Forecast
 
-__all__ = ["STDOUT", "Writer", "open_writer"]
+__all__ = ["STDOUT", "Writer", "check_name", "open_writer"]
 
 STDOUT: Final = "-"
 GROUP_ROWS: Final = 65_536
 """Rows of a Parquet row group."""
-_OTHER_FORMATS: Final = (".json", ".jsonl", ".ndjson", ".arrow", ".feather", ".gz", ".zst", ".bz2")
+_TEXT: Final = ("", ".csv", ".tsv", ".txt")
+_PARQUET: Final = (".parquet", ".pq")
 
 
 class Writer(Closing):
@@ -43,12 +44,7 @@ class Writer(Closing):
         if self._leading is None:
             self._leading = self._settle(batch.schema if batch is not None else pa.schema([]))
         leading = [(field, _column(batch, field.name)) for field in self._leading]
-        try:
-            self._put(leading, [field.values(forecast) for field in self._fields])
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _failed(self.path, error) from error
+        self._put(leading, [field.values(forecast) for field in self._fields])
         self.rows += len(forecast.status)
 
     def _settle(self, schema: pa.Schema) -> pa.Schema:
@@ -73,14 +69,11 @@ class Writer(Closing):
 class TextWriter(Writer):
     """CSV (or TSV) to a file or to standard output."""
 
-    def __init__(
-        self, path: str, fields: Sequence[Field], *, flush: bool = False, keep: int | None = None
-    ) -> None:
+    def __init__(self, path: str, fields: Sequence[Field], *, keep: int | None = None) -> None:
         super().__init__(path, fields)
-        self._flush = flush or path == STDOUT
         self._header = keep is None  # whether the header is still to be written
         self._delimiter = "\t" if path.lower().endswith(".tsv") else ","
-        self._file: IO[bytes] = sys.stdout.buffer if path == STDOUT else _opened(path, keep)
+        self._file = standard_output() if path == STDOUT else _opened(path, keep)
 
     def _put(self, leading: list[tuple[pa.Field, pa.Array | None]], predicted: list[Any]) -> None:
         size = len(predicted[0])
@@ -94,8 +87,6 @@ class TextWriter(Writer):
             self._header = False
         lines = map(self._delimiter.join, zip(*columns, strict=True))
         self._file.write("\n".join([*lines, ""]).encode())
-        if self._flush:
-            self._file.flush()
 
     def _cells(self, array: pa.Array | None, size: int) -> list[str]:
         """A column as cells; texts as they were."""
@@ -124,10 +115,9 @@ class TextWriter(Writer):
 
     def checkpoint(self) -> int | None:
         """Bring everything to the disk; the size so far."""
-        self._file.flush()
-        if self.path == STDOUT:
+        if self.path == STDOUT or not self._file.seekable():
             return None
-        os.fsync(self._file.fileno())
+        self._file.sync()
         return self._file.tell()
 
     def close(self) -> None:
@@ -211,44 +201,42 @@ def open_writer(
     fields: Sequence[Field],
     schema: Schema,
     *,
-    flush: bool = False,
     keep: int | None = None,
 ) -> Writer:
     """Open a table: Parquet if the name says so, otherwise CSV; `-` is standard output.
 
-    flush    bring each block out at once
     keep     go on with a text file after its first `keep` bytes, to resume
     """
-    ending = os.path.splitext(path)[1].lower()
-    if ending in (".parquet", ".pq"):
+    check_name(path)
+    if _ending(path) in _PARQUET:
         if keep is not None:
             raise UsageError(f"{path}: a Parquet file cannot be continued (use .csv to resume)")
         return ParquetTable(path, fields, schema)
-    if ending in _OTHER_FORMATS:
-        raise UsageError(f"{path}: tables are written as .csv, .tsv or .parquet, not {ending}")
-    return TextWriter(path, fields, flush=flush, keep=keep)
+    return TextWriter(path, fields, keep=keep)
 
 
-def _opened(path: str, keep: int | None) -> IO[bytes]:
-    try:
-        if keep is None:
-            return open(path, "wb")
-        file = open(path, "r+b")  # noqa: SIM115 - the writer closes it
-        size = file.seek(0, os.SEEK_END)
-        if size < keep:
-            file.close()
-            raise DataError(f"{path}: is shorter than when the model was saved; it cannot go on")
-        file.truncate(keep)
-        file.seek(keep)
-        return file
-    except OSError as error:
-        raise _failed(path, error) from error
+def check_name(path: str) -> None:
+    """Refuse a name whose ending says a format that no table is written in."""
+    if _ending(path) not in (*_TEXT, *_PARQUET):
+        kinds = "tables are written as .csv, .tsv, .txt or .parquet"
+        raise UsageError(f"{path}: {kinds}, not {_ending(path)}")
 
 
-def _failed(path: str, error: OSError) -> DataError:
-    why = error.strerror or str(error)
-    name = "standard output" if path == STDOUT else path
-    return DataError(f"{name}: cannot be written ({why[:1].lower()}{why[1:]})")
+def _ending(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+def _opened(path: str, keep: int | None) -> Sink:
+    if keep is None:
+        return open_sink(path)
+    file = open_sink(path, "r+")
+    size = file.seek(0, os.SEEK_END)
+    if size < keep:
+        file.close()
+        raise DataError(f"{path}: is shorter than when the model was saved; it cannot go on")
+    file.truncate(keep)
+    file.seek(keep)
+    return file
 
 
 def _column(batch: pa.RecordBatch | None, name: str) -> pa.Array | None:

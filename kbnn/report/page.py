@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from kbnn.report.css import CSS
@@ -10,6 +9,8 @@ from kbnn.report.data import ReportData
 from kbnn.report.section import section_html
 from kbnn.report.svg import drawing
 from kbnn.report.text import safe
+from kbnn.sink import write_whole
+from kbnn.wording import clean_page
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The browser itself is told to load nothing and to run no script."""
@@ -63,8 +64,4 @@ def model_card(data: ReportData) -> str:
 
 def write_report(data: ReportData, path: str | Path) -> None:
     """Write the page; a reader never sees half of it."""
-    page = report_html(data)
-    target = Path(path)
-    half = target.with_name(target.name + ".part")
-    half.write_text(page, encoding="utf-8", newline="\n")
-    os.replace(half, target)
+    write_whole(str(path), clean_page(report_html(data)).encode())

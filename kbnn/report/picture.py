@@ -21,6 +21,7 @@ from kbnn.report.section import DRAW
 from kbnn.report.svg import drawing
 from kbnn.report.text import label
 from kbnn.score.rowsums import FloatArray
+from kbnn.sink import write_whole
 from kbnn.task.gaussian import Z
 from kbnn.task.section import Drawn
 
@@ -58,10 +59,7 @@ def write_picture(data: PictureData, path: str | Path) -> None:
         metadata = {"Date": None} if kind == "svg" else {"CreationDate": None}
         drawn = draw(figure, data)
         drawn.savefig(buffer, format=kind, dpi=200, metadata=None if kind == "png" else metadata)
-    target = Path(path)
-    half = target.with_name(target.name + ".part")
-    half.write_bytes(buffer.getvalue())
-    os.replace(half, target)
+    write_whole(str(path), buffer.getvalue())
 
 
 def draw(figure_class: Any, data: PictureData) -> Any:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from kbnn.closing import Closing
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
+from kbnn.wording import reason_of
 
 LOCK: Final = ".lock"
 PART: Final = ".tmp"
@@ -49,8 +50,16 @@ class Checkpoint(Closing):
         if os.path.exists(self.path) and not os.path.isfile(self.path):
             raise ModelError(f"{path}: is not a file, so no model can be kept there")
         self._acquire()
-        with suppress(FileNotFoundError):
+        try:
             os.remove(self.path + PART)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self.close()
+            raise ModelError(
+                f"{path}: cannot be saved, since {path}{PART} is in the way "
+                f"({reason_of(error)}): remove it"
+            ) from error
 
     def _acquire(self) -> None:
         """Take the lock, unless another process holds it.

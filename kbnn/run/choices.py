@@ -40,11 +40,14 @@ class Choices:
             raise UsageError(f"--group-size must be at least 1, not {self.group_size}")
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise UsageError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
+        if self.ensemble is not None and not 1 <= self.ensemble <= 64:
+            raise UsageError(f"--ensemble must lie between 1 and 64, not {self.ensemble}")
         stated = {field.name: getattr(self, field.name) for field in fields(self)}
         try:
             return Settings(**{name: value for name, value in stated.items() if value is not None})
         except ValueError as error:
-            raise UsageError(str(error)) from error
+            option = "--activation" if "activation" in str(error) else "--layers"
+            raise UsageError(f"{option}: {error}") from error
 
     def check_against(self, path: str, settings: Settings) -> None:
         """Refuse a choice that contradicts a model, naming both."""
@@ -74,7 +77,9 @@ def check_size(settings: Settings, schema: Schema) -> None:
     try:
         layout_of(settings.config(task, schema.width, outputs, 1.0))
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(
+            f"{error} (fewer --layers or --features, or --covariance neuron)"
+        ) from error
 
 
 def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:

@@ -20,7 +20,7 @@ from kbnn.run.inspecting import Inspection
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.section import Drawn
-from kbnn.wording import clean, number, reason_of
+from kbnn.wording import clean, number
 
 DEPENDENCES = 5
 """Features whose partial dependence is drawn, the most important ones."""
@@ -67,13 +67,10 @@ def write(
     picture: str | None = None,
 ) -> None:
     """Write what is asked for."""
-    try:
-        if page is not None:
-            report.write_report(page_data(model, card, inspection, shown), page)
-        if picture is not None:
-            report.write_picture(picture_data(model, card), picture)
-    except OSError as error:
-        raise DataError(f"{error.filename}: cannot be written ({reason_of(error)})") from error
+    if page is not None:
+        report.write_report(page_data(model, card, inspection, shown), page)
+    if picture is not None:
+        report.write_picture(picture_data(model, card), picture)
 
 
 def page_data(model: Model, card: Scorecard, inspection: Inspection, shown: Shown) -> ReportData:

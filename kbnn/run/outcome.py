@@ -37,8 +37,8 @@ def summary(training: Training) -> dict[str, Any]:
     """The object of `train --json`.
 
     Rows are those of this run, in all its passes. The prequential figures are the model's record:
-    of every row, before it was learned for the first time. `microseconds_per_row` is the time of
-    learning alone, `rows_per_second` counts everything.
+    of every row, before it was learned for the first time. `microseconds_per_row` is the
+    processor time of learning alone, `rows_per_second` counts everything.
     """
     model, seconds = training.model, training.seconds
     tally = Tally.of(model).since(training.before)
@@ -58,7 +58,7 @@ def summary(training: Training) -> dict[str, Any]:
         "alarms": list(model.alarms),
         "seconds": asdict(seconds),
         "rows_per_second": training.rows / seconds.total if seconds.total > 0.0 else None,
-        "microseconds_per_row": 1e6 * seconds.learn / training.rows if training.rows else None,
+        "microseconds_per_row": 1e6 * training.processor / training.rows if training.rows else None,
     }
 
 

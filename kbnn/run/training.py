@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter, thread_time
 
-from kbnn.errors import DataError, UsageError
+from kbnn.errors import DataError, ReaderLeft, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
@@ -72,6 +72,7 @@ class Training:
         self.ready = False  # whether model and position are known
         self.continued = False  # whether there was a model before
         self.rows = 0  # rows taken in by this run, all passes
+        self.processor = 0.0  # seconds of processor time that learning them took
         self.stream: Stream | None = None
         self.model: Model
         self.position: Position
@@ -172,9 +173,7 @@ class Training:
         fields = self.model.task.fields(
             self.options.interval, outlier=self.model.settings.robust, open=True
         )
-        self._writer = stack.enter_context(
-            open_writer(path, fields, stream.schema, flush=stream.live, keep=keep)
-        )
+        self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
         self.position = replace(position, predictions=None if path == STDOUT else path)
 
     def _guarded(self, stream: Stream, interruption: Interruption) -> None:
@@ -183,7 +182,7 @@ class Training:
             interruption.when_idle(self.options.checkpoint_every, self._save)
         try:
             self._learn(stream, interruption)
-        except (Interrupted, BrokenPipeError):
+        except (Interrupted, ReaderLeft):
             self._save()
             raise
         except (DataError, UsageError):
@@ -230,10 +229,11 @@ class Training:
     def _piece(self, rows: Rows, again: bool) -> None:
         """Learn, count, write predictions, tell."""
         known = len(self.model.card.curve.points[0])
-        start = perf_counter()
+        start, used = perf_counter(), thread_time()
         forecast = self.model.learn(rows, again)
         points = self.model.card.curve.points
         learned = perf_counter()
+        self.processor += thread_time() - used
         self.seconds.learn += learned - start
         self.rows += len(rows.y)
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))

@@ -7,6 +7,7 @@ from typing import Final
 
 from kbnn.errors import UsageError
 from kbnn.output.fields import check_interval
+from kbnn.output.writers import check_name
 from kbnn.run.choices import Choices, check_outputs
 from kbnn.stream.readoptions import ReadOptions
 
@@ -46,3 +47,5 @@ class TrainOptions:
                 "--bad-rows": self.bad_rows,
             },
         )
+        if self.predictions is not None:
+            check_name(self.predictions)

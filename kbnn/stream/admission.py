@@ -14,8 +14,17 @@ import pyarrow as pa
 
 from kbnn.model.schema import MAX_CLASSES, Column, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
-from kbnn.stream.infer import Notice, kind_of, sample
-from kbnn.stream.values import FloatArray, Labels, labels, number_text, numbers, present, truths
+from kbnn.stream.infer import Notice, kind_of, sample, tell_measures
+from kbnn.stream.values import (
+    MAX_LABEL,
+    FloatArray,
+    Labels,
+    labels,
+    number_text,
+    numbers,
+    present,
+    truths,
+)
 from kbnn.task.table import TASKS
 
 OnError = Literal["stop", "skip", "keep"]
@@ -124,7 +133,9 @@ class Admission:
             at, _, column = min(firsts, key=lambda first: first[:2])
             open_columns.remove(column)
             value = self._array(column.name).slice(at, 1)
-            column.kind, what = kind_of(sample([value], self._tokens))
+            seen = sample([value], self._tokens)
+            column.kind, what = kind_of(seen)
+            tell_measures(column, seen, self._notice)
             if column.kind == "ignored":
                 self._notice(f"column '{column.name}' is ignored: it holds {what}")
             elif column.kind in ("number", "boolean"):
@@ -175,6 +186,9 @@ class Admission:
     def _refusal(self, column: Column, name: str) -> Flaw | None:
         """Why a class cannot be admitted; None when it can."""
         shown = shorten(name)
+        if len(name) > MAX_LABEL:
+            reason = f"a text of {len(name):,} characters is no class, {MAX_LABEL} are the most"
+            return Flaw(column.name, name, reason, _SKIP)
         if self.schema.closed:
             reason = f"{shown} is neither {' nor '.join(self.schema.classes)}"
             return Flaw(column.name, name, reason, "use --task regression or --on-error skip")
@@ -185,12 +199,24 @@ class Admission:
             return Flaw(column.name, name, reason, _SKIP)
         return None
 
+    def _category_labels(self, column: Column) -> Labels:
+        """The labels of a feature; a text too long to be one counts as missing."""
+        found = labels(self._array(column.name), self._tokens)
+        long = [at for at, name in enumerate(found.names) if len(name) > MAX_LABEL]
+        if long:
+            found.codes[np.isin(found.codes, long)] = -1
+            self._notice(
+                f"{self.chunk.source}: column '{shorten(column.name)}': a text of more than "
+                f"{MAX_LABEL} characters is no category: read as missing"
+            )
+        return found
+
     def read_categories(self) -> None:
         """Read category columns; new categories are admitted in row order, then column order."""
         events: list[tuple[int, int, Column, str]] = []
         for column in self._columns():
             if column.kind == "category" and column.role == "feature":
-                found = labels(self._array(column.name), self._tokens)
+                found = self._category_labels(column)
                 self.labels[column.name] = found
                 known = {name: at for at, name in enumerate(column.categories)}
                 rank = self._rank[column.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -12,7 +13,7 @@ import pyarrow.parquet
 
 from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Pins
-from kbnn.stream.header import check_unique
+from kbnn.stream.header import check_unique, check_width
 from kbnn.stream.sources import ByteReader
 
 BATCH_ROWS: Final = 4096
@@ -48,6 +49,7 @@ class ArrowReader:
         self._pins = pins
         self._batches = batches
         self._progress = progress
+        check_width(len(schema), name, pins)
         try:
             self.columns: list[str] = list(schema.names)
         except UnicodeDecodeError as error:
@@ -70,22 +72,27 @@ class ArrowReader:
                 return
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 part = batch.slice(start, BATCH_ROWS)
-                yield Chunk(self.name, part, row)
-                row += part.num_rows
+                first, row = row, row + part.num_rows
                 self._progress(row - 1)
+                yield Chunk(self.name, part, first)
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted columns, checked; dictionaries become plain columns."""
         wanted = self._pins.wanted
-        names = [name for name in self.columns if wanted is None or name in wanted]
+        chosen = [
+            (at, name)
+            for at, name in enumerate(batch.schema.names)
+            if wanted is None or name in wanted
+        ]
+        chosen = chosen or [(0, self.columns[0])]
         columns = []
-        for name in names or self.columns[:1]:
-            column = batch.column(self.columns.index(name))
+        for at, _ in chosen:
+            column = batch.column(at)
             column.validate(full=True)  # a damaged file may otherwise crash what follows
             if pa.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             columns.append(column)
-        return pa.RecordBatch.from_arrays(columns, names=names or self.columns[:1])
+        return pa.RecordBatch.from_arrays(columns, names=[name for _, name in chosen])
 
 
 def damaged(name: str, what: str, error: BaseException) -> DataError:
@@ -100,10 +107,14 @@ def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
     name = reader.source.name
     path = reader.source.seekable_path(reader)
     try:
+        check_width(_parquet_width(path), name, pins)
         file = pyarrow.parquet.ParquetFile(path, memory_map=False)
         schema = file.schema_arrow
         total = file.metadata.num_rows
-        batches = file.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
+        chosen = [column for column in schema.names if pins.wanted and column in pins.wanted]
+        batches = file.iter_batches(
+            batch_size=BATCH_ROWS, use_threads=False, columns=chosen or None
+        )
     except _DAMAGE as error:
         raise damaged(name, "Parquet", error) from error
     size = reader.source.size or 0
@@ -112,6 +123,32 @@ def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
         reader.count = size * rows // max(total, 1)
 
     return ArrowReader(name, "Parquet", pins, schema, batches, progress)
+
+
+def _parquet_width(path: str) -> int:
+    """The number of columns as the index of a Parquet file begins with it; 0 when it does not.
+
+    To have it from Arrow is to have the whole index, 2 kB a column. The index is Thrift: field 1
+    is the version, field 2 a list, which begins with its length, of the root and the columns.
+    """
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 8, 0))
+        length = int.from_bytes(file.read(4), "little")
+        if not 8 < length <= size - 12:
+            return 0
+        file.seek(size - 8 - length)
+        start = file.read(10)
+    if start[0] != 0x15 or start[1] > 0x7F or start[2] != 0x19:
+        return 0
+    if start[3] >> 4 < 15:
+        return (start[3] >> 4) - 1
+    elements = 0
+    for place, byte in enumerate(start[4:9]):
+        elements |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            break
+    return elements - 1
 
 
 def open_arrow_file(reader: ByteReader, pins: Pins) -> ArrowReader:
@@ -124,8 +161,15 @@ def open_arrow_file(reader: ByteReader, pins: Pins) -> ArrowReader:
         number = file.num_record_batches
     except _DAMAGE as error:
         raise damaged(name, "Arrow", error) from error
-    batches = (file.get_batch(at) for at in range(number))
-    return ArrowReader(name, "Arrow", pins, schema, batches)
+    size = reader.source.size or 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for at in range(number):
+            reader.count = size * at // number
+            yield file.get_batch(at)
+        reader.count = size
+
+    return ArrowReader(name, "Arrow", pins, schema, batches())
 
 
 def open_arrow_stream(reader: ByteReader, pins: Pins) -> ArrowReader:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 
 from kbnn.closing import Closing
-from kbnn.errors import DataError, UsageError
+from kbnn.errors import UsageError
+from kbnn.sink import open_sink
 from kbnn.stream.chunk import BadRow
-from kbnn.wording import reason_of
 
 COLUMNS = ("source", "row", "column", "value", "reason")
 """`row` is the physical line in a text file (a header is line 1), otherwise the row's number."""
@@ -19,16 +20,10 @@ class BadRowList(Closing):
     def __init__(self, path: str | None) -> None:
         self.count = 0
         self.path = path
-        self._file = None
         if path == "-":
             raise UsageError("--bad-rows needs a file: standard output carries the result")
-        if path is not None:
-            try:
-                self._file = open(path, "w", encoding="utf-8", newline="")  # noqa: SIM115  # held
-            except OSError as error:
-                raise DataError(f"{path}: cannot be written ({reason_of(error)})") from error
-            self._writer = csv.writer(self._file, lineterminator="\n")
-            self._write(COLUMNS)
+        self._sink = None if path is None else open_sink(path)
+        self._write(COLUMNS)
 
     def __call__(self, bad: BadRow) -> None:
         """Take one."""
@@ -36,14 +31,12 @@ class BadRowList(Closing):
         self._write((bad.source, bad.line, bad.column, bad.value, bad.reason))
 
     def _write(self, cells: tuple[object, ...]) -> None:
-        if self._file is not None:
-            try:
-                self._writer.writerow(cells)
-                self._file.flush()
-            except OSError as error:
-                raise DataError(f"{self.path}: cannot be written ({reason_of(error)})") from error
+        if self._sink is not None:
+            line = io.StringIO(newline="")
+            csv.writer(line, lineterminator="\n").writerow(cells)
+            self._sink.write(line.getvalue().encode(errors="surrogateescape"))
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
-        if self._file is not None:
-            self._file.close()
+        if self._sink is not None:
+            self._sink.close()

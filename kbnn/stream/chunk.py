@@ -46,6 +46,7 @@ class Chunk:
     flaws: dict[int, Flaw] = field(default_factory=dict)  # by position in the batch
     line_of: Callable[[int], int] | None = None  # physical line of a position; None: not text
     offset: int = 0  # position of the first row for `line_of`
+    span: tuple[int, int] = (0, 0)  # bytes of the sources read before it, and with it
 
     @property
     def size(self) -> int:
@@ -54,6 +55,8 @@ class Chunk:
 
     def slice(self, start: int, stop: int) -> Chunk:
         """The rows from `start` up to `stop`."""
+        begin, end = self.span
+        each = (end - begin) / max(self.size, 1)
         return Chunk(
             self.source,
             self.batch.slice(start, stop - start),
@@ -61,6 +64,7 @@ class Chunk:
             {at - start: flaw for at, flaw in self.flaws.items() if start <= at < stop},
             self.line_of,
             self.offset + start,
+            (begin + int(each * start), end if stop >= self.size else begin + int(each * stop)),
         )
 
     def bad_row(self, position: int, flaw: Flaw) -> BadRow:

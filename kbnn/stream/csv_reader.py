@@ -15,8 +15,15 @@ import pyarrow.csv
 
 from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Flaw, Pins, not_utf8
-from kbnn.stream.formats import DELIMITERS, check_text, sniff_delimiter, split_fields
-from kbnn.stream.header import Expectation, count, read_first_line
+from kbnn.stream.formats import (
+    DELIMITERS,
+    at_most_fields,
+    check_comment,
+    check_text,
+    sniff_delimiter,
+    split_fields,
+)
+from kbnn.stream.header import Expectation, check_width, count, read_first_line
 from kbnn.stream.records import (
     MAX_RECORD,
     RecordSplitter,
@@ -49,7 +56,10 @@ class CsvReader:
         self._row = 1
         first, self._head = self._first(delimiter or "".join(DELIMITERS))
         check_text(first, name)
+        if header is None:
+            check_comment(first, name)
         self.delimiter = delimiter or sniff_delimiter(first)
+        check_width(at_most_fields(first, self.delimiter), name, pins)
         cells = [self._decode(cell) for cell in split_fields(first, self.delimiter)]
         self.columns, self.header = read_first_line(
             cells, name, header, expected, pins.missing.__contains__
@@ -152,6 +162,7 @@ class CsvReader:
         """Parse in bulk; None when a value does not fit its type or a row has not all fields."""
         wanted = self._pins.wanted
         included = [name for name in self.columns if wanted is None or name in wanted]
+        included = included or self.columns[:1]
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(data),
@@ -162,8 +173,8 @@ class CsvReader:
                     delimiter=self.delimiter, newlines_in_values=True
                 ),
                 convert_options=pyarrow.csv.ConvertOptions(
-                    column_types={name: type_of(name) for name in self.columns},
-                    include_columns=included or self.columns[:1],
+                    column_types={name: type_of(name) for name in included},
+                    include_columns=included,
                     null_values=self._pins.missing,
                     strings_can_be_null=False,
                 ),

@@ -75,6 +75,16 @@ def check_text(line: bytes, name: str) -> None:
         )
 
 
+def check_comment(line: bytes, name: str) -> None:
+    """Refuse a remark above the table; `#id,a,b` may well be a header."""
+    lone = not any(delimiter.encode() in line for delimiter in DELIMITERS)
+    if line.startswith(b"#") and (lone or line[1:2].isspace()):
+        raise DataError(
+            f"{name}:1: the first line is a comment, not the names of the columns (leave it out: "
+            f"grep -v '^#' {name} | kbnn train -; or say --header if it names them)"
+        )
+
+
 def sniff_delimiter(line: bytes) -> str:
     """The most frequent of `, ; tab |` outside quotes; the comma when there is none.
 
@@ -86,6 +96,12 @@ def sniff_delimiter(line: bytes) -> str:
         return ";"
     counts = [bare.count(delimiter.encode()) for delimiter in DELIMITERS]
     return DELIMITERS[counts.index(max(counts))] if any(counts) else ","
+
+
+def at_most_fields(record: bytes, delimiter: str) -> int:
+    """How many fields one record can have, counted without cutting it."""
+    bare = _QUOTED.sub(b"", record) if b'"' in record else record
+    return bare.count(delimiter.encode()) + 1
 
 
 def split_fields(record: bytes, delimiter: str) -> list[bytes]:

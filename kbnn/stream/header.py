@@ -8,7 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kbnn.errors import DataError
-from kbnn.stream.chunk import shorten
+from kbnn.stream.chunk import Pins, shorten
+
+MAX_COLUMNS: Final = 20_000
+"""Columns that are read: a network of 50 units has a million weights with as many."""
+MAX_NAME: Final = 1000
+"""Characters of a column's name."""
 
 _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)", re.I)
 
@@ -117,8 +122,24 @@ def check_unique(names: Sequence[str], source: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise DataError(f"{source}: two columns are named '{shorten(name)}'")
+            raise DataError(
+                f"{source}: two columns are named '{shorten(name)}' (rename one of them)"
+            )
+        if len(name) > MAX_NAME:
+            raise DataError(
+                f"{source}: the name of a column has {len(name):,} characters, {MAX_NAME:,} are "
+                f"the most: '{shorten(name)}'"
+            )
         seen.add(name)
+
+
+def check_width(columns: int, source: str, pins: Pins) -> None:
+    """Refuse more columns than are ever read, before any of them is, unless some are chosen."""
+    if columns > MAX_COLUMNS and pins.wanted is None:
+        raise DataError(
+            f"{source}: has {columns:,} columns, {MAX_COLUMNS:,} are the most that are read "
+            "(choose some: --target and --features for train, --only-predictions for predict)"
+        )
 
 
 def no_column(name: str, names: Sequence[str], source: str = "") -> DataError:

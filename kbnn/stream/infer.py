@@ -11,13 +11,17 @@ import pyarrow as pa
 
 from kbnn.errors import DataError, UsageError
 from kbnn.model.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema
+from kbnn.stream.chunk import shorten
 from kbnn.stream.header import count, is_number, no_column
-from kbnn.stream.values import is_temporal, is_usable, looks_like_time, texts
+from kbnn.stream.values import MAX_LABEL, is_temporal, is_usable, looks_like_time, texts
 from kbnn.task.table import TASKS, Choice, Seen, choose
 
 WARMUP: Final = 32
 _ENOUGH: Final = 20  # values needed before "nearly all differ" means anything
 
+_MEASURE: Final = re.compile(
+    r"(?:[-+~<>=≤≥±$€£¥₹]|EUR|USD|GBP|CHF)?\s?[-+$€£¥₹]?\d[\d.,']*\s?[%‰°$€£¥₹]?[a-zA-Zµ/²³]{0,5}"
+)
 _COMMA: Final = re.compile(r"[-+]?\d[\d.]*,\d+")
 
 Notice = Callable[[str], None]
@@ -83,6 +87,8 @@ def kind_of(seen: Sample) -> tuple[Kind, str]:
         return "ignored", "nested values"
     if all(looks_like_time(value) for value in present):
         return "ignored", "timestamps"
+    if 2 * sum(len(value) > MAX_LABEL for value in present) >= len(present):
+        return "ignored", "free text"
     if len(present) >= _ENOUGH and 10 * len(set(present)) > 9 * len(present):
         return "ignored", "free text"
     return "category", ""
@@ -94,8 +100,9 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
     targets = _targets(names, roles, notice)
     sd_of = _input_sd(names, targets, roles)
     columns: list[Column] = []
+    features = frozenset(roles.features or names)
     for name in names:
-        role = _role(name, targets, sd_of, roles)
+        role = _role(name, targets, sd_of, features, roles)
         kind, what = kind_of(found[name])
         if role == "none":
             kind = "ignored"
@@ -104,8 +111,9 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         elif role == "target":
             kind = _target_kind(name, kind, what, found[name], roles)
         elif kind == "ignored":
-            kind, role = _unusable_feature(name, what, roles, notice)
+            kind, role = _unusable_feature(name, what, found[name], roles, notice)
         columns.append(Column(name, kind, role, sd_of.get(name)))
+        tell_measures(columns[-1], found[name], notice)
     if not any(column.role == "feature" for column in columns):
         raise DataError("no column is left to learn from: every one is the target or ignored")
     choice = _choice([c for c in columns if c.role == "target"], found, roles.task)
@@ -122,9 +130,25 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
     return schema
 
 
+def tell_measures(column: Column, seen: Sample, notice: Notice) -> None:
+    """Say so when numbers with a sign or a unit (14.5%, $3, 20 km) were taken for mere texts."""
+    present = [value for value in seen.values if value is not None and len(value) <= MAX_LABEL]
+    if column.kind != "category" or column.role not in ("feature", "target"):
+        return
+    measures = [value for value in present if _MEASURE.fullmatch(value)]
+    marked = [value for value in measures if not is_number(value)]
+    if marked and 2 * len(measures) > len(present):
+        taken = "classes" if column.role == "target" else "categories"
+        notice(
+            f"column '{shorten(column.name)}' holds text such as '{shorten(marked[0])}': numbers "
+            f"with a sign or unit are taken for {taken} (take off the sign or unit to have numbers)"
+        )
+
+
 def _targets(names: list[str], roles: Roles, notice: Notice) -> list[str]:
+    there = frozenset(names)
     for name in (*roles.target, *roles.features, *roles.ignore):
-        if name not in names:
+        if name not in there:
             raise no_column(name, names)
     if roles.weight is not None and roles.weight not in names:
         raise no_column(roles.weight, names)
@@ -151,7 +175,13 @@ def _input_sd(names: list[str], targets: list[str], roles: Roles) -> dict[str, s
     return found
 
 
-def _role(name: str, targets: list[str], sd_of: dict[str, str], roles: Roles) -> Role:
+def _role(
+    name: str,
+    targets: list[str],
+    sd_of: dict[str, str],
+    features: frozenset[str],
+    roles: Roles,
+) -> Role:
     if name in targets:
         return "target"
     if name == roles.weight:
@@ -160,15 +190,19 @@ def _role(name: str, targets: list[str], sd_of: dict[str, str], roles: Roles) ->
         return "none"
     if name in sd_of:
         return "input_sd"
-    return "feature" if not roles.features or name in roles.features else "none"
+    return "feature" if name in features else "none"
 
 
-def _unusable_feature(name: str, what: str, roles: Roles, notice: Notice) -> tuple[Kind, Role]:
+def _unusable_feature(
+    name: str, what: str, seen: Sample, roles: Roles, notice: Notice
+) -> tuple[Kind, Role]:
+    first = next((value for value in seen.values if value is not None), "")
+    example = f" such as '{shorten(first)}'" if what == "free text" else ""
     if name in roles.features:
         if what == "free text":
             return "category", "feature"
         raise DataError(f"column '{name}' holds {what}, which cannot be a feature")
-    notice(f"column '{name}' is ignored: it holds {what}")
+    notice(f"column '{name}' is ignored: it holds {what}{example}")
     return "ignored", "none"
 
 

@@ -17,10 +17,13 @@ import pyarrow.json
 
 from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Flaw, Pins, not_utf8, shorten
+from kbnn.stream.header import MAX_COLUMNS, check_unique, check_width
+from kbnn.stream.latekeys import LateKeys
 from kbnn.stream.records import MAX_RECORD, RecordSplitter, line_finder, record_starts
 from kbnn.stream.values import number_text
 
 _REMEDY: Final = "use --on-error skip"
+_FEWER: Final = "keep those that are needed: jq -c '{a, b, y}' makes such lines"
 _WHOLE_LINE: Final = re.compile(rb"^\{.*\}\r?$", re.M)
 _ANY_LINE: Final = re.compile(rb"^[^\r\n]", re.M)
 
@@ -35,6 +38,7 @@ class JsonReader:
         pins: Pins,
         known: Sequence[str] | None = None,
         check: Callable[[list[str]], None] = lambda keys: None,
+        notice: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.name = name
         self.columns: list[str] = []
@@ -42,6 +46,7 @@ class JsonReader:
         self._pins = pins
         self._known = known
         self._check = check
+        self._late = LateKeys(name, notice, known is not None)
         self._line = 1
         self._row = 1
         self._settled = False
@@ -77,6 +82,8 @@ class JsonReader:
         batch = self._read(data) if self._settled else None
         if batch is None:
             batch, flaws = self._read_lines(data)
+        if self._settled:
+            self._late.look(data, self._row)
         row, self._row = self._row, self._row + batch.num_rows
         return Chunk(self.name, batch, row, flaws, line_finder(data, self._line, None))
 
@@ -84,12 +91,15 @@ class JsonReader:
         """Fix the columns: keys that come later are not read."""
         self.columns = list(names)
         self._settled = True
+        check_unique(self.columns, self.name)
+        self._late.settle(self.columns, self.seen_at)
 
     def _meet(self, rows: list[dict[str, Any]]) -> None:
         """Learn the columns from the keys; where columns are known, the first object suffices."""
         for row, found in enumerate(rows, self._row):
             for key in found:
                 self.seen_at.setdefault(key, row)
+            check_width(len(self.seen_at), self.name, self._pins)
             if found and self._known is not None:
                 try:
                     self._check(list(found))
@@ -97,7 +107,7 @@ class JsonReader:
                     self._refusal = (row, error)  # raised in its place, after the rows before it
                 self.settle(dict.fromkeys([*found, *self._known]))
                 return
-        self.columns = list(self.seen_at)
+        self.columns = list(self.seen_at) or list(self._known or ())
 
     def _wanted(self) -> list[str]:
         wanted = self._pins.wanted
@@ -166,6 +176,9 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _parse_line(line: bytes) -> dict[str, Any] | Flaw:
+    if line.count(b'":') > MAX_COLUMNS:
+        reason = f"has more than {MAX_COLUMNS:,} keys"
+        return Flaw("", shorten(line[:99].decode(errors="replace")), reason, _FEWER)
     try:
         text = line.decode()
     except UnicodeDecodeError as error:

@@ -60,6 +60,7 @@ class Stream(Closing):
         self.rows = 0
         self.bad_rows = 0
         self.source = ""
+        self._bytes = 0
         self._pace = Pace(options.block_rows)
         self._on_notice = on_notice
         self._on_bad_row = on_bad_row
@@ -70,6 +71,8 @@ class Stream(Closing):
         self._blocks: Generator[Rows] | None = None
         self._sources: list[Source] = []
         self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
+        if schema is None:
+            self._pins.wanted = options.chosen
         self._tokens = pa.array(self._pins.missing, pa.string())
         try:
             self._open_sources(sources)
@@ -109,8 +112,8 @@ class Stream(Closing):
 
     @property
     def bytes_read(self) -> int:
-        """The bytes read in this pass."""
-        return self._reading.bytes_read
+        """The bytes of the rows handed out in this pass; more may have been read ahead."""
+        return self._bytes
 
     @property
     def columns(self) -> list[str]:
@@ -157,7 +160,12 @@ class Stream(Closing):
         """Infer the schema from the first good rows, 32 or what there is."""
         options = self.options
         early, names, seen = first_rows(
-            chunks, self._reading, options.target, self._tokens, options.on_error == "stop"
+            chunks,
+            self._reading,
+            options.target,
+            options.features,
+            self._tokens,
+            options.on_error == "stop",
         )
         samples = [sample(seen[name], self._tokens) for name in names]
         schema = infer(names, samples, options.roles, self._notices.append)
@@ -190,10 +198,9 @@ class Stream(Closing):
 
     def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
         """Why cells are not a row of data: the first number column whose cell is none."""
-        used = self._used()
+        numbers = {column.name for column in self._used() if column.kind == "number"}
         for name, cell in zip(names, cells, strict=True):
-            number = any(column.name == name and column.kind == "number" for column in used)
-            if number and not is_number(cell) and cell not in self._pins.missing:
+            if name in numbers and not is_number(cell) and cell not in self._pins.missing:
                 return f"column '{name}': cannot read '{shorten(cell)}' as a number"
         return None
 
@@ -216,6 +223,7 @@ class Stream(Closing):
                 began = monotonic()
                 yield part
                 self._pace.took(len(part.y), monotonic() - began)
+        self._bytes = self._reading.bytes_read
 
     def _encoded(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Rows]:
         """Encode in pieces of a block; report what is left out."""
@@ -246,6 +254,7 @@ class Stream(Closing):
                     if good + at - (0 if options.on_error == "keep" else before) >= skip:
                         self.bad_rows += 1
                         self._on_bad_row(chunk.bad_row(at, flaw))
+                self._bytes = chunk.span[1]
                 if block is not None:
                     good += len(block.y)
                     yield block
@@ -269,7 +278,7 @@ class Stream(Closing):
         """Start the next pass from the first row."""
         self._stop()
         self.epoch += 1
-        self.rows = self.bad_rows = 0
+        self.rows = self.bad_rows = self._bytes = 0
         self._reading = self._new_reading()
         self._settle()
         self._chunks = self._limited(self._reading.chunks())

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import Final, Protocol
 
 from kbnn.errors import DataError
 from kbnn.stream.arrow_reader import open_arrow_file, open_arrow_stream, open_parquet
-from kbnn.stream.chunk import Chunk, Pins
+from kbnn.stream.chunk import Chunk, Pins, shorten
 from kbnn.stream.csv_reader import CsvReader
 from kbnn.stream.formats import COMPRESSIONS, recognise
 from kbnn.stream.header import Expectation, is_number, no_column
 from kbnn.stream.json_reader import JsonReader
 from kbnn.stream.sources import ByteReader, Source
 from kbnn.stream.textbytes import TextBytes
+
+SHOWN: Final = 5
+"""Columns named in a message."""
 
 
 class Reader(Protocol):
@@ -48,7 +52,7 @@ class Reading:
         self._format = format
         self._told_delimiter = "\t" if format == "tsv" and delimiter is None else delimiter
         self._told_header = header
-        self._notice = notice
+        self.notice = notice
         self._bytes: ByteReader | None = None
 
     @property
@@ -63,7 +67,7 @@ class Reading:
 
     def chunks(self) -> Generator[Chunk]:
         """All chunks of all sources."""
-        rows = 0
+        rows = before = 0
         for source in self.sources:
             with source.open() as reader:
                 self._bytes = reader
@@ -72,12 +76,14 @@ class Reading:
                 for chunk in opened.chunks():
                     empty = False
                     rows += chunk.size
-                    yield chunk
+                    span = (before, self.bytes_read)
+                    before = self.bytes_read
+                    yield replace(chunk, span=span)
                 if empty and len(self.sources) == 1:
                     what = "a header but " if isinstance(opened, CsvReader) else ""
                     raise DataError(f"{source.name}: holds {what}no rows")
                 if empty:
-                    self._notice(f"{source.name} holds no rows")
+                    self.notice(f"{source.name} holds no rows")
                 self._bytes = None
                 self.bytes_done += source.size or reader.count
         if rows == 0:
@@ -90,7 +96,7 @@ class Reading:
         if isinstance(opened, CsvReader) and self.first is None:
             self.delimiter = opened.delimiter
             if not opened.header and self._told_header is None:
-                self._notice(f"{name} has no header: {_no_header(opened.columns, self.expected)}")
+                self.notice(f"{name} has no header: {_no_header(opened.columns, self.expected)}")
         if not isinstance(opened, JsonReader):
             self._check(opened.columns, name)
         self.first = self.first or opened
@@ -117,7 +123,12 @@ class Reading:
         if told == "json" or (told == "auto" and text.kind == "json"):
             known = None if expected is None else expected.without_target or expected.names
             return JsonReader(
-                name, iter(text), self.pins, known, lambda keys: self._check_keys(keys, name)
+                name,
+                iter(text),
+                self.pins,
+                known,
+                lambda keys: self._check_keys(keys, name),
+                self.notice,
             )
         return CsvReader(
             name,
@@ -144,19 +155,27 @@ class Reading:
         if absent and len(absent) == len(self.needed):
             raise no_column(absent[0], keys, name)
         for needed in absent:
-            self._notice(f"{name}: the first line has no '{needed}': read as missing")
+            self.notice(f"{name}: the first line has no '{needed}': read as missing")
+        self._tell_unknown(keys, name)
 
     def _check(self, columns: list[str], name: str) -> None:
         """Every needed column must be there; others are left alone, and that is said once."""
         expected = self._expectation()
         needed = self.needed if self.expected or expected is None else expected.names
+        there = frozenset(columns)
         for column in needed:
-            if column not in columns:
+            if column not in there:
                 raise no_column(column, columns, name)
-        if expected is not None:
-            extra = [column for column in columns if column not in expected.names]
-            if extra:
-                self._notice(f"{name}: unknown columns are ignored: {', '.join(extra[:5])}")
+        self._tell_unknown(columns, name)
+
+    def _tell_unknown(self, columns: list[str], name: str) -> None:
+        expected = self._expectation()
+        known = frozenset(columns if expected is None else expected.names)
+        extra = [column for column in columns if column not in known]
+        if extra:
+            shown = ", ".join(shorten(column) for column in extra[:SHOWN])
+            more = f" and {len(extra) - SHOWN} more" if len(extra) > SHOWN else ""
+            self.notice(f"{name}: unknown columns are ignored: {shown}{more}")
 
 
 def _no_header(columns: list[str], expected: Expectation | None) -> str:

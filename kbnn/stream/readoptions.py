@@ -58,23 +58,34 @@ class ReadOptions:
             self.max_categories,
         )
 
+    @property
+    def chosen(self) -> frozenset[str] | None:
+        """The only columns to read, where all of them are named; None: whatever is there."""
+        if not self.target or not self.features or self.input_sd:
+            return None
+        weight = () if self.weight is None else (self.weight,)
+        return frozenset([*self.target, *self.features, *self.ignore, *weight])
+
     def check(self) -> None:
         """Refuse values that make no sense."""
         if self.format not in FORMATS:
-            raise UsageError(f"unknown format '{self.format}' (choose from {', '.join(FORMATS)})")
+            known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+            raise UsageError(f"--format is {known}, not '{self.format}'")
         if self.task != "auto" and self.task not in TASKS:
-            known = ", ".join(["auto", *TASKS])
-            raise UsageError(f"unknown task '{self.task}' (choose from {known})")
+            known = ", ".join(TASKS)
+            raise UsageError(f"--task is auto, {known}, not '{self.task}'")
         if self.delimiter is not None and (
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
         ):
-            raise UsageError(f"a delimiter is one character, not '{self.delimiter}'")
+            raise UsageError(f"--delimiter is one character, not '{self.delimiter}'")
         for name in ("skip", "epoch"):
             if (getattr(self, name) or 0) < 0:
                 raise UsageError(f"{name} cannot be negative")
         if self.limit is not None and self.limit < 1:
-            raise UsageError(f"limit must be at least 1, not {self.limit}")
-        for name in ("read_size", "block_rows", "shuffle_rows", "max_categories", "epochs"):
+            raise UsageError(f"--limit must be at least 1, not {self.limit}")
+        if self.epochs < 1:
+            raise UsageError(f"--epochs must be at least 1, not {self.epochs}")
+        for name in ("read_size", "block_rows", "shuffle_rows", "max_categories"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} must be at least 1")
 

@@ -13,12 +13,14 @@ import stat
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
 from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
 from kbnn.stream.formats import is_enough
+from kbnn.wording import reason_of
 
 STDIN: Final = "-"
 READ_SIZE: Final = 1 << 20
@@ -34,6 +36,8 @@ def expand(sources: Sequence[str]) -> list[str]:
     for source in sources:
         if source == STDIN:
             found.append(source)
+        elif "://" in source and not os.path.exists(source):
+            raise DataError(f"{source}: is an address, not a file ({_fetching(source)})")
         elif os.path.isdir(source):
             found.extend(_folder(source))
         elif os.path.exists(source):
@@ -47,6 +51,15 @@ def expand(sources: Sequence[str]) -> list[str]:
         else:
             raise DataError(f"{source}: no such file{_similar(source)}")
     return found
+
+
+def _fetching(address: str) -> str:
+    """How to read from an address: something else fetches it."""
+    kind, _, path = address.partition("://")
+    if kind == "file":
+        return f"read {path}"
+    fetch = {"s3": "aws s3 cp {} -", "gs": "gcloud storage cat {}", "hdfs": "hdfs dfs -cat {}"}
+    return f"{fetch.get(kind, 'curl -L {}').format(address)} | kbnn train -"
 
 
 def _folder(folder: str) -> list[str]:
@@ -132,13 +145,19 @@ class Source:
         return self._spool.name
 
     def _make_spool(self) -> IO[bytes]:
-        self._spool = tempfile.NamedTemporaryFile(prefix="kbnn-")  # noqa: SIM115 - closed in close
+        try:
+            self._spool = tempfile.NamedTemporaryFile(prefix="kbnn-")  # noqa: SIM115 - in close
+        except OSError as error:
+            raise DataError(
+                f"{self.name}: cannot be kept in a temporary file ({_why(error)})"
+            ) from error
         return self._spool
 
     def close(self) -> None:
         """Remove the temporary file, if there is one."""
         if self._spool is not None:
-            self._spool.close()
+            with suppress(OSError):  # what could not be written was said when it was written
+                self._spool.close()
             self._spool = None
 
 
@@ -167,9 +186,9 @@ class ByteReader(Closing):
 
     @spool.setter
     def spool(self, spool: IO[bytes]) -> None:
-        for piece in self._unread:
-            spool.write(piece)
         self._spool = spool
+        for piece in self._unread:
+            self._keep(piece)
 
     def unread(self, data: bytes) -> None:
         """Put back bytes that were only looked at."""
@@ -202,9 +221,19 @@ class ByteReader(Closing):
             raise DataError(f"{self.source.name}: cannot be read ({_why(error)})") from error
         self.count += len(data)
         if self._spool is not None and data:
+            self._keep(data)
+        return data
+
+    def _keep(self, data: bytes) -> None:
+        assert self._spool is not None
+        try:
             self._spool.write(data)
             self._spool.flush()
-        return data
+        except OSError as error:
+            raise DataError(
+                f"{self.source.name}: cannot be kept in a temporary file ({_why(error)}; "
+                "TMPDIR names another folder for it)"
+            ) from error
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
@@ -221,5 +250,4 @@ def _open_file(path: str, name: str) -> int:
 
 
 def _why(error: BaseException) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text[:1].lower() + text[1:]
+    return reason_of(error) if isinstance(error, OSError) else str(error)

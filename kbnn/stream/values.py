@@ -31,6 +31,10 @@ _TIME: Final = re.compile(
 )
 
 
+MAX_LABEL: Final = 200
+"""Characters of a category or a class: a longer text is a text."""
+
+
 def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
     """Every spelling of "no value": the usual ones in any usual case, and the user's own."""
     spellings = [form for t in _TOKENS for form in (t, t.lower(), t.upper(), t.title())]

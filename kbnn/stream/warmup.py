@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Flaw
+from kbnn.stream.header import MAX_COLUMNS
 from kbnn.stream.infer import WARMUP
 from kbnn.stream.json_reader import JsonReader
 from kbnn.stream.reading import Reading
@@ -41,6 +42,7 @@ def first_rows(
     chunks: Iterator[Chunk],
     reading: Reading,
     targets: tuple[str, ...],
+    features: tuple[str, ...],
     tokens: pa.Array,
     stop: bool,
 ) -> FirstRows:
@@ -58,7 +60,7 @@ def first_rows(
             break
     if not rows:
         raise DataError("no row can be used: every one is flawed")
-    names = _names(reading, last)
+    names = _names(reading, last, features)
     seen = {name: [_column(part, name) for part in parts] for name in names}
     for target in targets or tuple(names[-1:]):
         if target in seen:
@@ -75,12 +77,24 @@ def _good_rows(chunk: Chunk, need: int, stop: bool) -> np.ndarray[tuple[int], np
     return good
 
 
-def _names(reading: Reading, last: int) -> list[str]:
-    """The columns; in JSON those whose key was seen by the last of the rows."""
+def _names(reading: Reading, last: int, features: tuple[str, ...]) -> list[str]:
+    """The columns; in JSON those whose key was seen by the last of the rows, or is a feature.
+
+    Of more columns than are read only those that were chosen count.
+    """
     reader = reading.first
     if isinstance(reader, JsonReader):
         seen = reader.seen_at.items()
-        reader.settle([name for name, row in seen if row <= last or reading.opened > 1])
+        names = [name for name, row in seen if row <= last or reading.opened > 1]
+        if not names:
+            raise DataError(f"{reader.name}: every object is empty: there is no column")
+        later = [name for name in dict.fromkeys(features) if name not in names]
+        for name in later:
+            reading.notice(f"{reader.name}: no '{name}' in the first rows: missing until it comes")
+        reader.settle([*later, *names])  # the last one seen stays the last
+    wanted = reading.pins.wanted
+    if wanted is not None and len(reading.columns) > MAX_COLUMNS:
+        return [name for name in reading.columns if name in wanted]
     return reading.columns
 
 

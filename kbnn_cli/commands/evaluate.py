@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli import exits, options, view_options
+from kbnn_cli.help import Command
 
 EXAMPLES = """\b
 Examples:
@@ -33,7 +34,7 @@ FailIf = Annotated[
 ]
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(cls=Command, epilog=EXAMPLES, short_help="Score a model on rows it does not learn.")
 def evaluate(
     model: options.Model,
     sources: options.Sources,
@@ -83,22 +84,24 @@ def evaluate(
     ):
         result = evaluating.evaluate(judged, stream, on_rows=on_rows)
     reading.say_bad_rows(bad, "skipped", quiet)
-    if json:
-        show.json_object(result.to_json())
-    else:
-        show.parts(
-            show_evaluate.evaluation_parts(
-                result, model, sources, plots=show.on_terminal() and not no_plots
-            )
-        )
-    if report is not None or plot is not None:
-        names = [modelreport.named(source) for source in sources]
-        title = f"{modelreport.named(model)} on {show_evaluate.source_names(names)}"
-        found = inspecting.inspect(judged, model)
-        shown = modelreport.Shown(title, learning=False, unreadable=result.bad_rows)
-        modelreport.write(judged, result.card, found, shown, page=report, picture=plot)
     reasons = failif.reasons(checks, result.figures())
-    for reason in reasons:
-        exits.say(reason)
+    try:
+        if json:
+            show.json_object(result.to_json())
+        else:
+            show.parts(
+                show_evaluate.evaluation_parts(
+                    result, model, sources, plots=show.on_terminal() and not no_plots
+                )
+            )
+    finally:  # whoever reads the figures may leave: the page is written all the same
+        for reason in reasons:
+            exits.say(reason)
+        if report is not None or plot is not None:
+            names = [modelreport.named(source) for source in sources]
+            title = f"{modelreport.named(model)} on {show_evaluate.source_names(names)}"
+            found = inspecting.inspect(judged, model)
+            shown = modelreport.Shown(title, learning=False, unreadable=result.bad_rows)
+            modelreport.write(judged, result.card, found, shown, page=report, picture=plot)
     if reasons:
         raise typer.Exit(exits.CONDITION)

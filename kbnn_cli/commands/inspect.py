@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli import options, view_options
+from kbnn_cli.help import Command
 
 EXAMPLES = """\b
 Examples:
@@ -38,7 +39,9 @@ Diff = Annotated[
 ]
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    cls=Command, epilog=EXAMPLES, short_help="Show what a model is, has seen and believes."
+)
 def inspect(
     model: options.Model,
     weights: Weights = False,
@@ -61,20 +64,22 @@ def inspect(
     modelreport.check_files(report, plot)
     known = modelfile.load(model)
     found = inspecting.inspect(known, model)
-    plots = show.on_terminal() and not no_plots
-    if diff is not None:
-        made = comparing.compare(modelfile.load(diff), diff, known, model)
-        if json:
-            show.json_object({"first": diff, "second": model, **made.to_json()})
-        else:
-            show.parts(show_diff.comparison_parts(made, diff, model))
-    elif json:
-        listed = {"weights": [weight._asdict() for weight in all_weights(known)]}
-        show.json_object({**found.to_json(), **(listed if weights else {})})
-    elif weights:
-        show.csv_rows(Weight._fields, all_weights(known))
-    else:
-        show.parts(show_inspect.inspection_parts(found, plots=plots))
     title = f"{modelreport.named(model)}: {found.task} of {', '.join(found.targets)}"
-    shown = modelreport.Shown(title)
-    modelreport.write(known, known.card, found, shown, page=report, picture=plot)
+    plots = show.on_terminal() and not no_plots
+    try:
+        if diff is not None:
+            made = comparing.compare(modelfile.load(diff), diff, known, model)
+            if json:
+                show.json_object({"first": diff, "second": model, **made.to_json()})
+            else:
+                show.parts(show_diff.comparison_parts(made, diff, model))
+        elif json:
+            listed = {"weights": [weight._asdict() for weight in all_weights(known)]}
+            show.json_object({**found.to_json(), **(listed if weights else {})})
+        elif weights:
+            show.csv_rows(Weight._fields, all_weights(known))
+        else:
+            show.parts(show_inspect.inspection_parts(found, plots=plots))
+    finally:  # whoever reads the answer may leave: the page is written all the same
+        shown = modelreport.Shown(title)
+        modelreport.write(known, known.card, found, shown, page=report, picture=plot)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli import options
+from kbnn_cli.help import Command
 
 EXAMPLES = """\b
 Examples:
@@ -56,7 +57,9 @@ OnError = Annotated[
 ]
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    cls=Command, epilog=EXAMPLES, short_help="Predict rows, with error bars or class probabilities."
+)
 def predict(
     model: options.Model,
     sources: options.Sources,
@@ -78,7 +81,7 @@ def predict(
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
     from kbnn.output.fields import check_interval
-    from kbnn.output.writers import open_writer
+    from kbnn.output.writers import check_name, open_writer
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
     from kbnn_cli import reading, show
@@ -87,6 +90,7 @@ def predict(
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
     check_outputs(sources, {"--output": output, "--bad-rows": bad_rows}, model=model)
+    check_name(output)
     start = perf_counter()
     known = modelfile.load(model)
     check_interval(interval)
@@ -106,7 +110,7 @@ def predict(
             use_target=False,
             original=not only_predictions,
         ) as (stream, bad),
-        open_writer(output, fields, known.schema, flush=stream.live) as writer,
+        open_writer(output, fields, known.schema) as writer,
         show.progress(stream, "predicting", quiet or output == "-") as on_rows,
     ):
         predict_stream(known, stream, writer, on_rows=on_rows)

@@ -9,6 +9,7 @@ import typer
 
 from kbnn_cli import exits, options
 from kbnn_cli import train_options as own
+from kbnn_cli.help import Command
 
 if TYPE_CHECKING:
     from kbnn.run.training import Training
@@ -16,17 +17,19 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv                       predict the last column; into model.npz
+  kbnn train data.csv                     learn the last column, into model.npz
   kbnn train data.csv --target price --layers 50 --epochs 10
-  kbnn train more.csv                       go on with model.npz
+  kbnn train more.csv                     go on with model.npz
   tail -n +1 -f log.csv | kbnn train - --predictions - | tee out.csv
-  kbnn train big.parquet -m big.npz --resume     go on after a crash
+  kbnn train big.parquet -m big.npz --resume   go on after a crash
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command(epilog=EXAMPLES)
+@app.command(
+    cls=Command, epilog=EXAMPLES, short_help="Learn from a stream, row by row, into a model file."
+)
 def train(
     sources: options.Sources,
     model: own.ModelFile = "model.npz",
@@ -135,6 +138,7 @@ def _look(training: Training, json: bool) -> None:
 
 
 def _run(training: Training, listener: TrainListener, json: bool) -> None:
+    from kbnn.errors import ReaderLeft
     from kbnn.run.interruption import Interrupted, Interruption
     from kbnn.run.outcome import summary
     from kbnn_cli import show
@@ -145,7 +149,11 @@ def _run(training: Training, listener: TrainListener, json: bool) -> None:
             training.run(interruption)
     except Interrupted as interrupted:
         code = exits.TERMINATED if interrupted.number == signal.SIGTERM else exits.INTERRUPTED
+    except ReaderLeft:
+        code = exits.READER_LEFT
     listener.ended(training, code)
+    if code == exits.DONE and listener.log_failed:
+        code = exits.FAILED
     if json and training.ready:
         show.json_object(summary(training))
     raise typer.Exit(code)

@@ -1,0 +1,73 @@
+"""Keys of JSON lines that come after the columns are settled: they are not read, and it is said.
+
+A look at the bytes finds what may be a new key; only where there is one is a line taken apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import Final
+
+from kbnn.stream.chunk import shorten
+from kbnn.stream.records import record_starts
+
+_KEY: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
+_TOLD: Final = 5  # keys that are named
+_LOOKS: Final = 50  # chunks in which something like a new key was looked for (names in nested data)
+
+
+class LateKeys:
+    """Notices each key of a source that is none of the columns, at its first row."""
+
+    def __init__(self, name: str, notice: Callable[[str], None], known: bool) -> None:
+        self._name = name
+        self._notice = notice
+        self._why = "none of the known columns" if known else "to learn from it use --features"
+        self._columns: frozenset[str] = frozenset()
+        self._met: set[bytes] = set()
+        self._told: set[str] = set()
+        self._looks = 0
+
+    def settle(self, columns: Iterable[str], seen_at: Mapping[str, int]) -> None:
+        """These are the columns: a key that was seen meanwhile and is none of them is late."""
+        self._columns = frozenset(columns)
+        self._met = {json.dumps(name)[1:-1].encode() for name in self._columns}
+        for key, row in seen_at.items():
+            self._tell(key, row)
+
+    def look(self, data: bytes, first_row: int) -> None:
+        """Look through complete lines."""
+        if self._looks >= _LOOKS or len(self._told) > _TOLD:
+            return
+        new = set(_KEY.findall(data)) - self._met
+        if not new:
+            return
+        self._looks += 1
+        self._met |= new
+        starts = [*record_starts(data, None), len(data)]
+        for row, (start, end) in enumerate(pairwise(starts), first_row):
+            line = data[start:end]
+            if any(key in line for key in new):
+                for key in _keys(line):
+                    self._tell(key, row)
+
+    def _tell(self, key: str, row: int) -> None:
+        if key in self._columns or key in self._told or len(self._told) > _TOLD:
+            return
+        self._told.add(key)
+        if len(self._told) > _TOLD:
+            self._notice(f"{self._name}: more keys come from row {row:,} on and are ignored")
+        else:
+            first = f"the key '{shorten(key)}' comes first in row {row:,}"
+            self._notice(f"{self._name}: {first} and is ignored ({self._why})")
+
+
+def _keys(line: bytes) -> list[str]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return list(found) if isinstance(found, dict) else []

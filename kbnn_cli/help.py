@@ -1,0 +1,30 @@
+"""The help screens: arguments by name, options in groups, plain text for any terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+
+class Command(TyperCommand):
+    """A command whose help groups the options as they are declared (`rich_help_panel`)."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words after the command's name."""
+        return [piece.strip("{}").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, group by group."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if param.param_type_name == "argument":
+                text = record[1] if record else ""
+                groups.setdefault("Arguments", []).append((str(param.metavar), text))
+            elif record:
+                title = getattr(param, "rich_help_panel", None) or "Options"
+                groups.setdefault(title, []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
