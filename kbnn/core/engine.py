@@ -7,7 +7,7 @@ instruction set of the kernel.
 from __future__ import annotations
 
 import os
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -91,11 +91,15 @@ class Session(Protocol):
         """The belief as it is now; what is learned later leaves it alone."""
 
 
+_as_records = partial(tuple.__new__, Records)
+"""What Records._make does, without its detour through Python: sessions make one a row."""
+
+
 def open_session(state: State) -> Session:
     """Open a belief; the given state is never written."""
     if not compiled():
         return twin.Session(state)
-    return _kernel.Session(_net(state.config), state, Records._make, ARRAYS, COUNT._fields)
+    return _kernel.Session(_net(state.config), state, _as_records, ARRAYS, COUNT._fields)
 
 
 def learn(
