@@ -11,7 +11,13 @@ from typer.core import TyperGroup
 
 from kbnn_cli import exits
 
-COMMANDS = ("train", "predict", "evaluate", "inspect")
+COMMANDS = {
+    "train": "Learn from a stream, row by row, into a model file.",
+    "predict": "Predict rows, with error bars or class probabilities.",
+    "evaluate": "Score a model on rows it does not learn.",
+    "inspect": "Show what a model is, has seen and believes.",
+}
+"""The commands in the order of use, each with what it does: help loads none of them."""
 
 EXAMPLES = """\b
 Examples:
@@ -33,6 +39,11 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load a command; None if there is none of that name."""
         return load(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 def load(name: str) -> Any:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kbnn_cli.options import COLUMNS, OUTPUT, READING, seconds, whole
+
+if TYPE_CHECKING:
+    from kbnn.model.settings import Option
 
 NETWORK = "Network"
 MODEL = "Model file"
@@ -102,92 +107,6 @@ Epochs = Annotated[
         rich_help_panel=READING,
     ),
 ]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        parser=whole("--seed"),
-        help="Of the first weights and of --shuffle; 0 if not said.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Layers = Annotated[
-    str | None,
-    typer.Option(
-        "--layers",
-        metavar="SIZES",
-        help="Hidden layers: 50, or 50,50, or none for a linear model; 50 if not said.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Activation = Annotated[
-    str | None,
-    typer.Option(
-        "--activation",
-        metavar="NAME",
-        help="Of the hidden units: linear, relu, leaky_relu, sigmoid, tanh, probit, step or "
-        "max(alpha,beta); relu if not said.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Covariance = Annotated[
-    str | None,
-    typer.Option(
-        "--covariance",
-        metavar="KIND",
-        help="Which weights are correlated: auto, paper, neuron, group or full.",
-        rich_help_panel=NETWORK,
-    ),
-]
-GroupSize = Annotated[
-    int | None,
-    typer.Option(
-        "--group-size",
-        metavar="N",
-        parser=whole("--group-size"),
-        help="Hidden units of one group; 10 if not said.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Noise = Annotated[
-    str | None,
-    typer.Option(
-        "--noise",
-        metavar="NOISE",
-        help="auto (may depend on the input), constant, or a standard deviation in the target's "
-        "units.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Robust = Annotated[
-    str | None,
-    typer.Option(
-        "--robust",
-        metavar="auto|off",
-        help="Whether outliers count less.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Drift = Annotated[
-    str | None,
-    typer.Option(
-        "--drift",
-        metavar="auto|off",
-        help="Whether the model forgets when the stream changes.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Ensemble = Annotated[
-    int | None,
-    typer.Option(
-        "--ensemble",
-        metavar="K",
-        parser=whole("--ensemble"),
-        help="Networks that predict together; 1 if not said.",
-        rich_help_panel=NETWORK,
-    ),
-]
 Predictions = Annotated[
     str | None,
     typer.Option(
@@ -226,40 +145,36 @@ def one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def on_or_off(option: str, value: str | None) -> bool | None:
-    """`auto` or `off`; None if not said."""
-    return None if value is None else one_of(option, value, ("auto", "off")) == "auto"
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each of a model's settings, which it gets as `stated`.
+
+    The settings are listed by the model (`kbnn.model.settings.OPTIONS`) and nowhere else.
+    """
+    from kbnn.model.settings import OPTIONS
+
+    parameters: list[Parameter] = []
+    for parameter in signature(command, eval_str=True).parameters.values():
+        if parameter.name == "stated":
+            parameters += [_parameter(option) for option in OPTIONS]
+        else:
+            parameters.append(parameter)
+
+    def run(**given: Any) -> None:
+        said = {option.name: (option, given.pop(option.name)) for option in OPTIONS}
+        stated = {
+            name: option.value(text) for name, (option, text) in said.items() if text is not None
+        }
+        command(**given, stated=stated)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
 
 
-def layers(value: str | None) -> tuple[int, ...] | None:
-    """The sizes of the hidden layers; None if not said."""
-    if value is None:
-        return None
-    text = value.strip()
-    if text in ("none", "0"):
-        return ()
-    sizes = [part.strip() for part in text.split(",")]
-    if not all(size.isdecimal() and 0 < int(size) <= MOST_UNITS for size in sizes):
-        from kbnn.errors import UsageError
-
-        raise UsageError(f"--layers takes sizes such as 50 or 50,50, or none; not '{value}'")
-    return tuple(int(size) for size in sizes)
-
-
-MOST_UNITS = 100_000
-
-
-def noise(value: str | None) -> str | float | None:
-    """`auto`, `constant`, or a standard deviation; None if not said."""
-    if value is None or value in ("auto", "constant"):
-        return value
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1.0
-    if not 0.0 <= number < float("inf"):
-        from kbnn.errors import UsageError
-
-        words = "auto, constant, or a standard deviation in the target's units"
-        raise UsageError(f"--noise is {words}; not '{value}'")
-    return number
+def _parameter(option: Option) -> Parameter:
+    shown = typer.Option(
+        option.flag, metavar=option.metavar, help=option.help, rich_help_panel=NETWORK
+    )
+    kind = Annotated[str | None, shown]
+    return Parameter(option.name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)

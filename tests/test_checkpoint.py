@@ -82,7 +82,7 @@ def test_places_where_no_model_can_be(tmp_path: Path) -> None:
 
 NURSERY = """
 import os, sys
-from kbnn.run.choices import Choices
+from kbnn.model.settings import Choices
 from kbnn.stream.opening import ReadOptions
 from kbnn.run.training import Listener, Training, TrainOptions
 

@@ -13,7 +13,7 @@ import pytest
 
 from kbnn.errors import DataError, ModelError, UsageError
 from kbnn.model.file import load
-from kbnn.run.choices import Choices
+from kbnn.model.settings import Choices
 from kbnn.run.interruption import Interrupted
 from kbnn.run.outcome import summary
 from kbnn.run.training import Listener, Training, TrainOptions

@@ -10,8 +10,8 @@ import numpy as np
 
 from kbnn.model.file import load
 from kbnn.model.model import Model
+from kbnn.model.settings import Choices
 from kbnn.model.stored import to_state
-from kbnn.run.choices import Choices
 from kbnn.run.training import Listener, Training, TrainOptions
 from kbnn.stream.opening import ReadOptions
 

@@ -1,13 +1,18 @@
-"""What a user chooses about a model, and the network that follows from it."""
+"""What a user chooses about a model, how each choice is said, and the network that follows."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple, get_args
 
-from kbnn.core.config import Config
-from kbnn.errors import ModelError
+from kbnn.core import activations
+from kbnn.core.config import Config, Covariance
+from kbnn.errors import ModelError, UsageError
 from kbnn.task.base import Task
+
+MOST_UNITS: Final = 100_000
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,7 @@ class Settings:
         return self._config(inputs, outputs, task.observation, suited, noise)
 
     def _config(
-        self,
-        inputs: int,
-        outputs: int,
-        observation: str,
-        suited: str,
-        noise: float | None,
+        self, inputs: int, outputs: int, observation: str, suited: str, noise: float | None
     ) -> Config:
         covariance = suited if self.covariance == "auto" else self.covariance
         return Config(
@@ -78,3 +78,181 @@ class Settings:
             return cls(**{**plain, "hidden": tuple(plain["hidden"])})
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"the model's settings are damaged ({error})") from error
+
+
+class Option(NamedTuple):
+    """How a setting is said: `read` makes its value of a text; ValueError says what it takes."""
+
+    name: str  # of the setting
+    flag: str
+    metavar: str
+    help: str
+    read: Callable[[str], Any]
+
+    def value(self, text: str) -> Any:
+        """The value that a text stands for; UsageError when it stands for none."""
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise UsageError(f"{self.flag} {error}") from None
+
+
+def _layers(text: str) -> tuple[int, ...]:
+    if text.strip() in ("none", "0"):
+        return ()
+    sizes = [part.strip() for part in text.split(",")]
+    if not all(size.isdecimal() and 0 < int(size) <= MOST_UNITS for size in sizes):
+        raise ValueError(f"takes sizes such as 50 or 50,50, or none; not '{text}'")
+    return tuple(int(size) for size in sizes)
+
+
+def _noise(text: str) -> str | float:
+    if text in ("auto", "constant"):
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number < math.inf:
+        words = "auto, constant, or a standard deviation in the target's units"
+        raise ValueError(f"is {words}; not '{text}'")
+    return number
+
+
+def _whole(least: int, most: int | None, shown: str = "") -> Callable[[str], int]:
+    shown = shown or str(most)
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(f"takes a whole number, not '{text}'") from None
+        if not least <= number <= (math.inf if most is None else most):
+            limits = "be at least 1" if most is None else f"lie between {least} and {shown}"
+            raise ValueError(f"must {limits}, not {number}")
+        return number
+
+    return read
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"is {', '.join(words[:-1])} or {words[-1]}, not '{text}'")
+        return text
+
+    return read
+
+
+def _guard(text: str) -> bool:
+    return _one_of("auto", "off")(text) == "auto"
+
+
+def _activation(text: str) -> str:
+    try:
+        activations.find(text)
+    except ValueError:
+        raise ValueError(f"is {_ACTIVATIONS}; not '{text}'") from None
+    return text
+
+
+_ACTIVATIONS = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
+_COVARIANCES = ("auto", *get_args(Covariance))
+
+OPTIONS: Final = (
+    Option(
+        "hidden",
+        "--layers",
+        "SIZES",
+        "Hidden layers: 50, or 50,50, or none for a linear model; 50 if not said.",
+        _layers,
+    ),
+    Option(
+        "activation",
+        "--activation",
+        "NAME",
+        f"Of the hidden units: {_ACTIVATIONS}; relu if not said.",
+        _activation,
+    ),
+    Option(
+        "covariance",
+        "--covariance",
+        "KIND",
+        f"Which weights are correlated: {', '.join(_COVARIANCES[:-1])} or {_COVARIANCES[-1]}.",
+        _one_of(*_COVARIANCES),
+    ),
+    Option(
+        "group_size",
+        "--group-size",
+        "N",
+        "Hidden units of one group; 10 if not said.",
+        _whole(1, None),
+    ),
+    Option(
+        "noise",
+        "--noise",
+        "NOISE",
+        "auto (may depend on the input), constant, or a standard deviation in the target's units.",
+        _noise,
+    ),
+    Option("robust", "--robust", "auto|off", "Whether outliers count less.", _guard),
+    Option(
+        "drift", "--drift", "auto|off", "Whether the model forgets when the stream changes.", _guard
+    ),
+    Option(
+        "ensemble",
+        "--ensemble",
+        "K",
+        "Networks that predict together; 1 if not said.",
+        _whole(1, 64),
+    ),
+    Option(
+        "seed",
+        "--seed",
+        "N",
+        "Of the first weights and of --shuffle; 0 if not said.",
+        _whole(0, 2**63 - 1, "2^63 - 1"),
+    ),
+)
+"""The settings that `kbnn train` offers, listed once."""
+
+
+class Choices:
+    """The stated ones among a model's settings; a new model takes defaults for the others."""
+
+    def __init__(self, **stated: Any) -> None:
+        unknown = set(stated) - {option.name for option in OPTIONS}
+        if unknown:
+            raise UsageError(f"a model has no setting '{min(unknown)}'")
+        self.stated = stated
+
+    def settings(self) -> Settings:
+        """The settings of a new model."""
+        try:
+            return Settings(**self.stated)
+        except ValueError as error:
+            raise UsageError(f"--layers: {error}") from error
+
+    def check_against(self, path: str, settings: Settings) -> None:
+        """Refuse a choice that contradicts a model, naming both."""
+        for option in OPTIONS:
+            there = getattr(settings, option.name)
+            wanted = self.stated.get(option.name, there)
+            if wanted != there:
+                raise contradiction(path, option.flag, _shown(there), _shown(wanted))
+
+
+def contradiction(path: str, flag: str, there: str, wanted: str) -> UsageError:
+    """What was said is not what a model is."""
+    return UsageError(
+        f"{flag} {wanted} contradicts {path}, which has {there} "
+        f"(leave out {flag}, or start over with --fresh)"
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "auto" if value else "off"
+    return "auto" if value is None else str(value)

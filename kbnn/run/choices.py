@@ -1,73 +1,19 @@
-"""What a user said about a model, and whether it agrees with the model that is already there.
-
-A choice that was not stated is None: a new model takes its default, an old one its own value.
-"""
+"""Whether what was said fits what is there: a model, its columns, the files that are read."""
 
 from __future__ import annotations
 
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
 
 import numpy as np
 
 from kbnn.core.layout import layout_of
 from kbnn.errors import UsageError
 from kbnn.model.schema import Schema
-from kbnn.model.settings import Settings
+from kbnn.model.settings import Settings, contradiction
 from kbnn.stream.readoptions import ReadOptions
 from kbnn.task.table import task_of
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The stated ones among a model's settings."""
-
-    hidden: tuple[int, ...] | None = None
-    activation: str | None = None
-    covariance: str | None = None
-    group_size: int | None = None
-    noise: str | float | None = None
-    robust: bool | None = None
-    drift: bool | None = None
-    ensemble: int | None = None
-    seed: int | None = None
-
-    def settings(self) -> Settings:
-        """The settings of a new model."""
-        if self.group_size is not None and self.group_size < 1:
-            raise UsageError(f"--group-size must be at least 1, not {self.group_size}")
-        if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise UsageError(f"--seed must lie between 0 and 2^63 - 1, not {self.seed}")
-        if self.ensemble is not None and not 1 <= self.ensemble <= 64:
-            raise UsageError(f"--ensemble must lie between 1 and 64, not {self.ensemble}")
-        stated = {field.name: getattr(self, field.name) for field in fields(self)}
-        try:
-            return Settings(**{name: value for name, value in stated.items() if value is not None})
-        except ValueError as error:
-            option = "--activation" if "activation" in str(error) else "--layers"
-            raise UsageError(f"{option}: {error}") from error
-
-    def check_against(self, path: str, settings: Settings) -> None:
-        """Refuse a choice that contradicts a model, naming both."""
-        for field in fields(self):
-            wanted, there = getattr(self, field.name), getattr(settings, field.name)
-            if wanted is not None and wanted != there:
-                _contradiction(path, _OPTIONS[field.name], _shown(there), _shown(wanted))
-
-
-_OPTIONS = {
-    "hidden": "--layers",
-    "activation": "--activation",
-    "covariance": "--covariance",
-    "group_size": "--group-size",
-    "noise": "--noise",
-    "robust": "--robust",
-    "drift": "--drift",
-    "ensemble": "--ensemble",
-    "seed": "--seed",
-}
 
 
 def check_size(settings: Settings, schema: Schema) -> None:
@@ -86,9 +32,9 @@ def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
     """Refuse statements about columns that contradict a model's schema."""
     for option, there, wanted in _columns(stated, schema):
         if set(there) != set(wanted):
-            _contradiction(path, option, _names(there), _names(wanted))
+            raise contradiction(path, option, _names(there), _names(wanted))
     if stated.task not in ("auto", schema.task):
-        _contradiction(path, "--task", schema.task, stated.task)
+        raise contradiction(path, "--task", schema.task, stated.task)
     used = [c.name for c in schema.columns if c.name in stated.ignore and c.role != "none"]
     if used:
         raise UsageError(
@@ -96,7 +42,7 @@ def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
         )
     unknown = [token for token in stated.na if token not in schema.missing]
     if unknown:
-        _contradiction(path, "--na", _names(schema.missing), _names(unknown))
+        raise contradiction(path, "--na", _names(schema.missing), _names(unknown))
 
 
 def check_outputs(
@@ -132,20 +78,5 @@ def _columns(
         yield "--input-sd", (), ("yes",)
 
 
-def _contradiction(path: str, option: str, there: str, wanted: str) -> None:
-    raise UsageError(
-        f"{option} {wanted} contradicts {path}, which has {there} "
-        f"(leave out {option}, or start over with --fresh)"
-    )
-
-
 def _names(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return "auto" if value else "off"
-    return "auto" if value is None else str(value)

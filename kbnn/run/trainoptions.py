@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kbnn.errors import UsageError
+from kbnn.model.settings import Choices
 from kbnn.output.fields import check_interval
 from kbnn.output.writers import check_name
-from kbnn.run.choices import Choices, check_outputs
+from kbnn.run.choices import check_outputs
 from kbnn.stream.readoptions import ReadOptions
 
 MODEL: Final = "model.npz"

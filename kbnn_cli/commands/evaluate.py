@@ -34,7 +34,7 @@ FailIf = Annotated[
 ]
 
 
-@app.command(cls=Command, epilog=EXAMPLES, short_help="Score a model on rows it does not learn.")
+@app.command(cls=Command, epilog=EXAMPLES)
 def evaluate(
     model: options.Model,
     sources: options.Sources,

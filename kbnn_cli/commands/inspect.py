@@ -39,9 +39,7 @@ Diff = Annotated[
 ]
 
 
-@app.command(
-    cls=Command, epilog=EXAMPLES, short_help="Show what a model is, has seen and believes."
-)
+@app.command(cls=Command, epilog=EXAMPLES)
 def inspect(
     model: options.Model,
     weights: Weights = False,

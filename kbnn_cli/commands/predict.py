@@ -57,9 +57,7 @@ OnError = Annotated[
 ]
 
 
-@app.command(
-    cls=Command, epilog=EXAMPLES, short_help="Predict rows, with error bars or class probabilities."
-)
+@app.command(cls=Command, epilog=EXAMPLES)
 def predict(
     model: options.Model,
     sources: options.Sources,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -27,9 +27,8 @@ Examples:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command(
-    cls=Command, epilog=EXAMPLES, short_help="Learn from a stream, row by row, into a model file."
-)
+@app.command(cls=Command, epilog=EXAMPLES)
+@own.with_settings
 def train(
     sources: options.Sources,
     model: own.ModelFile = "model.npz",
@@ -42,15 +41,7 @@ def train(
     weight: own.Weight = None,
     input_sd: own.InputSd = False,
     task: own.Task = "auto",
-    layers: own.Layers = None,
-    activation: own.Activation = None,
-    covariance: own.Covariance = None,
-    group_size: own.GroupSize = None,
-    noise: own.Noise = None,
-    robust: own.Robust = None,
-    drift: own.Drift = None,
-    ensemble: own.Ensemble = None,
-    seed: own.Seed = None,
+    stated: dict[str, Any] | None = None,
     epochs: own.Epochs = 1,
     shuffle: own.Shuffle = False,
     limit: options.Limit = None,
@@ -69,7 +60,8 @@ def train(
 ) -> None:
     """Learn from a stream, row by row, into a model file; go on with the model that is there."""
     from kbnn.errors import UsageError
-    from kbnn.run.choices import Choices, check_outputs
+    from kbnn.model.settings import Choices
+    from kbnn.run.choices import check_outputs
     from kbnn.run.training import Training, TrainOptions
     from kbnn.stream.readoptions import ReadOptions
     from kbnn.task.table import TASKS
@@ -81,7 +73,6 @@ def train(
     check_outputs(sources, {**outputs, "--log": log})
     if fresh and resume:
         raise UsageError("--fresh and --resume contradict each other")
-    covariances = ("auto", "paper", "neuron", "group", "full")
     chosen = TrainOptions(
         sources=tuple(sources),
         model=model,
@@ -101,17 +92,7 @@ def train(
             shuffle=shuffle,
             epochs=epochs,
         ),
-        choices=Choices(
-            hidden=own.layers(layers),
-            activation=activation,
-            covariance=covariance and own.one_of("--covariance", covariance, covariances),
-            group_size=group_size,
-            noise=own.noise(noise),
-            robust=own.on_or_off("--robust", robust),
-            drift=own.on_or_off("--drift", drift),
-            ensemble=ensemble,
-            seed=seed,
-        ),
+        choices=Choices(**(stated or {})),
         fresh=fresh,
         resume=resume,
         predictions=predictions,
