@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from kbnn.stream.formats import FORMATS
+
 COLUMNS = "Columns"
 READING = "Reading"
 OUTPUT = "Output"
@@ -93,7 +95,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        help="auto, csv, tsv, json, parquet or arrow.",
+        help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
         rich_help_panel=READING,
     ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import pytest
 
 from kbnn.errors import DataError
 from kbnn.stream.compression import DECODERS, Decoder
-from kbnn.stream.formats import recognise, sniff_delimiter
+from kbnn.stream.formats import BINARIES, Binary, recognise, sniff_delimiter
+from tests.commands import kbnn
 from tests.streams import (
     Seen,
     arrow_bytes,
@@ -127,8 +129,8 @@ def test_every_numeric_type_is_a_number(kind: pa.DataType, tmp_path: Path) -> No
         (b"\x28\xb5\x2f\xfd\0\0\0\0", "zstd"),
         (b"BZh91AY&", "bzip2"),
         (b"PAR1\0\0\0\0", "parquet"),
-        (b"ARROW1\0\0", "arrow-file"),
-        (b"\xff\xff\xff\xff\x10\0\0\0", "arrow-stream"),
+        (b"ARROW1\0\0", "arrow"),
+        (b"\xff\xff\xff\xff\x10\0\0\0", "arrow"),
         (b'\xef\xbb\xbf{"a"', "json"),
         (b' {"a": 1', "json"),
         (b"a,b\n1,2\n", "text"),
@@ -136,7 +138,17 @@ def test_every_numeric_type_is_a_number(kind: pa.DataType, tmp_path: Path) -> No
     ],
 )
 def test_formats_are_recognised_by_content(head: bytes, kind: str) -> None:
-    assert recognise(head, "x") == kind
+    found = recognise(head, "x")
+    assert (found.format if isinstance(found, Binary) else found) == kind
+
+
+def test_every_binary_format_has_a_reader_and_a_place_in_the_help() -> None:
+    shown = kbnn("predict", "--help").out
+    for binary in BINARIES:
+        assert recognise(binary.magic + b"\0" * 8, "x") is binary
+        module, function = binary.reader.split(":")
+        assert callable(getattr(import_module(module), function))
+        assert binary.format in shown
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from kbnn.errors import DataError
 
-Kind = Literal["text", "json", "parquet", "arrow-file", "arrow-stream", "gzip", "zstd", "bzip2"]
 
-FORMATS: Final = ("auto", "csv", "tsv", "json", "parquet", "arrow")
+class Binary(NamedTuple):
+    """A format of binary tables: how it begins, what `--format` calls it, who reads it."""
+
+    magic: bytes
+    format: str
+    noun: str
+    reader: str  # module:function, called with a ByteReader and Pins; loaded when it is needed
+
+
+BINARIES: Final = (
+    Binary(b"PAR1", "parquet", "a Parquet file", "kbnn.stream.arrow_reader:open_parquet"),
+    Binary(b"ARROW1", "arrow", "Arrow", "kbnn.stream.arrow_reader:open_arrow_file"),
+    Binary(b"\xff\xff\xff\xff", "arrow", "Arrow", "kbnn.stream.arrow_reader:open_arrow_stream"),
+)
+"""The binary formats, listed once."""
+
+NOUNS: Final = {binary.format: binary.noun for binary in BINARIES}
+FORMATS: Final = ("auto", "csv", "tsv", "json", *NOUNS)
+Kind = Literal["text", "json", "gzip", "zstd", "bzip2"] | Binary
 DELIMITERS: Final = (",", ";", "\t", "|")
 COMPRESSIONS: Final = frozenset({"gzip", "zstd", "bzip2"})
 HEAD: Final = 8  # no magic number below is longer
@@ -19,9 +36,7 @@ _MAGIC: Final[tuple[tuple[bytes, Kind], ...]] = (
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"BZh", "bzip2"),
-    (b"PAR1", "parquet"),
-    (b"ARROW1", "arrow-file"),
-    (b"\xff\xff\xff\xff", "arrow-stream"),
+    *((binary.magic, binary) for binary in BINARIES),
 )
 
 _FOREIGN: Final = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Final, Protocol
 
 from kbnn.errors import DataError
-from kbnn.stream.arrow_reader import open_arrow_file, open_arrow_stream, open_parquet
 from kbnn.stream.chunk import Chunk, Pins, shorten
 from kbnn.stream.csv_reader import CsvReader
-from kbnn.stream.formats import COMPRESSIONS, recognise
+from kbnn.stream.formats import NOUNS, Binary, recognise
 from kbnn.stream.header import Expectation, is_number, no_column
 from kbnn.stream.json_reader import JsonReader
 from kbnn.stream.sources import ByteReader, Source
@@ -107,18 +107,14 @@ class Reading:
         kind = recognise(reader.head(), name)
         told = self._format
         expected = self._expectation()
-        if kind == "parquet" and told in ("auto", "parquet"):
-            return open_parquet(reader, self.pins)
-        if kind == "arrow-file" and told in ("auto", "arrow"):
-            return open_arrow_file(reader, self.pins)
-        if kind == "arrow-stream" and told in ("auto", "arrow"):
-            return open_arrow_stream(reader, self.pins)
-        if told in ("parquet", "arrow"):
-            if not reader.head():
-                raise DataError(f"{name}: is empty")
-            raise DataError(f"{name}: is not {'a Parquet file' if told == 'parquet' else 'Arrow'}")
-        if kind not in COMPRESSIONS and kind not in ("text", "json"):
-            raise DataError(f"{name}: is {kind.split('-')[0].title()}, not {told.upper()}")
+        if isinstance(kind, Binary) and told in ("auto", kind.format):
+            module, function = kind.reader.split(":")
+            binary: Reader = getattr(import_module(module), function)(reader, self.pins)
+            return binary
+        if told in NOUNS:
+            raise DataError(f"{name}: is {f'not {NOUNS[told]}' if reader.head() else 'empty'}")
+        if isinstance(kind, Binary):
+            raise DataError(f"{name}: is {kind.format.title()}, not {told.upper()}")
         text = TextBytes(reader)
         if told == "json" or (told == "auto" and text.kind == "json"):
             known = None if expected is None else expected.without_target or expected.names

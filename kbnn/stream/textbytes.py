@@ -47,7 +47,7 @@ class TextBytes:
             yield piece
 
     def _decompressed(self) -> Iterator[bytes]:
-        decoder = DECODERS[self._compression](self._reader.source.name)
+        decoder = DECODERS[str(self._compression)](self._reader.source.name)
         for data in self._raw():
             yield from decoder.decode(data)
         decoder.finish()
