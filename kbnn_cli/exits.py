@@ -26,6 +26,14 @@ _interrupts: list[int] = []
 """Signals that `note_interrupt` has seen."""
 
 
+_NO_MEMORY: Final = (
+    "cannot allocate memory",
+    "failed to map segment",
+    "can't start new thread",
+    "failed to launch worker thread",
+)
+
+
 def run(call: Callable[[], object]) -> int:
     """Call, say in one sentence what went wrong, if anything, and return the exit code."""
     import typer
@@ -68,10 +76,8 @@ def is_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
-    words = ("cannot allocate memory", "failed to map segment", "can't start new thread")
-    return isinstance(error, ImportError | RuntimeError | OSError) and any(
-        word in str(error).lower() for word in words
-    )
+    said = str(error).lower()
+    return any(words in said for words in _NO_MEMORY)
 
 
 def say(sentence: str) -> None:

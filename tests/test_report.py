@@ -366,7 +366,7 @@ def test_without_the_extra_the_error_names_the_remedy(monkeypatch: pytest.Monkey
 
     def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
         if name.split(".")[0] == "matplotlib":
-            raise ImportError(name)
+            raise ModuleNotFoundError(name)
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)

@@ -67,7 +67,8 @@ def write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any])
     }
     text = json.dumps(whole, allow_nan=False, ensure_ascii=False, sort_keys=True, indent=1)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_member(HEADER), text.encode())
+        # A file name that is no UTF-8 is kept as halves of characters, which JSON spells \\udcxx.
+        archive.writestr(_member(HEADER), text.encode(errors="backslashreplace"))
         for name, array in plain.items():
             content = io.BytesIO()
             np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)

@@ -55,7 +55,7 @@ def figure_class() -> Any:
     """matplotlib's Figure, or one clear sentence when the extra is not installed."""
     try:
         from matplotlib.figure import Figure
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UsageError(MISSING) from error
     return Figure
 

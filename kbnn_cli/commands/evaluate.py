@@ -17,7 +17,8 @@ Examples:
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
 
 \b
-Exit codes: 0 done, 1 data or model error, 2 usage, 3 --fail-if is met.
+Exit codes: 0 done, 1 data, model or output error, 2 usage, 3 --fail-if met,
+  141 the reader of the output left early.
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv                     learn the last column, into model.npz
+  kbnn train data.csv                   learn the last column, into model.npz
   kbnn train data.csv --target price --layers 50 --epochs 10
-  kbnn train more.csv                     go on with model.npz
+  kbnn train more.csv                   go on with model.npz
   tail -n +1 -f log.csv | kbnn train - --predictions - | tee out.csv
   kbnn train big.parquet -m big.npz --resume   go on after a crash
 """

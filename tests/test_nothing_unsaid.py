@@ -1,0 +1,285 @@
+"""Nothing is dropped, misread or refused without a word that names the column and the remedy."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kbnn.model.file import load
+from kbnn.stream.arrow_reader import _parquet_width
+from kbnn.stream.header import MAX_COLUMNS
+from kbnn.stream.opening import ReadOptions, open_stream
+from kbnn_cli.advice import option_names
+from kbnn_cli.app import COMMANDS
+from tests.commands import kbnn, program
+from tests.streams import arrow_bytes, assert_same, look
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def jsonl(rows: int, **late: int) -> str:
+    """Rows of a and y, and keys that begin at a row; some of them inside another value."""
+    lines = []
+    for at in range(1, rows + 1):
+        more = {key: at for key, first in late.items() if at >= first}
+        lines.append(json.dumps({"a": at, "nest": {"in": {f"k{at}": 1}}, "y": 2 * at, **more}))
+    return "\n".join(lines) + "\n"
+
+
+def test_a_late_key_is_told_at_its_row() -> None:
+    Path("t").write_text(jsonl(99, extra=41, more=60))
+    seen = look(["t"])
+    remedy = "and is ignored (to learn from it use --features)"
+    assert f"t: the key 'extra' comes first in row 41 {remedy}" in seen.notices
+    assert f"t: the key 'more' comes first in row 60 {remedy}" in seen.notices
+    for read_size in (1, 50, 1000):
+        assert_same(look(["t"], read_size=read_size), seen)
+
+
+def test_so_many_late_keys_are_not_all_told() -> None:
+    Path("t").write_text(jsonl(99, **{f"e{at}": 40 + at for at in range(1, 12)}))
+    told = [text for text in look(["t"]).notices if "ignored" in text and "key" in text]
+    assert len(told) == 6
+    assert told[-1] == "t: more keys come from row 46 on and are ignored"
+
+
+def test_a_late_feature_is_missing_until_it_comes() -> None:
+    Path("t").write_text(jsonl(99, extra=41))
+    seen = look(["t"], features=("a", "extra"), target=("y",))
+    assert "t: no 'extra' in the first rows: missing until it comes" in seen.notices
+    assert seen.schema is not None
+    names = [place[0] for place in seen.schema["layout"]]
+    extra = seen.x[:, names.index("extra")]
+    assert extra[40:].tolist() == list(range(41, 100))
+    assert all(value != value for value in extra[:40])
+    for read_size in (1, 700):
+        assert_same(look(["t"], features=("a", "extra"), target=("y",), read_size=read_size), seen)
+
+
+def test_columns_of_later_files_are_told() -> None:
+    Path("1.csv").write_text("a,y\n1,2\n2,3\n")
+    Path("2.csv").write_text("a,y,p,q,r,s,t,u\n" + "1,2,3,4,5,6,7,8\n" * 3)
+    Path("3.jsonl").write_text('{"a": 1, "new": 4, "y": 2}\n')
+    pq.write_table(pa.table({"a": [1], "z": [3], "y": [2]}), "4.parquet")
+    notices = look(["1.csv", "2.csv", "3.jsonl", "4.parquet"]).notices
+    assert "2.csv: unknown columns are ignored: p, q, r, s, t and 1 more" in notices
+    assert "3.jsonl: unknown columns are ignored: new" in notices
+    assert "4.parquet: unknown columns are ignored: z" in notices
+
+
+@pytest.mark.parametrize("form", ["{}.5%", "${}", "{} km", "-{}.25 EUR", "{}°C", "USD {}"])
+def test_numbers_with_a_sign_or_unit_are_told(form: str) -> None:
+    text = form.format(3)
+    Path("t").write_text("a,y\n" + "".join(f"{form.format(at % 5)},{at}\n" for at in range(40)))
+    told = [notice for notice in look(["t"]).notices if "sign or unit" in notice]
+    shown = form.format(0)
+    assert told == [
+        f"column 'a' holds text such as '{shown}': numbers with a sign or unit are taken for "
+        "categories (take off the sign or unit to have numbers)"
+    ], text
+    Path("c").write_text("a,y\n" + "".join(f"{at},{form.format(at % 5)}\n" for at in range(40)))
+    assert any("are taken for classes" in notice for notice in look(["c"]).notices)
+
+
+@pytest.mark.parametrize("form", ["k{}", "town {}", "a-{}", "north"])
+def test_plain_categories_are_not(form: str) -> None:
+    Path("t").write_text("a,y\n" + "".join(f"{form.format(at % 5)},{at}\n" for at in range(40)))
+    assert not any("unit" in notice for notice in look(["t"]).notices)
+
+
+def test_a_text_too_long_is_no_category() -> None:
+    cells = ["x" * 2_000_000 if at == 35 else f"k{at % 3}" for at in range(60)]
+    Path("t").write_text("t,a,y\n" + "".join(f"{c},{at},{at}\n" for at, c in enumerate(cells)))
+    seen = look(["t"])
+    assert seen.schema is not None
+    assert seen.schema["columns"][0]["categories"] == ["k0", "k1", "k2"]
+    words = "a text of more than 200 characters is no category: read as missing"
+    assert f"t: column 't': {words}" in seen.notices
+    Path("c").write_text("a,t\n" + "".join(f"{at},{c}\n" for at, c in enumerate(cells)))
+    assert look(["c"]).error == (
+        "DataError: c:37: column 't': a text of 2,000,000 characters is no class, "
+        "200 are the most (use --on-error skip)"
+    )
+    assert len(look(["c"], on_error="skip").rows) == 59
+
+
+def test_a_name_without_end_is_refused() -> None:
+    Path("t").write_text(f"{'n' * 5000},y\n1,2\n")
+    assert "the name of a column has 5,000 characters, 1,000 are the most" in look(["t"]).error
+
+
+WIDE = MAX_COLUMNS + 1
+
+
+def wide(columns: int, form: str) -> bytes:
+    """Three rows of as many columns."""
+    names = [f"c{at}" for at in range(columns)]
+    if form == "csv":
+        return (",".join(names) + "\n" + (",".join(["1.5"] * columns) + "\n") * 3).encode()
+    if form == "jsonl":
+        return (json.dumps(dict.fromkeys(names, 1.5)) + "\n").encode() * 3
+    table = pa.table({name: pa.array([1.5, 2.5, 3.5]) for name in names})
+    if form == "parquet":
+        pq.write_table(table, "made")
+        return Path("made").read_bytes()
+    return arrow_bytes(table, file=form == "arrow")
+
+
+FORMS = ["csv", "jsonl", "parquet", "arrow", "arrows"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_wide_files_are_refused_by_counting(form: str) -> None:
+    Path("t").write_bytes(wide(WIDE, form))
+    said = look(["t"]).error
+    if form == "jsonl":
+        assert said.startswith("DataError: t:1: has more than 20,000 keys (keep those")
+    else:
+        assert said.startswith(
+            "DataError: t: has 20,001 columns, 20,000 are the most that are read (choose some: "
+            "--target and --features"
+        )
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "jsonl"])
+def test_some_columns_of_a_wide_file_can_be_read(form: str) -> None:
+    Path("t").write_bytes(wide(WIDE, form))
+    seen = look(["t"], target=("c7",), features=("c1", "c9"))
+    assert not seen.error
+    assert seen.x.shape == (3, 2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory is measured by POSIX")
+def test_a_million_columns_cost_little() -> None:
+    Path("t").write_bytes(wide(1_000_000, "csv"))
+    Path("small").write_text("a,y\n1,2\n2,3\n")
+
+    def peak(name: str) -> int:
+        call = f"from kbnn_cli.app import call; call(['train', '{name}', '-q', '--dry-run'])"
+        own = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        words = [sys.executable, "-c", f"{call}\n{own}"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        return int(done.stdout.split()[-1])
+
+    assert resource.RUSAGE_SELF == 0
+    assert peak("t") - peak("small") < 200_000  # kilobytes
+
+
+@pytest.mark.parametrize("columns", [1, 3, 14, 15, 16, 200, 20_000])
+def test_the_index_of_parquet_begins_with_its_width(columns: int) -> None:
+    table = pa.table({f"c{at}": [1.5] for at in range(columns)})
+    pq.write_table(table, "t")
+    assert _parquet_width("t") == columns
+
+
+LINES = {
+    "train c.csv": (
+        1,
+        "c.csv:1: the first line is a comment, not the names of the columns (leave it out: "
+        "grep -v '^#' c.csv | kbnn train -; or say --header if it names them)",
+    ),
+    "train twice.csv": (1, "twice.csv: two columns are named 'a' (rename one of them)"),
+    "train https://x.org/a.csv": (
+        1,
+        "https://x.org/a.csv: is an address, not a file "
+        "(curl -L https://x.org/a.csv | kbnn train -)",
+    ),
+    "train s3://bucket/a.csv": (
+        1,
+        "s3://bucket/a.csv: is an address, not a file "
+        "(aws s3 cp s3://bucket/a.csv - | kbnn train -)",
+    ),
+    "train a.csv --interval nine": (
+        2,
+        "--interval takes a share such as 0.9 or 90%, not 'nine'",
+    ),
+    "train a.csv --interval 190%": (2, "--interval must lie between 0 and 1, not 1.9"),
+    "train a.csv --epochs 1.5": (2, "--epochs takes a whole number, not '1.5'"),
+    "train a.csv --checkpoint-every soon": (
+        2,
+        "--checkpoint-every takes a number of seconds, not 'soon'",
+    ),
+    "train a.csv --activation zz": (
+        2,
+        "--activation: unknown activation 'zz' (known: linear, relu, leaky_relu, sigmoid, tanh, "
+        "probit, step, max(alpha,beta))",
+    ),
+    "trian a.csv": (2, "no such command 'trian': did you mean 'train'? (see 'kbnn --help')"),
+    "train a.csv --output x.csv": (
+        2,
+        "no such option: --output, which is an option of 'kbnn predict'; here it is --predictions "
+        "(see 'kbnn train --help')",
+    ),
+    "train a.csv --limt 3": (
+        2,
+        "no such option: --limt: did you mean --limit? (see 'kbnn train --help')",
+    ),
+    "inspect m.npz --quiet": (
+        2,
+        "no such option: --quiet, which is an option of 'kbnn train' and 'kbnn predict' and "
+        "'kbnn evaluate' (see 'kbnn inspect --help')",
+    ),
+    "predict m.npz a.csv -o a.xlsx": (
+        2,
+        "a.xlsx: tables are written as .csv, .tsv, .txt or .parquet, not .xlsx",
+    ),
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_words_with_a_remedy(line: str) -> None:
+    Path("a.csv").write_text("a,y\n1,2\n2,3\n")
+    Path("c.csv").write_text("# made by a, b\na,y\n1,2\n")
+    Path("twice.csv").write_text("a,a,y\n1,2,3\n")
+    code, said = LINES[line]
+    ran = kbnn(*line.split())
+    assert (ran.code, ran.out, ran.err) == (code, "", f"kbnn: {said}\n")
+
+
+def test_percent_is_a_share_and_a_header_may_begin_with_a_hash() -> None:
+    Path("a.csv").write_text("#id,y\n" + "".join(f"{at},{at % 9}.5\n" for at in range(40)))
+    words = ("train", "a.csv", "-q", "--predictions", "-")
+    plain = kbnn(*words, "--interval", "0.8")
+    assert plain.code == 0
+    assert kbnn(*words, "--interval", "80%", "--fresh").out == plain.out
+    assert load("model.npz").schema.features == ["#id"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_its_screen(command: str, width: int) -> None:
+    ran = program(*command.split(), "--help", COLUMNS=str(width), TERMINAL_WIDTH=str(width))
+    assert max(map(len, ran.out.splitlines())) <= width
+    for leak in ("{", "<str", "<list", "...\n  "):
+        assert leak not in ran.out.replace("SOURCES...", "")
+    if command:
+        assert all(name in ran.out for name in option_names(command))
+
+
+def test_progress_counts_the_rows_that_were_handed_out() -> None:
+    lines = "".join(f"{at},{at % 7},{2 * at}\n" for at in range(100_000))
+    Path("t.csv").write_text(f"a,b,y\n{lines}")
+    for name in ("t.csv", "t.parquet", "t.arrow"):
+        if name != "t.csv":
+            table = pa.table({"a": range(100_000), "y": [1.5] * 100_000})
+            made = arrow_bytes(table, file=True, rows=5000)
+            Path(name).write_bytes(made)
+            if name == "t.parquet":
+                pq.write_table(table, name)
+        with open_stream([name], options=ReadOptions(block_rows=1000)) as stream:
+            assert stream.total_bytes
+            seen = 0
+            for block in stream:
+                seen += len(block.rows)
+                share = stream.bytes_read / stream.total_bytes
+                assert abs(share - seen / 100_000) < 0.06, name
