@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -84,7 +85,7 @@ def kbnn(
 def call(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (the process's own if none is given) and return its exit code."""
     command = typer.main.get_command(app)
-    return exits.run(lambda: command(arguments, prog_name="kbnn", standalone_mode=False))
+    return exits.run(partial(command, arguments, prog_name="kbnn", standalone_mode=False))
 
 
 if __name__ == "__main__":

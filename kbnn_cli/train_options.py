@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -146,30 +146,18 @@ def one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each of a model's settings, which it gets as `stated`.
+    """The command with an option in place of `**stated` for each of a model's settings.
 
     The settings are listed by the model (`kbnn.model.settings.OPTIONS`) and nowhere else.
     """
     from kbnn.model.settings import OPTIONS
 
-    parameters: list[Parameter] = []
-    for parameter in signature(command, eval_str=True).parameters.values():
-        if parameter.name == "stated":
-            parameters += [_parameter(option) for option in OPTIONS]
-        else:
-            parameters.append(parameter)
-
-    def run(**given: Any) -> None:
-        said = {option.name: (option, given.pop(option.name)) for option in OPTIONS}
-        stated = {
-            name: option.value(text) for name, (option, text) in said.items() if text is not None
-        }
-        command(**given, stated=stated)
-
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
+    declared = list(signature(command, eval_str=True).parameters.values())
+    parameters = [one for one in declared if one.kind is not Parameter.VAR_KEYWORD]
+    parameters += [_parameter(option) for option in OPTIONS]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    return command
 
 
 def _parameter(option: Option) -> Parameter:
@@ -177,4 +165,4 @@ def _parameter(option: Option) -> Parameter:
         option.flag, metavar=option.metavar, help=option.help, rich_help_panel=NETWORK
     )
     kind = Annotated[str | None, shown]
-    return Parameter(option.name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)

@@ -280,6 +280,6 @@ def test_progress_counts_the_rows_that_were_handed_out() -> None:
             assert stream.total_bytes
             seen = 0
             for block in stream:
-                seen += len(block.rows)
+                seen += len(block.number)
                 share = stream.bytes_read / stream.total_bytes
                 assert abs(share - seen / 100_000) < 0.06, name

@@ -98,9 +98,9 @@ class Learner:
             learned.columns[self.task.scaled :], x[:, :width], self.indicators[:width]
         )
         var = self._variances(learned.columns, x_sd)
+        if len(learned.members) == 1:
+            return self._forecast(learned.columns, predicted(learned.members[0], z, var))
         made = ensemble.in_parallel(lambda member: predicted(member, z, var), learned.members)
-        if len(made) == 1:
-            return self._forecast(learned.columns, made[0])
         weights = np.tile(ensemble.mixture_weights(learned.log_weight), (len(z), 1))
         return self._forecast(learned.columns, ensemble.mix(made, weights))
 
@@ -167,15 +167,16 @@ class Learner:
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         var = self._variances(learned.columns, x_sd)
         counts = None if weight is None else np.ascontiguousarray(weight)
+        if len(learned.members) == 1:
+            said = learned.members[0].learn(z, labels, var, counts, again)
+            return learned, self._forecast(learned.columns, said)
         made = ensemble.in_parallel(
             lambda member: member.learn(z, labels, var, counts, again), learned.members
         )
-        if len(made) > 1:
-            scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
-            weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)
-            learned = learned._replace(log_weight=log_weight)
-            return learned, self._forecast(learned.columns, ensemble.mix(made, weights))
-        return learned, self._forecast(learned.columns, made[0])
+        scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
+        weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)
+        learned = learned._replace(log_weight=log_weight)
+        return learned, self._forecast(learned.columns, ensemble.mix(made, weights))
 
     def _begin(self, learned: Learned, rows: KeptRows, outputs: int) -> tuple[Learned, Events]:
         """Make the networks, and learn their first rows."""

@@ -156,8 +156,16 @@ class Model:
         at, held = 0, self.warming_up
         while at < len(rows.y):
             rest = rows if at == 0 else sliced(rows, at, len(rows.y))
-            parts.append(self._hold(rest) if self.warming_up else self._advance(rest, again))
-            at += len(parts[-1].status)
+            if self.warming_up:
+                said = self._hold(rest)
+            else:
+                self.learned, said, events = self.learner.advance(
+                    self.learned, rest, self.met + 1, again
+                )
+                self.met += len(said.status)
+                self._note(events)
+            parts.append(said)
+            at += len(said.status)
         forecast = joined(parts) if parts else blank(0, self.task.scaled)
         if not again:
             self._score(rows, forecast, held)
@@ -199,14 +207,6 @@ class Model:
         if ready:
             self.settle()
         return said._replace(status=np.where(labelled, HELD, UNLABELLED))
-
-    def _advance(self, rows: Rows, again: bool) -> Forecast:
-        self.learned, forecast, events = self.learner.advance(
-            self.learned, rows, self.met + 1, again
-        )
-        self.met += len(forecast.status)
-        self._note(events)
-        return forecast
 
     def _note(self, events: Events) -> None:
         self.skipped += events.skipped

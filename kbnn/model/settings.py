@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, get_args
 
@@ -225,6 +225,12 @@ class Choices:
         if unknown:
             raise UsageError(f"a model has no setting '{min(unknown)}'")
         self.stated = stated
+
+    @classmethod
+    def read(cls, texts: Mapping[str, str | None]) -> Choices:
+        """The choices that texts stand for, by the name of the setting; None was not said."""
+        said = {option: texts.get(option.name) for option in OPTIONS}
+        return cls(**{o.name: o.value(text) for o, text in said.items() if text is not None})
 
     def settings(self) -> Settings:
         """The settings of a new model."""

@@ -100,7 +100,16 @@ class Training:
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
                     self.listener.opened(self)
-                    self._guarded(self.stream, interruption)
+                    self._learn(self.stream, interruption)
+        except (Interrupted, ReaderLeft):
+            self._save()
+            raise
+        except (DataError, UsageError):
+            self._save()
+            if self.rows:
+                learned = f"{rows_of(self.rows)} before the error were learned and saved"
+                self.listener.notice(f"{learned}: when it is mended, --resume goes on")
+            raise
         finally:
             self.seconds.total = perf_counter() - start
 
@@ -176,55 +185,38 @@ class Training:
         self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
         self.position = replace(position, predictions=None if path == STDOUT else path)
 
-    def _guarded(self, stream: Stream, interruption: Interruption) -> None:
-        """Learn everything; whatever ends it early, what was learned is saved first."""
+    def _learn(self, stream: Stream, interruption: Interruption) -> None:
+        """Learn every row of every pass, in pieces that end at points of the learning curve."""
+        seconds = self.seconds
+        self._saved_at = monotonic()
         if stream.live:
             interruption.when_idle(self.options.checkpoint_every, self._save)
-        try:
-            self._learn(stream, interruption)
-        except (Interrupted, ReaderLeft):
-            self._save()
-            raise
-        except (DataError, UsageError):
-            self._save()
-            if self.rows:
-                learned = f"{rows_of(self.rows)} before the error were learned and saved"
-                self.listener.notice(f"{learned}: when it is mended, --resume goes on")
-            raise
+        while True:
+            wall, cpu = perf_counter(), thread_time()
+            with interruption.wait():
+                rows = next(stream, None)
+            # Whoever waits uses no processor: what was used was for encoding.
+            used = thread_time() - cpu
+            seconds.encode += used
+            seconds.read += max(0.0, perf_counter() - wall - used)
+            again = self.position.epoch > 0
+            if rows is None and self.position.epoch + 1 >= self.position.epochs:
+                break
+            if rows is None:
+                self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
+                stream.reopen()
+            elif again:
+                self._piece(rows, again)
+            else:
+                for piece in self.model.card.curve.pieces(len(rows.y)):
+                    self._piece(sliced(rows, piece.start, piece.stop), again)
+            if monotonic() - self._saved_at >= self.options.checkpoint_every:
+                self._save()
         if not self.model.rows:
             raise DataError("no row could be learned: none has a target")
         self.position = replace(self.position, complete=True)
         self._unsaved = True
         self._save()
-
-    def _learn(self, stream: Stream, interruption: Interruption) -> None:
-        seconds = self.seconds
-        self._saved_at = monotonic()
-        while True:
-            wall, cpu = perf_counter(), thread_time()
-            with interruption.wait():
-                block = next(stream, None)
-            # Whoever waits uses no processor: what was used was for encoding.
-            used = thread_time() - cpu
-            seconds.encode += used
-            seconds.read += max(0.0, perf_counter() - wall - used)
-            if block is None:
-                if self.position.epoch + 1 >= self.position.epochs:
-                    return
-                self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
-                stream.reopen()
-                continue
-            self._one(block)
-            if monotonic() - self._saved_at >= self.options.checkpoint_every:
-                self._save()
-
-    def _one(self, rows: Rows) -> None:
-        """Learn one block, in pieces that end at the points of the learning curve."""
-        if self.position.epoch:
-            self._piece(rows, again=True)
-            return
-        for piece in self.model.card.curve.pieces(len(rows.y)):
-            self._piece(sliced(rows, piece.start, piece.stop), again=False)
 
     def _piece(self, rows: Rows, again: bool) -> None:
         """Learn, count, write predictions, tell."""

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kbnn_cli import exits, options
 from kbnn_cli import train_options as own
 from kbnn_cli.help import Command
-
-if TYPE_CHECKING:
-    from kbnn.run.training import Training
-    from kbnn_cli.train_listener import TrainListener
 
 EXAMPLES = """\b
 Examples:
@@ -41,7 +36,6 @@ def train(
     weight: own.Weight = None,
     input_sd: own.InputSd = False,
     task: own.Task = "auto",
-    stated: dict[str, Any] | None = None,
     epochs: own.Epochs = 1,
     shuffle: own.Shuffle = False,
     limit: options.Limit = None,
@@ -57,14 +51,18 @@ def train(
     dry_run: own.DryRun = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    **stated: str | None,
 ) -> None:
     """Learn from a stream, row by row, into a model file; go on with the model that is there."""
-    from kbnn.errors import UsageError
+    from kbnn.errors import ReaderLeft, UsageError
     from kbnn.model.settings import Choices
     from kbnn.run.choices import check_outputs
+    from kbnn.run.interruption import Interrupted, Interruption
+    from kbnn.run.outcome import summary
     from kbnn.run.training import Training, TrainOptions
     from kbnn.stream.readoptions import ReadOptions
     from kbnn.task.table import TASKS
+    from kbnn_cli import render, show
     from kbnn_cli.train_listener import TrainListener
 
     if json and predictions == "-":
@@ -92,7 +90,7 @@ def train(
             shuffle=shuffle,
             epochs=epochs,
         ),
-        choices=Choices(**(stated or {})),
+        choices=Choices.read(stated),
         fresh=fresh,
         resume=resume,
         predictions=predictions,
@@ -100,41 +98,26 @@ def train(
         bad_rows=bad_rows,
         checkpoint_every=checkpoint_every,
     )
+    code = exits.DONE
     with TrainListener(quiet, log) as listener:
         training = Training(chosen, listener)
         if dry_run:
-            _look(training, json)
-        else:
-            _run(training, listener, json)
-
-
-def _look(training: Training, json: bool) -> None:
-    from kbnn_cli import render, show
-
-    training.look()
-    if json:
-        show.json_object(training.model.schema.to_json())
-    else:
-        show.parts(render.schema_parts(training.model))
-
-
-def _run(training: Training, listener: TrainListener, json: bool) -> None:
-    from kbnn.errors import ReaderLeft
-    from kbnn.run.interruption import Interrupted, Interruption
-    from kbnn.run.outcome import summary
-    from kbnn_cli import show
-
-    code = exits.DONE
-    try:
-        with Interruption() as interruption:
-            training.run(interruption)
-    except Interrupted as interrupted:
-        code = exits.TERMINATED if interrupted.number == signal.SIGTERM else exits.INTERRUPTED
-    except ReaderLeft:
-        code = exits.READER_LEFT
-    listener.ended(training, code)
-    if code == exits.DONE and listener.log_failed:
-        code = exits.FAILED
-    if json and training.ready:
-        show.json_object(summary(training))
+            training.look()
+            if json:
+                show.json_object(training.model.schema.to_json())
+            else:
+                show.parts(render.schema_parts(training.model))
+            return
+        try:
+            with Interruption() as interruption:
+                training.run(interruption)
+        except Interrupted as interrupted:
+            code = exits.TERMINATED if interrupted.number == signal.SIGTERM else exits.INTERRUPTED
+        except ReaderLeft:
+            code = exits.READER_LEFT
+        listener.ended(training, code)
+        if code == exits.DONE and listener.log_failed:
+            code = exits.FAILED
+        if json and training.ready:
+            show.json_object(summary(training))
     raise typer.Exit(code)
