@@ -226,5 +226,5 @@ def test_help_ends_with_examples_and_exit_codes() -> None:
     ran = kbnn("evaluate", "--help")
     assert ran.code == 0
     assert "kbnn evaluate model.npz test.csv --fail-if 'rmse>3'" in ran.out
-    assert ran.out.rstrip().endswith("3 --fail-if is met.")
+    assert ran.out.rstrip().endswith("141 the reader of the output left early.")
     assert max(len(line) for line in ran.out.splitlines()) <= 80
