@@ -6,7 +6,8 @@ resumed at the very row. The loop prints nothing: it tells a `Listener`.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter, thread_time
 
@@ -100,7 +101,16 @@ class Training:
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
                     self.listener.opened(self)
-                    self._learn(self.stream, interruption)
+                    with self._saved_first():
+                        self._learn(self.stream, interruption)
+        finally:
+            self.seconds.total = perf_counter() - start
+
+    @contextmanager
+    def _saved_first(self) -> Iterator[None]:
+        """Whatever ends the learning early, what was learned is saved before it goes on."""
+        try:
+            yield
         except (Interrupted, ReaderLeft):
             self._save()
             raise
@@ -110,8 +120,6 @@ class Training:
                 learned = f"{rows_of(self.rows)} before the error were learned and saved"
                 self.listener.notice(f"{learned}: when it is mended, --resume goes on")
             raise
-        finally:
-            self.seconds.total = perf_counter() - start
 
     def look(self) -> None:
         """Find schema and settings, learn nothing and write nothing."""
