@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnn.task.table import TASKS
 from kbnn_cli.options import COLUMNS, OUTPUT, READING, seconds, whole
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ Task = Annotated[
     typer.Option(
         "--task",
         metavar="TASK",
-        help="auto, regression or classification; auto: text, true/false and 0/1 are classes.",
+        help=f"auto, {' or '.join(TASKS)}; auto: text, true/false and 0/1 are classes.",
         rich_help_panel=COLUMNS,
     ),
 ]

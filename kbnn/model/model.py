@@ -135,7 +135,7 @@ class Model:
     @property
     def noise_sd(self) -> list[float]:
         """The level of each target's noise, in its units; empty where there is none."""
-        if not self.task.noisy or self.warming_up:
+        if self.warming_up:
             return []
         member = self.learned.members[0]
         level = (
@@ -154,8 +154,9 @@ class Model:
             self.settle()
         parts: list[Forecast] = []
         at, held = 0, self.warming_up
-        while at < len(rows.y):
-            rest = rows if at == 0 else sliced(rows, at, len(rows.y))
+        inner = rows._replace(y=self.task.linked(rows.y))
+        while at < len(inner.y):
+            rest = inner if at == 0 else sliced(inner, at, len(inner.y))
             if self.warming_up:
                 said = self._hold(rest)
             else:

@@ -54,7 +54,7 @@ def rescaled(
         )
         prior_mean[order] = anchor
     config = state.config
-    if config.observation == "gaussian" and config.noise is not None:
+    if config.noise is not None:
         config = replace(config, noise=config.noise * float(gain[0]) ** 2)
     noise = state.noise.copy()
     if len(noise):

@@ -101,6 +101,10 @@ class Task(ABC):
         """Whether the target has an observation noise, given or learned."""
         return False
 
+    def linked(self, y: FloatArray) -> FloatArray:
+        """Targets (n, T) as the network learns them, before they are scaled: here as they are."""
+        return y
+
     # Forecasts.
 
     @abstractmethod
@@ -109,7 +113,7 @@ class Task(ABC):
 
     @abstractmethod
     def before(self, y: FloatArray, first: int) -> Forecast:
-        """What is said of rows y[first:] before there is a network: each from those before it."""
+        """What is said of rows y[first:], linked, before there is a network: from those before."""
 
     @abstractmethod
     def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:

@@ -48,20 +48,22 @@ def choose(targets: list[Seen], stated: str) -> Choice:
     `stated` is "auto" or a task's name.
     """
     labelled = next((target for target in targets if target.kind == "category"), None)
+    auto = stated == "auto"
+    numeric = Real.name if auto else stated
     if len(targets) > 1:
-        if stated == Classes.name or labelled is not None:
+        if TASKS[numeric].labels or labelled is not None:
             name = labelled.name if labelled else targets[0].name
             raise UsageError(f"several targets need numbers, but '{name}' holds classes")
-        return Choice(Real.name, [])
-    target, auto = targets[0], stated == "auto"
+        return Choice(numeric, [])
+    target = targets[0]
     binary = target.kind == "number" and target.numbers == {0.0, 1.0}
-    if stated == Real.name:
+    if not auto and not TASKS[stated].labels:
         if labelled is not None:
             raise DataError(
-                f"target '{target.name}' holds text such as '{min(target.values)}': a regression "
+                f"target '{target.name}' holds text such as '{min(target.values)}': a {stated} "
                 "needs numbers (use --task classification)"
             )
-        return Choice(Real.name, [])
+        return Choice(stated, [])
     if stated == Classes.name and not binary and target.kind == "number":
         return Choice(Classes.name, [])
     if target.kind == "boolean":
