@@ -211,8 +211,8 @@ LINES = {
     ),
     "train a.csv --activation zz": (
         2,
-        "--activation: unknown activation 'zz' (known: linear, relu, leaky_relu, sigmoid, tanh, "
-        "probit, step, max(alpha,beta))",
+        "--activation is linear, relu, leaky_relu, sigmoid, tanh, probit, step or "
+        "max(alpha,beta); not 'zz'",
     ),
     "trian a.csv": (2, "no such command 'trian': did you mean 'train'? (see 'kbnn --help')"),
     "train a.csv --output x.csv": (
