@@ -20,6 +20,15 @@ LIMIT = 1e100
 """Magnitudes beyond this are cut before they are squared: one absurd row must not leave an inf."""
 
 
+_ONES = np.ones(8192)
+_ONES.flags.writeable = False
+
+
+def ones(n: int) -> FloatArray:
+    """n ones, not to be written to."""
+    return _ONES[:n] if n <= len(_ONES) else np.ones(n)
+
+
 def running(carry: float, values: FloatArray) -> FloatArray:
     """The n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
     partial = np.empty(values.shape[0] + 1)

@@ -24,6 +24,8 @@ class Judged(Protocol):
 
     weight: FloatArray
     """(n,) of the rows that can be judged."""
+    even: bool
+    """Whether every weight is 1."""
     skipped: int
     """Rows without a target."""
     invalid: int
@@ -58,7 +60,9 @@ class Score:
         terms[0] = judged.weight
         for at, figure in enumerate(self._summed, start=1):
             assert figure.term is not None
-            np.multiply(figure.term(judged), judged.weight, out=terms[at])
+            terms[at] = figure.term(judged)
+        if not judged.even:
+            terms[1:] *= judged.weight
         total = add_rows(np.concatenate(([self._weight], self._sums)), terms)
         self._weight, self._sums = float(total[0]), total[1:]
         self._recent = add_rows(self._recent, terms[[0, *(1 + at for at in self._drawn)]])

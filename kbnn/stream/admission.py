@@ -94,9 +94,10 @@ class Admission:
             reason = f"cannot read '{shown}' as {what}"
             self._flaw(at, rank, Flaw(name, text, reason, f"use --na '{shown}' or --on-error skip"))
         values = read.values
-        self._refuse(column, np.isinf(values), values, "{} is not a finite number")
-        large = np.isfinite(values) & (np.abs(values) > LARGEST)
-        self._refuse(column, large, values, "{} is too large to reckon with")
+        if np.fmax.reduce(np.abs(values), initial=0.0) > LARGEST:
+            self._refuse(column, np.isinf(values), values, "{} is not a finite number")
+            large = np.isfinite(values) & (np.abs(values) > LARGEST)
+            self._refuse(column, large, values, "{} is too large to reckon with")
         if column.role == "weight":
             self._refuse(column, ~(values > 0), values, "a weight must be positive, not {}")
         elif column.role == "input_sd":

@@ -21,7 +21,7 @@ import numpy as np
 
 from kbnn.score import score as base
 from kbnn.score.figures import Figure
-from kbnn.score.rowsums import BoolArray, FloatArray, IntArray, floats, restored
+from kbnn.score.rowsums import BoolArray, FloatArray, IntArray, floats, ones, restored
 from kbnn.wording import percent
 
 BINS = 15
@@ -52,7 +52,8 @@ class Judged:
             label, probability = label[self.usable], probability[self.usable]
             weight = None if weight is None else weight[self.usable]
         n = label.shape[0]
-        self.weight = np.ones(n) if weight is None else np.ascontiguousarray(weight)
+        self.even = weight is None
+        self.weight = ones(n) if weight is None else np.ascontiguousarray(weight)
         self.label = label.astype(np.int64)
         self.p = widened(probability, int(self.label.max(initial=-1)) + 1)
         row = np.arange(n)

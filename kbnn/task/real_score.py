@@ -24,7 +24,7 @@ from kbnn.core.normal import cdf
 from kbnn.score import score as base
 from kbnn.score.figures import Figure
 from kbnn.score.histograms import PitHistogram
-from kbnn.score.rowsums import BoolArray, FloatArray, cut, floats, restored, running
+from kbnn.score.rowsums import BoolArray, FloatArray, cut, floats, ones, restored, running
 from kbnn.task.gaussian import LOG_2PI_2, Z, crps, nll
 from kbnn.wording import percent
 
@@ -59,7 +59,8 @@ class Judged:
         self.y, self.mean, self.sd = (
             np.ascontiguousarray(part, dtype=np.float64) for part in (y, mean, sd)
         )
-        self.weight = np.ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
+        self.even = weight is None
+        self.weight = ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
         self.error, self.z = standardised(self.y, self.mean, self.sd)
 
     @cached_property

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import kbnn
+from kbnn.core import engine
 
 INPUTS, UNITS = 13, 50
 KBNN = [sys.executable, "-m", "kbnn_cli.app"]
@@ -69,12 +70,12 @@ def wall_seconds(command: list[str], repeats: int = 7) -> float:
     return best
 
 
-def kernel_seconds(rows: int, covariance: kbnn.core.network.Config) -> float:
+def kernel_seconds(rows: int, config: kbnn.Config) -> float:
     """The kernel alone on standardised rows in memory."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, INPUTS))
     y = np.sin(x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 0.1 * rng.standard_normal(rows)
-    state = kbnn.init(covariance)
+    state = kbnn.init(config)
     best = float("inf")
     for _ in range(3):
         start = time.thread_time()
@@ -198,7 +199,7 @@ def main() -> None:
     parser.add_argument("--memory-rows", type=int, default=5_000_000)
     parser.add_argument("--skip-memory", action="store_true")
     chosen = parser.parse_args()
-    print(json.dumps({"engine": kbnn.core.engine.description(), "cores": os.cpu_count()}))
+    print(json.dumps({"engine": engine.description(), "cores": os.cpu_count()}))
     help_time = wall_seconds([*KBNN, "--help"])
     typer_time = wall_seconds([sys.executable, "-c", "import typer"])
     print(
