@@ -228,3 +228,16 @@ def test_help_ends_with_examples_and_exit_codes() -> None:
     assert "kbnn evaluate model.npz test.csv --fail-if 'rmse>3'" in ran.out
     assert ran.out.rstrip().endswith("141 the reader of the output left early.")
     assert max(len(line) for line in ran.out.splitlines()) <= 80
+
+
+def test_the_page_counts_rows_as_the_terminal_does(cubic: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
+    lines = (SAMPLES / "cubic_small.csv").read_text().splitlines()
+    data, page = tmp_path / "rows.csv", tmp_path / "r.html"
+    x = lines[1].split(",")[0]
+    gaps = [f"{x},", f"{x},", f"{x},", "what,1.0", "1.0,what"]
+    data.write_text("\n".join([*lines, *gaps]) + "\n")
+    ran = kbnn("evaluate", cubic, data, "--on-error", "skip", "--report", page)
+    assert ran.code == 0, ran.err
+    assert "40 rows scored, 3 without a target, 2 unreadable" in ran.out
+    assert "3 without a target, 2 unreadable" in page.read_text(encoding="utf-8")

@@ -148,7 +148,7 @@ class Task(ABC):
         left = [
             f"{count(number)} {what}"
             for number, what in (
-                (values["skipped"] - unreadable, "without a target"),
+                (values["skipped"], "without a target"),
                 (unreadable, "unreadable"),
             )
             if number
