@@ -20,7 +20,7 @@ USAGE: Final = 2
 CONDITION: Final = 3  # --fail-if was met
 INTERRUPTED: Final = 130
 READER_LEFT: Final = 141  # whoever read the data left before their end, as a shell reports SIGPIPE
-TERMINATED: Final = 143
+SIGNALLED: Final = 128  # and the number of the signal that ended it, after saving
 
 _interrupts: list[int] = []
 """Signals that `note_interrupt` has seen."""

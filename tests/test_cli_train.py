@@ -11,6 +11,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 
 from kbnn.model.file import load
@@ -180,6 +182,11 @@ def test_a_broken_model_is_left_alone(data: Path, capsys: pytest.CaptureFixture[
     assert (code, err) == (1, "kbnn: model.npz: is not a model file\n")
     assert (data / "model.npz").read_text() == "not a model"
     assert sorted(os.listdir(data)) == ["a.csv", "model.npz"]
+    (data / "model.npz").unlink()
+    assert talk(capsys, "a.csv", "-q")[0] == 0
+    whole = (data / "model.npz").read_bytes()
+    (data / "model.npz").write_bytes(whole[:2000])  # cut short, but a model once
+    assert talk(capsys, "a.csv", "-q")[0] == 1
     assert talk(capsys, "a.csv", "-q", "--fresh")[0] == 0
 
 
@@ -215,10 +222,8 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and pipes of
 
 
 @posix
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_save_first_even_in_a_silent_pipe(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_signals_save_first_even_in_a_silent_pipe(tmp_path: Path, name: str, code: int) -> None:
     lines = rows_of_numbers(60)
     live = Live(tmp_path, "--predictions", "-")
     live.send([HEADER, *lines[:40]])
@@ -227,7 +232,7 @@ def test_signals_save_first_even_in_a_silent_pipe(
     for line in lines[40:]:
         live.send([line])
         assert live.stdout.readline().count(b",") == 6  # out before the next row is sent
-    ended, said = live.end(number)
+    ended, said = live.end(getattr(signal, name))
     assert ended == code, said
     assert "kbnn: stopped after row 60; model.npz is saved" in said
     assert load(str(tmp_path / "model.npz")).rows == 60
@@ -293,3 +298,39 @@ def test_few_rows_have_no_figures_and_it_says_why(
     said = capsys.readouterr().err
     assert "no figures yet: the first 32 rows only set the scale" in said
     assert "RMSE" not in said
+
+
+@posix
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    write_csv(tmp_path / "a.csv", rows_of_numbers(300))
+    script = (
+        "import signal, sys, threading, os, time\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from kbnn_cli.app import call\n"
+        "from kbnn.run.interruption import Interruption\n"
+        "with Interruption() as noted:\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    time.sleep(0.01)\n"
+        "    assert noted.number is None\n"
+        "assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+
+
+def test_fresh_writes_over_models_only(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "notes.txt").write_text("what I must not forget")
+    code, out, err = talk(capsys, "a.csv", "-m", "notes.txt", "--fresh", "-q")
+    said = "kbnn: notes.txt: is not a kbnn model, and --fresh would write over it\n"
+    assert (code, out, err) == (1, "", said)
+    assert (data / "notes.txt").read_text() == "what I must not forget"
+    assert talk(capsys, "a.csv", "-q")[0] == talk(capsys, "a.csv", "-q", "--fresh")[0] == 0
+
+
+def test_a_folder_that_holds_the_model_can_be_learned(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pa_csv.read_csv(data / "a.csv")
+    pq.write_table(table, data / "a.parquet")
+    for _ in range(2):
+        assert talk(capsys, ".", "-q")[0] == 0
+    assert load(str(data / "model.npz")).rows == 2 * table.num_rows

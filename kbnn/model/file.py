@@ -93,6 +93,17 @@ def exists(path: str) -> bool:
     return os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path) > 0)
 
 
+def check_own(path: str) -> None:
+    """Refuse to write over a file that never was a model; one that is cut short was."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(64)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({_lower(error.strerror or '')})") from error
+    if not (start.startswith(b"PK\x03\x04") and HEADER.encode() in start):
+        raise ModelError(f"{path}: is not a kbnn model, and --fresh would write over it")
+
+
 def load(path: str) -> Model:
     """Read a model; ModelError says in one sentence why a file cannot be one."""
     header, arrays = read(path)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import numpy as np
 
 from kbnn.core.layout import layout_of
-from kbnn.errors import UsageError
+from kbnn.errors import KbnnError, UsageError
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings, contradiction
 from kbnn.stream.readoptions import ReadOptions
+from kbnn.stream.sources import expand
 from kbnn.task.table import task_of
 
 
@@ -51,9 +52,9 @@ def check_outputs(
     """Refuse to write over what is being read, a `model` too, or two things to one file."""
     taken = {}
     for source in sources:
-        pattern = os.path.join(source, "*") if os.path.isdir(source) else source
-        for name in [source] if os.path.isfile(source) else glob.glob(pattern, recursive=True):
-            taken[os.path.realpath(name)] = f"the source {name}"
+        with suppress(KbnnError):  # what cannot be read is told by whoever reads it
+            for name in expand([source]):
+                taken[os.path.realpath(name)] = f"the source {name}"
     if model is not None:
         taken[os.path.realpath(model)] = f"the model {model}"
     for option, path in outputs.items():

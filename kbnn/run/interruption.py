@@ -1,8 +1,9 @@
-"""Ctrl-C and SIGTERM in a loop that must not be torn apart in the middle of a row.
+"""Ctrl-C, SIGTERM and SIGHUP in a loop that must not be torn apart in the middle of a row.
 
 A signal is noted, and raises `Interrupted` only while the loop waits for input: a wait may last
 for ever, and nothing is half done in it. Otherwise the loop finds the note at its next turn. A
-second signal does what it always did, for those who cannot wait.
+second signal does what it always did, for those who cannot wait. A signal that was ignored before
+(nohup, a job in the background) stays ignored.
 """
 
 from __future__ import annotations
@@ -75,8 +76,10 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # others cannot have handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # not every system has the last
+                number = getattr(signal, name, None)
+                if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(

@@ -130,7 +130,10 @@ class Training:
     def _existing(self) -> Model | None:
         """The model that is continued, if there is one, and nothing said contradicts it."""
         options = self.options
-        if options.fresh or not modelfile.exists(options.model):
+        if not modelfile.exists(options.model):
+            return None
+        if options.fresh:
+            modelfile.check_own(options.model)
             return None
         model = modelfile.load(options.model)
         options.choices.check_against(options.model, model.settings)

@@ -21,7 +21,8 @@ class _End:
 class ReadAhead(Generic[T]):
     """The same items as the iterator it is given, in order, and the same error at the same place.
 
-    At most DEPTH items wait and one is being made. `close` ends the thread and closes the iterator.
+    At most DEPTH items wait and one is being made. `close` ends the thread; an
+    iterator that it never began is left to whoever made it.
     """
 
     def __init__(self, items: Iterator[T]) -> None:
@@ -29,8 +30,7 @@ class ReadAhead(Generic[T]):
         self._queue: queue.Queue[T | _End] = queue.Queue(DEPTH)
         self._stop = threading.Event()
         self._done = False
-        self._thread = threading.Thread(target=self._run, name="kbnn-read-ahead", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None  # begins with the first item asked for
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -53,6 +53,9 @@ class ReadAhead(Generic[T]):
     def __next__(self) -> T:
         if self._done:
             raise StopIteration
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="kbnn-read-ahead", daemon=True)
+            self._thread.start()
         item = self._queue.get()
         if not isinstance(item, _End):
             return item
@@ -65,6 +68,9 @@ class ReadAhead(Generic[T]):
     def close(self) -> None:
         """Stop reading: what was read ahead is dropped."""
         self._stop.set()
+        if self._thread is None:
+            self._done = True
+            return
         while not self._done:
             self._done = isinstance(self._queue.get(), _End)
         self._thread.join()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import typer
 
 from kbnn_cli import exits, options
@@ -112,7 +110,7 @@ def train(
             with Interruption() as interruption:
                 training.run(interruption)
         except Interrupted as interrupted:
-            code = exits.TERMINATED if interrupted.number == signal.SIGTERM else exits.INTERRUPTED
+            code = exits.SIGNALLED + interrupted.number
         except ReaderLeft:
             code = exits.READER_LEFT
         listener.ended(training, code)
