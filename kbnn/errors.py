@@ -9,6 +9,10 @@ class DataError(KbnnError):
     """The input data cannot be used as they are."""
 
 
+class OutputError(DataError):
+    """Something that was asked for cannot be written."""
+
+
 class ModelError(KbnnError):
     """A model file is broken, or does not fit what is asked of it."""
 

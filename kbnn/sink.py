@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from kbnn.errors import DataError, ReaderLeft
+from kbnn.errors import OutputError, ReaderLeft
 from kbnn.wording import reason_of
 
 STDOUT: Final = "standard output"
@@ -26,7 +26,7 @@ _PART: Final = ".part"
 
 
 class Sink(io.RawIOBase):
-    """A raw file whose `write` is whole, or raises `DataError` or `ReaderLeft`."""
+    """A raw file whose `write` is whole, or raises `OutputError` or `ReaderLeft`."""
 
     def __init__(self, raw: Any, name: str, *, owned: bool = True) -> None:
         self._raw = raw
@@ -40,7 +40,7 @@ class Sink(io.RawIOBase):
         except BrokenPipeError as error:
             raise ReaderLeft(self.name) from error
         except OSError as error:
-            raise DataError(f"{self.name}: cannot be written ({reason_of(error)})") from error
+            raise OutputError(f"{self.name}: cannot be written ({reason_of(error)})") from error
 
     def write(self, data: Any) -> int:
         """Write all of it."""
@@ -123,7 +123,7 @@ def open_sink(path: str, mode: str = "w") -> Sink:
     try:
         return Sink(open(path, f"{mode}b", buffering=0), path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({reason_of(error)})") from error
+        raise OutputError(f"{path}: cannot be written ({reason_of(error)})") from error
 
 
 def standard_output() -> Sink:
@@ -152,5 +152,5 @@ def write_whole(path: str, data: bytes) -> None:
         with suppress(OSError):
             os.remove(part)
         if isinstance(error, OSError):
-            raise DataError(f"{path}: cannot be written ({reason_of(error)})") from error
+            raise OutputError(f"{path}: cannot be written ({reason_of(error)})") from error
         raise

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic, perf_counter, thread_time
 
-from kbnn.errors import DataError, ReaderLeft, UsageError
+from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
@@ -82,6 +82,7 @@ class Training:
         self._bad: BadRowList | None = None
         self._writer: Writer | None = None
         self._unsaved = False
+        self._saved_rows = 0
         self._saved_at = monotonic()
 
     @property
@@ -113,6 +114,12 @@ class Training:
             yield
         except (Interrupted, ReaderLeft):
             self._save()
+            raise
+        except OutputError:
+            # The model must not be ahead of what was written: it stays as it was last saved.
+            if self._saved_rows:
+                kept = f"{self.options.model} stays as it was saved after row {self._saved_rows:,}"
+                self.listener.notice(f"{kept}: when there is room, --resume goes on there")
             raise
         except (DataError, UsageError):
             self._save()
@@ -256,6 +263,7 @@ class Training:
         self.model.position = self.position.to_json()
         self._checkpoint.save(*to_state(self.model))
         self._unsaved = False
+        self._saved_rows = self.position.rows
         self._saved_at = monotonic()
         self.seconds.save += perf_counter() - start
         self.listener.saved(self)
