@@ -31,7 +31,15 @@ Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Go on at the row where a run on the same sources was cut short.",
+        help="Go on at the row where a run on the same sources was cut short, or say why not.",
+        rich_help_panel=MODEL,
+    ),
+]
+Again = Annotated[
+    bool,
+    typer.Option(
+        "--again",
+        help="Learn sources from their first row, though a run on them was cut short.",
         rich_help_panel=MODEL,
     ),
 ]

@@ -135,10 +135,32 @@ def test_resume_says_what_does_not_fit(tmp_path: Path) -> None:
     assert refusal([other], model, resume=True) == (
         f"--resume: the run began with {data}, not {other}"
     )
-    train([data], model, told)
+
+
+def test_the_same_command_goes_on_where_it_was_cut_short(tmp_path: Path) -> None:
+    data = write_csv(tmp_path / "a.csv", rows_of_numbers(60))
+    whole, cut, told = tmp_path / "whole.npz", tmp_path / "cut.npz", StopAfter(10**9)
+    train([data], whole)
+    with pytest.raises(Interrupted):
+        train([data], cut, StopAfter(20), read={"block_rows": 4})
+    before = cut.read_bytes()
+    train([data], cut, told)
+    assert state_of(cut) == state_of(whole)
     assert (
-        told.notices[-1] == "the last run was cut short: --resume would have gone on where it ended"
+        f"the last run on {data} was cut short: going on where it ended "
+        "(--again learns all of it anew)" in told.notices
     )
+    train([data], cut, told)
+    assert load(str(cut)).rows == 120
+    assert f"{data}: was learned to its end before, and is learned once more" in told.notices[-1]
+    cut.write_bytes(before)
+    learned = load(str(cut)).rows
+    train([data], cut, again=True)
+    assert load(str(cut)).rows == learned + 60
+    cut.write_bytes(before)
+    other = write_csv(tmp_path / "b.csv", rows_of_numbers(60))
+    train([other], cut)
+    assert load(str(cut)).rows == learned + 60
 
 
 def test_more_epochs_after_a_complete_run(tmp_path: Path) -> None:

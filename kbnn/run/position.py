@@ -8,6 +8,7 @@ from typing import Any
 
 from kbnn.errors import ModelError, UsageError
 from kbnn.stream.readoptions import ReadOptions
+from kbnn.stream.sources import STDIN
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class Position:
             last = replace(last, epoch=last.epochs, rows=0)
         return replace(last, epochs=self.epochs, on_error=self.on_error)
 
+    def same_rows(self, begin: Position) -> bool:
+        """Whether another run would read the very rows of this one; a pipe never does."""
+        same = all(getattr(self, name) == getattr(begin, name) for name in _SAME)
+        return same and STDIN not in begin.sources and begin.epochs >= self.epochs
+
     @property
     def finished(self) -> bool:
         """Whether nothing is left to learn."""
@@ -69,6 +75,11 @@ class Position:
     def reading(self, read: ReadOptions) -> ReadOptions:
         """How to read from here on."""
         return replace(read, seed=self.seed, epoch=self.epoch, skip=self.rows)
+
+
+def shown(sources: Sequence[str]) -> str:
+    """The sources by name, as far as they are few."""
+    return " ".join(sources) if len(sources) < 4 else f"{sources[0]} and {len(sources) - 1} others"
 
 
 _SAME: dict[str, Callable[[Any], str]] = {

@@ -22,7 +22,7 @@ from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_columns, check_size
 from kbnn.run.interruption import Interrupted, Interruption
 from kbnn.run.outcome import Tally
-from kbnn.run.position import Position
+from kbnn.run.position import Position, shown
 from kbnn.run.trainoptions import TrainOptions
 from kbnn.score.curve import CurvePoint
 from kbnn.stream.badrows import BadRowList
@@ -152,14 +152,10 @@ class Training:
         options, notice = self.options, self.listener.notice
         model = self._existing()
         settings = options.choices.settings() if model is None else model.settings
-        self.position = Position.begin(options.sources, options.read, settings.seed)
         last = None if model is None else Position.from_json(model.position)
-        if options.resume and last is not None:
-            self.position = self.position.resumed(last)
-        elif options.resume:
-            notice("nothing to resume: the run starts at the first row")
-        elif last is not None and not last.complete and last.sources == options.sources:
-            notice("the last run was cut short: --resume would have gone on where it ended")
+        self.position = self._where(
+            Position.begin(options.sources, options.read, settings.seed), last
+        )
         self.continued = model is not None
         if model is not None and self.position.finished:
             self.model = model
@@ -184,6 +180,27 @@ class Training:
         self.model = model or Model.create(settings, self.stream.schema.copy())
         self.before = Tally.of(self.model)
         self.ready = True
+
+    def _where(self, begin: Position, last: Position | None) -> Position:
+        """Where to begin: at the first row, or where a run on the same sources was cut short."""
+        options, notice = self.options, self.listener.notice
+        if options.resume and last is None:
+            notice("nothing to resume: the run starts at the first row")
+        if options.resume:
+            return begin if last is None else begin.resumed(last)
+        if options.again or last is None or not last.same_rows(begin):
+            return begin
+        if not last.complete:
+            notice(
+                f"the last run on {shown(begin.sources)} was cut short: going on where it ended "
+                "(--again learns all of it anew)"
+            )
+            return begin.resumed(last)
+        notice(
+            f"{shown(begin.sources)}: was learned to its end before, and is learned once more: its "
+            "rows count again"
+        )
+        return begin
 
     def _open_writer(self, stack: ExitStack, stream: Stream) -> None:
         path, position = self.options.predictions, self.position

@@ -25,7 +25,8 @@ class TrainOptions:
     read: ReadOptions = field(default_factory=ReadOptions)
     choices: Choices = field(default_factory=Choices)
     fresh: bool = False  # start over, whatever model is there
-    resume: bool = False  # go on where a run on the same sources was cut short
+    resume: bool = False  # go on where a run on the same sources was cut short, or refuse
+    again: bool = False  # learn sources from their first row, though a run was cut short
     predictions: str | None = None
     interval: float = 0.9  # that lower and upper of the predictions enclose
     bad_rows: str | None = None

@@ -27,6 +27,7 @@ def train(
     model: own.ModelFile = "model.npz",
     fresh: own.Fresh = False,
     resume: own.Resume = False,
+    again: own.Again = False,
     checkpoint_every: own.CheckpointEvery = 30.0,
     target: own.Target = None,
     features: own.Features = None,
@@ -69,6 +70,8 @@ def train(
     check_outputs(sources, {**outputs, "--log": log})
     if fresh and resume:
         raise UsageError("--fresh and --resume contradict each other")
+    if again and resume:
+        raise UsageError("--again and --resume contradict each other")
     chosen = TrainOptions(
         sources=tuple(sources),
         model=model,
@@ -91,6 +94,7 @@ def train(
         choices=Choices.read(stated),
         fresh=fresh,
         resume=resume,
+        again=again,
         predictions=predictions,
         interval=interval,
         bad_rows=bad_rows,
