@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from kbnn.errors import ModelError
+from kbnn.model.plain import read
 from kbnn.task.table import TASKS
 
 Kind = Literal["number", "boolean", "category", "ignored", "undecided"]
@@ -111,10 +112,8 @@ class Schema:
     def from_json(cls, plain: dict[str, Any]) -> Schema:
         """The inverse of `to_json`; checked, since files may be damaged."""
         try:
-            columns = [Column(**column) for column in plain["columns"]]
-            layout = [Place(str(name), category) for name, category in plain["layout"]]
-            schema = cls(**{**plain, "columns": columns, "layout": layout})
-        except (KeyError, TypeError, ValueError) as error:
+            schema = read(cls, plain)
+        except (TypeError, ValueError) as error:
             raise ModelError(f"the model's schema is damaged ({error})") from error
         schema._check()
         return schema
@@ -125,14 +124,25 @@ class Schema:
 
     def _check(self) -> None:
         names = [column.name for column in self.columns]
+        known = {column.name: column for column in self.columns}
+        labels = {(column.name, label) for column in self.columns for label in column.categories}
+        indicators = [place for place in self.layout if place.category is not None]
+        bare = [place for place in self.layout if place.category is None]
         sound = (
             self.task in TASKS
-            and len(set(names)) == len(names)
-            and all(column.kind in get_args(Kind) for column in self.columns)
-            and all(column.role in get_args(Role) for column in self.columns)
-            and all(isinstance(label, str) for label in [*names, *self.classes, *self.missing])
-            and all(place.column in names for place in self.layout)
+            and len(known) == len(names)
+            and all(len(set(c.categories)) == len(c.categories) for c in self.columns)
+            and len(set(self.classes)) == len(self.classes) <= MAX_CLASSES
+            and self.max_categories >= 1
+            and {(place.column, place.category) for place in indicators} == labels
+            and len(indicators) == len(labels)
+            and sorted(place.column for place in bare)
+            == sorted(c.name for c in self.columns if c.role == "feature" and not c.categories)
+            and all(column.of in known for column in self.columns if column.of is not None)
+            and all(column.of is not None for column in self.columns if column.role == "input_sd")
+            and len(self.names("weight")) <= 1
             and bool(self.targets)
+            and (len(self.targets) == 1 or not TASKS[self.task].labels)
         )
         if not sound:
             raise ModelError("the model's schema is damaged (its parts do not fit together)")

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, get_args
 from kbnn.core import activations
 from kbnn.core.config import Config, Covariance
 from kbnn.errors import ModelError, UsageError
+from kbnn.model.plain import read
 from kbnn.task.base import Task
 
 MOST_UNITS: Final = 100_000
@@ -75,8 +76,11 @@ class Settings:
     def from_json(cls, plain: dict[str, Any]) -> Settings:
         """The inverse of `to_json`."""
         try:
-            return cls(**{**plain, "hidden": tuple(plain["hidden"])})
-        except (KeyError, TypeError, ValueError) as error:
+            settings = read(cls, plain)
+            if not 0 <= settings.seed < 2**63:
+                raise ValueError(f"seed cannot be {settings.seed}")
+            return settings
+        except (TypeError, ValueError) as error:
             raise ModelError(f"the model's settings are damaged ({error})") from error
 
 

@@ -16,11 +16,14 @@ from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
+from kbnn.model import scaling
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
+from kbnn.model.plain import read, value_of
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
+from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -84,21 +87,27 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     _require(log_weight.shape == (model.settings.ensemble,), "its ensemble weights")
     for state in states:
         _require(
-            columns.shape == (model.task.scaled + state.config.inputs, 7)
-            and state.config == states[0].config,
+            columns.shape == (model.task.scaled + state.config.inputs, scaling.FIELDS)
+            and bool(np.all(np.isfinite(columns)))
+            and bool(np.all(columns[:, [scaling.COUNT, scaling.SQUARES, scaling.SCALE]] >= 0.0))
+            and state.config == states[0].config
+            and state.config.inputs <= model.schema.width
+            and state.config.observation == model.task.observation,
             "its scale",
         )
+        _require(model.task.fits(state.config.outputs), "its outputs")
     model.learned = Learned(
         tuple(open_session(state) for state in states),
         columns,
         log_weight,
-        int(header["scale"]["rows"]),
-        int(header["scale"]["changes"]),
+        count(header["scale"]["rows"]),
+        count(header["scale"]["changes"]),
         _kept(arrays, MOST_KEPT if states else MOST_HELD, len(model.schema.targets)),
     )
-    model.skipped = int(header["skipped"])
+    model.skipped = count(header["skipped"])
     model.met = model.rows + model.rejected + model.skipped
-    model.alarms = [int(row) for row in header["alarms"]]
+    model.alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
+    _require(isinstance(header["position"], dict), "its position")
     model.position = dict(header["position"])
     record = {
         name.removeprefix("record/"): array
@@ -125,7 +134,8 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
 
 
 def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
-    config = Config(**{**header["config"], "hidden": tuple(header["config"]["hidden"])})
+    config = read(Config, header["config"])
+    _require(isinstance(header["seed"], int) and header["seed"] >= 0, "its seed")
     given = {name: arrays[prefix + name] for name in ARRAYS}
     _require(given["mean"].shape == (config.weights,), "its weights")
     _require(given["cov"].shape == (layout_of(config).offsets[-1],), "its covariances")
@@ -136,6 +146,12 @@ def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
         _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
         _require(bool(np.all(np.isfinite(array))), f"its {name}")
         fields[name] = np.ascontiguousarray(array)
+    diagonal = fields["cov"][layout_of(config).diagonal]
+    for name, least in (("prior_var", fields["prior_var"]), ("noise", fields["noise"])):
+        _require(bool(np.all(least > 0.0)), f"its {name}")
+    _require(bool(np.all(diagonal >= 0.0)), "its cov")
+    _require(bool(np.all(fields["counts"] >= 0)), "its counts")
+    _require(bool(np.all(fields["surprise"] >= 0.0)), "its surprise")
     return State(config=config, seed=int(header["seed"]), **fields)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kbnn.errors import ModelError, UsageError
+from kbnn.model.plain import read
 from kbnn.stream.readoptions import ReadOptions
 from kbnn.stream.sources import STDIN
 
@@ -39,9 +40,9 @@ class Position:
         if not plain:
             return None
         try:
-            position = cls(**{**plain, "sources": tuple(plain["sources"])})
+            position = read(cls, plain)
             sound = position.rows >= 0 and position.epochs > position.epoch >= 0
-        except (KeyError, TypeError) as error:
+        except (TypeError, ValueError) as error:
             raise ModelError("the model's position in its sources is damaged") from error
         if not sound:
             raise ModelError("the model's position in its sources is damaged")

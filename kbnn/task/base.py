@@ -92,6 +92,10 @@ class Task(ABC):
         """The first row whose target a network of so many outputs has no output for; n if none."""
         return len(y)
 
+    def fits(self, outputs: int) -> bool:
+        """Whether a network of so many outputs can be one of this task's."""
+        return outputs == len(self.targets)
+
     def covariance(self, outputs: int) -> str:
         """The structure that suits so many outputs."""
         return "group"

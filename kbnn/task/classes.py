@@ -51,6 +51,10 @@ class Classes(Task):
         new = y[:, 0] >= outputs
         return int(np.argmax(new)) if new.any() else len(y)
 
+    def fits(self, outputs: int) -> bool:
+        """Two or more, and each has a name but for a second one that has not come yet."""
+        return 2 <= outputs <= max(2, len(self.schema.classes))
+
     def covariance(self, outputs: int) -> str:
         """Groups for few classes."""
         return "group" if outputs <= MOST_GROUPED else "neuron"

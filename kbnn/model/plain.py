@@ -1,0 +1,72 @@
+"""Plain data from a file as a dataclass, every value checked against its declared kind.
+
+A model file comes from strangers: `true` is no number, a text is no list, and a number that is not
+finite is none at all. What the kinds cannot say (ranges, sizes that fit) the classes check.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def read(kind: type[T], plain: object) -> T:
+    """The dataclass that plain data describe; ValueError when they do not."""
+    if not isinstance(plain, Mapping):
+        raise ValueError(f"expected an object, found {_shown(plain)}")
+    hints = get_type_hints(kind)
+    assert is_dataclass(kind)
+    known = {field.name: hints[field.name] for field in fields(kind)}
+    unknown = sorted(str(name) for name in plain if name not in known)
+    if unknown:
+        raise ValueError(f"'{unknown[0]}' is unknown")
+    return kind(**{name: value_of(known[name], value, name) for name, value in plain.items()})
+
+
+def value_of(kind: Any, value: Any, name: str) -> Any:
+    """A value of a declared kind; ValueError names what it was found at."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is UnionType or str(origin) == "typing.Union":
+        for part in parts:
+            try:
+                return value_of(part, value, name)
+            except ValueError:
+                continue
+    elif origin is Literal:
+        if isinstance(value, str) and value in parts:
+            return value
+    elif origin in (list, tuple):
+        if isinstance(value, list | tuple):
+            one = parts[0]
+            return origin(value_of(one, item, name) for item in value)
+    elif kind is NoneType:
+        if value is None:
+            return None
+    elif is_dataclass(kind) and isinstance(kind, type):
+        return read(kind, value)
+    elif hasattr(kind, "_fields"):
+        hints = get_type_hints(kind)
+        if isinstance(value, list | tuple) and len(value) == len(kind._fields):
+            pairs = zip(kind._fields, value, strict=True)
+            return kind(*(value_of(hints[field], item, name) for field, item in pairs))
+    elif _fits(kind, value):
+        return value
+    raise ValueError(f"{name} cannot be {_shown(value)}")
+
+
+def _fits(kind: Any, value: object) -> bool:
+    if isinstance(value, bool):
+        return kind is bool
+    if kind is float:
+        return isinstance(value, int | float) and math.isfinite(value)
+    return kind in (int, str) and isinstance(value, kind)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
