@@ -11,6 +11,9 @@ from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
 from kbnn.model.schema import Schema
 
+LARGEST = 1e140
+"""The largest number taken: sums of squares of larger ones leave the range of float64."""
+
 
 class Rows(NamedTuple):
     """n rows; NaN is missing."""

@@ -20,6 +20,7 @@ from kbnn.model import scaling
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.plain import read, value_of
+from kbnn.model.rows import LARGEST
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
@@ -114,7 +115,7 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
         for name, array in arrays.items()
         if name.startswith("record/")
     }
-    model.remember(lambda: Scorecard.from_state(model.task, header["record"], record))
+    model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record))
     return model
 
 
@@ -129,6 +130,11 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
         and kept.x_sd.shape[1] in (0, kept.x.shape[1])
         and kept.weight.shape == kept.number.shape == (rows,)
     )
+    values = np.concatenate([kept.x.ravel(), kept.x_sd.ravel(), kept.y.ravel()])
+    fits = fits and not bool(np.any(np.abs(values) > LARGEST))
+    fits = fits and bool(np.all(kept.x_sd >= 0.0)) and bool(np.all(kept.weight > 0.0))
+    fits = fits and bool(np.all(np.isfinite(kept.weight)) and np.all(kept.number >= 1.0))
+    fits = fits and bool(np.all(kept.number < 2.0**53))
     _require(fits, "the rows it keeps")
     return Kept(most, targets, kept)
 

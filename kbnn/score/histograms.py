@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.score.rowsums import FloatArray, IntArray, restored
+from kbnn.score.rowsums import FloatArray, IntArray, restored, restored_counts
 
 PIT_BINS = 40
 """Fine bins of the PIT: pairs make the 20 bars shown, folding at 1/2 makes the coverage curve."""
@@ -38,7 +38,7 @@ class PitHistogram:
     def from_json(cls, counts: object) -> PitHistogram:
         """The histogram of stored counts."""
         pit = cls()
-        pit.counts = restored(counts, (PIT_BINS,)).astype(np.int64)
+        pit.counts = restored_counts(counts, (PIT_BINS,))
         return pit
 
     def add(self, u: FloatArray) -> None:
@@ -161,12 +161,23 @@ class FeatureHistograms:
         histograms.high = np.where(empty, -np.inf, restored(state["high"], empty.shape))
         histograms.missing = np.array(state["missing"], dtype=np.int64)
         features = histograms.features
-        histograms.counts = restored(counts, (features, FEATURE_BINS)).astype(np.int64)
+        histograms.counts = restored_counts(counts, (features, FEATURE_BINS))
         columns = (histograms.first, histograms.low, histograms.missing)
         if any(column.shape != (features,) for column in columns) or (
             np.any((histograms.level < LOWEST) | (histograms.level > HIGHEST))
         ):
             raise ValueError("the feature histograms do not fit together")
+        for j in np.flatnonzero(~empty):
+            low, high = float(histograms.low[j]), float(histograms.high[j])
+            level = int(histograms.level[j])
+            if (
+                low > high
+                or level != fitting_level(low, high)
+                or lattice(low, level) != int(histograms.first[j])
+            ):
+                raise ValueError("a feature's histogram does not fit its range")
+        if np.any(histograms.counts[empty]) or np.any(histograms.missing < 0):
+            raise ValueError("a feature without values has counts")
         return histograms
 
 

@@ -58,6 +58,14 @@ def restored(values: object, shape: tuple[int, ...]) -> FloatArray:
     return array
 
 
+def restored_counts(values: object, shape: tuple[int, ...]) -> IntArray:
+    """Stored counts as an array of that shape; ValueError when they are none."""
+    counts = restored(values, shape)
+    if np.any(counts < 0.0) or np.any(counts > 2.0**53):
+        raise ValueError("expected counts")
+    return counts.astype(np.int64)
+
+
 def floats(values: FloatArray) -> list[float]:
     """A JSON list that restores the same bits: `json` writes the shortest exact decimal."""
     return [float(value) for value in values]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kbnn.model.rows import LARGEST
 from kbnn.model.schema import MAX_CLASSES, Column, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
 from kbnn.stream.infer import Notice, kind_of, sample, tell_measures
@@ -29,8 +30,6 @@ from kbnn.task.table import TASKS
 
 OnError = Literal["stop", "skip", "keep"]
 _SKIP: Final = "use --on-error skip"
-LARGEST: Final = 1e140
-"""The largest number taken: sums of squares of larger ones leave the range of float64."""
 
 
 class Admission:

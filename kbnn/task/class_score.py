@@ -21,7 +21,15 @@ import numpy as np
 
 from kbnn.score import score as base
 from kbnn.score.figures import Figure
-from kbnn.score.rowsums import BoolArray, FloatArray, IntArray, floats, ones, restored
+from kbnn.score.rowsums import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    floats,
+    ones,
+    restored,
+    restored_counts,
+)
 from kbnn.wording import percent
 
 BINS = 15
@@ -223,7 +231,7 @@ class ClassScore(base.Score):
         classes = len(state["frequency"])
         score._frequency = restored(state["frequency"], (classes,))
         confusion = np.reshape(state["confusion"], (classes, classes))
-        score.confusion = restored(confusion, (classes, classes)).astype(np.int64)
+        score.confusion = restored_counts(confusion, (classes, classes))
         return score
 
 

@@ -75,7 +75,9 @@ class Real(Task):
                     squares += gap * (value - center)
         mean, sd = mean[first:], sd[first:]
         said = blank(len(mean), y.shape[1])
-        return said._replace(mean=mean, sd=sd, noise_sd=sd, function_sd=0.0 * sd)
+        return said._replace(
+            mean=mean, sd=sd, noise_sd=sd, function_sd=np.where(np.isnan(sd), sd, 0.0)
+        )
 
     def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
         """Means and standard deviations in the user's units."""
