@@ -85,7 +85,8 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     states = [_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
     columns = _floats(arrays, "scale/columns")
     log_weight = _floats(arrays, "ensemble/log_weight")
-    _require(log_weight.shape == (model.settings.ensemble,), "its ensemble weights")
+    sound = log_weight.shape == (model.settings.ensemble,) and bool(np.all(log_weight <= 0.0))
+    _require(sound and bool(np.all(log_weight > -1e300)), "its ensemble weights")
     for state in states:
         _require(
             columns.shape == (model.task.scaled + state.config.inputs, scaling.FIELDS)
