@@ -10,6 +10,7 @@ from kbnn.score.histograms import FeatureHistograms
 from kbnn.score.reservoir import KeptRows, row_hash
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import Summaries
+from kbnn.task.class_score import confidence_bin
 from tests.judging import number_card, numbers
 
 NAN = np.nan
@@ -63,6 +64,12 @@ def test_rows_before_a_column_was_known_count_as_zero_in_it() -> None:
     assert counts.sum() == 4
     assert counts[0] == 3
     assert edges[0] <= 0.0 < edges[1]
+
+
+def test_a_confidence_at_a_border_belongs_to_the_bin_below() -> None:
+    """(j/15, (j + 1)/15]: 0.6 is 9/15 and ends the ninth bin."""
+    confidence = np.array([0.0, 0.01, 0.2, 0.6, 0.61, 0.8, 0.99, 1.0])
+    assert confidence_bin(confidence).tolist() == [0, 0, 2, 8, 9, 11, 14, 14]
 
 
 def scored(y: FloatArray, sd: float = 1.0) -> Scorecard:
