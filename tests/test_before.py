@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.model.model import HELD, UNLABELLED, Model
+from kbnn.core.network import UNLABELLED
+from kbnn.model.model import HELD, Model
 from kbnn.model.settings import Settings
 from tests.bench.data import block, schema
 from tests.judging import label_task, number_task

@@ -107,7 +107,7 @@ def test_only_the_last_rows_held_tell_whether_every_target_has_varied() -> None:
     assert model.held == 512
     assert np.array_equal(model.learned.kept.rows().number, np.arange(189, 701))
     model.learn(block(x[:1], np.array([[6.0, 8.0]])))
-    assert not model.warming_up
+    assert len(model.learned.members) == 1
     assert np.array_equal(model.learned.kept.rows().number, np.arange(190, 702))
 
 

@@ -21,8 +21,8 @@ NAN = np.nan
 def said(mean: Any, function_var: Any, noise_var: Any, inlier: Any) -> Prediction:
     """What a network says of numbers."""
     rows = len(inlier)
-    parts = [np.array(part, dtype=np.float64) for part in (mean, function_var, noise_var)]
-    return Prediction(*parts, np.zeros((rows, 0)), np.array(inlier), np.ones(rows))
+    means, function, noise = (np.array(part, float) for part in (mean, function_var, noise_var))
+    return Prediction(means, function, noise, np.zeros((rows, 0)), np.array(inlier), np.ones(rows))
 
 
 def said_of_classes(probability: FloatArray) -> Prediction:
