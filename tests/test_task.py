@@ -11,7 +11,7 @@ import pytest
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.task.base import Scaled
-from kbnn.task.forecast import Forecast
+from kbnn.task.forecast import Forecast, without
 from kbnn.task.table import Seen, choose
 from tests.judging import label_task, labels, number_task, numbers
 
@@ -86,6 +86,16 @@ def test_a_network_has_an_output_for_each_class_that_came() -> None:
     assert label_task(["a", "b", "c", "d"], closed=True).outputs(y[:1]) == 4
     assert [some.beyond(y, outputs) for outputs in (2, 3)] == [2, 4]
     assert [number_task().beyond(y, 1), number_task("a", "b").outputs(y)] == [4, 2]
+
+
+def test_nothing_is_said_of_a_row_but_what_became_of_it() -> None:
+    forecast = numbers(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    forecast = forecast._replace(status=np.array([1, 8]))
+    found = without(forecast, np.array([False, True]))
+    assert found.mean[:, 0] == pytest.approx([1.0, NAN], nan_ok=True)
+    assert found.sd[:, 0] == pytest.approx([3.0, NAN], nan_ok=True)
+    assert found.status.tolist() == [1, 8]
+    assert found.status.dtype == forecast.status.dtype
 
 
 def columns(fields: Any, forecast: Forecast) -> dict[str, Any]:
