@@ -34,9 +34,10 @@ def test_weights_are_discounted_likelihoods_and_sum_to_one() -> None:
     weights, after = ensemble.follow_weights(np.zeros(3), scores)
     assert np.allclose(weights[0], 1.0 / 3.0)
     assert np.allclose(np.sum(weights, axis=1), 1.0)
-    ages = ensemble.DISCOUNT ** np.arange(49, -1, -1.0)
-    log_weight = ages @ scores
+    log_weight = 0.99 ** np.arange(49, -1, -1.0) @ scores
     assert np.allclose(after, log_weight - np.max(log_weight))
+    evidence = np.exp(0.3 * (0.99 * scores[0] + scores[1]))
+    assert np.allclose(weights[2], evidence / np.sum(evidence))
     first, middle = ensemble.follow_weights(np.zeros(3), scores[:20])
     second, end = ensemble.follow_weights(middle, scores[20:])
     assert np.array_equal(np.vstack([first, second]), weights)
@@ -54,6 +55,36 @@ def test_a_mixture_has_the_moments_of_its_parts() -> None:
     assert np.allclose(made.mean[:, 0], share @ means)
     total = made.function_var[:, 0] + made.noise_var[:, 0]
     assert np.allclose(total, share @ second - (share @ means) ** 2)
+
+
+def test_a_mixture_doubts_a_label_as_its_parts_do() -> None:
+    x = np.zeros((2, 1))
+    members = [predict(init(Config(1, hidden=(2,)), seed), x) for seed in range(2)]
+    first, second = np.array([1.0, 0.2]), np.array([0.0, 0.6])
+    members = [members[0]._replace(inlier=first), members[1]._replace(inlier=second)]
+    made = ensemble.mix(members, np.array([[0.75, 0.25], [0.5, 0.5]]))
+    assert made.inlier == pytest.approx([0.75, 0.4])
+
+
+def test_a_prediction_is_mixed_by_the_evidence_so_far() -> None:
+    x, y = rows(200, 9)
+    model, alone = (trained(x, y, hidden=(5,), ensemble=count) for count in (2, 1))
+    model.learned = model.learned._replace(log_weight=np.array([0.0, -1e6]))
+    assert np.allclose(model.predict(block(x, y)).mean, alone.predict(block(x, y)).mean)
+    model.learned = model.learned._replace(log_weight=np.array([-1e6, 0.0]))
+    assert not np.allclose(model.predict(block(x, y)).mean, alone.predict(block(x, y)).mean)
+
+
+def test_members_differ_in_the_scale_of_their_priors() -> None:
+    """Of means and of standard deviations, the first member's as they are."""
+    x, y = rows(40, 8)
+    model = trained(x, y, hidden=(400,), ensemble=5)
+    first = network(model)
+    for k, (means, sds) in enumerate([(1, 1), (2, 2), (1, 2), (2, 1), (0.5, 1)]):
+        member = network(model, k)
+        assert np.allclose(member.prior_var, sds**2 * first.prior_var)
+        spread = np.std(member.prior_mean[:2000]) / np.std(first.prior_mean[:2000])
+        assert spread == pytest.approx(means, rel=0.1)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -7,7 +7,7 @@ import pytest
 
 from kbnn import Config, init, learn
 from kbnn.core.config import Covariance
-from kbnn.core.layout import layout_of
+from kbnn.core.layout import layout_of, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.model.growth import grow
 
@@ -42,6 +42,16 @@ def test_new_inputs_draw_what_they_would_have_drawn() -> None:
     ratio = np.sqrt(6.0 / 4.0)  # fan-in of six against four: the prior keeps its scale
     weights = layout_of(grown.config).matrix(grown.mean, 0)
     assert np.allclose(weights, ratio * layout_of(large.config).matrix(large.mean, 0))
+
+
+def test_a_new_input_is_a_standard_one_as_long_as_nothing_is_known_of_it() -> None:
+    x, y = rows(2)
+    state, _ = learn(init(Config(2, hidden=(3,))), x, y)
+    grown = grow(state, 4, 1)
+    wanted = np.eye(4)
+    wanted[:2, :2] = unpack_triangle(state.input_cov, 2)
+    assert np.array_equal(unpack_triangle(grown.input_cov, 4), wanted)
+    assert np.array_equal(grown.input_mean, [*state.input_mean, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("covariance", STRUCTURES)

@@ -9,7 +9,9 @@ from kbnn import Config, init, predict
 from kbnn.core.config import Covariance
 from kbnn.core.layout import pack_triangle
 from kbnn.core.normal import FloatArray
+from kbnn.model.scaling import scale_of
 from tests.bench.data import block, judged, trained
+from tests.modelling import network
 
 
 def correlated(count: int, seed: int) -> tuple[FloatArray, FloatArray]:
@@ -75,6 +77,18 @@ def test_a_stated_error_widens_the_answer_by_the_slope() -> None:
     missing = np.array([[0.0, 0.0, np.nan]])
     gone = model.predict(block(missing, np.zeros(1))).sd[0, 0]
     assert sd[2] == pytest.approx(gone, rel=0.02)  # an error of five is as good as no value
+
+
+def test_a_stated_error_is_a_standard_deviation_in_the_units_of_its_column() -> None:
+    x, y = correlated(300, 9)
+    x *= np.array([10.0, 0.2, 3.0])
+    model = trained(x, y, hidden=())
+    center, scale = scale_of(model.learned.columns)
+    x_sd = np.abs(np.random.default_rng(3).normal(0.0, 0.5, (20, 3))) * scale[1:]
+    said = model.predict(block(x[:20], y[:20], x_sd=x_sd))
+    z, var = (x[:20] - center[1:]) / scale[1:], x_sd**2 / scale[1:] ** 2
+    wanted = predict(network(model), z, x_var=var)
+    assert np.allclose(said.function_sd, scale[0] * np.sqrt(wanted.function_var))
 
 
 def test_a_column_may_come_late_and_go_again() -> None:

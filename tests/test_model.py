@@ -132,6 +132,17 @@ def test_looking_changes_nothing_even_during_the_warm_up() -> None:
         assert differences(model, twin) == []
 
 
+def test_a_look_during_the_warm_up_knows_all_rows_held_by_then() -> None:
+    rows = mixed_rows(400)
+    model, other = new_model(), new_model()
+    for start, stop in ((0, 10), (10, 20)):
+        model.learn(sliced(rows, start, stop))
+        said = model.predict(sliced(rows, 300, 400))
+    other.learn(sliced(rows, 0, 20))
+    assert model.warming_up
+    assert same(said, other.predict(sliced(rows, 300, 400)))
+
+
 def test_rows_held_are_learned_on_a_private_copy() -> None:
     x = np.random.default_rng(1).standard_normal((60, 2))
     model = trained(x[:25], 3.0 * x[:25, 0], hidden=(8,))

@@ -138,3 +138,16 @@ def test_the_engine_says_who_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(inputs=2, hidden=(3,))
     state, _ = learn(init(config), np.zeros((2, 2)), [0.0, 1.0])
     assert state.counts[0] == 2
+
+
+def test_many_rows_are_predicted_as_each_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shared out among cores, with their gaps and stated errors."""
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    config = Config(inputs=3, hidden=(6,))
+    data = stream(config, 1000, missing=0.1, noisy=0.3)
+    state, _ = learn(init(config), data.x, data.y, x_var=data.x_var)
+    many = predict(state, data.x, x_var=data.x_var)
+    few = [predict(state, data.x[at : at + 1], x_var=data.x_var[at : at + 1]) for at in range(1000)]
+    for name in ("mean", "function_var", "noise_var"):
+        alone = np.concatenate([getattr(one, name) for one in few])
+        assert np.array_equal(getattr(many, name), alone)

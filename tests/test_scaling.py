@@ -91,6 +91,10 @@ def test_an_absent_column_is_zero_and_a_missing_value_stays_missing() -> None:
 def test_indicators_pass_as_they_are() -> None:
     raw = (np.random.default_rng(5).random((90, 2)) < 0.2).astype(np.float64)
     columns = scaling.warm_up(raw[:32])
+    fixed = np.array([1.0, 0.0])
+    z = scaling.standardise(columns, raw, fixed)
+    assert np.array_equal(z[:, 0], raw[:, 0])
+    assert np.allclose(z[:, 1], (raw[:, 1] - columns[1, CENTER]) / columns[1, SCALE])
     assert np.array_equal(scaling.follow(columns, raw, np.ones(2)), raw)
 
 

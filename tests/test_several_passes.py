@@ -85,3 +85,18 @@ def test_a_second_pass_over_a_handful_of_rows_ends_the_warm_up(held: int) -> Non
     assert model.held == 0
     assert model.rows == 2 * held
     assert differences(model, restored(model)) == []
+
+
+def test_a_target_that_nobody_has_seen_is_not_learned() -> None:
+    """A second pass ends the warm-up, whatever was seen by then."""
+    x = np.random.default_rng(4).standard_normal((20, 2))
+    y = np.column_stack([x[:, 0], np.full(20, np.nan)])
+    model = Model.create(Settings(hidden=(4,)), schema(2, 2))
+    for again in (False, True):
+        model.learn(block(x[:9], y[:9]), again=again)
+    noise = network(model).noise
+    model.learn(block(x[9:], y[9:]))
+    assert model.rows == 29
+    assert not np.array_equal(network(model).noise[0], noise[0])
+    assert np.array_equal(network(model).noise[1], noise[1])
+    assert np.array_equal(noise[1], [1.0, 0.03])

@@ -116,6 +116,16 @@ def test_the_gaussian_of_the_inputs_moves_along() -> None:
     assert np.allclose(cov, kept[1])
 
 
+@pytest.mark.parametrize("covariance", ["paper", "full"])
+def test_the_noise_of_a_linear_model_moves_along_with_its_shape(covariance: Covariance) -> None:
+    """Without a hidden layer the shape is a function of the inputs themselves."""
+    state, (x, _) = learned(covariance, ()), rows()
+    said = predict(state, standard(x, OLD)).noise_var
+    assert np.ptp(np.log(said)) > 0.1
+    moved = rescaled(state, OLD, NEW, np.array([3.0]), np.array([0.5]))
+    assert np.allclose(predict(moved, standard(x, NEW)).noise_var, 9.0 * said)
+
+
 def test_a_share_of_nothing_is_the_prior() -> None:
     state = learned("group", (7,))
     moved = rescaled(state, OLD, NEW, np.array([2.0]), np.array([0.1]), share=0.0)

@@ -9,7 +9,7 @@ from kbnn.task.class_score import ClassScore
 from kbnn.task.class_score import Judged as Labelled
 from kbnn.task.class_verdict import class_verdict
 from kbnn.task.real_score import Judged, RealScore
-from kbnn.task.real_verdict import coverage_sentence, real_verdict
+from kbnn.task.real_verdict import coverage_sentence, real_verdict, spread_sentence
 from kbnn.wording import count, number, percent
 
 
@@ -111,6 +111,7 @@ def test_a_handful_of_rows_is_not_judged() -> None:
         (0.82, 10_000, -2, ": too narrow"),
         (0.60, 500, -3, "far too narrow"),
         (0.60, 20, -3, "far too narrow"),
+        (0.78, 50, -2, ": too narrow"),  # beyond a tenth, but within 3.5 errors
         (0.92, 10_000, 1, "slightly too wide"),
         (0.98, 10_000, 2, ": too wide"),
         (1.0, 25, 1, "slightly too wide, though chance alone can do that"),
@@ -119,6 +120,36 @@ def test_a_handful_of_rows_is_not_judged() -> None:
 def test_coverage_words(inside: float, rows: int, severity: int, words: str) -> None:
     got, text = coverage_sentence(90, inside, rows)
     assert (got, words in text) == (severity, True), text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rows", "side"),
+    [(1.2, 10_000, 1), (1.14, 10_000, 0), (0.84, 10_000, -1), (0.86, 10_000, 0), (1.25, 50, 0)],
+)
+def test_errors_larger_or_smaller_than_stated(ratio: float, rows: int, side: int) -> None:
+    assert spread_sentence(ratio, rows)[0] == side
+
+
+def sure(*bins: tuple[float, int, int]) -> ClassScore:
+    """Two equally common classes; per bin the confidence, the rows, and how many were right."""
+    score = ClassScore()
+    for confidence, rows, right in bins:
+        label = np.arange(rows) % 2
+        said = np.where(np.arange(rows) < right, label, 1 - label)
+        p = np.where(np.arange(2) == said[:, None], confidence, 1.0 - confidence)
+        score.add(Labelled(label.astype(np.float64), p))
+    return score
+
+
+def test_too_sure_by_a_twentieth_is_poor_and_by_less_is_fair() -> None:
+    levels = [class_verdict(sure((0.9, 10_000, right))).level for right in (9000, 8700, 8300)]
+    assert levels == ["good", "fair", "poor"]
+
+
+def test_a_calibration_error_is_forgiven_up_to_twice_what_chance_does() -> None:
+    """Chance makes 0.079 of these 40 rows; the errors are 0.125 and 0.2."""
+    assert class_verdict(sure((0.6, 20, 9), (0.8, 20, 18))).level == "good"
+    assert "uneven" in class_verdict(sure((0.6, 20, 6), (0.8, 20, 20))).headline
 
 
 def classes(n: int, sharpen: float, informed: float = 2.0, seed: int = 0) -> ClassScore:

@@ -1,0 +1,61 @@
+"""What is said of rows before there is a network: worked out by hand from the rows before them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnn.core.network import UNLABELLED
+from kbnn.model.model import HELD, Model
+from kbnn.model.settings import Settings
+from tests.bench.data import block, schema
+from tests.judging import label_task, number_task
+
+NAN = np.nan
+
+
+def test_a_number_gets_mean_and_widened_spread_of_the_rows_before() -> None:
+    """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
+    y = np.array([[2.0], [4.0], [9.0], [1.0]])
+    said = number_task().before(y, 0)
+    assert said.mean[:, 0] == pytest.approx([NAN, 2.0, 3.0, 5.0], nan_ok=True)
+    wanted = [NAN, 2.0 * np.sqrt(3.0), np.sqrt(2.0), np.sqrt(26.0 / 3.0 * (5.0 / 3.0))]
+    assert said.sd[:, 0] == pytest.approx(wanted, rel=1e-12, nan_ok=True)
+    assert np.array_equal(said.noise_sd, said.sd, equal_nan=True)
+    assert np.all(said.function_sd[1:] == 0.0)
+
+
+def test_gaps_count_for_nothing_and_each_target_for_itself() -> None:
+    y = np.array([[1.0, NAN], [3.0, 7.0], [NAN, 9.0], [0.0, 0.0]])
+    said = number_task("a", "b").before(y, 2)
+    assert said.mean == pytest.approx(np.array([[2.0, 7.0], [2.0, 8.0]]))
+    one, two = np.sqrt(3.0), np.sqrt(2.0)
+    assert said.sd == pytest.approx(np.array([[two, 7.0 * one], [two, two]]))
+
+
+def test_what_never_varied_has_a_spread_of_a_millionth() -> None:
+    said = number_task().before(np.array([[5.0], [5.0], [5.0]]), 2)
+    assert said.sd[0, 0] == pytest.approx(6e-6)
+
+
+def test_a_class_gets_its_count_and_one() -> None:
+    y = np.array([[0.0], [2.0], [0.0], [NAN]])
+    said = label_task(["a", "b", "c"]).before(y, 0)
+    wanted = [[1 / 2, 1 / 2, 0], [2 / 3, 1 / 3, 0], [2 / 5, 1 / 5, 2 / 5], [3 / 6, 1 / 6, 2 / 6]]
+    assert said.probability == pytest.approx(np.array(wanted))
+
+
+def test_classes_that_are_all_known_share_from_the_start() -> None:
+    said = label_task(["a", "b", "c"], closed=True).before(np.array([[1.0], [0.0]]), 0)
+    assert said.probability == pytest.approx(np.array([[1 / 3] * 3, [1 / 4, 1 / 2, 1 / 4]]))
+
+
+def test_a_row_without_a_target_is_told_what_the_next_with_one_is_told() -> None:
+    y = np.array([2.0, NAN, 4.0, NAN, NAN, 9.0])
+    model = Model.create(Settings(hidden=(3,)), schema(1))
+    said = model.learn(block(np.zeros((6, 1)), y))
+    assert said.mean[:, 0] == pytest.approx([NAN, 2.0, 2.0, 3.0, 3.0, 3.0], nan_ok=True)
+    waits, skipped = HELD, UNLABELLED
+    assert said.status.tolist() == [waits, skipped, waits, skipped, skipped, waits]
+    assert (model.held, model.skipped, model.met) == (3, 3, 6)
+    assert model.card.figures()["rows"] == 0  # none of this is scored

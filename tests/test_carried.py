@@ -1,0 +1,86 @@
+"""What a change of scale carries over, on a linear model with known noise: exact posteriors.
+
+Every row that was learned counts once. After a large change 5 % of what all of them said is left,
+and the last 2,048 count once more: the precision is P0 + sum_i w_i z_i z_i'/r in the new scale.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
+from kbnn.model import scaling
+from kbnn.model.model import Model
+from kbnn.model.rows import Rows, sliced
+from kbnn.model.settings import Settings
+from tests.bench.data import schema
+from tests.modelling import network
+
+
+def line(rows: int, seed: int) -> Rows:
+    """y = 3 x0 - x1 + noise of sd 0.4, in units far from standard ones, and weights."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal([50.0, -2.0], [4.0, 0.3], (rows, 2))
+    y = 3.0 * x[:, :1] - x[:, 1:] + 0.4 * rng.standard_normal((rows, 1))
+    return Rows(x, y, np.arange(1, rows + 1), None, rng.choice([0.5, 1.0, 2.0], rows))
+
+
+def linear_model() -> Model:
+    settings = Settings(hidden=(), covariance="full", noise=0.4, robust=False, drift=False)
+    return Model.create(settings, schema(2))
+
+
+def posterior(model: Model, rows: Rows, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of the weights in the model's scale, row i counted counts[i] times."""
+    center, scale = scaling.scale_of(model.learned.columns)
+    z = (np.hstack([rows.y, rows.x]) - center) / scale
+    assert np.max(np.abs(z)) < 8.0  # nothing is clipped
+    state = network(model)
+    design = np.column_stack([np.ones(len(z)), z[:, 1:]])
+    assert rows.weight is not None
+    share = counts * rows.weight / (0.4 / scale[0]) ** 2
+    precision = np.diag(1.0 / state.prior_var) + design.T @ (share[:, None] * design)
+    pull = state.prior_mean / state.prior_var + design.T @ (share * z[:, 0])
+    return np.linalg.solve(precision, pull), np.linalg.inv(precision)
+
+
+def agrees(model: Model, rows: Rows, counts: FloatArray) -> None:
+    mean, cov = posterior(model, rows, counts)
+    state = network(model)
+    found = layout_of(state.config).unpack(state.cov)[0]
+    assert state.mean == pytest.approx(mean, rel=1e-6, abs=1e-9)
+    assert found == pytest.approx(cov, rel=1e-5, abs=1e-12)
+
+
+def test_a_small_change_of_scale_loses_nothing() -> None:
+    rows = line(4100, 1)
+    rows.x[2100:, 0] += 1.4  # a third of its scale
+    rows.y[2100:] += 3.0 * 1.4
+    model = linear_model()
+    model.learn(rows)
+    before = linear_model()
+    before.learn(line(2100, 1))
+    assert model.learned.changes == before.learned.changes + 1
+    agrees(model, rows, np.ones(4100))
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_a_large_change_keeps_a_twentieth_and_learns_the_last_rows_once_more(side: float) -> None:
+    rows = line(2600, 2)
+    rows.x[2400:, 1] += side * 4.0 * 0.3
+    model, at = linear_model(), 2400
+    model.learn(sliced(rows, 0, at))
+    changes, center = model.learned.changes, model.learned.columns[1:, scaling.CENTER].copy()
+    while model.learned.changes == changes and at < 2600:
+        model.learn(sliced(rows, at, at + 1))
+        at += 1
+    assert 2420 < at < 2520
+    counts = np.full(at, 0.05)
+    counts[-2048:] += 1.0
+    agrees(model, sliced(rows, 0, at), counts)
+    assert model.rows == model.count("distinct") == at  # learned once more is no news
+    new, scale = scaling.scale_of(model.learned.columns)
+    seen = new[1:] + scale[1:] * network(model).input_mean  # and one row at the center before
+    assert seen == pytest.approx((center + np.sum(rows.x[:at], axis=0)) / (at + 1), rel=1e-9)

@@ -1,0 +1,133 @@
+"""The rows a model keeps: which, in which order, with which numbers of the stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn.core.network import ALARM
+from kbnn.errors import ModelError
+from kbnn.model.model import Model
+from kbnn.model.rows import Rows, sliced
+from kbnn.model.settings import Settings
+from kbnn.model.stored import from_state, to_state
+from kbnn.model.warmup import Kept, KeptRows
+from tests.bench.data import block, schema
+from tests.modelling import differences, restored
+
+
+def numbered(count: int, first: int = 1) -> Rows:
+    """Row n holds n, its target is -n and its weight 1/n."""
+    n = np.arange(first, first + count, dtype=np.float64)
+    return Rows(n[:, None], -n[:, None], np.arange(first, first + count), None, 1.0 / n)
+
+
+def holds(kept: KeptRows, numbers: Any) -> bool:
+    n = np.asarray(numbers, dtype=np.float64)
+    return (
+        np.array_equal(kept.number, n)
+        and np.array_equal(kept.x[:, 0], n)
+        and np.array_equal(kept.y[:, 0], -n)
+        and np.array_equal(kept.weight, 1.0 / n)
+    )
+
+
+@pytest.mark.parametrize("sizes", [[12], [3, 4, 5], [1] * 12, [5, 7], [11, 1]])
+@pytest.mark.parametrize("look", [False, True])
+def test_the_last_rows_are_kept_in_order(sizes: list[int], look: bool) -> None:
+    kept, at = Kept(5, 1), 10
+    for size in sizes:
+        kept.add(numbered(size, at), 1, at)
+        at += size
+        if look:
+            assert holds(kept.rows(), range(max(10, at - 5), at))
+    assert len(kept) == 5
+    assert holds(kept.rows(), range(17, 22))
+    kept.clear()
+    assert len(kept) == len(kept.rows().y) == 0
+
+
+def test_kept_rows_are_copies_and_become_wider() -> None:
+    kept, rows = Kept(5, 1), numbered(2)
+    kept.add(rows, 1, 1)
+    rows.x[:] = 99.0
+    wide = kept.rows(3)
+    assert np.array_equal(wide.x, [[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
+
+
+def model_of(rows: Rows, *cuts: int) -> Model:
+    model = Model.create(Settings(hidden=(3,)), schema(1))
+    for start, stop in zip((0, *cuts), (*cuts, rows.count), strict=True):
+        model.learn(sliced(rows, start, stop))
+    return model
+
+
+def test_a_model_numbers_the_rows_of_its_stream() -> None:
+    rows = numbered(120)
+    rows.y[[0, 4, 5, 31]] = np.nan  # during the warm-up a row without a target is not kept
+    labelled = np.delete(np.arange(1, 121), [0, 4, 5, 31])
+    for cuts in ((), (1,), (33,), (20, 60)):
+        model = model_of(rows, *cuts)
+        assert holds(model.learned.kept.rows(), labelled)
+        assert model.met == 120
+    assert holds(model_of(sliced(rows, 0, 20)).learned.kept.rows(), labelled[:17])
+
+
+def test_numbers_go_on_after_saving() -> None:
+    rows = numbered(150)
+    rows.y[[3, 70]] = np.nan
+    rows.x[90] = np.inf
+    first = model_of(sliced(rows, 0, 100))
+    second = restored(first)
+    assert second.met == first.met == 100
+    second.learn(sliced(rows, 100, 150))
+    assert np.array_equal(second.learned.kept.rows().number[-50:], np.arange(101, 151))
+    assert differences(second, model_of(rows)) == []
+
+
+def test_a_later_pass_keeps_nothing() -> None:
+    rows = numbered(80)
+    model = model_of(rows)
+    model.learn(rows, again=True)
+    assert len(model.learned.kept) == 0
+    model.learn(numbered(10, 81))
+    assert np.array_equal(model.learned.kept.rows().number, np.arange(161, 171))
+
+
+def test_only_the_last_rows_held_tell_whether_every_target_has_varied() -> None:
+    """At most 512 are held: a target that varied before them has not varied."""
+    y = np.column_stack([np.full(700, 5.0), np.full(700, 7.0)])
+    y[0, 0], y[512:, 1] = 4.0, 8.0
+    x = np.arange(700.0)[:, None]
+    model = Model.create(Settings(hidden=(3,)), schema(1, 2))
+    model.learn(block(x, y))
+    assert model.warming_up
+    assert model.held == 512
+    assert np.array_equal(model.learned.kept.rows().number, np.arange(189, 701))
+    model.learn(block(x[:1], np.array([[6.0, 8.0]])))
+    assert len(model.learned.members) == 1
+    assert np.array_equal(model.learned.kept.rows().number, np.arange(190, 702))
+
+
+def test_more_rows_than_are_ever_kept_are_damage() -> None:
+    header, arrays = to_state(model_of(numbered(20)))
+    for name in KeptRows._fields:
+        arrays[f"kept/{name}"] = np.repeat(arrays[f"kept/{name}"], 26, axis=0)
+    with pytest.raises(ModelError, match="the rows it keeps do not fit"):
+        from_state(header, arrays)
+
+
+def test_the_last_hundred_alarms_are_remembered() -> None:
+    rng = np.random.default_rng(0)
+    count = 12_000
+    x = rng.standard_normal((count, 1))
+    sign = np.where(np.arange(count) // 60 % 2, 1.0, -1.0)
+    y = sign * x[:, 0] + 0.05 * rng.standard_normal(count)
+    model = Model.create(Settings(hidden=(), covariance="neuron"), schema(1))
+    said = model.learn(block(x, y))
+    raised = np.flatnonzero(said.status & ALARM) + 1
+    assert len(raised) > 110
+    assert model.alarm_count == len(raised)
+    assert model.alarms == raised[-100:].tolist()

@@ -1,0 +1,105 @@
+"""What the record of a stream keeps and leaves out: small cases by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnn.core.normal import FloatArray
+from kbnn.score.histograms import FeatureHistograms
+from kbnn.score.reservoir import KeptRows, row_hash
+from kbnn.score.scorecard import Scorecard
+from kbnn.score.summaries import Summaries
+from kbnn.task.class_score import confidence_bin
+from tests.judging import number_card, numbers
+
+NAN = np.nan
+
+
+def offered(kept: KeptRows, order: list[int], priority: list[float]) -> None:
+    at = np.array(order, dtype=np.float64)
+    one = np.zeros((len(order), 1))
+    kept.offer(at, at + 1, np.array(priority), one, one, one)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 5])
+def test_of_equally_surprising_rows_the_earlier_stay(cut: int) -> None:
+    order, priority = list(range(5)), [1.0, 3.0, 1.0, 3.0, 3.0]
+    kept = KeptRows(2)
+    offered(kept, order[:cut], priority[:cut])
+    offered(kept, order[cut:], priority[cut:])
+    assert kept.order.tolist() == [1.0, 3.0]
+    assert kept.row.tolist() == [2.0, 4.0]
+
+
+def test_the_sample_shrinks_for_wide_rows_down_to_64() -> None:
+    sizes = [Summaries(features).sample.size for features in (0, 10, 128, 1000, 2000)]
+    assert sizes == [512, 512, 512, 65, 64]
+    assert Summaries(2000, sample=20).sample.size == 20
+
+
+def test_another_seed_samples_other_rows() -> None:
+    order = np.arange(1000.0)
+    assert abs(np.corrcoef(row_hash(order, 1), row_hash(order, 2))[0, 1]) < 0.15
+
+
+def filled(rows: int) -> Summaries:
+    summaries = Summaries(1)
+    one = np.ones((rows, 1))
+    summaries.add(one, one, one, np.zeros(rows))
+    return summaries
+
+
+def test_histograms_count_every_row_at_first_and_one_in_sixteen_later() -> None:
+    assert filled(100).features.counts.sum() == 100
+    assert filled(4096).features.counts.sum() == 4096
+    assert filled(4096 + 160).features.counts.sum() == 4096 + 10
+
+
+def test_rows_before_a_column_was_known_count_as_zero_in_it() -> None:
+    histograms = FeatureHistograms(1)
+    histograms.add(np.array([[NAN], [1.0], [2.0]]))
+    histograms.add(np.array([[1.0, 5.0]]))
+    edges, counts = histograms.bins(1)
+    assert counts.sum() == 4
+    assert counts[0] == 3
+    assert edges[0] <= 0.0 < edges[1]
+
+
+def test_a_confidence_at_a_border_belongs_to_the_bin_below() -> None:
+    """(j/15, (j + 1)/15]: 0.6 is 9/15 and ends the ninth bin."""
+    confidence = np.array([0.0, 0.01, 0.2, 0.6, 0.61, 0.8, 0.99, 1.0])
+    assert confidence_bin(confidence).tolist() == [0, 0, 2, 8, 9, 11, 14, 14]
+
+
+def scored(y: FloatArray, sd: float = 1.0) -> Scorecard:
+    card = number_card(y.shape[1])
+    card.add(np.zeros((len(y), 1)), y, numbers(np.zeros_like(y), np.full_like(y, sd)))
+    return card
+
+
+@pytest.mark.parametrize(
+    ("rows", "at"),
+    [(0, []), (5, [5]), (32, [32]), (33, [32, 33]), (64, [32, 64]), (130, [32, 64, 128, 130])],
+)
+def test_the_curve_has_its_points_at_doubled_rows_and_now(rows: int, at: list[int]) -> None:
+    (points,) = scored(np.ones((rows, 1))).points()
+    assert [point.rows for point in points] == at
+
+
+def test_a_row_counts_for_the_targets_that_it_has() -> None:
+    y = np.full((10, 2), 0.1)
+    y[[1, 2, 3], 0] = NAN
+    y[3, 1] = NAN
+    y[2, 1] = 7.0  # the worst, though nothing is known of its first target
+    card = scored(y)
+    figures = card.figures(["a", "b"])
+    assert (figures["rows"], figures["skipped"]) == (10, 1)
+    assert (figures["targets"]["a"]["rows"], figures["targets"]["b"]["rows"]) == (7, 9)
+    worst = card.summaries.worst
+    assert len(worst) == 9
+    first = worst.ranked()[0]
+    assert worst.row[first] == 3.0
+    assert worst.priority[first] == pytest.approx(24.5 + 0.5 * np.log(2.0 * np.pi))
+    two = worst.priority[worst.row == 1.0]
+    assert two == pytest.approx(2.0 * (0.005 + 0.5 * np.log(2.0 * np.pi)))

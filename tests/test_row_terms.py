@@ -1,0 +1,159 @@
+"""Surprise, alarms, shares and bounds of one row, each against numbers worked out by hand.
+
+As in test_formulas.py the beliefs make one term decide, and both engines are asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from kbnn import Config
+from kbnn.core.layout import layout_of, pack_triangle
+from kbnn.core.network import ALARM, LEARNED
+from kbnn.core.state import COUNT
+from tests.test_formulas import PLAIN, believed, certain_line, each_engine, inlier, passed_over
+
+CERTAIN = 1e-30 * np.eye(2)
+Z = np.array([1.0, 2.0])
+X = np.array([[2.0]])
+
+
+@each_engine
+@pytest.mark.parametrize(
+    ("e", "evidence"),
+    [
+        ([2.0, np.sqrt(2.0)], 0.5),  # surprises 1.5 and 0.5: 1 on average, less the slack of 0.5
+        ([2.0, np.nan], 1.0),  # a target that is not there has no part in it
+        ([9.0, 0.0], 1.5),  # the average counts as at most 2
+        ([1.0, 0.5], 0.0),
+    ],
+)
+def test_the_surprise_of_several_targets_is_their_average(
+    module: Any, e: list[float], evidence: float
+) -> None:
+    config = Config(inputs=1, outputs=2, hidden=(), covariance="neuron", noise=0.25, robust=False)
+    state = believed(config, np.array([0.3, 0.5, 1.0, 0.0]), [CERTAIN] * 2)
+    y = np.array([[1.3, 1.0]]) + 0.5 * np.array([e])
+    after, _ = module.learn(state, X, y)
+    assert after.surprise[0] == pytest.approx(evidence, abs=1e-9)
+
+
+@each_engine
+@pytest.mark.parametrize(("mean", "label"), [(0.5, 0), (1.5, 0), (1.5, 1), (-0.2, 1)])
+def test_the_surprise_of_a_class_is_its_log_loss_against_what_was_expected(
+    module: Any, mean: float, label: int
+) -> None:
+    """(s - H)/sqrt(2 (V + 0.1)), less the slack of 0.25 and never below 0."""
+    config = Config(inputs=1, hidden=(), observation="bernoulli", robust=False)
+    state = believed(config, np.array([mean, 0.0]), [CERTAIN])
+    state = state._replace(surprise=np.array([3.0]))
+    p = special.ndtr(np.array([-1.0, 1.0]) * mean * np.sqrt(np.pi / 8.0))
+    loss = stats.rv_discrete(values=(range(2), p))
+    information = -np.log(p)
+    entropy = loss.entropy()
+    var = p @ information**2 - entropy**2
+    wanted = (information[label] - entropy) / np.sqrt(2.0 * (var + 0.1))
+    after, _ = module.learn(state, X, np.array([[float(label)]]))
+    assert after.surprise[0] == pytest.approx(3.0 + wanted - 0.25, rel=1e-9)
+
+
+@each_engine
+def test_the_row_of_an_alarm_is_learned_by_what_the_alarm_has_left(module: Any) -> None:
+    """Covariances go half of the way to the prior, and then the row is one Kalman step."""
+    config = Config(inputs=1, hidden=(), covariance="full", noise=0.2, robust=False)
+    cov = np.array([[0.05, 0.01], [0.01, 0.03]])
+    mean = np.array([0.3, 0.5])
+    state = believed(config, mean, [cov])._replace(surprise=np.array([9.9]))
+    after, records = module.learn(state, X, np.array([[5.3]]))
+    assert records.status[0] == LEARNED | ALARM
+    assert records.function_var[0, 0] == pytest.approx(Z @ cov @ Z)  # said before
+    wide = 0.5 * cov + 0.5 * np.diag(state.prior_var)
+    gain = wide @ Z
+    total = Z @ gain + 0.2
+    assert after.mean == pytest.approx(mean + gain * 4.0 / total, rel=1e-9)
+    assert layout_of(config).unpack(after.cov)[0] == pytest.approx(
+        wide - np.outer(gain, gain) / total, rel=1e-9
+    )
+    assert np.array_equal(after.prior_mean, mean)  # information is counted from here on
+    assert after.surprise[0] == 0.0
+    assert after.counts[COUNT.alarms] == 1
+
+
+@each_engine
+def test_a_row_is_as_doubtful_as_its_most_doubtful_target(module: Any) -> None:
+    config = Config(inputs=1, outputs=2, hidden=(), covariance="neuron", noise=0.2, drift=False)
+    state = believed(config, np.array([0.3, 0.5, 1.0, 0.0]), [CERTAIN] * 2)
+    for e in ([1.6, 0.1], [0.1, 1.6]):
+        _, records = module.learn(state, X, np.array([[1.3, 1.0]]) + np.array([e]))
+        assert records.inlier[0] == pytest.approx(inlier(1.6, 0.2), rel=1e-9)
+
+
+@each_engine
+@pytest.mark.parametrize(("weight", "share"), [(0.25, 0.25), (1.0, 1.0), (5.0, 1.0)])
+def test_no_row_moves_the_noise_head_more_than_once(
+    module: Any, weight: float, share: float
+) -> None:
+    state, x = certain_line(0.2, **PLAIN)
+    y = np.array([[1.9]])
+    once, _ = module.learn(state, x, y)
+    found, _ = module.learn(state, x, y, None, np.array([weight]))
+    assert np.any(once.head_mean != 0.0)
+    assert found.head_mean == pytest.approx(share * once.head_mean, rel=1e-9)
+
+
+@each_engine
+def test_a_class_label_counts_the_doubt_about_inputs_of_both_classes(module: Any) -> None:
+    """The input is missing: each output's variance grows by v (w^2 + C)."""
+    config = Config(inputs=1, outputs=2, hidden=(), observation="categorical", drift=False)
+    own = [np.diag([0.5, 0.3]), np.diag([1.2, 0.1])]
+    mean, v = np.array([0.4, 0.8, -0.3, 1.5]), 0.6
+    state = believed(config, mean, own)._replace(
+        input_mean=np.zeros(1), input_cov=pack_triangle(np.array([[v]]))
+    )
+    added = v * (0.8**2 + 0.3) + v * (1.5**2 + 0.1)
+    t = np.sqrt(8.0 / np.pi + 0.5 + 1.2 + added)
+    u = (-0.3 - 0.4) / t
+    rho = stats.norm.pdf(u) / special.ndtr(u)
+    after, records = module.learn(state, np.array([[np.nan]]), np.array([[1.0]]))
+    assert records.probability[0, 1] == pytest.approx(special.ndtr(u), rel=1e-9)
+    moved = np.array([-0.5, 0.0, 1.2, 0.0]) * rho / t
+    assert after.mean == pytest.approx(mean + moved, rel=1e-9)
+
+
+@each_engine
+def test_an_exact_label_leaves_a_millionth_of_the_variance(module: Any) -> None:
+    config = Config(inputs=1, hidden=(), covariance="full", noise=0.0, **PLAIN)
+    cov = np.array([[0.5, 0.1], [0.1, 0.9]])
+    after, _ = module.learn(believed(config, np.zeros(2), [cov]), X, np.array([[3.0]]))
+    left = Z @ layout_of(config).unpack(after.cov)[0] @ Z
+    assert left == pytest.approx(1e-6 * (Z @ cov @ Z), rel=1e-3)
+    assert Z @ after.mean == pytest.approx(3.0, rel=1e-5)
+
+
+@each_engine
+@pytest.mark.parametrize("kappa", [1.0, 3.0])
+def test_the_noise_level_knows_of_repeated_passes(module: Any, kappa: float) -> None:
+    """Two turns of r = (b + (e r/(q + r))^2/2 + (k q r/(k q + r))/2)/(a + 1/2), k = kappa."""
+    config = Config(inputs=1, hidden=(), covariance="full", noise_head=False, **PLAIN)
+    cov = np.array([[0.05, 0.01], [0.01, 0.03]])
+    state = passed_over(believed(config, np.zeros(2), [cov]), kappa)
+    state = state._replace(noise=np.array([[8.0, 1.6]]))
+    q, e, r = Z @ cov @ Z, 0.7, 0.2
+    for _ in range(2):
+        k = kappa * q
+        r = (1.6 + 0.5 * ((e * r / (q + r)) ** 2 + k * r / (k + r))) / 8.5
+    after, _ = module.learn(state, X, np.array([[e]]))
+    assert after.noise[0] == pytest.approx([0.99 * 8.5, 0.99 * 8.5 * r], rel=1e-9)
+
+
+@each_engine
+def test_every_clipped_input_is_counted(module: Any) -> None:
+    config = Config(inputs=3, hidden=(), noise=0.1, **PLAIN)
+    state = believed(config, np.zeros(4), [np.eye(4)])
+    x = np.array([[9.0, -20.0, 1.0], [8.0, 0.0, np.nan], [0.0, 0.0, 8.1]])
+    after, _ = module.learn(state, x, np.zeros((3, 1)))
+    assert after.counts[COUNT.clipped] == 3

@@ -1,0 +1,47 @@
+"""Parts of a stored model that are sound but do not fit one another are refused."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn.errors import ModelError
+from kbnn.model import file as modelfile
+from kbnn.model.stored import from_state, to_state
+from tests.bench.data import trained
+
+
+def stored() -> tuple[dict[str, Any], dict[str, Any]]:
+    x = np.random.default_rng(0).standard_normal((60, 2))
+    return to_state(trained(x, x[:, 0], hidden=(3,), ensemble=2))
+
+
+@pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 0)])
+def test_the_scale_must_have_a_row_for_every_column(rows: slice) -> None:
+    header, arrays = stored()
+    arrays["scale/columns"] = arrays["scale/columns"][rows]
+    with pytest.raises(ModelError, match="its scale do not fit"):
+        from_state(header, arrays)
+
+
+def test_all_networks_must_be_alike() -> None:
+    header, arrays = stored()
+    header["networks"][1]["config"]["robust"] = False
+    with pytest.raises(ModelError, match="its scale do not fit"):
+        from_state(header, arrays)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_file_that_lists_a_part_twice_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "twice.npz"
+    with path.open("wb") as file:
+        modelfile.write(file, *stored())
+    modelfile.load(str(path))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("kept/y.npy", archive.read("kept/y.npy"))
+    with pytest.raises(ModelError, match="its list of contents"):
+        modelfile.load(str(path))

@@ -1,0 +1,160 @@
+"""What a task decides and says of what a network said: by hand, for numbers and for classes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn.core.network import Prediction
+from kbnn.core.normal import FloatArray
+from kbnn.task.base import Scaled
+from kbnn.task.forecast import Forecast, without
+from kbnn.task.table import Seen, choose
+from tests.judging import label_task, labels, number_task, numbers
+
+NAN = np.nan
+
+
+def said(mean: Any, function_var: Any, noise_var: Any, inlier: Any) -> Prediction:
+    """What a network says of numbers."""
+    rows = len(inlier)
+    means, function, noise = (np.array(part, float) for part in (mean, function_var, noise_var))
+    return Prediction(means, function, noise, np.zeros((rows, 0)), np.array(inlier), np.ones(rows))
+
+
+def said_of_classes(probability: FloatArray) -> Prediction:
+    rows, none = len(probability), np.zeros((len(probability), 0))
+    return Prediction(none, none, none, probability, np.ones(rows), np.ones(rows))
+
+
+def test_numbers_come_back_in_their_units() -> None:
+    made = said([[0.5, -1.0]], [[0.09, 0.16]], [[0.16, 0.09]], [0.9])
+    scaled = Scaled(np.array([100.0, 0.0]), np.array([10.0, 2.0]))
+    found = number_task("a", "b").forecast(made, scaled, robust=True)
+    assert found.mean == pytest.approx(np.array([[105.0, -2.0]]))
+    assert found.sd == pytest.approx(np.array([[5.0, 1.0]]))
+    assert found.function_sd == pytest.approx(np.array([[3.0, 0.8]]))
+    assert found.noise_sd == pytest.approx(np.array([[4.0, 0.6]]))
+    assert found.outlier == pytest.approx([0.1])
+    assert np.isnan(number_task("a", "b").forecast(made, scaled, robust=False).outlier[0])
+
+
+def test_the_likelihood_of_numbers_adds_targets_and_stops_at_ten_deviations() -> None:
+    made = said([[0.0, 1.0]] * 3, [[0.5, 3.0]] * 3, [[0.5, 1.0]] * 3, [1.0] * 3)
+    y = np.array([[2.0, -1.0], [50.0, NAN], [NAN, NAN]])
+    one, two = -0.5 * math.log(2 * math.pi), -0.5 * math.log(2 * math.pi * 4.0)
+    found = number_task("a", "b").log_likelihood(made, y)
+    assert found == pytest.approx([one - 2.0 + two - 0.5, one - 50.0, 0.0])
+    near = number_task("a", "b").log_likelihood(made, np.array([[9.0, NAN]] * 3))
+    assert near == pytest.approx([one - 40.5] * 3)
+
+
+def test_the_likelihood_of_a_class_is_its_probability() -> None:
+    p = np.array([[0.25, 0.75], [0.0, 1.0], [0.5, 0.5], [0.5, 0.5]])
+    y = np.array([[1.0], [0.0], [NAN], [2.0]])
+    found = label_task().log_likelihood(said_of_classes(p), y)
+    assert found == pytest.approx([math.log(0.75), math.log(1e-12), 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("y", "varied"),
+    [
+        ([[1.0, 2.0], [1.5, 2.0]], False),
+        ([[1.0, 2.0], [1.5, NAN]], False),
+        ([[1.0, 2.0], [1.5, NAN], [1.0, 3.0]], True),
+        ([[NAN, NAN]], False),
+    ],
+)
+def test_numbers_have_varied_when_every_target_has(y: Any, varied: bool) -> None:
+    assert number_task("a", "b").varied(np.array(y)) is varied
+    assert label_task().varied(np.array(y)[:, :1])
+
+
+def test_few_classes_are_grouped() -> None:
+    assert [label_task().covariance(k) for k in (2, 4, 5)] == ["group", "group", "neuron"]
+    assert number_task().covariance(9) == "group"
+
+
+def test_a_network_has_an_output_for_each_class_that_came() -> None:
+    y = np.array([[0.0], [NAN], [2.0], [1.0]])
+    some = label_task(["a", "b", "c", "d"])
+    assert [some.outputs(y[:n]) for n in (0, 1, 2, 3)] == [2, 2, 2, 3]
+    assert some.outputs(y, 7) == 7
+    assert label_task(["a", "b", "c", "d"], closed=True).outputs(y[:1]) == 4
+    assert [some.beyond(y, outputs) for outputs in (2, 3)] == [2, 4]
+    assert [number_task().beyond(y, 1), number_task("a", "b").outputs(y)] == [4, 2]
+
+
+def test_nothing_is_said_of_a_row_but_what_became_of_it() -> None:
+    forecast = numbers(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    forecast = forecast._replace(status=np.array([1, 8]))
+    found = without(forecast, np.array([False, True]))
+    assert found.mean[:, 0] == pytest.approx([1.0, NAN], nan_ok=True)
+    assert found.sd[:, 0] == pytest.approx([3.0, NAN], nan_ok=True)
+    assert found.status.tolist() == [1, 8]
+    assert found.status.dtype == forecast.status.dtype
+
+
+def columns(fields: Any, forecast: Forecast) -> dict[str, Any]:
+    return {field.name: list(field.values(forecast)) for field in fields}
+
+
+def test_the_columns_of_numbers() -> None:
+    forecast = numbers(np.array([[1.0, 10.0]]), np.array([[2.0, 3.0]]))
+    forecast = forecast._replace(
+        function_sd=np.array([[0.5, 0.6]]),
+        noise_sd=np.array([[0.7, 0.8]]),
+        outlier=np.array([0.2]),
+    )
+    found = columns(number_task("a", "b").fields(0.9, decompose=True, outlier=True), forecast)
+    z = 1.6448536269514722
+    assert found == {
+        "mean_a": [1.0],
+        "sd_a": [2.0],
+        "lower_a": [pytest.approx(1.0 - 2.0 * z)],
+        "upper_a": [pytest.approx(1.0 + 2.0 * z)],
+        "function_sd_a": [0.5],
+        "noise_sd_a": [0.7],
+        "mean_b": [10.0],
+        "sd_b": [3.0],
+        "lower_b": [pytest.approx(10.0 - 3.0 * z)],
+        "upper_b": [pytest.approx(10.0 + 3.0 * z)],
+        "function_sd_b": [0.6],
+        "noise_sd_b": [0.8],
+        "outlier": [0.2],
+    }
+    assert list(columns(number_task("a").fields(0.5), forecast)) == ["mean", "sd", "lower", "upper"]
+
+
+def test_the_columns_of_classes() -> None:
+    p = labels(np.array([[0.3, 0.7], [0.6, 0.4], [NAN, NAN]]))
+    task = label_task(["no", "yes"])
+    named = ["yes", "no", None]
+    found = columns(task.fields(0.9), p)
+    assert found["label"] == named
+    assert found["p_yes"][:2] == [0.7, 0.4]
+    growing = columns(task.fields(0.9, open=True), p)
+    assert list(growing) == ["label", "probability"]
+    assert growing["probability"][:2] == [0.7, 0.6]
+    assert list(columns(label_task(["no", "yes"], closed=True).fields(0.9, open=True), p)) == [
+        "label",
+        "p_no",
+        "p_yes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "task"),
+    [({0.0, 1.0}, "classification"), ({0.0}, "regression"), ({0.0, 1.0, 2.0}, "regression")],
+)
+def test_numbers_are_classes_where_they_are_0_and_1(seen: set[float], task: str) -> None:
+    target = Seen("y", "number", {str(value) for value in seen}, seen)
+    found = choose([target], "auto")
+    assert found.task == task
+    assert found.closed == (task == "classification")
+    assert choose([target], "regression").task == "regression"
+    stated = choose([target], "classification")
+    assert (stated.task, stated.closed) == ("classification", seen == {0.0, 1.0})
