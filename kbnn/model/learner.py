@@ -269,8 +269,7 @@ class Learner:
         learned = learned._replace(changes=learned.changes + 1)
         rows = learned.kept.rows(width)
         outputs = learned.members[0].config.outputs
-        counts = learned.members[0].counts
-        if len(rows.y) == learned.seen and counts["rows"] == counts["distinct"]:
+        if len(rows.y) == learned.seen:  # all there ever was, and none of it learned again
             return self._begin(learned, rows, outputs)
         gain, shift = np.ones(outputs), np.zeros(outputs)
         if t:

@@ -132,7 +132,7 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
         and kept.weight.shape == kept.number.shape == (rows,)
     )
     values = np.concatenate([kept.x.ravel(), kept.x_sd.ravel(), kept.y.ravel()])
-    fits = fits and not bool(np.any(np.abs(values) > LARGEST))
+    fits = fits and not bool(np.any(np.isfinite(values) & (np.abs(values) > LARGEST)))
     fits = fits and bool(np.all(kept.x_sd >= 0.0)) and bool(np.all(kept.weight > 0.0))
     fits = fits and bool(np.all(np.isfinite(kept.weight)) and np.all(kept.number >= 1.0))
     fits = fits and bool(np.all(kept.number < 2.0**53))
