@@ -78,8 +78,8 @@ def _listed(
     """The effects on a sum of outputs, whose weights are independent."""
     safe = np.where(step > 0.0, step, np.inf)
     slope = sum(sign * scale[o] * found.slope[o] / safe for o, sign in parts)
-    sd = np.sqrt(sum((scale[o] * found.sd[o] / safe) ** 2 for o, _ in parts))
-    size = np.sqrt(sum(found.size[o] ** 2 for o, _ in parts))
+    sd = np.hypot.reduce([scale[o] * found.sd[o] / safe for o, _ in parts])
+    size = np.hypot.reduce([found.size[o] for o, _ in parts])
     table = np.column_stack((slope, sd, slope * step, sd * step, size))
     return [Effect(name, *row) for name, row in zip(names, table.tolist(), strict=True)]
 

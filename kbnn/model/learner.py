@@ -232,7 +232,8 @@ class Learner:
             return None
         scale = columns[self.task.scaled :, scaling.SCALE]
         safe = np.where(scale > 0.0, scale, np.inf)
-        return np.ascontiguousarray((np.nan_to_num(x_sd[:, : len(scale)]) / safe) ** 2)
+        with np.errstate(over="ignore"):  # beyond all numbers is as good as missing
+            return np.ascontiguousarray((np.nan_to_num(x_sd[:, : len(scale)]) / safe) ** 2)
 
     def _labels(self, columns: FloatArray, y: FloatArray) -> FloatArray:
         t = self.task.scaled

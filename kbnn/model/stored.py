@@ -27,6 +27,9 @@ from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
 
+LARGEST_BELIEF = 1e60
+"""No number of a belief is larger: in standardised units all that data can say is far below."""
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
@@ -151,7 +154,7 @@ def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
     for name, array in given.items():
         like = getattr(pattern, name)
         _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
-        _require(bool(np.all(np.isfinite(array))), f"its {name}")
+        _require(bool(np.all(np.abs(array) <= LARGEST_BELIEF)), f"its {name}")
         fields[name] = np.ascontiguousarray(array)
     diagonal = fields["cov"][layout_of(config).diagonal]
     for name, least in (("prior_var", fields["prior_var"]), ("noise", fields["noise"])):

@@ -176,6 +176,9 @@ class FeatureHistograms:
                 or lattice(low, level) != int(histograms.first[j])
             ):
                 raise ValueError("a feature's histogram does not fit its range")
+            used = lattice(high, level) - lattice(low, level) + 1
+            if np.any(histograms.counts[j, used:]):
+                raise ValueError("a feature's histogram has counts beyond its range")
         if np.any(histograms.counts[empty]) or np.any(histograms.missing < 0):
             raise ValueError("a feature without values has counts")
         return histograms

@@ -15,6 +15,9 @@ import numpy as np
 from kbnn.score.figures import Figure, nested
 from kbnn.score.rowsums import FloatArray, add_rows, floats, restored
 
+LARGEST_SUM = 1e220
+"""No sum is larger: terms are cut before they are squared, see kbnn.score.rowsums."""
+
 LINES = ("loss", "nll", "coverage_90")
 """The lines of a learning curve."""
 
@@ -131,10 +134,14 @@ class Score:
         score._weight = float(restored(state["weight"], ()))
         sums, began, recent = state["sums"], state.get("began", {}), state["recent"]
         score._recent[0] = restored(recent["weight"], ())
+        if score._weight < 0.0:
+            raise ValueError("a score has no negative weight")
         for name, at in score._place.items():
             known = name in sums
             score._sums[at] = restored(sums[name], ()) if known else 0.0
             score._began[at] = restored(began.get(name, 0.0), ()) if known else score._weight
+        if np.any(np.abs(score._sums) > LARGEST_SUM) or np.any(score._began > score._weight):
+            raise ValueError("a sum of the record is out of range")
         names = list(score._place)
         for place, at in enumerate(score._drawn, start=1):
             score._recent[place] = restored(recent.get(names[at], 0.0), ())

@@ -117,12 +117,14 @@ class Scorecard:
             card.summaries = Summaries.from_state(header["summaries"], arrays)
             if not len(card.curve.points) == len(card.scores) == len(judge.targets):
                 raise ValueError("its parts speak of different targets")
+            for score in card.scores:
+                score.figures()  # sums that no rows can have do not make figures
         except (
             KeyError,
             TypeError,
             ValueError,
             IndexError,
-            OverflowError,
+            ArithmeticError,
             AttributeError,
         ) as error:
             raise ModelError(f"The record of past forecasts is damaged ({error}).") from error

@@ -228,8 +228,14 @@ class ClassScore(base.Score):
         """The score that `to_json` described."""
         score = super().from_json(state)
         score._bins = restored(state["bins"], (3, BINS))
+        weight, *shares = score._bins
+        slack = weight * (1 + 1e-9) + 1e-9
+        if np.any(score._bins < 0.0) or any(np.any(share > slack) for share in shares):
+            raise ValueError("more rows are right, or surer, than there are")
         classes = len(state["frequency"])
         score._frequency = restored(state["frequency"], (classes,))
+        if np.any(score._frequency < 0.0):
+            raise ValueError("a class came less often than never")
         confusion = np.reshape(state["confusion"], (classes, classes))
         score.confusion = restored_counts(confusion, (classes, classes))
         return score

@@ -33,6 +33,8 @@ def class_verdict(score: ClassScore) -> Verdict:
     if n < FEW:
         return too_few(n)
     figures = score.figures()
+    if any(value is None for value in figures.values()):  # an older record may lack a figure
+        return too_few(n)
     accuracy, log_loss = figures["accuracy"], figures["log_loss"]
     constant, frequency = figures["baseline_accuracy"], figures["baseline_log_loss"]
     confidence = score.average("confidence") or 0.0

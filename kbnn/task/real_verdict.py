@@ -47,7 +47,9 @@ def real_verdict(score: RealScore) -> Verdict:
     """Judge the forecasts of one numeric target."""
     n = score.rows
     figures = score.figures()
-    if n < FEW or figures["baseline_rmse"] is None:
+    needed = ("rmse", "nll", "bias", "spread", "baseline_rmse")
+    known = [figures["coverage"]["90"], *(figures[name] for name in needed)]
+    if n < FEW or any(value is None for value in known):  # an older record may lack a figure
         return too_few(n)
     useful, accuracy = accuracy_sentence(figures["rmse"], figures["baseline_rmse"], n)
     severity, coverage = coverage_sentence(90, figures["coverage"]["90"], n)
