@@ -12,7 +12,7 @@ KB_PART void KB(filter_forward)(kb_work *w)
     double least = w->net->k->smallest_var, spread = w->net->spread;
     for (int64_t l = 0; l < last; l++) {
         kb_layer *a = &w->layer[l], *next = &w->layer[l + 1];
-        KB(layer_moments)(w, a, w->uncertain);
+        KB(layer_moments)(w, a);
         memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
         if (l == 0 && w->uncertain) {
             KB(trace_spread)(w, a);
@@ -31,7 +31,7 @@ KB_PART void KB(filter_forward)(kb_work *w)
         for (int64_t u = a->units; u < a->padded; u++)
             next->z[u + 1] = 0.0;
     }
-    KB(layer_moments)(w, &w->layer[last], w->uncertain);
+    KB(layer_moments)(w, &w->layer[last]);
     memcpy(w->out_mean, w->layer[last].mu, (size_t)w->outputs * sizeof(double));
 }
 
@@ -126,13 +126,13 @@ KB_INLINE void KB(combine)(const double *restrict gain, int64_t pitch, int64_t n
             out[i] += gain[o * pitch + i] * c[o];
 }
 
-/* The gains of a layer's units, from the blocks into lane order. */
-KB_PART void KB(lanes_fetch)(const kb_work *w, kb_layer *a)
+/* w += G b of a layer with lanes, the gains from the blocks into lane order. */
+KB_PART void KB(lanes_move)(const kb_work *w, kb_layer *a)
 {
-    KB(vec) *out = (KB(vec) *)a->gain;
-    for (int64_t lane = 0; lane < w->outputs * a->padded; lane += KB_WIDTH, out += a->inputs) {
+    for (int64_t lane = 0; lane < w->outputs * a->padded; lane += KB_WIDTH) {
         const double *from[KB_WIDTH];
         int64_t o = lane / a->padded, unit = lane % a->padded;
+        KB(vec) *weights = (KB(vec) *)(a->weights + unit * a->inputs);
         for (int k = 0; k < KB_WIDTH; k++, unit++) {
             const kb_block *block = &w->block[a->home[2 * unit]];
             from[k] = unit < a->units
@@ -144,7 +144,7 @@ KB_PART void KB(lanes_fetch)(const kb_work *w, kb_layer *a)
                 square[k] = *(const KB(vec) *)(from[k] + i);
             KB(transpose)(square);
             for (int k = 0; k < KB_WIDTH && i + k < a->inputs; k++)
-                out[i + k] = square[k];
+                weights[i + k] += square[k] * w->pull[o];
         }
     }
 }
@@ -152,15 +152,9 @@ KB_PART void KB(lanes_fetch)(const kb_work *w, kb_layer *a)
 /* w += G b. */
 KB_PART void KB(joint_move)(kb_work *w)
 {
-    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++) {
-        if (!a->lanes)
-            continue;
-        KB(lanes_fetch)(w, a);
-        int64_t n = a->padded * a->inputs;
-        for (int64_t o = 0; o < w->outputs; o++)
-            for (int64_t i = 0; i < n; i++)
-                a->weights[i] += a->gain[o * n + i] * w->pull[o];
-    }
+    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++)
+        if (a->lanes)
+            KB(lanes_move)(w, a);
     for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
         const kb_piece *piece = block->piece, *end = piece + block->pieces;
         for (const double *gain = block->g; piece < end; gain += piece++->length) {
@@ -173,18 +167,12 @@ KB_PART void KB(joint_move)(kb_work *w)
     }
 }
 
-/* P -= (G c)(G c)' is pending in the blocks, and in the lanes of their units' own parts. */
+/* P -= (G c)(G c)' is pending in the blocks. */
 KB_PART void KB(joint_defer)(kb_work *w, const double *c)
 {
     for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
         int64_t padded = block->tiles->padded;
         KB(combine)(block->g, padded, padded, c, w->outputs, KB(tiles_update)(block->tiles));
-    }
-    for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++) {
-        int64_t n = a->padded * a->inputs;
-        if (!a->lanes)
-            continue;
-        KB(combine)(a->gain, n, n, c, w->outputs, a->old_gain + a->pending++ * n);
     }
 }
 

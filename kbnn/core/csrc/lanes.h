@@ -40,38 +40,6 @@ KB_INLINE int64_t KB(lanes_gain)(double *restrict triangle, const double *restri
     return count;
 }
 
-/* z' C z of a group of neurons in joint blocks, with `pending` updates of push 1, `pitch` from one
- * to the next; writes C if it is to `keep` them (see tiles.h). The blocks count the raised. */
-KB_INLINE KB(vec) KB(lanes_own)(double *restrict triangle, const double *restrict z,
-                                const double *restrict old, int64_t pitch,
-                                const double *restrict least, int64_t dim, int pending, int keep)
-{
-    KB(vec) *entry = (KB(vec) *)triangle, own = {0};
-    KB(mask) raised = {0};
-    for (int64_t i = 0; i < dim; i++) {
-        KB(vec) left[KB_PENDING], c = *entry, sum = {0};
-        for (int k = 0; k < pending; k++) {
-            left[k] = *(const KB(vec) *)(old + k * pitch + i * KB_WIDTH);
-            c = KB(at_least)(c - left[k] * left[k], *(const KB(vec) *)(least + i * KB_WIDTH),
-                             &raised);
-        }
-        if (keep)
-            *entry = c;
-        KB(vec) diagonal = c;
-        entry++;
-        for (int64_t j = i + 1; j < dim; j++, entry++) {
-            c = *entry;
-            for (int k = 0; k < pending; k++)
-                c -= left[k] * *(const KB(vec) *)(old + k * pitch + j * KB_WIDTH);
-            if (keep)
-                *entry = c;
-            sum += c * z[j];
-        }
-        own += (diagonal * z[i] + 2.0 * sum) * z[i];
-    }
-    return own;
-}
-
 /* C = (1 - share) C + share times the prior for a group of neurons. */
 KB_INLINE void KB(lanes_forget)(double *triangle, const double *prior, int64_t dim, double share)
 {

@@ -9,25 +9,29 @@
 #include "tiles.h"
 #include "work.h"
 
-/* own = z' C z of the units of a layer with lanes in joint blocks. */
-KB_PART void KB(joint_own)(kb_layer *a, int keep)
+/* own = z' C z of the units of a layer with lanes in joint blocks; those of a block lie in it one
+ * after another. */
+KB_PART void KB(joint_own)(const kb_work *w, kb_layer *a)
 {
-    int64_t n = a->inputs, all = a->padded * n;
-    keep = keep || a->pending == KB_PENDING;
-    for (int64_t g = 0; g < a->groups; g++) {
-        double *triangle = a->triangle + g * kb_triangle(n) * KB_WIDTH;
-        const double *old = a->old_gain + g * n * KB_WIDTH, *least = a->least + g * n * KB_WIDTH;
-        KB(vec) *own = (KB(vec) *)(a->own + g * KB_WIDTH);
-        if (!a->pending)
-            *own = KB(lanes_own)(triangle, a->z, old, all, least, n, 0, 0);
-        else if (a->pending == KB_PENDING)
-            *own = KB(lanes_own)(triangle, a->z, old, all, least, n, KB_PENDING, 1);
-        else if (keep)
-            *own = KB(lanes_own)(triangle, a->z, old, all, least, n, 1, 1);
+    const int64_t n = a->inputs, *home = a->home;
+    KB(vec) *out = (KB(vec) *)a->gain;
+    for (int64_t u = 0, end; u < a->units; u = end) {
+        kb_tiles *t = w->block[home[2 * u]].tiles;
+        for (end = u + 1; end < a->units && home[2 * end] == home[2 * u]; end++)
+            ;
+        KB(tiles_square)(t);
+        if (!t->pending)
+            KB(tiles_own)(t, home[2 * u + 1], n, a->z, out + u, out + end, 0);
+        else if (t->pending == 1)
+            KB(tiles_own)(t, home[2 * u + 1], n, a->z, out + u, out + end, 1);
         else
-            *own = KB(lanes_own)(triangle, a->z, old, all, least, n, 1, 0);
+            KB(tiles_own)(t, home[2 * u + 1], n, a->z, out + u, out + end, KB_PENDING);
     }
-    a->pending = keep ? 0 : a->pending;
+    for (int64_t u = 0; u < a->units; u += KB_TILE) {
+        for (int r = 0; r < KB_TILE; r++)
+            a->own[u + r] = 0.0;
+        KB(add_totals)(out + u, a->own + u);
+    }
 }
 
 /* gain = C z and own = z' C z of the separate neurons of a layer with lanes. */
@@ -54,14 +58,14 @@ KB_PART void KB(separate_own)(const kb_work *w, kb_layer *a)
 }
 
 /* mu and, but for the output layer of joint blocks, own = z' C z of every unit; for separate
- * neurons gain = C z too. Leaves nothing pending in the lanes if it is to `settle` them. */
-KB_PART void KB(layer_moments)(const kb_work *w, kb_layer *a, int settle)
+ * neurons gain = C z too. Leaves nothing pending in the lanes. */
+KB_PART void KB(layer_moments)(const kb_work *w, kb_layer *a)
 {
     int64_t n = a->inputs;
     if (a->lanes && w->net->separate)
         KB(separate_own)(w, a);
     else if (a->lanes)
-        KB(joint_own)(a, settle);
+        KB(joint_own)(w, a);
     for (int64_t g = 0; a->lanes && g < a->groups; g++) {
         const KB(vec) *weights = (const KB(vec) *)(a->weights + g * n * KB_WIDTH);
         KB(vec) mu = {0};
@@ -86,11 +90,14 @@ static void KB(trace_spread)(const kb_work *w, kb_layer *a)
 {
     int64_t entries = kb_triangle(a->inputs);
     memset(a->trace, 0, (size_t)a->padded * sizeof(double));
-    for (int64_t u = 0; u < a->units; u++)
+    for (int64_t u = 0; u < a->units; u++) {
+        const kb_tiles *t = w->net->separate ? &a->tiles[u] : w->block[a->home[2 * u]].tiles;
+        int64_t first = w->net->separate ? 0 : a->home[2 * u + 1];
         for (int64_t i = 0, at = 0; i < a->inputs; at += a->inputs - i, i++)
-            a->trace[u] += a->vz[i] * (a->lanes
+            a->trace[u] += a->vz[i] * (a->triangle
                 ? a->triangle[(u / KB_WIDTH * entries + at) * KB_WIDTH + u % KB_WIDTH]
-                : *kb_entry(&a->tiles[u], w->width, i, i));
+                : *kb_entry(t, w->width, first + i, first + i));
+    }
 }
 
 /* out_u += sum_i vz_i w_ui^2. */
@@ -164,7 +171,7 @@ static void KB(settle)(kb_work *w)
 {
     for (int64_t l = 0; l < w->net->layers; l++)
         if (w->layer[l].pending)
-            KB(layer_moments)(w, &w->layer[l], 1);
+            KB(layer_moments)(w, &w->layer[l]);
     for (int64_t k = 0; k < w->tiled; k++)
         KB(tiles_settle)(&w->tiles[k]);
 }
@@ -172,9 +179,9 @@ static void KB(settle)(kb_work *w)
 /* Brings every diagonal up to date, and with them the count of repairs. */
 static void KB(settle_diagonals)(kb_work *w)
 {
-    for (int64_t l = 0; w->net->separate && l < w->net->layers; l++)
+    for (int64_t l = 0; l < w->net->layers; l++)
         if (w->layer[l].pending)
-            KB(layer_moments)(w, &w->layer[l], 1);
+            KB(layer_moments)(w, &w->layer[l]);
     for (int64_t k = 0; k < w->tiled; k++)
         KB(tiles_square)(&w->tiles[k]);
 }

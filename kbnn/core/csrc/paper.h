@@ -13,7 +13,7 @@ KB_PART void KB(paper_outputs)(kb_work *w)
     double least = net->k->smallest_var;
     for (int64_t l = 0; l <= last; l++) {
         kb_layer *a = &w->layer[l];
-        KB(layer_moments)(w, a, 1);
+        KB(layer_moments)(w, a);
         memcpy(a->var, a->own, (size_t)a->padded * sizeof(double));
         if (l > 0 || w->uncertain) {
             KB(trace_spread)(w, a);

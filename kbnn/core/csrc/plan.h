@@ -56,15 +56,17 @@ static void kb_plan_layer(kb_work *w, kb_layer *a, double *memory, int64_t *used
 {
     if (a->lanes) {
         a->weights = kb_take(memory, used, a->padded * a->inputs);
+        a->home = (int64_t *)kb_take(memory, used, 2 * a->padded);
+    }
+    if (a->lanes && w->net->separate) {
         a->triangle = kb_take(memory, used, a->padded * kb_triangle(a->inputs));
         a->prior = kb_take(memory, used, a->padded * a->inputs);
         a->least = kb_take(memory, used, a->padded * a->inputs);
-        a->old_gain = kb_take(memory, used,
-                              (w->net->separate ? 1 : KB_PENDING) * a->padded * a->inputs);
-        a->home = (int64_t *)kb_take(memory, used, 2 * a->padded);
+        a->old_gain = kb_take(memory, used, a->padded * a->inputs);
     }
-    int64_t gains = w->net->separate ? 1 : w->outputs;
-    a->gain = kb_take(memory, used, gains * a->padded * a->stride);
+    a->gain = kb_take(memory, used, w->net->separate ? a->padded * a->stride
+                                                     : kb_round_up(a->units, KB_ALIGN) * w->width);
+    kb_take(memory, used, KB_ALIGN); /* the zeros before z, see tiles_own */
     a->z = kb_take(memory, used, a->inputs + 2 * KB_ALIGN);
     a->vz = kb_take(memory, used, a->inputs + 2 * KB_ALIGN);
     double **per_unit[] = {&a->mu, &a->var, &a->seen_var, &a->own, &a->slope, &a->trace,
@@ -193,7 +195,7 @@ static void kb_fill(kb_work *w, const double *prior_var)
         const double *prior = prior_var + a->start;
         for (int64_t u = 0; u < a->units; u++)
             for (int64_t i = 0; i < a->inputs; i++, prior++) {
-                if (a->lanes)
+                if (a->lanes && net->separate)
                     kb_place(a->prior, a->least,
                              (u / w->width * a->inputs + i) * w->width + u % w->width, *prior,
                              net->floor);

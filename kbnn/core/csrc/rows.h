@@ -82,7 +82,7 @@ static void KB(forget)(kb_work *w, double share)
     double memory = net->k->noise_memory;
     KB(settle)(w);
     for (const kb_layer *a = w->layer; a < w->layer + net->layers; a++)
-        for (int64_t g = 0; a->lanes && g < a->groups; g++)
+        for (int64_t g = 0; a->triangle && g < a->groups; g++)
             KB(lanes_forget)(a->triangle + g * kb_triangle(a->inputs) * KB_WIDTH,
                              a->prior + g * a->inputs * KB_WIDTH, a->inputs, share);
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)

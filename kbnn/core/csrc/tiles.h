@@ -4,27 +4,47 @@
  * have been written; only a product that finds all of them waiting writes, for memory is read
  * faster than it is written. The squares on the diagonal are few and always up to date after a
  * product, because their diagonal has a floor. Every covariance write of a tiled block is in
- * `square_shrink` or `rows_pass`. */
+ * `squares_shrink` or `rows_pass`. */
 #ifndef KBNN_TILES_H
 #define KBNN_TILES_H
 
 #include "vector.h"
 #include "work.h"
 
-/* P -= u u' on the square of rows i.., u the newest update; no diagonal entry below its least. */
-KB_INLINE void KB(square_shrink)(kb_tiles *t, KB(vec) *p, int64_t i)
+/* Brings the squares up to date: P -= u u', u the newest update; no diagonal entry stays below its
+ * least. */
+KB_PART void KB(squares_shrink)(kb_tiles *t)
 {
-    const double *u = t->u + (t->pending - 1) * t->padded + i;
-    for (int j = 0; j < KB_TILE; j += KB_WIDTH)
-        for (int r = 0; r < KB_TILE; r++)
-            p[j / KB_WIDTH * KB_TILE + r] -= u[r] * *(const KB(vec) *)(u + j);
-    for (int r = 0; r < KB_TILE; r++) {
-        double *d = (double *)(p + r / KB_WIDTH * KB_TILE + r) + r % KB_WIDTH;
-        if (*d < t->least[i + r]) {
-            *d = t->least[i + r];
+    const int64_t n = t->padded, *row = t->row;
+    const double *u = t->u + (t->pending - 1) * n, *least = t->least;
+    double *tiles = t->tiles;
+    KB(mask) low = {0};
+    for (int64_t i = 0; i < n; i += KB_TILE) {
+        KB(vec) *p = (KB(vec) *)(tiles + row[i / KB_TILE]);
+        for (int j = 0; j < KB_TILE; j += KB_WIDTH, p += KB_TILE) {
+            KB(vec) c[KB_TILE];
+            for (int r = 0; r < KB_TILE; r++)
+                p[r] = c[r] = p[r] - u[i + r] * *(const KB(vec) *)(u + i + j);
+            low |= KB(diagonal)(c + j) < *(const KB(vec) *)(least + i + j);
+        }
+    }
+    t->unsquared = 0;
+    if (!KB(any)(low))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        double *d = kb_entry(t, KB_WIDTH, i, i);
+        if (*d < least[i]) {
+            *d = least[i];
             ++*t->repairs;
         }
     }
+}
+
+/* The squares, and so the diagonal, are up to date after it. */
+KB_INLINE void KB(tiles_square)(kb_tiles *t)
+{
+    if (t->unsquared)
+        KB(squares_shrink)(t);
 }
 
 /* The tiles of rows i.. beyond the square, with `pending` updates: adds P h, the rows' own products
@@ -64,11 +84,10 @@ static void KB(tiles_multiply)(kb_tiles *t, const double *restrict h, double *re
 {
     const int square = KB_TILE / KB_WIDTH;
     int keep = t->pending == KB_PENDING || outputs > 1;
+    KB(tiles_square)(t);
     memset(g, 0, (size_t)(outputs * t->padded) * sizeof(double));
     for (int64_t i = 0; i < t->padded; i += KB_TILE) {
         KB(vec) *p = (KB(vec) *)(t->tiles + t->row[i / KB_TILE]), *rest = p + square * KB_TILE;
-        if (t->unsquared)
-            KB(square_shrink)(t, p, i);
         for (int64_t o = 0; o < outputs; o++) {
             const double *right = h + o * t->padded;
             const KB(vec) *across = (const KB(vec) *)(right + i);
@@ -90,7 +109,6 @@ static void KB(tiles_multiply)(kb_tiles *t, const double *restrict h, double *re
             KB(add_totals)(sum, out + i);
         }
     }
-    t->unsquared = 0;
     t->pending = keep ? 0 : t->pending;
 }
 
@@ -101,12 +119,49 @@ KB_INLINE double *KB(tiles_update)(kb_tiles *t)
     return t->u + t->pending++ * t->padded;
 }
 
-/* Brings the squares, and so the diagonal, up to date. */
-static void KB(tiles_square)(kb_tiles *t)
+/* z' P z over n weights from `at` and over each n after them, the totals of `out` to its end, with
+ * `pending` updates taken into account but not written; the squares are up to date. z has zeros
+ * around it. */
+KB_INLINE void KB(tiles_own)(const kb_tiles *t, int64_t at, int64_t n, const double *z,
+                             KB(vec) *out, KB(vec) *out_end, int pending)
 {
-    for (int64_t i = 0; t->unsquared && i < t->padded; i += KB_TILE)
-        KB(square_shrink)(t, (KB(vec) *)(t->tiles + t->row[i / KB_TILE]), i);
-    t->unsquared = 0;
+    const int64_t pitch = t->padded, *row = t->row;
+    const double *u = t->u, *tiles = t->tiles;
+    for (; out < out_end; out++, at += n) {
+        const double *here = z - at;
+        const int64_t end = at + n;
+        KB(vec) square = {0}, rest = {0};
+        for (int64_t i = at & -KB_TILE;; i += KB_TILE) {
+            const KB(vec) *p = (const KB(vec) *)(tiles + row[i / KB_TILE]);
+            double down[KB_TILE], down_u[KB_PENDING][KB_TILE];
+            for (int r = 0; r < KB_TILE; r++)
+                down[r] = here[i + r];
+            for (int j = 0; j < KB_TILE; j += KB_WIDTH, p += KB_TILE) {
+                KB(vec) sum = p[0] * down[0];
+                for (int r = 1; r < KB_TILE; r++)
+                    sum += p[r] * down[r];
+                square += sum * *(const KB(vec) *)(here + i + j);
+            }
+            if (i + KB_TILE >= end)
+                break;
+            for (int r = 0; r < KB_TILE; r++)
+                for (int k = 0; k < pending; k++)
+                    down_u[k][r] = u[k * pitch + i + r];
+            for (int64_t j = i + KB_TILE; j < end; j += KB_WIDTH, p += KB_TILE) {
+                KB(vec) across_u[KB_PENDING], sum[2] = {{0}, {0}};
+                for (int k = 0; k < pending; k++)
+                    across_u[k] = *(const KB(vec) *)(u + k * pitch + j);
+                for (int r = 0; r < KB_TILE; r++) {
+                    KB(vec) c = p[r];
+                    for (int k = 0; k < pending; k++)
+                        c -= down_u[k][r] * across_u[k];
+                    sum[r % 2] += c * down[r];
+                }
+                rest += (sum[0] + sum[1]) * *(const KB(vec) *)(here + j);
+            }
+        }
+        *out = square + 2.0 * rest;
+    }
 }
 
 /* Writes what is pending without a product. */

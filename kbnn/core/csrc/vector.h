@@ -44,6 +44,37 @@ KB_INLINE void KB(add_totals)(const KB(vec) *v, double *out)
 #endif
 }
 
+/* The diagonal of a square of KB_WIDTH vectors. */
+KB_INLINE KB(vec) KB(diagonal)(const KB(vec) *v)
+{
+#if KB_SHUFFLES && KB_WIDTH == 8
+    KB(vec) a[4];
+    for (int k = 0; k < 4; k++)
+        a[k] = __builtin_shufflevector(v[k], v[k + 4], 0, 1, 2, 3, 12, 13, 14, 15);
+    a[0] = __builtin_shufflevector(a[0], a[2], 0, 1, 10, 11, 4, 5, 14, 15);
+    a[1] = __builtin_shufflevector(a[1], a[3], 0, 1, 10, 11, 4, 5, 14, 15);
+    return __builtin_shufflevector(a[0], a[1], 0, 9, 2, 11, 4, 13, 6, 15);
+#elif KB_SHUFFLES && KB_WIDTH == 4
+    KB(vec) a = __builtin_shufflevector(v[0], v[1], 0, 5, 2, 7);
+    KB(vec) b = __builtin_shufflevector(v[2], v[3], 0, 5, 2, 7);
+    return __builtin_shufflevector(a, b, 0, 1, 6, 7);
+#else
+    KB(vec) d;
+    for (int k = 0; k < KB_WIDTH; k++)
+        d[k] = v[k][k];
+    return d;
+#endif
+}
+
+/* Whether any entry is set. */
+KB_INLINE int KB(any)(KB(mask) v)
+{
+    for (int half = KB_WIDTH / 2; half; half /= 2)
+        for (int k = 0; k < half; k++)
+            v[k] |= v[k + half];
+    return v[0] != 0;
+}
+
 /* Rows to columns: a square of KB_WIDTH vectors. */
 KB_INLINE void KB(transpose)(KB(vec) *v)
 {

@@ -3,9 +3,8 @@
  * A layer of separate neurons is kept in groups of `width` *lanes*: weights [group][input][lane],
  * covariance triangles [group][entry][lane], so that every vector register is full and every access
  * is in sequence. A layer of fewer than four separate neurons, every joint block and every noise
- * head is kept in *tiles*. The units below joint blocks have lanes too: a second copy of their own
- * part of the block, because the forward pass needs it before the Jacobian is known. Both copies
- * take the same steps. Lanes, rows and columns beyond the last hold zeros. */
+ * head is kept in *tiles*. The units below joint blocks have lanes for their weights alone. Lanes,
+ * rows and columns beyond the last hold zeros. */
 #ifndef KBNN_WORK_H
 #define KBNN_WORK_H
 
@@ -40,14 +39,14 @@ typedef struct {
     int64_t cov;      /* in the covariance vector, separate layers only */
     int lanes, pending;
     double *weights;  /* lanes: [groups][inputs][width]; else a view of the mean vector */
-    double *triangle; /* lanes: [groups][entries][width] */
-    double *prior, *least; /* lanes: [groups][inputs][width], see kb_tiles */
+    double *triangle; /* separate, lanes: [groups][entries][width] */
+    double *prior, *least; /* separate, lanes: [groups][inputs][width], see kb_tiles */
     kb_tiles *tiles;  /* separate, not lanes: one per unit */
-    double *gain;     /* C z: lanes [groups][inputs][width], else [units][stride]; joint, lanes:
-                       * the units' part of G [outputs][groups][inputs][width] */
-    double *old_gain; /* that of the pending update; joint: the pending updates, oldest first */
+    double *gain;     /* separate: C z, lanes [groups][inputs][width], else [units][stride];
+                       * joint: vectors [units][width] whose totals are `own` */
+    double *old_gain; /* that of the pending update */
     int64_t stride;
-    double *z;        /* this layer's input [1, z], zeros behind */
+    double *z;        /* this layer's input [1, z], zeros around it */
     double *vz;       /* and its variance */
     double *mu, *var, *seen_var, *own, *slope, *trace, *var_z; /* per unit, padded */
     double *coefficient; /* (outputs, padded): dE[y]/da */
@@ -133,17 +132,6 @@ static inline void kb_triangles_move(const kb_layer *a, int64_t width, double *c
         }
 }
 
-/* Copies unit `u`'s own part, `at` in a block of packed rows, to its lane. */
-static inline void kb_own_load(const kb_layer *a, int64_t width, int64_t u, const kb_tiles *t, int64_t at,
-                        const double *packed)
-{
-    double *lane = a->triangle + u / width * kb_triangle(a->inputs) * width + u % width;
-    packed += t->start + at * t->dim - at * (at - 1) / 2;
-    for (int64_t i = 0; i < a->inputs; packed += t->dim - at - i, i++)
-        for (int64_t j = 0; j < a->inputs - i; j++, lane += width)
-            *lane = packed[j];
-}
-
 /* Tiles <-> packed rows, a run of at most `width` columns at a time. */
 static inline void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int load)
 {
@@ -176,14 +164,6 @@ static inline void kb_work_load(kb_work *w, const kb_state *from)
     }
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
         kb_tiles_move(t, w->width, kb_is_head(w, t) ? from->head_cov : from->cov, 1);
-    for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
-        const kb_block *block = &w->block[b];
-        const kb_piece *piece = block->piece;
-        for (int64_t at = 0; piece < block->piece + block->pieces; at += piece++->length)
-            if (w->layer[piece->layer].lanes)
-                kb_own_load(&w->layer[piece->layer], w->width, piece->unit, block->tiles, at,
-                            from->cov);
-    }
 }
 
 /* The weight means in the state's order. */
