@@ -79,8 +79,10 @@ def predicted(
     session: Session, rows: FloatArray, variances: FloatArray | None = None
 ) -> Prediction:
     """What an open belief says of rows: many are shared out among sessions, one for each core."""
+    if len(rows) < 2 * _ROWS_PER_THREAD or not engine.compiled():
+        return session.predict(rows, variances)
     threads = min(os.cpu_count() or 1, len(rows) // _ROWS_PER_THREAD)
-    if threads < 2 or not engine.compiled():
+    if threads < 2:
         return session.predict(rows, variances)
     state = session.state()
     cuts = [len(rows) * i // threads for i in range(threads + 1)]
