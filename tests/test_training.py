@@ -158,6 +158,9 @@ def test_the_same_command_goes_on_where_it_was_cut_short(tmp_path: Path) -> None
     train([data], cut, again=True)
     assert load(str(cut)).rows == learned + 60
     cut.write_bytes(before)
+    train([data], cut, told, read={"limit": 50})
+    assert "was cut short and read otherwise: this one begins at the first row" in told.notices[-1]
+    cut.write_bytes(before)
     other = write_csv(tmp_path / "b.csv", rows_of_numbers(60))
     train([other], cut)
     assert load(str(cut)).rows == learned + 60

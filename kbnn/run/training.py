@@ -27,6 +27,7 @@ from kbnn.run.trainoptions import TrainOptions
 from kbnn.score.curve import CurvePoint
 from kbnn.stream.badrows import BadRowList
 from kbnn.stream.opening import Stream, open_stream
+from kbnn.stream.sources import STDIN
 from kbnn.wording import rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
@@ -188,7 +189,14 @@ class Training:
             notice("nothing to resume: the run starts at the first row")
         if options.resume:
             return begin if last is None else begin.resumed(last)
-        if options.again or last is None or not last.same_rows(begin):
+        if options.again or last is None:
+            return begin
+        if not last.same_rows(begin):
+            if not last.complete and last.sources == begin.sources and STDIN not in begin.sources:
+                notice(
+                    f"the last run on {shown(begin.sources)} was cut short and read otherwise: "
+                    "this one begins at the first row (--resume says what differs)"
+                )
             return begin
         if not last.complete:
             notice(
