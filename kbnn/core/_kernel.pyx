@@ -12,6 +12,10 @@ import numpy as np
 cdef extern from "kernel.h" nogil:
     enum:
         KB_NODES
+        KB_FRESH
+        KB_AGAIN
+        KB_REHEARSAL
+        KB_MEANS_ALONE
         KB_NO_MEMORY
         KB_UNKNOWN_ACTIVATION
         KB_UNKNOWN_OBSERVATION
@@ -62,7 +66,7 @@ cdef extern from "kernel.h" nogil:
         double *status
     ctypedef struct kb_data:
         int64_t rows
-        int64_t again
+        int64_t role
         const double *x
         const double *x_var
         const double *y
@@ -72,7 +76,7 @@ cdef extern from "kernel.h" nogil:
     void kb_lengths_of(const kb_net *, kb_lengths *)
     int kb_open(kb_session **, const kb_net *, const kb_state *)
     void kb_close(kb_session *)
-    void kb_run(kb_session *, const kb_data *, kb_records *, int)
+    int kb_run(kb_session *, const kb_data *, kb_records *, int)
     void kb_save(kb_session *, kb_state *)
     const int64_t *kb_counts(kb_session *)
     const double *kb_noise(const kb_session *)
@@ -234,12 +238,17 @@ cdef class Session:
 
     def learn(self, x, y, x_var=None, weight=None, bint again=False):
         cdef kb_data data
-        data.again = again
+        data.role = KB_AGAIN if again else KB_FRESH
         return self._rows(x, y, x_var, weight, &data, 1)
+
+    def rehearse(self, x, y, x_var=None, weight=None, bint means_alone=False):
+        cdef kb_data data
+        data.role = KB_MEANS_ALONE if means_alone else KB_REHEARSAL
+        self._rows(x, y, x_var, weight, &data, 1)
 
     def predict(self, x, x_var=None):
         cdef kb_data data
-        data.again = 0
+        data.role = KB_FRESH
         return self._rows(x, None, x_var, None, &data, 0)
 
     def state(self):
@@ -274,7 +283,7 @@ cdef class Session:
 
     cdef object _rows(self, x, y, x_var, weight, kb_data *data, int learn):
         cdef Py_buffer view[10]
-        cdef int views = 0, k
+        cdef int views = 0, k, failed
         cdef kb_records out
         cdef double **place = <double **>&out
         cdef int64_t n
@@ -305,8 +314,10 @@ cdef class Session:
                 self.last = None
             self.busy = True
             with nogil:
-                kb_run(self.session, data, &out, learn)
+                failed = kb_run(self.session, data, &out, learn)
             self.busy = False
+            if failed:
+                raise MemoryError("not enough memory to rehearse rows")
         finally:
             for k in range(views):
                 PyBuffer_Release(&view[k])

@@ -104,6 +104,10 @@ RECENT_ROWS = 64.0
 OUTGROWN = 9.0
 """A mean square of recent standardised values beyond this asks for new units at once."""
 
+VISITS_POWER = 0.5
+"""A function's variance counts (rows learned / distinct rows) to this power: repeated rows are
+counted as information each time, and are none."""
+
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""
 

@@ -84,6 +84,19 @@ class Session(Protocol):
     ) -> Records:
         """Predict each row, then learn it; `again`: these rows were learned before."""
 
+    def rehearse(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        x_var: FloatArray | None = None,
+        weight: FloatArray | None = None,
+        means_alone: bool = False,
+    ) -> None:
+        """Learn rows once more between two new ones; `means_alone`: covariances stay as they are.
+
+        The inputs' Gaussian and every count but `rehearsed` stay too.
+        """
+
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
         """Predict rows; the belief does not change."""
 

@@ -27,7 +27,8 @@ class Counts(NamedTuple):
     repairs: int = 2
     clipped: int = 3
     alarms: int = 4
-    distinct: int = 5
+    distinct: int = 5  # rows of the first pass
+    rehearsed: int = 6  # rows learned once more in between, see kbnn.model.rehearsal
 
 
 COUNT = Counts()

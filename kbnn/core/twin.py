@@ -29,6 +29,9 @@ from kbnn.core.state import COUNT, State
 LEARNED, REJECTED, ALARM, UNLABELLED = 1, 2, 4, 8
 """Bits of `Records.status`."""
 
+FRESH, AGAIN, REHEARSED = range(3)
+"""Roles of a row: new, of a later pass, or learned once more in between."""
+
 
 class Records(NamedTuple):
     """What was predicted for n rows, before their labels were seen, and what became of them.
@@ -96,8 +99,32 @@ class Session:
             self._last = None
         with _quiet():
             for i, row in enumerate(zip(*rows, strict=True)):
-                _learn_row(self._belief, *row, again, records, i)
+                _learn_row(self._belief, *row, AGAIN if again else FRESH, records, i)
         return records
+
+    def rehearse(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        x_var: FloatArray | None = None,
+        weight: FloatArray | None = None,
+        means_alone: bool = False,
+    ) -> None:
+        """Learn rows once more; `means_alone`: covariances are put back afterwards."""
+        rows = _checked(self.config, x, y, x_var, weight)
+        records = blank_records(len(x), self.config)
+        if len(x):
+            self._last = None
+        belief = self._belief
+        before = [stack.cov.copy() for stack in belief.stacks] if means_alone else []
+        repairs = int(belief.counts[COUNT.repairs])
+        with _quiet():
+            for i, row in enumerate(zip(*rows, strict=True)):
+                _learn_row(belief, *row, REHEARSED, records, i)
+        if means_alone:
+            for stack, cov in zip(belief.stacks, before, strict=True):
+                stack.cov[:] = cov
+            belief.counts[COUNT.repairs] = repairs
 
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
         """Predict rows; the belief does not change."""
@@ -175,7 +202,7 @@ def _learn_row(
     x_var: FloatArray,
     y: FloatArray,
     weight: float,
-    again: bool,
+    role: int,
     records: Records,
     i: int,
 ) -> None:
@@ -188,13 +215,13 @@ def _learn_row(
         return
     records.status[i] = REJECTED
     if not _learnable(belief, x, y, weight, out):
-        belief.counts[COUNT.rejected] += 1
+        belief.counts[COUNT.rejected] += role != REHEARSED
         return
     kind = belief.config.kind
     observed = kind.observe(before, y, weight)
     alarm = (
         belief.config.drift
-        and not again
+        and role == FRESH
         and drift.watch(kind.detector, belief.surprise, observed.surprise)
     )
     if alarm:
@@ -204,19 +231,22 @@ def _learn_row(
         observed = kind.observe(_before(belief, out), y, weight)
         belief.counts[COUNT.alarms] += 1
     if not scheme.update(belief, passed, observed.evidence.pull, observed.evidence.spread):
-        belief.counts[COUNT.rejected] += 1
+        belief.counts[COUNT.rejected] += role != REHEARSED
         return
     belief.noise = observed.noise
     for output, (mean, cov) in enumerate(observed.heads):
         belief.head_mean[output], belief.head_cov[output] = mean, cov
+    records.inlier[i] = observed.inlier
+    records.status[i] = LEARNED | (ALARM if alarm else 0)
+    if role == REHEARSED:
+        belief.counts[COUNT.rehearsed] += 1
+        return
     input_gaussian.absorb(
         belief.input_mean, belief.input_cov, int(belief.counts[COUNT.rows]), inputs
     )
     belief.counts[COUNT.rows] += 1
-    belief.counts[COUNT.distinct] += not again
+    belief.counts[COUNT.distinct] += role == FRESH
     belief.counts[COUNT.clipped] += int(np.sum(np.abs(x) > belief.config.input_limit))
-    records.inlier[i] = observed.inlier
-    records.status[i] = LEARNED | (ALARM if alarm else 0)
 
 
 def _condition(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs:

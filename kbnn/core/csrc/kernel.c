@@ -7,6 +7,7 @@
 #include "activation.h"
 #include "observe.h"
 #include "plan.h"
+#include "rehearsal.h"
 
 #if defined(__x86_64__)
 #define KB_X86 1
@@ -114,11 +115,22 @@ void kb_close(kb_session *session)
     free(session);
 }
 
-void kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn)
+int kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn)
 {
+    kb_work *w = &session->work;
+    int put_back = learn && data->role == KB_MEANS_ALONE, failed = 0;
     unsigned mode = kb_flush_subnormals();
-    session->variant->run(&session->work, data, records, learn);
+    if (put_back) {
+        session->variant->settle(w);
+        failed = kb_covs_keep(w);
+    }
+    int64_t repairs = w->state.counts[KB_REPAIRS];
+    if (!failed)
+        session->variant->run(w, data, records, learn);
+    if (put_back && !failed)
+        kb_covs_put_back(w, repairs);
     kb_restore(mode);
+    return failed ? KB_NO_MEMORY : 0;
 }
 
 void kb_save(kb_session *session, kb_state *out)

@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
+enum { KB_FRESH, KB_AGAIN, KB_REHEARSAL, KB_MEANS_ALONE }; /* roles of rows, see kb_data */
 enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4, KB_UNLABELLED = 8 }; /* status bits */
-enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_COUNTS };
+enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_REHEARSED, KB_COUNTS };
 
 /* The numbers of kbnn/core/constants.py that are used here, under their names in small letters. */
 #define KB_CONSTANTS(X) \
@@ -13,7 +14,8 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
     X(least_weight) X(most_weight) X(noise_loss) X(noise_rounds) X(noise_memory) \
     X(residual_bound) X(outlier_var_ratio) X(outlier_odds) X(outlier_decay) X(outlier_reach) \
     X(head_log_var_cap) X(head_log_mean_low) X(head_log_mean_high) X(head_step_cap) \
-    X(surprise_cap) X(surprise_var) X(tail_reach) X(trusted) X(winsor) X(recent_rows) X(outgrown)
+    X(surprise_cap) X(surprise_var) X(tail_reach) X(trusted) X(winsor) X(recent_rows) X(outgrown) \
+    X(visits_power)
 #define KB_NODES 32
 
 typedef struct {
@@ -73,7 +75,8 @@ typedef struct {
 
 /* A block of rows; x_var and weight may be NULL. */
 typedef struct {
-    int64_t rows, again; /* again: learned before, in an earlier pass */
+    int64_t rows;
+    int64_t role; /* new; of a later pass; rehearsed; or rehearsed for the means alone */
     const double *x, *x_var, *y, *weight;
 } kb_data;
 
@@ -89,8 +92,8 @@ enum { KB_OPENED, KB_NO_MEMORY, KB_UNKNOWN_ACTIVATION, KB_UNKNOWN_OBSERVATION };
 int kb_open(kb_session **session, const kb_net *net, const kb_state *state);
 void kb_close(kb_session *session);
 
-/* Predicts each row and, if it is to `learn`, learns it. */
-void kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn);
+/* Predicts each row and, if it is to `learn`, learns it; KB_NO_MEMORY before anything changed. */
+int kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn);
 
 /* The belief as it is now, copied out; prior_var never changes and is left alone. */
 void kb_save(kb_session *session, kb_state *out);

@@ -242,6 +242,7 @@ static void kb_copy_state(const kb_net *net, kb_state *to, const kb_state *from)
 static void kb_work_close(kb_work *w)
 {
     free(w->memory);
+    free(w->before);
     free(w->layer);
     free(w->block);
     free(w->tiles);

@@ -16,8 +16,8 @@ KB_PART void KB(outputs)(kb_work *w)
 {
     const int64_t *counts = w->state.counts;
     double distinct = counts[KB_DISTINCT] > 1 ? (double)counts[KB_DISTINCT] : 1.0;
-    double visits = (double)counts[KB_ROWS] / distinct;
-    w->kappa = sqrt(visits > 1.0 ? visits : 1.0);
+    double visits = (double)(counts[KB_ROWS] + counts[KB_REHEARSED]) / distinct;
+    w->kappa = pow(visits > 1.0 ? visits : 1.0, w->net->k->visits_power);
     if (w->net->paper)
         KB(paper_outputs)(w);
     else
@@ -121,11 +121,11 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
     }
     records->status[row] = KB_REJECTED;
     if (!KB(learnable)(w, x, y, weight)) {
-        counts[KB_REJECTIONS]++;
+        counts[KB_REJECTIONS] += w->role < KB_REHEARSAL;
         return;
     }
     double surprise = KB(observe)(w, y, weight, &inlier);
-    int alarm = w->net->drift && !w->again && KB(drifted)(w, surprise);
+    int alarm = w->net->drift && w->role == KB_FRESH && KB(drifted)(w, surprise);
     if (alarm) {
         KB(forget)(w, w->net->forget);
         KB(outputs)(w);
@@ -133,7 +133,7 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
         counts[KB_ALARMS]++;
     }
     if (!(w->net->paper ? KB(paper_update)(w) : KB(filter_update)(w))) {
-        counts[KB_REJECTIONS]++;
+        counts[KB_REJECTIONS] += w->role < KB_REHEARSAL;
         return;
     }
     if (w->net->learns_noise)
@@ -141,18 +141,22 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
     for (int64_t o = 0; w->net->head && o < w->outputs; o++)
         if (!isnan(y[o]))
             KB(learn_head)(w, o);
-    KB(absorb)(w);
-    counts[KB_ROWS]++;
-    counts[KB_DISTINCT] += !w->again;
-    for (int64_t i = 0; i < w->inputs; i++)
-        counts[KB_CLIPPED] += fabs(x[i]) > w->net->limit;
     records->inlier[row] = inlier;
     records->status[row] = KB_LEARNED | (alarm ? KB_ALARM : 0);
+    if (w->role >= KB_REHEARSAL) {
+        counts[KB_REHEARSED]++;
+        return;
+    }
+    KB(absorb)(w);
+    counts[KB_ROWS]++;
+    counts[KB_DISTINCT] += w->role == KB_FRESH;
+    for (int64_t i = 0; i < w->inputs; i++)
+        counts[KB_CLIPPED] += fabs(x[i]) > w->net->limit;
 }
 
 static void KB(run)(kb_work *w, const kb_data *data, kb_records *records, int learn)
 {
-    w->again = data->again != 0;
+    w->role = data->role;
     for (int64_t row = 0; row < data->rows; row++) {
         const double *x = data->x + row * w->inputs;
         KB(condition)(w, x, data->x_var ? data->x_var + row * w->inputs : NULL);

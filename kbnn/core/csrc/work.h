@@ -72,6 +72,7 @@ typedef struct {
     int64_t tiled;
     int64_t unseen;        /* repairs that are not counted: those of the heads */
     double *memory;
+    double *before;        /* what a rehearsal puts back, see kbnn/core/csrc/rehearsal.h */
     double *q;             /* (outputs, outputs) covariance of the outputs */
     double *out_mean, *out_var, *stated_var, *input_var, *target, *label_var, *residual;
     double *now_mean, *now_cov, *now_gain; /* m, Q, A while a label is worked in */
@@ -83,7 +84,7 @@ typedef struct {
     double *probability;   /* of each class, before the row's label */
     double *scratch, *zeros;
     double kappa;          /* what repeated passes ask for, see kbnn/core/belief.py */
-    int again;             /* rows of a later pass */
+    int64_t role;          /* of the rows, see kb_data */
     int uncertain;         /* this row's inputs have a variance */
 } kb_work;
 
