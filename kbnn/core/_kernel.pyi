@@ -47,6 +47,14 @@ class Session:
         weight: FloatArray | None = None,
         again: bool = False,
     ) -> Records: ...
+    def rehearse(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        x_var: FloatArray | None = None,
+        weight: FloatArray | None = None,
+        means_alone: bool = False,
+    ) -> None: ...
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records: ...
     def state(self) -> State: ...
 

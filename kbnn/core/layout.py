@@ -195,3 +195,14 @@ _BLOCKS = {
     "group": _group_blocks,
     "full": _full_block,
 }
+
+
+def inverse(matrix: FloatArray) -> FloatArray | None:
+    """The inverse of a symmetric positive definite matrix, symmetric to the bit; else None."""
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        inverse = root.T @ root
+    return 0.5 * (inverse + inverse.T) if np.all(np.isfinite(inverse)) else None

@@ -15,11 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core.engine import Session, open_session
+from kbnn.core.layout import IntArray
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
-from kbnn.model import ensemble, scaling
+from kbnn.model import ensemble, rehearsal, scaling
 from kbnn.model.growth import grow
+from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.rescale import rescaled
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.scaling import Scale
@@ -47,6 +49,7 @@ class Learned(NamedTuple):
     seen: int  # rows counted into the scale
     changes: int  # of the scale
     kept: Kept
+    rehearsal: Rehearsal = Rehearsal()
 
 
 class Events(NamedTuple):
@@ -89,7 +92,8 @@ class Learner:
             changes=0,
             kept=Kept(MOST_KEPT, held.y.shape[1], held),
         )
-        return self._begin(learned, held, self.task.outputs(held.y))
+        learned, events = self._begin(learned, held, self.task.outputs(held.y))
+        return self._rehearsed(learned, len(held.y)), events
 
     def predict(self, learned: Learned, x: FloatArray, x_sd: FloatArray | None) -> Forecast:
         """Predict rows; nothing changes."""
@@ -114,6 +118,7 @@ class Learner:
         learned, rows, surprised = self._grown(learned, rows)
         if again:
             learned.kept.clear()
+            learned = self._settled(learned)
             width = len(learned.columns) - self.task.scaled
             z = scaling.standardise(
                 learned.columns[self.task.scaled :], rows.x[:, :width], self.indicators[:width]
@@ -121,15 +126,23 @@ class Learner:
             labels = self._labels(learned.columns, rows.y)
             learned, said = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
             return learned, _as_before(said, surprised), _events(said, first)
+        before = learned.seen
+        burst = rehearsal.next_burst(learned.rehearsal, before)
         learned, said, done = self._follow(learned, rows)
         width = len(learned.columns) - self.task.scaled
-        learned.kept.add(sliced(rows, 0, done), width, first)
+        learned.kept.add(sliced(rows, 0, done), width, first, _trust(said))
         events = _events(said, first)
-        due = next_refit(learned.seen - done) == learned.seen
+        if events.alarms:
+            learned = _warned(learned, events.alarms[-1])
+        changes, spent = learned.changes, 0
+        due = next_refit(before) == learned.seen
         if due or (learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN).any():
             learned, restarted = self._refit(learned)
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
+            spent = len(learned.kept) if learned.changes > changes else 0
+        if learned.seen == burst and self.settings.often:
+            learned = self._rehearsed(self._owing(learned), spent)
         return learned, _as_before(said, surprised), events
 
     def _follow(self, learned: Learned, rows: Rows) -> tuple[Learned, Forecast, int]:
@@ -137,7 +150,7 @@ class Learner:
         t = self.task.scaled
         width = len(learned.columns) - t
         fixed = self.passing[: t + width]
-        stop = min(len(rows.y), next_refit(learned.seen) - learned.seen)
+        stop = min(len(rows.y), self._uninterrupted(learned))
         x, y = rows.x[:stop, :width], rows.y[:stop]
         raw = np.concatenate((y, x), axis=1) if t else np.ascontiguousarray(x)
         # The scale of a block must not depend on one that is set within it.
@@ -178,6 +191,53 @@ class Learner:
         learned = learned._replace(log_weight=log_weight)
         return learned, self._forecast(learned.columns, ensemble.mix(made, weights))
 
+    def _uninterrupted(self, learned: Learned) -> int:
+        """Rows up to the next at which something is due."""
+        due = next_refit(learned.seen)
+        if self.settings.often:
+            due = min(due, rehearsal.next_burst(learned.rehearsal, learned.seen))
+        return due - learned.seen
+
+    def _rehearsed(self, learned: Learned, spent: int) -> Learned:
+        """Rehearse what is owed and may be, `spent` rows having been learned anew just now."""
+        debt, settled = learned.rehearsal.debt, learned.rehearsal.settled
+        count = int(min(debt, rehearsal.BUDGET - spent))
+        kept = learned.kept.rows(len(learned.columns) - self.task.scaled)
+        worth = _worth_rehearsing(kept)
+        if count > 0 and len(worth):
+            chosen = rehearsal.drawn(self.settings.seed, learned.seen, len(worth), count)
+            rows = KeptRows._make(array[worth[chosen]] for array in kept)
+            z, labels, x_sd = self._standard(learned.columns, rows)
+            var = self._variances(learned.columns, x_sd)
+            z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
+            ensemble.in_parallel(
+                lambda member: member.rehearse(z, labels, var, rows.weight, settled),
+                learned.members,
+            )
+            learned = learned._replace(rehearsal=learned.rehearsal._replace(debt=debt - count))
+        return self._settled(learned) if learned.seen >= rehearsal.YOUNG else learned
+
+    def _settled(self, learned: Learned) -> Learned:
+        """The end of youth: what rehearsed rows pretended to know is taken back, once."""
+        if learned.rehearsal.settled or not self.settings.often:
+            return learned
+        return learned._replace(
+            members=tuple(
+                open_session(rehearsal.taken_back(member.state())) for member in learned.members
+            ),
+            rehearsal=learned.rehearsal._replace(settled=True),
+        )
+
+    def _owing(self, learned: Learned) -> Learned:
+        """What is to be rehearsed now; after an alarm the stream is young again."""
+        now, often = learned.rehearsal, self.settings.often
+        if not now.alarm:
+            now = rehearsal.accrued(now, learned.seen, often)
+            return learned._replace(rehearsal=now)
+        learned.kept.drop_before(now.alarm)
+        now = now._replace(debt=float(often * len(learned.kept)), since=learned.seen, alarm=0)
+        return learned._replace(rehearsal=now)
+
     def _begin(self, learned: Learned, rows: KeptRows, outputs: int) -> tuple[Learned, Events]:
         """Make the networks, and learn their first rows."""
         t = self.task.scaled
@@ -194,8 +254,17 @@ class Learner:
         learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
         z, labels, x_sd = self._standard(learned.columns, rows)
         learned, said = self._step(learned, z, labels, x_sd, rows.weight)
-        alarms = rows.number[(said.status & ALARM) > 0]
-        return learned, Events([int(number) for number in alarms], restarted=True)
+        owed = self.settings.often * min(learned.seen, rehearsal.YOUNG)
+        settled = learned.seen > rehearsal.YOUNG
+        learned = learned._replace(rehearsal=Rehearsal(float(owed), 0, settled))
+        trust = _trust(said)
+        if trust is not None:
+            learned.kept.trusted(trust)
+        raised = np.flatnonzero(said.status & ALARM)
+        alarms = [int(number) for number in rows.number[raised]]
+        if alarms:
+            learned = _warned(learned, alarms[-1])
+        return learned, Events(alarms, restarted=True)
 
     def _grown(self, learned: Learned, rows: Rows) -> tuple[Learned, Rows, Forecast | None]:
         """Networks that have what the first row needs, and the rows up to the next that needs more.
@@ -331,6 +400,21 @@ def _grow(learned: Learned, inputs: int, outputs: int) -> Learned:
         open_session(grow(member.state(), inputs, outputs)) for member in learned.members
     )
     return learned._replace(members=members)
+
+
+def _warned(learned: Learned, number: int) -> Learned:
+    """After an alarm raised by the row of that number."""
+    return learned._replace(rehearsal=learned.rehearsal._replace(alarm=number))
+
+
+def _trust(said: Forecast) -> FloatArray | None:
+    """How probable it is that a row's target was no outlier; None: nobody asked."""
+    return None if np.isnan(said.outlier).any() else 1.0 - said.outlier
+
+
+def _worth_rehearsing(rows: KeptRows) -> IntArray:
+    """Rows with a target that is probably no outlier."""
+    return np.flatnonzero(np.isfinite(rows.y).any(axis=1) & (rows.trust >= 0.5))
 
 
 def _events(said: Forecast, first: int) -> Events:

@@ -85,4 +85,26 @@ def _score(old: dict[str, Any], arrays: Arrays, target: int, classes: bool) -> d
     return {**score, "constant": constant, "pit": arrays["record/pit"][target].tolist()}
 
 
-STEPS: tuple[Step, ...] = (_second,)
+def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Version 2 knew neither races nor rehearsal: its one network goes on without."""
+    settings = {**header["settings"], "rehearse": 0}
+    racer = {
+        "settings": settings,
+        "networks": header["networks"],
+        "scale": header["scale"],
+        "rehearsal": {"debt": 0.0, "since": 0, "settled": False, "alarm": 0},
+        "evidence": 0.0,
+        "alarms": header["alarms"],
+    }
+    moved: Arrays = {}
+    for name, array in arrays.items():
+        if name.endswith("/counts"):
+            array = np.append(array, np.zeros(1, dtype=np.int64))
+        moved[name if name.startswith("record/") else f"racer0/{name}"] = array
+    moved["racer0/kept/trust"] = np.ones(len(arrays["kept/y"]))
+    gone = ("networks", "scale", "alarms")
+    kept = {name: value for name, value in header.items() if name not in gone}
+    return {**kept, "settings": settings, "racers": [racer], "lost": []}, moved
+
+
+STEPS: tuple[Step, ...] = (_second, _third)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from kbnn.core.layout import IntArray
 from kbnn.core.network import UNLABELLED
 from kbnn.errors import UsageError
-from kbnn.model import scaling
-from kbnn.model.learner import Events, Learned, Learner
+from kbnn.model import race, scaling
+from kbnn.model.learner import Learned, Learner
+from kbnn.model.race import Lost, Racer
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
@@ -23,7 +25,6 @@ from kbnn.task.table import task_of
 
 __all__ = ["HELD", "Forecast", "Model", "Rows"]
 
-MOST_ALARMS = 100
 UNSCORED = 256
 """Rows that may wait to be counted into the record: alone each would cost more than learning it."""
 
@@ -31,10 +32,9 @@ UNSCORED = 256
 class Model:
     """Learns blocks of rows and predicts; `learn` moves it forward.
 
-    Rows take one way: hold (until the scale is known), predict, learn, score.
+    Rows take one way: hold (until the scale is known), predict, learn, score. Several candidates
+    may race (kbnn.model.race); the first of the racers leads, and is what the model is.
     """
-
-    learner: Learner
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
@@ -45,8 +45,8 @@ class Model:
             )
         self.settings = settings
         self.task = task_of(schema)
-        self.schema = schema
-        self.learned = Learned(
+        self._schema = schema
+        nothing = Learned(
             (),
             scaling.blank_columns(0),
             np.zeros(settings.ensemble),
@@ -54,9 +54,12 @@ class Model:
             0,
             Kept(MOST_HELD, targets),
         )
+        self.racers: tuple[Racer, ...] = (
+            Racer(self.learner_of(settings.candidates()[0]), nothing),
+        )
+        self.lost: tuple[Lost, ...] = ()
         self.skipped = 0  # rows without a target
         self.met = 0  # rows of the stream, in all passes
-        self.alarms: list[int] = []
         self.position: dict[str, Any] = {}
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(self.task, seed=settings.seed)
         self._unscored: list[tuple[Rows, Forecast]] = []
@@ -76,8 +79,33 @@ class Model:
     @schema.setter
     def schema(self, schema: Schema) -> None:
         self._schema = self.task.schema = schema
-        indicators = [place.category is not None for place in schema.layout]
-        self.learner = Learner(self.settings, self.task, np.array(indicators, dtype=np.float64))
+        self.racers = tuple(
+            replace(racer, learner=self.learner_of(racer.learner.settings)) for racer in self.racers
+        )
+
+    def learner_of(self, settings: Settings) -> Learner:
+        """How a candidate with these settings learns."""
+        indicators = [place.category is not None for place in self._schema.layout]
+        return Learner(settings, self.task, np.array(indicators, dtype=np.float64))
+
+    @property
+    def learner(self) -> Learner:
+        """How the leader learns."""
+        return self.racers[0].learner
+
+    @property
+    def learned(self) -> Learned:
+        """What the leader has learned; set, it races alone."""
+        return self.racers[0].learned
+
+    @learned.setter
+    def learned(self, learned: Learned) -> None:
+        self.racers = (replace(self.racers[0], learned=learned),)
+
+    @property
+    def alarms(self) -> list[int]:
+        """Rows that raised an alarm, the last hundred."""
+        return list(self.racers[0].alarms)
 
     @property
     def card(self) -> Scorecard:
@@ -154,17 +182,17 @@ class Model:
             self.settle()
         parts: list[Forecast] = []
         at, held = 0, self.warming_up
-        inner = rows._replace(y=self.task.linked(rows.y))
-        while at < len(inner.y):
-            rest = inner if at == 0 else sliced(inner, at, len(inner.y))
+        while at < len(rows.y):
+            rest = rows if at == 0 else sliced(rows, at, len(rows.y))
             if self.warming_up:
                 said = self._hold(rest)
             else:
-                self.learned, said, events = self.learner.advance(
-                    self.learned, rest, self.met + 1, again
+                self.racers, said, skipped, lost = race.learn(
+                    self.racers, rest, self.met + 1, again
                 )
                 self.met += len(said.status)
-                self._note(events)
+                self.skipped += skipped
+                self.lost += lost
             parts.append(said)
             at += len(said.status)
         forecast = joined(parts) if parts else blank(0, self.task.scaled)
@@ -177,15 +205,19 @@ class Model:
         learned = self.learned
         if self.warming_up:
             if self._trial is None:
-                self._trial, _ = self.learner.start(self.learned.kept)
+                self._trial, _ = self.learner.start(self._held())
             learned = self._trial
         return self.learner.predict(learned, rows.x, rows.x_sd)
 
     def settle(self) -> None:
         """End the warm-up now: take the scale from the rows held, and learn them in order."""
         self._trial = None
-        self.learned, events = self.learner.start(self.learned.kept)
-        self._note(events)
+        held = self._held()
+        racers = []
+        for settings in self.settings.candidates():
+            learner = self.learner_of(settings)
+            racers.append(Racer(learner, self.learned).after(*learner.start(held.copy())))
+        self.racers = tuple(racers)
 
     def _hold(self, rows: Rows) -> Forecast:
         """Hold rows until the scale is known; what is said of them is a stopgap."""
@@ -209,12 +241,11 @@ class Model:
             self.settle()
         return said._replace(status=np.where(labelled, HELD, UNLABELLED))
 
-    def _note(self, events: Events) -> None:
-        self.skipped += events.skipped
-        if events.restarted:
-            self.alarms = events.alarms[-MOST_ALARMS:]
-        elif events.alarms:
-            self.alarms = [*self.alarms, *events.alarms][-MOST_ALARMS:]
+    def _held(self) -> Kept:
+        """The rows held, their targets as the networks learn them."""
+        kept = self.learned.kept
+        rows = kept.rows()
+        return Kept(kept.most, kept.targets, rows._replace(y=self.task.linked(rows.y)))
 
     def _score(self, rows: Rows, forecast: Forecast, held: bool) -> None:
         """Count rows into the record, but for those held."""

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kbnn.core.layout import Layout, Piece, layout_of, pack_triangle, unpack_triangle
+from kbnn.core.layout import Layout, Piece, inverse, layout_of, pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT, State
 from kbnn.model.scaling import Scale
@@ -130,27 +130,16 @@ def _carry(
 
     Where the information cannot be separated from the prior the function is kept instead.
     """
-    precision = _inverse(cov)
+    precision = inverse(cov)
     if precision is not None:
         data = share * (back.T @ (precision - np.diag(1.0 / var0)) @ back)
-        new_cov = _inverse(data + np.diag(1.0 / var0))
+        new_cov = inverse(data + np.diag(1.0 / var0))
         if new_cov is not None:
             pull = share * (back.T @ (precision @ mu - mu0 / var0))
             return new_cov @ (pull + data @ d + anchor / var0), new_cov
     # A variance of zero (noise 0) has no precision.
     kept = a @ cov @ a.T
     return a @ mu + d, 0.5 * (kept + kept.T)
-
-
-def _inverse(matrix: FloatArray) -> FloatArray | None:
-    """The inverse of a symmetric positive definite matrix, symmetric to the bit; else None."""
-    try:
-        root = np.linalg.inv(np.linalg.cholesky(matrix))
-    except np.linalg.LinAlgError:
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        inverse = root.T @ root
-    return 0.5 * (inverse + inverse.T) if np.all(np.isfinite(inverse)) else None
 
 
 def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray]:

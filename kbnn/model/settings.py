@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple, get_args
 
 from kbnn.core import activations
 from kbnn.core.config import Config, Covariance
 from kbnn.errors import ModelError, UsageError
 from kbnn.model.plain import read
+from kbnn.model.rehearsal import OFTEN
 from kbnn.task.base import Task
 
 MOST_UNITS: Final = 100_000
+MOST_REHEARSED: Final = 100
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Settings:
     drift: bool = True
     ensemble: int = 1
     seed: int = 0
+    rehearse: str | int = "auto"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -37,6 +40,12 @@ class Settings:
             raise ValueError(f"noise must be auto, constant or a number, got {self.noise!r}")
         if not isinstance(self.noise, str) and not self.noise >= 0.0:
             raise ValueError(f"noise must be a standard deviation >= 0, got {self.noise}")
+        if self.rehearse != "auto" and not (
+            isinstance(self.rehearse, int) and 0 <= self.rehearse <= MOST_REHEARSED
+        ):
+            raise ValueError(
+                f"rehearse must be auto or between 0 and {MOST_REHEARSED}, got {self.rehearse!r}"
+            )
         if not 1 <= self.ensemble <= 64:
             raise ValueError(f"ensemble must be between 1 and 64, got {self.ensemble}")
         self._config(1, 1, "gaussian", "group", None)
@@ -67,6 +76,17 @@ class Settings:
             robust=self.robust,
             drift=self.drift,
         )
+
+    @property
+    def often(self) -> int:
+        """How often a row is rehearsed while the stream is young."""
+        return OFTEN if isinstance(self.rehearse, str) else self.rehearse
+
+    def candidates(self) -> list[Settings]:
+        """The settings that race, every choice made; the first speaks before anything is known."""
+        if self.rehearse != "auto":
+            return [self]
+        return [replace(self, rehearse=often) for often in (OFTEN, 0)]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the model file."""
@@ -152,6 +172,16 @@ def _guard(text: str) -> bool:
     return _one_of("auto", "off")(text) == "auto"
 
 
+def _rehearse(text: str) -> str | int:
+    if text == "auto":
+        return text
+    if text == "off":
+        return 0
+    if not (text.isdecimal() and int(text) <= MOST_REHEARSED):
+        raise ValueError(f"is auto, off, or a number up to {MOST_REHEARSED}; not '{text}'")
+    return int(text)
+
+
 def _activation(text: str) -> str:
     try:
         activations.find(text)
@@ -209,6 +239,13 @@ OPTIONS: Final = (
         "K",
         "Networks that predict together; 1 if not said.",
         _whole(1, 64),
+    ),
+    Option(
+        "rehearse",
+        "--rehearse",
+        "auto|off|K",
+        "How often each of the first rows is learned once more; auto tries 8 beside off.",
+        _rehearse,
     ),
     Option(
         "seed",

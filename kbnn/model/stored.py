@@ -1,7 +1,8 @@
 """A model as plain data: a JSON header and named arrays, and back, checked.
 
-Arrays of member k of the ensemble are named `network<k>/<field>`; kbnn.core.state says their
-meaning and kbnn.core.layout the order of weights and covariance triangles.
+Arrays of member k of the ensemble of the j-th racer (one, but for a race under way) are named
+`racer<j>/network<k>/<field>`; kbnn.core.state says their meaning and kbnn.core.layout the order of
+weights and covariance triangles.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from kbnn.model import scaling
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.plain import read, value_of
+from kbnn.model.race import MOST_ALARMS, Lost, Racer
+from kbnn.model.rehearsal import YOUNG, Rehearsal
 from kbnn.model.rows import LARGEST
 from kbnn.model.schema import Schema
-from kbnn.model.settings import Settings
+from kbnn.model.settings import MOST_REHEARSED, Settings
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
@@ -30,24 +33,38 @@ from kbnn.score.scorecard import Scorecard
 LARGEST_BELIEF = 1e60
 """No number of a belief is larger: in standardised units all that data can say is far below."""
 
+MOST_RACERS = 64
+MOST_DEBT = float(MOST_REHEARSED * (YOUNG + 1) * 2)
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays; `from_state` restores the same bits."""
-    learned = model.learned
     card, arrays = model.card.to_state()
-    states = [member.state() for member in learned.members]
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
-    kept = learned.kept.rows()
-    out.update({f"kept/{name}": array for name, array in kept._asdict().items()})
-    out["scale/columns"] = learned.columns
-    out["ensemble/log_weight"] = learned.log_weight
-    for k, state in enumerate(states):
-        out.update({f"network{k}/{name}": getattr(state, name) for name in ARRAYS})
+    for k, racer in enumerate(model.racers):
+        out.update({f"racer{k}/{name}": array for name, array in _racer_arrays(racer).items()})
     header = {
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
+        "racers": [_racer_header(racer) for racer in model.racers],
+        "lost": [
+            {"settings": settings.to_json(), "nats": nats, "row": row}
+            for settings, nats, row in model.lost
+        ],
+        "skipped": model.skipped,
+        "position": model.position,
+        "record": card,
+    }
+    return header, out
+
+
+def _racer_header(racer: Racer) -> dict[str, Any]:
+    learned = racer.learned
+    states = [member.state() for member in learned.members]
+    return {
+        "settings": racer.learner.settings.to_json(),
         "networks": [
             {
                 "config": {**asdict(state.config), "hidden": list(state.config.hidden)},
@@ -56,12 +73,21 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
             for state in states
         ],
         "scale": {"rows": learned.seen, "changes": learned.changes},
-        "skipped": model.skipped,
-        "alarms": model.alarms,
-        "position": model.position,
-        "record": card,
+        "rehearsal": learned.rehearsal._asdict(),
+        "evidence": racer.evidence,
+        "alarms": list(racer.alarms),
     }
-    return header, out
+
+
+def _racer_arrays(racer: Racer) -> Arrays:
+    learned = racer.learned
+    out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
+    out["scale/columns"] = learned.columns
+    out["ensemble/log_weight"] = learned.log_weight
+    for k, member in enumerate(learned.members):
+        state = member.state()
+        out.update({f"network{k}/{name}": getattr(state, name) for name in ARRAYS})
+    return out
 
 
 def from_state(header: dict[str, Any], arrays: Arrays) -> Model:
@@ -83,12 +109,37 @@ def copy(model: Model) -> Model:
 
 def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model = Model(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
+    racers = _objects(header["racers"], "its candidates")
+    _require(1 <= len(racers) <= MOST_RACERS, "its candidates")
+    model.racers = tuple(
+        _racer(model, racer, _under(arrays, f"racer{k}/")) for k, racer in enumerate(racers)
+    )
+    seen = {racer.learned.seen for racer in model.racers}
+    begun = {bool(racer.learned.members) for racer in model.racers}
+    _require(len(seen) == 1 and begun in ({True}, {False}), "its candidates")
+    _require(begun == {True} or len(racers) == 1, "its candidates")
+    model.lost = tuple(
+        Lost(Settings.from_json(one["settings"]), _finite(one["nats"]), count(one["row"]))
+        for one in _objects(header["lost"], "its candidates")
+    )
+    model.skipped = count(header["skipped"])
+    model.met = model.rows + model.rejected + model.skipped
+    _require(isinstance(header["position"], dict), "its position")
+    model.position = dict(header["position"])
+    record = _under(arrays, "record/")
+    model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record))
+    return model
+
+
+def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
+    settings = Settings.from_json(header["settings"])
+    _require(settings.ensemble == model.settings.ensemble, "its ensemble")
     members = header["networks"]
-    _require(len(members) in (0, model.settings.ensemble), "its number of networks")
+    _require(len(members) in (0, settings.ensemble), "its number of networks")
     states = [_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
     columns = _floats(arrays, "scale/columns")
     log_weight = _floats(arrays, "ensemble/log_weight")
-    sound = log_weight.shape == (model.settings.ensemble,) and bool(np.all(log_weight <= 0.0))
+    sound = log_weight.shape == (settings.ensemble,) and bool(np.all(log_weight <= 0.0))
     _require(sound and bool(np.all(log_weight > -1e300)), "its ensemble weights")
     for state in states:
         _require(
@@ -101,26 +152,43 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
             "its scale",
         )
         _require(model.task.fits(state.config.outputs), "its outputs")
-    model.learned = Learned(
+    learned = Learned(
         tuple(open_session(state) for state in states),
         columns,
         log_weight,
         count(header["scale"]["rows"]),
         count(header["scale"]["changes"]),
         _kept(arrays, MOST_KEPT if states else MOST_HELD, len(model.schema.targets)),
+        _rehearsal(header["rehearsal"], count(header["scale"]["rows"])),
     )
-    model.skipped = count(header["skipped"])
-    model.met = model.rows + model.rejected + model.skipped
-    model.alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
-    _require(isinstance(header["position"], dict), "its position")
-    model.position = dict(header["position"])
-    record = {
-        name.removeprefix("record/"): array
+    alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
+    _require(len(alarms) <= MOST_ALARMS, "its alarms")
+    return Racer(model.learner_of(settings), learned, _finite(header["evidence"]), tuple(alarms))
+
+
+def _rehearsal(header: dict[str, Any], seen: int) -> Rehearsal:
+    debt, since = _finite(header["debt"]), count(header["since"])
+    _require(0.0 <= debt <= MOST_DEBT and since <= seen, "its rehearsal")
+    settled = value_of(bool, header["settled"], "settled")
+    return Rehearsal(debt, since, settled, count(header["alarm"]))
+
+
+def _under(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
         for name, array in arrays.items()
-        if name.startswith("record/")
+        if name.startswith(prefix)
     }
-    model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record))
-    return model
+
+
+def _objects(value: Any, what: str) -> list[dict[str, Any]]:
+    _require(isinstance(value, list) and all(isinstance(one, dict) for one in value), what)
+    return list(value)
+
+
+def _finite(value: Any) -> float:
+    return float(value_of(float, value, "number"))
 
 
 def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
@@ -132,13 +200,14 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
         and len(kept.x) == rows
         and len(kept.x_sd) == rows
         and kept.x_sd.shape[1] in (0, kept.x.shape[1])
-        and kept.weight.shape == kept.number.shape == (rows,)
+        and kept.weight.shape == kept.number.shape == kept.trust.shape == (rows,)
     )
     values = np.concatenate([kept.x.ravel(), kept.x_sd.ravel(), kept.y.ravel()])
     fits = fits and not bool(np.any(np.isfinite(values) & (np.abs(values) > LARGEST)))
     fits = fits and bool(np.all(kept.x_sd >= 0.0)) and bool(np.all(kept.weight > 0.0))
     fits = fits and bool(np.all(np.isfinite(kept.weight)) and np.all(kept.number >= 1.0))
     fits = fits and bool(np.all(kept.number < 2.0**53))
+    fits = fits and bool(np.all((kept.trust >= 0.0) & (kept.trust <= 1.0)))
     _require(fits, "the rows it keeps")
     return Kept(most, targets, kept)
 

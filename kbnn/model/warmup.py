@@ -31,7 +31,8 @@ MOST_KEPT = 2048
 class KeptRows(NamedTuple):
     """Rows in the user's units; x_sd has no columns where every input was exact.
 
-    `number` counts the rows of the stream from 1.
+    `number` counts the rows of the stream from 1; `trust` is the probability that the target was
+    no outlier.
     """
 
     x: FloatArray
@@ -39,6 +40,7 @@ class KeptRows(NamedTuple):
     y: FloatArray
     weight: FloatArray
     number: FloatArray
+    trust: FloatArray
 
 
 class _Part(NamedTuple):
@@ -49,6 +51,7 @@ class _Part(NamedTuple):
     y: FloatArray
     weight: FloatArray | None
     first: int
+    trust: FloatArray | None
 
     def whole(self, width: int, exact: bool) -> KeptRows:
         """The same in full, x and x_sd of that width."""
@@ -60,6 +63,7 @@ class _Part(NamedTuple):
             self.y,
             np.ones(n) if self.weight is None else self.weight,
             np.arange(self.first, self.first + n, dtype=np.float64),
+            np.ones(n) if self.trust is None else self.trust,
         )
 
 
@@ -75,7 +79,7 @@ class Kept:
     def __len__(self) -> int:
         return min(self._count, self.most)
 
-    def add(self, rows: Rows, width: int, first: int) -> None:
+    def add(self, rows: Rows, width: int, first: int, trust: FloatArray | None = None) -> None:
         """Keep more rows, `width` columns of x, the first of them row `first` of the stream."""
         n = len(rows.y)
         start = max(0, n - self.most)
@@ -87,6 +91,7 @@ class Kept:
                 rows.y[start:].copy(),
                 None if rows.weight is None else rows.weight[start:].copy(),
                 first + start,
+                None if trust is None else trust[start:],
             )
         )
 
@@ -106,6 +111,20 @@ class Kept:
         self._parts.clear()
         self._rest = nothing(self.targets)
         self._count = 0
+
+    def trusted(self, trust: FloatArray) -> None:
+        """Note how far each row kept is trusted now."""
+        self._rest = self.rows()._replace(trust=trust)
+
+    def drop_before(self, number: int) -> None:
+        """Keep only rows from that number on."""
+        rows = self.rows()
+        self._rest = KeptRows._make(array[rows.number >= number] for array in rows)
+        self._count = len(self._rest.y)
+
+    def copy(self) -> Kept:
+        """The same rows; what is added later goes to one of the two."""
+        return Kept(self.most, self.targets, self.rows())
 
     def rows(self, width: int = 0) -> KeptRows:
         """All rows kept, oldest first, x at least so wide: what was not known then was 0."""
@@ -127,7 +146,7 @@ class Kept:
 def nothing(targets: int) -> KeptRows:
     """No rows."""
     none = np.zeros((0, 0))
-    return KeptRows(none, none, np.zeros((0, targets)), np.zeros(0), np.zeros(0))
+    return KeptRows(none, none, np.zeros((0, targets)), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 def widened(rows: FloatArray, width: int) -> FloatArray:

@@ -117,7 +117,7 @@ class Task(ABC):
 
     @abstractmethod
     def before(self, y: FloatArray, first: int) -> Forecast:
-        """What is said of rows y[first:], linked, before there is a network: from those before."""
+        """What is said of rows y[first:] before there is a network: from those before."""
 
     @abstractmethod
     def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
@@ -126,6 +126,10 @@ class Task(ABC):
     @abstractmethod
     def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
         """log p of each row's label (n, T) in the network's units; 0 where there is none."""
+
+    @abstractmethod
+    def log_density(self, forecast: Forecast, y: FloatArray) -> FloatArray:
+        """log p of each row's target (n, T) in the user's units; 0 where there is none."""
 
     # Judgement.
 

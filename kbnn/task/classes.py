@@ -80,11 +80,11 @@ class Classes(Task):
 
     def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
         """The logarithm of the label's probability."""
-        label = y[:, 0]
-        known = np.isfinite(label) & (label >= 0) & (label < made.probability.shape[1])
-        index = np.where(known, label, 0.0).astype(np.int64)
-        p = made.probability[np.arange(len(y)), index]
-        return np.where(known, np.log(np.maximum(p, 1e-12)), 0.0)
+        return _log_probability(made.probability, y[:, 0])
+
+    def log_density(self, forecast: Forecast, y: FloatArray) -> FloatArray:
+        """The same."""
+        return _log_probability(forecast.probability, y[:, 0])
 
     def judge(self, y: FloatArray, forecast: Forecast, weight: FloatArray | None) -> list[Judged]:
         """The label beside its probabilities."""
@@ -252,3 +252,10 @@ def _learning(points: Sequence[CurvePoint], values: Values) -> Group:
             learning_chart(points, "nll", "Log-loss", values["baseline_log_loss"]),
         ],
     )
+
+
+def _log_probability(probability: FloatArray, label: FloatArray) -> FloatArray:
+    known = np.isfinite(label) & (label >= 0) & (label < probability.shape[1])
+    index = np.where(known, label, 0.0).astype(np.int64)
+    p = probability[np.arange(len(label)), index]
+    return np.where(known, np.log(np.maximum(p, 1e-12)), 0.0)

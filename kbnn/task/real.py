@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbnn.core.constants import OUTLIER_SHARE, OUTLIER_VAR_RATIO
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.score.curve import CurvePoint
@@ -24,6 +25,9 @@ from kbnn.wording import number, percent, rows_of
 
 _LEAST_SD = 1e-6
 """Of a constant target, as a share of its size."""
+
+_OUTLYING = math.sqrt(OUTLIER_VAR_RATIO)
+"""Standard deviation of outliers beside that of the others."""
 
 
 class Real(Task):
@@ -97,6 +101,17 @@ class Real(Task):
         var = np.maximum(made.function_var + made.noise_var, 1e-300)
         score = -0.5 * (np.log(2.0 * np.pi * var) + np.minimum((y - made.mean) ** 2 / var, 100.0))
         return np.asarray(np.sum(np.where(np.isfinite(y), score, 0.0), axis=1))
+
+    def log_density(self, forecast: Forecast, y: FloatArray) -> FloatArray:
+        """That of the targets, each with its share of outliers: none of them decides alone."""
+        known = np.isfinite(y) & np.isfinite(forecast.mean)
+        seen = np.where(known, y, 0.0)
+        mean, sd = np.where(known, forecast.mean, 0.0), np.where(known, forecast.sd, 1.0)
+        score = np.logaddexp(
+            math.log1p(-OUTLIER_SHARE) + Gaussian(mean, sd).log_density(seen),
+            math.log(OUTLIER_SHARE) + Gaussian(mean, _OUTLYING * sd).log_density(seen),
+        )
+        return np.asarray(np.sum(np.where(known, score, 0.0), axis=1))
 
     def judge(self, y: FloatArray, forecast: Forecast, weight: FloatArray | None) -> list[Judged]:
         """Each target's errors."""
