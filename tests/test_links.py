@@ -29,9 +29,8 @@ def saved(path: Path) -> str:
 def test_a_hard_link_does_not_evade_the_lock(tmp_path: Path) -> None:
     one, other = saved(tmp_path / "m.npz"), str(tmp_path / "n.npz")
     os.link(one, other)
-    with Checkpoint(one):
-        with pytest.raises(ModelError, match=REFUSED):
-            Checkpoint(other)
+    with Checkpoint(one), pytest.raises(ModelError, match=REFUSED):
+        Checkpoint(other)
     Checkpoint(other).close()
     assert sorted(os.listdir(tmp_path)) == ["m.npz", "n.npz"]
 

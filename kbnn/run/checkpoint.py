@@ -8,7 +8,7 @@ Beside `model.npz` there may be, while it is trained,
 A checkpoint is written to the second, brought to the disk, and renamed: the model file is always
 the last complete one. Whatever a kill leaves behind, the next trainer removes.
 
-The model file itself is locked too, since a hard link gives it a second name with a lock of its own.
+The model file itself is locked too: a hard link gives it a second name with a lock of its own.
 A save makes a new file: the other name keeps the model as it was before.
 """
 
