@@ -77,9 +77,10 @@ def test_a_new_class_relearns_nothing(tmp_path: Path, steps: list[int]) -> None:
     random = np.random.default_rng(1)
     x = random.standard_normal((200, 2))
     learned = []
-    for name, label in (("known", lambda k: k % 20), ("late", lambda k: min(k // 8, 19))):
+    known, late = np.arange(200) % 20, np.minimum(np.arange(200) // 8, 19)
+    for name, classes in (("known", known), ("late", late)):
         steps.clear()
-        lines = [f"{a},{b},k{label(k)}" for k, (a, b) in enumerate(x.tolist())]
+        lines = [f"{a},{b},k{k}" for (a, b), k in zip(x.tolist(), classes, strict=True)]
         (tmp_path / name).write_text("\n".join(["a,b,y", *lines]) + "\n")
         words = ("--covariance", "full", "--layers", "3", "--task", "classification")
         ran = kbnn("train", tmp_path / name, "-m", tmp_path / f"{name}.npz", "-q", *words)
