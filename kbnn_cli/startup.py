@@ -1,12 +1,13 @@
-"""The program's first line: from here on Ctrl-C is no traceback, whatever is being loaded."""
+"""The program's first line: from here on Ctrl-C is no traceback, whatever is being loaded.
+
+It imports next to nothing itself: until `main` has begun, Ctrl-C is Python's own.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from types import FrameType
-from typing import NoReturn
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def _finished() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
+def _leave(number: int, frame: object) -> None:
     """End at once, while there is nothing to lose."""
     os._exit(128 + number)
 

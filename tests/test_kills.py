@@ -213,6 +213,5 @@ def test_any_end_at_any_moment(tmp_path: Path, capsys: pytest.CaptureFixture[str
         with capsys.disabled():
             print("\n" + "\n".join(f"{n:5} {name}" for name, n in sorted(campaign.counts.items())))
     assert campaign.counts["kills"] == KILLS
-    assert campaign.counts["SIGINT, before the program's first line"] <= SIGNALS // 20
     assert sum(campaign.counts[f"{number.name}s"] for number in POLITE) == SIGNALS
-    assert campaign.counts["streams learned whole"] >= 20
+    assert campaign.counts["streams learned whole"] >= len(WORDS)
