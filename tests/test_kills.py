@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -111,8 +112,12 @@ def trained(folder: Path, words: list[str], end: Callable[[], int] | None, seed:
 
 
 def before_the_first_line(ended: Ended, number: int) -> bool:
-    """Whether Ctrl-C met Python itself, which shows a traceback before it runs any program."""
-    return number == signal.SIGINT and ended.code != 130 and "kbnn_cli/" not in ended.said
+    """Whether Ctrl-C met Python itself, which shows a traceback before it runs any program.
+
+    The program's own first act is to import `signal`; `main` had not begun.
+    """
+    ours = set(re.findall(r'kbnn_cli/(\S+)", line \d+, in (\S+)', ended.said))
+    return number == signal.SIGINT and ended.code != 130 and ours <= {("startup.py", "<module>")}
 
 
 def check_end(ended: Ended, number: int) -> None:
