@@ -126,3 +126,13 @@ def test_a_defect_is_one_sentence() -> None:
 def test_version_names_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["--version"]) == 0
     assert capsys.readouterr().out.startswith("kbnn 0.1.0 (")
+
+
+def test_the_first_line_loads_nothing_that_takes_time() -> None:
+    done = python(
+        "import sys; before = set(sys.modules)\n"
+        "import kbnn_cli.startup\n"
+        "print(*sorted(set(sys.modules) - before - {'signal', 'enum', 'operator', 'kbnn_cli'}))",
+    )
+    late = {"typing", "re", "kbnn", "kbnn.sink", "importlib.abc"} & set(done.stdout.split())
+    assert (done.returncode, late) == (0, set())

@@ -283,3 +283,11 @@ def test_progress_counts_the_rows_that_were_handed_out() -> None:
                 seen += len(block.number)
                 share = stream.bytes_read / stream.total_bytes
                 assert abs(share - seen / 100_000) < 0.06, name
+
+
+def test_why_no_column_is_left_is_said(tmp_path: Path) -> None:
+    data = tmp_path / "shares.csv"
+    data.write_text("p,y\n" + "".join(f"{at}.5%,{at}\n" for at in range(60)))
+    ran = kbnn("train", data, "-m", tmp_path / "m.npz")
+    assert ran.code == 1
+    assert ran.err.endswith("kbnn: no column is left to learn from: 'p' holds free text\n")

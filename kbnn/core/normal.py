@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from mmap import mmap
 from types import ModuleType
 
 import numpy as np
@@ -23,6 +24,8 @@ except ImportError:  # built without a compiler
 
 FloatArray = NDArray[np.float64]
 
+_ROOM = 128 << 20
+"""Bytes that scipy.special needs to load (85 MB), and some more: asked for, and given back."""
 _SQRT_2 = np.sqrt(2.0)
 _INV_SQRT_2PI = 1.0 / np.sqrt(2.0 * np.pi)
 _SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
@@ -31,6 +34,8 @@ _SQRT_PI_OVER_2 = np.sqrt(np.pi / 2.0)
 
 @cache
 def _special() -> ModuleType:
+    # The matrix library that comes with it waits for ever for memory it does not get.
+    mmap(-1, _ROOM).close()
     return import_module("scipy.special")
 
 

@@ -14,6 +14,9 @@ from kbnn.model.schema import Schema
 LARGEST = 1e140
 """The largest number taken: sums of squares of larger ones leave the range of float64."""
 
+SMALLEST = 1e-140
+"""What is closer to 0 counts as 0: its square is no number, and no scale can be made of it."""
+
 
 class Rows(NamedTuple):
     """n rows; NaN is missing."""

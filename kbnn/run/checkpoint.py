@@ -7,10 +7,14 @@ Beside `model.npz` there may be, while it is trained,
 
 A checkpoint is written to the second, brought to the disk, and renamed: the model file is always
 the last complete one. Whatever a kill leaves behind, the next trainer removes.
+
+The model file itself is locked too: a hard link gives it a second name with a lock of its own.
+A save makes a new file: the other name keeps the model as it was before.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping
@@ -24,17 +28,33 @@ from kbnn.wording import reason_of
 
 LOCK: Final = ".lock"
 PART: Final = ".tmp"
+_LOCKS_MODELS: Final = (
+    sys.platform != "win32"
+)  # there a locked file can be neither read nor replaced
 
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    def _taken(descriptor: int) -> bool:
+        """Lock a file; whether another process has done so already."""
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return True
+        return False
 else:
     import fcntl
 
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def _taken(descriptor: int) -> bool:
+        """Lock a file; whether another process has done so already.
+
+        A file system that knows no locks is no reason not to train.
+        """
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+        return False
 
 
 class Checkpoint(Closing):
@@ -43,13 +63,15 @@ class Checkpoint(Closing):
     def __init__(self, path: str) -> None:
         self.shown = path
         self.path = os.path.realpath(path)  # a link goes on pointing at the model
-        self._descriptor = -1
+        self.names = 1  # of the model file; more are hard links
+        self._descriptor = self._model = -1
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise ModelError(f"{path}: the folder {os.path.dirname(path) or folder} does not exist")
         if os.path.exists(self.path) and not os.path.isfile(self.path):
             raise ModelError(f"{path}: is not a file, so no model can be kept there")
         self._acquire()
+        self._acquire_model()
         try:
             os.remove(self.path + PART)
         except FileNotFoundError:
@@ -73,16 +95,37 @@ class Checkpoint(Closing):
                 self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
                 raise self._failed(error) from error
-            try:
-                _lock(self._descriptor)
-            except OSError as error:
+            if _taken(self._descriptor):
                 self._release()
-                raise ModelError(f"{self.shown}: another process trains this model") from error
+                raise ModelError(f"{self.shown}: another process trains this model")
             if _same_file(self._descriptor, name):
                 return
             self._release()
 
+    def _acquire_model(self) -> None:
+        """Take the lock of the file itself, by whatever name it is trained."""
+        if not _LOCKS_MODELS:
+            return
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError:  # there is none yet, or whoever reads it says why it cannot be read
+            return
+        self._hold(descriptor)
+        self.names = os.fstat(descriptor).st_nlink
+        if _taken(descriptor):
+            self.close()
+            raise ModelError(
+                f"{self.shown}: another process trains this model, under another name (a hard link)"
+            )
+
+    def _hold(self, descriptor: int) -> None:
+        """Keep the descriptor of the model file, and with it its lock."""
+        if self._model >= 0:
+            os.close(self._model)
+        self._model = descriptor
+
     def _release(self) -> None:
+        self._hold(-1)
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -94,20 +137,28 @@ class Checkpoint(Closing):
 
     def save(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Replace the model file by this state, in one step."""
-        part = self.path + PART
+        part, lock = self.path + PART, -1
         try:
             with open(part, "wb") as file:
                 modelfile.write(file, header, arrays)
                 file.flush()
                 os.fsync(file.fileno())
+                if _LOCKS_MODELS:
+                    lock = os.dup(file.fileno())
+                    _taken(lock)
             if self.exists:
                 os.chmod(part, os.stat(self.path).st_mode & 0o7777)
             os.replace(part, self.path)
+            self._hold(lock)
+            lock = -1
             _sync_folder(os.path.dirname(self.path))
         except OSError as error:
             with suppress(OSError):
                 os.remove(part)
             raise self._failed(error) from error
+        finally:
+            if lock >= 0:
+                os.close(lock)
 
     def _failed(self, error: OSError) -> ModelError:
         why = error.strerror or str(error)

@@ -8,6 +8,7 @@ second signal does what it always did, for those who cannot wait. A signal that 
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -62,14 +63,30 @@ class Interruption:
             raise Interrupted(self.number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        # Handlers stay until the end: Python complains of a signal that comes at the same moment
+        # and finds its handler gone.
+        if self.number is not None:
+            self._give_way(number, frame)
         self.number = number
-        self._restore()
+        self._stop_timer()
         if self._waiting:
             raise Interrupted(number)
 
-    def _restore(self) -> None:
-        if self._before and hasattr(signal, "setitimer"):
+    def _give_way(self, number: int, frame: FrameType | None) -> None:
+        """Do what the signal always did."""
+        before = self._before.get(number, signal.SIG_DFL)
+        if callable(before):
+            before(number, frame)
+        else:
+            signal.signal(number, before)
+            os.kill(os.getpid(), number)
+
+    def _stop_timer(self) -> None:
+        if hasattr(signal, "setitimer") and signal.SIGALRM in self._before:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def _restore(self) -> None:
+        self._stop_timer()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}

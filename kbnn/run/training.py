@@ -99,6 +99,7 @@ class Training:
             with ExitStack() as stack:
                 self.options.check()
                 self._checkpoint = stack.enter_context(Checkpoint(self.options.model))
+                self._tell_of_links()
                 self._open(stack, interruption)
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
@@ -107,6 +108,13 @@ class Training:
                         self._learn(self.stream, interruption)
         finally:
             self.seconds.total = perf_counter() - start
+
+    def _tell_of_links(self) -> None:
+        if self._checkpoint.names > 1:
+            self.listener.notice(
+                f"{self.options.model} has another name (a hard link), which keeps the model as it "
+                "is now: saving makes a new file"
+            )
 
     @contextmanager
     def _saved_first(self) -> Iterator[None]:

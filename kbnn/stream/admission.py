@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kbnn.model.rows import LARGEST
+from kbnn.model.rows import LARGEST, SMALLEST
 from kbnn.model.schema import MAX_CLASSES, Column, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
 from kbnn.stream.infer import Notice, kind_of, sample, tell_measures
@@ -59,6 +59,7 @@ class Admission:
         self._admit = admit
         self._use_target = use_target
         self._notice = notice
+        self.tiny: set[str] = set()  # columns with values that count as 0
         self._rank = {column.name: at for at, column in enumerate(schema.columns)}
         for at, flaw in chunk.flaws.items():
             self._flaw(at, -1, flaw)
@@ -102,7 +103,15 @@ class Admission:
         elif column.role == "input_sd":
             self._refuse(column, values < 0, values, "a standard deviation cannot be {}")
             values = np.nan_to_num(values, nan=0.0)
-        self.values[name] = values
+        self.values[name] = values if column.role == "weight" else self._grained(name, values)
+
+    def _grained(self, name: str, values: FloatArray) -> FloatArray:
+        """The values, with 0 for those too small to reckon with."""
+        tiny = (np.abs(values) < SMALLEST) & (values != 0.0)
+        if not tiny.any():
+            return values
+        self.tiny.add(name)
+        return np.where(tiny, 0.0, values)
 
     def _refuse(
         self, column: Column, where: npt.NDArray[np.bool_], values: FloatArray, reason: str

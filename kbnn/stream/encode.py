@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kbnn.model.rows import Rows
+from kbnn.model.rows import SMALLEST, Rows
 from kbnn.model.schema import Schema
 from kbnn.score.rowsums import BoolArray
 from kbnn.stream.admission import Admission, OnError
@@ -51,6 +51,7 @@ class Encoder:
         self._use_target = use_target
         self._original = original
         self._notice = notice
+        self._tiny: set[str] = set()
         self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
 
     def encode(self, chunk: Chunk) -> Encoded:
@@ -65,6 +66,7 @@ class Encoder:
             notice=self._notice,
         )
         found.read_numbers()
+        self._tell_tiny(found.tiny)
         found.decide_undecided()
         found.read_classes()
         found.read_categories()
@@ -84,6 +86,12 @@ class Encoder:
         else:
             return Encoded(None, flaws, stopped)
         return Encoded(rows, flaws, stopped)
+
+    def _tell_tiny(self, names: set[str]) -> None:
+        """Say once of each column that it has values too small to reckon with."""
+        for name in sorted(names - self._tiny):
+            self._notice(f"column '{name}': values closer to 0 than {SMALLEST:g} count as 0")
+        self._tiny |= names
 
     def _rows(self, found: Admission, chosen: IntArray | None, spoilt: BoolArray | None) -> Rows:
         rows = _rows(found, spoilt, found.chunk.batch if self._original else None)

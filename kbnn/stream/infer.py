@@ -100,6 +100,7 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
     targets = _targets(names, roles, notice)
     sd_of = _input_sd(names, targets, roles)
     columns: list[Column] = []
+    unusable: list[str] = []
     features = frozenset(roles.features or names)
     for name in names:
         role = _role(name, targets, sd_of, features, roles)
@@ -112,10 +113,12 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
             kind = _target_kind(name, kind, what, found[name], roles)
         elif kind == "ignored":
             kind, role = _unusable_feature(name, what, found[name], roles, notice)
+            unusable.append(f"'{shorten(name)}' holds {what}")
         columns.append(Column(name, kind, role, sd_of.get(name)))
         tell_measures(columns[-1], found[name], notice)
     if not any(column.role == "feature" for column in columns):
-        raise DataError("no column is left to learn from: every one is the target or ignored")
+        why = ", ".join(unusable[:3]) or "every one is the target or ignored"
+        raise DataError(f"no column is left to learn from: {why}")
     choice = _choice([c for c in columns if c.role == "target"], found, roles.task)
     if choice.notice:
         notice(choice.notice)

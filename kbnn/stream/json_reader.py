@@ -144,14 +144,15 @@ class JsonReader:
         flaws: dict[int, Flaw] = {}
         rows: list[dict[str, Any]] = []
         for at, (start, end) in enumerate(pairwise(starts)):
-            found = _parse_line(data[start:end])
+            found = _parse_line(data[start:end], any_width=self._pins.wanted is not None)
             if isinstance(found, Flaw):
                 flaws[at] = found
                 found = {}
             rows.append(found)
         if not self._settled:
             self._meet(rows)
-        names = self._wanted() if self._settled else self.columns
+        chosen = self._settled or len(self.columns) > MAX_COLUMNS
+        names = self._wanted() if chosen else self.columns
         columns = [_column([row.get(name) for row in rows]) for name in names]
         if not columns:  # nothing but flawed lines so far: only the number of rows counts
             columns, names = [pa.nulls(len(rows))], [""]
@@ -175,8 +176,8 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _parse_line(line: bytes) -> dict[str, Any] | Flaw:
-    if line.count(b'":') > MAX_COLUMNS:
+def _parse_line(line: bytes, *, any_width: bool) -> dict[str, Any] | Flaw:
+    if not any_width and line.count(b'":') > MAX_COLUMNS:
         reason = f"has more than {MAX_COLUMNS:,} keys"
         return Flaw("", shorten(line[:99].decode(errors="replace")), reason, _FEWER)
     try:

@@ -68,7 +68,7 @@ class Real(Task):
         for j, column in enumerate(y.T):
             n, center, squares = 0, 0.0, 0.0
             for row, value in enumerate(column.tolist()):
-                if n:
+                if n and row >= first:
                     spread = math.sqrt(squares / n) if n > 1 else abs(center)
                     least = _LEAST_SD * (1.0 + abs(center))
                     mean[row, j], sd[row, j] = center, max(spread * math.sqrt(1.0 + 2.0 / n), least)

@@ -1,0 +1,79 @@
+"""What must be settled for the process before the libraries are loaded."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, TextIO
+
+from kbnn.errors import DataError, ReaderLeft
+from kbnn.sink import STDOUT, Sink
+from kbnn_cli import exits
+
+
+class _Without(MetaPathFinder):
+    """Makes one package look as if it were not installed."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Refuse that name, leave all others to the next finder."""
+        if fullname == self._name:
+            raise ModuleNotFoundError(f"{fullname} is not used here", name=fullname)
+        return None
+
+
+class _Talk(Sink):
+    """Standard error: what nobody hears is lost, and never stops the work."""
+
+    def write(self, data: Any) -> int:
+        """Write what can be written."""
+        with suppress(DataError, ReaderLeft):
+            super().write(data)
+        return len(data)
+
+
+def prepare() -> None:
+    """Settle it for this process."""
+    # The kernel runs the rows; matrix libraries see small blocks only, where threads hinder.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    # pyarrow loads pandas wherever it is installed: half a second, and no table here is pandas'.
+    sys.meta_path.insert(0, _Without("pandas"))
+    _channels()
+    sys.excepthook = exits.report_unexpected
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, exits.note_interrupt)
+
+
+def _channels() -> None:
+    """Put checked streams in the place of Python's own.
+
+    A channel that was closed before the start is taken by one that can only be used the other way,
+    so that its use fails as it should and no file that is opened later gets its number.
+    """
+    for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flags)
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)))
+    sys.stdout = _text(sys.stdout, Sink(io.FileIO(1, "w", closefd=False), STDOUT))
+    sys.stderr = _text(sys.stderr, _Talk(io.FileIO(2, "w", closefd=False), "standard error"))
+
+
+def _text(before: TextIO | None, sink: Sink) -> TextIO:
+    """Text in the encoding that Python chose; what that lacks is spelled out."""
+    encoding = getattr(before, "encoding", None) or "utf-8"
+    return io.TextIOWrapper(sink, encoding, "backslashreplace", write_through=True)

@@ -1,0 +1,46 @@
+"""Signals that come together: the first is noted, and nothing is said of the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from kbnn.run.interruption import Interrupted, Interruption
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+
+@pytest.fixture
+def complaints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    said: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: said.append(str(found.exc_value)))
+    return said
+
+
+def together(*numbers: int) -> None:
+    """Deliver signals at one moment."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    for number in numbers:
+        os.kill(os.getpid(), number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def test_an_alarm_at_the_moment_of_a_signal(complaints: list[str]) -> None:
+    with Interruption() as interruption:
+        interruption.when_idle(1000.0, lambda: None)
+        together(signal.SIGINT, signal.SIGALRM)
+        assert interruption.number == signal.SIGINT
+        with pytest.raises(Interrupted), interruption.wait():
+            pass
+    assert complaints == []
+
+
+def test_a_second_signal_does_what_it_always_did() -> None:
+    with Interruption():
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
