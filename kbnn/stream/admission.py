@@ -235,4 +235,4 @@ def _moderate(values: FloatArray) -> bool:
     low, high = values.min(initial=0.0), values.max(initial=0.0)
     if np.isnan(low):  # minimum and maximum are NaN where one is, and cost a fraction of the rest
         return bool(np.fmax.reduce(np.abs(values), initial=0.0) <= LARGEST)
-    return bool(-LARGEST <= low and high <= LARGEST)
+    return bool(low >= -LARGEST and high <= LARGEST)

@@ -138,7 +138,9 @@ FIGURES = (
         brief=True,
         curve="nll",
     ),
-    Figure("crps", "CRPS", "as the MAE, for the whole forecast", lambda j: crps(j.z, j.sd, j.below)),
+    Figure(
+        "crps", "CRPS", "as the MAE, for the whole forecast", lambda j: crps(j.z, j.sd, j.below)
+    ),
     *(_coverage(level) for level in LEVELS),
     Figure(
         "interval_width_90",
