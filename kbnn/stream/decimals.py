@@ -1,8 +1,8 @@
 """Tables of plain decimals, the usual content of a text, read by the compiled module.
 
 A plain decimal is [-]digits[.digits]; what it is read as is the double nearest to it, as from any
-other reading. Whatever else a text holds (a missing value, a quote, an exponent, a blank line) makes
-it none of these tables.
+other reading. Whatever else a text holds (a missing value, a quote, an exponent, an empty line) is
+left to others.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m tests.bench.end_to_end [--rows 100000] [--memory-rows 5000000] [--skip-memory]
 
 All figures of one run belong together: machines are noisy. Times of whole processes are user plus
-system time, best of five, and the kernel is measured between them; `pip install vowpalwabbit` for the
-comparison. Ends with 1 when a share of the kernel's rate is less than promised.
+system time, best of five, and the kernel is measured between them; `pip install vowpalwabbit` for
+the comparison. Ends with 1 when a share of the kernel's rate is less than promised.
 """
 
 from __future__ import annotations
