@@ -87,6 +87,10 @@ cdef extern from "scale.h" nogil:
     int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *,
                           const kb_constants *)
 
+cdef extern from "decimals.h" nogil:
+    int64_t kb_lines(const char *, int64_t)
+    int kb_decimals(const char *, int64_t, char, int64_t, int64_t, double *)
+
 cdef object _empty = np.empty
 
 
@@ -361,6 +365,24 @@ def scale_rows(columns, raw, out, fixed, Constants constants):
         done = kb_scale_rows(<double *>stats.at, width, <const double *>rows.at, <double *>to.at,
                              count, <const double *>same.at, &constants.k)
     return done
+
+
+def lines(bytes text):
+    """How many newlines there are."""
+    return kb_lines(text, len(text))
+
+
+def decimals(bytes text, str delimiter, int64_t columns):
+    """The plain decimals of a whole text, (columns, lines); None when it is anything else."""
+    cdef const char *at = text
+    cdef char between = <char>ord(delimiter)
+    cdef int64_t length = len(text), rows = kb_lines(at, length)
+    cdef int plain
+    numbers = _empty((columns, rows))
+    cdef _Buffer out = _buffer(numbers, "numbers", True)
+    with nogil:
+        plain = kb_decimals(at, length, between, columns, rows, <double *>out.at)
+    return numbers if plain else None
 
 
 def instructions():

@@ -12,6 +12,7 @@ from kbnn.core import observation as kinds
 from kbnn.core.constants import LEAST_NOISE_RATIO, VARIANCE_FLOOR
 
 Covariance = Literal["paper", "neuron", "group", "full"]
+COVARIANCES = get_args(Covariance)
 
 MAX_WEIGHTS = 1 << 26
 MAX_COVARIANCE = 1 << 31
@@ -69,7 +70,7 @@ class Config:
             _require(size >= 1, f"sizes must be at least 1, got {size}")
         _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
         _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")
-        _require(self.covariance in get_args(Covariance), f"unknown covariance {self.covariance!r}")
+        _require(self.covariance in COVARIANCES, f"unknown covariance {self.covariance!r}")
         activations.find(self.activation)
         _require(
             self.kind.many_outputs or self.outputs == 1,

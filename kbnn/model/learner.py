@@ -124,7 +124,8 @@ class Learner:
                 learned.columns[self.task.scaled :], rows.x[:, :width], self.indicators[:width]
             )
             labels = self._labels(learned.columns, rows.y)
-            learned, said = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
+            learned, made = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
+            said = self._forecast(learned.columns, made)
             return learned, _as_before(said, surprised), _events(said, first)
         before = learned.seen
         burst = rehearsal.next_burst(learned.rehearsal, before)
@@ -164,8 +165,8 @@ class Learner:
         learned = learned._replace(columns=columns, seen=learned.seen + done)
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
-        learned, said = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
-        return learned, said, done
+        learned, made = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
+        return learned, self._forecast(columns, made), done
 
     def _step(
         self,
@@ -175,21 +176,19 @@ class Learner:
         x_sd: FloatArray | None,
         weight: FloatArray | None,
         again: bool = False,
-    ) -> tuple[Learned, Forecast]:
+    ) -> tuple[Learned, Prediction]:
         """Predict and learn standardised rows."""
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         var = self._variances(learned.columns, x_sd)
         counts = None if weight is None else np.ascontiguousarray(weight)
         if len(learned.members) == 1:
-            said = learned.members[0].learn(z, labels, var, counts, again)
-            return learned, self._forecast(learned.columns, said)
+            return learned, learned.members[0].learn(z, labels, var, counts, again)
         made = ensemble.in_parallel(
             lambda member: member.learn(z, labels, var, counts, again), learned.members
         )
         scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
         weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)
-        learned = learned._replace(log_weight=log_weight)
-        return learned, self._forecast(learned.columns, ensemble.mix(made, weights))
+        return learned._replace(log_weight=log_weight), ensemble.mix(made, weights)
 
     def _uninterrupted(self, learned: Learned) -> int:
         """Rows up to the next at which something is due."""
@@ -253,14 +252,12 @@ class Learner:
         )
         learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
         z, labels, x_sd = self._standard(learned.columns, rows)
-        learned, said = self._step(learned, z, labels, x_sd, rows.weight)
+        learned, made = self._step(learned, z, labels, x_sd, rows.weight)
         owed = self.settings.often * min(learned.seen, rehearsal.YOUNG)
         settled = learned.seen > rehearsal.YOUNG
         learned = learned._replace(rehearsal=Rehearsal(float(owed), 0, settled))
-        trust = _trust(said)
-        if trust is not None:
-            learned.kept.trusted(trust)
-        raised = np.flatnonzero(said.status & ALARM)
+        learned.kept.trusted(made.inlier)
+        raised = np.flatnonzero(made.status.astype(np.int64) & ALARM)
         alarms = [int(number) for number in rows.number[raised]]
         if alarms:
             learned = _warned(learned, alarms[-1])

@@ -151,8 +151,11 @@ def nothing(targets: int) -> KeptRows:
 
 def widened(rows: FloatArray, width: int) -> FloatArray:
     """The columns of x, and zeros on their right up to `width`."""
-    missing = width - rows.shape[1]
-    return np.pad(rows, ((0, 0), (0, missing))) if missing > 0 else rows[:, :width]
+    if rows.shape[1] >= width:
+        return rows[:, :width]
+    wide = np.zeros((len(rows), width))
+    wide[:, : rows.shape[1]] = rows
+    return wide
 
 
 def rows_to_hold(task: Task, held: FloatArray, y: FloatArray) -> tuple[int, bool]:

@@ -38,11 +38,12 @@ def running(carry: float, values: FloatArray) -> FloatArray:
 
 
 def add_rows(carry: FloatArray, terms: FloatArray) -> FloatArray:
-    """Totals carry_j + sum_t terms[j, t], each added in row order; `terms` is (quantity, row)."""
-    partial = np.empty((terms.shape[0], terms.shape[1] + 1))
-    partial[:, 0] = carry
-    partial[:, 1:] = terms
-    return np.add.accumulate(partial, axis=1, out=partial)[:, -1].copy()
+    """Totals carry_j + sum_t terms[j, t], t = 1, 2, ..., each added in row order.
+
+    `terms` is (quantity, 1 + rows); its first column is where the carry goes, and it is used up.
+    """
+    terms[:, 0] = carry
+    return np.add.accumulate(terms, axis=1, out=terms)[:, -1].copy()
 
 
 def cut(values: FloatArray) -> FloatArray:

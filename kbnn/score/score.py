@@ -59,16 +59,16 @@ class Score:
         n = judged.weight.shape[0]
         if n == 0:
             return
-        terms = np.empty((1 + len(self._summed), n))
-        terms[0] = judged.weight
+        terms = np.empty((1 + len(self._summed), 1 + n))
+        terms[0, 1:] = judged.weight
         for at, figure in enumerate(self._summed, start=1):
             assert figure.term is not None
-            terms[at] = figure.term(judged)
+            terms[at, 1:] = figure.term(judged)
         if not judged.even:
-            terms[1:] *= judged.weight
+            terms[1:, 1:] *= judged.weight
+        self._recent = add_rows(self._recent, terms[[0, *(1 + at for at in self._drawn)]])
         total = add_rows(np.concatenate(([self._weight], self._sums)), terms)
         self._weight, self._sums = float(total[0]), total[1:]
-        self._recent = add_rows(self._recent, terms[[0, *(1 + at for at in self._drawn)]])
         self.rows += n
 
     def mark(self) -> None:

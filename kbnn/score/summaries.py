@@ -56,10 +56,11 @@ class Summaries:
         n = x.shape[0]
         order = np.arange(self.rows, self.rows + n, dtype=np.float64)
         numbers = order + 1 if number is None else number.astype(np.float64)
-        self.rows += n
         self.features.widen(x.shape[1])
-        thinned = (order < EVERY_ROW) | (order % ONE_IN == 0)
-        self.features.add(x if thinned.all() else x[thinned])
+        every = max(0, EVERY_ROW - self.rows)
+        self.features.add(x[:every])
+        self.features.add(x[every + -(self.rows + every) % ONE_IN :: ONE_IN])
+        self.rows += n
         scored = np.flatnonzero(np.isfinite(surprise))
         if scored.shape[0] < n:
             order, numbers, surprise = order[scored], numbers[scored], surprise[scored]

@@ -15,6 +15,7 @@ import pyarrow.csv
 
 from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Flaw, Pins, not_utf8
+from kbnn.stream.decimals import decimals, lines
 from kbnn.stream.formats import (
     DELIMITERS,
     at_most_fields,
@@ -132,11 +133,15 @@ class CsvReader:
         if data.strip(b"\r\n"):
             numbers = self._pins.numbers
             flaws: dict[int, Flaw] = {}
-            batch = self._read(data, lambda name: pa.float64() if name in numbers else pa.string())
+            batch = self._read_decimals(data)
+            if batch is None:
+                batch = self._read(
+                    data, lambda name: pa.float64() if name in numbers else pa.string()
+                )
             if batch is None:
                 batch, flaws = self._read_slowly(self._records(data), {})
             yield self._chunk(data, batch, flaws)
-        self._line += data.count(b"\n")
+        self._line += lines(data)
 
     def _parse_lines(self, data: bytes) -> Iterator[Chunk]:
         """The end of a text whose last quote never closes: line by line, to save what is whole."""
@@ -157,6 +162,18 @@ class CsvReader:
     def _records(self, data: bytes) -> list[bytes]:
         starts = [*record_starts(data, self.delimiter), len(data)]
         return [data[start:end] for start, end in pairwise(starts)]
+
+    def _read_decimals(self, data: bytes) -> pa.RecordBatch | None:
+        """Parse a table of plain decimals; None when a column is none of numbers, or a value."""
+        if not self._pins.numbers.issuperset(self.columns):
+            return None
+        wanted = self._pins.wanted
+        if wanted is not None and not wanted.issuperset(self.columns):
+            return None
+        table = decimals(data, self.delimiter, len(self.columns))
+        if table is None:
+            return None
+        return pa.RecordBatch.from_arrays([pa.array(c) for c in table], names=self.columns)
 
     def _read(self, data: bytes, type_of: Callable[[str], pa.DataType]) -> pa.RecordBatch | None:
         """Parse in bulk; None when a value does not fit its type or a row has not all fields."""

@@ -31,9 +31,9 @@ def nll(z: FloatArray, sd: FloatArray) -> FloatArray:
     return np.log(sd) + 0.5 * z * z + LOG_2PI_2
 
 
-def crps(z: FloatArray, sd: FloatArray) -> FloatArray:
-    """Integral over t of (Phi((t - mean) / sd) - 1[t >= y])^2, in the units of y."""
-    return sd * (z * (2 * normal.cdf(z) - 1) + 2 * normal.pdf(z) - INV_SQRT_PI)
+def crps(z: FloatArray, sd: FloatArray, below: FloatArray) -> FloatArray:
+    """Integral over t of (Phi((t - mean) / sd) - 1[t >= y])^2, in the units of y; below: Phi(z)."""
+    return sd * (z * (2 * below - 1) + 2 * normal.pdf(z) - INV_SQRT_PI)
 
 
 class Gaussian(NamedTuple):
@@ -61,4 +61,5 @@ class Gaussian(NamedTuple):
 
     def crps(self, y: FloatArray) -> FloatArray:
         """Continuous ranked probability score, in the units of y."""
-        return crps((y - self.mean) / self.sd, self.sd)
+        z = (y - self.mean) / self.sd
+        return crps(z, self.sd, normal.cdf(z))

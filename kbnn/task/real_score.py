@@ -68,6 +68,11 @@ class Judged:
         """Of each row, in nats."""
         return nll(self.z, self.sd)
 
+    @cached_property
+    def below(self) -> FloatArray:
+        """Phi(z): what was forecast for the probability of less than came true."""
+        return cdf(self.z)
+
     @property
     def surprise(self) -> FloatArray:
         """The NLL of all rows, NaN where one cannot be judged."""
@@ -133,7 +138,9 @@ FIGURES = (
         brief=True,
         curve="nll",
     ),
-    Figure("crps", "CRPS", "as the MAE, for the whole forecast", lambda j: crps(j.z, j.sd)),
+    Figure(
+        "crps", "CRPS", "as the MAE, for the whole forecast", lambda j: crps(j.z, j.sd, j.below)
+    ),
     *(_coverage(level) for level in LEVELS),
     Figure(
         "interval_width_90",
@@ -167,7 +174,7 @@ class RealScore(base.Score):
         assert isinstance(judged, Judged)
         super().add(judged)
         if judged.y.shape[0]:
-            self.pit.add(cdf(judged.z))
+            self.pit.add(judged.below)
             self._add_constant(judged.y, judged.weight)
 
     def _add_constant(self, y: FloatArray, w: FloatArray) -> None:

@@ -1,11 +1,20 @@
 /* The compiled twin of kbnn/model/scaling.py: running statistics and standardised values, row by row. */
 #include "scale.h"
 
+#include <float.h>
 #include <math.h>
 
 static double clip(double value, double low, double high)
 {
     return value < low ? low : (value > high ? high : value);
+}
+
+/* Whether a value is so near the mean that it is not clipped for certain: most are, and are spared a
+ * root and a division. */
+static int is_near(const double *c, double value, const kb_constants *k)
+{
+    double gap = value - c[KB_MEAN], square = gap * gap;
+    return square > DBL_MIN && square * c[KB_COUNT] < 0.9 * k->winsor * k->winsor * c[KB_SQUARES];
 }
 
 /* One value through its column's statistics; returns it standardised. */
@@ -18,9 +27,12 @@ static double kb_scale_value(double *c, double value, const kb_constants *k, int
     }
     if (c[KB_SCALE] == 0.0 && value != c[KB_CENTER])
         c[KB_SCALE] = fabs(value - c[KB_CENTER]);
-    double sd = sqrt(c[KB_SQUARES] / c[KB_COUNT]), seen = value;
-    if (c[KB_COUNT] >= k->trusted && sd > 0.0)
-        seen = clip(value, c[KB_MEAN] - k->winsor * sd, c[KB_MEAN] + k->winsor * sd);
+    double seen = value;
+    if (c[KB_COUNT] >= k->trusted && !is_near(c, value, k)) {
+        double sd = sqrt(c[KB_SQUARES] / c[KB_COUNT]);
+        if (sd > 0.0)
+            seen = clip(value, c[KB_MEAN] - k->winsor * sd, c[KB_MEAN] + k->winsor * sd);
+    }
     c[KB_COUNT] += 1.0;
     double delta = seen - c[KB_MEAN];
     c[KB_MEAN] += delta / c[KB_COUNT];
