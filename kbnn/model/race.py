@@ -116,7 +116,7 @@ def _whole(racer: Racer, rows: Rows, first: int) -> tuple[Racer, Forecast, int]:
 
 def _bounded(density: FloatArray) -> FloatArray:
     """The log densities (R, n), none more than so far below the best of its row."""
-    return np.maximum(density, np.max(density, axis=0) - MOST_A_ROW)
+    return np.asarray(np.maximum(density, np.max(density, axis=0) - MOST_A_ROW))
 
 
 def _after(evidence: float, gained: FloatArray) -> float:
