@@ -28,7 +28,9 @@ def line(rows: int, seed: int) -> Rows:
 
 
 def linear_model() -> Model:
-    settings = Settings(hidden=(), covariance="full", noise=0.4, robust=False, drift=False)
+    settings = Settings(
+        hidden=(), covariance="full", noise=0.4, robust=False, drift=False, rehearse=0
+    )
     return Model.create(settings, schema(2))
 
 

@@ -116,6 +116,8 @@ def run(shared: Any, state: State, rows: Any) -> tuple[State, Records]:
         engine.kernel_net(state.config, shared), state, Records._make, ARRAYS, COUNT._fields
     )
     records = session.learn(*rows)
+    session.rehearse(*rows)
+    session.predict(rows[0])
     return session.state(), records
 
 

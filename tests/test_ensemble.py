@@ -22,9 +22,10 @@ def rows(count: int, seed: int) -> tuple[FloatArray, FloatArray]:
 
 def test_one_member_is_the_single_network() -> None:
     x, y = rows(300, 1)
-    alone, one = trained(x, y, hidden=(8,)), trained(x, y, hidden=(8,), ensemble=1)
+    alone = trained(x, y, hidden=(8,), rehearse=0)
+    one = trained(x, y, hidden=(8,), ensemble=1, rehearse=0)
     assert same(alone.predict(block(x, y)), one.predict(block(x, y)))
-    several = trained(x, y, hidden=(8,), ensemble=3)
+    several = trained(x, y, hidden=(8,), ensemble=3, rehearse=0)
     assert np.array_equal(network(several).mean, network(alone).mean)
     assert not np.array_equal(network(several, 1).mean, network(alone).mean)
 
@@ -68,7 +69,7 @@ def test_a_mixture_doubts_a_label_as_its_parts_do() -> None:
 
 def test_a_prediction_is_mixed_by_the_evidence_so_far() -> None:
     x, y = rows(200, 9)
-    model, alone = (trained(x, y, hidden=(5,), ensemble=count) for count in (2, 1))
+    model, alone = (trained(x, y, hidden=(5,), ensemble=count, rehearse=0) for count in (2, 1))
     model.learned = model.learned._replace(log_weight=np.array([0.0, -1e6]))
     assert np.allclose(model.predict(block(x, y)).mean, alone.predict(block(x, y)).mean)
     model.learned = model.learned._replace(log_weight=np.array([-1e6, 0.0]))

@@ -114,7 +114,8 @@ def test_only_the_last_rows_held_tell_whether_every_target_has_varied() -> None:
 def test_more_rows_than_are_ever_kept_are_damage() -> None:
     header, arrays = to_state(model_of(numbered(20)))
     for name in KeptRows._fields:
-        arrays[f"kept/{name}"] = np.repeat(arrays[f"kept/{name}"], 26, axis=0)
+        name = f"racer0/kept/{name}"
+        arrays[name] = np.repeat(arrays[name], 26, axis=0)
     with pytest.raises(ModelError, match="the rows it keeps do not fit"):
         from_state(header, arrays)
 

@@ -79,7 +79,7 @@ def test_header_is_plain_json_and_holds_no_dates(model_path: Path) -> None:
     with zipfile.ZipFile(model_path) as archive:
         assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         header = json.loads(archive.read("header.json"))
-    assert (header["format"], header["version"]) == ("kbnn model", 2)
+    assert (header["format"], header["version"]) == ("kbnn model", 3)
     assert header["model"]["schema"]["task"] == "regression"
 
 
@@ -114,8 +114,8 @@ def test_newer_and_wrong_headers(tmp_path: Path, model_path: Path) -> None:
     def told(**changes: Any) -> str:
         return refusal(changed_header(tmp_path, model_path, **changes))
 
-    assert told(version=3, kbnn="9.0") == (
-        "M: was written by a newer kbnn, 9.0 (format 3); this is 0.1.0, which reads format 2"
+    assert told(version=4, kbnn="9.0") == (
+        "M: was written by a newer kbnn, 9.0 (format 4); this is 0.1.0, which reads format 3"
     )
     assert told(format="other") == "M: is not a kbnn model"
     assert told(version="1") == "M: is damaged (its version)"
@@ -132,18 +132,18 @@ def test_nothing_larger_than_the_file_is_believed(tmp_path: Path, model_path: Pa
     assert refusal(deflated) == "M: is compressed, which a kbnn model never is"
     huge = np.lib.format.magic(1, 0) + b"\x76\x00"
     text = "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }"
-    parts["network0/mean.npy"] = huge + text.ljust(117).encode() + b"\n"
+    parts["racer0/network0/mean.npy"] = huge + text.ljust(117).encode() + b"\n"
     path = archive_of(tmp_path / "huge.npz", parts)
-    assert refusal(path) == "M: is damaged (array 'network0/mean' has another shape or type)"
+    assert refusal(path) == "M: is damaged (array 'racer0/network0/mean' has another shape or type)"
 
 
 def test_objects_are_never_unpickled(tmp_path: Path, model_path: Path) -> None:
     parts = members(model_path)
     file = io.BytesIO()
     np.save(file, np.array([{}], dtype=object), allow_pickle=True)
-    parts["network0/mean.npy"] = file.getvalue()
+    parts["racer0/network0/mean.npy"] = file.getvalue()
     path = archive_of(tmp_path / "objects.npz", parts)
-    assert refusal(path) == "M: is damaged (array 'network0/mean' is of an unknown kind)"
+    assert refusal(path) == "M: is damaged (array 'racer0/network0/mean' is of an unknown kind)"
 
 
 def mutated(whole: bytes, dice: random.Random) -> bytes:

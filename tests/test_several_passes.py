@@ -14,7 +14,9 @@ from tests.bench.data import Scores, block, judged, schema
 from tests.modelling import differences, network, restored
 
 
-def friedman(seed: int, count: int = 300, test: int = 400) -> tuple[list[Scores], Model]:
+def friedman(
+    seed: int, rehearse: str | int, count: int = 300, test: int = 400
+) -> tuple[list[Scores], Model]:
     """Scores on new rows of a well-known function after 1, 2, .. 10 passes over a few."""
     rng = np.random.default_rng(seed)
     x = rng.random((count + test, 6))
@@ -25,7 +27,7 @@ def friedman(seed: int, count: int = 300, test: int = 400) -> tuple[list[Scores]
         + 5.0 * x[:, 4]
         + rng.standard_normal(count + test)
     )
-    model = Model.create(Settings(hidden=(30,), seed=seed), schema(6))
+    model = Model.create(Settings(hidden=(30,), seed=seed, rehearse=rehearse), schema(6))
     found = []
     for number in range(10):
         model.learn(block(x[:count], y[:count]), again=number > 0)
@@ -34,12 +36,21 @@ def friedman(seed: int, count: int = 300, test: int = 400) -> tuple[list[Scores]
 
 
 def test_passes_help_and_intervals_stay_honest() -> None:
-    runs = [friedman(seed)[0] for seed in range(4)]
+    runs = [friedman(seed, 0)[0] for seed in range(4)]
     first, last = (np.mean([run[at] for run in runs], axis=0) for at in (0, -1))
     assert last[0] < 0.9 * first[0]
     assert last[1] < first[1] - 0.1
     assert 0.80 < last[2] < 0.97
     assert 0.84 < first[2] < 0.99
+
+
+def test_one_pass_with_rehearsal_is_nearly_as_good_as_ten_without() -> None:
+    once = np.mean([friedman(seed, "auto")[0][0] for seed in range(4)], axis=0)
+    ten = np.mean([friedman(seed, 0)[0][-1] for seed in range(4)], axis=0)
+    first = np.mean([friedman(seed, 0)[0][0] for seed in range(4)], axis=0)
+    assert once[0] < 1.1 * ten[0] < 0.95 * first[0]
+    assert once[1] < first[1] - 0.1
+    assert 0.84 < once[2] < 0.97
 
 
 def test_later_passes_touch_neither_scale_nor_record() -> None:

@@ -23,14 +23,15 @@ def stored() -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 0)])
 def test_the_scale_must_have_a_row_for_every_column(rows: slice) -> None:
     header, arrays = stored()
-    arrays["scale/columns"] = arrays["scale/columns"][rows]
+    name = "racer0/scale/columns"
+    arrays[name] = arrays[name][rows]
     with pytest.raises(ModelError, match="its scale do not fit"):
         from_state(header, arrays)
 
 
 def test_all_networks_must_be_alike() -> None:
     header, arrays = stored()
-    header["networks"][1]["config"]["robust"] = False
+    header["racers"][0]["networks"][1]["config"]["robust"] = False
     with pytest.raises(ModelError, match="its scale do not fit"):
         from_state(header, arrays)
 
@@ -42,6 +43,6 @@ def test_a_file_that_lists_a_part_twice_is_damaged(tmp_path: Path) -> None:
         modelfile.write(file, *stored())
     modelfile.load(str(path))
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("kept/y.npy", archive.read("kept/y.npy"))
+        archive.writestr("racer0/kept/y.npy", archive.read("racer0/kept/y.npy"))
     with pytest.raises(ModelError, match="its list of contents"):
         modelfile.load(str(path))
