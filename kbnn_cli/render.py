@@ -118,7 +118,7 @@ def _alarms(model: Model) -> str:
 
 def schema_parts(model: Model) -> Iterator[RenderableType]:
     """What each column is taken for, and the network that follows."""
-    schema, settings = model.schema, model.settings
+    schema = model.schema
     columns = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for head in ("column", "kind", "role"):
         columns.add_column(Text(head, style="dim"), overflow="fold")
@@ -128,7 +128,7 @@ def schema_parts(model: Model) -> Iterator[RenderableType]:
         columns.add_row(Text(clean(column.name)), kind, Text(clean(role)))
     yield columns
     yield Text()
-    layers = ",".join(map(str, settings.hidden)) or "none"
+    layers = ",".join(map(str, model.learner.settings.hidden)) or "none"
     yield Text(
         f"{schema.task} of {clean(', '.join(schema.targets))} from {len(schema.features)} "
         f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"

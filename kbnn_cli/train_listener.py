@@ -11,11 +11,12 @@ from typing import Any, Self
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from kbnn.errors import DataError, ReaderLeft
+from kbnn.model.race import standings
 from kbnn.run.outcome import summary
 from kbnn.run.training import Listener, Training
 from kbnn.score.curve import CurvePoint
 from kbnn.sink import open_sink
-from kbnn.wording import count, json_text, rows_of
+from kbnn.wording import count, json_text, number, rows_of
 from kbnn_cli import exits, render
 from kbnn_cli.console import CleanConsole
 
@@ -38,6 +39,7 @@ class TrainListener(Listener):
         self._task = TaskID(0)
         self._alarms = 0
         self._resumed = False
+        self._racing = False
 
     def notice(self, text: str) -> None:
         """Say it, unless quiet was asked for."""
@@ -59,6 +61,7 @@ class TrainListener(Listener):
             self.notice(f"resuming {_place(training)}")
             self._resumed = True
         self._alarms = model.alarm_count
+        self._racing = model.settings.hidden == "auto" and not model.lost
         self._record("start", training, continued=training.continued)
         if self._quiet:
             return
@@ -97,6 +100,9 @@ class TrainListener(Listener):
             self._alarms = model.alarm_count
             for row in new:
                 self._record("alarm", training, row=row)
+        if self._racing and len(model.racers) == 1:
+            self._racing = False
+            self._announce(training)
         if self._bar is not None and training.stream is not None and training.stream.total_bytes:
             passes = training.position.epoch * training.stream.total_bytes
             figures = f"{rows_of(training.rows)}, {count(self._speed(training))}/s{_loss(training)}"
@@ -120,12 +126,27 @@ class TrainListener(Listener):
         self._record("end", training, summary=summary(training))
         if self._quiet:
             return
+        if self._racing and training.model.rows:
+            self._announce(training)
         if code != exits.DONE:
             self.notice(f"stopped {_place(training)}; {training.options.model} is saved")
         console = CleanConsole(stderr=True)
         console.print()
         for part in render.summary_parts(training):
             console.print(part)
+
+    def _announce(self, training: Training) -> None:
+        """Which shape won the race, by how much, and what it costs."""
+        rivals = standings(training.model.racers, training.model.lost)
+        if not rivals:
+            return
+        nearest = min(rivals, key=lambda rival: rival.nats)
+        cost = 1e6 * training.processor / max(training.rows, 1)
+        self.notice(
+            f"{nearest.leader} leads, {number(nearest.nats, 3)} nats ahead of "
+            f"{nearest.settings} after {rows_of(training.model.learned.seen)} "
+            f"({number(cost, 3)} us of processor time a row so far)"
+        )
 
     def _speed(self, training: Training) -> float:
         return training.rows / max(perf_counter() - self._start, 1e-9)

@@ -399,6 +399,14 @@ def _grow(learned: Learned, inputs: int, outputs: int) -> Learned:
     return learned._replace(members=members)
 
 
+def copied(learned: Learned) -> Learned:
+    """The same, to go another way."""
+    return learned._replace(
+        members=tuple(open_session(member.state()) for member in learned.members),
+        kept=learned.kept.copy(),
+    )
+
+
 def _warned(learned: Learned, number: int) -> Learned:
     """After an alarm raised by the row of that number."""
     return learned._replace(rehearsal=learned.rehearsal._replace(alarm=number))

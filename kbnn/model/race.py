@@ -5,6 +5,10 @@ meet every row; what each says of a row before it learns it is its evidence, the
 density of what came true. The leader speaks. A candidate 20 nats behind is dropped, and after 1,024
 rows only the leader goes on. No row counts for more than five nats between two candidates, so that
 no outlier decides. The race is looked at where row counts say, not where blocks end.
+
+A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
+rows stay true. A second race tells, up to row 4,096: beside a winner that goes on to rehearse runs
+its copy that stops.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.core.normal import FloatArray
-from kbnn.model.learner import Events, Learned, Learner
+from kbnn.model.learner import Events, Learned, Learner, copied
 from kbnn.model.rehearsal import BURST, YOUNG
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
@@ -23,6 +27,7 @@ from kbnn.task.forecast import Forecast, joined
 
 DROPPED: Final = 20.0
 DECIDED: Final = YOUNG
+DECIDED_LATE: Final = 4 * YOUNG
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
 
@@ -63,20 +68,55 @@ class Step(NamedTuple):
     lost: tuple[Lost, ...] = ()
 
 
+class Standing(NamedTuple):
+    """A candidate that does not lead: by how many nats it is behind, where it was dropped.
+
+    Row 0: it still races. Both are told by what sets them apart.
+    """
+
+    leader: str
+    settings: str
+    nats: float
+    row: int
+
+
+def standings(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> list[Standing]:
+    """All candidates beside the leader."""
+    leader = racers[0]
+    won = leader.learner.settings
+    racing = [Lost(r.learner.settings, leader.evidence - r.evidence, 0) for r in racers[1:]]
+    return [
+        Standing(won.told(other), other.told(won), nats, row)
+        for other, nats, row in [*lost, *racing]
+    ]
+
+
 def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Step:
     """Learn rows up to where the race is looked at: at least one, perhaps not all.
 
     `first` is the number of the first row; rows learned `again` end the race: they are no news.
     """
+    if again and len(racers) > 1:
+        step = learn(racers[:1], rows, first, again)
+        return step._replace(lost=_lost(racers, racers[:1], racers[0].learned.seen))
     if len(racers) == 1:
         racer, said, skipped = _advance(racers[0], rows, first, again)
-        return Step((racer,), said, skipped)
-    if again:
-        row = racers[0].learned.seen
-        step = learn(racers[:1], rows, first, again)
-        return step._replace(lost=_lost(racers, racers[:1], row))
-    seen = racers[0].learned.seen
-    rows = sliced(rows, 0, BURST - seen % BURST)
+        moved: tuple[Racer, ...] = (racer,)
+    else:
+        rows = sliced(rows, 0, BURST - racers[0].learned.seen % BURST)
+        moved, said, skipped = _together(racers, rows, first)
+    seen = moved[0].learned.seen
+    if again or seen % BURST:
+        return Step(moved, said, skipped)
+    kept = _looked_at(moved)
+    lost = _lost(moved, kept, seen)
+    return Step(_forked(kept) if seen == DECIDED else kept, said, skipped, lost)
+
+
+def _together(
+    racers: tuple[Racer, ...], rows: Rows, first: int
+) -> tuple[tuple[Racer, ...], Forecast, int]:
+    """All racers after the rows, and what the leader said of them."""
     moved: list[Racer] = []
     spoken: list[Forecast] = []
     for racer in racers:
@@ -84,15 +124,11 @@ def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Ste
         moved.append(racer)
         spoken.append(said)
     density = [r.learner.task.log_density(s, rows.y) for r, s in zip(moved, spoken, strict=True)]
-    racers = tuple(
+    after = [
         replace(racer, evidence=_after(racer.evidence, gained))
         for racer, gained in zip(moved, _bounded(np.stack(density)), strict=True)
-    )
-    said = spoken[0]
-    if (seen + len(rows.y)) % BURST:
-        return Step(racers, said, skipped)
-    kept = _looked_at(racers)
-    return Step(kept, said, skipped, _lost(racers, kept, seen + len(rows.y)))
+    ]
+    return tuple(after), spoken[0], skipped
 
 
 def _advance(racer: Racer, rows: Rows, first: int, again: bool) -> tuple[Racer, Forecast, int]:
@@ -127,9 +163,23 @@ def _after(evidence: float, gained: FloatArray) -> float:
 def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
     """The leader first, and those still in the race."""
     order = sorted(racers, key=lambda racer: -racer.evidence)
-    if order[0].learned.seen >= DECIDED:
+    if order[0].learned.seen in (DECIDED, DECIDED_LATE):
         return (order[0],)
     return tuple(r for r in order if r.evidence > order[0].evidence - DROPPED)
+
+
+def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
+    """At the end of youth: the winner goes on to rehearse, and beside it one that stops."""
+    winner = racers[0]
+    settings = winner.learner.settings
+    if settings.rehearse != "auto":
+        return racers
+    goes_on = replace(settings, rehearse=settings.often)
+    stops = replace(settings, rehearse=0)
+    return (
+        Racer(replace(winner.learner, settings=goes_on), winner.learned, 0.0, winner.alarms),
+        Racer(replace(winner.learner, settings=stops), copied(winner.learned), 0.0, winner.alarms),
+    )
 
 
 def _lost(before: tuple[Racer, ...], after: tuple[Racer, ...], row: int) -> tuple[Lost, ...]:

@@ -83,4 +83,6 @@ def taken_back(state: State) -> State:
             continue
         wider = inverse(prior + (precision - prior) * (rows / (rows + more)))
         dense[index] = dense[index] if wider is None else wider
-    return state._replace(cov=layout.pack(dense))
+    counts = state.counts.copy()
+    counts[COUNT.rehearsed] = 0
+    return state._replace(cov=layout.pack(dense), counts=counts)

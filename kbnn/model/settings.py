@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kbnn.core import activations
 from kbnn.core.config import Config, Covariance
@@ -18,11 +18,20 @@ MOST_UNITS: Final = 100_000
 MOST_REHEARSED: Final = 100
 
 
+SHAPES: Final[tuple[tuple[tuple[int, ...], str], ...]] = (
+    ((50,), ""),
+    ((50, 50), "neuron"),
+    ((50, 50), "group"),
+    ((), ""),
+)
+"""The networks that race where --layers is auto: hidden layers, and the covariance they need."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """The options of a model; `noise` is "auto", "constant" or a standard deviation."""
 
-    hidden: tuple[int, ...] = (50,)
+    hidden: tuple[int, ...] | Literal["auto"] = (50,)
     activation: str = "relu"
     covariance: str = "auto"
     group_size: int | None = None
@@ -35,7 +44,8 @@ class Settings:
     rehearse: str | int = "auto"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if self.hidden != "auto":
+            object.__setattr__(self, "hidden", tuple(self.hidden))
         if isinstance(self.noise, str) and self.noise not in ("auto", "constant"):
             raise ValueError(f"noise must be auto, constant or a number, got {self.noise!r}")
         if not isinstance(self.noise, str) and not self.noise >= 0.0:
@@ -48,7 +58,10 @@ class Settings:
             )
         if not 1 <= self.ensemble <= 64:
             raise ValueError(f"ensemble must be between 1 and 64, got {self.ensemble}")
-        self._config(1, 1, "gaussian", "group", None)
+        if self.hidden == "auto":
+            self.candidates()  # each checks itself
+        else:
+            self._config(1, 1, "gaussian", "group", None)
 
     def config(self, task: Task, inputs: int, outputs: int, target_scale: float) -> Config:
         """The network for so many inputs and outputs."""
@@ -65,7 +78,7 @@ class Settings:
         return Config(
             inputs=inputs,
             outputs=outputs,
-            hidden=self.hidden,
+            hidden=self.hidden,  # type: ignore[arg-type]  # a candidate's is made up
             activation=self.activation,
             covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
             group_size=self.group_size,
@@ -82,15 +95,30 @@ class Settings:
         """How often a row is rehearsed while the stream is young."""
         return OFTEN if isinstance(self.rehearse, str) else self.rehearse
 
+    def told(self, other: Settings) -> str:
+        """What sets a candidate apart from another, in the words of the options."""
+        parts = []
+        if self.hidden != other.hidden or self.covariance != other.covariance:
+            kind = "" if self.covariance == "auto" or not self.hidden else f" {self.covariance}"
+            parts.append(f"--layers {_shown(self.hidden)}{kind}")
+        if self.rehearse != other.rehearse or not parts:
+            parts.append(f"--rehearse {self.often or 'off'}")
+        return ", ".join(parts)
+
     def candidates(self) -> list[Settings]:
         """The settings that race, every choice made; the first speaks before anything is known."""
-        if self.rehearse != "auto":
-            return [self]
-        return [replace(self, rehearse=often) for often in (OFTEN, 0)]
+        if self.hidden == "auto":
+            shapes = [(h, c) for h, c in SHAPES if self.covariance in ("auto", c) or not c]
+        else:
+            shapes = [(self.hidden, self.covariance)]
+        found = [(h, c or self.covariance, self.rehearse) for h, c in shapes]
+        if self.rehearse == "auto":
+            found.insert(1, (*found[0][:2], 0))
+        return [replace(self, hidden=h, covariance=c, rehearse=k) for h, c, k in found]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the model file."""
-        return {**asdict(self), "hidden": list(self.hidden)}
+        return {**asdict(self), "hidden": self.hidden if self.hidden == "auto" else [*self.hidden]}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Settings:
@@ -121,12 +149,14 @@ class Option(NamedTuple):
             raise UsageError(f"{self.flag} {error}") from None
 
 
-def _layers(text: str) -> tuple[int, ...]:
+def _layers(text: str) -> tuple[int, ...] | str:
     if text.strip() in ("none", "0"):
         return ()
+    if text.strip() == "auto":
+        return "auto"
     sizes = [part.strip() for part in text.split(",")]
     if not all(size.isdecimal() and 0 < int(size) <= MOST_UNITS for size in sizes):
-        raise ValueError(f"takes sizes such as 50 or 50,50, or none; not '{text}'")
+        raise ValueError(f"takes sizes such as 50 or 50,50, none or auto; not '{text}'")
     return tuple(int(size) for size in sizes)
 
 
@@ -198,7 +228,7 @@ OPTIONS: Final = (
         "hidden",
         "--layers",
         "SIZES",
-        "Hidden layers: 50, or 50,50, or none for a linear model; 50 if not said.",
+        "Hidden layers: 50, or 50,50, or none (linear), or auto: shapes race; 50 if not said.",
         _layers,
     ),
     Option(

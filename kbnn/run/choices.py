@@ -22,7 +22,8 @@ def check_size(settings: Settings, schema: Schema) -> None:
     task = task_of(schema)
     outputs = max(task.outputs(np.zeros((0, 1))), len(schema.classes))
     try:
-        layout_of(settings.config(task, schema.width, outputs, 1.0))
+        for candidate in settings.candidates():
+            layout_of(candidate.config(task, schema.width, outputs, 1.0))
     except ValueError as error:
         raise UsageError(
             f"{error} (fewer --layers or --features, or --covariance neuron)"

@@ -162,7 +162,8 @@ def effect_changes(one: list[Effect], two: list[Effect]) -> list[EffectChange]:
 
 def same_shape(first: Model, second: Model) -> bool:
     """Whether unit n of a layer is the same unit in both; features may have been added."""
-    shapes = [(m.settings.hidden, m.settings.activation, m.settings.seed) for m in (first, second)]
+    made = [model.learner.settings for model in (first, second)]
+    shapes = [(one.hidden, one.activation, one.seed) for one in made]
     return shapes[0] == shapes[1] and first.schema.task == second.schema.task
 
 

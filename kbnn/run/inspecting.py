@@ -9,7 +9,7 @@ from typing import Any
 from kbnn import __version__
 from kbnn.core import engine
 from kbnn.core.layout import layout_of
-from kbnn.model import health
+from kbnn.model import health, race
 from kbnn.model.effects import Told, effects
 from kbnn.model.model import Model
 from kbnn.task.section import Section
@@ -37,6 +37,7 @@ class Inspection:
     noise_sd: dict[str, float]
     effects: list[Told]
     health: dict[str, Any]
+    race: list[dict[str, Any]]
     engine: str
     position: dict[str, Any]
     figures: dict[str, dict[str, Any]]
@@ -61,6 +62,7 @@ class Inspection:
                 told.name: [effect._asdict() for effect in told.effects] for told in self.effects
             },
             "health": self.health,
+            "race": self.race,
             "engine": self.engine,
             "position": self.position,
             "prequential": self.figures,
@@ -81,7 +83,9 @@ class Inspection:
         found = [("task", f"{self.task} of {', '.join(clean(name) for name in self.targets)}")]
         found += self.facts
         settings, network = self.settings, self.network
-        hidden = " and ".join(str(width) for width in settings["hidden"]) or "no hidden"
+        widths = settings["hidden"] if network is None else network["hidden"]
+        hidden = "to be found" if widths == "auto" else " and ".join(map(str, widths))
+        hidden = hidden or "no hidden"
         if network is None:
             found.append(("network", f"hidden units {hidden} ({settings['activation']}), not made"))
         else:
@@ -129,8 +133,20 @@ class Inspection:
             found.append(
                 ("warm-up", f"{rows_of(health['held_rows'])} held until the scale is known")
             )
+        found += self._rehearsed()
         found.append(("drift alarms", self._alarms()))
         found.append(("scale changes", count(health["scale_changes"])))
+        return found
+
+    def _rehearsed(self) -> list[tuple[str, str]]:
+        """What was learned once more, and which candidates raced."""
+        found = []
+        if self.health["rehearsed"]:
+            found.append(("rehearsed", rows_of(self.health["rehearsed"])))
+        for rival in self.race:
+            state = f"dropped at row {count(rival['row'])}" if rival["row"] else "still racing"
+            behind = f"{rival['settings']} is {number(rival['nats'], 3)} nats behind"
+            found.append(("race", f"{rival['leader']} leads; {behind}, {state}"))
         return found
 
     def _alarms(self) -> str:
@@ -199,6 +215,7 @@ def inspect(model: Model, path: str) -> Inspection:
         noise_sd=dict(zip(targets, model.noise_sd, strict=False)),
         effects=effects(model),
         health=health.health(model),
+        race=[rival._asdict() for rival in race.standings(model.racers, model.lost)],
         engine=engine.description(),
         position=model.position,
         figures={name: score.figures() for name, score in zip(targets, card.scores, strict=True)},
