@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core.config import Config
-from kbnn.core.constants import VISITS_POWER
+from kbnn.core.constants import MOVED_SHARE
 from kbnn.core.layout import IntArray, Layout, layout_of, pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT, State
@@ -51,10 +51,11 @@ class Belief:
 
     @property
     def kappa(self) -> float:
-        """Rows learned over distinct rows, to a power: repeated rows count data twice."""
-        learned = int(self.counts[COUNT.rows] + self.counts[COUNT.rehearsed])
-        distinct = int(self.counts[COUNT.distinct])
-        return float(max(1.0, learned / max(1, distinct)) ** VISITS_POWER)
+        """Rows learned over distinct rows, to the half: repeated rows count data twice."""
+        counts = self.counts
+        learned = float(counts[COUNT.rows] + counts[COUNT.rehearsed])
+        learned += MOVED_SHARE * float(counts[COUNT.moved])
+        return float(np.sqrt(max(1.0, learned / max(1.0, float(counts[COUNT.distinct])))))
 
     def weights(self, layer: int) -> FloatArray:
         """Weight means (units, inputs + 1) of a layer; a view."""

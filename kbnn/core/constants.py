@@ -104,9 +104,9 @@ RECENT_ROWS = 64.0
 OUTGROWN = 9.0
 """A mean square of recent standardised values beyond this asks for new units at once."""
 
-VISITS_POWER = 0.5
-"""A function's variance counts (rows learned / distinct rows) to this power: repeated rows are
-counted as information each time, and are none."""
+MOVED_SHARE = 0.25
+"""A row rehearsed for the means alone counts so much among repeated rows: it was not counted as
+information, but the means have seen it more often than the covariance says."""
 
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""

@@ -94,7 +94,7 @@ class Session(Protocol):
     ) -> None:
         """Learn rows once more between two new ones; `means_alone`: covariances stay as they are.
 
-        The inputs' Gaussian and every count but `rehearsed` stay too.
+        The inputs' Gaussian and every count but `rehearsed` and `moved` stay too.
         """
 
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:

@@ -29,6 +29,7 @@ class Counts(NamedTuple):
     alarms: int = 4
     distinct: int = 5  # rows of the first pass
     rehearsed: int = 6  # rows learned once more in between, see kbnn.model.rehearsal
+    moved: int = 7  # and for the means alone
 
 
 COUNT = Counts()

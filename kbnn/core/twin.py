@@ -29,8 +29,8 @@ from kbnn.core.state import COUNT, State
 LEARNED, REJECTED, ALARM, UNLABELLED = 1, 2, 4, 8
 """Bits of `Records.status`."""
 
-FRESH, AGAIN, REHEARSED = range(3)
-"""Roles of a row: new, of a later pass, or learned once more in between."""
+FRESH, AGAIN, REHEARSED, MOVED = range(4)
+"""Roles of a row: new, of a later pass, or learned once more in between (for the means)."""
 
 
 class Records(NamedTuple):
@@ -120,7 +120,7 @@ class Session:
         repairs = int(belief.counts[COUNT.repairs])
         with _quiet():
             for i, row in enumerate(zip(*rows, strict=True)):
-                _learn_row(belief, *row, REHEARSED, records, i)
+                _learn_row(belief, *row, MOVED if means_alone else REHEARSED, records, i)
         if means_alone:
             for stack, cov in zip(belief.stacks, before, strict=True):
                 stack.cov[:] = cov
@@ -215,7 +215,7 @@ def _learn_row(
         return
     records.status[i] = REJECTED
     if not _learnable(belief, x, y, weight, out):
-        belief.counts[COUNT.rejected] += role != REHEARSED
+        belief.counts[COUNT.rejected] += role < REHEARSED
         return
     kind = belief.config.kind
     observed = kind.observe(before, y, weight)
@@ -231,15 +231,15 @@ def _learn_row(
         observed = kind.observe(_before(belief, out), y, weight)
         belief.counts[COUNT.alarms] += 1
     if not scheme.update(belief, passed, observed.evidence.pull, observed.evidence.spread):
-        belief.counts[COUNT.rejected] += role != REHEARSED
+        belief.counts[COUNT.rejected] += role < REHEARSED
         return
     belief.noise = observed.noise
     for output, (mean, cov) in enumerate(observed.heads):
         belief.head_mean[output], belief.head_cov[output] = mean, cov
     records.inlier[i] = observed.inlier
     records.status[i] = LEARNED | (ALARM if alarm else 0)
-    if role == REHEARSED:
-        belief.counts[COUNT.rehearsed] += 1
+    if role >= REHEARSED:
+        belief.counts[COUNT.moved if role == MOVED else COUNT.rehearsed] += 1
         return
     input_gaussian.absorb(
         belief.input_mean, belief.input_cov, int(belief.counts[COUNT.rows]), inputs

@@ -23,7 +23,7 @@ def health(model: Model) -> dict[str, Any]:
         "warming_up": model.warming_up,
         "held_rows": model.held,
         "scale_changes": model.learned.changes,
-        "rehearsed": model.count("rehearsed"),
+        "rehearsed": model.learned.rehearsal.rows,
     }
 
 

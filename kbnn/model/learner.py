@@ -213,7 +213,10 @@ class Learner:
                 lambda member: member.rehearse(z, labels, var, rows.weight, settled),
                 learned.members,
             )
-            learned = learned._replace(rehearsal=learned.rehearsal._replace(debt=debt - count))
+            done = learned.rehearsal.rows + count
+            learned = learned._replace(
+                rehearsal=learned.rehearsal._replace(debt=debt - count, rows=done)
+            )
         return self._settled(learned) if learned.seen >= rehearsal.YOUNG else learned
 
     def _settled(self, learned: Learned) -> Learned:

@@ -92,14 +92,14 @@ def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
         "settings": settings,
         "networks": header["networks"],
         "scale": header["scale"],
-        "rehearsal": {"debt": 0.0, "since": 0, "settled": False, "alarm": 0},
+        "rehearsal": {"debt": 0.0, "since": 0, "settled": False, "rows": 0, "alarm": 0},
         "evidence": 0.0,
         "alarms": header["alarms"],
     }
     moved: Arrays = {}
     for name, array in arrays.items():
         if name.endswith("/counts"):
-            array = np.append(array, np.zeros(1, dtype=np.int64))
+            array = np.append(array, np.zeros(2, dtype=np.int64))
         moved[name if name.startswith("record/") else f"racer0/{name}"] = array
     moved["racer0/kept/trust"] = np.ones(len(arrays["kept/y"]))
     gone = ("networks", "scale", "alarms")

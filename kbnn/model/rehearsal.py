@@ -40,6 +40,7 @@ class Rehearsal(NamedTuple):
     debt: float = 0.0  # rows still to be rehearsed
     since: int = 0  # rows of the stream when it became young
     settled: bool = False  # the surplus was taken back: means alone from now on
+    rows: int = 0  # rehearsed in all, anew after the scale was learned anew
     alarm: int = 0  # number of the row that raised the last one, until the next burst
 
 

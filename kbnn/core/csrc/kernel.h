@@ -6,7 +6,8 @@
 
 enum { KB_FRESH, KB_AGAIN, KB_REHEARSAL, KB_MEANS_ALONE }; /* roles of rows, see kb_data */
 enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4, KB_UNLABELLED = 8 }; /* status bits */
-enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_REHEARSED, KB_COUNTS };
+enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_REHEARSED, KB_MOVED,
+       KB_COUNTS };
 
 /* The numbers of kbnn/core/constants.py that are used here, under their names in small letters. */
 #define KB_CONSTANTS(X) \
@@ -15,7 +16,7 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
     X(residual_bound) X(outlier_var_ratio) X(outlier_odds) X(outlier_decay) X(outlier_reach) \
     X(head_log_var_cap) X(head_log_mean_low) X(head_log_mean_high) X(head_step_cap) \
     X(surprise_cap) X(surprise_var) X(tail_reach) X(trusted) X(winsor) X(recent_rows) X(outgrown) \
-    X(visits_power)
+    X(moved_share)
 #define KB_NODES 32
 
 typedef struct {

@@ -16,8 +16,9 @@ KB_PART void KB(outputs)(kb_work *w)
 {
     const int64_t *counts = w->state.counts;
     double distinct = counts[KB_DISTINCT] > 1 ? (double)counts[KB_DISTINCT] : 1.0;
-    double visits = (double)(counts[KB_ROWS] + counts[KB_REHEARSED]) / distinct;
-    w->kappa = pow(visits > 1.0 ? visits : 1.0, w->net->k->visits_power);
+    double visits = ((double)(counts[KB_ROWS] + counts[KB_REHEARSED])
+                     + w->net->k->moved_share * (double)counts[KB_MOVED]) / distinct;
+    w->kappa = sqrt(visits > 1.0 ? visits : 1.0);
     if (w->net->paper)
         KB(paper_outputs)(w);
     else
@@ -144,7 +145,7 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
     records->inlier[row] = inlier;
     records->status[row] = KB_LEARNED | (alarm ? KB_ALARM : 0);
     if (w->role >= KB_REHEARSAL) {
-        counts[KB_REHEARSED]++;
+        counts[w->role == KB_MEANS_ALONE ? KB_MOVED : KB_REHEARSED]++;
         return;
     }
     KB(absorb)(w);
