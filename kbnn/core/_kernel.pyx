@@ -50,6 +50,7 @@ cdef extern from "kernel.h" nogil:
         double slack
         double threshold
         double forget
+        double repeats
         int64_t blocks
         const int64_t *pieces
         const int64_t *block_pieces
@@ -170,7 +171,7 @@ cdef class Net:
          self.net.drift, self.net.printed) = options
         (self.net.alpha, self.net.beta, self.net.noise, self.net.hidden_noise, self.net.limit,
          self.net.spread, self.net.floor, self.net.least_noise, self.net.cap, self.net.slack,
-         self.net.threshold, self.net.forget) = numbers
+         self.net.threshold, self.net.forget, self.net.repeats) = numbers
         self.net.blocks = ends.length - 1
         self.net.pieces = <const int64_t *>piece.at
         self.net.block_pieces = <const int64_t *>ends.at

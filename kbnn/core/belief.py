@@ -51,11 +51,14 @@ class Belief:
 
     @property
     def kappa(self) -> float:
-        """Rows learned over distinct rows, to the half: repeated rows count data twice."""
-        counts = self.counts
-        learned = float(counts[COUNT.rows] + counts[COUNT.rehearsed])
-        learned += MOVED_SHARE * float(counts[COUNT.moved])
-        return float(np.sqrt(max(1.0, learned / max(1.0, float(counts[COUNT.distinct])))))
+        """By how much the function's variance is widened, see kbnn.core.config."""
+        rows, distinct, rehearsed, moved = (
+            float(self.counts[at])
+            for at in (COUNT.rows, COUNT.distinct, COUNT.rehearsed, COUNT.moved)
+        )
+        power, distinct = self.config.repeats, max(1.0, distinct)
+        more = 1.0 + (rehearsed + MOVED_SHARE * moved) / distinct
+        return float(max(1.0, rows / distinct) ** power * more ** min(power, 0.5))
 
     def weights(self, layer: int) -> FloatArray:
         """Weight means (units, inputs + 1) of a layer; a view."""

@@ -43,6 +43,10 @@ class Config:
         the paper's own sigmoid variance in place of the exact one (scheme "paper" only)
     robust, drift
         treat outliers as such; watch for changes of the stream
+    repeats
+        rows learned repeatedly count as information each time, and are none: the function's
+        variance is stated times passes to this power, times 1 + rehearsed rows a row to the same
+        power, at most a half. The more weights are joint, the more is counted twice
     input_limit
         standardised inputs are clipped to plus or minus this
     """
@@ -62,6 +66,7 @@ class Config:
     robust: bool = True
     drift: bool = True
     input_limit: float = 8.0
+    repeats: float = 0.5
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
@@ -88,6 +93,7 @@ class Config:
             0.0 <= self.activation_spread <= 1.0,
             f"activation_spread must lie in [0, 1], got {self.activation_spread}",
         )
+        _require(0.0 <= self.repeats <= 4.0, f"repeats must lie in [0, 4], got {self.repeats}")
         _require(self.input_limit > 0, f"input_limit must be positive, got {self.input_limit}")
         paper_only = self.hidden_noise > 0 or self.printed_variance
         _require(

@@ -184,6 +184,7 @@ def kernel_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
         config.variance_floor,
         config.least_noise,
         *kind.detector,
+        config.repeats,
     ]
     ends = np.cumsum([0] + [len(block) for block in layout.blocks])
     return _kernel.Net(

@@ -90,7 +90,9 @@ def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
     settings = {**header["settings"], "rehearse": 0}
     racer = {
         "settings": settings,
-        "networks": header["networks"],
+        "networks": [
+            {**one, "config": {**one["config"], "repeats": 0.5}} for one in header["networks"]
+        ],
         "scale": header["scale"],
         "rehearsal": {"debt": 0.0, "since": 0, "settled": False, "rows": 0, "alarm": 0},
         "evidence": 0.0,

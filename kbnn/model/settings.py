@@ -18,6 +18,9 @@ MOST_UNITS: Final = 100_000
 MOST_REHEARSED: Final = 100
 
 
+REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.1}
+"""By covariance, see kbnn.core.config.Config.repeats: chosen on validation parts of training parts."""
+
 SHAPES: Final[tuple[tuple[tuple[int, ...], str], ...]] = (
     ((50,), ""),
     ((50, 50), "neuron"),
@@ -88,6 +91,7 @@ class Settings:
             hidden_noise=self.hidden_noise,
             robust=self.robust,
             drift=self.drift,
+            repeats=REPEATS[covariance],
         )
 
     @property
@@ -316,7 +320,11 @@ class Choices:
             there = getattr(settings, option.name)
             wanted = self.stated.get(option.name, there)
             if wanted != there:
-                raise contradiction(path, option.flag, _shown(there), _shown(wanted))
+                shown = [
+                    "off" if option.name == "rehearse" and value == 0 else _shown(value)
+                    for value in (there, wanted)
+                ]
+                raise contradiction(path, option.flag, *shown)
 
 
 def contradiction(path: str, flag: str, there: str, wanted: str) -> UsageError:

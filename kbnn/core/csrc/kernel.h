@@ -51,6 +51,7 @@ typedef struct {
     double floor;              /* least variance of a weight over that of its prior */
     double least_noise;        /* least share of an output's variance that counts as noise */
     double cap, slack, threshold, forget; /* of the drift detector */
+    double repeats;            /* the power by which repeated rows widen, see kbnn/core/config.py */
     int64_t blocks;
     const int64_t *pieces;       /* each a kb_piece */
     const int64_t *block_pieces; /* blocks + 1 */

@@ -16,9 +16,13 @@ KB_PART void KB(outputs)(kb_work *w)
 {
     const int64_t *counts = w->state.counts;
     double distinct = counts[KB_DISTINCT] > 1 ? (double)counts[KB_DISTINCT] : 1.0;
-    double visits = ((double)(counts[KB_ROWS] + counts[KB_REHEARSED])
-                     + w->net->k->moved_share * (double)counts[KB_MOVED]) / distinct;
-    w->kappa = sqrt(visits > 1.0 ? visits : 1.0);
+    double passes = (double)counts[KB_ROWS] / distinct, power = w->net->repeats;
+    double more = (double)counts[KB_REHEARSED] + w->net->k->moved_share * (double)counts[KB_MOVED];
+    w->kappa = 1.0;
+    if (passes > 1.0)
+        w->kappa *= pow(passes, power);
+    if (more > 0.0)
+        w->kappa *= pow(1.0 + more / distinct, power < 0.5 ? power : 0.5);
     if (w->net->paper)
         KB(paper_outputs)(w);
     else

@@ -1,0 +1,226 @@
+"""Candidates that learn side by side: who speaks, who is dropped, and that cuts change nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn.errors import ModelError
+from kbnn.model import race
+from kbnn.model.model import Model
+from kbnn.model.race import DECIDED, DECIDED_LATE, DROPPED
+from kbnn.model.settings import Settings
+from kbnn.model.stored import from_state, to_state
+from tests.bench.data import FloatArray, block, schema
+from tests.commands import kbnn
+from tests.modelling import differences, learn_in, mixed_rows, new_model, restored, same
+
+
+def curve(count: int, noise: float = 0.1, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, 3))
+    return x, np.sin(2.0 * x[:, 0]) + x[:, 1] * x[:, 2] + noise * rng.standard_normal(count)
+
+
+def raced(count: int, **settings: Any) -> Model:
+    x, y = curve(count)
+    model = Model.create(Settings(**{"hidden": (12,), **settings}), schema(3))
+    model.learn(block(x, y))
+    return model
+
+
+def test_rehearsal_wins_where_there_is_something_to_learn() -> None:
+    model = raced(1000)
+    assert model.learner.settings.rehearse == "auto"
+    assert [lost.settings.rehearse for lost in model.lost] == [0]
+    assert model.lost[0].nats >= DROPPED
+    assert model.lost[0].row % 32 == 0
+
+
+def test_pure_noise_is_not_worth_rehearsing() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((1100, 6)), rng.standard_normal(1100)
+    model = Model.create(Settings(), schema(6))
+    model.learn(block(x, y))
+    assert model.learner.settings.rehearse == 0
+    assert len(model.racers) == 1
+
+
+def test_at_the_end_of_youth_a_copy_that_stops_begins() -> None:
+    model = raced(DECIDED)
+    assert [racer.learner.settings.rehearse for racer in model.racers] == [8, 0]
+    assert [racer.evidence for racer in model.racers] == [0.0, 0.0]
+    one, other = (racer.learned.members[0].state() for racer in model.racers)
+    assert np.array_equal(one.mean, other.mean)
+    assert np.array_equal(one.cov, other.cov)
+    assert model.racers[1].learned.kept is not model.racers[0].learned.kept
+
+
+def test_stale_rows_are_not_rehearsed_for_long() -> None:
+    """The function turns slowly: what was true 2,000 rows ago is not."""
+    rng = np.random.default_rng(1)
+    count = 3500
+    x = rng.standard_normal((count, 3))
+    angle = np.arange(count) / 500.0
+    y = np.cos(angle) * x[:, 0] + np.sin(angle) * x[:, 1] + 0.1 * rng.standard_normal(count)
+    model = Model.create(Settings(hidden=(12,), drift=False), schema(3))
+    model.learn(block(x, y))
+    assert model.learner.settings.rehearse == 0
+
+
+def test_only_one_is_left_after_both_races() -> None:
+    assert len(raced(DECIDED_LATE).racers) == 1
+
+
+def test_no_race_where_the_choice_was_made() -> None:
+    for often in (0, 3):
+        model = raced(1100, rehearse=often)
+        assert len(model.racers) == 1
+        assert model.lost == ()
+        assert model.learner.settings.rehearse == often
+
+
+def test_the_leader_speaks() -> None:
+    x, y = curve(160, noise=1.0)
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x[:128], y[:128]))
+    assert len(model.racers) == 2
+    alone = Model.create(Settings(hidden=(12,), rehearse=model.learner.settings.often), schema(3))
+    alone.learn(block(x[:128], y[:128]))
+    assert model.racers[0].evidence > model.racers[1].evidence
+    assert same(model.predict(block(x[128:], y[128:])), alone.predict(block(x[128:], y[128:])))
+
+
+def test_no_row_decides_the_race_alone() -> None:
+    density = np.array([[-1.0, -900.0], [-2.0, -1.0]])
+    assert race._bounded(density).tolist() == [[-1.0, -6.0], [-2.0, -1.0]]
+
+
+def test_a_later_pass_ends_the_race() -> None:
+    x, y = curve(200, noise=1.0)
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x, y))
+    assert len(model.racers) == 2
+    leader = model.learner.settings
+    model.learn(block(x, y), again=True)
+    assert len(model.racers) == 1
+    assert model.learner.settings == leader
+    assert model.lost[-1].row == 200
+
+
+@pytest.mark.parametrize("settings", [{}, {"hidden": "auto"}, {"ensemble": 2}])
+def test_cuts_and_saving_change_no_bit_while_candidates_race(settings: dict[str, Any]) -> None:
+    stream = mixed_rows(1300)
+    whole, cut = new_model(**settings), new_model(**settings)
+    said = whole.learn(stream)
+    parts = [1] * 50 + [13] * 30 + [100, 1, 200, 31]
+    parts.append(1300 - sum(parts))
+    spoken = []
+    at = 0
+    for size in parts:
+        spoken.append(size)
+        at += size
+        if len(spoken) % 25 == 0:
+            cut = restored(cut)
+        forecast = learn_in(cut, _part(stream, at - size, at), [size])
+        assert same(forecast, _said(said, at - size, at))
+    assert differences(whole, cut) == []
+    assert whole.lost
+
+
+def _part(stream: Any, start: int, stop: int) -> Any:
+    from kbnn.model.rows import sliced
+
+    return sliced(stream, start, stop)
+
+
+def _said(forecast: Any, start: int, stop: int) -> Any:
+    from kbnn.task.forecast import taken
+
+    return taken(forecast, slice(start, stop))
+
+
+def test_classes_race_too() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((600, 2))
+    y = (x[:, 0] * x[:, 1] > 0.0).astype(float)
+    model = Model.create(Settings(hidden=(12,)), schema(2, classes=2))
+    model.learn(block(x, y))
+    assert model.learned.rehearsal.rows > 0
+    assert model.racers[0].evidence < 0.0
+
+
+def test_shapes_race_and_a_straight_line_is_found_straight() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((1100, 4))
+    y = x @ np.array([1.0, -2.0, 0.5, 0.0]) + 0.5 * rng.standard_normal(1100)
+    model = Model.create(Settings(hidden="auto"), schema(4))
+    model.learn(block(x, y))
+    assert model.learner.settings.hidden == ()
+    kinds = {(lost.settings.hidden, lost.settings.covariance) for lost in model.lost}
+    assert kinds == {((50,), "auto"), ((50, 50), "neuron"), ((50, 50), "group")}
+
+
+def test_a_covariance_that_was_said_is_kept_by_all_shapes() -> None:
+    made = Settings(hidden="auto", covariance="neuron").candidates()
+    assert {one.covariance for one in made} == {"neuron"}
+    assert {one.hidden for one in made} == {(50,), (50, 50), ()}
+
+
+def test_the_command_says_who_won_and_inspect_by_how_much(tmp_path: Path) -> None:
+    x, y = curve(1200)
+    lines = ["a,b,c,y", *(",".join(f"{v:.5f}" for v in (*r, t)) for r, t in zip(x, y, strict=True))]
+    (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
+    model = tmp_path / "m.npz"
+    ran = kbnn("train", tmp_path / "d.csv", "-m", model, "--layers", "auto")
+    assert ran.code == 0
+    assert "nats ahead of" in ran.err
+    assert "us of processor time a row" in ran.err
+    shown = kbnn("inspect", model)
+    assert "nats behind" in " ".join(shown.out.split())
+    told = json.loads(kbnn("inspect", model, "--json").out)
+    assert told["race"]
+    assert {"leader", "settings", "nats", "row"} == set(told["race"][0])
+    assert told["health"]["rehearsed"] > 0
+    refused = kbnn("train", tmp_path / "d.csv", "-m", model, "--rehearse", "off")
+    assert refused.code == 2
+    assert "--rehearse off contradicts" in refused.err
+
+
+@pytest.mark.parametrize("text", ["-1", "often", "101", "2.5"])
+def test_what_rehearse_takes(text: str, tmp_path: Path) -> None:
+    ran = kbnn("train", tmp_path / "d.csv", f"--rehearse={text}")
+    assert ran.code == 2
+    assert "--rehearse is auto, off, or a number up to 100" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("racers", 0, "evidence"), "much"),
+        (("racers", 0, "rehearsal", "debt"), -1.0),
+        (("racers", 0, "rehearsal", "debt"), 1e300),
+        (("racers", 0, "rehearsal", "since"), 10**9),
+        (("racers", 0, "rehearsal", "settled"), 1),
+        (("racers", 0, "settings", "rehearse"), 1000),
+        (("racers", 0, "settings", "ensemble"), 2),
+        (("racers", 1, "scale", "rows"), 7),
+        (("racers",), []),
+        (("racers",), {}),
+        (("lost",), [3]),
+        (("lost",), [{"settings": {}, "nats": "x", "row": 1}]),
+    ],
+)
+def test_a_race_that_cannot_be_is_damage(place: tuple[Any, ...], value: object) -> None:
+    header, arrays = to_state(raced(64))
+    header = json.loads(json.dumps(header))
+    at = header
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = value
+    with pytest.raises(ModelError):
+        from_state(header, arrays)

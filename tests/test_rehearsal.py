@@ -1,0 +1,292 @@
+"""Rows learned once more while a stream is young: how many, which, when, and at what price."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnn.core import twin
+from kbnn.core.config import Config
+from kbnn.core.engine import open_session
+from kbnn.core.layout import layout_of
+from kbnn.core.state import ARRAYS, COUNT, State, init
+from kbnn.model import rehearsal
+from kbnn.model.model import Model
+from kbnn.model.rehearsal import BUDGET, BURST, LONGEST, YOUNG, Rehearsal
+from kbnn.model.settings import Settings
+from tests.bench.data import FloatArray, block, schema, trained
+from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
+
+
+def rows(count: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, 3))
+    return x, np.sin(2.0 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * rng.standard_normal(count)
+
+
+def beliefs(**config: Any) -> list[Any]:
+    """The same rows through kernel and twin: learned, rehearsed, and rehearsed for the means."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((50, 3))
+    x[rng.random(x.shape) < 0.1] = np.nan
+    config = {"outputs": 1, "observation": "gaussian", **config}
+    y = np.sin(np.nan_to_num(x[:, :1])) * np.ones((1, config["outputs"]))
+    if config["observation"] == "categorical":
+        y = (x[:, :1] > 0.0).astype(float)
+    weight = rng.choice([0.5, 1.0, 2.0], 50)
+    made = []
+    for session in (
+        open_session(init(Config(inputs=3, **config), 2)),
+        twin.Session(init(Config(inputs=3, **config), 2)),
+    ):
+        session.learn(x, y, None, weight)
+        session.rehearse(x[:30], y[:30], None, weight[:30])
+        session.learn(x[:7], y[:7])
+        before = session.state()
+        session.rehearse(x[20:], y[20:], np.full((30, 3), 0.01), weight[20:], means_alone=True)
+        after = session.state()
+        session.learn(x[7:20], y[7:20])
+        made.append((before, after, session.state()))
+    return made
+
+
+@pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
+@pytest.mark.parametrize("hidden", [(), (7,), (5, 4)])
+@pytest.mark.parametrize(
+    "outputs", [{}, {"outputs": 2}, {"observation": "categorical", "outputs": 2}]
+)
+def test_kernel_and_twin_rehearse_alike(
+    covariance: str, hidden: tuple[int, ...], outputs: dict[str, Any]
+) -> None:
+    ours, theirs = beliefs(covariance=covariance, hidden=hidden, **outputs)
+    for one, other in zip(ours, theirs, strict=True):
+        for name in ARRAYS:
+            assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-9, abs=1e-11)
+
+
+@pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
+def test_what_moves_the_means_alone_leaves_everything_else(covariance: str) -> None:
+    for before, after, _ in beliefs(covariance=covariance, hidden=(5, 4)):
+        for name in ("cov", "prior_mean", "input_mean", "input_cov", "surprise"):
+            assert np.array_equal(getattr(before, name), getattr(after, name)), name
+        assert not np.array_equal(before.mean, after.mean)
+        assert not np.array_equal(before.noise, after.noise)
+        changed = np.flatnonzero(before.counts != after.counts)
+        assert changed.tolist() == [COUNT.moved]
+        assert after.counts[COUNT.moved] == 30
+        assert after.counts[COUNT.rehearsed] == 30
+
+
+def test_rows_that_cannot_be_learned_are_not_counted_again() -> None:
+    session = open_session(init(Config(inputs=1, hidden=(3,))))
+    x, y = np.zeros((3, 1)), np.array([[1.0], [np.inf], [np.nan]])
+    session.learn(x, y)
+    session.rehearse(x, y)
+    assert session.counts["rejected"] == 1
+    assert session.counts["rehearsed"] == 1
+
+
+def test_bursts_come_where_row_counts_say() -> None:
+    at, places = 0, []
+    while at < 40_000:
+        following = rehearsal.next_burst(Rehearsal(), at)
+        inside = range(at, following, max(1, (following - at) // 7))
+        assert {rehearsal.next_burst(Rehearsal(), place) for place in inside} == {following}
+        places.append(following - at)
+        at = following
+    assert places[: YOUNG // BURST] == [BURST] * (YOUNG // BURST)
+    assert max(places) == LONGEST
+    assert sorted(places) == places
+    late = Rehearsal(since=50_016)
+    assert rehearsal.next_burst(late, 50_020) == 50_016 + BURST
+
+
+def test_the_debt_of_a_stream_is_k_rows_each_and_then_tends_to_nothing() -> None:
+    now, at, young = Rehearsal(), 0, 0.0
+    while at < 200_000:
+        at = rehearsal.next_burst(now, at)
+        now = rehearsal.accrued(now, at, 8)
+        young = now.debt if at == YOUNG else young
+    assert young == 8 * YOUNG
+    late = now.debt - young
+    assert late == pytest.approx(8 * YOUNG * np.log(at / YOUNG), rel=0.02)
+
+
+def test_every_row_is_drawn_before_one_is_drawn_twice() -> None:
+    drawn = rehearsal.drawn(3, 64, 10, 35)
+    assert np.bincount(drawn[:30], minlength=10).tolist() == [3] * 10
+    assert np.bincount(drawn, minlength=10).max() == 4
+    assert not np.array_equal(drawn[:10], drawn[10:20])
+    assert np.array_equal(drawn, rehearsal.drawn(3, 64, 10, 35))
+    assert not np.array_equal(drawn, rehearsal.drawn(4, 64, 10, 35))
+    assert not np.array_equal(drawn, rehearsal.drawn(3, 96, 10, 35))
+
+
+@pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
+def test_the_surplus_is_taken_back_exactly(covariance: str) -> None:
+    """For a linear model of known noise the rows counted k times become rows counted once."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((40, 3))
+    y = x[:, :1] + 0.3 * rng.standard_normal((40, 1))
+    config = Config(
+        inputs=3, hidden=(), covariance=covariance, noise=0.09, robust=False, drift=False
+    )
+    once, twice = (open_session(init(config, 1)) for _ in range(2))
+    once.learn(x, y)
+    twice.learn(x, y)
+    for _ in range(3):
+        twice.rehearse(x, y)
+    back = rehearsal.taken_back(twice.state())
+    wanted: State = once.state()
+    assert back.cov == pytest.approx(wanted.cov, rel=1e-9)
+    assert (back.counts[COUNT.rows], back.counts[COUNT.rehearsed]) == (40, 0)
+    assert not np.allclose(twice.state().cov, wanted.cov)
+    assert rehearsal.taken_back(wanted) is wanted
+
+
+def test_what_has_no_precision_stays() -> None:
+    state = init(Config(inputs=1, hidden=(), covariance="paper", noise=0.0))
+    counts = state.counts.copy()
+    counts[COUNT.rows], counts[COUNT.rehearsed] = 4, 4
+    flat = state._replace(cov=0.0 * state.cov, counts=counts)
+    assert np.array_equal(rehearsal.taken_back(flat).cov, flat.cov)
+
+
+def test_a_young_stream_pays_its_debt_and_settles() -> None:
+    x, y = rows(YOUNG + 64)
+    model = Model.create(Settings(hidden=(6,), rehearse=4), schema(3))
+    model.learn(block(x[:600], y[:600]))
+    young = model.learned.rehearsal
+    assert not young.settled
+    assert young.rows == network(model).counts[COUNT.rehearsed] > 0
+    assert network(model).counts[COUNT.moved] == 0
+    model.learn(block(x[600:], y[600:]))
+    old = model.learned.rehearsal
+    assert old.settled
+    assert network(model).counts[COUNT.rehearsed] == 0
+    assert network(model).counts[COUNT.moved] > 0
+    assert model.rows == YOUNG + 64  # what is rehearsed is not counted as learned
+
+
+def test_between_two_rows_no_more_is_learned_than_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The scale changes again and again, and everything is relearned each time."""
+    x, y = rows(2200)
+    x *= np.exp(np.arange(2200) / 700.0)[:, None]
+    spent: list[int] = []
+    work = _counting(monkeypatch)
+    model = Model.create(Settings(hidden=(4,), rehearse=8, drift=False), schema(3))
+    for at in range(len(y)):
+        before = work[0]
+        model.learn(block(x[at : at + 1], y[at : at + 1]))
+        spent.append(work[0] - before)
+    assert BUDGET / 2 < max(spent) <= BUDGET + 1
+
+
+def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts rows that sessions learn."""
+    from kbnn.model import learner
+
+    work = [0]
+
+    class Counting:
+        def __init__(self, state: State) -> None:
+            self.inner = open_session(state)
+
+        def __getattr__(self, name: str) -> Any:
+            value = getattr(self.inner, name)
+            if name not in ("learn", "rehearse"):
+                return value
+
+            def call(x: FloatArray, *rest: Any) -> Any:
+                work[0] += len(x)
+                return value(x, *rest)
+
+            return call
+
+    monkeypatch.setattr(learner, "open_session", Counting)
+    return work
+
+
+def test_outliers_are_not_rehearsed() -> None:
+    x, y = rows(400)
+    y[50:400:10] += 40.0
+    model = Model.create(Settings(hidden=(6,), rehearse=8), schema(3))
+    model.learn(block(x, y))
+    kept = model.learned.kept.rows()
+    wild = np.isin(kept.number, np.arange(51, 401, 10))
+    assert np.all(kept.trust[wild] < 0.5)
+    assert np.mean(kept.trust[~wild] > 0.5) > 0.95
+
+
+def test_after_an_alarm_only_what_came_since_is_rehearsed() -> None:
+    x, y = rows(1500)
+    y[900:] = -3.0 * x[900:, 0] + 5.0
+    model = Model.create(Settings(hidden=(10,), rehearse=8), schema(3))
+    model.learn(block(x, y))
+    alarm = model.alarms[-1]
+    assert 900 < alarm < 960
+    now = model.learned.rehearsal
+    assert now.alarm == 0
+    assert alarm < now.since <= alarm + BURST
+    assert now.since % BURST == 0
+    assert model.learned.kept.rows().number[0] == alarm
+
+
+def test_a_change_is_learned_faster_with_rehearsal() -> None:
+    x, y = rows(2600, 3)
+    y[1300:] = np.cos(2.0 * x[1300:, 1]) - x[1300:, 0]
+    errors = {}
+    for often in (0, 8):
+        model = Model.create(Settings(hidden=(30,), rehearse=often), schema(3))
+        said = model.learn(block(x, y))
+        errors[often] = np.sqrt(np.mean((said.mean[1400:1900, 0] - y[1400:1900]) ** 2))
+    assert errors[8] < 0.9 * errors[0]
+
+
+def test_gaps_weights_growth_and_classes_rehearse_alike_in_any_cut() -> None:
+    stream = mixed_rows(2300)
+    whole, cut = new_model(rehearse=8), new_model(rehearse=8)
+    said = whole.learn(stream)
+    parts = [1] * 40 + [7] * 100 + [500, 1, 31, 33]
+    parts.append(2300 - sum(parts))
+    assert same(said, learn_in(cut, stream, parts))
+    assert differences(whole, cut) == []
+    assert whole.learned.rehearsal.rows > 8000
+
+
+@pytest.mark.parametrize("at", [33, 64, 100, 512, 1023, 1024, 1025, 1500])
+def test_saving_amid_debt_changes_no_bit(at: int) -> None:
+    stream = mixed_rows(1700)
+    whole, saved = new_model(rehearse=8), new_model(rehearse=8)
+    whole.learn(stream)
+    learn_in(saved, stream_part(stream, 0, at), [at])
+    saved = restored(saved)
+    saved.learn(stream_part(stream, at, 1700))
+    assert differences(whole, saved) == []
+
+
+def stream_part(stream: Any, start: int, stop: int) -> Any:
+    from kbnn.model.rows import sliced
+
+    return sliced(stream, start, stop)
+
+
+def test_one_pass_with_rehearsal_beats_one_without() -> None:
+    x, y = rows(900, 5)
+    found = {}
+    for often in (0, 8):
+        model = trained(x[:600], y[:600], hidden=(30,), rehearse=often)
+        said = model.predict(block(x[600:], y[600:]))
+        found[often] = np.sqrt(np.mean((said.mean[:, 0] - y[600:]) ** 2))
+    assert found[8] < 0.7 * found[0]
+
+
+def test_the_layout_of_a_rehearsed_model_is_sound() -> None:
+    x, y = rows(1200, 6)
+    state = network(trained(x, y, hidden=(8,)))
+    for cov in layout_of(state.config).unpack(state.cov):
+        assert np.min(np.linalg.eigvalsh(cov)) > 0.0
