@@ -104,10 +104,9 @@ def test_a_later_pass_ends_the_race() -> None:
     x, y = curve(200, noise=1.0)
     model = Model.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
-    assert len(model.racers) == 2
-    leader = model.learner.settings
+    racing, leader = len(model.racers), model.learner.settings
     model.learn(block(x, y), again=True)
-    assert len(model.racers) == 1
+    assert (racing, len(model.racers)) == (2, 1)
     assert model.learner.settings == leader
     assert model.lost[-1].row == 200
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbnn.core import twin
-from kbnn.core.config import Config
+from kbnn.core.config import Config, Covariance
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, COUNT, State, init
@@ -125,7 +125,7 @@ def test_every_row_is_drawn_before_one_is_drawn_twice() -> None:
 
 
 @pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
-def test_the_surplus_is_taken_back_exactly(covariance: str) -> None:
+def test_the_surplus_is_taken_back_exactly(covariance: Covariance) -> None:
     """For a linear model of known noise the rows counted k times become rows counted once."""
     rng = np.random.default_rng(4)
     x = rng.standard_normal((40, 3))

@@ -18,8 +18,8 @@ MOST_UNITS: Final = 100_000
 MOST_REHEARSED: Final = 100
 
 
-REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.1}
-"""By covariance, see kbnn.core.config.Config.repeats: chosen on validation parts of training parts."""
+REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.0}
+"""By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
 
 SHAPES: Final[tuple[tuple[tuple[int, ...], str], ...]] = (
     ((50,), ""),
