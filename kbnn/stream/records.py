@@ -163,8 +163,9 @@ def _record_end(
 def first_record(data: bytes, delimiters: str) -> tuple[int, int] | None:
     """Start and end of the first record that is not blank; None while it is incomplete."""
     start = len(data) - len(data.lstrip(b"\r\n"))
-    end = _record_end(data, start, _field_starts(delimiters))
-    newline = data.find(b"\n", end)
+    newline = data.find(b"\n", start)
+    if data.find(b'"', start, newline) >= 0:  # the line may go on inside quotes
+        newline = data.find(b"\n", _record_end(data, start, _field_starts(delimiters)))
     return None if newline < 0 else (start, newline + 1)
 
 
