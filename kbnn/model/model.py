@@ -17,7 +17,7 @@ from kbnn.model.race import Lost, Racer
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, widened
+from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, widened, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import blank
 from kbnn.task.forecast import HELD, Forecast, joined, taken
@@ -59,6 +59,7 @@ class Model:
         )
         self.lost: tuple[Lost, ...] = ()
         self.skipped = 0  # rows without a target
+        self.let_go = 0  # rows held and let go before any target had varied
         self.met = 0  # rows of the stream, in all passes
         self.position: dict[str, Any] = {}
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(self.task, seed=settings.seed)
@@ -143,7 +144,7 @@ class Model:
     @property
     def rejected(self) -> int:
         """Rows with a target that could not be learned from."""
-        return self.count("rejected")
+        return self.count("rejected") + self.let_go
 
     @property
     def repairs(self) -> int:
@@ -222,8 +223,9 @@ class Model:
     def _hold(self, rows: Rows) -> Forecast:
         """Hold rows until the scale is known; what is said of them is a stopgap."""
         kept = self.learned.kept
-        before = kept.rows().y
-        room = max(1, MOST_HELD - len(before))
+        held = len(kept)
+        since, room = window(self.let_go + held)
+        before = kept.rows().y[since - self.let_go :]
         count, ready = rows_to_hold(self.task, before, rows.y[:room])
         rows = sliced(rows, 0, count)
         labelled = np.isfinite(rows.y).any(axis=1)
@@ -236,6 +238,7 @@ class Model:
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             kept.add(sliced(rows, start, stop), rows.x.shape[1], first + start)
         self.skipped += int(np.sum(~labelled))
+        self.let_go += held + int(np.sum(labelled)) - len(kept)
         self.met += count
         if ready:
             self.settle()

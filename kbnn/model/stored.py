@@ -54,6 +54,7 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
             for settings, nats, row in model.lost
         ],
         "skipped": model.skipped,
+        "let_go": model.let_go,
         "position": model.position,
         "record": card,
     }
@@ -123,6 +124,9 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
         for one in _objects(header["lost"], "its candidates")
     )
     model.skipped = count(header["skipped"])
+    model.let_go = count(header.get("let_go", 0))
+    full = begun == {True} or model.held == MOST_HELD
+    _require(full or not model.let_go, "the rows it let go")
     model.met = model.rows + model.rejected + model.skipped
     _require(isinstance(header["position"], dict), "its position")
     model.position = dict(header["position"])

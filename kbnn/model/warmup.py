@@ -158,15 +158,24 @@ def widened(rows: FloatArray, width: int) -> FloatArray:
     return wide
 
 
+def window(count: int) -> tuple[int, int]:
+    """Which row the next `room` rows are told from, after `count` rows with a target: its place.
+
+    It moves on by half of what is held at a time, so that telling costs little, and depends on
+    counts alone.
+    """
+    half = MOST_HELD // 2
+    return max(0, count // half - 1) * half, half - count % half
+
+
 def rows_to_hold(task: Task, held: FloatArray, y: FloatArray) -> tuple[int, bool]:
     """How many of the rows with these targets are held, and whether the model then begins.
 
     `held` are the targets held before; a row without a target counts for nothing.
     """
     labelled = np.flatnonzero(np.isfinite(y).any(axis=1))
-    missing = max(1, WARM_UP_ROWS - len(held))
-    for end in range(missing, len(labelled) + 1):
-        seen = np.concatenate((held, y[labelled[:end]]))[-MOST_HELD:]
-        if task.varied(seen):
-            return int(labelled[end - 1]) + 1, True
-    return len(y), False
+    varied = task.varied_after(np.concatenate((held, y[labelled])))
+    needed = max(1, max(varied, WARM_UP_ROWS) - len(held))
+    if needed > len(labelled):
+        return len(y), False
+    return int(labelled[needed - 1]) + 1, True

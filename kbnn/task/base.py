@@ -112,8 +112,8 @@ class Task(ABC):
     # Forecasts.
 
     @abstractmethod
-    def varied(self, y: FloatArray) -> bool:
-        """Whether these targets (n, T) have varied enough to begin."""
+    def varied_after(self, y: FloatArray) -> int:
+        """How many of these targets (n, T) it takes until they have varied; n + 1 if more."""
 
     @abstractmethod
     def before(self, y: FloatArray, first: int) -> Forecast:

@@ -59,9 +59,9 @@ class Classes(Task):
         """Groups for few classes."""
         return "group" if outputs <= MOST_GROUPED else "neuron"
 
-    def varied(self, y: FloatArray) -> bool:
+    def varied_after(self, y: FloatArray) -> int:
         """A single class is a beginning too."""
-        return True
+        return 0
 
     def before(self, y: FloatArray, first: int) -> Forecast:
         """Class frequencies of the rows before, one added to each."""

@@ -56,27 +56,30 @@ class Real(Task):
         """One for each target."""
         return len(self.targets)
 
-    def varied(self, y: FloatArray) -> bool:
-        """Every target has had two values."""
+    def varied_after(self, y: FloatArray) -> int:
+        """Until every target has had two values."""
         seen = np.where(np.isfinite(y), y, np.nan)
-        low, high = np.fmin.reduce(seen, axis=0), np.fmax.reduce(seen, axis=0)
-        return bool(np.all(low < high))
+        low, high = np.fmin.accumulate(seen, axis=0), np.fmax.accumulate(seen, axis=0)
+        varied = np.all(low < high, axis=1)
+        return int(np.argmax(varied)) + 1 if varied.any() else len(y) + 1
 
     def before(self, y: FloatArray, first: int) -> Forecast:
         """Mean and spread of the rows before; nothing of the very first."""
+        known = np.isfinite(y)
+        some = known.any(axis=0)
+        origin = np.where(some, y[np.argmax(known, axis=0), np.arange(y.shape[1])], 0.0)
+        value = np.where(known, y, origin)
+        n = np.cumsum(known, axis=0)
+        center = origin + np.cumsum(value - origin, axis=0) / np.maximum(n, 1)
+        gap = value - np.concatenate((origin[None], center[:-1]))
+        squares = np.cumsum(np.where(known, gap * (value - center), 0.0), axis=0)
         mean, sd = np.full((2, len(y), y.shape[1]), np.nan)
-        for j, column in enumerate(y.T):
-            n, center, squares = 0, 0.0, 0.0
-            for row, value in enumerate(column.tolist()):
-                if n and row >= first:
-                    spread = math.sqrt(squares / n) if n > 1 else abs(center)
-                    least = _LEAST_SD * (1.0 + abs(center))
-                    mean[row, j], sd[row, j] = center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
-                if math.isfinite(value):
-                    n += 1
-                    gap = value - center
-                    center += gap / n
-                    squares += gap * (value - center)
+        told = n[:-1] > 0
+        n, center, squares = n[:-1][told], center[:-1][told], squares[:-1][told]
+        spread = np.where(n > 1, np.sqrt(np.maximum(squares, 0.0) / n), np.abs(center))
+        least = _LEAST_SD * (1.0 + np.abs(center))
+        mean[1:][told] = center
+        sd[1:][told] = np.maximum(spread * np.sqrt(1.0 + 2.0 / n), least)
         mean, sd = mean[first:], sd[first:]
         said = blank(len(mean), y.shape[1])
         return said._replace(
