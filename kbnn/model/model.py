@@ -226,7 +226,7 @@ class Model:
         held = len(kept)
         since, room = window(self.let_go + held)
         before = kept.rows().y[since - self.let_go :]
-        count, ready = rows_to_hold(self.task, before, rows.y[:room])
+        count, ready = rows_to_hold(self.task, before, rows.y[:MOST_HELD], room)
         rows = sliced(rows, 0, count)
         labelled = np.isfinite(rows.y).any(axis=1)
         first = self.met + 1

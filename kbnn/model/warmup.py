@@ -168,12 +168,15 @@ def window(count: int) -> tuple[int, int]:
     return max(0, count // half - 1) * half, half - count % half
 
 
-def rows_to_hold(task: Task, held: FloatArray, y: FloatArray) -> tuple[int, bool]:
+def rows_to_hold(task: Task, held: FloatArray, y: FloatArray, room: int) -> tuple[int, bool]:
     """How many of the rows with these targets are held, and whether the model then begins.
 
-    `held` are the targets held before; a row without a target counts for nothing.
+    `held` are the targets held before; a row without a target counts for nothing, and of those
+    with one there are `room` at most.
     """
     labelled = np.flatnonzero(np.isfinite(y).any(axis=1))
+    if len(labelled) > room:
+        y, labelled = y[: labelled[room]], labelled[:room]
     varied = task.varied_after(np.concatenate((held, y[labelled])))
     needed = max(1, max(varied, WARM_UP_ROWS) - len(held))
     if needed > len(labelled):
