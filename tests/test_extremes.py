@@ -99,7 +99,17 @@ def test_a_new_class_relearns_nothing(tmp_path: Path, steps: list[int]) -> None:
         steps.clear()
         lines = [f"{a},{b},k{k}" for (a, b), k in zip(x.tolist(), classes, strict=True)]
         (tmp_path / name).write_text("\n".join(["a,b,y", *lines]) + "\n")
-        words = "-q --covariance full --layers 3 --task classification --rehearse off".split()
+        words = [
+            "-q",
+            "--covariance",
+            "full",
+            "--layers",
+            "3",
+            "--task",
+            "classification",
+            "--rehearse",
+            "off",
+        ]
         ran = kbnn("train", tmp_path / name, "-m", tmp_path / f"{name}.npz", *words)
         assert ran.code == 0, ran.err
         learned.append(sum(steps))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kbnn.stream.formats import split_fields
 from kbnn.stream.records import (
+    RecordSplitter,
     _field_starts,
     _record_end,
-    at_most_fields,
-    RecordSplitter,
     _scan,
+    at_most_fields,
     first_record,
     is_closed,
     last_end,
