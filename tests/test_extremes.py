@@ -21,8 +21,8 @@ from kbnn.model.file import load
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
+from kbnn.task.early_numbers import EarlyNumbers
 from kbnn.task.forecast import Forecast, joined
-from kbnn.task.real import Real
 from tests.bench.data import block, schema
 from tests.commands import kbnn
 from tests.modelling import differences, restored, same
@@ -150,20 +150,25 @@ def test_targets_that_never_vary_are_told_the_same_however_they_are_cut(kind: st
             assert differences(model, whole) == []
 
 
-def test_a_target_that_never_varies_costs_a_look_or_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked = []
+def test_a_target_that_never_varies_is_told_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
 
-    def before(task: Real, y: Any, first: int) -> Forecast:
-        looked.append(len(y))
-        return tell(task, y, first)
+    def counted(early: EarlyNumbers, y: Any) -> Forecast:
+        told.append(len(y))
+        return tell(early, y)
 
-    tell = Real.before
-    monkeypatch.setattr(Real, "before", before)
+    tell = EarlyNumbers.tell
+    monkeypatch.setattr(EarlyNumbers, "tell", counted)
     rows = unvaried(5000, "both")
-    model, _ = learned(rows, [])
-    assert model.warming_up
-    assert sum(looked) < 3.5 * 5000
-    assert len(looked) < 5000 / 200
+    every: list[Sequence[int]] = [[], range(1, 5000)]
+    for cuts in every:
+        told.clear()
+        model, _ = learned(rows, cuts)
+        assert model.warming_up
+        assert sum(told) < 2.1 * 5000 + len(cuts)
+    told.clear()
+    learned(rows, [])
+    assert len(told) < 5000 / 100
 
 
 def test_rows_let_go_before_a_target_varied_are_counted(tmp_path: Path) -> None:

@@ -71,8 +71,13 @@ def test_the_likelihood_of_a_class_is_its_probability() -> None:
     ],
 )
 def test_numbers_have_varied_when_every_target_has(y: Any, after: int) -> None:
-    assert number_task("a", "b").varied_after(np.array(y).reshape(-1, 2)) == after
-    assert label_task().varied_after(np.zeros((len(y), 1))) == 0
+    targets = np.array(y).reshape(-1, 2)
+    assert number_task("a", "b").early().varied_after(targets) == after
+    assert label_task().early().varied_after(np.zeros((len(y), 1))) == 0
+    for told in range(len(y) + 1):
+        early = number_task("a", "b").early()
+        early.tell(targets[:told])
+        assert early.varied_after(targets[told:]) == max(0, after - told)
 
 
 def test_few_classes_are_grouped() -> None:

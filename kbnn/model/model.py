@@ -19,7 +19,7 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, widened, window
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import blank
+from kbnn.task.base import Early, blank
 from kbnn.task.forecast import HELD, Forecast, joined, taken
 from kbnn.task.table import task_of
 
@@ -66,6 +66,7 @@ class Model:
         self._unscored: list[tuple[Rows, Forecast]] = []
         self._waiting = 0
         self._trial: Learned | None = None
+        self._early: tuple[int, Early] | None = None
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> Model:
@@ -225,24 +226,35 @@ class Model:
         kept = self.learned.kept
         held = len(kept)
         since, room = window(self.let_go + held)
-        before = kept.rows().y[since - self.let_go :]
-        count, ready = rows_to_hold(self.task, before, rows.y[:MOST_HELD], room)
+        early = self._speaker(since)
+        count, ready = rows_to_hold(early, held, rows.y[:MOST_HELD], room)
         rows = sliced(rows, 0, count)
         labelled = np.isfinite(rows.y).any(axis=1)
         first = self.met + 1
         # A row without a target is told what the next one with a target is told.
         place: IntArray = np.cumsum(labelled) - labelled
-        y = np.concatenate((before, rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
-        said = taken(self.task.before(y, len(before)), place)
-        edges = np.flatnonzero(np.diff(labelled, prepend=False, append=False)).tolist()
+        y = np.concatenate((rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
+        said = taken(early.tell(y), place)
+        framed = np.concatenate(([False], labelled, [False]))
+        edges = np.flatnonzero(framed[1:] != framed[:-1]).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             kept.add(sliced(rows, start, stop), rows.x.shape[1], first + start)
+        self._early = since, early
         self.skipped += int(np.sum(~labelled))
         self.let_go += held + int(np.sum(labelled)) - len(kept)
         self.met += count
         if ready:
             self.settle()
         return said._replace(status=np.where(labelled, HELD, UNLABELLED))
+
+    def _speaker(self, since: int) -> Early:
+        """Who speaks of the next rows held, having been told those held from that place on."""
+        before, self._early = self._early, None
+        if before is not None and before[0] == since:
+            return before[1]
+        early = self.task.early()
+        early.tell(self.learned.kept.rows().y[since - self.let_go :])
+        return early
 
     def _held(self) -> Kept:
         """The rows held, their targets as the networks learn them."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.model.rows import Rows
-from kbnn.task.base import Task
+from kbnn.task.base import Early
 
 WARM_UP_ROWS = 32
 MOST_HELD = 512
@@ -168,17 +168,16 @@ def window(count: int) -> tuple[int, int]:
     return max(0, count // half - 1) * half, half - count % half
 
 
-def rows_to_hold(task: Task, held: FloatArray, y: FloatArray, room: int) -> tuple[int, bool]:
+def rows_to_hold(early: Early, held: int, y: FloatArray, room: int) -> tuple[int, bool]:
     """How many of the rows with these targets are held, and whether the model then begins.
 
-    `held` are the targets held before; a row without a target counts for nothing, and of those
-    with one there are `room` at most.
+    So many are held already. A row without a target counts for nothing, and of those with one
+    there are `room` at most.
     """
     labelled = np.flatnonzero(np.isfinite(y).any(axis=1))
     if len(labelled) > room:
         y, labelled = y[: labelled[room]], labelled[:room]
-    varied = task.varied_after(np.concatenate((held, y[labelled])))
-    needed = max(1, max(varied, WARM_UP_ROWS) - len(held))
+    needed = max(1, WARM_UP_ROWS - held, early.varied_after(y[labelled]))
     if needed > len(labelled):
         return len(y), False
     return int(labelled[needed - 1]) + 1, True

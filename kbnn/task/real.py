@@ -15,16 +15,14 @@ from kbnn.score.figures import Values
 from kbnn.score.score import Score
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
-from kbnn.task.base import Field, Line, Scaled, Task, blank
+from kbnn.task.base import Early, Field, Line, Scaled, Task
+from kbnn.task.early_numbers import EarlyNumbers
 from kbnn.task.forecast import Forecast
 from kbnn.task.gaussian import Gaussian
 from kbnn.task.real_score import Judged, RealScore
 from kbnn.task.real_verdict import real_verdict
 from kbnn.task.section import Chart, Drawn, Group, Section, learning_chart
 from kbnn.wording import number, percent, rows_of
-
-_LEAST_SD = 1e-6
-"""Of a constant target, as a share of its size."""
 
 _OUTLYING = math.sqrt(OUTLIER_VAR_RATIO)
 """Standard deviation of outliers beside that of the others."""
@@ -56,35 +54,9 @@ class Real(Task):
         """One for each target."""
         return len(self.targets)
 
-    def varied_after(self, y: FloatArray) -> int:
-        """Until every target has had two values."""
-        seen = np.where(np.isfinite(y), y, np.nan)
-        low, high = np.fmin.accumulate(seen, axis=0), np.fmax.accumulate(seen, axis=0)
-        varied = np.all(low < high, axis=1)
-        return int(np.argmax(varied)) + 1 if varied.any() else len(y) + 1
-
-    def before(self, y: FloatArray, first: int) -> Forecast:
-        """Mean and spread of the rows before; nothing of the very first."""
-        known = np.isfinite(y)
-        some = known.any(axis=0)
-        origin = np.where(some, y[np.argmax(known, axis=0), np.arange(y.shape[1])], 0.0)
-        value = np.where(known, y, origin)
-        n = np.cumsum(known, axis=0)
-        center = origin + np.cumsum(value - origin, axis=0) / np.maximum(n, 1)
-        gap = value - np.concatenate((origin[None], center[:-1]))
-        squares = np.cumsum(np.where(known, gap * (value - center), 0.0), axis=0)
-        mean, sd = np.full((2, len(y), y.shape[1]), np.nan)
-        told = n[:-1] > 0
-        n, center, squares = n[:-1][told], center[:-1][told], squares[:-1][told]
-        spread = np.where(n > 1, np.sqrt(np.maximum(squares, 0.0) / n), np.abs(center))
-        least = _LEAST_SD * (1.0 + np.abs(center))
-        mean[1:][told] = center
-        sd[1:][told] = np.maximum(spread * np.sqrt(1.0 + 2.0 / n), least)
-        mean, sd = mean[first:], sd[first:]
-        said = blank(len(mean), y.shape[1])
-        return said._replace(
-            mean=mean, sd=sd, noise_sd=sd, function_sd=np.where(np.isnan(sd), sd, 0.0)
-        )
+    def early(self) -> Early:
+        """Mean and spread of the rows before."""
+        return EarlyNumbers(len(self.targets))
 
     def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
         """Means and standard deviations in the user's units."""
