@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"),
 ]
 
-ROWS = 8_000
+ROWS = 4_000
 KILLS, SIGNALS = 500, 100
 TRAIN = ["-m", "m.npz", "--layers", "8", "--checkpoint-every", "0.02", "--predictions", "p.csv"]
 WORDS = {
