@@ -34,6 +34,8 @@ LARGEST_BELIEF = 1e60
 """No number of a belief is larger: in standardised units all that data can say is far below."""
 
 MOST_RACERS = 64
+MOST_EVIDENCE = 1e9
+"""Nats: a race is over after a thousand rows, and no density of numbers taken is beyond e^700."""
 MOST_DEBT = float(MOST_REHEARSED * (YOUNG + 1) * 2)
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -167,7 +169,9 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     )
     alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
     _require(len(alarms) <= MOST_ALARMS, "its alarms")
-    return Racer(model.learner_of(settings), learned, _finite(header["evidence"]), tuple(alarms))
+    evidence = _finite(header["evidence"])
+    _require(abs(evidence) <= MOST_EVIDENCE, "its evidence")
+    return Racer(model.learner_of(settings), learned, evidence, tuple(alarms))
 
 
 def _rehearsal(header: dict[str, Any], seen: int) -> Rehearsal:
