@@ -67,7 +67,10 @@ def feed(trainer: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 def moment(dice: random.Random, trainer: subprocess.Popen[bytes], model: Path) -> str:
-    """Wait for a random moment: while libraries load, about the first row, among checkpoints."""
+    """Wait for a random moment: while libraries load, about the first row, among checkpoints.
+
+    Some of these moments are late enough for a stream to come to its end, however busy the machine.
+    """
     if dice.random() < 0.3:
         time.sleep(dice.uniform(0.0, 0.3))
         return "in the first 300 ms"
@@ -77,7 +80,7 @@ def moment(dice: random.Random, trainer: subprocess.Popen[bytes], model: Path) -
     before = model.stat().st_mtime_ns if model.exists() else 0
     while trainer.poll() is None and (not model.exists() or model.stat().st_mtime_ns == before):
         time.sleep(0.002)
-    time.sleep(dice.uniform(0.0, 0.15))
+    time.sleep(dice.uniform(0.0, dice.choice((0.15, 0.15, 1.5))))
     return "among checkpoints"
 
 
