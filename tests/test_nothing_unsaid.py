@@ -162,8 +162,8 @@ def test_some_columns_of_a_wide_file_can_be_read(form: str) -> None:
 @pytest.mark.parametrize("quote", [b"", b'"'])
 def test_a_million_columns_cost_little(quote: bytes) -> None:
     header, *rows = wide(1_000_000, "csv").splitlines(keepends=True)
-    names = [quote + name + quote for name in header.split(b",")]
-    Path("t").write_bytes(b"".join([b",".join(names), *rows]))
+    names = [quote + name + quote for name in header.strip().split(b",")]
+    Path("t").write_bytes(b"".join([b",".join(names), b"\n", *rows]))
     Path("small").write_text("a,y\n1,2\n2,3\n")
 
     def cost(name: str) -> tuple[int, float]:
