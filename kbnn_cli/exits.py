@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kbnn.errors import KbnnError, ReaderLeft, UsageError
 from kbnn.sink import standard_output
@@ -21,6 +21,9 @@ CONDITION: Final = 3  # --fail-if was met
 INTERRUPTED: Final = 130
 READER_LEFT: Final = 141  # whoever read the data left before their end, as a shell reports SIGPIPE
 SIGNALLED: Final = 128  # and the number of the signal that ended it, after saving
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 _interrupts: list[int] = []
 """Signals that `note_interrupt` has seen."""
@@ -108,6 +111,13 @@ def report_unexpected(
     text = " ".join(str(error).split())
     named = f"{kind.__name__}: {text}" if text else kind.__name__
     say(f"unexpected error, {named} (KBNN_DEBUG=1 shows where; please report it)")
+
+
+def end_unraised(found: UnraisableHookArgs) -> None:
+    """An exception where none can be raised: Ctrl-C ends the program there, and is not lost."""
+    if issubclass(found.exc_type, KeyboardInterrupt):
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(found)
 
 
 def _trace() -> None:

@@ -52,6 +52,7 @@ def prepare() -> None:
     sys.meta_path.insert(0, _Without("pandas"))
     _channels()
     sys.excepthook = exits.report_unexpected
+    sys.unraisablehook = exits.end_unraised
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, exits.note_interrupt)
 

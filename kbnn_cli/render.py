@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from kbnn.model.warmup import WARM_UP_ROWS
 from kbnn.run.outcome import Tally, prequential
 from kbnn.wording import clean, count, number, rows_of
 from kbnn_cli.show_figures import figures_table
@@ -61,9 +62,11 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
     model = training.model
     figures = prequential(model)
     names = model.schema.targets
-    if not model.card.curve.rows:
-        held = "no figures yet: the first 32 rows only set the scale"
-        yield Text(held, style="dim")
+    if model.warming_up or not model.card.curve.rows:
+        why = "the first 32 rows only set the scale"
+        if model.held >= WARM_UP_ROWS:
+            why = "rows are held until every target has varied"
+        yield Text(f"no figures yet: {why}", style="dim")
         names = []
     else:
         yield Text("each row was predicted before it was learned:", style="dim")

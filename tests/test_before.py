@@ -6,18 +6,29 @@ import numpy as np
 import pytest
 
 from kbnn.core.network import UNLABELLED
+from kbnn.core.normal import FloatArray
 from kbnn.model.model import HELD, Model
 from kbnn.model.settings import Settings
+from kbnn.task.base import Task
+from kbnn.task.forecast import Forecast
 from tests.bench.data import block, schema
 from tests.judging import label_task, number_task
 
 NAN = np.nan
 
 
+def told(task: Task, y: FloatArray, first: int = 0) -> Forecast:
+    """What is said of the rows from the first on, those before having been told one by one."""
+    early = task.early()
+    for row in y[:first]:
+        early.tell(row[None])
+    return early.tell(y[first:])
+
+
 def test_a_number_gets_mean_and_widened_spread_of_the_rows_before() -> None:
     """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
     y = np.array([[2.0], [4.0], [9.0], [1.0]])
-    said = number_task().before(y, 0)
+    said = told(number_task(), y)
     assert said.mean[:, 0] == pytest.approx([NAN, 2.0, 3.0, 5.0], nan_ok=True)
     wanted = [NAN, 2.0 * np.sqrt(3.0), np.sqrt(2.0), np.sqrt(26.0 / 3.0 * (5.0 / 3.0))]
     assert said.sd[:, 0] == pytest.approx(wanted, rel=1e-12, nan_ok=True)
@@ -27,26 +38,26 @@ def test_a_number_gets_mean_and_widened_spread_of_the_rows_before() -> None:
 
 def test_gaps_count_for_nothing_and_each_target_for_itself() -> None:
     y = np.array([[1.0, NAN], [3.0, 7.0], [NAN, 9.0], [0.0, 0.0]])
-    said = number_task("a", "b").before(y, 2)
+    said = told(number_task("a", "b"), y, 2)
     assert said.mean == pytest.approx(np.array([[2.0, 7.0], [2.0, 8.0]]))
     one, two = np.sqrt(3.0), np.sqrt(2.0)
     assert said.sd == pytest.approx(np.array([[two, 7.0 * one], [two, two]]))
 
 
 def test_what_never_varied_has_a_spread_of_a_millionth() -> None:
-    said = number_task().before(np.array([[5.0], [5.0], [5.0]]), 2)
+    said = told(number_task(), np.array([[5.0], [5.0], [5.0]]), 2)
     assert said.sd[0, 0] == pytest.approx(6e-6)
 
 
 def test_a_class_gets_its_count_and_one() -> None:
     y = np.array([[0.0], [2.0], [0.0], [NAN]])
-    said = label_task(["a", "b", "c"]).before(y, 0)
+    said = told(label_task(["a", "b", "c"]), y)
     wanted = [[1 / 2, 1 / 2, 0], [2 / 3, 1 / 3, 0], [2 / 5, 1 / 5, 2 / 5], [3 / 6, 1 / 6, 2 / 6]]
     assert said.probability == pytest.approx(np.array(wanted))
 
 
 def test_classes_that_are_all_known_share_from_the_start() -> None:
-    said = label_task(["a", "b", "c"], closed=True).before(np.array([[1.0], [0.0]]), 0)
+    said = told(label_task(["a", "b", "c"], closed=True), np.array([[1.0], [0.0]]))
     assert said.probability == pytest.approx(np.array([[1 / 3] * 3, [1 / 4, 1 / 2, 1 / 4]]))
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnn.core import engine
+from kbnn.errors import DataError
+from kbnn.stream import csv_reader
 from kbnn.stream.chunk import Pins
 from kbnn.stream.csv_reader import CsvReader
 from kbnn.stream.decimals import decimals, lines
@@ -96,3 +101,98 @@ def test_both_readings_make_the_same_table(wanted: frozenset[str] | None) -> Non
 def test_a_column_that_is_no_number_stays_text() -> None:
     reader = CsvReader("-", iter([b"a,b\n1,2\n"]), Pins(numbers=frozenset("a")))
     assert [chunk.batch.to_pylist() for chunk in reader.chunks()] == [[{"a": 1.0, "b": "2"}]]
+
+
+ODD = (
+    *("", "-", "+1", "+", ".", "-.", ".5", "5.", "-0", "-0.0", "0", "00", "007", "-007.50", "1e3"),
+    *("1e999", "inf", "nan", "NA", " 1", "1 ", "1\t", "--1", "1-2", "1.2.3", "0x1", "1_0", '"1"'),
+    *(
+        "\x00",
+        "1\x00",
+        "\x001",
+        "9007199254740992",
+        "9007199254740993",
+        "0.1",
+        "0.30000000000000004",
+    ),
+    *("123456789012345678", "1234567890123456789", "0.123456789012345678", "4.35", "2.675"),
+    *(
+        "99999999999999999999999",
+        "0.000000000000000001",
+        "000000000000000000",
+        "\u0661",
+        "1,2",
+        "1;",
+    ),
+)
+
+
+def odd_text(dice: random.Random) -> bytes:
+    """Lines of three cells, most of them plain, with an accident here and there."""
+    odd = dice.choice((0.0, 0.0, 0.02, 0.3))
+
+    def cell() -> str:
+        if dice.random() < odd:
+            return dice.choice(ODD)
+        digits = "".join(dice.choices("0123456789", k=dice.randint(1, dice.choice((3, 9, 17, 22)))))
+        cut = dice.randrange(len(digits))
+        return dice.choice(("", "-")) + (digits if not cut else f"{digits[:cut]}.{digits[cut:]}")
+
+    end = dice.choice(("\n", "\n", "\r\n"))
+    lines = [",".join(cell() for _ in range(3)) + end for _ in range(dice.randint(1, 4))]
+    text = "".join(lines).encode()
+    if dice.random() < 0.2:
+        text = text.rstrip(b"\r\n")
+    if dice.random() < odd:
+        at = dice.randrange(len(text) + 1)
+        text = text[:at] + dice.choice((b"\n", b"\r", b",", b'"', b"\0", b"-", b".")) + text[at:]
+    return text
+
+
+def _bits(column: pa.Array) -> object:
+    exact = column.type == pa.float64() and not column.null_count
+    return column.to_numpy().tobytes() if exact else repr(column.to_pylist())
+
+
+def table(text: bytes) -> object:
+    """What is read, to the bit, or the sentence that refuses it."""
+    pins = Pins(numbers=frozenset("abc"), missing=("", "NA"))
+    try:
+        read = list(CsvReader("-", iter([b"a,b,c\n" + text]), pins).chunks())
+    except DataError as error:
+        return str(error)
+    return [
+        (
+            chunk.batch.schema,
+            [_bits(column) for column in chunk.batch.columns],
+            chunk.flaws,
+            chunk.batch.num_rows,
+        )
+        for chunk in read
+    ]
+
+
+def compared(count: int, seed: int, patch: pytest.MonkeyPatch) -> int:
+    """So many texts read both ways; how many of them by the compiled module."""
+    dice, plain = random.Random(seed), 0
+    for _ in range(count):
+        text = odd_text(dice)
+        plain += decimals(text, ",", 3) is not None
+        with patch.context() as without:
+            first = table(text)
+            without.setattr(csv_reader, "decimals", lambda *_: None)
+            assert table(text) == first, text
+    return plain
+
+
+@built
+def test_both_readings_agree_on_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 100 < compared(500, 1, monkeypatch) < 400
+
+
+@built
+@pytest.mark.slow
+def test_both_readings_agree_on_ten_thousand_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = compared(10_000, 2, monkeypatch)
+    print(f"{plain} texts of plain decimals, {10_000 - plain} left to others")
+    assert 2_000 < plain < 8_000

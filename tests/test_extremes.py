@@ -1,7 +1,14 @@
-"""What costs more than it should: numbers next to 0, classes that come one by one."""
+"""What costs more than it should: numbers next to 0, targets that never vary, classes that come
+one by one.
+
+Costs are counted in rows that are learned or looked at; nothing is rehearsed, so that each new row
+counts once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +18,14 @@ import pytest
 from kbnn.core import engine
 from kbnn.model import learner
 from kbnn.model.file import load
+from kbnn.model.model import Model
+from kbnn.model.rows import Rows, sliced
+from kbnn.model.settings import Settings
+from kbnn.task.early_numbers import EarlyNumbers
+from kbnn.task.forecast import Forecast, joined
+from tests.bench.data import block, schema
 from tests.commands import kbnn
+from tests.modelling import differences, restored, same
 
 ROWS = 600
 
@@ -52,12 +66,15 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_columns_next_to_zero_cost_what_others_cost(
     tmp_path: Path, factor: float, steps: list[int]
 ) -> None:
-    assert kbnn("train", table(tmp_path / "one.csv", [1.0] * 3), "-m", tmp_path / "o").code == 0
-    ordinary = len(steps)
+    once = ("--rehearse", "off")
+    ran = kbnn("train", table(tmp_path / "one.csv", [1.0] * 3), "-m", tmp_path / "o", *once)
+    assert ran.code == 0
+    ordinary, rows = len(steps), sum(steps)
     steps.clear()
-    ran = kbnn("train", table(tmp_path / "t.csv", [factor] * 3), "-m", tmp_path / "t")
+    ran = kbnn("train", table(tmp_path / "t.csv", [factor] * 3), "-m", tmp_path / "t", *once)
     assert ran.code == 0
     assert len(steps) <= ordinary + 3
+    assert ROWS <= sum(steps) <= rows
     assert ran.err.count("column 'a': values closer to 0 than 1e-140 count as 0") == 1
 
 
@@ -82,8 +99,87 @@ def test_a_new_class_relearns_nothing(tmp_path: Path, steps: list[int]) -> None:
         steps.clear()
         lines = [f"{a},{b},k{k}" for (a, b), k in zip(x.tolist(), classes, strict=True)]
         (tmp_path / name).write_text("\n".join(["a,b,y", *lines]) + "\n")
-        words = ("--covariance", "full", "--layers", "3", "--task", "classification")
-        ran = kbnn("train", tmp_path / name, "-m", tmp_path / f"{name}.npz", "-q", *words)
+        words = [
+            "-q",
+            "--covariance",
+            "full",
+            "--layers",
+            "3",
+            "--task",
+            "classification",
+            "--rehearse",
+            "off",
+        ]
+        ran = kbnn("train", tmp_path / name, "-m", tmp_path / f"{name}.npz", *words)
         assert ran.code == 0, ran.err
         learned.append(sum(steps))
     assert learned[1] <= learned[0]
+
+
+def unvaried(rows: int, kind: str) -> Rows:
+    """Rows whose targets, or one of the two, never vary; some have no target."""
+    random = np.random.default_rng(5)
+    y = np.full((rows, 2), 5.0)
+    if kind == "other":
+        y[:, 0] = random.standard_normal(rows)
+    y[random.random(rows) < 0.1, 0] = np.nan
+    y[random.random(rows) < 0.1] = np.nan
+    return block(random.standard_normal((rows, 2)), y)
+
+
+def learned(rows: Rows, cuts: Sequence[int], saved: bool = False) -> tuple[Model, Forecast]:
+    model = Model.create(Settings(hidden=(3,), rehearse=0), schema(2, 2))
+    parts = []
+    for start, stop in pairwise([0, *cuts, rows.count]):
+        parts.append(model.learn(sliced(rows, start, stop)))
+        model = restored(model) if saved else model
+    return model, joined(parts)
+
+
+@pytest.mark.parametrize("kind", ["both", "other"])
+def test_targets_that_never_vary_are_told_the_same_however_they_are_cut(kind: str) -> None:
+    rows = unvaried(1500, kind)
+    rows.y[1400, :] = [6.0, 7.0]  # and at last they do
+    whole, said = learned(rows, [])
+    assert not whole.warming_up
+    assert np.isfinite(said.mean[1:1400]).all()
+    for cuts in ([1], [255, 257, 513], range(1, 1500, 97), range(400, 1300)):
+        for saved in (False, True) if len(cuts) < 50 else (False,):
+            model, again = learned(rows, cuts, saved)
+            assert same(said, again)
+            assert differences(model, whole) == []
+
+
+def test_a_target_that_never_varies_is_told_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    def counted(early: EarlyNumbers, y: Any) -> Forecast:
+        told.append(len(y))
+        return tell(early, y)
+
+    tell = EarlyNumbers.tell
+    monkeypatch.setattr(EarlyNumbers, "tell", counted)
+    rows = unvaried(5000, "both")
+    every: list[Sequence[int]] = [[], range(1, 5000)]
+    for cuts in every:
+        told.clear()
+        model, _ = learned(rows, cuts)
+        assert model.warming_up
+        assert sum(told) < 2.1 * 5000 + len(cuts)
+    told.clear()
+    learned(rows, [])
+    assert len(told) < 5000 / 100
+
+
+def test_rows_let_go_before_a_target_varied_are_counted(tmp_path: Path) -> None:
+    lines = "".join(f"{k},5\n" for k in range(700)) + "1,\n"
+    (tmp_path / "t.csv").write_text(f"a,y\n{lines}")
+    ran = kbnn("train", tmp_path / "t.csv", "-m", tmp_path / "m.npz")
+    assert ran.code == 0
+    assert "no figures yet: rows are held until every target has varied" in ran.err
+    model = load(str(tmp_path / "m.npz"))
+    counts = (model.rows, model.rejected, model.skipped, model.met)
+    assert counts == (512, 188, 1, 701)
+    model.learn(block(np.zeros((1, 1)), np.array([6.0])))
+    assert (model.rows, model.rejected, model.met) == (512, 189, 702)
+    assert restored(model).met == 702

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -32,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"),
 ]
 
-ROWS = 30_000
+ROWS = 4_000
 KILLS, SIGNALS = 500, 100
 TRAIN = ["-m", "m.npz", "--layers", "8", "--checkpoint-every", "0.02", "--predictions", "p.csv"]
 WORDS = {
@@ -42,6 +41,7 @@ WORDS = {
 }
 """The same command once more, --resume, and a live pipe that begins anew each time."""
 BAD = ("Traceback", "unexpected error", "Exception ignored", "generator already executing")
+EARLY = "before the program's first line"
 POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -67,7 +67,10 @@ def feed(trainer: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 def moment(dice: random.Random, trainer: subprocess.Popen[bytes], model: Path) -> str:
-    """Wait for a random moment: while libraries load, about the first row, among checkpoints."""
+    """Wait for a random moment: while libraries load, about the first row, among checkpoints.
+
+    Some of these moments are late enough for a stream to come to its end, however busy the machine.
+    """
     if dice.random() < 0.3:
         time.sleep(dice.uniform(0.0, 0.3))
         return "in the first 300 ms"
@@ -77,7 +80,7 @@ def moment(dice: random.Random, trainer: subprocess.Popen[bytes], model: Path) -
     before = model.stat().st_mtime_ns if model.exists() else 0
     while trainer.poll() is None and (not model.exists() or model.stat().st_mtime_ns == before):
         time.sleep(0.002)
-    time.sleep(dice.uniform(0.0, 0.15))
+    time.sleep(dice.uniform(0.0, dice.choice((0.15, 0.15, 1.5))))
     return "among checkpoints"
 
 
@@ -112,12 +115,8 @@ def trained(folder: Path, words: list[str], end: Callable[[], int] | None, seed:
 
 
 def before_the_first_line(ended: Ended, number: int) -> bool:
-    """Whether Ctrl-C met Python itself, which shows a traceback before it runs any program.
-
-    The program's own first act is to import `signal`; `main` had not begun.
-    """
-    ours = set(re.findall(r'kbnn_cli/(\S+)", line \d+, in (\S+)', ended.said))
-    return number == signal.SIGINT and ended.code != 130 and ours <= {("startup.py", "<module>")}
+    """Whether Ctrl-C met Python itself, which shows a traceback before it runs any program."""
+    return number == signal.SIGINT and ended.code != 130 and "kbnn_cli/" not in ended.said
 
 
 def check_end(ended: Ended, number: int) -> None:
@@ -166,6 +165,13 @@ class Campaign:
 
     def stream(self, worker: int) -> None:
         """One stream after the other, each in its way."""
+        try:
+            self._streams(worker)
+        except BaseException:
+            self.numbers.clear()  # the others need not go on
+            raise
+
+    def _streams(self, worker: int) -> None:
         turn = 0
         while self.numbers:
             way = list(WORDS)[turn % len(WORDS)]
@@ -196,7 +202,7 @@ class Campaign:
                 self.numbers.insert(0, number)
             return False
         if "KeyboardInterrupt" in ended.said:
-            ended = ended._replace(when="before the program's first line")
+            ended = ended._replace(when=EARLY)
         kind = "kill" if number == signal.SIGKILL else signal.Signals(number).name
         self.count(f"{kind}, {ended.when}", f"{kind}s", f"ends of '{way}'")
         return not complete(folder / "m.npz")
@@ -219,4 +225,6 @@ def test_any_end_at_any_moment(tmp_path: Path, capsys: pytest.CaptureFixture[str
             print("\n" + "\n".join(f"{n:5} {name}" for name, n in sorted(campaign.counts.items())))
     assert campaign.counts["kills"] == KILLS
     assert sum(campaign.counts[f"{number.name}s"] for number in POLITE) == SIGNALS
-    assert campaign.counts["streams learned whole"] >= len(WORDS)
+    met = campaign.counts["SIGINTs"] - campaign.counts[f"SIGINT, {EARLY}"]
+    assert met >= SIGNALS // 5  # Python's own first moments took no more than some of them
+    assert campaign.counts["streams learned whole"] >= 20

@@ -15,13 +15,16 @@ from kbnn.core.engine import compiled
 from kbnn.errors import KbnnError
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
-from kbnn.model.rows import Rows
-from kbnn.model.stored import from_state, to_state
+from kbnn.model.rows import Rows, sliced
+from kbnn.model.stored import Arrays, from_state, to_state
 from kbnn.run.inspecting import inspect
 from kbnn.run.position import Position
+from tests.bench.data import trained
 
 FIXTURES = Path(__file__).parent / "fixtures" / "format1"
 NAMES = ("real", "several", "classes", "ensemble", "held")
+RACES = {"race": 70, "race won": 1060}
+"""Models of as many rows: candidates that race and rehearse, and one that has lost."""
 ODD: tuple[Any, ...] = (
     *({}, [], None, True, -1, 0, 1, 3, 2**70, 0.5, -0.5, 1e308, "", "target", "y", "label"),
     *([[]], [1, 2], ["a", "a"], {"a": 1}, "x" * 300, [None], 10**400),
@@ -54,25 +57,41 @@ def changed(plain: Any, path: tuple[Any, ...], rng: random.Random) -> None:
         holder[path[-1]] = copy.deepcopy(rng.choice(ODD))
 
 
+def stored() -> dict[str, tuple[dict[str, Any], Arrays]]:
+    """Header and arrays of models of many kinds."""
+    models = {name: modelfile.read(str(FIXTURES / f"{name}.npz")) for name in NAMES}
+    x = np.random.default_rng(1).standard_normal((2000, 3))
+    y = x[:, 0] + x[:, 2]
+    for name, rows in RACES.items():
+        header, arrays = to_state(trained(x[:rows, :2], y[:rows], hidden=(3,)))
+        models[name] = json.loads(json.dumps(header)), arrays
+    return models
+
+
 def used(model: Model, path: str) -> None:
     """Everything that the commands do with a model."""
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((5, model.schema.width))
-    y = np.zeros((5, len(model.schema.targets)))
+    rows = Rows(
+        rng.standard_normal((35, model.schema.width)),
+        np.zeros((35, len(model.schema.targets))),
+        np.arange(1, 36),
+    )
     Position.from_json(model.position)
-    model.predict(Rows(x, y, np.arange(1, 6)))
+    model.predict(sliced(rows, 0, 5))
     json.dumps(inspect(model, path).to_json(), allow_nan=False)
-    model.learn(Rows(x, y, np.arange(1, 6)))
+    model.learn(rows)  # up to the next rehearsal and beyond
+    from_state(*to_state(model))
+    model.learn(sliced(rows, 0, 5), again=True)
     to_state(model)
 
 
 def campaign(count: int, seed: int) -> tuple[int, int]:
     """So many changes; how many gave a model, and how many a sentence."""
     rng, worked, refused = random.Random(seed), 0, 0
-    models = {name: modelfile.read(str(FIXTURES / f"{name}.npz")) for name in NAMES}
+    models = stored()
     places = {name: leaves(header) for name, (header, _) in models.items()}
     for _ in range(count):
-        name = rng.choice(NAMES)
+        name = rng.choice(sorted(models))
         header, arrays = copy.deepcopy(models[name])
         if rng.random() < 0.75:
             for path in rng.sample(places[name], rng.choice((1, 1, 2))):
@@ -92,7 +111,7 @@ def campaign(count: int, seed: int) -> tuple[int, int]:
                 key = rng.choice(sorted(arrays))
                 arrays[key] = arrays[key][:-1] if arrays[key].ndim else arrays[key]
         try:
-            used(from_state(header, arrays), str(FIXTURES / f"{name}.npz"))
+            used(from_state(header, arrays), str(FIXTURES / "real.npz"))
             worked += 1
         except KbnnError as error:
             refused += "\n" not in str(error)
@@ -111,3 +130,11 @@ def test_five_thousand_changed_models_work_or_are_refused() -> None:
     worked, refused = campaign(5000, 2)
     print(f"{worked} models work, {refused} are refused in a sentence")
     assert worked + refused == 5000
+
+
+def test_the_models_that_are_changed_race_and_rehearse() -> None:
+    models = stored()
+    (race, _), (won, _) = models["race"], models["race won"]
+    assert (len(race["racers"]), len(race["lost"])) == (2, 0)
+    assert (len(won["racers"]), len(won["lost"])) == (1, 1)
+    assert won["racers"][0]["rehearsal"]["debt"] > 0

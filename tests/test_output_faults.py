@@ -256,7 +256,7 @@ def test_ctrl_c_while_loading_is_130_without_a_word(delay: float, here: Path) ->
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     assert process.communicate()[1] == b""
-    assert process.returncode == 130
+    assert process.returncode in (130, -signal.SIGINT)  # 130 to a shell
 
 
 HIDDEN = "\x1b[31mred\x1b]0_t\x07\x9b2J\u202egnp\u200b\x7f"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from kbnn.stream.formats import split_fields
 from kbnn.stream.records import (
     RecordSplitter,
+    _field_starts,
+    _record_end,
     _scan,
+    at_most_fields,
     first_record,
     is_closed,
     last_end,
@@ -105,6 +109,20 @@ def test_the_first_record_waits_for_its_end() -> None:
     assert first_record(b"\n\na,b", ",") is None
     assert first_record(b'\n"a\n', ",") is None
     assert first_record(b'\n"a\nb",c\nrest', ",") == (1, 9)
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXTS, st.sampled_from([",", ",;"]))
+def test_the_first_record_is_that_of_the_exact_scan(data: bytes, delimiters: str) -> None:
+    start = len(data) - len(data.lstrip(b"\r\n"))
+    newline = data.find(b"\n", _record_end(data, start, _field_starts(delimiters)))
+    assert first_record(data, delimiters) == (None if newline < 0 else (start, newline + 1))
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXTS)
+def test_fields_are_counted_outside_quotes(data: bytes) -> None:
+    assert at_most_fields(data, ",") == re.sub(rb'"(?:[^"]|"")*"', b"", data).count(b",") + 1
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TESTS = ["kernel", "kernel_limits", "chunking", "session", "constants", "formulas", "scaling"]
+TESTS += ["decimals"]
 FLAGS = ["-O1", "-g", "-fno-math-errno", "-ffp-contract=fast", "-fPIC", "-shared"]
 WATCH = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 
@@ -97,20 +98,30 @@ def test_the_kernels_tests_pass_under_sanitizers(tmp_path: Path) -> None:
 
 
 PLANTED = {
-    "one beyond": ("inputs.h", "for (int64_t i = 0; i < d; i++) {\n        double value", "<="),
-    "an overflow": ("rows.h", "counts[KB_ROWS]++;", "INT64_MAX"),
+    "one beyond": (
+        "inputs.h",
+        "for (int64_t i = 0; i < d; i++) {\n        double value",
+        "for (int64_t i = 0; i <= d; i++) {\n        double value",
+        "chunking",
+    ),
+    "an overflow": ("rows.h", "counts[KB_ROWS]++;", "counts[KB_ROWS] += INT64_MAX;", "chunking"),
+    "a number too many": (
+        "decimals.c",
+        "out + j * rows + row",
+        "out + j * rows + row + 1",
+        "decimals",
+    ),
 }
 
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_caught(bug: str, tmp_path: Path) -> None:
-    name, line, change = PLANTED[bug]
+    name, line, planted, test = PLANTED[bug]
     shutil.copytree(ROOT / "kbnn", tmp_path / "kbnn", ignore=shutil.ignore_patterns("*.so"))
     source = tmp_path / "kbnn" / "core" / "csrc" / name
     text = source.read_text()
     assert line in text
-    planted = line.replace("i < d", f"i {change} d").replace("]++", f"] += {change}")
     source.write_text(text.replace(line, planted, 1))
-    code, said = run(tmp_path, watched(tmp_path), ["chunking"], "-n0", "-s")
+    code, said = run(tmp_path, watched(tmp_path), [test], "-n0", "-s")
     assert code != 0
     assert "AddressSanitizer: heap-buffer-overflow" in said or "runtime error" in said, said[-4000:]

@@ -60,17 +60,24 @@ def test_the_likelihood_of_a_class_is_its_probability() -> None:
 
 
 @pytest.mark.parametrize(
-    ("y", "varied"),
+    ("y", "after"),
     [
-        ([[1.0, 2.0], [1.5, 2.0]], False),
-        ([[1.0, 2.0], [1.5, NAN]], False),
-        ([[1.0, 2.0], [1.5, NAN], [1.0, 3.0]], True),
-        ([[NAN, NAN]], False),
+        ([[1.0, 2.0], [1.5, 2.0]], 3),
+        ([[1.0, 2.0], [1.5, NAN]], 3),
+        ([[1.0, 2.0], [1.5, NAN], [1.0, 3.0], [1.0, 3.0]], 3),
+        ([[1.0, 2.0], [1.5, 3.0], [1.0, 3.0]], 2),
+        ([[NAN, NAN]], 2),
+        ([], 1),
     ],
 )
-def test_numbers_have_varied_when_every_target_has(y: Any, varied: bool) -> None:
-    assert number_task("a", "b").varied(np.array(y)) is varied
-    assert label_task().varied(np.array(y)[:, :1])
+def test_numbers_have_varied_when_every_target_has(y: Any, after: int) -> None:
+    targets = np.array(y).reshape(-1, 2)
+    assert number_task("a", "b").early().varied_after(targets) == after
+    assert label_task().early().varied_after(np.zeros((len(y), 1))) == 0
+    for told in range(len(y) + 1):
+        early = number_task("a", "b").early()
+        early.tell(targets[:told])
+        assert early.varied_after(targets[told:]) == max(0, after - told)
 
 
 def test_few_classes_are_grouped() -> None:

@@ -17,9 +17,9 @@ from kbnn.model.race import Lost, Racer
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, widened
+from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, widened, window
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import blank
+from kbnn.task.base import Early, blank
 from kbnn.task.forecast import HELD, Forecast, joined, taken
 from kbnn.task.table import task_of
 
@@ -59,12 +59,14 @@ class Model:
         )
         self.lost: tuple[Lost, ...] = ()
         self.skipped = 0  # rows without a target
+        self.let_go = 0  # rows held and let go before any target had varied
         self.met = 0  # rows of the stream, in all passes
         self.position: dict[str, Any] = {}
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(self.task, seed=settings.seed)
         self._unscored: list[tuple[Rows, Forecast]] = []
         self._waiting = 0
         self._trial: Learned | None = None
+        self._early: tuple[int, Early] | None = None
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> Model:
@@ -143,7 +145,7 @@ class Model:
     @property
     def rejected(self) -> int:
         """Rows with a target that could not be learned from."""
-        return self.count("rejected")
+        return self.count("rejected") + self.let_go
 
     @property
     def repairs(self) -> int:
@@ -222,24 +224,37 @@ class Model:
     def _hold(self, rows: Rows) -> Forecast:
         """Hold rows until the scale is known; what is said of them is a stopgap."""
         kept = self.learned.kept
-        before = kept.rows().y
-        room = max(1, MOST_HELD - len(before))
-        count, ready = rows_to_hold(self.task, before, rows.y[:room])
+        held = len(kept)
+        since, room = window(self.let_go + held)
+        early = self._speaker(since)
+        count, ready = rows_to_hold(early, held, rows.y[:MOST_HELD], room)
         rows = sliced(rows, 0, count)
         labelled = np.isfinite(rows.y).any(axis=1)
         first = self.met + 1
         # A row without a target is told what the next one with a target is told.
         place: IntArray = np.cumsum(labelled) - labelled
-        y = np.concatenate((before, rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
-        said = taken(self.task.before(y, len(before)), place)
-        edges = np.flatnonzero(np.diff(labelled, prepend=False, append=False)).tolist()
+        y = np.concatenate((rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
+        said = taken(early.tell(y), place)
+        framed = np.concatenate(([False], labelled, [False]))
+        edges = np.flatnonzero(framed[1:] != framed[:-1]).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             kept.add(sliced(rows, start, stop), rows.x.shape[1], first + start)
+        self._early = since, early
         self.skipped += int(np.sum(~labelled))
+        self.let_go += held + int(np.sum(labelled)) - len(kept)
         self.met += count
         if ready:
             self.settle()
         return said._replace(status=np.where(labelled, HELD, UNLABELLED))
+
+    def _speaker(self, since: int) -> Early:
+        """Who speaks of the next rows held, having been told those held from that place on."""
+        before, self._early = self._early, None
+        if before is not None and before[0] == since:
+            return before[1]
+        early = self.task.early()
+        early.tell(self.learned.kept.rows().y[since - self.let_go :])
+        return early
 
     def _held(self) -> Kept:
         """The rows held, their targets as the networks learn them."""

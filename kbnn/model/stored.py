@@ -34,6 +34,8 @@ LARGEST_BELIEF = 1e60
 """No number of a belief is larger: in standardised units all that data can say is far below."""
 
 MOST_RACERS = 64
+MOST_EVIDENCE = 1e9
+"""Nats: a race is over after a thousand rows, and no density of numbers taken is beyond e^700."""
 MOST_DEBT = float(MOST_REHEARSED * (YOUNG + 1) * 2)
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -54,6 +56,7 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
             for settings, nats, row in model.lost
         ],
         "skipped": model.skipped,
+        "let_go": model.let_go,
         "position": model.position,
         "record": card,
     }
@@ -123,6 +126,9 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
         for one in _objects(header["lost"], "its candidates")
     )
     model.skipped = count(header["skipped"])
+    model.let_go = count(header.get("let_go", 0))
+    full = begun == {True} or model.held == MOST_HELD
+    _require(full or not model.let_go, "the rows it let go")
     model.met = model.rows + model.rejected + model.skipped
     _require(isinstance(header["position"], dict), "its position")
     model.position = dict(header["position"])
@@ -163,7 +169,9 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     )
     alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
     _require(len(alarms) <= MOST_ALARMS, "its alarms")
-    return Racer(model.learner_of(settings), learned, _finite(header["evidence"]), tuple(alarms))
+    evidence = _finite(header["evidence"])
+    _require(abs(evidence) <= MOST_EVIDENCE, "its evidence")
+    return Racer(model.learner_of(settings), learned, evidence, tuple(alarms))
 
 
 def _rehearsal(header: dict[str, Any], seen: int) -> Rehearsal:

@@ -21,7 +21,7 @@ import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.model.rows import Rows
-from kbnn.task.base import Task
+from kbnn.task.base import Early
 
 WARM_UP_ROWS = 32
 MOST_HELD = 512
@@ -158,15 +158,26 @@ def widened(rows: FloatArray, width: int) -> FloatArray:
     return wide
 
 
-def rows_to_hold(task: Task, held: FloatArray, y: FloatArray) -> tuple[int, bool]:
+def window(count: int) -> tuple[int, int]:
+    """Which row the next `room` rows are told from, after `count` rows with a target: its place.
+
+    It moves on by half of what is held at a time, so that telling costs little, and depends on
+    counts alone.
+    """
+    half = MOST_HELD // 2
+    return max(0, count // half - 1) * half, half - count % half
+
+
+def rows_to_hold(early: Early, held: int, y: FloatArray, room: int) -> tuple[int, bool]:
     """How many of the rows with these targets are held, and whether the model then begins.
 
-    `held` are the targets held before; a row without a target counts for nothing.
+    So many are held already. A row without a target counts for nothing, and of those with one
+    there are `room` at most.
     """
     labelled = np.flatnonzero(np.isfinite(y).any(axis=1))
-    missing = max(1, WARM_UP_ROWS - len(held))
-    for end in range(missing, len(labelled) + 1):
-        seen = np.concatenate((held, y[labelled[:end]]))[-MOST_HELD:]
-        if task.varied(seen):
-            return int(labelled[end - 1]) + 1, True
-    return len(y), False
+    if len(labelled) > room:
+        y, labelled = y[: labelled[room]], labelled[:room]
+    needed = max(1, WARM_UP_ROWS - held, early.varied_after(y[labelled]))
+    if needed > len(labelled):
+        return len(y), False
+    return int(labelled[needed - 1]) + 1, True

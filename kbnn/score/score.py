@@ -149,7 +149,7 @@ class Score:
 
 
 def count(value: object) -> int:
-    """A stored count; ValueError when it is none."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"expected a count, found {value!r}")
+    """A stored count, which a float64 holds too; ValueError when it is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+        raise ValueError(f"expected a count, found {value!r:.40}")
     return value

@@ -18,7 +18,6 @@ from kbnn.stream.chunk import Chunk, Flaw, Pins, not_utf8
 from kbnn.stream.decimals import decimals, lines
 from kbnn.stream.formats import (
     DELIMITERS,
-    at_most_fields,
     check_comment,
     check_text,
     sniff_delimiter,
@@ -28,6 +27,7 @@ from kbnn.stream.header import Expectation, check_width, count, read_first_line
 from kbnn.stream.records import (
     MAX_RECORD,
     RecordSplitter,
+    at_most_fields,
     first_record,
     is_closed,
     line_finder,

@@ -13,9 +13,15 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.core.layout import IntArray
+
+_Bytes = NDArray[np.uint8]
 
 MAX_RECORD: Final = 16 << 20  # a longer record means an unbalanced quote or no table at all
 _NEWLINE: Final = 10
+_RETURN: Final = 13
 _QUOTE: Final = 34
 _LINE_END: Final = re.compile(rb"[\r\n]")
 _SPECIAL: Final = re.compile(rb'[\r\n"]')
@@ -27,13 +33,7 @@ def last_end(data: bytes, delimiters: str) -> int:
         return data.rfind(b"\n") + 1
     values = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(values == _QUOTE)
-    openers = quotes[::2]
-    before = values[openers - 1]
-    starts = _field_starts(delimiters)[before]
-    starts |= before == _QUOTE  # the second of a pair inside a quoted stretch
-    if openers[0] == 0:
-        starts[0] = True
-    if not starts.all():
+    if not _parity_tells(values, quotes, delimiters):
         return _scan(data, delimiters)
     end = len(data)
     while True:
@@ -44,11 +44,19 @@ def last_end(data: bytes, delimiters: str) -> int:
         end = int(quotes[inside - 1])
 
 
+def _parity_tells(values: _Bytes, quotes: IntArray, delimiters: str) -> bool:
+    """Whether every second of these quotes opens a field, or is one of a pair inside it."""
+    openers = quotes[::2]
+    before = values[openers - 1]
+    starts = _field_starts(delimiters)[before] | (before == _QUOTE) | (openers == 0)
+    return bool(starts.all())
+
+
 def _field_starts(delimiters: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which bytes may stand before the first byte of a field."""
     table = np.zeros(256, np.bool_)
     table[[ord(delimiter) for delimiter in delimiters]] = True
-    table[[_NEWLINE, 13]] = True
+    table[[_NEWLINE, _RETURN]] = True
     return table
 
 
@@ -160,12 +168,34 @@ def _record_end(
     return len(data)
 
 
+def _first_end(data: bytes, start: int, delimiters: str) -> int:
+    """The same as `_record_end`, at once where quotes are as they should be."""
+    values = np.frombuffer(data, np.uint8, offset=start)
+    quotes = np.flatnonzero(values == _QUOTE)
+    ends = np.flatnonzero((values == _NEWLINE) | (values == _RETURN))
+    before = np.searchsorted(quotes, ends)
+    outside = np.flatnonzero(before % 2 == 0)
+    if len(outside) and _parity_tells(values, quotes[: before[outside[0]]], delimiters):
+        return start + int(ends[outside[0]])
+    return _record_end(data, start, _field_starts(delimiters))
+
+
 def first_record(data: bytes, delimiters: str) -> tuple[int, int] | None:
     """Start and end of the first record that is not blank; None while it is incomplete."""
     start = len(data) - len(data.lstrip(b"\r\n"))
-    end = _record_end(data, start, _field_starts(delimiters))
-    newline = data.find(b"\n", end)
+    newline = data.find(b"\n", start)
+    if data.find(b'"', start, newline) >= 0:  # the line may go on inside quotes
+        newline = data.find(b"\n", _first_end(data, start, delimiters))
     return None if newline < 0 else (start, newline + 1)
+
+
+def at_most_fields(record: bytes, delimiter: str) -> int:
+    """How many fields one record can have, counted without cutting it."""
+    values = np.frombuffer(record, np.uint8)
+    quotes = np.flatnonzero(values == _QUOTE)
+    splits = np.flatnonzero(values == ord(delimiter))
+    inside = np.searchsorted(quotes[: len(quotes) // 2 * 2], splits) % 2
+    return len(splits) - int(np.count_nonzero(inside)) + 1
 
 
 def line_finder(data: bytes, first_line: int, delimiter: str | None) -> Callable[[int], int]:

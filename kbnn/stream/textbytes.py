@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import chain
 
@@ -13,7 +12,6 @@ from kbnn.stream.records import MAX_RECORD
 from kbnn.stream.sources import ByteReader
 
 _BOM = b"\xef\xbb\xbf"
-_LINE_END = re.compile(rb"\n|\r.", re.S)
 
 
 class TextBytes:
@@ -58,13 +56,13 @@ class TextBytes:
 
 def _with_newlines(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Turn lone carriage returns to newlines when the first line ends in one (old Mac files)."""
-    head = b""
-    classic = False
+    head, classic = b"", False
     for piece in pieces:
+        looked = max(0, len(head) - 1)  # what follows a carriage return tells what it is
         head += piece
-        end = _LINE_END.search(head)
-        if end or len(head) > MAX_RECORD:
-            classic = end is not None and end[0].startswith(b"\r") and end[0] != b"\r\n"
+        newline, lone = head.find(b"\n", looked), head.find(b"\r", looked, len(head) - 1)
+        if newline >= 0 or lone >= 0 or len(head) > MAX_RECORD:
+            classic = lone >= 0 and not 0 <= newline <= lone + 1
             break
     if head:
         yield head.replace(b"\r", b"\n") if classic else head

@@ -60,6 +60,18 @@ class Line(NamedTuple):
     cell: Callable[[CurvePoint, float | None], str]  # of a point and the noise sd
 
 
+class Early(ABC):
+    """Who speaks before there is a network, from the rows told so far; each counts once."""
+
+    @abstractmethod
+    def tell(self, y: FloatArray) -> Forecast:
+        """What is said of rows with these targets (n, T): of each before it counts."""
+
+    @abstractmethod
+    def varied_after(self, y: FloatArray) -> int:
+        """How many of these rows it takes until every target has varied; n + 1 if more."""
+
+
 class Task(ABC):
     """One kind of target; an instance knows the names of a model's targets."""
 
@@ -112,12 +124,8 @@ class Task(ABC):
     # Forecasts.
 
     @abstractmethod
-    def varied(self, y: FloatArray) -> bool:
-        """Whether these targets (n, T) have varied enough to begin."""
-
-    @abstractmethod
-    def before(self, y: FloatArray, first: int) -> Forecast:
-        """What is said of rows y[first:] before there is a network: from those before."""
+    def early(self) -> Early:
+        """What is said before there is a network."""
 
     @abstractmethod
     def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:

@@ -234,8 +234,9 @@ class ClassScore(base.Score):
             raise ValueError("more rows are right, or surer, than there are")
         classes = len(state["frequency"])
         score._frequency = restored(state["frequency"], (classes,))
-        if np.any(score._frequency < 0.0):
-            raise ValueError("a class came less often than never")
+        most = score._weight * (1 + 1e-9) + 1e-9
+        if np.any(score._frequency < 0.0) or np.any(score._frequency > most):
+            raise ValueError("a class came less often than never, or more often than all")
         confusion = np.reshape(state["confusion"], (classes, classes))
         score.confusion = restored_counts(confusion, (classes, classes))
         return score

@@ -13,9 +13,10 @@ from kbnn.score.figures import Values
 from kbnn.score.score import Score
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
-from kbnn.task.base import Field, Line, Scaled, Task, blank
+from kbnn.task.base import Early, Field, Line, Scaled, Task, blank
 from kbnn.task.class_score import ClassScore, Judged
 from kbnn.task.class_verdict import class_verdict
+from kbnn.task.early_labels import EarlyLabels
 from kbnn.task.forecast import Forecast
 from kbnn.task.section import Chart, Crossed, Drawn, Group, Section, learning_chart
 from kbnn.wording import clean, number, percent
@@ -59,19 +60,9 @@ class Classes(Task):
         """Groups for few classes."""
         return "group" if outputs <= MOST_GROUPED else "neuron"
 
-    def varied(self, y: FloatArray) -> bool:
-        """A single class is a beginning too."""
-        return True
-
-    def before(self, y: FloatArray, first: int) -> Forecast:
-        """Class frequencies of the rows before, one added to each."""
-        classes = [self.outputs(y[:row]) for row in range(first, len(y))]
-        probability = np.zeros((len(classes), max(classes, default=0)))
-        for row, known in enumerate(classes):
-            seen = y[: first + row]
-            counts = np.bincount(seen[np.isfinite(seen)].astype(np.int64), minlength=known) + 1.0
-            probability[row, :known] = counts / np.sum(counts)
-        return blank(len(classes), 0)._replace(probability=probability)
+    def early(self) -> Early:
+        """Class frequencies of the rows before."""
+        return EarlyLabels(self)
 
     def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
         """The probabilities as they are."""

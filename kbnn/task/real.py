@@ -15,16 +15,14 @@ from kbnn.score.figures import Values
 from kbnn.score.score import Score
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
-from kbnn.task.base import Field, Line, Scaled, Task, blank
+from kbnn.task.base import Early, Field, Line, Scaled, Task
+from kbnn.task.early_numbers import EarlyNumbers
 from kbnn.task.forecast import Forecast
 from kbnn.task.gaussian import Gaussian
 from kbnn.task.real_score import Judged, RealScore
 from kbnn.task.real_verdict import real_verdict
 from kbnn.task.section import Chart, Drawn, Group, Section, learning_chart
 from kbnn.wording import number, percent, rows_of
-
-_LEAST_SD = 1e-6
-"""Of a constant target, as a share of its size."""
 
 _OUTLYING = math.sqrt(OUTLIER_VAR_RATIO)
 """Standard deviation of outliers beside that of the others."""
@@ -56,32 +54,9 @@ class Real(Task):
         """One for each target."""
         return len(self.targets)
 
-    def varied(self, y: FloatArray) -> bool:
-        """Every target has had two values."""
-        seen = np.where(np.isfinite(y), y, np.nan)
-        low, high = np.fmin.reduce(seen, axis=0), np.fmax.reduce(seen, axis=0)
-        return bool(np.all(low < high))
-
-    def before(self, y: FloatArray, first: int) -> Forecast:
-        """Mean and spread of the rows before; nothing of the very first."""
-        mean, sd = np.full((2, len(y), y.shape[1]), np.nan)
-        for j, column in enumerate(y.T):
-            n, center, squares = 0, 0.0, 0.0
-            for row, value in enumerate(column.tolist()):
-                if n and row >= first:
-                    spread = math.sqrt(squares / n) if n > 1 else abs(center)
-                    least = _LEAST_SD * (1.0 + abs(center))
-                    mean[row, j], sd[row, j] = center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
-                if math.isfinite(value):
-                    n += 1
-                    gap = value - center
-                    center += gap / n
-                    squares += gap * (value - center)
-        mean, sd = mean[first:], sd[first:]
-        said = blank(len(mean), y.shape[1])
-        return said._replace(
-            mean=mean, sd=sd, noise_sd=sd, function_sd=np.where(np.isnan(sd), sd, 0.0)
-        )
+    def early(self) -> Early:
+        """Mean and spread of the rows before."""
+        return EarlyNumbers(len(self.targets))
 
     def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
         """Means and standard deviations in the user's units."""

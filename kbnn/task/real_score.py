@@ -24,7 +24,7 @@ from kbnn.core.normal import cdf
 from kbnn.score import score as base
 from kbnn.score.figures import Figure
 from kbnn.score.histograms import PitHistogram
-from kbnn.score.rowsums import BoolArray, FloatArray, cut, floats, ones, restored, running
+from kbnn.score.rowsums import LIMIT, BoolArray, FloatArray, cut, floats, ones, restored, running
 from kbnn.task.gaussian import LOG_2PI_2, Z, crps, nll
 from kbnn.wording import percent
 
@@ -226,6 +226,8 @@ class RealScore(base.Score):
         constant = state["constant"]
         known = restored([constant[name] for name in ("weight", "shift", "spread")], (3,))
         score._total, score._shift, score._spread = floats(known)
+        if not (abs(score._shift) <= 2.0 * LIMIT * score._total and score._spread >= 0.0):
+            raise ValueError("its baseline is none")
         if constant["origin"] is not None:
             score._origin = float(restored(constant["origin"], ()))
         return score

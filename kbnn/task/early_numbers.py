@@ -1,0 +1,61 @@
+"""What is said of numbers before there is a network: mean and spread of the rows before."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from kbnn.core.normal import FloatArray
+from kbnn.task.base import Early, blank
+from kbnn.task.forecast import Forecast
+
+LEAST_SD: Final = 1e-6
+"""Of a constant target, as a share of its size."""
+
+
+class EarlyNumbers(Early):
+    """Running sums of each target; nothing is said of the very first row."""
+
+    def __init__(self, targets: int) -> None:
+        self._sums = [(0, 0.0, 0.0)] * targets  # count, mean, sum of squares about it
+        self._low = np.full((1, targets), np.nan)
+        self._high = self._low
+
+    def tell(self, y: FloatArray) -> Forecast:
+        """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
+        mean, sd = np.full((2, *y.shape), np.nan)
+        for j, column in enumerate(y.T.tolist()):
+            n, center, squares = self._sums[j]
+            for row, value in enumerate(column):
+                if n:
+                    spread = math.sqrt(squares / n) if n > 1 else abs(center)
+                    least = LEAST_SD * (1.0 + abs(center))
+                    mean[row, j], sd[row, j] = center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
+                if math.isfinite(value):
+                    n += 1
+                    gap = value - center
+                    center += gap / n
+                    squares += gap * (value - center)
+            self._sums[j] = n, center, squares
+        low, high = self._extremes(y)
+        self._low, self._high = low[-1:], high[-1:]
+        said = blank(*y.shape)
+        return said._replace(
+            mean=mean, sd=sd, noise_sd=sd, function_sd=np.where(np.isnan(sd), sd, 0.0)
+        )
+
+    def varied_after(self, y: FloatArray) -> int:
+        """Until every target has had two values."""
+        low, high = self._extremes(y)
+        varied = (low < high).all(axis=1)
+        return int(np.argmax(varied)) if varied.any() else len(y) + 1
+
+    def _extremes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The least and the greatest of each target so far, and after each of these rows."""
+        seen = np.where(np.isfinite(y), y, np.nan)
+        return (
+            np.fmin.accumulate(np.concatenate((self._low, seen)), axis=0),
+            np.fmax.accumulate(np.concatenate((self._high, seen)), axis=0),
+        )
