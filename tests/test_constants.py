@@ -116,8 +116,8 @@ def run(shared: Any, state: State, rows: Any) -> tuple[State, Records]:
         engine.kernel_net(state.config, shared), state, Records._make, ARRAYS, COUNT._fields
     )
     records = session.learn(*rows)
-    session.rehearse(*rows)
-    session.predict(rows[0])
+    session.rehearse(rows[0], rows[1], means_alone=True)
+    session.learn(*rows)
     return session.state(), records
 
 
