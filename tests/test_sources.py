@@ -208,7 +208,9 @@ def test_epochs_over_a_pipe_keep_it_in_a_temporary_file(stdin: Pipe, tmp_path: P
         for _ in range(2):
             stream.reopen()
             np.testing.assert_array_equal(np.concatenate([block.y for block in stream]), first)
-        spool = stream._sources[0]._spool
+        source = next(iter(stream._inputs or ()))
+        assert isinstance(source, Source)
+        spool = source._spool
         assert spool is not None
         path = spool.name
         assert os.path.exists(path)

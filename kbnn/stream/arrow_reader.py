@@ -14,6 +14,7 @@ import pyarrow.parquet
 from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Pins
 from kbnn.stream.header import check_unique, check_width
+from kbnn.stream.memory import BatchReader
 from kbnn.stream.sources import ByteReader
 
 BATCH_ROWS: Final = 4096
@@ -43,15 +44,17 @@ class ArrowReader:
         schema: pa.Schema,
         batches: Iterator[pa.RecordBatch],
         progress: Callable[[int], None] = lambda rows: None,
+        left_out: frozenset[str] = frozenset(),
     ) -> None:
         self.name = name
+        self._left_out = left_out
         self._what = what
         self._pins = pins
         self._batches = batches
         self._progress = progress
         check_width(len(schema), name, pins)
         try:
-            self.columns: list[str] = list(schema.names)
+            self.columns: list[str] = [name for name in schema.names if name not in left_out]
         except UnicodeDecodeError as error:
             raise damaged(name, what, error) from error
         check_unique(self.columns, name)
@@ -71,28 +74,37 @@ class ArrowReader:
             if batch is None:
                 return
             for start in range(0, batch.num_rows, BATCH_ROWS):
-                part = batch.slice(start, BATCH_ROWS)
+                part = _plain(batch.slice(start, BATCH_ROWS))
                 first, row = row, row + part.num_rows
                 self._progress(row - 1)
                 yield Chunk(self.name, part, first)
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The wanted columns, checked; dictionaries become plain columns."""
+        """The wanted columns, checked."""
         wanted = self._pins.wanted
         chosen = [
             (at, name)
             for at, name in enumerate(batch.schema.names)
-            if wanted is None or name in wanted
+            if (wanted is None or name in wanted) and name not in self._left_out
         ]
-        chosen = chosen or [(0, self.columns[0])]
+        chosen = chosen or [(batch.schema.names.index(self.columns[0]), self.columns[0])]
         columns = []
         for at, _ in chosen:
             column = batch.column(at)
             column.validate(full=True)  # a damaged file may otherwise crash what follows
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, names=[name for _, name in chosen])
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Dictionaries become plain columns, a few rows at a time."""
+    if not any(pa.types.is_dictionary(kind) for kind in batch.schema.types):
+        return batch
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def damaged(name: str, what: str, error: BaseException) -> DataError:
@@ -181,6 +193,12 @@ def open_arrow_stream(reader: ByteReader, pins: Pins) -> ArrowReader:
     except _DAMAGE as error:
         raise damaged(name, "Arrow", error) from error
     return ArrowReader(name, "Arrow", pins, schema, iter(stream))
+
+
+def open_table(reader: BatchReader, pins: Pins) -> ArrowReader:
+    """Open a table in memory; a pandas index is none of its columns."""
+    name = reader.source.name
+    return ArrowReader(name, "table's", pins, reader.schema, reader.batches, left_out=reader.index)
 
 
 class _Exactly:

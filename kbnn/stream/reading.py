@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import Final, Protocol
@@ -12,12 +12,15 @@ from kbnn.stream.chunk import Chunk, Pins, shorten
 from kbnn.stream.csv_reader import CsvReader
 from kbnn.stream.formats import NOUNS, Binary, recognise
 from kbnn.stream.header import Expectation, is_number, no_column
+from kbnn.stream.inputs import Inputs
 from kbnn.stream.json_reader import JsonReader
-from kbnn.stream.sources import ByteReader, Source
+from kbnn.stream.memory import BatchReader
+from kbnn.stream.sources import ByteReader
 from kbnn.stream.textbytes import TextBytes
 
 SHOWN: Final = 5
 """Columns named in a message."""
+_TABLES: Final = "kbnn.stream.arrow_reader"  # loaded when it is needed, as other binary formats
 
 
 class Reader(Protocol):
@@ -33,7 +36,7 @@ class Reading:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Inputs,
         pins: Pins,
         *,
         format: str,
@@ -53,7 +56,7 @@ class Reading:
         self._told_delimiter = "\t" if format == "tsv" and delimiter is None else delimiter
         self._told_header = header
         self.notice = notice
-        self._bytes: ByteReader | None = None
+        self._bytes: ByteReader | BatchReader | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -79,7 +82,7 @@ class Reading:
                     span = (before, self.bytes_read)
                     before = self.bytes_read
                     yield replace(chunk, span=span)
-                if empty and len(self.sources) == 1:
+                if empty and self.sources.alone:
                     what = "a header but " if isinstance(opened, CsvReader) else ""
                     raise DataError(f"{source.name}: holds {what}no rows")
                 if empty:
@@ -89,7 +92,7 @@ class Reading:
         if rows == 0:
             raise DataError("the sources hold no rows")
 
-    def _open(self, reader: ByteReader) -> Reader:
+    def _open(self, reader: ByteReader | BatchReader) -> Reader:
         """Recognise the format and check the columns."""
         name = reader.source.name
         opened = self._open_as(reader, name)
@@ -103,7 +106,10 @@ class Reading:
         self.opened += 1
         return opened
 
-    def _open_as(self, reader: ByteReader, name: str) -> Reader:
+    def _open_as(self, reader: ByteReader | BatchReader, name: str) -> Reader:
+        if isinstance(reader, BatchReader):
+            table: Reader = import_module(_TABLES).open_table(reader, self.pins)
+            return table
         kind = recognise(reader.head(), name)
         told = self._format
         expected = self._expectation()

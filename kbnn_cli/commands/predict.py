@@ -80,11 +80,12 @@ def predict(
     from kbnn.model import file as modelfile
     from kbnn.output.fields import check_interval
     from kbnn.output.writers import check_name, open_writer
+    from kbnn.run import standing
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
     from kbnn_cli import reading, show
 
-    reading.check_on_error(on_error, ("skip", "stop"))
+    how = standing.kept(on_error)
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
     check_outputs(sources, {"--output": output, "--bad-rows": bad_rows}, model=model)
@@ -94,14 +95,14 @@ def predict(
     check_interval(interval)
     fields = known.task.fields(interval, decompose=decompose)
     with (
-        reading.opened(
+        standing.opened(
             known,
             sources,
-            quiet=quiet,
+            notice=reading.notice(quiet),
             bad_rows=bad_rows,
             na=na,
             delimiter=delimiter,
-            on_error="keep" if on_error == "skip" else on_error,
+            on_error=how,
             limit=limit,
             format=format,
             header=header,
