@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbnn.core.engine import Session, open_session
 from kbnn.core.layout import IntArray
@@ -26,7 +27,7 @@ from kbnn.model.rescale import rescaled
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.scaling import Scale
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, widened
+from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, unseen, widened
 from kbnn.task.base import Scaled, Task
 from kbnn.task.forecast import Forecast
 
@@ -64,13 +65,14 @@ class Events(NamedTuple):
 class Learner:
     """How to learn: the settings, the task, and which columns of x are indicators of a category.
 
-    An indicator passes as it is, and one that has been 0 in every row so far is not part of the
-    network yet.
+    An indicator passes as it is. One that has been 0 in every row so far is not part of the network
+    yet, and neither is a number that came after the first rows and has been missing in all.
     """
 
     settings: Settings
     task: Task
     indicators: FloatArray  # (D,) 1 or 0
+    late: FloatArray  # (D,) 1 for columns that came after the first rows, else 0
 
     @cached_property
     def passing(self) -> FloatArray:
@@ -79,8 +81,11 @@ class Learner:
 
     def start(self, kept: Kept) -> tuple[Learned, Events]:
         """Take the scale from the rows held, make the networks, and learn the rows in order."""
+        kept.unseen = unseen(self.indicators)
         held = kept.rows(len(self.indicators))
-        used = np.flatnonzero(np.any(held.x != 0.0, axis=0) | (self.indicators == 0.0))
+        used = np.flatnonzero(
+            np.any(self._needed(held.x, 0), axis=0) | (self.indicators + self.late == 0.0)
+        )
         width = int(used[-1]) + 1 if len(used) else 0
         held = held._replace(x=held.x[:, :width], x_sd=held.x_sd[:, :width])
         raw = np.hstack([held.y, held.x]) if self.task.scaled else held.x
@@ -270,10 +275,11 @@ class Learner:
         """
         width = len(learned.columns) - self.task.scaled
         if rows.x.shape[1] > width:
-            used = np.flatnonzero((rows.x[0] != 0.0) | (self.indicators == 0.0))
-            wider = max(width, int(used[-1]) + 1 if len(used) else 0)
+            used = np.flatnonzero(self._needed(rows.x[:1, width:], width)[0])
+            wider = width + (int(used[-1]) + 1 if len(used) else 0)
             if wider > width:
                 learned = _grow(learned, wider, learned.members[0].config.outputs)
+                learned.kept.unseen = unseen(self.indicators)
                 more = scaling.blank_columns(wider - width)
                 learned = learned._replace(columns=np.vstack([learned.columns, more]))
                 width = wider
@@ -288,9 +294,14 @@ class Learner:
             learned = _grow(learned, width, outputs)
             stop = self.task.beyond(rows.y, outputs)
         if rows.x.shape[1] > width:
-            wide = np.any(rows.x[:stop, width:] != 0.0, axis=1)
+            wide = np.any(self._needed(rows.x[:stop, width:], width), axis=1)
             stop = int(np.argmax(wide)) if wide.any() else stop
         return learned, rows if stop == len(rows.y) else sliced(rows, 0, stop), surprised
+
+    def _needed(self, x: FloatArray, start: int) -> NDArray[np.bool_]:
+        """Which values of x, its columns from `start` on, a network must have an input for."""
+        number = self.indicators[start : start + x.shape[1]] == 0.0
+        return np.where(number, ~np.isnan(x), x != 0.0)
 
     def _variances(self, columns: FloatArray, x_sd: FloatArray | None) -> FloatArray | None:
         """Measurement variances of the inputs in the network's scale."""
@@ -314,7 +325,8 @@ class Learner:
         """Kept rows in the network's scale, and their stated standard deviations."""
         t = self.task.scaled
         width = len(columns) - t
-        x = scaling.standardise(columns[t:], widened(rows.x, width), self.indicators[:width])
+        x = widened(rows.x, width, unseen(self.indicators))
+        x = scaling.standardise(columns[t:], x, self.indicators[:width])
         x_sd = widened(rows.x_sd, width) if rows.x_sd.shape[1] else None
         return x, self._labels(columns, rows.y), x_sd
 

@@ -53,12 +53,12 @@ class _Part(NamedTuple):
     first: int
     trust: FloatArray | None
 
-    def whole(self, width: int, exact: bool) -> KeptRows:
+    def whole(self, width: int, exact: bool, unseen: FloatArray) -> KeptRows:
         """The same in full, x and x_sd of that width."""
         n = len(self.y)
         sd = np.zeros((n, 0)) if exact or self.x_sd is None else self.x_sd
         return KeptRows(
-            widened(self.x, width),
+            widened(self.x, width, unseen),
             widened(sd, 0 if exact else width),
             self.y,
             np.ones(n) if self.weight is None else self.weight,
@@ -75,6 +75,8 @@ class Kept:
         self._rest = nothing(targets) if rows is None else rows
         self._parts: deque[_Part] = deque()
         self._count = len(self._rest.y)
+        self.unseen = np.zeros(0)
+        """What a column of x held before it was known (see `unseen`); 0 beyond its end."""
 
     def __len__(self) -> int:
         return min(self._count, self.most)
@@ -124,17 +126,20 @@ class Kept:
 
     def copy(self) -> Kept:
         """The same rows; what is added later goes to one of the two."""
-        return Kept(self.most, self.targets, self.rows())
+        copied = Kept(self.most, self.targets, self.rows())
+        copied.unseen = self.unseen
+        return copied
 
     def rows(self, width: int = 0) -> KeptRows:
-        """All rows kept, oldest first, x at least so wide: what was not known then was 0."""
+        """All rows kept, oldest first, x at least so wide."""
         rest, parts = self._rest, self._parts
         width = max(width, rest.x.shape[1], *(part.x.shape[1] for part in parts))
         exact = not rest.x_sd.any() and all(part.x_sd is None for part in parts)
         first = rest._replace(
-            x=widened(rest.x, width), x_sd=widened(rest.x_sd, 0 if exact else width)
+            x=widened(rest.x, width, self.unseen),
+            x_sd=widened(rest.x_sd, 0 if exact else width),
         )
-        whole = [first, *(part.whole(width, exact) for part in parts)]
+        whole = [first, *(part.whole(width, exact, self.unseen) for part in parts)]
         joined = KeptRows._make(np.concatenate(arrays) for arrays in zip(*whole, strict=True))
         last = KeptRows._make(array[-self.most :] for array in joined)
         if not last.x_sd.any():
@@ -149,12 +154,20 @@ def nothing(targets: int) -> KeptRows:
     return KeptRows(none, none, np.zeros((0, targets)), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
-def widened(rows: FloatArray, width: int) -> FloatArray:
-    """The columns of x, and zeros on their right up to `width`."""
-    if rows.shape[1] >= width:
+def unseen(indicators: FloatArray) -> FloatArray:
+    """What columns of x held before they were known: a category was not there, a number missing."""
+    return np.where(indicators > 0.0, 0.0, np.nan)
+
+
+def widened(rows: FloatArray, width: int, fill: FloatArray | None = None) -> FloatArray:
+    """The columns of x, and on their right up to `width` those of `fill`, or zeros."""
+    known = rows.shape[1]
+    if known >= width:
         return rows[:, :width]
     wide = np.zeros((len(rows), width))
-    wide[:, : rows.shape[1]] = rows
+    if fill is not None and len(fill) > known:
+        wide[:, : len(fill)] = fill[:width]
+    wide[:, :known] = rows
     return wide
 
 

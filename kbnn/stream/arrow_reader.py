@@ -97,14 +97,17 @@ class ArrowReader:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Dictionaries become plain columns, a few rows at a time."""
-    if not any(pa.types.is_dictionary(kind) for kind in batch.schema.types):
-        return batch
-    columns = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        for column in batch.columns
-    ]
+    """Dictionaries and views become plain columns, a few rows at a time."""
+    columns = [_plain_column(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _plain_column(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):  # which few of Arrow's functions take
+        column = column.cast(pa.string())
+    return column
 
 
 def damaged(name: str, what: str, error: BaseException) -> DataError:
