@@ -14,7 +14,6 @@ from kbnn.front.forecasts import Forecasts, OneForecast
 from kbnn.front.shown import as_html, as_text
 from kbnn.model import file as modelfile
 from kbnn.model import model as inner
-from kbnn.model.schema import Schema
 from kbnn.model.stored import to_state
 from kbnn.run import evaluating, standing
 from kbnn.run.checkpoint import Checkpoint
@@ -116,7 +115,7 @@ class Model:
         A feature that is not there, None or NaN is missing; one that is new becomes a column.
         """
         model = self._model or self._begin(x, y)
-        reader = self._reader or self._open_reader(model.schema)
+        reader = self._reader or self._row_reader()
         model.learn(reader.rows(x, y, weight, model.met + 1))
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
@@ -124,7 +123,7 @@ class Model:
         several targets, or a `Label` (label, probability).
         """
         model = self._known()
-        reader = self._reader or self._open_reader(model.schema)
+        reader = self._reader or self._row_reader()
         if self._one is None:
             self._one = OneForecast(model.task)
         return self._one(model.predict(reader.question(x)))
@@ -145,8 +144,10 @@ class Model:
         self._model = inner.Model.create(chosen.choices.settings(), schema)
         return self._model
 
-    def _open_reader(self, schema: Schema) -> RowReader:
-        self._reader = RowReader(schema, _log.info)
+    def _row_reader(self) -> RowReader:
+        """What reads single rows."""
+        if self._reader is None:
+            self._reader = RowReader(self._known().schema, _log.info)
         return self._reader
 
     def _forget(self) -> None:

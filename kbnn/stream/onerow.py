@@ -80,6 +80,8 @@ class RowReader:
 
     def __init__(self, schema: Schema, notice: Notice) -> None:
         self.schema = schema
+        self.plain: list[str] | None = None
+        """The names of the columns of x in their order, where all are numbers."""
         self._notice = notice
         self._settle()
 
@@ -95,7 +97,7 @@ class RowReader:
             self._at.setdefault(place.column, {})[place.category] = at
         numbers = [c.name for c in self._features if c.kind == "number"]
         plain = len(numbers) == len(schema.layout) == len(self._features)
-        self._plain = [place.column for place in schema.layout] if plain else None
+        self.plain = [place.column for place in schema.layout] if plain else None
         self._sd = [c for c in schema.columns if c.role == "input_sd"]
         self._known = frozenset(self._columns)
 
@@ -103,10 +105,10 @@ class RowReader:
         """(1, D) of one row; with `admit` the schema grows where it must."""
         if admit and not self.schema.chosen and not self._known.issuperset(x):
             self._admit_columns(x)
-        if self._plain is not None:
+        if self.plain is not None:
             get = x.get
             values = []
-            for name in self._plain:
+            for name in self.plain:
                 value = get(name)
                 if type(value) is not float or not SMALLEST < abs(value) < LARGEST:
                     value = self._number(name, value)
@@ -172,9 +174,9 @@ class RowReader:
     def _admit_columns(self, x: Mapping[str, Any]) -> None:
         """Keys that are new and have a value become columns."""
         new = [
-            (name, value)
-            for name, value in x.items()
-            if name not in self._known and self._text(value) is not None
+            (name, x[name])
+            for name in sorted(x, key=str)  # the order of keys means nothing
+            if name not in self._known and self._text(x[name]) is not None
         ]
         if not new:
             return
