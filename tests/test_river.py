@@ -50,7 +50,8 @@ def rows(count: int = 300) -> list[tuple[dict[str, Any], float]]:
     draw = random.Random(0)
     made = []
     for _ in range(count):
-        x = {"a": draw.gauss(0, 1), "b": draw.gauss(0, 1), "c": draw.choice("uvw")}
+        x: dict[str, Any] = {"a": draw.gauss(0, 1), "b": draw.gauss(0, 1)}
+        x["c"] = draw.choice("uvw")
         made.append((x, x["a"] * (2.0 if x["c"] == "u" else -1.0) + 0.1 * draw.gauss(0, 1)))
     return made
 

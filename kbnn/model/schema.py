@@ -20,6 +20,8 @@ Role = Literal["feature", "target", "weight", "input_sd", "none"]
 
 MAX_CATEGORIES = 64
 MAX_CLASSES = 64
+MAX_LATE = 64
+"""Columns that may come after the first rows."""
 
 
 @dataclass
@@ -103,6 +105,11 @@ class Schema:
             self.layout[at] = place
         column.categories.append(category)
         return at
+
+    @property
+    def late(self) -> int:
+        """Features that came late."""
+        return sum(column.late and column.role == "feature" for column in self.columns)
 
     def add_late(self, name: str, kind: Kind) -> Column:
         """A column that was not there in the first rows: a feature unless it is to be ignored."""

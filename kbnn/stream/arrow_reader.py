@@ -81,11 +81,10 @@ class ArrowReader:
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted columns, checked."""
-        wanted = self._pins.wanted
         chosen = [
             (at, name)
             for at, name in enumerate(batch.schema.names)
-            if (wanted is None or name in wanted) and name not in self._left_out
+            if self._pins.wants(name) and name not in self._left_out
         ]
         chosen = chosen or [(batch.schema.names.index(self.columns[0]), self.columns[0])]
         columns = []
@@ -126,7 +125,7 @@ def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
         file = pyarrow.parquet.ParquetFile(path, memory_map=False)
         schema = file.schema_arrow
         total = file.metadata.num_rows
-        chosen = [column for column in schema.names if pins.wanted and column in pins.wanted]
+        chosen = [column for column in schema.names if pins.wanted and pins.wants(column)]
         batches = file.iter_batches(
             batch_size=BATCH_ROWS, use_threads=False, columns=chosen or None
         )

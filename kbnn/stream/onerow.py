@@ -15,7 +15,7 @@ import numpy as np
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
 from kbnn.model.rows import LARGEST, SMALLEST, Rows
-from kbnn.model.schema import MAX_CLASSES, Column, Place, Schema
+from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Place, Schema
 from kbnn.stream.chunk import shorten
 from kbnn.stream.header import is_number
 from kbnn.stream.infer import Notice, Roles, Sample, kind_of
@@ -185,6 +185,8 @@ class RowReader:
             if not isinstance(name, str):
                 raise UsageError(f"the names of columns are texts, not {name!r}")
             kind, what = kind_of(_sample(value))
+            if kind != "ignored" and schema.late >= MAX_LATE:
+                kind, what = "ignored", f"one more than the {MAX_LATE} that may come late"
             schema.add_late(name, kind)
             fate = f"ignored: it holds {what}" if kind == "ignored" else "learned from now on"
             self._notice(f"column '{shorten(name)}' is new: it is {fate}")

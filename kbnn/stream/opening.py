@@ -86,6 +86,7 @@ class Stream(Closing):
                 notice=self._notices.append,
             )
             self._reading = self._new_reading(self._inputs)
+            self._reading.admit = self._may_come_late(schema)
             self._chunks = self._limited(self._reading.chunks())
             early: list[Chunk] = []
             if schema is None:
@@ -176,14 +177,25 @@ class Stream(Closing):
         """Tell the readers what the schema knows."""
         schema, options = self.schema, self.options
         used = self._used()
-        names = [column.name for column in schema.columns]
-        bare = [c.name for c in schema.columns if c.role not in ("target", "weight")]
+        first = [column for column in schema.columns if not column.late]
+        names = [column.name for column in first]
+        bare = [c.name for c in first if c.role not in ("target", "weight")]
         self._pins.wanted = None if options.original else frozenset(c.name for c in used)
+        self._pins.known = frozenset(column.name for column in schema.columns)
+        self._pins.late = self._reading.admit
         self._pin_kinds()
+        self._reading.features = frozenset(c.name for c in used if c.role != "target") - {
+            schema.weight or ""
+        }
         self._reading.needed = [c.name for c in used if c.kind != "ignored"]
         self._reading.expected = Expectation(
             names, None if options.use_target else bare, self._misfit
         )
+
+    def _may_come_late(self, schema: Schema | None) -> bool:
+        """Whether columns that are new become features."""
+        chosen = bool(self.options.features) if schema is None else schema.chosen
+        return self.options.admit and self.options.use_target and not chosen
 
     def _used(self) -> list[Column]:
         """The columns that are read at all."""
@@ -234,6 +246,7 @@ class Stream(Closing):
             admit=options.admit,
             use_target=options.use_target,
             original=options.original,
+            late=self._reading.admit,
             notice=self._notices.append,
         )
         good = 0
@@ -281,6 +294,7 @@ class Stream(Closing):
         self.epoch += 1
         self.rows = self.bad_rows = self._bytes = 0
         self._reading = self._new_reading(self._inputs)
+        self._reading.admit = self._may_come_late(self.schema)
         self._settle()
         self._chunks = self._limited(self._reading.chunks())
         self._blocks = self._run([], 0)

@@ -11,7 +11,7 @@ from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Pins, shorten
 from kbnn.stream.csv_reader import CsvReader
 from kbnn.stream.formats import NOUNS, Binary, recognise
-from kbnn.stream.header import Expectation, is_number, no_column
+from kbnn.stream.header import Expectation, is_close, is_number, no_column
 from kbnn.stream.inputs import Inputs
 from kbnn.stream.json_reader import JsonReader
 from kbnn.stream.memory import BatchReader
@@ -48,6 +48,9 @@ class Reading:
         self.pins = pins
         self.expected: Expectation | None = None
         self.needed: list[str] = []
+        self.features: frozenset[str] = frozenset()
+        """Those of the needed columns that count as missing where they are not there."""
+        self.admit = False  # columns that are new are left to whoever encodes the rows
         self.delimiter: str | None = None
         self.first: Reader | None = None
         self.opened = 0
@@ -131,6 +134,7 @@ class Reading:
                 known,
                 lambda keys: self._check_keys(keys, name),
                 self.notice,
+                self.admit,
             )
         return CsvReader(
             name,
@@ -161,18 +165,24 @@ class Reading:
         self._tell_unknown(keys, name)
 
     def _check(self, columns: list[str], name: str) -> None:
-        """Every needed column must be there; others are left alone, and that is said once."""
+        """Every needed column must be there, but for features that have vanished."""
         expected = self._expectation()
         needed = self.needed if self.expected or expected is None else expected.names
         there = frozenset(columns)
-        for column in needed:
-            if column not in there:
+        absent = [column for column in needed if column not in there]
+        strangers = [column for column in columns if column not in self.pins.known]
+        some = not self.features.isdisjoint(there) or (self.admit and bool(strangers))
+        for column in absent:
+            if column not in self.features or not some or is_close(column, strangers):
                 raise no_column(column, columns, name)
+            self.notice(f"{name}: has no column '{shorten(column)}': read as missing")
         self._tell_unknown(columns, name)
 
     def _tell_unknown(self, columns: list[str], name: str) -> None:
+        if self.admit:
+            return
         expected = self._expectation()
-        known = frozenset(columns if expected is None else expected.names)
+        known = self.pins.known.union(columns if expected is None else expected.names)
         extra = [column for column in columns if column not in known]
         if extra:
             shown = ", ".join(shorten(column) for column in extra[:SHOWN])
