@@ -171,7 +171,7 @@ class Reading:
         there = frozenset(columns)
         absent = [column for column in needed if column not in there]
         strangers = [column for column in columns if column not in self.pins.known]
-        some = not self.features.isdisjoint(there) or (self.admit and bool(strangers))
+        some = not self.features.isdisjoint(there)
         for column in absent:
             if column not in self.features or not some or is_close(column, strangers):
                 raise no_column(column, columns, name)
