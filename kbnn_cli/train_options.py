@@ -121,7 +121,8 @@ Predictions = Annotated[
     typer.Option(
         "--predictions",
         metavar="FILE",
-        help="Each row's prediction before it was learned: .csv, .tsv, .parquet, or -.",
+        help="Each row's prediction before it was learned: .csv, .tsv, .jsonl, .parquet, .arrow, "
+        "or -.",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -242,7 +242,7 @@ LINES = {
     ),
     "predict m.npz a.csv -o a.xlsx": (
         2,
-        "a.xlsx: tables are written as .csv, .tsv, .txt or .parquet, not .xlsx",
+        "a.xlsx: tables are written as .csv, .tsv, .txt, .jsonl, .parquet or .arrow, not .xlsx",
     ),
 }
 

@@ -240,7 +240,7 @@ class Training:
             if position.predictions == path:
                 keep = position.predictions_bytes
                 if keep is None:
-                    raise UsageError(f"{path}: only text can be resumed, not Parquet (use .csv)")
+                    raise UsageError(f"{path}: only text can be resumed (use .csv or .jsonl)")
             else:
                 self.listener.notice(f"the predictions begin at row {position.rows + 1}")
         fields = self.model.task.fields(

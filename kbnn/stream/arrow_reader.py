@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -45,8 +45,12 @@ class ArrowReader:
         batches: Iterator[pa.RecordBatch],
         progress: Callable[[int], None] = lambda rows: None,
         left_out: frozenset[str] = frozenset(),
+        constant: Mapping[str, str | None] | None = None,
     ) -> None:
+        """`constant` columns, which stand first, have one value in all rows."""
         self.name = name
+        own = frozenset(schema.names)
+        self._constant = {n: v for n, v in (constant or {}).items() if n not in own}
         self._left_out = left_out
         self._what = what
         self._pins = pins
@@ -54,7 +58,8 @@ class ArrowReader:
         self._progress = progress
         check_width(len(schema), name, pins)
         try:
-            self.columns: list[str] = [name for name in schema.names if name not in left_out]
+            own_columns = [name for name in schema.names if name not in left_out]
+            self.columns: list[str] = [*self._constant, *own_columns]
         except UnicodeDecodeError as error:
             raise damaged(name, what, error) from error
         check_unique(self.columns, name)
@@ -74,10 +79,18 @@ class ArrowReader:
             if batch is None:
                 return
             for start in range(0, batch.num_rows, BATCH_ROWS):
-                part = _plain(batch.slice(start, BATCH_ROWS))
+                part = self._with_constants(_plain(batch.slice(start, BATCH_ROWS)))
                 first, row = row, row + part.num_rows
                 self._progress(row - 1)
                 yield Chunk(self.name, part, first)
+
+    def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        wanted = {n: v for n, v in self._constant.items() if self._pins.wants(n)}
+        if not wanted:
+            return batch
+        values = [pa.repeat(pa.scalar(v, pa.string()), batch.num_rows) for v in wanted.values()]
+        names = [*wanted, *batch.schema.names]
+        return pa.RecordBatch.from_arrays([*values, *batch.columns], names=names)
 
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted columns, checked."""
@@ -86,7 +99,7 @@ class ArrowReader:
             for at, name in enumerate(batch.schema.names)
             if self._pins.wants(name) and name not in self._left_out
         ]
-        chosen = chosen or [(batch.schema.names.index(self.columns[0]), self.columns[0])]
+        chosen = chosen or [(0, batch.schema.names[0])]
         columns = []
         for at, _ in chosen:
             column = batch.column(at)
@@ -136,7 +149,9 @@ def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
     def progress(rows: int) -> None:
         reader.count = size * rows // max(total, 1)
 
-    return ArrowReader(name, "Parquet", pins, schema, batches, progress)
+    return ArrowReader(
+        name, "Parquet", pins, schema, batches, progress, constant=reader.source.columns
+    )
 
 
 def _parquet_width(path: str) -> int:

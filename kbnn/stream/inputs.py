@@ -8,8 +8,9 @@ from typing import Any
 
 from kbnn.closing import Closing
 from kbnn.errors import UsageError
+from kbnn.stream.chunk import shorten
 from kbnn.stream.memory import TableSource, is_table
-from kbnn.stream.sources import STDIN, Source, expand
+from kbnn.stream.sources import STDIN, Source, expand, folder_columns
 
 AnySource = Source | TableSource
 
@@ -52,7 +53,7 @@ class Inputs(Closing):
 
     def _sources(self, item: Any) -> Iterable[AnySource]:
         if isinstance(item, str | os.PathLike):
-            return [self._file(path) for path in expand([os.fspath(item)])]
+            return self._files(os.fspath(item))
         if not is_table(item):
             raise UsageError(
                 f"data cannot be a {type(item).__name__}: give a table (pandas, polars, Arrow, "
@@ -63,8 +64,19 @@ class Inputs(Closing):
             self._notice("data are kept in memory for later epochs")
         return [source]
 
-    def _file(self, path: str) -> Source:
-        source = Source(path, read_size=self._read_size, keep=self._keep)
+    def _files(self, path: str) -> list[Source]:
+        """The files that a path, a glob or a folder stands for."""
+        if not os.path.isdir(path):
+            return [self._file(one, {}) for one in expand([path])]
+        found = {one: folder_columns(path, one) for one in expand([path])}
+        named = dict.fromkeys(name for columns in found.values() for name in columns)
+        if named:
+            told = ", ".join(map(shorten, named))
+            self._notice(f"{path}: the names of its folders are columns: {told}")
+        return [self._file(one, columns) for one, columns in found.items()]
+
+    def _file(self, path: str, columns: dict[str, str | None]) -> Source:
+        source = Source(path, read_size=self._read_size, keep=self._keep, columns=columns)
         if self._keep and source.once:
             self._notice(f"{source.name} is kept in a temporary file for later epochs")
         return source

@@ -13,7 +13,7 @@ from kbnn_cli.help import Command
 EXAMPLES = """\b
 Examples:
   kbnn predict model.npz new.csv               rows and predictions, as CSV
-  kbnn predict model.npz new.csv -o forecast.parquet
+  kbnn predict model.npz new.csv -o forecast.parquet    or .arrow, .jsonl
   tail -f log.csv | kbnn predict model.npz -   each row is answered at once
   kbnn predict model.npz new.csv --only-predictions --decompose
 """
@@ -26,7 +26,8 @@ Output = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="Where to write: .csv, .tsv or .parquet, or - for CSV on standard output.",
+        help="Where to write: .csv, .tsv, .jsonl, .parquet, .arrow, or - for CSV on standard "
+        "output.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
