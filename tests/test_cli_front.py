@@ -105,7 +105,7 @@ def test_json_predictions_of_training_can_be_resumed(tmp_path: Path) -> None:
     command("train", data, "-m", tmp_path / "a.npz", "--predictions", whole, *common)
     lines = data.read_text().splitlines()
     (tmp_path / "d.csv").write_text("\n".join([*lines[:301], "bad,", *lines[301:]]) + "\n")
-    resumed = ["-m", tmp_path / "b.npz", "--predictions", parts, *common]
+    resumed = ["-m", str(tmp_path / "b.npz"), "--predictions", str(parts), *common]
     assert command("train", tmp_path / "d.csv", *resumed).code == 1
     (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
     assert command("train", tmp_path / "d.csv", *resumed, "--resume").code == 0

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.core import engine
 from kbnn.core.engine import Session, open_session
 from kbnn.core.layout import IntArray
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
@@ -79,6 +80,11 @@ class Learner:
         """1 for the columns, scaled targets first, that pass as they are."""
         return np.concatenate((np.zeros(self.task.scaled), self.indicators))
 
+    @cached_property
+    def compiled(self) -> bool:
+        """Whether the kernel serves: to ask for every row would cost more than to scale it."""
+        return engine.compiled()
+
     def start(self, kept: Kept) -> tuple[Learned, Events]:
         """Take the scale from the rows held, make the networks, and learn the rows in order."""
         kept.unseen = unseen(self.indicators)
@@ -134,15 +140,17 @@ class Learner:
             return learned, _as_before(said, surprised), _events(said, first)
         before = learned.seen
         burst = rehearsal.next_burst(learned.rehearsal, before)
-        learned, said, done = self._follow(learned, rows)
+        learned, said, done = self._follow(learned, rows, burst)
         width = len(learned.columns) - self.task.scaled
-        learned.kept.add(sliced(rows, 0, done), width, first, _trust(said))
+        known = rows if done == len(rows.y) else sliced(rows, 0, done)
+        learned.kept.add(known, width, first, _trust(said))
         events = _events(said, first)
         if events.alarms:
             learned = _warned(learned, events.alarms[-1])
         changes, spent = learned.changes, 0
         due = next_refit(before) == learned.seen
-        if due or (learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN).any():
+        outgrown = learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN
+        if due or np.count_nonzero(outgrown):
             learned, restarted = self._refit(learned)
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
@@ -151,21 +159,26 @@ class Learner:
             learned = self._rehearsed(self._owing(learned), spent)
         return learned, _as_before(said, surprised), events
 
-    def _follow(self, learned: Learned, rows: Rows) -> tuple[Learned, Forecast, int]:
-        """Standardise rows, count them into the scale, and learn them; how many it came to."""
+    def _follow(self, learned: Learned, rows: Rows, burst: int) -> tuple[Learned, Forecast, int]:
+        """Standardise rows, count them into the scale, and learn them; how many it came to.
+
+        At the row count `burst` rows are rehearsed.
+        """
         t = self.task.scaled
         width = len(learned.columns) - t
         fixed = self.passing[: t + width]
-        stop = min(len(rows.y), self._uninterrupted(learned))
+        refit = next_refit(learned.seen)
+        due = min(refit, burst) if self.settings.often else refit
+        stop = min(len(rows.y), due - learned.seen)
         x, y = rows.x[:stop, :width], rows.y[:stop]
         raw = np.concatenate((y, x), axis=1) if t else np.ascontiguousarray(x)
         # The scale of a block must not depend on one that is set within it.
         raw = raw[: scaling.steady_rows(learned.columns, raw, fixed)]
         columns = learned.columns.copy()
-        z = scaling.follow(columns, raw, fixed)
+        z = scaling.follow(columns, raw, fixed, self.compiled)
         done = len(z)
         labels = z[:, :t] if t else y[:done]
-        if not columns[:t, scaling.COUNT].all():  # what never had a value would be 0
+        if np.count_nonzero(columns[:t, scaling.COUNT]) < t:  # what never had a value would be 0
             labels = np.where(np.isnan(y[:done]), np.nan, labels)
         learned = learned._replace(columns=columns, seen=learned.seen + done)
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
@@ -194,13 +207,6 @@ class Learner:
         scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
         weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)
         return learned._replace(log_weight=log_weight), ensemble.mix(made, weights)
-
-    def _uninterrupted(self, learned: Learned) -> int:
-        """Rows up to the next at which something is due."""
-        due = next_refit(learned.seen)
-        if self.settings.often:
-            due = min(due, rehearsal.next_burst(learned.rehearsal, learned.seen))
-        return due - learned.seen
 
     def _rehearsed(self, learned: Learned, spent: int) -> Learned:
         """Rehearse what is owed and may be, `spent` rows having been learned anew just now."""
@@ -418,7 +424,7 @@ def _warned(learned: Learned, number: int) -> Learned:
 
 def _trust(said: Forecast) -> FloatArray | None:
     """How probable it is that a row's target was no outlier; None: nobody asked."""
-    return None if np.isnan(said.outlier).any() else 1.0 - said.outlier
+    return None if np.count_nonzero(np.isnan(said.outlier)) else 1.0 - said.outlier
 
 
 def _worth_rehearsing(rows: KeptRows) -> IntArray:
@@ -428,7 +434,7 @@ def _worth_rehearsing(rows: KeptRows) -> IntArray:
 
 def _events(said: Forecast, first: int) -> Events:
     """What the status of rows tells, the first of them row `first` of the stream."""
-    if (said.status == LEARNED).all():
+    if np.count_nonzero(said.status == LEARNED) == len(said.status):
         return Events([])
     raised = np.flatnonzero(said.status & ALARM)
     skipped = int(np.count_nonzero(said.status & UNLABELLED))

@@ -15,6 +15,7 @@ Kept rows are part of the model: nothing is lost between two runs.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,16 @@ class _Part(NamedTuple):
     first: int
     trust: FloatArray | None
 
+    def goes_on(self, other: _Part) -> bool:
+        """Whether another one comes right after it and is like it."""
+        return (
+            other.first == self.first + len(self.y)
+            and other.x.shape[1] == self.x.shape[1]
+            and (other.x_sd is None) == (self.x_sd is None)
+            and (other.weight is None) == (self.weight is None)
+            and (other.trust is None) == (self.trust is None)
+        )
+
     def whole(self, width: int, exact: bool, unseen: FloatArray) -> KeptRows:
         """The same in full, x and x_sd of that width."""
         n = len(self.y)
@@ -85,7 +96,7 @@ class Kept:
         """Keep more rows, `width` columns of x, the first of them row `first` of the stream."""
         n = len(rows.y)
         start = max(0, n - self.most)
-        exact = rows.x_sd is None or not rows.x_sd.any()
+        exact = rows.x_sd is None or not np.count_nonzero(rows.x_sd)
         self._append(
             _Part(
                 rows.x[start:, :width].copy(),
@@ -139,13 +150,39 @@ class Kept:
             x=widened(rest.x, width, self.unseen),
             x_sd=widened(rest.x_sd, 0 if exact else width),
         )
-        whole = [first, *(part.whole(width, exact, self.unseen) for part in parts)]
+        whole = [first, *(part.whole(width, exact, self.unseen) for part in _runs(parts))]
         joined = KeptRows._make(np.concatenate(arrays) for arrays in zip(*whole, strict=True))
         last = KeptRows._make(array[-self.most :] for array in joined)
         if not last.x_sd.any():
             last = last._replace(x_sd=np.zeros((len(last.y), 0)))
         self._rest, self._parts, self._count = last, deque(), len(last.y)
         return last
+
+
+def _runs(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Parts that follow one another and are alike as one: rows may have come one by one."""
+    waiting: list[_Part] = []
+    for part in parts:
+        if waiting and not waiting[-1].goes_on(part):
+            yield _joined(waiting)
+            waiting = []
+        waiting.append(part)
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    x, x_sd, y, weight, firsts, trust = zip(*parts, strict=True)
+    return _Part(
+        np.concatenate(x),
+        None if x_sd[0] is None else np.concatenate(x_sd),
+        np.concatenate(y),
+        None if weight[0] is None else np.concatenate(weight),
+        firsts[0],
+        None if trust[0] is None else np.concatenate(trust),
+    )
 
 
 def nothing(targets: int) -> KeptRows:

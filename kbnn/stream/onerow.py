@@ -100,6 +100,8 @@ class RowReader:
         self.plain = [place.column for place in schema.layout] if plain else None
         self._sd = [c for c in schema.columns if c.role == "input_sd"]
         self._known = frozenset(self._columns)
+        self._targets = schema.targets
+        self._labelled = TASKS[schema.task].labels
 
     def features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
         """(1, D) of one row; with `admit` the schema grows where it must."""
@@ -140,16 +142,20 @@ class RowReader:
         return None if text is None or text in self._missing else text
 
     def _number(self, name: str, value: Any) -> float:
-        if type(value) is not float:
+        if value is None:
+            return _NAN
+        if isinstance(value, str):
+            text = self._text(value)
+            if text is None:
+                return _NAN
+            if not is_number(text):
+                raise self._refusal(name, value, "a number")
+            value = float(text)
+        elif type(value) is not float:
             try:
                 value = float(value)
             except (TypeError, ValueError, OverflowError):
-                text = self._text(value)
-                if text is None:
-                    return _NAN
-                if not is_number(text):
-                    raise self._refusal(name, value, "a number") from None
-                value = float(text)
+                raise self._refusal(name, value, "a number") from None
         if math.isinf(value):
             raise DataError(f"column '{name}': {value} is not a finite number")
         if abs(value) > LARGEST:
@@ -213,10 +219,12 @@ class RowReader:
 
     def targets(self, y: Any) -> FloatArray:
         """(1, T): one value, or for several targets a dict or a sequence of them."""
-        names = self.schema.targets
-        if TASKS[self.schema.task].labels:
+        names = self._targets
+        if self._labelled:
             return np.array([[self._class(names[0], y)]])
         if len(names) == 1:
+            if type(y) is float and SMALLEST < abs(y) < LARGEST:
+                return np.array([[y]])
             return np.array([[self._number(names[0], y)]])
         if isinstance(y, Mapping):
             values = [y.get(name) for name in names]
@@ -246,7 +254,7 @@ class RowReader:
 
     def rows(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
         """A row to learn."""
-        if not 0.0 < weight < math.inf:
+        if weight != 1.0 and not 0.0 < weight < math.inf:
             raise DataError(f"a weight must be positive, not {weight:g}")
         inputs = self.features(x, admit=True)
         target = self.targets(y)
