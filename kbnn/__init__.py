@@ -1,11 +1,12 @@
 """kbnn: an online Bayesian neural network that learns row by row, in closed form.
 
-`Config`, `init`, `learn`, `predict`: the numerical core in standardised units. `kbnn.model.model`
-adds units, schema and scores; `kbnn.stream.opening` reads CSV, Parquet, Arrow and JSON lines.
+`train`, `load` and `Model`: models in the user's units, from tables, files and single rows.
+`Config`, `init`, `learn`, `predict`: the numerical core in standardised units.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,8 +22,31 @@ if TYPE_CHECKING:
         learn,
         predict,
     )
+    from kbnn.errors import DataError, KbnnError, ModelError, UsageError
+    from kbnn.front.figures import Figures
+    from kbnn.front.forecasts import Forecasts, Label, Number
+    from kbnn.front.model import Model, load, train
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "kbnn.front.model": ("Model", "load", "train"),
+    "kbnn.front.forecasts": ("Forecasts", "Label", "Number"),
+    "kbnn.front.figures": ("Figures",),
+    "kbnn.errors": ("DataError", "KbnnError", "ModelError", "UsageError"),
+    "kbnn.core.network": (
+        "ALARM",
+        "LEARNED",
+        "REJECTED",
+        "UNLABELLED",
+        "Config",
+        "Prediction",
+        "State",
+        "init",
+        "learn",
+        "predict",
+    ),
+}
 
 __all__ = [
     "ALARM",
@@ -30,19 +54,33 @@ __all__ = [
     "REJECTED",
     "UNLABELLED",
     "Config",
+    "DataError",
+    "Figures",
+    "Forecasts",
+    "KbnnError",
+    "Label",
+    "Model",
+    "ModelError",
+    "Number",
     "Prediction",
     "State",
+    "UsageError",
     "__version__",
     "init",
     "learn",
+    "load",
     "predict",
+    "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The core, loaded when it is asked for: an error or a help screen needs no numpy."""
-    if name not in __all__:
-        raise AttributeError(f"module 'kbnn' has no attribute '{name}'")
-    from kbnn.core import network
+    """What is exported, loaded when it is asked for: a help screen needs no numpy."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'kbnn' has no attribute '{name}'")
 
-    return getattr(network, name)
+
+def __dir__() -> list[str]:
+    return __all__

@@ -19,13 +19,13 @@ def about_command_line(error: Any) -> str:
     text = " ".join(error.format_message().split()).rstrip(".")
     text = text[:1].lower() + text[1:]
     if text.startswith("no such command"):
-        text = _no_such_command(text)
+        wanted = re.search(r"'(.*)'", text)
+        text = no_such_command(wanted[1] if wanted else "")
     return f"{text} (see '{command} --help')"
 
 
-def _no_such_command(text: str) -> str:
-    wanted = re.search(r"'(.*)'", text)
-    typed = wanted[1] if wanted else ""
+def no_such_command(typed: str) -> str:
+    """That there is none of that name, and which may be meant."""
     close = difflib.get_close_matches(typed, COMMANDS, 1, 0.5)
     said = f"no such command '{typed}'"
     return f"{said}: did you mean '{close[0]}'?" if close else said

@@ -1,4 +1,4 @@
-"""The command line: four commands, each loaded when it is called for."""
+"""The command line: its commands, each loaded when it is called for."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ COMMANDS = {
     "predict": "Predict rows, with error bars or class probabilities.",
     "evaluate": "Score a model on rows it does not learn.",
     "inspect": "Show what a model is, has seen and believes.",
+    "help": "Show the help of a command: kbnn help train.",
 }
 """The commands in the order of use, each with what it does: help loads none of them."""
 
@@ -75,7 +76,7 @@ def kbnn(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show version and engine."
+            "-V", "--version", callback=_version, is_eager=True, help="Show version and engine."
         ),
     ] = False,
 ) -> None:

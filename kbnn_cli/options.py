@@ -155,8 +155,3 @@ def names(values: list[str] | None) -> tuple[str, ...]:
     for row in csv.reader(values or [], skipinitialspace=True):
         found.extend(name.strip() for name in row if name.strip())
     return tuple(found)
-
-
-def delimiter(value: str | None) -> str | None:
-    r"""A delimiter as it may be typed: `\t` and `tab` are the tab."""
-    return "\t" if value in ("\\t", "tab") else value

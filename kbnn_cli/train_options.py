@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -121,7 +121,8 @@ Predictions = Annotated[
     typer.Option(
         "--predictions",
         metavar="FILE",
-        help="Each row's prediction before it was learned: .csv, .tsv, .parquet, or -.",
+        help="Each row's prediction before it was learned: .csv, .tsv, .jsonl, .parquet, .arrow, "
+        "or -.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -144,16 +145,6 @@ DryRun = Annotated[
 ]
 
 
-def one_of(option: str, value: str, allowed: tuple[str, ...]) -> str:
-    """A word from a list."""
-    if value not in allowed:
-        from kbnn.errors import UsageError
-
-        words = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
-        raise UsageError(f"{option} is {words}, not '{value}'")
-    return value
-
-
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option in place of `**stated` for each of a model's settings.
 
@@ -169,9 +160,15 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def settings(stated: dict[str, str | None]) -> Any:
+    """The settings by the names of their options, as `kbnn.run.trainoptions.stated` takes them."""
+    return {name: text for name, text in stated.items() if text is not None}
+
+
 def _parameter(option: Option) -> Parameter:
     shown = typer.Option(
         option.flag, metavar=option.metavar, help=option.help, rich_help_panel=NETWORK
     )
     kind = Annotated[str | None, shown]
-    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    word = option.flag.removeprefix("--").replace("-", "_")
+    return Parameter(word, Parameter.KEYWORD_ONLY, default=None, annotation=kind)

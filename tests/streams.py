@@ -37,11 +37,16 @@ class Seen(NamedTuple):
 
 
 def put_together(blocks: Sequence[Rows]) -> Rows:
-    """All rows; narrower blocks get zeros on the right, which is what they stand for."""
+    """All rows; narrower blocks lack what came later: no category was there, numbers missing."""
     width = max((block.x.shape[1] for block in blocks), default=0)
 
     def wide(part: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return np.pad(part, ((0, 0), (0, width - part.shape[1])))
+        schema, known = blocks[-1].schema, part.shape[1]
+        padded = np.pad(part, ((0, 0), (0, width - known)))
+        for at, place in enumerate(schema.layout if schema else ()):
+            if at >= known and place.category is None:
+                padded[:, at] = np.nan
+        return padded
 
     if not blocks:
         return Rows(np.zeros((0, 0)), np.zeros((0, 1)), np.zeros(0, np.int64))

@@ -128,8 +128,8 @@ def schema_of(text: str, folder: Path) -> Schema:
         ),
         (b"temp,hum\n1,2\n", "t: no column 'y' (there are: temp, hum)", {}),
         (
-            parquet_bytes(pa.table({"temp": [1], "y": [3]})),
-            "t: no column 'hum' (there are: temp, y)",
+            parquet_bytes(pa.table({"q": [1], "y": [3]})),
+            "t: no column 'temp' (there are: q, y)",
             {},
         ),
         (b'{"q": 1}\n', "t: no column 'temp' (there are: q)", {}),

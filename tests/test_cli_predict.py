@@ -192,7 +192,7 @@ def test_a_live_row_is_answered_before_the_next_comes(cubic: str) -> None:
         (
             ["-o", "x.xlsx"],
             2,
-            "x.xlsx: tables are written as .csv, .tsv, .txt or .parquet, not .xlsx",
+            "x.xlsx: tables are written as .csv, .tsv, .txt, .jsonl, .parquet or .arrow, not .xlsx",
         ),
         (["--bad-rows", "-"], 2, "--bad-rows needs a file: standard output carries the result"),
         (

@@ -154,7 +154,8 @@ BAD_OPTIONS = {
     "--fresh --resume": "--fresh and --resume contradict each other",
     "--again --resume": "--again and --resume contradict each other",
     "--json --predictions -": "--json and --predictions - cannot both go to standard output",
-    "--predictions p.json": "p.json: tables are written as .csv, .tsv, .txt or .parquet, not .json",
+    "--predictions p.json": "p.json: tables are written as .csv, .tsv, .txt, .jsonl, .parquet or "
+    ".arrow, not .json",
     "--predictions a.csv": "--predictions a.csv: would write over the source a.csv",
     "-m -": "a model is kept in a file: --model cannot be -",
     "--log a.csv": "--log a.csv: would write over the source a.csv",

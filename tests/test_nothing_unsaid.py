@@ -38,16 +38,22 @@ def jsonl(rows: int, **late: int) -> str:
 def test_a_late_key_is_told_at_its_row() -> None:
     Path("t").write_text(jsonl(99, extra=41, more=60))
     seen = look(["t"])
-    remedy = "and is ignored (to learn from it use --features)"
-    assert f"t: the key 'extra' comes first in row 41 {remedy}" in seen.notices
-    assert f"t: the key 'more' comes first in row 60 {remedy}" in seen.notices
+    fate = "it is learned from now on (--features names those to learn)"
+    assert f"t: the column 'extra' comes first in row 41: {fate}" in seen.notices
+    assert f"t: the column 'more' comes first in row 60: {fate}" in seen.notices
     for read_size in (1, 50, 1000):
         assert_same(look(["t"], read_size=read_size), seen)
+    chosen = look(["t"], features=("a",), target=("y",))
+    remedy = "and is ignored (to learn from it use --features)"
+    assert f"t: the key 'extra' comes first in row 41 {remedy}" in chosen.notices
+    for read_size in (1, 50, 1000):
+        assert_same(look(["t"], features=("a",), target=("y",), read_size=read_size), chosen)
 
 
 def test_so_many_late_keys_are_not_all_told() -> None:
     Path("t").write_text(jsonl(99, **{f"e{at}": 40 + at for at in range(1, 12)}))
-    told = [text for text in look(["t"]).notices if "ignored" in text and "key" in text]
+    chosen = look(["t"], features=("a",), target=("y",))
+    told = [text for text in chosen.notices if "ignored" in text and "key" in text]
     assert len(told) == 6
     assert told[-1] == "t: more keys come from row 46 on and are ignored"
 
@@ -70,7 +76,12 @@ def test_columns_of_later_files_are_told() -> None:
     Path("2.csv").write_text("a,y,p,q,r,s,t,u\n" + "1,2,3,4,5,6,7,8\n" * 3)
     Path("3.jsonl").write_text('{"a": 1, "new": 4, "y": 2}\n')
     pq.write_table(pa.table({"a": [1], "z": [3], "y": [2]}), "4.parquet")
-    notices = look(["1.csv", "2.csv", "3.jsonl", "4.parquet"]).notices
+    sources = ["1.csv", "2.csv", "3.jsonl", "4.parquet"]
+    notices = look(sources).notices
+    fate = "it is learned from now on (--features names those to learn)"
+    for source, name in (("2.csv", "p"), ("2.csv", "u"), ("3.jsonl", "new"), ("4.parquet", "z")):
+        assert f"{source}: the column '{name}' comes first in row 1: {fate}" in notices
+    notices = look(sources, features=("a",), target=("y",)).notices
     assert "2.csv: unknown columns are ignored: p, q, r, s, t and 1 more" in notices
     assert "3.jsonl: unknown columns are ignored: new" in notices
     assert "4.parquet: unknown columns are ignored: z" in notices
@@ -235,7 +246,7 @@ LINES = {
     ),
     "predict m.npz a.csv -o a.xlsx": (
         2,
-        "a.xlsx: tables are written as .csv, .tsv, .txt or .parquet, not .xlsx",
+        "a.xlsx: tables are written as .csv, .tsv, .txt, .jsonl, .parquet or .arrow, not .xlsx",
     ),
 }
 

@@ -208,7 +208,9 @@ def test_epochs_over_a_pipe_keep_it_in_a_temporary_file(stdin: Pipe, tmp_path: P
         for _ in range(2):
             stream.reopen()
             np.testing.assert_array_equal(np.concatenate([block.y for block in stream]), first)
-        spool = stream._sources[0]._spool
+        source = next(iter(stream._inputs or ()))
+        assert isinstance(source, Source)
+        spool = source._spool
         assert spool is not None
         path = spool.name
         assert os.path.exists(path)
@@ -260,7 +262,9 @@ def test_several_files_match_by_name(tmp_path: Path) -> None:
     assert seen.x[:, 0].tolist() == [1, 3, 5, 7, 9]
     assert seen.y[:, 0].tolist() == [2, 4, 6, 8, 10]
     assert seen.rows == [1, 2, 1, 1, 1]
-    assert f"{tmp_path}/2.csv: unknown columns are ignored: extra" in seen.notices
+    assert seen.x[:, 2].tolist()[2:3] == [0.0]
+    fate = "it is learned from now on (--features names those to learn)"
+    assert f"{tmp_path}/2.csv: the column 'extra' comes first in row 1: {fate}" in seen.notices
     for read_size in (1, 5):
         again = look(sorted(tmp_path.iterdir()), read_size=read_size, block_rows=1)
         assert_same(again, seen)

@@ -184,7 +184,7 @@ def test_resumed_predictions_must_still_be_there(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "a.csv", rows_of_numbers(60))
     for name, message in (
         ("p.csv", "{}: is shorter than when the model was saved; it cannot go on"),
-        ("p.parquet", "{}: only text can be resumed, not Parquet (use .csv)"),
+        ("p.parquet", "{}: only text can be resumed (use .csv or .jsonl)"),
     ):
         out, model = tmp_path / name, tmp_path / f"{name}.npz"
         with pytest.raises(Interrupted):

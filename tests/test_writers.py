@@ -141,7 +141,9 @@ def test_parquet_has_types(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     fields = prediction_fields(NUMBERS)
-    with pytest.raises(UsageError, match=r"^o\.json: tables are written as \.csv, \.tsv, \.txt or"):
+    with pytest.raises(
+        UsageError, match=r"^o\.json: tables are written as \.csv, \.tsv, \.txt, \.jsonl"
+    ):
         open_writer("o.json", fields, NUMBERS)
     with pytest.raises(UsageError, match=r"cannot be continued"):
         open_writer("o.parquet", fields, NUMBERS, keep=3)

@@ -136,10 +136,10 @@ def predict(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Rec
 
 
 def scale_rows(
-    columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray
+    columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray, serving: bool
 ) -> int | None:
-    """Standardise rows in the kernel (see kbnn.model.scaling); None where it is not built."""
-    if not compiled():
+    """Standardise rows in the kernel (see kbnn.model.scaling); None where it is not `serving`."""
+    if not serving:
         return None
     return _kernel.scale_rows(columns, raw, out, fixed, kernel_constants())
 

@@ -23,7 +23,8 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import IO, Any, Final
 
 import numpy as np
@@ -106,7 +107,24 @@ def check_own(path: str) -> None:
 
 def load(path: str) -> Model:
     """Read a model; ModelError says in one sentence why a file cannot be one."""
-    header, arrays = read(path)
+    return _model(path, *read(path))
+
+
+def load_bytes(content: bytes, name: str = "the bytes") -> Model:
+    """The same from what a model file holds."""
+    with _refused(name):
+        state = _read(name, io.BytesIO(content))
+    return _model(name, *state)
+
+
+def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
+    """What a model file holds."""
+    file = io.BytesIO()
+    write(file, header, arrays)
+    return file.getvalue()
+
+
+def _model(path: str, header: dict[str, Any], arrays: Arrays) -> Model:
     try:
         return from_state(header, arrays)
     except ModelError as error:
@@ -117,13 +135,20 @@ def load(path: str) -> Model:
 
 def read(path: str) -> tuple[dict[str, Any], Arrays]:
     """The header and the arrays of a model file."""
-    try:
+    with _refused(path):
         if os.path.isdir(path):
             raise ModelError(f"{path}: is a folder, not a model file")
         if os.path.exists(path) and not os.path.isfile(path):
             raise ModelError(f"{path}: is a pipe or a device, not a model file")
         with open(path, "rb") as file:
             return _read(path, file)
+
+
+@contextmanager
+def _refused(path: str) -> Iterator[None]:
+    """Whatever a file is refused for, as one sentence."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise ModelError(f"{path}: no such model file") from error
     except OSError as error:

@@ -13,7 +13,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kbnn.core import engine
 from kbnn.core.engine import Session, open_session
 from kbnn.core.layout import IntArray
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
@@ -26,7 +28,7 @@ from kbnn.model.rescale import rescaled
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.scaling import Scale
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, widened
+from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, unseen, widened
 from kbnn.task.base import Scaled, Task
 from kbnn.task.forecast import Forecast
 
@@ -64,23 +66,32 @@ class Events(NamedTuple):
 class Learner:
     """How to learn: the settings, the task, and which columns of x are indicators of a category.
 
-    An indicator passes as it is, and one that has been 0 in every row so far is not part of the
-    network yet.
+    An indicator passes as it is. One that has been 0 in every row so far is not part of the network
+    yet, and neither is a number that came after the first rows and has been missing in all.
     """
 
     settings: Settings
     task: Task
     indicators: FloatArray  # (D,) 1 or 0
+    late: FloatArray  # (D,) 1 for columns that came after the first rows, else 0
 
     @cached_property
     def passing(self) -> FloatArray:
         """1 for the columns, scaled targets first, that pass as they are."""
         return np.concatenate((np.zeros(self.task.scaled), self.indicators))
 
+    @cached_property
+    def compiled(self) -> bool:
+        """Whether the kernel serves: to ask for every row would cost more than to scale it."""
+        return engine.compiled()
+
     def start(self, kept: Kept) -> tuple[Learned, Events]:
         """Take the scale from the rows held, make the networks, and learn the rows in order."""
+        kept.unseen = unseen(self.indicators)
         held = kept.rows(len(self.indicators))
-        used = np.flatnonzero(np.any(held.x != 0.0, axis=0) | (self.indicators == 0.0))
+        used = np.flatnonzero(
+            np.any(self._needed(held.x, 0), axis=0) | (self.indicators + self.late == 0.0)
+        )
         width = int(used[-1]) + 1 if len(used) else 0
         held = held._replace(x=held.x[:, :width], x_sd=held.x_sd[:, :width])
         raw = np.hstack([held.y, held.x]) if self.task.scaled else held.x
@@ -129,15 +140,17 @@ class Learner:
             return learned, _as_before(said, surprised), _events(said, first)
         before = learned.seen
         burst = rehearsal.next_burst(learned.rehearsal, before)
-        learned, said, done = self._follow(learned, rows)
+        learned, said, done = self._follow(learned, rows, burst)
         width = len(learned.columns) - self.task.scaled
-        learned.kept.add(sliced(rows, 0, done), width, first, _trust(said))
+        known = rows if done == len(rows.y) else sliced(rows, 0, done)
+        learned.kept.add(known, width, first, _trust(said))
         events = _events(said, first)
         if events.alarms:
             learned = _warned(learned, events.alarms[-1])
         changes, spent = learned.changes, 0
         due = next_refit(before) == learned.seen
-        if due or (learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN).any():
+        outgrown = learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN
+        if due or np.count_nonzero(outgrown):
             learned, restarted = self._refit(learned)
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
@@ -146,21 +159,26 @@ class Learner:
             learned = self._rehearsed(self._owing(learned), spent)
         return learned, _as_before(said, surprised), events
 
-    def _follow(self, learned: Learned, rows: Rows) -> tuple[Learned, Forecast, int]:
-        """Standardise rows, count them into the scale, and learn them; how many it came to."""
+    def _follow(self, learned: Learned, rows: Rows, burst: int) -> tuple[Learned, Forecast, int]:
+        """Standardise rows, count them into the scale, and learn them; how many it came to.
+
+        At the row count `burst` rows are rehearsed.
+        """
         t = self.task.scaled
         width = len(learned.columns) - t
         fixed = self.passing[: t + width]
-        stop = min(len(rows.y), self._uninterrupted(learned))
+        refit = next_refit(learned.seen)
+        due = min(refit, burst) if self.settings.often else refit
+        stop = min(len(rows.y), due - learned.seen)
         x, y = rows.x[:stop, :width], rows.y[:stop]
         raw = np.concatenate((y, x), axis=1) if t else np.ascontiguousarray(x)
         # The scale of a block must not depend on one that is set within it.
         raw = raw[: scaling.steady_rows(learned.columns, raw, fixed)]
         columns = learned.columns.copy()
-        z = scaling.follow(columns, raw, fixed)
+        z = scaling.follow(columns, raw, fixed, self.compiled)
         done = len(z)
         labels = z[:, :t] if t else y[:done]
-        if not columns[:t, scaling.COUNT].all():  # what never had a value would be 0
+        if np.count_nonzero(columns[:t, scaling.COUNT]) < t:  # what never had a value would be 0
             labels = np.where(np.isnan(y[:done]), np.nan, labels)
         learned = learned._replace(columns=columns, seen=learned.seen + done)
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
@@ -189,13 +207,6 @@ class Learner:
         scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
         weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)
         return learned._replace(log_weight=log_weight), ensemble.mix(made, weights)
-
-    def _uninterrupted(self, learned: Learned) -> int:
-        """Rows up to the next at which something is due."""
-        due = next_refit(learned.seen)
-        if self.settings.often:
-            due = min(due, rehearsal.next_burst(learned.rehearsal, learned.seen))
-        return due - learned.seen
 
     def _rehearsed(self, learned: Learned, spent: int) -> Learned:
         """Rehearse what is owed and may be, `spent` rows having been learned anew just now."""
@@ -273,10 +284,11 @@ class Learner:
         """
         width = len(learned.columns) - self.task.scaled
         if rows.x.shape[1] > width:
-            used = np.flatnonzero((rows.x[0] != 0.0) | (self.indicators == 0.0))
-            wider = max(width, int(used[-1]) + 1 if len(used) else 0)
+            used = np.flatnonzero(self._needed(rows.x[:1, width:], width)[0])
+            wider = width + (int(used[-1]) + 1 if len(used) else 0)
             if wider > width:
                 learned = _grow(learned, wider, learned.members[0].config.outputs)
+                learned.kept.unseen = unseen(self.indicators)
                 more = scaling.blank_columns(wider - width)
                 learned = learned._replace(columns=np.vstack([learned.columns, more]))
                 width = wider
@@ -291,9 +303,14 @@ class Learner:
             learned = _grow(learned, width, outputs)
             stop = self.task.beyond(rows.y, outputs)
         if rows.x.shape[1] > width:
-            wide = np.any(rows.x[:stop, width:] != 0.0, axis=1)
+            wide = np.any(self._needed(rows.x[:stop, width:], width), axis=1)
             stop = int(np.argmax(wide)) if wide.any() else stop
         return learned, rows if stop == len(rows.y) else sliced(rows, 0, stop), surprised
+
+    def _needed(self, x: FloatArray, start: int) -> NDArray[np.bool_]:
+        """Which values of x, its columns from `start` on, a network must have an input for."""
+        number = self.indicators[start : start + x.shape[1]] == 0.0
+        return np.where(number, ~np.isnan(x), x != 0.0)
 
     def _variances(self, columns: FloatArray, x_sd: FloatArray | None) -> FloatArray | None:
         """Measurement variances of the inputs in the network's scale."""
@@ -317,7 +334,8 @@ class Learner:
         """Kept rows in the network's scale, and their stated standard deviations."""
         t = self.task.scaled
         width = len(columns) - t
-        x = scaling.standardise(columns[t:], widened(rows.x, width), self.indicators[:width])
+        x = widened(rows.x, width, unseen(self.indicators))
+        x = scaling.standardise(columns[t:], x, self.indicators[:width])
         x_sd = widened(rows.x_sd, width) if rows.x_sd.shape[1] else None
         return x, self._labels(columns, rows.y), x_sd
 
@@ -417,7 +435,7 @@ def _warned(learned: Learned, number: int) -> Learned:
 
 def _trust(said: Forecast) -> FloatArray | None:
     """How probable it is that a row's target was no outlier; None: nobody asked."""
-    return None if np.isnan(said.outlier).any() else 1.0 - said.outlier
+    return None if np.count_nonzero(np.isnan(said.outlier)) else 1.0 - said.outlier
 
 
 def _worth_rehearsing(rows: KeptRows) -> IntArray:
@@ -427,7 +445,7 @@ def _worth_rehearsing(rows: KeptRows) -> IntArray:
 
 def _events(said: Forecast, first: int) -> Events:
     """What the status of rows tells, the first of them row `first` of the stream."""
-    if (said.status == LEARNED).all():
+    if np.count_nonzero(said.status == LEARNED) == len(said.status):
         return Events([])
     raised = np.flatnonzero(said.status & ALARM)
     skipped = int(np.count_nonzero(said.status & UNLABELLED))

@@ -17,7 +17,7 @@ from kbnn.model.race import Lost, Racer
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, widened, window
+from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Early, blank
 from kbnn.task.forecast import HELD, Forecast, joined, taken
@@ -80,15 +80,25 @@ class Model:
 
     @schema.setter
     def schema(self, schema: Schema) -> None:
+        wider = schema.width > self._schema.width
+        if wider and self._unscored:
+            _ = self.card  # what waits is counted as it was
         self._schema = self.task.schema = schema
         self.racers = tuple(
             replace(racer, learner=self.learner_of(racer.learner.settings)) for racer in self.racers
         )
+        if wider:
+            before = unseen(self.learner.indicators)
+            for racer in self.racers:
+                racer.learned.kept.unseen = before
+            self.card.widen(before)
 
     def learner_of(self, settings: Settings) -> Learner:
         """How a candidate with these settings learns."""
-        indicators = [place.category is not None for place in self._schema.layout]
-        return Learner(settings, self.task, np.array(indicators, dtype=np.float64))
+        layout, late = self._schema.layout, {c.name for c in self._schema.columns if c.late}
+        indicators = np.array([place.category is not None for place in layout], np.float64)
+        came_late = np.array([place.column in late for place in layout], np.float64)
+        return Learner(settings, self.task, indicators, came_late)
 
     @property
     def learner(self) -> Learner:

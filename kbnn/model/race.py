@@ -44,10 +44,9 @@ class Racer:
     def after(self, learned: Learned, events: Events) -> Racer:
         """The racer that has learned rows among which this happened."""
         alarms = self.alarms
-        if events.restarted:
-            alarms = tuple(events.alarms)
-        elif events.alarms:
-            alarms = (*alarms, *events.alarms)
+        if not events.restarted and not events.alarms:
+            return Racer(self.learner, learned, self.evidence, alarms)
+        alarms = tuple(events.alarms) if events.restarted else (*alarms, *events.alarms)
         return replace(self, learned=learned, alarms=alarms[-MOST_ALARMS:])
 
 
@@ -132,7 +131,8 @@ def _together(
 
 
 def _advance(racer: Racer, rows: Rows, first: int, again: bool) -> tuple[Racer, Forecast, int]:
-    linked = rows._replace(y=racer.learner.task.linked(rows.y))
+    y = racer.learner.task.linked(rows.y)
+    linked = rows if y is rows.y else rows._replace(y=y)
     learned, said, events = racer.learner.advance(racer.learned, linked, first, again)
     return racer.after(learned, events), said, events.skipped
 

@@ -87,7 +87,7 @@ def _count(column: FloatArray, value: float) -> None:
 def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
     """Rows in the scale in use, statistics untouched; NaN stays NaN but for absent columns."""
     scale = columns[:, SCALE]
-    if scale.all() and not fixed.any():
+    if np.count_nonzero(scale) == len(scale) and not np.count_nonzero(fixed):
         return np.ascontiguousarray((raw - columns[:, CENTER]) / scale)
     safe = np.where(scale > 0.0, scale, 1.0)
     unvaried = np.where(np.isnan(raw), raw, 0.0)
@@ -99,7 +99,7 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
 def steady_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> int:
     """Rows up to the next, after the first, at which a constant column varies and gets a scale."""
     steady = len(raw)
-    if columns[:, SCALE].all():
+    if np.count_nonzero(columns[:, SCALE]) == len(columns):
         return steady
     for j in np.flatnonzero((columns[:, SCALE] == 0.0) & (fixed == 0.0)):
         seen = np.flatnonzero(np.isfinite(raw[:steady, j]))
@@ -112,14 +112,17 @@ def steady_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> int:
     return steady
 
 
-def follow(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
+def follow(
+    columns: FloatArray, raw: FloatArray, fixed: FloatArray, compiled: bool | None = None
+) -> FloatArray:
     """Standardise rows in order and count each into the statistics, in place.
 
     Stops after the first row at which a column has outgrown its scale; the result may therefore
-    have fewer rows than `raw`.
+    have fewer rows than `raw`. `compiled`: whether the kernel serves, where that is known.
     """
     out = np.empty_like(raw)
-    done = engine.scale_rows(columns, raw, out, fixed)
+    serving = engine.compiled() if compiled is None else compiled
+    done = engine.scale_rows(columns, raw, out, fixed, serving)
     if done is None:
         done = _follow_rows(columns, raw, out, fixed)
     return out[:done]

@@ -20,6 +20,8 @@ Role = Literal["feature", "target", "weight", "input_sd", "none"]
 
 MAX_CATEGORIES = 64
 MAX_CLASSES = 64
+MAX_LATE = 64
+"""Columns that may come after the first rows."""
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Column:
     role: Role
     of: str | None = None
     categories: list[str] = field(default_factory=list)
+    late: bool = False  # it came after the first rows, in which it was missing
 
 
 class Place(NamedTuple):
@@ -51,6 +54,7 @@ class Schema:
     layout: list[Place] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # spellings of "no value" besides the usual
     max_categories: int = MAX_CATEGORIES
+    chosen: bool = False  # the features were named: no other column becomes one
 
     @property
     def width(self) -> int:
@@ -101,6 +105,20 @@ class Schema:
             self.layout[at] = place
         column.categories.append(category)
         return at
+
+    @property
+    def late(self) -> int:
+        """Features that came late."""
+        return sum(column.late and column.role == "feature" for column in self.columns)
+
+    def add_late(self, name: str, kind: Kind) -> Column:
+        """A column that was not there in the first rows: a feature unless it is to be ignored."""
+        role: Role = "none" if kind == "ignored" else "feature"
+        column = Column(name, kind, role, late=True)
+        self.columns.append(column)
+        if role == "feature":
+            self.layout.append(Place(name, None))
+        return column
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, texts and numbers, for the header of the model file."""

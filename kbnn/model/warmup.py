@@ -15,6 +15,7 @@ Kept rows are part of the model: nothing is lost between two runs.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -53,12 +54,22 @@ class _Part(NamedTuple):
     first: int
     trust: FloatArray | None
 
-    def whole(self, width: int, exact: bool) -> KeptRows:
+    def goes_on(self, other: _Part) -> bool:
+        """Whether another one comes right after it and is like it."""
+        return (
+            other.first == self.first + len(self.y)
+            and other.x.shape[1] == self.x.shape[1]
+            and (other.x_sd is None) == (self.x_sd is None)
+            and (other.weight is None) == (self.weight is None)
+            and (other.trust is None) == (self.trust is None)
+        )
+
+    def whole(self, width: int, exact: bool, unseen: FloatArray) -> KeptRows:
         """The same in full, x and x_sd of that width."""
         n = len(self.y)
         sd = np.zeros((n, 0)) if exact or self.x_sd is None else self.x_sd
         return KeptRows(
-            widened(self.x, width),
+            widened(self.x, width, unseen),
             widened(sd, 0 if exact else width),
             self.y,
             np.ones(n) if self.weight is None else self.weight,
@@ -75,6 +86,8 @@ class Kept:
         self._rest = nothing(targets) if rows is None else rows
         self._parts: deque[_Part] = deque()
         self._count = len(self._rest.y)
+        self.unseen = np.zeros(0)
+        """What a column of x held before it was known (see `unseen`); 0 beyond its end."""
 
     def __len__(self) -> int:
         return min(self._count, self.most)
@@ -83,7 +96,7 @@ class Kept:
         """Keep more rows, `width` columns of x, the first of them row `first` of the stream."""
         n = len(rows.y)
         start = max(0, n - self.most)
-        exact = rows.x_sd is None or not rows.x_sd.any()
+        exact = rows.x_sd is None or not np.count_nonzero(rows.x_sd)
         self._append(
             _Part(
                 rows.x[start:, :width].copy(),
@@ -124,17 +137,20 @@ class Kept:
 
     def copy(self) -> Kept:
         """The same rows; what is added later goes to one of the two."""
-        return Kept(self.most, self.targets, self.rows())
+        copied = Kept(self.most, self.targets, self.rows())
+        copied.unseen = self.unseen
+        return copied
 
     def rows(self, width: int = 0) -> KeptRows:
-        """All rows kept, oldest first, x at least so wide: what was not known then was 0."""
+        """All rows kept, oldest first, x at least so wide."""
         rest, parts = self._rest, self._parts
         width = max(width, rest.x.shape[1], *(part.x.shape[1] for part in parts))
         exact = not rest.x_sd.any() and all(part.x_sd is None for part in parts)
         first = rest._replace(
-            x=widened(rest.x, width), x_sd=widened(rest.x_sd, 0 if exact else width)
+            x=widened(rest.x, width, self.unseen),
+            x_sd=widened(rest.x_sd, 0 if exact else width),
         )
-        whole = [first, *(part.whole(width, exact) for part in parts)]
+        whole = [first, *(part.whole(width, exact, self.unseen) for part in _runs(parts))]
         joined = KeptRows._make(np.concatenate(arrays) for arrays in zip(*whole, strict=True))
         last = KeptRows._make(array[-self.most :] for array in joined)
         if not last.x_sd.any():
@@ -143,18 +159,52 @@ class Kept:
         return last
 
 
+def _runs(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Parts that follow one another and are alike as one: rows may have come one by one."""
+    waiting: list[_Part] = []
+    for part in parts:
+        if waiting and not waiting[-1].goes_on(part):
+            yield _joined(waiting)
+            waiting = []
+        waiting.append(part)
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    x, x_sd, y, weight, firsts, trust = zip(*parts, strict=True)
+    return _Part(
+        np.concatenate(x),
+        None if x_sd[0] is None else np.concatenate(x_sd),
+        np.concatenate(y),
+        None if weight[0] is None else np.concatenate(weight),
+        firsts[0],
+        None if trust[0] is None else np.concatenate(trust),
+    )
+
+
 def nothing(targets: int) -> KeptRows:
     """No rows."""
     none = np.zeros((0, 0))
     return KeptRows(none, none, np.zeros((0, targets)), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
-def widened(rows: FloatArray, width: int) -> FloatArray:
-    """The columns of x, and zeros on their right up to `width`."""
-    if rows.shape[1] >= width:
+def unseen(indicators: FloatArray) -> FloatArray:
+    """What columns of x held before they were known: a category was not there, a number missing."""
+    return np.where(indicators > 0.0, 0.0, np.nan)
+
+
+def widened(rows: FloatArray, width: int, fill: FloatArray | None = None) -> FloatArray:
+    """The columns of x, and on their right up to `width` those of `fill`, or zeros."""
+    known = rows.shape[1]
+    if known >= width:
         return rows[:, :width]
     wide = np.zeros((len(rows), width))
-    wide[:, : rows.shape[1]] = rows
+    if fill is not None and len(fill) > known:
+        wide[:, : len(fill)] = fill[:width]
+    wide[:, :known] = rows
     return wide
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -28,6 +28,14 @@ def check_size(settings: Settings, schema: Schema) -> None:
         raise UsageError(
             f"{error} (fewer --layers or --features, or --covariance neuron)"
         ) from error
+
+
+def check_one_of(option: str, value: str, allowed: Sequence[str]) -> str:
+    """A word from a list, or UsageError."""
+    if value not in allowed:
+        *most, last = allowed
+        raise UsageError(f"{option} is {', '.join(most)} or {last}, not '{value}'")
+    return value
 
 
 def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kbnn.model.model import Model
+from kbnn.model.rows import Rows
 from kbnn.output.writers import Writer
 from kbnn.stream.opening import Stream
-from kbnn.task.forecast import without
+from kbnn.task.forecast import Forecast, joined, without
 
 
 def predict_stream(
@@ -18,9 +19,19 @@ def predict_stream(
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> None:
     """Write the forecast of every row, in order."""
+    for rows, forecast in _predicted(model, stream):
+        writer.write(forecast, rows.original)
+        on_rows(len(rows.y))
+
+
+def forecasts_of(model: Model, stream: Stream) -> Forecast:
+    """The forecast of every row, in order."""
+    return joined([forecast for _, forecast in _predicted(model, stream)])
+
+
+def _predicted(model: Model, stream: Stream) -> Iterator[tuple[Rows, Forecast]]:
     for rows in stream:
         forecast = model.predict(rows)
         if rows.unreadable is not None:
             forecast = without(forecast, rows.unreadable)
-        writer.write(forecast, rows.original)
-        on_rows(len(rows.y))
+        yield rows, forecast

@@ -26,6 +26,7 @@ from kbnn.run.position import Position, shown
 from kbnn.run.trainoptions import TrainOptions
 from kbnn.score.curve import CurvePoint
 from kbnn.stream.badrows import BadRowList
+from kbnn.stream.inputs import names
 from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
 from kbnn.wording import rows_of
@@ -67,8 +68,15 @@ class Listener:
 class Training:
     """One run; `run` does it all, the attributes say how it went."""
 
-    def __init__(self, options: TrainOptions, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        options: TrainOptions,
+        listener: Listener | None = None,
+        known: Model | None = None,
+    ) -> None:
+        """`known` is the model to go on with where `options.model` names no file."""
         self.options = options
+        self._known = known
         self.listener = listener or Listener()
         self.seconds = Seconds()
         self.ready = False  # whether model and position are known
@@ -79,7 +87,7 @@ class Training:
         self.model: Model
         self.position: Position
         self.before = Tally()
-        self._checkpoint: Checkpoint
+        self._checkpoint: Checkpoint | None = None
         self._bad: BadRowList | None = None
         self._writer: Writer | None = None
         self._unsaved = False
@@ -98,8 +106,9 @@ class Training:
         try:
             with ExitStack() as stack:
                 self.options.check()
-                self._checkpoint = stack.enter_context(Checkpoint(self.options.model))
-                self._tell_of_links()
+                if self.options.model is not None:
+                    self._checkpoint = stack.enter_context(Checkpoint(self.options.model))
+                    self._tell_of_links(self._checkpoint)
                 self._open(stack, interruption)
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
@@ -109,8 +118,8 @@ class Training:
         finally:
             self.seconds.total = perf_counter() - start
 
-    def _tell_of_links(self) -> None:
-        if self._checkpoint.names > 1:
+    def _tell_of_links(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.names > 1:
             self.listener.notice(
                 f"{self.options.model} has another name (a hard link), which keeps the model as it "
                 "is now: saving makes a new file"
@@ -133,8 +142,9 @@ class Training:
         except (DataError, UsageError):
             self._save()
             if self.rows:
-                learned = f"{rows_of(self.rows)} before the error were learned and saved"
-                self.listener.notice(f"{learned}: when it is mended, --resume goes on")
+                learned = f"{rows_of(self.rows)} before the error were learned"
+                saved = " and saved: when it is mended, --resume goes on"
+                self.listener.notice(f"{learned}{saved if self._checkpoint else ''}")
             raise
 
     def look(self) -> None:
@@ -145,15 +155,19 @@ class Training:
 
     def _existing(self) -> Model | None:
         """The model that is continued, if there is one, and nothing said contradicts it."""
-        options = self.options
-        if not modelfile.exists(options.model):
-            return None
-        if options.fresh:
-            modelfile.check_own(options.model)
-            return None
-        model = modelfile.load(options.model)
-        options.choices.check_against(options.model, model.settings)
-        check_columns(options.model, options.read, model.schema)
+        options, path = self.options, self.options.model
+        model = self._known
+        if path is not None:
+            if not modelfile.exists(path):
+                return None
+            if options.fresh:
+                modelfile.check_own(path)
+                return None
+            model = modelfile.load(path)
+        if model is not None:
+            name = path or "the model"
+            options.choices.check_against(name, model.settings)
+            check_columns(name, options.read, model.schema)
         return model
 
     def _open(self, stack: ExitStack, interruption: Interruption) -> None:
@@ -162,9 +176,8 @@ class Training:
         model = self._existing()
         settings = options.choices.settings() if model is None else model.settings
         last = None if model is None else Position.from_json(model.position)
-        self.position = self._where(
-            Position.begin(options.sources, options.read, settings.seed), last
-        )
+        begin = Position.begin(names(options.sources), options.read, settings.seed)
+        self.position = begin if options.model is None else self._where(begin, last)
         self.continued = model is not None
         if model is not None and self.position.finished:
             self.model = model
@@ -227,7 +240,7 @@ class Training:
             if position.predictions == path:
                 keep = position.predictions_bytes
                 if keep is None:
-                    raise UsageError(f"{path}: only text can be resumed, not Parquet (use .csv)")
+                    raise UsageError(f"{path}: only text can be resumed (use .csv or .jsonl)")
             else:
                 self.listener.notice(f"the predictions begin at row {position.rows + 1}")
         fields = self.model.task.fields(
@@ -293,8 +306,9 @@ class Training:
         if self._writer is not None:
             written = self._writer.checkpoint()
             self.position = replace(self.position, predictions_bytes=written)
-        self.model.position = self.position.to_json()
-        self._checkpoint.save(*to_state(self.model))
+        if self._checkpoint is not None:
+            self.model.position = self.position.to_json()
+            self._checkpoint.save(*to_state(self.model))
         self._unsaved = False
         self._saved_rows = self.position.rows
         self._saved_at = monotonic()

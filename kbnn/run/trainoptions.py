@@ -1,16 +1,24 @@
-"""What to learn from, into which model, and how: the options of a training run."""
+"""What to learn from, into which model, and how: the options of a training run.
+
+The command line and Python say them by the same names (`Words`), and both become `TrainOptions`
+here: one set of options, defaults and errors.
+"""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypedDict, Unpack
 
 from kbnn.errors import UsageError
-from kbnn.model.settings import Choices
+from kbnn.model.settings import OPTIONS, Choices
 from kbnn.output.fields import check_interval
 from kbnn.output.writers import check_name
-from kbnn.run.choices import check_outputs
+from kbnn.run.choices import check_one_of, check_outputs
+from kbnn.stream.inputs import paths
 from kbnn.stream.readoptions import ReadOptions
+from kbnn.task.table import TASKS
 
 MODEL: Final = "model.npz"
 CHECKPOINT_EVERY: Final = 30.0
@@ -20,8 +28,8 @@ CHECKPOINT_EVERY: Final = 30.0
 class TrainOptions:
     """The options of a run; every default is the usual case."""
 
-    sources: tuple[str, ...]
-    model: str = MODEL
+    sources: Any  # see kbnn.stream.inputs
+    model: str | None = MODEL  # None: kept in memory
     read: ReadOptions = field(default_factory=ReadOptions)
     choices: Choices = field(default_factory=Choices)
     fresh: bool = False  # start over, whatever model is there
@@ -34,6 +42,9 @@ class TrainOptions:
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is opened."""
+        for other in ("fresh", "again"):
+            if getattr(self, other) and self.resume:
+                raise UsageError(f"--{other} and --resume contradict each other")
         self.read.check()
         self.choices.settings()
         check_interval(self.interval)
@@ -42,7 +53,7 @@ class TrainOptions:
         if not self.checkpoint_every > 0.0:
             raise UsageError(f"--checkpoint-every must be positive, not {self.checkpoint_every:g}")
         check_outputs(
-            self.sources,
+            paths(self.sources),
             {
                 "--model": self.model,
                 "--predictions": self.predictions,
@@ -51,3 +62,134 @@ class TrainOptions:
         )
         if self.predictions is not None:
             check_name(self.predictions)
+
+
+class ReadWords(TypedDict, total=False):
+    """How data are read: options of every command that reads."""
+
+    columns: Sequence[str] | None  # names for the columns of a numpy array
+    limit: int | None
+    on_error: str  # stop or skip
+    bad_rows: str | None
+    na: str | Sequence[str]
+    format: str
+    delimiter: str | None
+    header: bool | None
+
+
+class RunWords(ReadWords, total=False):
+    """How rows are learned."""
+
+    epochs: int
+    shuffle: bool
+    predictions: str | None
+    interval: float
+
+
+class ModelWords(TypedDict, total=False):
+    """What a model is: its columns and its network."""
+
+    features: str | Sequence[str] | None
+    ignore: str | Sequence[str] | None
+    weight: str | None
+    input_sd: bool
+    task: str
+    layers: int | Sequence[int] | str
+    activation: str
+    covariance: str
+    group_size: int
+    noise: str | float
+    robust: bool | str
+    drift: bool | str
+    ensemble: int
+    rehearse: str | int | bool
+    seed: int
+
+
+class Words(RunWords, ModelWords, total=False):
+    """Everything that can be said about a run."""
+
+    fresh: bool
+    resume: bool
+    again: bool
+    checkpoint_every: float
+
+
+_READ: Final = ("weight", "input_sd", "format", "header", "limit", "shuffle", "epochs")
+_RUN: Final = (
+    "fresh",
+    "resume",
+    "again",
+    "predictions",
+    "interval",
+    "bad_rows",
+    "checkpoint_every",
+)
+_SETTINGS: Final = {option.flag.removeprefix("--").replace("-", "_"): option for option in OPTIONS}
+
+
+def stated(
+    sources: Any,
+    target: str | Sequence[str] | None = None,
+    model: str | None = None,
+    **words: Unpack[Words],
+) -> TrainOptions:
+    """The options that words stand for; what is not said has its default."""
+    said: dict[str, Any] = dict(words)
+    _check_known(said)
+    task = check_one_of("--task", said.get("task", "auto"), ("auto", *TASKS))
+    on_error = check_one_of("--on-error", said.get("on_error", "stop"), ("stop", "skip"))
+    columns = said.get("columns")
+    read = ReadOptions(
+        target=listed(target),
+        features=listed(said.get("features")),
+        ignore=listed(said.get("ignore")),
+        na=listed(said.get("na")),
+        delimiter=separator(said.get("delimiter")),
+        columns=None if columns is None else tuple(map(str, columns)),
+        task=task,
+        on_error=on_error,  # type: ignore[arg-type]  # checked above
+        **{name: said[name] for name in _READ if name in said},
+    )
+    texts = {
+        option.name: None if said.get(word) is None else _text(said[word])
+        for word, option in _SETTINGS.items()
+    }
+    return TrainOptions(
+        sources=sources,
+        model=model,
+        read=read,
+        choices=Choices.read(texts),
+        **{name: said[name] for name in _RUN if name in said},
+    )
+
+
+def _check_known(said: dict[str, Any]) -> None:
+    """Refuse a word that is no option, with the nearest that is one."""
+    known = [*Words.__annotations__, "target", "model"]
+    for word in said:
+        if word not in known:
+            close = difflib.get_close_matches(word, known, 1, 0.5)
+            hint = f": did you mean {close[0]}?" if close else ""
+            raise UsageError(f"no such option: {word}{hint}")
+
+
+def listed(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """One name or several."""
+    if names is None:
+        return ()
+    return (names,) if isinstance(names, str) else tuple(map(str, names))
+
+
+def separator(value: str | None) -> str | None:
+    r"""A delimiter as it may be typed: `\t` and `tab` are the tab."""
+    return "\t" if value in ("\\t", "tab") else value
+
+
+def _text(value: Any) -> str:
+    """A setting's value as the command line would say it."""
+    if isinstance(value, bool):
+        return "auto" if value else "off"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "none"
+    return str(value)

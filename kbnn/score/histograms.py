@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbnn.score.rowsums import FloatArray, IntArray, restored, restored_counts
 
@@ -82,8 +83,8 @@ class FeatureHistograms:
         """Number of features."""
         return int(self.level.shape[0])
 
-    def widen(self, features: int) -> None:
-        """Add features at the end; the rows so far count as 0 there (indicators not yet known)."""
+    def widen(self, features: int, unseen: FloatArray | None = None) -> None:
+        """Add features at the end; the rows so far held 0 there, or what `unseen` says."""
         new = features - self.features
         if new <= 0:
             return
@@ -93,8 +94,17 @@ class FeatureHistograms:
             fresh.low[:] = fresh.high[:] = 0.0
             fresh.level[:] = fitting_level(0.0, 0.0)
             fresh.counts[:, 0] = rows
+            if unseen is not None:
+                fresh._miss(np.isnan(unseen[self.features :]), rows)
         for name in ("level", "first", "low", "high", "missing", "counts"):
             setattr(self, name, np.concatenate((getattr(self, name), getattr(fresh, name))))
+
+    def _miss(self, features: NDArray[np.bool_], rows: int) -> None:
+        """These features were missing in so many rows, which are all there were."""
+        blank = FeatureHistograms(1)
+        for name in ("level", "first", "low", "high", "counts"):
+            getattr(self, name)[features] = getattr(blank, name)
+        self.missing[features] = rows
 
     def add(self, x: FloatArray) -> None:
         """Count the values of x (n, D); what is not finite counts as missing."""

@@ -83,6 +83,12 @@ class KeptRows:
             if kept.shape[1] < width:
                 setattr(self, name, stacked(kept, np.zeros((0, width))))
 
+    def widen(self, unseen: FloatArray) -> None:
+        """Columns of x that were not known before; `unseen` is what they held."""
+        known = self.x.shape[1]
+        more = np.tile(unseen[known:], (len(self), 1))
+        self.x = np.concatenate((self.x, more), axis=1)
+
     def _keep(self, index: NDArray[np.intp]) -> None:
         for name in FIELDS:
             setattr(self, name, getattr(self, name)[index])

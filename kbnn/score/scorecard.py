@@ -59,6 +59,10 @@ class Scorecard:
         self.curve = LearningCurve(len(self.scores))
         self.summaries = Summaries(features, seed, sample)
 
+    def widen(self, unseen: FloatArray) -> None:
+        """Make room for columns of x up to the last of `unseen`: what they held in rows so far."""
+        self.summaries.widen(unseen)
+
     def add(
         self,
         x: FloatArray,

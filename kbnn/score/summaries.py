@@ -68,6 +68,12 @@ class Summaries:
         self.sample.offer(order, numbers, row_hash(order, self.seed), x, y, said)
         self.worst.offer(order, numbers, surprise, x, y, said)
 
+    def widen(self, unseen: FloatArray) -> None:
+        """Make room for columns of x; in the rows so far they held what `unseen` says."""
+        self.features.widen(len(unseen), unseen)
+        self.sample.widen(unseen)
+        self.worst.widen(unseen)
+
     def quantiles(self, feature: int, levels: FloatArray) -> FloatArray:
         """Quantiles of a feature in the even sample (NaN when it was never present)."""
         if feature >= self.sample.x.shape[1]:

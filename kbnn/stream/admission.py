@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kbnn.model.rows import LARGEST, SMALLEST
-from kbnn.model.schema import MAX_CLASSES, Column, Schema
+from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Kind, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
 from kbnn.stream.infer import Notice, kind_of, sample, tell_measures
 from kbnn.stream.values import (
@@ -44,6 +44,7 @@ class Admission:
         stop: bool,
         admit: bool,
         use_target: bool,
+        late: bool = False,
         notice: Notice,
     ) -> None:
         self.schema = schema
@@ -58,6 +59,7 @@ class Admission:
         self._tokens = tokens
         self._admit = admit
         self._use_target = use_target
+        self._late = late
         self._notice = notice
         self.tiny: set[str] = set()  # columns with values that count as 0
         self._places = {name: at for at, name in enumerate(chunk.batch.schema.names)}
@@ -123,33 +125,53 @@ class Admission:
             self._flaw(at, self._rank[column.name], flaw)
 
     def decide_undecided(self) -> None:
-        """Settle columns that now have their first value, in row order."""
+        """Settle columns that now have their first value, in row order; new ones come last."""
         if not self._admit:
             return
-        open_columns = [
-            column
+        waiting = {
+            column.name: (self._rank[column.name], column.name)
             for column in self._columns()
             if column.kind == "undecided" and column.role == "feature"
-        ]
-        held = {c.name: present(self._array(c.name), self._tokens) for c in open_columns}
+        }
+        new = [name for name in self._places if name not in self._rank] if self._late else []
+        waiting.update((name, (len(self._rank), name)) for name in new if name)
+        held = {name: present(self._array(name), self._tokens) for name in waiting}
         while True:
             firsts = [
-                (int(np.argmax(held[c.name] & self.good)), self._rank[c.name], c)
-                for c in open_columns
-                if (held[c.name] & self.good).any()
+                (int(np.argmax(held[name] & self.good)), rank)
+                for name, rank in waiting.items()
+                if (held[name] & self.good).any()
             ]
             if not firsts:
                 return
-            at, _, column = min(firsts, key=lambda first: first[:2])
-            open_columns.remove(column)
-            value = self._array(column.name).slice(at, 1)
-            seen = sample([value], self._tokens)
-            column.kind, what = kind_of(seen)
+            at, (_, name) = min(firsts)
+            del waiting[name]
+            seen = sample([self._array(name).slice(at, 1)], self._tokens)
+            kind, what = kind_of(seen)
+            column = self._settled(name, kind, what, at)
             tell_measures(column, seen, self._notice)
-            if column.kind == "ignored":
-                self._notice(f"column '{column.name}' is ignored: it holds {what}")
-            elif column.kind in ("number", "boolean"):
+            if column.kind in ("number", "boolean"):
                 self._read_column(column)
+
+    def _settled(self, name: str, kind: Kind, what: str, at: int) -> Column:
+        """A column whose kind is known now, a new one among them."""
+        if name in self._rank:
+            column = self.schema.column(name)
+            column.kind = kind
+            if kind == "ignored":
+                self._notice(f"column '{name}' is ignored: it holds {what}")
+            return column
+        first = f"{self.chunk.source}: the column '{shorten(name)}' comes first in row"
+        first = f"{first} {self.chunk.first_row + at:,}"
+        if kind != "ignored" and self.schema.late >= MAX_LATE:
+            kind, what = "ignored", f"one more than the {MAX_LATE} that may come late"
+            self._notice(f"{first} and is ignored: it is {what}")
+        elif kind == "ignored":
+            self._notice(f"{first} and is ignored: it holds {what}")
+        else:
+            self._notice(f"{first}: it is learned from now on (--features names those to learn)")
+        self._rank[name] = len(self._rank)
+        return self.schema.add_late(name, kind)
 
     def _new(self, column: Column, found: Labels, known: dict[str, int]) -> list[tuple[int, int]]:
         """Labels not known yet, each as (first good row that has it, its number)."""
@@ -235,7 +257,7 @@ class Admission:
         for row, _, column, name in sorted(events, key=lambda event: event[:2]):
             first = not column.categories
             place = self.schema.admit(column, name)
-            if place is not None and not first:
+            if place is not None and (column.late or not first):
                 self.admitted[place] = row
 
 

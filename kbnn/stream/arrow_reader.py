@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.parquet
 from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Pins
 from kbnn.stream.header import check_unique, check_width
+from kbnn.stream.memory import BatchReader
 from kbnn.stream.sources import ByteReader
 
 BATCH_ROWS: Final = 4096
@@ -43,15 +44,22 @@ class ArrowReader:
         schema: pa.Schema,
         batches: Iterator[pa.RecordBatch],
         progress: Callable[[int], None] = lambda rows: None,
+        left_out: frozenset[str] = frozenset(),
+        constant: Mapping[str, str | None] | None = None,
     ) -> None:
+        """`constant` columns, which stand first, have one value in all rows."""
         self.name = name
+        own = frozenset(schema.names)
+        self._constant = {n: v for n, v in (constant or {}).items() if n not in own}
+        self._left_out = left_out
         self._what = what
         self._pins = pins
         self._batches = batches
         self._progress = progress
         check_width(len(schema), name, pins)
         try:
-            self.columns: list[str] = list(schema.names)
+            own_columns = [name for name in schema.names if name not in left_out]
+            self.columns: list[str] = [*self._constant, *own_columns]
         except UnicodeDecodeError as error:
             raise damaged(name, what, error) from error
         check_unique(self.columns, name)
@@ -71,28 +79,47 @@ class ArrowReader:
             if batch is None:
                 return
             for start in range(0, batch.num_rows, BATCH_ROWS):
-                part = batch.slice(start, BATCH_ROWS)
+                part = self._with_constants(_plain(batch.slice(start, BATCH_ROWS)))
                 first, row = row, row + part.num_rows
                 self._progress(row - 1)
                 yield Chunk(self.name, part, first)
 
+    def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        wanted = {n: v for n, v in self._constant.items() if self._pins.wants(n)}
+        if not wanted:
+            return batch
+        values = [pa.repeat(pa.scalar(v, pa.string()), batch.num_rows) for v in wanted.values()]
+        names = [*wanted, *batch.schema.names]
+        return pa.RecordBatch.from_arrays([*values, *batch.columns], names=names)
+
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The wanted columns, checked; dictionaries become plain columns."""
-        wanted = self._pins.wanted
+        """The wanted columns, checked."""
         chosen = [
             (at, name)
             for at, name in enumerate(batch.schema.names)
-            if wanted is None or name in wanted
+            if self._pins.wants(name) and name not in self._left_out
         ]
-        chosen = chosen or [(0, self.columns[0])]
+        chosen = chosen or [(0, batch.schema.names[0])]
         columns = []
         for at, _ in chosen:
             column = batch.column(at)
             column.validate(full=True)  # a damaged file may otherwise crash what follows
-            if pa.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, names=[name for _, name in chosen])
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Dictionaries and views become plain columns, a few rows at a time."""
+    columns = [_plain_column(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _plain_column(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):  # which few of Arrow's functions take
+        column = column.cast(pa.string())
+    return column
 
 
 def damaged(name: str, what: str, error: BaseException) -> DataError:
@@ -111,7 +138,7 @@ def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
         file = pyarrow.parquet.ParquetFile(path, memory_map=False)
         schema = file.schema_arrow
         total = file.metadata.num_rows
-        chosen = [column for column in schema.names if pins.wanted and column in pins.wanted]
+        chosen = [column for column in schema.names if pins.wanted and pins.wants(column)]
         batches = file.iter_batches(
             batch_size=BATCH_ROWS, use_threads=False, columns=chosen or None
         )
@@ -122,7 +149,9 @@ def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
     def progress(rows: int) -> None:
         reader.count = size * rows // max(total, 1)
 
-    return ArrowReader(name, "Parquet", pins, schema, batches, progress)
+    return ArrowReader(
+        name, "Parquet", pins, schema, batches, progress, constant=reader.source.columns
+    )
 
 
 def _parquet_width(path: str) -> int:
@@ -181,6 +210,12 @@ def open_arrow_stream(reader: ByteReader, pins: Pins) -> ArrowReader:
     except _DAMAGE as error:
         raise damaged(name, "Arrow", error) from error
     return ArrowReader(name, "Arrow", pins, schema, iter(stream))
+
+
+def open_table(reader: BatchReader, pins: Pins) -> ArrowReader:
+    """Open a table in memory; a pandas index is none of its columns."""
+    name = reader.source.name
+    return ArrowReader(name, "table's", pins, reader.schema, reader.batches, left_out=reader.index)
 
 
 class _Exactly:

@@ -9,6 +9,9 @@ import pyarrow as pa
 
 from kbnn.core.layout import IntArray
 from kbnn.model.rows import Rows
+from kbnn.model.schema import Schema
+from kbnn.model.warmup import unseen
+from kbnn.model.warmup import widened as fitted
 
 
 def taken(rows: Rows, order: IntArray) -> Rows:
@@ -25,19 +28,22 @@ def taken(rows: Rows, order: IntArray) -> Rows:
     )
 
 
-def widened(rows: Rows, width: int) -> Rows:
-    """Zeros appended on the right for categories admitted since."""
-    gap = width - rows.x.shape[1]
-    if gap == 0:
+def widened(rows: Rows, schema: Schema | None, width: int) -> Rows:
+    """Columns appended on the right for what was admitted since: categories 0, numbers missing."""
+    known = rows.x.shape[1]
+    if width == known:
         return rows
-    x_sd = None if rows.x_sd is None else np.pad(rows.x_sd, ((0, 0), (0, gap)))
-    return rows._replace(x=np.pad(rows.x, ((0, 0), (0, gap))), x_sd=x_sd)
+    indicators = np.ones(width)
+    if schema is not None:
+        indicators[:] = [place.category is not None for place in schema.layout]
+    x_sd = None if rows.x_sd is None else np.pad(rows.x_sd, ((0, 0), (0, width - known)))
+    return rows._replace(x=fitted(rows.x, width, unseen(indicators)), x_sd=x_sd)
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
     """All rows of several blocks, one after another; the last knows the schema."""
     width = parts[-1].x.shape[1]
-    parts = [widened(part, width) for part in parts]
+    parts = [widened(part, parts[-1].schema, width) for part in parts]
     x_sd = [part.x_sd for part in parts if part.x_sd is not None]
     weight = [part.weight for part in parts if part.weight is not None]
     batches = [part.original for part in parts if part.original is not None]

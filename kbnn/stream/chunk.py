@@ -93,10 +93,18 @@ class Pins:
     """What the readers may know about columns; it changes how values travel, never what they are.
 
     Columns in `numbers` are parsed to float64 on the way in; only columns in `wanted` are parsed
-    at all (None: every column).
+    at all (None: every column), and where `late` is true those that are not `known`.
     """
 
     numbers: frozenset[str] = frozenset()
     booleans: frozenset[str] = frozenset()
     wanted: frozenset[str] | None = None
     missing: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
+    late: bool = False
+
+    def wants(self, name: str) -> bool:
+        """Whether a column is to be parsed."""
+        if self.wanted is None or name in self.wanted:
+            return True
+        return self.late and name not in self.known

@@ -167,8 +167,7 @@ class CsvReader:
         """Parse a table of plain decimals; None when a column is none of numbers, or a value."""
         if not self._pins.numbers.issuperset(self.columns):
             return None
-        wanted = self._pins.wanted
-        if wanted is not None and not wanted.issuperset(self.columns):
+        if not all(map(self._pins.wants, self.columns)):
             return None
         table = decimals(data, self.delimiter, len(self.columns))
         if table is None:
@@ -177,8 +176,7 @@ class CsvReader:
 
     def _read(self, data: bytes, type_of: Callable[[str], pa.DataType]) -> pa.RecordBatch | None:
         """Parse in bulk; None when a value does not fit its type or a row has not all fields."""
-        wanted = self._pins.wanted
-        included = [name for name in self.columns if wanted is None or name in wanted]
+        included = [name for name in self.columns if self._pins.wants(name)]
         included = included or self.columns[:1]
         try:
             table = pyarrow.csv.read_csv(

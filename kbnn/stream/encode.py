@@ -42,6 +42,7 @@ class Encoder:
         admit: bool = True,
         use_target: bool = True,
         original: bool = False,
+        late: bool = False,
         notice: Notice = lambda text: None,
     ) -> None:
         self.schema = schema
@@ -50,6 +51,7 @@ class Encoder:
         self._admit = admit
         self._use_target = use_target
         self._original = original
+        self._late = late
         self._notice = notice
         self._tiny: set[str] = set()
         self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
@@ -63,6 +65,7 @@ class Encoder:
             stop=self._on_error == "stop",
             admit=self._admit,
             use_target=self._use_target,
+            late=self._late,
             notice=self._notice,
         )
         found.read_numbers()

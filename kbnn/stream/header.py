@@ -142,6 +142,11 @@ def check_width(columns: int, source: str, pins: Pins) -> None:
         )
 
 
+def is_close(name: str, names: Sequence[str]) -> bool:
+    """Whether one of the names may be the same one, spelt otherwise."""
+    return bool(difflib.get_close_matches(name, names, 1))
+
+
 def no_column(name: str, names: Sequence[str], source: str = "") -> DataError:
     """The error for a column that is not there, with the closest names that are."""
     close = difflib.get_close_matches(name, names, 2)

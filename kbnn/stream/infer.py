@@ -128,6 +128,7 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         choice.classes,
         choice.closed,
         max_categories=roles.max_categories,
+        chosen=bool(roles.features),
     )
     schema.layout = [Place(column.name, None) for column in columns if column.role == "feature"]
     return schema

@@ -39,14 +39,17 @@ class JsonReader:
         known: Sequence[str] | None = None,
         check: Callable[[list[str]], None] = lambda keys: None,
         notice: Callable[[str], None] = lambda text: None,
+        admit: bool = False,
     ) -> None:
+        """`admit`: keys that come late are columns too."""
         self.name = name
+        self._admit = admit
         self.columns: list[str] = []
         self.seen_at: dict[str, int] = {}  # the row in which a key was first seen
         self._pins = pins
         self._known = known
         self._check = check
-        self._late = LateKeys(name, notice, known is not None)
+        self._late = LateKeys(name, notice, known is not None, self._meet_late if admit else None)
         self._line = 1
         self._row = 1
         self._settled = False
@@ -79,20 +82,25 @@ class JsonReader:
     def _chunk(self, data: bytes) -> Chunk:
         data = _blank_lines_emptied(data)
         flaws: dict[int, Flaw] = {}
+        if self._settled:
+            self._late.look(data, self._row)
         batch = self._read(data) if self._settled else None
         if batch is None:
             batch, flaws = self._read_lines(data)
-        if self._settled:
-            self._late.look(data, self._row)
         row, self._row = self._row, self._row + batch.num_rows
         return Chunk(self.name, batch, row, flaws, line_finder(data, self._line, None))
 
     def settle(self, names: Iterable[str]) -> None:
-        """Fix the columns: keys that come later are not read."""
+        """Fix the columns: keys that come later are late."""
         self.columns = list(names)
         self._settled = True
         check_unique(self.columns, self.name)
         self._late.settle(self.columns, self.seen_at)
+
+    def _meet_late(self, key: str) -> None:
+        """One more column, from here on; of more than are read no more are."""
+        if len(self.columns) < MAX_COLUMNS:
+            self.columns.append(key)
 
     def _meet(self, rows: list[dict[str, Any]]) -> None:
         """Learn the columns from the keys; where columns are known, the first object suffices."""
@@ -110,8 +118,7 @@ class JsonReader:
         self.columns = list(self.seen_at) or list(self._known or ())
 
     def _wanted(self) -> list[str]:
-        wanted = self._pins.wanted
-        return [name for name in self.columns if wanted is None or name in wanted]
+        return [name for name in self.columns if self._pins.wants(name)]
 
     def _read(self, data: bytes) -> pa.RecordBatch | None:
         """Parse in bulk; None when anything is unusual."""

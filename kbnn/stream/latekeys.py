@@ -1,4 +1,4 @@
-"""Keys of JSON lines that come after the columns are settled: they are not read, and it is said.
+"""Keys of JSON lines that come after the columns are settled: they are admitted, or it is said.
 
 A look at the bytes finds what may be a new key; only where there is one is a line taken apart.
 """
@@ -16,14 +16,22 @@ from kbnn.stream.records import record_starts
 
 _KEY: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
 _TOLD: Final = 5  # keys that are named
-_LOOKS: Final = 50  # chunks in which something like a new key was looked for (names in nested data)
+_LOOKS: Final = 50  # chunks in which something like a new key was looked for, to tell of it
 
 
 class LateKeys:
     """Notices each key of a source that is none of the columns, at its first row."""
 
-    def __init__(self, name: str, notice: Callable[[str], None], known: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        notice: Callable[[str], None],
+        known: bool,
+        admit: Callable[[str], None] | None = None,
+    ) -> None:
+        """`admit` takes each late key; without it they are told of."""
         self._name = name
+        self._admit = admit
         self._notice = notice
         self._why = "none of the known columns" if known else "to learn from it use --features"
         self._columns: frozenset[str] = frozenset()
@@ -40,7 +48,7 @@ class LateKeys:
 
     def look(self, data: bytes, first_row: int) -> None:
         """Look through complete lines."""
-        if self._looks >= _LOOKS or len(self._told) > _TOLD:
+        if self._admit is None and (self._looks >= _LOOKS or len(self._told) > _TOLD):
             return
         new = set(_KEY.findall(data)) - self._met
         if not new:
@@ -50,12 +58,18 @@ class LateKeys:
         starts = [*record_starts(data, None), len(data)]
         for row, (start, end) in enumerate(pairwise(starts), first_row):
             line = data[start:end]
-            if any(key in line for key in new):
+            if not new.isdisjoint(_KEY.findall(line)):
                 for key in _keys(line):
                     self._tell(key, row)
 
     def _tell(self, key: str, row: int) -> None:
-        if key in self._columns or key in self._told or len(self._told) > _TOLD:
+        if key in self._columns or key in self._told:
+            return
+        if self._admit is not None:
+            self._told.add(key)
+            self._admit(key)
+            return
+        if len(self._told) > _TOLD:
             return
         self._told.add(key)
         if len(self._told) > _TOLD:

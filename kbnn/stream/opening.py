@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -18,12 +18,12 @@ from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
 from kbnn.stream.encode import Encoder
 from kbnn.stream.header import Expectation, is_number
 from kbnn.stream.infer import Notice, infer, sample
+from kbnn.stream.inputs import Inputs
 from kbnn.stream.pace import Pace
 from kbnn.stream.readahead import ReadAhead
 from kbnn.stream.reading import Reading
 from kbnn.stream.readoptions import ReadOptions
 from kbnn.stream.shuffle import shuffled
-from kbnn.stream.sources import Source, expand
 from kbnn.stream.values import missing_tokens
 from kbnn.stream.warmup import first_rows, stop_error
 
@@ -31,14 +31,17 @@ __all__ = ["BadRow", "ReadOptions", "Stream", "open_stream"]
 
 
 def open_stream(
-    sources: Sequence[str],
+    sources: Any,
     *,
     options: ReadOptions | None = None,
     schema: Schema | None = None,
     on_notice: Notice = lambda text: None,
     on_bad_row: Callable[[BadRow], None] = lambda bad: None,
 ) -> Stream:
-    """Open sources and find (or check) their schema; the caller's schema is left as it is."""
+    """Open sources and find (or check) their schema; the caller's schema is left as it is.
+
+    sources    a path, a table in memory, an iterator of such (kbnn.stream.inputs), or a list
+    """
     options = options or ReadOptions()
     options.check()
     return Stream(sources, options, schema, on_notice, on_bad_row)
@@ -49,7 +52,7 @@ class Stream(Closing):
 
     def __init__(
         self,
-        sources: Sequence[str],
+        sources: Any,
         options: ReadOptions,
         schema: Schema | None,
         on_notice: Notice,
@@ -69,14 +72,21 @@ class Stream(Closing):
         self._ahead: ReadAhead[Chunk] | None = None
         self._chunks: Generator[Chunk] | None = None
         self._blocks: Generator[Rows] | None = None
-        self._sources: list[Source] = []
+        self._inputs: Inputs | None = None
         self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
         if schema is None:
             self._pins.wanted = options.chosen
         self._tokens = pa.array(self._pins.missing, pa.string())
         try:
-            self._open_sources(sources)
-            self._reading = self._new_reading()
+            self._inputs = Inputs(
+                sources,
+                read_size=options.read_size,
+                keep=options.epochs - options.epoch > 1,
+                columns=options.columns,
+                notice=self._notices.append,
+            )
+            self._reading = self._new_reading(self._inputs)
+            self._reading.admit = self._may_come_late(schema)
             self._chunks = self._limited(self._reading.chunks())
             early: list[Chunk] = []
             if schema is None:
@@ -91,24 +101,15 @@ class Stream(Closing):
             self.close()
             raise
 
-    def _open_sources(self, sources: Sequence[str]) -> None:
-        keep = self.options.epochs - self.options.epoch > 1
-        for path in expand(sources):
-            source = Source(path, read_size=self.options.read_size, keep=keep)
-            self._sources.append(source)
-            if keep and source.once:
-                self._notices.append(f"{source.name} is kept in a temporary file for later epochs")
-
     @property
     def live(self) -> bool:
         """Whether rows may still be on their way."""
-        return any(source.live for source in self._sources)
+        return self._inputs is not None and self._inputs.live
 
     @property
     def total_bytes(self) -> int | None:
         """The size of all sources, None when it cannot be known."""
-        sizes = [source.size for source in self._sources]
-        return None if None in sizes else sum(size or 0 for size in sizes)
+        return None if self._inputs is None else self._inputs.total_bytes
 
     @property
     def bytes_read(self) -> int:
@@ -125,10 +126,10 @@ class Stream(Closing):
         """The delimiter found in the first source, None when it has none."""
         return self._reading.delimiter
 
-    def _new_reading(self) -> Reading:
+    def _new_reading(self, inputs: Inputs) -> Reading:
         options = self.options
         return Reading(
-            self._sources,
+            inputs,
             self._pins,
             format=options.format,
             delimiter=options.delimiter,
@@ -176,14 +177,25 @@ class Stream(Closing):
         """Tell the readers what the schema knows."""
         schema, options = self.schema, self.options
         used = self._used()
-        names = [column.name for column in schema.columns]
-        bare = [c.name for c in schema.columns if c.role not in ("target", "weight")]
+        first = [column for column in schema.columns if not column.late]
+        names = [column.name for column in first]
+        bare = [c.name for c in first if c.role not in ("target", "weight")]
         self._pins.wanted = None if options.original else frozenset(c.name for c in used)
+        self._pins.known = frozenset(column.name for column in schema.columns)
+        self._pins.late = self._reading.admit
         self._pin_kinds()
+        self._reading.features = frozenset(c.name for c in used if c.role != "target") - {
+            schema.weight or ""
+        }
         self._reading.needed = [c.name for c in used if c.kind != "ignored"]
         self._reading.expected = Expectation(
             names, None if options.use_target else bare, self._misfit
         )
+
+    def _may_come_late(self, schema: Schema | None) -> bool:
+        """Whether columns that are new become features."""
+        chosen = bool(self.options.features) if schema is None else schema.chosen
+        return self.options.admit and self.options.use_target and not chosen
 
     def _used(self) -> list[Column]:
         """The columns that are read at all."""
@@ -208,7 +220,7 @@ class Stream(Closing):
         """One pass."""
         options = self.options
         chunks: Iterator[Chunk] = self._chunks or iter(())
-        if options.read_ahead and not self.live:
+        if options.read_ahead and self._inputs is not None and self._inputs.ahead:
             chunks = self._ahead = ReadAhead(chunks)
         blocks = self._encoded(chain(early, chunks), skip)
         if options.shuffle:
@@ -234,6 +246,7 @@ class Stream(Closing):
             admit=options.admit,
             use_target=options.use_target,
             original=options.original,
+            late=self._reading.admit,
             notice=self._notices.append,
         )
         good = 0
@@ -277,9 +290,11 @@ class Stream(Closing):
     def reopen(self) -> None:
         """Start the next pass from the first row."""
         self._stop()
+        assert self._inputs is not None
         self.epoch += 1
         self.rows = self.bad_rows = self._bytes = 0
-        self._reading = self._new_reading()
+        self._reading = self._new_reading(self._inputs)
+        self._reading.admit = self._may_come_late(self.schema)
         self._settle()
         self._chunks = self._limited(self._reading.chunks())
         self._blocks = self._run([], 0)
@@ -296,5 +311,5 @@ class Stream(Closing):
     def close(self) -> None:
         """Stop reading and remove temporary files; a second call does nothing."""
         self._stop()
-        for source in self._sources:
-            source.close()
+        if self._inputs is not None:
+            self._inputs.close()

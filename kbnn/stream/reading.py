@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import Final, Protocol
@@ -11,13 +11,16 @@ from kbnn.errors import DataError
 from kbnn.stream.chunk import Chunk, Pins, shorten
 from kbnn.stream.csv_reader import CsvReader
 from kbnn.stream.formats import NOUNS, Binary, recognise
-from kbnn.stream.header import Expectation, is_number, no_column
+from kbnn.stream.header import Expectation, is_close, is_number, no_column
+from kbnn.stream.inputs import Inputs
 from kbnn.stream.json_reader import JsonReader
-from kbnn.stream.sources import ByteReader, Source
+from kbnn.stream.memory import BatchReader
+from kbnn.stream.sources import ByteReader
 from kbnn.stream.textbytes import TextBytes
 
 SHOWN: Final = 5
 """Columns named in a message."""
+_TABLES: Final = "kbnn.stream.arrow_reader"  # loaded when it is needed, as other binary formats
 
 
 class Reader(Protocol):
@@ -33,7 +36,7 @@ class Reading:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Inputs,
         pins: Pins,
         *,
         format: str,
@@ -45,6 +48,9 @@ class Reading:
         self.pins = pins
         self.expected: Expectation | None = None
         self.needed: list[str] = []
+        self.features: frozenset[str] = frozenset()
+        """Those of the needed columns that count as missing where they are not there."""
+        self.admit = False  # columns that are new are left to whoever encodes the rows
         self.delimiter: str | None = None
         self.first: Reader | None = None
         self.opened = 0
@@ -53,7 +59,7 @@ class Reading:
         self._told_delimiter = "\t" if format == "tsv" and delimiter is None else delimiter
         self._told_header = header
         self.notice = notice
-        self._bytes: ByteReader | None = None
+        self._bytes: ByteReader | BatchReader | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -79,7 +85,7 @@ class Reading:
                     span = (before, self.bytes_read)
                     before = self.bytes_read
                     yield replace(chunk, span=span)
-                if empty and len(self.sources) == 1:
+                if empty and self.sources.alone:
                     what = "a header but " if isinstance(opened, CsvReader) else ""
                     raise DataError(f"{source.name}: holds {what}no rows")
                 if empty:
@@ -89,7 +95,7 @@ class Reading:
         if rows == 0:
             raise DataError("the sources hold no rows")
 
-    def _open(self, reader: ByteReader) -> Reader:
+    def _open(self, reader: ByteReader | BatchReader) -> Reader:
         """Recognise the format and check the columns."""
         name = reader.source.name
         opened = self._open_as(reader, name)
@@ -103,7 +109,10 @@ class Reading:
         self.opened += 1
         return opened
 
-    def _open_as(self, reader: ByteReader, name: str) -> Reader:
+    def _open_as(self, reader: ByteReader | BatchReader, name: str) -> Reader:
+        if isinstance(reader, BatchReader):
+            table: Reader = import_module(_TABLES).open_table(reader, self.pins)
+            return table
         kind = recognise(reader.head(), name)
         told = self._format
         expected = self._expectation()
@@ -125,6 +134,7 @@ class Reading:
                 known,
                 lambda keys: self._check_keys(keys, name),
                 self.notice,
+                self.admit,
             )
         return CsvReader(
             name,
@@ -155,18 +165,24 @@ class Reading:
         self._tell_unknown(keys, name)
 
     def _check(self, columns: list[str], name: str) -> None:
-        """Every needed column must be there; others are left alone, and that is said once."""
+        """Every needed column must be there, but for features that have vanished."""
         expected = self._expectation()
         needed = self.needed if self.expected or expected is None else expected.names
         there = frozenset(columns)
-        for column in needed:
-            if column not in there:
+        absent = [column for column in needed if column not in there]
+        strangers = [column for column in columns if column not in self.pins.known]
+        some = not self.features.isdisjoint(there)
+        for column in absent:
+            if column not in self.features or not some or is_close(column, strangers):
                 raise no_column(column, columns, name)
+            self.notice(f"{name}: has no column '{shorten(column)}': read as missing")
         self._tell_unknown(columns, name)
 
     def _tell_unknown(self, columns: list[str], name: str) -> None:
+        if self.admit:
+            return
         expected = self._expectation()
-        known = frozenset(columns if expected is None else expected.names)
+        known = self.pins.known.union(columns if expected is None else expected.names)
         extra = [column for column in columns if column not in known]
         if extra:
             shown = ", ".join(shorten(column) for column in extra[:SHOWN])

@@ -22,6 +22,7 @@ class ReadOptions:
     format: str = "auto"
     delimiter: str | None = None
     header: bool | None = None
+    columns: tuple[str, ...] | None = None  # names of those of a numpy array
     na: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     features: tuple[str, ...] = ()

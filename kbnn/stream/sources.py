@@ -12,10 +12,11 @@ import select
 import stat
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
+from urllib.parse import unquote
 
 from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
@@ -24,6 +25,7 @@ from kbnn.wording import reason_of
 
 STDIN: Final = "-"
 READ_SIZE: Final = 1 << 20
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def expand(sources: Sequence[str]) -> list[str]:
@@ -76,6 +78,16 @@ def _folder(folder: str) -> list[str]:
     return [str(path) for path in sorted(names)]
 
 
+def folder_columns(folder: str, path: str) -> dict[str, str | None]:
+    """The columns that folders such as `year=2024` on the way from a folder to a file stand for."""
+    found: dict[str, str | None] = {}
+    for part in Path(path).relative_to(folder).parts[:-1]:
+        name, equals, value = part.partition("=")
+        if equals and name:
+            found[unquote(name)] = None if value == _NO_VALUE else unquote(value)
+    return found
+
+
 def _similar(path: str) -> str:
     folder, name = os.path.split(path)
     try:
@@ -89,8 +101,17 @@ def _similar(path: str) -> str:
 class Source:
     """One input that can be opened again: a file, or a pipe kept in a temporary file."""
 
-    def __init__(self, path: str, *, read_size: int = READ_SIZE, keep: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        read_size: int = READ_SIZE,
+        keep: bool = False,
+        columns: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """`columns` have the same value in every row (see `folder_columns`)."""
         self.path = path
+        self.columns = columns or {}
         self.name = "stdin" if path == STDIN else path
         self.read_size = read_size
         self.keep = keep

@@ -91,11 +91,14 @@ def _names(reading: Reading, last: int, features: tuple[str, ...]) -> list[str]:
         later = [name for name in dict.fromkeys(features) if name not in names]
         for name in later:
             reading.notice(f"{reader.name}: no '{name}' in the first rows: missing until it comes")
-        reader.settle([*later, *names])  # the last one seen stays the last
+        first = [*later, *names]  # the last one seen stays the last
+        reader.settle(first)
+    else:
+        first = reading.columns
     wanted = reading.pins.wanted
-    if wanted is not None and len(reading.columns) > MAX_COLUMNS:
-        return [name for name in reading.columns if name in wanted]
-    return reading.columns
+    if wanted is not None and len(first) > MAX_COLUMNS:
+        return [name for name in first if name in wanted]
+    return first
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -55,13 +55,13 @@ def evaluate(
 ) -> None:
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
     from kbnn.model import file as modelfile
-    from kbnn.run import evaluating, inspecting, modelreport
+    from kbnn.run import evaluating, inspecting, modelreport, standing
     from kbnn.run.choices import check_outputs
     from kbnn.score import failif
     from kbnn.score.figures import flat
     from kbnn_cli import reading, show, show_evaluate
 
-    reading.check_on_error(on_error, ("stop", "skip"))
+    how = standing.scored(on_error)
     modelreport.check_files(report, plot)
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
     check_outputs(sources, outputs, model=model)
@@ -69,14 +69,14 @@ def evaluate(
     figures = list(flat(judged.task.score().figures()))
     checks = [failif.parse(text, figures, judged.task.targets) for text in fail_if or ()]
     with (
-        reading.opened(
+        standing.opened(
             judged,
             sources,
-            quiet=quiet,
+            notice=reading.notice(quiet),
             bad_rows=bad_rows,
             na=na,
             delimiter=delimiter,
-            on_error=on_error,
+            on_error=how,
             limit=limit,
             format=format,
             header=header,

@@ -13,7 +13,7 @@ from kbnn_cli.help import Command
 EXAMPLES = """\b
 Examples:
   kbnn predict model.npz new.csv               rows and predictions, as CSV
-  kbnn predict model.npz new.csv -o forecast.parquet
+  kbnn predict model.npz new.csv -o forecast.parquet    or .arrow, .jsonl
   tail -f log.csv | kbnn predict model.npz -   each row is answered at once
   kbnn predict model.npz new.csv --only-predictions --decompose
 """
@@ -26,7 +26,8 @@ Output = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="Where to write: .csv, .tsv or .parquet, or - for CSV on standard output.",
+        help="Where to write: .csv, .tsv, .jsonl, .parquet, .arrow, or - for CSV on standard "
+        "output.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -80,11 +81,12 @@ def predict(
     from kbnn.model import file as modelfile
     from kbnn.output.fields import check_interval
     from kbnn.output.writers import check_name, open_writer
+    from kbnn.run import standing
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
     from kbnn_cli import reading, show
 
-    reading.check_on_error(on_error, ("skip", "stop"))
+    how = standing.kept(on_error)
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
     check_outputs(sources, {"--output": output, "--bad-rows": bad_rows}, model=model)
@@ -94,14 +96,14 @@ def predict(
     check_interval(interval)
     fields = known.task.fields(interval, decompose=decompose)
     with (
-        reading.opened(
+        standing.opened(
             known,
             sources,
-            quiet=quiet,
+            notice=reading.notice(quiet),
             bad_rows=bad_rows,
             na=na,
             delimiter=delimiter,
-            on_error="keep" if on_error == "skip" else on_error,
+            on_error=how,
             limit=limit,
             format=format,
             header=header,

@@ -54,13 +54,11 @@ def train(
 ) -> None:
     """Learn from a stream, row by row, into a model file; go on with the model that is there."""
     from kbnn.errors import ReaderLeft, UsageError
-    from kbnn.model.settings import Choices
+    from kbnn.run import trainoptions
     from kbnn.run.choices import check_outputs
     from kbnn.run.interruption import Interrupted, Interruption
     from kbnn.run.outcome import summary
-    from kbnn.run.training import Training, TrainOptions
-    from kbnn.stream.readoptions import ReadOptions
-    from kbnn.task.table import TASKS
+    from kbnn.run.training import Training
     from kbnn_cli import render, show
     from kbnn_cli.train_listener import TrainListener
 
@@ -68,37 +66,31 @@ def train(
         raise UsageError("--json and --predictions - cannot both go to standard output")
     outputs = {"--model": model, "--predictions": predictions, "--bad-rows": bad_rows}
     check_outputs(sources, {**outputs, "--log": log})
-    if fresh and resume:
-        raise UsageError("--fresh and --resume contradict each other")
-    if again and resume:
-        raise UsageError("--again and --resume contradict each other")
-    chosen = TrainOptions(
-        sources=tuple(sources),
-        model=model,
-        read=ReadOptions(
-            format=format,
-            delimiter=options.delimiter(delimiter),
-            header=header,
-            na=tuple(na or ()),
-            target=options.names(target),
-            features=options.names(features),
-            ignore=options.names(ignore),
-            weight=weight,
-            input_sd=input_sd,
-            task=own.one_of("--task", task, ("auto", *TASKS)),
-            on_error=own.one_of("--on-error", on_error, ("stop", "skip")),  # type: ignore[arg-type]  # checked here
-            limit=limit,
-            shuffle=shuffle,
-            epochs=epochs,
-        ),
-        choices=Choices.read(stated),
+    chosen = trainoptions.stated(
+        sources,
+        options.names(target),
+        model,
+        features=options.names(features),
+        ignore=options.names(ignore),
+        weight=weight,
+        input_sd=input_sd,
+        task=task,
+        epochs=epochs,
+        shuffle=shuffle,
+        limit=limit,
+        on_error=on_error,
+        bad_rows=bad_rows,
+        na=na or (),
+        format=format,
+        delimiter=delimiter,
+        header=header,
+        predictions=predictions,
+        interval=interval,
         fresh=fresh,
         resume=resume,
         again=again,
-        predictions=predictions,
-        interval=interval,
-        bad_rows=bad_rows,
         checkpoint_every=checkpoint_every,
+        **own.settings(stated),
     )
     code = exits.DONE
     with TrainListener(quiet, log) as listener:

@@ -1,0 +1,1 @@
+"""The front door for Python: models as a person uses them."""

@@ -1,0 +1,75 @@
+"""Rows as arrays of numbers, for estimators: the schema is stated, and nothing is inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kbnn.core.normal import FloatArray
+from kbnn.front.forecasts import Forecasts
+from kbnn.front.model import Model
+from kbnn.model import model as inner
+from kbnn.model.rows import Rows
+from kbnn.model.schema import Column, Kind, Place, Schema
+from kbnn.run.choices import check_size
+from kbnn.run.trainoptions import ModelWords, stated
+from kbnn.stream.blocks import joined
+from kbnn.stream.opening import ReadOptions, open_stream
+
+
+def new_model(
+    names: Sequence[str],
+    kinds: Sequence[Kind],
+    targets: Sequence[str],
+    classes: Sequence[str] | None,
+    words: ModelWords,
+) -> Model:
+    """A model of columns that are known: numbers, or one of `classes`."""
+    task = "regression" if classes is None else "classification"
+    kind: Kind = "number" if classes is None else "category"
+    schema = Schema(
+        [
+            *(Column(n, k, "feature") for n, k in zip(names, kinds, strict=True)),
+            *(Column(name, kind, "target") for name in targets),
+        ],
+        task,
+        list(classes or ()),
+        closed=classes is not None,
+        layout=[Place(name, None) for name in names],
+        chosen=True,
+    )
+    settings = stated((), targets, **words).choices.settings()
+    check_size(settings, schema)
+    return Model._of(inner.Model.create(settings, schema))
+
+
+def encoded(model: Model, table: Any, *, admit: bool) -> Rows:
+    """The features of a table, encoded as the model knows them; with `admit` it may learn of more.
+
+    What it learns of is part of the rows, and of the model once they are learned.
+    """
+    options = ReadOptions(use_target=False, admit=admit)
+    with open_stream(table, options=options, schema=model._known().schema) as stream:
+        return joined(list(stream))
+
+
+def numbers(x: FloatArray) -> Rows:
+    """Features that are numbers, as rows."""
+    return Rows(x, np.full((len(x), 1), np.nan), np.arange(1, len(x) + 1))
+
+
+def learn(
+    model: Model, rows: Rows, y: FloatArray, weight: FloatArray | None, again: bool = False
+) -> None:
+    """Learn rows with targets y (n, T), classes by their number."""
+    known = model._known()
+    number = known.met + 1 + np.arange(len(y))
+    known.learn(rows._replace(y=y, number=number, weight=weight), again)
+
+
+def predict(model: Model, rows: Rows) -> Forecasts:
+    """Predict rows."""
+    known = model._known()
+    return Forecasts(known.task, known.predict(rows), 0.9, False)

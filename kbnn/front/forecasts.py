@@ -1,0 +1,222 @@
+"""What a model says of rows: numpy columns, and a table for whoever speaks Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.core.normal import FloatArray
+from kbnn.errors import UsageError
+from kbnn.output.fields import check_interval
+from kbnn.task.base import Task
+from kbnn.task.forecast import Forecast
+from kbnn.wording import clean, number, rows_of
+
+_SHOWN: Final = 5
+"""Rows of a forecast that are shown."""
+
+
+class Number(NamedTuple):
+    """The forecast of one number: `sd` is made of `function_sd` (what the model does not know yet)
+    and `noise_sd` (what no model could know); 90 % of the values lie between `lower` and `upper`.
+    """
+
+    mean: float
+    sd: float
+    lower: float
+    upper: float
+    function_sd: float
+    noise_sd: float
+
+
+class Label(NamedTuple):
+    """The forecast of one label: the most probable class, and the probability of each."""
+
+    label: str | None
+    probability: dict[str, float]
+
+
+class Forecasts:
+    """The forecasts of rows, in their order.
+
+    Columns by name: `forecasts["mean"]`, as `kbnn predict` writes them. For numbers there are
+    `mean`, `sd`, `lower`, `upper`, `function_sd` and `noise_sd` (for several targets each is an
+    array of rows x targets), for classes `label`, `probability` (rows x classes) and `classes`.
+    `polars.DataFrame(forecasts)`, `pyarrow.table(forecasts)` and duckdb take it as the table it is;
+    `pandas.DataFrame(dict(forecasts))` takes its columns.
+    """
+
+    def __init__(self, task: Task, forecast: Forecast, interval: float, decompose: bool) -> None:
+        check_interval(interval)
+        self.interval = interval
+        self._task = task
+        self._forecast = forecast
+        self._fields = {f.name: f for f in task.fields(interval, decompose=decompose)}
+
+    @property
+    def targets(self) -> list[str]:
+        """What was predicted."""
+        return list(self._task.targets)
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes, in the order of the columns of `probability`; none for numbers."""
+        return list(self._task.schema.classes) if self._task.labels else []
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._fields)
+
+    def keys(self) -> list[str]:
+        """The names of the columns."""
+        return self.columns
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A column by its name: float64, or texts where it is a label."""
+        if name not in self._fields:
+            raise UsageError(f"no such column: {name} (there are {', '.join(self._fields)})")
+        field = self._fields[name]
+        values = field.values(self._forecast)
+        return np.array(values, dtype=object if field.text else np.float64)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._forecast.status)
+
+    @property
+    def mean(self) -> FloatArray:
+        """The expected values."""
+        return self._numbers(self._forecast.mean)
+
+    @property
+    def sd(self) -> FloatArray:
+        """The standard deviations of the predictive distributions."""
+        return self._numbers(self._forecast.sd)
+
+    @property
+    def function_sd(self) -> FloatArray:
+        """The part of `sd` that more rows would lessen."""
+        return self._numbers(self._forecast.function_sd)
+
+    @property
+    def noise_sd(self) -> FloatArray:
+        """The part of `sd` that no model could do without."""
+        return self._numbers(self._forecast.noise_sd)
+
+    @property
+    def lower(self) -> FloatArray:
+        """The lower edges of the intervals that hold a share of `interval`."""
+        return self._edge("lower", self.interval)
+
+    @property
+    def upper(self) -> FloatArray:
+        """The upper edges."""
+        return self._edge("upper", self.interval)
+
+    def quantile(self, share: float) -> FloatArray:
+        """The values that so large a share of the distributions lies below."""
+        check_interval(share)
+        return self._edge("upper" if share > 0.5 else "lower", max(abs(2.0 * share - 1.0), 1e-12))
+
+    def _edge(self, side: str, interval: float) -> FloatArray:
+        if self._task.labels:
+            raise UsageError("classes have no interval: see label and probability")
+        fields = self._task.fields(interval)
+        edges = [f.values(self._forecast) for f in fields if f.name.startswith(side)]
+        return self._numbers(np.stack(edges, axis=1))
+
+    @property
+    def label(self) -> NDArray[Any]:
+        """The most probable classes."""
+        return self["label"]
+
+    @property
+    def probability(self) -> FloatArray:
+        """(rows, classes): the probability of every class."""
+        if not self._task.labels:
+            raise UsageError("numbers have no classes: see mean and sd")
+        known = self._forecast.probability
+        missing = len(self.classes) - known.shape[1]
+        wide = np.pad(known, ((0, 0), (0, max(missing, 0))))
+        return wide[:, : len(self.classes)]
+
+    def _numbers(self, values: FloatArray) -> FloatArray:
+        if self._task.labels:
+            raise UsageError("classes have no mean: see label and probability")
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def to_arrow(self) -> Any:
+        """The columns as a `pyarrow.Table`; what is not known is null."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                name: pa.array(
+                    self[name], pa.string() if field.text else pa.float64(), from_pandas=True
+                )
+                for name, field in self._fields.items()
+            }
+        )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _cells(self) -> list[list[str]]:
+        columns = [self[name][:_SHOWN].tolist() for name in self._fields]
+        return [
+            [number(v) if isinstance(v, float) else clean(str(v)) for v in row]
+            for row in zip(*columns, strict=True)
+        ]
+
+    def _title(self) -> str:
+        return f"forecasts of {', '.join(map(clean, self.targets))}: {rows_of(len(self))}"
+
+    def __repr__(self) -> str:
+        lines = [list(map(clean, self._fields)), *self._cells()]
+        widths = [max(len(line[at]) for line in lines) for at in range(len(self._fields))]
+        shown = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in lines
+        ]
+        more = ["..."] if len(self) > _SHOWN else []
+        return "\n".join([f"<{self._title()}>", *shown, *more])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(clean(name))}</th>" for name in self._fields)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+            for row in self._cells()
+        )
+        return f"<p>{escape(self._title())}</p><table><tr>{head}</tr>{body}</table>"
+
+
+class OneForecast:
+    """Makes the forecast of a single row: a `Number`, a dict of them by target, or a `Label`."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        fields = [] if task.labels else task.fields(0.9, decompose=True)
+        each = len(Number._fields)
+        self._targets = [
+            [field.values for field in fields[start : start + each]]
+            for start in range(0, len(fields), each)
+        ]
+
+    def __call__(self, forecast: Forecast) -> Any:
+        """Of the first row."""
+        if self._task.labels:
+            return self._label(forecast.probability[0].tolist())
+        made = [Number(*(float(f(forecast)[0]) for f in parts)) for parts in self._targets]
+        return made[0] if len(made) == 1 else dict(zip(self._task.targets, made, strict=True))
+
+    def _label(self, known: list[float]) -> Label:
+        names = self._task.schema.classes
+        named = {name: known[k] if k < len(known) else 0.0 for k, name in enumerate(names)}
+        return Label(max(named, key=named.__getitem__) if named else None, named)

@@ -1,0 +1,35 @@
+"""Rows of a table of numbers that a model knows, as one block: what `learn_one` would make of them.
+
+A table that holds anything else is left to `learn_one`, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kbnn.front.model import Model
+from kbnn.model.rows import LARGEST, SMALLEST, Rows
+
+
+def block(model: Model, table: Any, y: Sequence[Any]) -> Rows | None:
+    """The rows with their targets; None where the columns are not numbers that are all known."""
+    known = model._known()
+    reader = model._row_reader()
+    names = reader.plain
+    columns = [str(name) for name in table.columns]
+    if names is None or not set(columns) <= set(names) or not len(table):
+        return None
+    if any(getattr(kind, "kind", "O") not in "iuf" for kind in table.dtypes):
+        return None
+    x = np.full((len(table), len(names)), np.nan)
+    for at, name in enumerate(columns):
+        x[:, names.index(name)] = table.iloc[:, at]
+    size = np.abs(x[~np.isnan(x)])
+    if np.any((size > LARGEST) | ((size < SMALLEST) & (size != 0.0))):
+        return None
+    targets = np.concatenate([reader.targets(value) for value in y])
+    number = known.met + 1 + np.arange(len(x))
+    return Rows(x, targets, number, schema=reader.schema)

@@ -1,0 +1,272 @@
+"""`kbnn.Model`: learn, predict, evaluate and save, from whatever holds rows."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, Unpack
+
+from kbnn.errors import UsageError
+from kbnn.front.figures import Figures
+from kbnn.front.forecasts import Forecasts, OneForecast
+from kbnn.front.shown import as_html, as_text
+from kbnn.model import file as modelfile
+from kbnn.model import model as inner
+from kbnn.model.stored import to_state
+from kbnn.run import evaluating, standing
+from kbnn.run.checkpoint import Checkpoint
+from kbnn.run.choices import check_size
+from kbnn.run.interruption import Interrupted, Interruption
+from kbnn.run.outcome import prequential
+from kbnn.run.predicting import forecasts_of
+from kbnn.run.training import Listener, Training
+from kbnn.run.trainoptions import ModelWords, ReadWords, RunWords, Words, listed, stated
+from kbnn.stream.onerow import RowReader, first_schema
+
+_log = logging.getLogger("kbnn")
+
+
+class PredictWords(ReadWords, total=False):
+    """How rows are predicted."""
+
+    interval: float
+    decompose: bool
+
+
+class Model:
+    """An online Bayesian neural network that learns rows as they come.
+
+    A new model knows its target and its network, and finds out what the columns are when it meets
+    the first rows:
+
+    >>> import kbnn
+    >>> model = kbnn.Model(target="price", layers=20)
+    >>> for size in range(1, 101):
+    ...     model.learn_one({"size": size}, 2.0 * size)
+    >>> model
+    <kbnn.Model: regression of price from size, 100 rows learned>
+
+    The options are those of `kbnn train`, by the same names. `data` is a table (pandas, polars,
+    pyarrow, duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a numpy array
+    with `columns`, a path, a glob, or an iterator of those. What there is to say is logged by
+    `logging.getLogger("kbnn")`.
+    """
+
+    def __init__(
+        self, target: str | Sequence[str] | None = None, **options: Unpack[ModelWords]
+    ) -> None:
+        self._target = listed(target)
+        self._words: ModelWords = options
+        self._model: inner.Model | None = None
+        self._reader: RowReader | None = None
+        self._one: OneForecast | None = None
+        stated((), self._target, **options).choices.settings()  # refuse at once what makes no sense
+
+    # Tables.
+
+    def learn(self, data: Any, **options: Unpack[RunWords]) -> None:
+        """Learn every row, in order; each is predicted first, which is what `record` tells of.
+
+        Where a row cannot be read, the rows before it have been learned (`on_error="skip"` leaves
+        it out).
+        """
+        words: Any = {**self._words, **options}
+        chosen = stated(data, self._target or None, **words)
+        training = Training(chosen, _Notices(), self._model)
+        self._forget()
+        try:
+            _run(training)
+        finally:
+            if training.ready:
+                self._model = training.model
+
+    def predict(self, data: Any, **options: Unpack[PredictWords]) -> Forecasts:
+        """Predict every row: one forecast for each, in order; nothing is learned.
+
+        interval     the probability that `lower` and `upper` enclose, 0.9
+        decompose    whether the table has `function_sd` and `noise_sd` too
+        """
+        words: dict[str, Any] = dict(options)
+        interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
+        how = standing.kept(words.pop("on_error", "skip"))
+        model = self._known()
+        with standing.opened(
+            model, data, notice=_log.info, on_error=how, use_target=False, **words
+        ) as (stream, _):
+            made = forecasts_of(model, stream)
+        return Forecasts(model.task, made, interval, decompose)
+
+    def evaluate(self, data: Any, **options: Unpack[ReadWords]) -> Figures:
+        """Score the model on rows that it does not learn: the figures of `kbnn evaluate --json`."""
+        words: dict[str, Any] = dict(options)
+        how = standing.scored(words.pop("on_error", "stop"))
+        model = self._known()
+        with standing.opened(model, data, notice=_log.info, on_error=how, **words) as (stream, _):
+            made = evaluating.evaluate(model, stream)
+        return Figures(made.to_json(), model.task, made.card)
+
+    # One row.
+
+    def learn_one(self, x: Mapping[str, Any], y: Any, weight: float = 1.0) -> None:
+        """Learn one row: its features by name, and its target (for several a dict by name).
+
+        A feature that is not there, None or NaN is missing; one that is new becomes a column.
+        """
+        model = self._model or self._begin(x, y)
+        reader = self._reader or self._row_reader()
+        model.learn(reader.rows(x, y, weight, model.met + 1))
+
+    def predict_one(self, x: Mapping[str, Any]) -> Any:
+        """Predict one row: a `Number` (mean, sd, lower, upper, ...), a dict of them where there are
+        several targets, or a `Label` (label, probability).
+        """
+        model = self._known()
+        reader = self._reader or self._row_reader()
+        if self._one is None:
+            self._one = OneForecast(model.task)
+        return self._one(model.predict(reader.question(x)))
+
+    def _begin(self, x: Mapping[str, Any], y: Any) -> inner.Model:
+        """The model that a first row calls for."""
+        names = self._target or ("y",)
+        if len(names) == 1:
+            targets = {names[0]: y}
+        else:
+            targets = dict(y) if isinstance(y, Mapping) else dict(zip(names, y, strict=True))
+        for name in names:
+            if name in x:
+                raise UsageError(f"column '{name}' cannot be both the target and a feature")
+        chosen = stated((), names, **self._words)
+        schema = first_schema(x, targets, chosen.read.roles)
+        check_size(chosen.choices.settings(), schema)
+        self._model = inner.Model.create(chosen.choices.settings(), schema)
+        return self._model
+
+    def _row_reader(self) -> RowReader:
+        """What reads single rows."""
+        if self._reader is None:
+            self._reader = RowReader(self._known().schema, _log.info)
+        return self._reader
+
+    def _forget(self) -> None:
+        """What was made for the schema as it was."""
+        self._reader = self._one = None
+
+    # The model.
+
+    def _known(self) -> inner.Model:
+        if self._model is None:
+            raise UsageError("the model has learned nothing yet: learn first")
+        return self._model
+
+    @property
+    def rows(self) -> int:
+        """Rows learned, in all passes."""
+        return 0 if self._model is None else self._model.rows
+
+    @property
+    def target(self) -> list[str]:
+        """What it predicts."""
+        return list(self._target) if self._model is None else self._model.schema.targets
+
+    @property
+    def features(self) -> list[str]:
+        """What it learns from."""
+        return [] if self._model is None else self._model.schema.features
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes it knows, none if it predicts numbers."""
+        return [] if self._model is None else list(self._model.schema.classes)
+
+    @property
+    def task(self) -> str | None:
+        """`regression` or `classification`, None before the first row."""
+        return None if self._model is None else self._model.schema.task
+
+    def record(self) -> Figures:
+        """The figures of every row learned so far, each predicted before it was learned."""
+        model = self._known()
+        return Figures(prequential(model), model.task, model.card)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a model file, which the command line reads too."""
+        state = to_state(self._known())
+        with Checkpoint(os.fspath(path)) as checkpoint:
+            checkpoint.save(*state)
+
+    def to_bytes(self) -> bytes:
+        """What a model file holds."""
+        return modelfile.to_bytes(*to_state(self._known()))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """The model that `to_bytes` made."""
+        return cls._of(modelfile.load_bytes(content))
+
+    @classmethod
+    def _of(cls, model: inner.Model) -> Self:
+        made = cls(model.schema.targets)
+        made._model = model
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        learned = None if self._model is None else self.to_bytes()
+        return {"target": self._target, "options": dict(self._words), "learned": learned}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Model.__init__(self, state["target"], **state["options"])
+        if state["learned"] is not None:
+            self._model = modelfile.load_bytes(state["learned"])
+
+    def __repr__(self) -> str:
+        return as_text(self._model, self._target)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._model, self._target)
+
+
+class _Notices(Listener):
+    """Logs what there is to say."""
+
+    def notice(self, text: str) -> None:
+        _log.info(text)
+
+
+def _run(training: Training) -> None:
+    """Train; a signal is heard between two blocks of rows, so that no row is half learned."""
+    caught = None
+    with Interruption() as interruption:
+        try:
+            training.run(interruption)
+        except Interrupted as interrupted:
+            caught = interrupted.number
+    if caught is not None:
+        signal.raise_signal(caught)
+
+
+def train(
+    data: Any,
+    target: str | Sequence[str] | None = None,
+    *,
+    model: str | os.PathLike[str] | None = None,
+    **options: Unpack[Words],
+) -> Model:
+    """Learn from data: what `kbnn train` does, with its options by the same names.
+
+    data      a table, a dict of arrays, a numpy array (with `columns`), a path, a glob, or an
+              iterator or list of those
+    target    what to predict; the last column if not said
+    model     a file that is created or gone on with, saved on the way; in memory if not said
+    """
+    path = None if model is None else os.fspath(model)
+    training = Training(stated(data, target, path, **options), _Notices())
+    _run(training)
+    return Model._of(training.model)
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """The model in a file, whoever wrote it."""
+    return Model._of(modelfile.load(os.fspath(path)))

@@ -1,0 +1,77 @@
+"""A table of predictions that grows by blocks, whatever it is written as.
+
+One row is written for each row of the input, in order. What is not known is an empty cell, or null.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kbnn.closing import Closing
+from kbnn.errors import DataError
+from kbnn.sink import Sink, open_sink, standard_output
+from kbnn.task.base import Field
+from kbnn.task.forecast import Forecast
+
+STDOUT: Final = "-"
+
+
+class Writer(Closing):
+    """A table that grows by blocks; the columns are settled by the first one."""
+
+    def __init__(self, path: str, fields: Sequence[Field]) -> None:
+        self.path = path
+        self.rows = 0
+        self._fields = list(fields)
+        self._leading: pa.Schema | None = None
+
+    def write(self, forecast: Forecast, batch: pa.RecordBatch | None = None) -> None:
+        """Write a block: the columns of `batch`, if any, and then what was predicted."""
+        if self._leading is None:
+            self._leading = self._settle(batch.schema if batch is not None else pa.schema([]))
+        leading = [(field, _column(batch, field.name)) for field in self._leading]
+        self._put(leading, [field.values(forecast) for field in self._fields])
+        self.rows += len(forecast.status)
+
+    def _settle(self, schema: pa.Schema) -> pa.Schema:
+        taken = set(schema.names)
+        self._fields = [
+            field._replace(name=f"kbnn_{field.name}") if field.name in taken else field
+            for field in self._fields
+        ]
+        return schema
+
+    def _put(self, leading: list[tuple[pa.Field, pa.Array | None]], predicted: list[Any]) -> None:
+        raise NotImplementedError
+
+    def checkpoint(self) -> int | None:
+        """Bring everything to the disk; the size so far, None where it cannot be cut there."""
+        return None
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+def opened(path: str, keep: int | None) -> Sink:
+    """The file, cut after its first `keep` bytes; `-` is standard output."""
+    if path == STDOUT:
+        return standard_output()
+    if keep is None:
+        return open_sink(path)
+    file = open_sink(path, "r+")
+    size = file.seek(0, os.SEEK_END)
+    if size < keep:
+        file.close()
+        raise DataError(f"{path}: is shorter than when the model was saved; it cannot go on")
+    file.truncate(keep)
+    file.seek(keep)
+    return file
+
+
+def _column(batch: pa.RecordBatch | None, name: str) -> pa.Array | None:
+    at = -1 if batch is None else batch.schema.get_field_index(name)
+    return batch.column(at) if batch is not None and at >= 0 else None

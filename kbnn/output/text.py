@@ -1,0 +1,72 @@
+"""Predictions as CSV or TSV; a number is the shortest text that reads back as the same float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from kbnn.output.base import STDOUT, Writer, opened
+from kbnn.stream.values import is_numeric, is_text
+from kbnn.task.base import Field
+
+
+class TextWriter(Writer):
+    """CSV (or TSV) to a file or to standard output."""
+
+    def __init__(self, path: str, fields: Sequence[Field], *, keep: int | None = None) -> None:
+        super().__init__(path, fields)
+        self._header = keep is None  # whether the header is still to be written
+        self._delimiter = "\t" if path.lower().endswith(".tsv") else ","
+        self._file = opened(path, keep)
+
+    def _put(self, leading: list[tuple[pa.Field, pa.Array | None]], predicted: list[Any]) -> None:
+        size = len(predicted[0])
+        columns = [self._cells(array, size) for _, array in leading]
+        columns += [self._cells(pa.array(values, from_pandas=True), size) for values in predicted]
+        if self._header:
+            names = [field.name for field, _ in leading] + [field.name for field in self._fields]
+            columns = [
+                [*self._quoted([name]), *cells] for name, cells in zip(names, columns, strict=True)
+            ]
+            self._header = False
+        lines = map(self._delimiter.join, zip(*columns, strict=True))
+        self._file.write("\n".join([*lines, ""]).encode())
+
+    def _cells(self, array: pa.Array | None, size: int) -> list[str]:
+        """A column as cells; texts as they were."""
+        if array is None:
+            return [""] * size
+        if is_text(array.type):
+            return self._quoted(array.cast(pa.string()).fill_null("").to_pylist())
+        try:
+            cells: list[str] = array.cast(pa.string()).fill_null("").to_pylist()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            values = array.to_pylist()
+            return self._quoted(["" if value is None else str(value) for value in values])
+        return cells if is_numeric(array.type) else self._quoted(cells)
+
+    def _quoted(self, cells: list[str]) -> list[str]:
+        """Cells that hold a delimiter, a quote or the end of a line, in quotes."""
+        special = (self._delimiter, '"', "\n", "\r")
+        together = "".join(cells)
+        if not any(mark in together for mark in special):
+            return cells
+        doubled = '""'
+        return [
+            f'"{cell.replace(chr(34), doubled)}"' if any(mark in cell for mark in special) else cell
+            for cell in cells
+        ]
+
+    def checkpoint(self) -> int | None:
+        """Bring everything to the disk; the size so far."""
+        if self.path == STDOUT or not self._file.seekable():
+            return None
+        self._file.sync()
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.path != STDOUT:
+            self._file.close()

@@ -1,0 +1,260 @@
+"""Estimators for river: `KBNNRegressor` and `KBNNClassifier`.
+
+    from kbnn.river import KBNNRegressor
+    model = KBNNRegressor()
+    for x, y in stream:
+        distribution = model.predict_one(x, with_dist=True)
+        model.learn_one(x, y)
+
+No scaler and no encoder goes before them: numbers, truth values and text are taken as they are.
+Features may come late, vanish, or come in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from river import base, proba
+
+from kbnn.front.many import block
+from kbnn.front.model import Model
+from kbnn.run.trainoptions import ModelWords
+from kbnn.stream.onerow import value_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TRUTH: Final[dict[str, Hashable]] = {"false": False, "true": True}
+
+
+class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
+    """What both estimators share."""
+
+    _task: str
+
+    def __init__(
+        self,
+        layers: Any = 50,
+        activation: str = "relu",
+        covariance: str = "auto",
+        group_size: int | None = None,
+        noise: str | float = "auto",
+        robust: bool = True,
+        drift: bool = True,
+        ensemble: int = 1,
+        rehearse: str | int = "auto",
+        seed: int = 0,
+    ) -> None:
+        self.layers = layers
+        self.activation = activation
+        self.covariance = covariance
+        self.group_size = group_size
+        self.noise = noise
+        self.robust = robust
+        self.drift = drift
+        self.ensemble = ensemble
+        self.rehearse = rehearse
+        self.seed = seed
+        self.model: Model | None = None
+
+    @property
+    def _supervised(self) -> bool:
+        return True
+
+    def _begun(self, x: Mapping[str, Any]) -> Model:
+        """The model, made when the first row has come."""
+        if self.model is None:
+            target = "target"
+            while target in x:
+                target += "_"
+            words: ModelWords = {
+                "task": self._task,
+                "layers": self.layers,
+                "activation": self.activation,
+                "covariance": self.covariance,
+                "noise": self.noise,
+                "robust": self.robust,
+                "drift": self.drift,
+                "ensemble": self.ensemble,
+                "rehearse": self.rehearse,
+                "seed": 0 if self.seed is None else self.seed,
+            }
+            if self.group_size is not None:
+                words["group_size"] = self.group_size
+            self.model = Model(target, **words)
+        return self.model
+
+    def _learn(self, x: Mapping[Any, Any], y: Any, w: float) -> None:
+        x = _named(x)
+        if self.model is None:
+            x = dict(sorted(x.items()))  # the order of features means nothing
+        self._begun(x).learn_one(x, y, w)
+
+    def _learn_many(self, X: pd.DataFrame, y: list[Any]) -> None:
+        known = None if self.model is None else block(self.model, X, y)
+        if known is not None and self.model is not None:
+            self.model._known().learn(known)
+            return
+        for x, one in zip(X.to_dict("records"), y, strict=True):
+            self._learn(x, one, 1.0)
+
+
+def _named(x: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """The features by names that are texts."""
+    for name in x:
+        if type(name) is not str:
+            return {str(key): value for key, value in x.items()}
+        break
+    return x
+
+
+class KBNNRegressor(_Estimator, base.MiniBatchRegressor):  # type: ignore[misc]  # river is untyped
+    """Online Bayesian neural network for regression, with error bars.
+
+    Parameters
+    ----------
+    layers
+        Hidden layers: 50, or (50, 50), or () for a linear model.
+    activation
+        Of the hidden units.
+    covariance
+        Which weights are correlated: auto, neuron, group, full or paper.
+    group_size
+        Hidden units of one group.
+    noise
+        auto (may depend on the input), constant, or a standard deviation in the target's units.
+    robust
+        Whether outliers count less.
+    drift
+        Whether the model forgets when the stream changes.
+    ensemble
+        Networks that predict together.
+    rehearse
+        How often each of the first rows is learned once more: auto, off or a number.
+    seed
+        Of the first weights.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from kbnn.river import KBNNRegressor
+    >>> stream = datasets.TrumpApproval().take(200)
+    >>> score = evaluate.progressive_val_score(stream, KBNNRegressor(), metrics.MAE())
+    >>> score.get() < 1.0
+    True
+
+    """
+
+    _task = "regression"
+
+    def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
+        """Learn a row, which counts `w` times."""
+        self._learn(x, y, w)
+
+    def predict_one(self, x: dict[Any, Any], with_dist: bool = False) -> Any:
+        """The expected value, 0 before the first row; `with_dist`: a Gaussian."""
+        mean, sd = 0.0, 1.0
+        if self.model is not None:
+            said = self.model.predict_one(_named(x))
+            if math.isfinite(said.mean):
+                mean, sd = said.mean, said.sd
+        if not with_dist:
+            return mean
+        return proba.Gaussian._from_state(n=1, m=mean, var=sd * sd, ddof=0)
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn the rows of a table, in order."""
+        self._learn_many(X, y.tolist())
+
+    def predict_many(self, X: pd.DataFrame) -> pd.Series:
+        """The expected values."""
+        import pandas as pd
+
+        said = [self.predict_one(x) for x in X.to_dict("records")]
+        return pd.Series(said, index=X.index, dtype="float64")
+
+
+class KBNNClassifier(_Estimator, base.MiniBatchClassifier):  # type: ignore[misc]  # river is untyped
+    """Online Bayesian neural network for classification, with calibrated probabilities.
+
+    Classes are learned of as they come. The parameters are those of `KBNNRegressor`.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> from kbnn.river import KBNNClassifier
+    >>> stream = datasets.Phishing().take(300)
+    >>> score = evaluate.progressive_val_score(stream, KBNNClassifier(), metrics.Accuracy())
+    >>> score.get() > 0.8
+    True
+
+    """
+
+    _task = "classification"
+
+    def __init__(
+        self,
+        layers: Any = 50,
+        activation: str = "relu",
+        covariance: str = "auto",
+        group_size: int | None = None,
+        noise: str | float = "auto",
+        robust: bool = True,
+        drift: bool = True,
+        ensemble: int = 1,
+        rehearse: str | int = "auto",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            layers,
+            activation,
+            covariance,
+            group_size,
+            noise,
+            robust,
+            drift,
+            ensemble,
+            rehearse,
+            seed,
+        )
+        self._labels: dict[str, Hashable] = {}
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def _note(self, y: Hashable) -> None:
+        """Remember a label as it was given: the model knows it as text."""
+        self._labels.setdefault(value_text(y) or "", y)
+
+    def learn_one(self, x: dict[Any, Any], y: Hashable, w: float = 1.0) -> None:
+        """Learn a row, which counts `w` times."""
+        self._note(y)
+        self._learn(x, y, w)
+
+    def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]:
+        """The probability of every class known; none before the first row."""
+        if self.model is None:
+            return {}
+        said = self.model.predict_one(_named(x)).probability
+        total = sum(said.values())
+        return {self._label(name): share / total for name, share in said.items()}
+
+    def _label(self, name: str) -> Hashable:
+        return self._labels[name] if name in self._labels else _TRUTH.get(name, name)
+
+    def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
+        """Learn the rows of a table, in order."""
+        labels = y.tolist()
+        for label in labels:
+            self._note(label)
+        self._learn_many(X, labels)
+
+    def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
+        """The probability of every class known."""
+        import pandas as pd
+
+        said = [self.predict_proba_one(x) for x in X.to_dict("records")]
+        return pd.DataFrame(said, index=X.index)

@@ -1,0 +1,59 @@
+"""Opening sources for a model that stands still: how predicting and evaluating read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kbnn.model.model import Model
+from kbnn.run.choices import check_one_of
+from kbnn.run.trainoptions import listed, separator
+from kbnn.stream.badrows import BadRowList
+from kbnn.stream.opening import ReadOptions, Stream, open_stream
+
+
+@contextmanager
+def opened(
+    model: Model,
+    sources: Any,
+    *,
+    notice: Callable[[str], None],
+    bad_rows: str | None = None,
+    na: str | Sequence[str] | None = None,
+    delimiter: str | None = None,
+    columns: Sequence[str] | None = None,
+    on_error: str = "stop",
+    **how: Any,
+) -> Iterator[tuple[Stream, BadRowList]]:
+    """A stream of the sources with the model's frozen schema, and the list of its bad rows.
+
+    `how` are further fields of `ReadOptions`.
+    """
+    schema = model.schema.copy()
+    schema.missing.extend(token for token in listed(na) if token not in schema.missing)
+    chosen = ReadOptions(
+        admit=False,
+        delimiter=separator(delimiter),
+        columns=None if columns is None else tuple(map(str, columns)),
+        on_error=on_error,  # type: ignore[arg-type]  # checked by `kept` or `scored`
+        **how,
+    )
+    chosen.check()
+    with (
+        BadRowList(bad_rows) as bad,
+        open_stream(
+            sources, options=chosen, schema=schema, on_notice=notice, on_bad_row=bad
+        ) as stream,
+    ):
+        yield stream, bad
+
+
+def kept(on_error: str) -> str:
+    """How predicting reads a row that is flawed: it stays, and nothing is said of it."""
+    return "keep" if check_one_of("--on-error", on_error, ("skip", "stop")) == "skip" else "stop"
+
+
+def scored(on_error: str) -> str:
+    """How evaluating does."""
+    return check_one_of("--on-error", on_error, ("stop", "skip"))

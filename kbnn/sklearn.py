@@ -1,0 +1,279 @@
+"""Estimators for scikit-learn: `KBNNRegressor` and `KBNNClassifier`.
+
+    from kbnn.sklearn import KBNNRegressor
+    mean, sd = KBNNRegressor().fit(X, y).predict(X, return_std=True)
+
+Numbers may be missing (NaN); columns of a DataFrame that hold text or categories are learned as
+categories, new ones too. `partial_fit` goes on where `fit` or `partial_fit` ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from kbnn.core.normal import FloatArray
+from kbnn.errors import KbnnError
+from kbnn.front import arrays
+from kbnn.front.forecasts import Forecasts
+from kbnn.model.rows import Rows
+from kbnn.model.schema import MAX_CLASSES, Kind
+from kbnn.run.trainoptions import ModelWords
+from kbnn.stream.blocks import taken
+
+
+def _has_text(X: Any) -> bool:
+    """Whether this is a DataFrame with columns that are no numbers."""
+    return hasattr(X, "dtypes") and hasattr(X, "columns") and "category" in _kinds(X)
+
+
+def _kinds(X: Any) -> list[Kind]:
+    """What each column of a DataFrame is, by its type."""
+    kinds: list[Kind] = []
+    for dtype in X.dtypes:
+        numeric = getattr(dtype, "is_numeric", None)  # polars says it by a method
+        if callable(numeric):
+            boolean, number = str(dtype) == "Boolean", bool(numeric())
+        else:
+            boolean = getattr(dtype, "kind", "O") == "b"
+            number = getattr(dtype, "kind", "O") in "iuf"
+        kinds.append("boolean" if boolean else "number" if number else "category")
+    return kinds
+
+
+class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """What both estimators share: parameters, passes, and the way of rows to the model."""
+
+    def __init__(
+        self,
+        layers: Any = 50,
+        *,
+        activation: str = "relu",
+        covariance: str = "auto",
+        group_size: int | None = None,
+        noise: str | float = "auto",
+        robust: bool = True,
+        drift: bool = True,
+        ensemble: int = 1,
+        rehearse: str | int = "auto",
+        epochs: int = 1,
+        shuffle: bool = True,
+        random_state: Any = 0,
+    ) -> None:
+        self.layers = layers
+        self.activation = activation
+        self.covariance = covariance
+        self.group_size = group_size
+        self.noise = noise
+        self.robust = robust
+        self.drift = drift
+        self.ensemble = ensemble
+        self.rehearse = rehearse
+        self.epochs = epochs
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _words(self) -> ModelWords:
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31)
+        words: ModelWords = {
+            "layers": self.layers,
+            "activation": self.activation,
+            "covariance": self.covariance,
+            "noise": self.noise,
+            "robust": self.robust,
+            "drift": self.drift,
+            "ensemble": self.ensemble,
+            "rehearse": self.rehearse,
+            "seed": int(seed),
+        }
+        if self.group_size is not None:
+            words["group_size"] = self.group_size
+        return words
+
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """X as float64, or as the DataFrame it is where it holds text."""
+        if not _has_text(X):
+            return validate_data(
+                self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
+            )
+        _check_feature_names(self, X, reset=reset)
+        _check_n_features(self, X, reset=reset)
+        return X
+
+    def _begin(self, X: Any, targets: int, classes: list[str] | None) -> None:
+        """A new model of these columns."""
+        names = getattr(self, "feature_names_in_", None)
+        known = [f"x{at}" for at in range(self.n_features_in_)] if names is None else list(names)
+        kinds: list[Kind] = _kinds(X) if _has_text(X) else ["number"] * len(known)
+        wanted = ["y"] if targets == 1 else [f"y{at}" for at in range(targets)]
+        names_of_targets = [f"{name}_" if name in known else name for name in wanted]
+        with _as_value_error():
+            self.model_ = arrays.new_model(known, kinds, names_of_targets, classes, self._words())
+
+    def _rows(self, X: Any, *, admit: bool) -> Rows:
+        if not _has_text(X):
+            return arrays.numbers(X)
+        return arrays.encoded(self.model_, X, admit=admit)
+
+    def _learn(self, X: Any, y: FloatArray, weight: Any, epochs: int, shuffle: bool) -> None:
+        """Learn rows, those of weight 0 left out."""
+        counts = None if weight is None else np.asarray(_check_sample_weight(weight, X))
+        chosen = np.arange(len(y)) if counts is None else np.flatnonzero(counts > 0.0)
+        draw = check_random_state(self.random_state)
+        with _as_value_error():
+            rows = self._rows(X, admit=True)
+            for epoch in range(epochs):
+                order = draw.permutation(chosen) if shuffle else chosen
+                some = None if counts is None else counts[order]
+                arrays.learn(self.model_, taken(rows, order), y[order], some, again=epoch > 0)
+
+    def _forecasts(self, X: Any) -> Forecasts:
+        check_is_fitted(self, "model_")
+        X = self._checked(X, reset=False)
+        with _as_value_error():
+            return arrays.predict(self.model_, self._rows(X, admit=False))
+
+
+class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Regression with error bars: `fit`, `partial_fit`, `predict(X, return_std=True)`.
+
+    The parameters are the options of `kbnn train`; `random_state` is its seed. `fit` mixes the
+    rows (`shuffle`) and goes over them `epochs` times; `partial_fit` takes them as they come, once.
+    The fitted model is `model_`, a `kbnn.Model`.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from nothing; `sample_weight` is how often each row counts."""
+        return self._fit(X, y, sample_weight, True, self.epochs, self.shuffle)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Go on learning, in the order of the rows."""
+        return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
+
+    def _fit(self, X: Any, y: Any, weight: Any, new: bool, epochs: int, shuffle: bool) -> Self:
+        X = self._checked(X, reset=new)
+        if y is None:
+            raise ValueError("KBNNRegressor requires y to be passed, but the target y is None")
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", order="C")
+        check_consistent_length(X, y)
+        if new:
+            self._shape = y.shape[1:]
+            self._begin(X, 1 if y.ndim == 1 else y.shape[1], None)
+        elif y.shape[1:] != self._shape:
+            raise ValueError(f"y has the shape {y.shape}, not (rows, {self._shape})")
+        self._learn(X, y.reshape(len(y), -1), weight, epochs, shuffle)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The expected values; with `return_std` the standard deviations too."""
+        made = self._forecasts(X)
+        mean = self._shaped(made.mean)
+        return (mean, self._shaped(made.sd)) if return_std else mean
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> FloatArray:
+        """Lower and upper edge, last axis, of the intervals that hold so large a share."""
+        return self.predict_quantiles(X, (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage))
+
+    def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> FloatArray:
+        """The quantiles, along the last axis."""
+        made = self._forecasts(X)
+        with _as_value_error():
+            return np.stack([self._shaped(made.quantile(float(q))) for q in quantiles], axis=-1)
+
+    def _shaped(self, values: FloatArray) -> FloatArray:
+        return np.asarray(values.reshape(len(values), *self._shape))
+
+
+class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Classification with calibrated probabilities: `fit`, `partial_fit`, `predict_proba`.
+
+    The parameters are those of `KBNNRegressor`. `partial_fit` must be told all `classes` with its
+    first call.
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from nothing; `sample_weight` is how often each row counts."""
+        X, y = self._checked(X, reset=True), self._labels(X, y)
+        self.classes_ = np.unique(y)
+        self._begin_classes(X)
+        return self._fit(X, y, sample_weight, self.epochs, self.shuffle)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Go on learning, in the order of the rows."""
+        new = not hasattr(self, "model_")
+        X, y = self._checked(X, reset=new), self._labels(X, y)
+        if new:
+            if classes is None:
+                raise ValueError("the first call of partial_fit must be told all classes")
+            self.classes_ = np.unique(classes)
+            self._begin_classes(X)
+        return self._fit(X, y, sample_weight, 1, False)
+
+    def _labels(self, X: Any, y: Any) -> Any:
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        return y
+
+    def _begin_classes(self, X: Any) -> None:
+        names = [str(label).strip() for label in self.classes_.tolist()]
+        if len(set(names)) < len(names) or "" in names:
+            names = [str(at) for at in range(len(names))]
+        if len(names) > MAX_CLASSES:
+            raise ValueError(f"y has {len(names)} classes, {MAX_CLASSES} are the most")
+        self._begin(X, 1, names)
+
+    def _fit(self, X: Any, y: Any, weight: Any, epochs: int, shuffle: bool) -> Self:
+        index = np.searchsorted(self.classes_, y)
+        index = np.minimum(index, len(self.classes_) - 1)
+        if not np.array_equal(self.classes_[index], y):
+            raise ValueError("y has a class that was not among the classes of the first call")
+        self._learn(X, index.astype(np.float64)[:, None], weight, epochs, shuffle)
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The probability of every class, in the order of `classes_`."""
+        made = self._forecasts(X).probability
+        return np.asarray(made / made.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> Any:
+        """The most probable classes."""
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[best]
+
+
+@contextmanager
+def _as_value_error() -> Iterator[None]:
+    """What cannot be learned is a ValueError here, as in all of scikit-learn."""
+    try:
+        yield
+    except KbnnError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,292 @@
+"""One row at a time, as a dict: read by the schema, which grows on the way.
+
+A value means what it means in a table (kbnn.stream.values). A key that is not there is missing, the
+order of the keys means nothing, and a key that comes late becomes a column, announced once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kbnn.core.normal import FloatArray
+from kbnn.errors import DataError, UsageError
+from kbnn.model.rows import LARGEST, SMALLEST, Rows
+from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Place, Schema
+from kbnn.stream.chunk import shorten
+from kbnn.stream.header import is_number
+from kbnn.stream.infer import Notice, Roles, Sample, kind_of
+from kbnn.stream.values import MAX_LABEL, TRUTH, missing_tokens, number_text
+from kbnn.task.table import TASKS, Seen, choose
+
+_NAN: Final = math.nan
+
+
+def value_text(value: Any) -> str | None:
+    """A value as text, None where it is missing."""
+    if value is None:
+        return None
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value.strip()
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return None if math.isnan(number) else number_text(number)
+
+
+def first_schema(x: Mapping[str, Any], targets: Mapping[str, Any], roles: Roles) -> Schema:
+    """The schema that a first row suggests; the kind of a value is all there is to go by."""
+    columns: list[Column] = []
+    seen: list[Seen] = []
+    for name, value in targets.items():
+        text = value_text(value)
+        kind = "number" if text is None else kind_of(Sample([text], None))[0]
+        if kind == "ignored":
+            kind = "category"
+        columns.append(Column(name, kind, "target"))
+        numbers = {float(text)} if text is not None and is_number(text) else None
+        seen.append(Seen(name, kind, set() if text is None else {text}, numbers))
+    choice = choose(seen, roles.task)
+    target_columns = columns
+    schema = Schema([], choice.task, list(choice.classes), choice.closed)
+    schema.max_categories, schema.chosen = roles.max_categories, bool(roles.features)
+    wanted = roles.features or tuple(x)
+    for name in wanted:
+        if name not in roles.ignore:
+            kind, _ = kind_of(_sample(x.get(name)))
+            if kind != "ignored" or name in roles.features:
+                schema.columns.append(Column(name, kind, "feature"))
+                schema.layout.append(Place(name, None))
+            else:
+                schema.columns.append(Column(name, kind, "none"))
+    schema.columns.extend(Column(name, "ignored", "none") for name in roles.ignore)
+    schema.columns.extend(target_columns)
+    return schema
+
+
+def _sample(value: Any) -> Sample:
+    nested = isinstance(value, Mapping | Sequence) and not isinstance(value, str)
+    return Sample([value_text(value)], "nested values" if nested else None)
+
+
+class RowReader:
+    """Reads dicts; `schema` is as it is after the last of them, and a new object when it grew."""
+
+    def __init__(self, schema: Schema, notice: Notice) -> None:
+        self.schema = schema
+        self.plain: list[str] | None = None
+        """The names of the columns of x in their order, where all are numbers."""
+        self._notice = notice
+        self._settle()
+
+    def _settle(self) -> None:
+        """Look up once what every row needs."""
+        schema = self.schema
+        self._missing = frozenset(missing_tokens(schema.missing))
+        self._columns = {column.name: column for column in schema.columns}
+        self._features = [column for column in schema.columns if column.role == "feature"]
+        self._labels = {name: at for at, name in enumerate(schema.classes)}
+        self._at: dict[str, dict[str | None, int]] = {}
+        for at, place in enumerate(schema.layout):
+            self._at.setdefault(place.column, {})[place.category] = at
+        numbers = [c.name for c in self._features if c.kind == "number"]
+        plain = len(numbers) == len(schema.layout) == len(self._features)
+        self.plain = [place.column for place in schema.layout] if plain else None
+        self._sd = [c for c in schema.columns if c.role == "input_sd"]
+        self._known = frozenset(self._columns)
+        self._targets = schema.targets
+        self._labelled = TASKS[schema.task].labels
+
+    def features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
+        """(1, D) of one row; with `admit` the schema grows where it must."""
+        if admit and not self.schema.chosen and not self._known.issuperset(x):
+            self._admit_columns(x)
+        if self.plain is not None:
+            get = x.get
+            values = []
+            for name in self.plain:
+                value = get(name)
+                if type(value) is not float or not SMALLEST < abs(value) < LARGEST:
+                    value = self._number(name, value)
+                values.append(value)
+            return np.array([values])
+        return self._mixed(x, admit)
+
+    def _mixed(self, x: Mapping[str, Any], admit: bool) -> FloatArray:
+        if admit:
+            self._admit_values(x)
+        row = np.zeros((1, self.schema.width))
+        for column in self._features:
+            places, value = self._at[column.name], x.get(column.name)
+            if column.kind == "category":
+                label = self._label(column, value)
+                if label is None:
+                    row[0, list(places.values())] = _NAN
+                elif label in places:
+                    row[0, places[label]] = 1.0
+            elif column.kind == "number":
+                row[0, places[None]] = self._number(column.name, value)
+            else:  # undecided or ignored: as good as missing
+                truth = column.kind == "boolean"
+                row[0, places[None]] = self._truth(column.name, value) if truth else _NAN
+        return row
+
+    def _text(self, value: Any) -> str | None:
+        text = value_text(value)
+        return None if text is None or text in self._missing else text
+
+    def _number(self, name: str, value: Any) -> float:
+        if value is None:
+            return _NAN
+        if isinstance(value, str):
+            text = self._text(value)
+            if text is None:
+                return _NAN
+            if not is_number(text):
+                raise self._refusal(name, value, "a number")
+            value = float(text)
+        elif type(value) is not float:
+            try:
+                value = float(value)
+            except (TypeError, ValueError, OverflowError):
+                raise self._refusal(name, value, "a number") from None
+        if math.isinf(value):
+            raise DataError(f"column '{name}': {value} is not a finite number")
+        if abs(value) > LARGEST:
+            raise DataError(f"column '{name}': {value:g} is too large to reckon with")
+        return 0.0 if abs(value) < SMALLEST else float(value)
+
+    def _truth(self, name: str, value: Any) -> float:
+        text = self._text(value)
+        if text is None:
+            return _NAN
+        if text.lower() not in TRUTH:
+            raise self._refusal(name, value, "true or false")
+        return TRUTH[text.lower()]
+
+    def _refusal(self, name: str, value: Any, what: str) -> DataError:
+        return DataError(f"column '{name}': cannot read '{shorten(str(value))}' as {what}")
+
+    def _label(self, column: Column, value: Any) -> str | None:
+        text = self._text(value)
+        return None if text is None or len(text) > MAX_LABEL else text
+
+    def _admit_columns(self, x: Mapping[str, Any]) -> None:
+        """Keys that are new and have a value become columns."""
+        new = [
+            (name, x[name])
+            for name in sorted(x, key=str)  # the order of keys means nothing
+            if name not in self._known and self._text(x[name]) is not None
+        ]
+        if not new:
+            return
+        schema = self.schema.copy()
+        for name, value in new:
+            if not isinstance(name, str):
+                raise UsageError(f"the names of columns are texts, not {name!r}")
+            kind, what = kind_of(_sample(value))
+            if kind != "ignored" and schema.late >= MAX_LATE:
+                kind, what = "ignored", f"one more than the {MAX_LATE} that may come late"
+            schema.add_late(name, kind)
+            fate = f"ignored: it holds {what}" if kind == "ignored" else "learned from now on"
+            self._notice(f"column '{shorten(name)}' is new: it is {fate}")
+        self.schema = schema
+        self._settle()
+
+    def _admit_values(self, x: Mapping[str, Any]) -> None:
+        """Undecided columns that have their first value, and new categories."""
+        schema = None
+        for column in self._features:
+            value = x.get(column.name)
+            if column.kind == "undecided" and self._text(value) is not None:
+                schema = schema or self.schema.copy()
+                schema.column(column.name).kind = kind_of(_sample(value))[0]
+                column = schema.column(column.name)
+            if column.kind == "category":
+                label = self._label(column, value)
+                if label is not None and label not in column.categories:
+                    schema = schema or self.schema.copy()
+                    schema.admit(schema.column(column.name), label)
+        if schema is not None:
+            self.schema = schema
+            self._settle()
+
+    def targets(self, y: Any) -> FloatArray:
+        """(1, T): one value, or for several targets a dict or a sequence of them."""
+        names = self._targets
+        if self._labelled:
+            return np.array([[self._class(names[0], y)]])
+        if len(names) == 1:
+            if type(y) is float and SMALLEST < abs(y) < LARGEST:
+                return np.array([[y]])
+            return np.array([[self._number(names[0], y)]])
+        if isinstance(y, Mapping):
+            values = [y.get(name) for name in names]
+        else:
+            values = list(y) if y is not None else [None] * len(names)
+        if len(values) != len(names):
+            raise DataError(f"a row has {len(names)} targets, not {len(values)}")
+        return np.array([[self._number(n, v) for n, v in zip(names, values, strict=True)]])
+
+    def _class(self, name: str, y: Any) -> float:
+        label = self._text(y)
+        if label is None:
+            return _NAN
+        if label not in self._labels:
+            self._admit_class(name, label)
+        return float(self._labels[label])
+
+    def _admit_class(self, name: str, label: str) -> None:
+        shown = shorten(label)
+        if self.schema.closed:
+            raise DataError(f"column '{name}': {shown} is neither {' nor '.join(self._labels)}")
+        if len(label) > MAX_LABEL or len(self._labels) >= MAX_CLASSES:
+            raise DataError(f"column '{name}': '{shown}' cannot be one more class")
+        self.schema = self.schema.copy()
+        self.schema.classes.append(label)
+        self._settle()
+
+    def rows(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
+        """A row to learn."""
+        if weight != 1.0 and not 0.0 < weight < math.inf:
+            raise DataError(f"a weight must be positive, not {weight:g}")
+        inputs = self.features(x, admit=True)
+        target = self.targets(y)
+        return Rows(
+            inputs,
+            target,
+            np.array([number]),
+            self._x_sd(x),
+            None if weight == 1.0 else np.array([float(weight)]),
+            schema=self.schema,
+        )
+
+    def question(self, x: Mapping[str, Any]) -> Rows:
+        """A row to predict."""
+        inputs = self.features(x, admit=False)
+        return Rows(inputs, _NO_TARGET, _NO_NUMBER, self._x_sd(x), schema=self.schema)
+
+    def _x_sd(self, x: Mapping[str, Any]) -> FloatArray | None:
+        if not self._sd:
+            return None
+        sd = np.zeros((1, self.schema.width))
+        for column in self._sd:
+            places = self._at.get(column.of or "", {})
+            if None in places:
+                stated = self._number(column.name, x.get(column.name))
+                if stated < 0.0:
+                    raise DataError(
+                        f"column '{column.name}': a standard deviation cannot be {stated:g}"
+                    )
+                sd[0, places[None]] = 0.0 if math.isnan(stated) else stated
+        return sd
+
+
+_NO_TARGET: Final = np.full((1, 1), np.nan)
+_NO_NUMBER: Final = np.zeros(1, np.int64)

@@ -1,0 +1,40 @@
+"""`kbnn help`: the help of a command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbnn_cli.help import Command
+
+EXAMPLES = """\b
+Examples:
+  kbnn help            the commands
+  kbnn help train      the options of one, as kbnn train --help
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+Named = Annotated[
+    str | None,
+    typer.Argument(metavar="COMMAND", help="A command.", show_default=False),
+]
+
+
+@app.command(cls=Command, epilog=EXAMPLES)
+def help(ctx: typer.Context, command: Named = None) -> None:
+    """Show the commands, or the options of one of them."""
+    from kbnn.errors import UsageError
+    from kbnn_cli.advice import no_such_command
+    from kbnn_cli.app import COMMANDS, load
+
+    program = ctx.parent or ctx
+    if command is None:
+        print(program.get_help())
+        return
+    if command not in COMMANDS:
+        raise UsageError(f"{no_such_command(command)} (see 'kbnn --help')")
+    asked = load(command)
+    with typer.Context(asked, info_name=command, parent=program) as shown:
+        print(asked.get_help(shown))
