@@ -52,6 +52,8 @@ class Belief:
     @property
     def kappa(self) -> float:
         """Rows learned over distinct rows, to the half: repeated rows count data twice."""
+        if not self.config.widen:
+            return 1.0
         counts = self.counts
         learned = float(counts[COUNT.rows] + counts[COUNT.rehearsed])
         learned += MOVED_SHARE * float(counts[COUNT.moved])

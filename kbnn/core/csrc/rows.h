@@ -18,7 +18,7 @@ KB_PART void KB(outputs)(kb_work *w)
     double distinct = counts[KB_DISTINCT] > 1 ? (double)counts[KB_DISTINCT] : 1.0;
     double visits = ((double)(counts[KB_ROWS] + counts[KB_REHEARSED])
                      + w->net->k->moved_share * (double)counts[KB_MOVED]) / distinct;
-    w->kappa = sqrt(visits > 1.0 ? visits : 1.0);
+    w->kappa = w->net->widen && visits > 1.0 ? sqrt(visits) : 1.0;
     if (w->net->paper)
         KB(paper_outputs)(w);
     else
