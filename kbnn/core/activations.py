@@ -209,9 +209,14 @@ def find(name: str) -> Activation:
     return _piecewise(name, alpha, beta)
 
 
+def split(names: str) -> list[str]:
+    """The names in a text, commas between."""
+    return [name.strip() for name in _BETWEEN.split(names)]
+
+
 def per_layer(names: str, layers: int) -> tuple[Activation, ...]:
     """The activation of each hidden layer: one name for all, or as many with commas between."""
-    found = tuple(find(name.strip()) for name in _BETWEEN.split(names))
+    found = tuple(find(name) for name in split(names))
     if len(found) == 1:
         return found * layers
     if len(found) != layers:

@@ -14,6 +14,9 @@ from kbnn.core.constants import LEAST_NOISE_RATIO, VARIANCE_FLOOR
 Covariance = Literal["paper", "neuron", "group", "full"]
 COVARIANCES = get_args(Covariance)
 
+INPUT_LIMIT = 8.0
+"""Standard deviations at which an input is clipped."""
+
 NO_LIMIT = 1e20
 """An input limit that clips nothing: what lies beyond it is no measurement in any units."""
 
@@ -69,7 +72,7 @@ class Config:
     printed_variance: bool = False
     robust: bool = True
     drift: bool = True
-    input_limit: float = 8.0
+    input_limit: float = INPUT_LIMIT
     widen: bool = True
 
     def __post_init__(self) -> None:

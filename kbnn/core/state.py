@@ -21,7 +21,7 @@ PRIORS: dict[str, Callable[[int, int], float]] = {
     "he": lambda inputs, units: 2.0 / inputs,
     "glorot": lambda inputs, units: 2.0 / (inputs + units),
 }
-"""The prior variance of a layer's weights, given its inputs (the bias one of them) and its units."""
+"""The prior variance of a layer's weights, given its inputs (with the bias) and its units."""
 
 HEAD_BIAS_VAR = 0.01
 """Prior variance of the log-variance head's bias: the discounted scale carries the level."""

@@ -41,6 +41,10 @@ class Classes(Task):
     )
 
     def outputs(self, y: FloatArray, known: int = 0) -> int:
+        """One for each class."""
+        return self.shown(y, known)
+
+    def shown(self, y: FloatArray, known: int = 0) -> int:
         """Classes that these rows have shown, or all where there can be no more; two or more."""
         labels = y[np.isfinite(y)]
         complete = len(self.schema.classes) if self.schema.closed else 0
@@ -65,7 +69,7 @@ class Classes(Task):
 
     def before(self, y: FloatArray, first: int) -> Forecast:
         """Class frequencies of the rows before, one added to each."""
-        classes = [self.outputs(y[:row]) for row in range(first, len(y))]
+        classes = [self.shown(y[:row]) for row in range(first, len(y))]
         probability = np.zeros((len(classes), max(classes, default=0)))
         for row, known in enumerate(classes):
             seen = y[: first + row]
