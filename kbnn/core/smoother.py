@@ -13,7 +13,8 @@ cancels against Dmu_z = var_z sum(..).
 Where this is not what is printed, it is counted (kbnn.core.state.Counts): several units above can
 ask for more than all of a unit's variance, and Dvar_z >= -var_z is enforced (`bounded`); the
 printed variance of a sigmoid is raised to cov_az^2 / var_a where it lies below (`raised`), or is
-the exact one (Config.printed_variance). Config.noise and hidden_noise are 0 in the print.
+the exact one (Config.printed_variance). Config.noise and hidden_noise are 0 in the print. A var_a
+of less than SMALLEST_VAR, which only rounding or exact labels can leave, counts as that much.
 """
 
 from __future__ import annotations
