@@ -89,7 +89,7 @@ def activation(text: str) -> str:
         for name in names:
             activations.find(name)
     except ValueError:
-        raise ValueError(f"is {ACTIVATIONS}, or one a layer; not '{text}'") from None
+        raise ValueError(f"is {ACTIVATIONS}; not '{text}'") from None
     return ",".join(names)
 
 

@@ -15,7 +15,7 @@ Examples:
   kbnn inspect model.npz --report model.html
   kbnn inspect model.npz --json
   kbnn inspect new.npz --diff old.npz            what has changed since
-  kbnn inspect model.npz --weights-file w.npz    means and covariances as arrays
+  kbnn inspect model.npz --weights-file w.npz    means and covariances
   kbnn inspect model.npz --weights > weights.csv
 """
 
