@@ -2,7 +2,7 @@
 # The paper's Moon table by the command line alone: two hidden layers of ten, ten seeds, accuracy,
 # squared error of the probability and log-loss on 150 rows after 5, 50, 500, 1,000 and 1,350 rows.
 #
-#     sh samples/paper/moons.sh                                    as printed
+#     sh samples/paper/moons.sh                                    labels are exact
 #     sh samples/paper/moons.sh --noise 0.1 --hidden-noise 0.01    with a noise on every layer
 #
 # From the root of the repository, kbnn and python on the path; options go to `kbnn train`.
