@@ -12,7 +12,7 @@ import pytest
 from kbnn import Config, State, init
 from kbnn.core import engine, observation, twin
 from kbnn.core.activations import ACTIVATIONS
-from kbnn.core.config import Covariance
+from kbnn.core.config import NO_LIMIT, Covariance
 from kbnn.core.state import COUNT
 from kbnn.errors import UsageError
 from tests.networks import Stream, distance, pairwise, record_distance, stream
@@ -189,22 +189,74 @@ def test_variances_stop_at_the_same_floor(covariance: Covariance, outputs: int) 
     assert distance(got, wanted) <= 1e-9
 
 
-def test_the_papers_own_options_agree() -> None:
+@pytest.mark.parametrize("observation", ["gaussian", "sigmoid"])
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu,tanh", "sigmoid,max(0.1,2)"])
+def test_the_papers_own_options_agree(activation: str, observation: str) -> None:
     config = Config(
         inputs=3,
         hidden=(6, 4),
-        activation="sigmoid",
+        activation=activation,
         covariance="paper",
-        noise=0.0,
+        observation=observation,
+        noise=0.01,
         hidden_noise=0.01,
         printed_variance=True,
+        repeats=0.0,
+        input_limit=NO_LIMIT,
         robust=False,
         drift=False,
     )
     data = stream(config, 400)
-    wanted, _ = twin.learn(init(config), *data)
-    got, _ = engine.learn(init(config), *data)
-    assert distance(got, wanted) <= 1e-9
+    data.x[::7] *= 20.0
+    data.x[5] *= 2000.0
+    for instructions in available():
+        _kernel.use(instructions)
+        wanted = got = init(config)
+        for again in (False, True):
+            wanted, by_twin = twin.learn(wanted, *data, again=again)
+            got, records = engine.learn(got, *data, again=again)
+            assert distance(got, wanted) <= 1e-9
+            assert record_distance(records, by_twin) <= 1e-9
+        assert np.array_equal(got.counts, wanted.counts)
+    assert wanted.counts[COUNT.raised] > 0
+    assert wanted.counts[COUNT.rows] == 800
+
+
+def test_what_several_units_ask_too_much_of_is_counted_alike() -> None:
+    config = Config(
+        inputs=3, hidden=(5, 4), outputs=6, covariance="paper", noise=1e-6, robust=False
+    )
+    start = init(config, 2)
+    start = start._replace(mean=3.0 * start.mean, cov=0.05 * start.cov)
+    data = stream(config, 60)
+    wanted, _ = twin.learn(start, *data)
+    got, _ = engine.learn(start, *data)
+    assert wanted.counts[COUNT.bounded] > 10
+    assert np.array_equal(got.counts, wanted.counts)
+
+
+MIXED = {
+    "relu,tanh": (5, 9),
+    "tanh,relu": (9, 3),
+    "sigmoid,step": (6, 11),
+    "max(0.1,2),probit,leaky_relu": (4, 3, 5),
+}
+
+
+@pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
+@pytest.mark.parametrize("activation", MIXED)
+def test_an_activation_for_each_layer_agrees(activation: str, covariance: str) -> None:
+    check(
+        {
+            "hidden": MIXED[activation],
+            "activation": activation,
+            "covariance": covariance,
+            "observation": "two targets",
+            "uncertain": (0.1, 0.1),
+            "guards": True,
+        },
+        500,
+    )
 
 
 def test_weights_alarms_and_repeated_passes_agree() -> None:

@@ -222,7 +222,7 @@ def test_alarms_are_logged_with_the_row_that_raised_them() -> None:
         ({"covariance": "block"}, "unknown covariance"),
         ({"activation": "swish"}, "unknown activation"),
         ({"group_size": -2}, "sizes must be at least 1"),
-        ({"hidden_noise": 0.1}, "belong to covariance 'paper'"),
+        ({"hidden_noise": 0.1}, "--hidden-noise 0.1 needs --covariance paper"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], message: str) -> None:

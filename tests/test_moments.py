@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from kbnn.core.activations import ACTIVATIONS, Moments, find, printed_sigmoid_var
+from kbnn.core.activations import ACTIVATIONS, Moments, find, printed_sigmoid_var, tanh
 from kbnn.core.normal import FloatArray
 from tests.gauss import moments
 
@@ -129,7 +129,20 @@ def test_the_printed_sigmoid_variance_breaks_cauchy_schwarz_unless_raised() -> N
     t = np.sqrt(1.0 + np.pi / 8.0 * var)
     printed = out.mean * (1.0 - out.mean) * (1.0 - 1.0 / t)
     assert np.max(out.cov**2 / (var * printed)) > 1.2
-    raised = printed_sigmoid_var(out.mean, var, out.cov)
+    raised, count = printed_sigmoid_var(out.mean, var, out.cov)
+    assert count == np.sum(out.cov**2 / var > printed) > 100
     assert np.all(out.cov**2 <= var * raised * (1.0 + 1e-12))
     assert np.all(raised >= printed)
     assert np.all(out.cov**2 <= var * out.var * (1.0 + 1e-12))
+
+
+def test_the_printed_tanh_variance_is_that_of_the_sigmoid_it_is_made_of() -> None:
+    mu, var = np.meshgrid(np.linspace(-3.0, 3.0, 25), np.logspace(-3.0, 2.0, 11))
+    out, inner = tanh(mu, var), ACTIVATIONS["sigmoid"].moments(2.0 * mu, 4.0 * var)
+    printed = ACTIVATIONS["tanh"].printed_var
+    assert printed is not None
+    wanted = printed_sigmoid_var(inner.mean, 4.0 * var, inner.cov)
+    got = printed(out.mean, var, out.cov)
+    assert np.allclose(got.var, 4.0 * wanted.var, rtol=1e-12, atol=1e-15)
+    assert got.raised == wanted.raised > 0
+    assert np.all(out.cov**2 <= var * got.var * (1.0 + 1e-12))

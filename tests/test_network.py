@@ -115,6 +115,8 @@ def test_the_same_seed_gives_the_same_network_and_another_does_not() -> None:
         ({"group_size": 0}, "sizes must be at least 1"),
         ({"activation": "softplus"}, "unknown activation 'softplus'"),
         ({"activation": "max(2,1)"}, "needs 0 <= alpha <= 1"),
+        ({"activation": "relu,swish"}, "unknown activation 'swish'"),
+        ({"activation": "relu,tanh"}, "is for 2 hidden layers, not 1"),
         ({"covariance": "diagonal"}, "unknown covariance"),
         ({"observation": "poisson"}, "unknown observation"),
         ({"observation": "bernoulli", "outputs": 2}, "has one output"),

@@ -18,6 +18,7 @@ class Net:
         self,
         constants: Constants,
         widths: IntArray,
+        activations: FloatArray,
         options: Sequence[int],
         numbers: Sequence[float],
         pieces: IntArray,

@@ -23,13 +23,13 @@ cdef extern from "kernel.h" nogil:
         double nodes[32]
         double node_weights[32]
     const char *const *kb_constant_names
+    ctypedef struct kb_activation:
+        double code
     ctypedef struct kb_net:
         const kb_constants *k
         int64_t layers
         const int64_t *widths
-        int64_t activation
-        double alpha
-        double beta
+        const kb_activation *activations
         int64_t paper
         int64_t separate
         int64_t observation
@@ -83,6 +83,10 @@ cdef extern from "kernel.h" nogil:
     const double *kb_noise(const kb_session *)
     const char *kb_instructions()
     int kb_use(const char *)
+
+cdef extern from "activation.h":
+    enum:
+        KB_ACTIVATIONS
 
 cdef extern from "scale.h" nogil:
     int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *,
@@ -158,19 +162,24 @@ cdef class Net:
     cdef kb_lengths lengths
     cdef tuple kept
 
-    def __init__(self, Constants constants, widths, options, numbers, pieces, block_pieces):
+    def __init__(self, Constants constants, widths, activations, options, numbers, pieces,
+                 block_pieces):
         cdef _Buffer wide = _buffer(widths, "widths", False, True)
+        cdef _Buffer hidden = _buffer(activations, "activations")
         cdef _Buffer piece = _buffer(pieces, "pieces", False, True)
         cdef _Buffer ends = _buffer(block_pieces, "block_pieces", False, True)
-        self.kept = (constants, wide, piece, ends)
+        if hidden.length != 4 * max(wide.length - 2, 0):
+            raise ValueError("activations must have a row for each hidden layer")
+        self.kept = (constants, wide, hidden, piece, ends)
         self.net.k = &constants.k
         self.net.layers = wide.length - 1
         self.net.widths = <const int64_t *>wide.at
-        (self.net.activation, self.net.paper, self.net.separate, self.net.observation,
-         self.net.labels, self.net.classes, self.net.learns_noise, self.net.head, self.net.robust,
-         self.net.drift, self.net.printed) = options
-        (self.net.alpha, self.net.beta, self.net.noise, self.net.hidden_noise, self.net.limit,
-         self.net.spread, self.net.floor, self.net.least_noise, self.net.cap, self.net.slack,
+        self.net.activations = <const kb_activation *>hidden.at
+        (self.net.paper, self.net.separate, self.net.observation, self.net.labels,
+         self.net.classes, self.net.learns_noise, self.net.head, self.net.robust, self.net.drift,
+         self.net.printed) = options
+        (self.net.noise, self.net.hidden_noise, self.net.limit, self.net.spread,
+         self.net.floor, self.net.least_noise, self.net.cap, self.net.slack,
          self.net.threshold, self.net.forget, self.net.repeats) = numbers
         self.net.blocks = ends.length - 1
         self.net.pieces = <const int64_t *>piece.at
@@ -209,7 +218,9 @@ cdef class Session:
         if failed == KB_NO_MEMORY:
             raise MemoryError("not enough memory for the network's working copy")
         if failed == KB_UNKNOWN_ACTIVATION:
-            raise ValueError(f"the kernel knows no activation {net.net.activation}")
+            codes = [int(net.net.activations[k].code) for k in range(net.net.layers - 1)]
+            unknown = [code for code in codes if not 0 <= code < KB_ACTIVATIONS]
+            raise ValueError(f"the kernel knows no activation {unknown[0]}")
         if failed == KB_UNKNOWN_OBSERVATION:
             raise ValueError(f"the kernel knows no observation {net.net.observation}")
         self.shapes = tuple([getattr(state, name).shape for name in names])

@@ -23,6 +23,7 @@ from kbnn.core import normal
 from kbnn.core.constants import LAMBDA, NODE_WEIGHTS, NODES, TAIL_REACH, TINY
 from kbnn.core.normal import FloatArray
 
+_BETWEEN = re.compile(r",(?![^(]*\))")
 _PIECEWISE = re.compile(r"max\(\s*([0-9.eE+-]+)\s*,\s*([0-9.eE+-]+)\s*\)")
 
 
@@ -35,7 +36,16 @@ class Moments(NamedTuple):
 
 
 Gaussian = Callable[[FloatArray, FloatArray], Moments]
-PrintedVar = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+
+
+class PrintedVar(NamedTuple):
+    """The paper's own Var f(a), and how many of them had to be raised to be variances."""
+
+    var: FloatArray
+    raised: int
+
+
+Printed = Callable[[FloatArray, FloatArray, FloatArray], PrintedVar]
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Activation:
     moments: Gaussian
     alpha: float = 0.0  # slope for a < 0; of a probit the slope in Phi(alpha a)
     beta: float = 0.0  # slope for a > 0
-    printed_var: PrintedVar | None = None  # the paper's own variance, where it is another
+    printed_var: Printed | None = None  # of (mean, var_a, cov), where the paper prints another
     errors: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of the mean, the sd, the slope cov/var
 
 
@@ -130,15 +140,20 @@ def step(mu: FloatArray, var: FloatArray) -> Moments:
     return Moments(p, p * np.where(s > 0.0, normal.cdf(-u), 0.0), s * density)
 
 
-def printed_sigmoid_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) -> FloatArray:
+def printed_sigmoid_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) -> PrintedVar:
     """The paper's sigmoid variance mean (1 - mean) (1 - 1/t), raised to where it can be one.
 
     As printed it can fall below cov^2 / var_a, which no joint distribution allows.
     """
     t = np.sqrt(1.0 + LAMBDA**2 * var_a)
-    return np.asarray(
-        np.maximum(mean * (1.0 - mean) * (1.0 - 1.0 / t), cov * cov / np.maximum(var_a, TINY))
-    )
+    var, least = mean * (1.0 - mean) * (1.0 - 1.0 / t), cov * cov / np.maximum(var_a, TINY)
+    return PrintedVar(np.maximum(var, least), int(np.sum(var < least)))
+
+
+def printed_tanh_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) -> PrintedVar:
+    """The same of tanh(a) = 2 sigmoid(2 a) - 1."""
+    inner = printed_sigmoid_var(0.5 + 0.5 * mean, 4.0 * var_a, cov)
+    return PrintedVar(4.0 * inner.var, inner.raised)
 
 
 _SIGMOID = scaled_probit(LAMBDA)
@@ -165,7 +180,15 @@ _LIST = (
         printed_var=printed_sigmoid_var,
         errors=(0.018, 0.0095, 0.0117),
     ),
-    Activation("tanh", _CODE_TANH, np.tanh, tanh, LAMBDA, errors=(0.036, 0.0191, 0.0465)),
+    Activation(
+        "tanh",
+        _CODE_TANH,
+        np.tanh,
+        tanh,
+        LAMBDA,
+        printed_var=printed_tanh_var,
+        errors=(0.036, 0.0191, 0.0465),
+    ),
     Activation("probit", _CODE_PROBIT, normal.cdf, scaled_probit(1.0), 1.0),
     Activation("step", _CODE_STEP, lambda a: np.where(a > 0.0, 1.0, 0.0), step),
 )
@@ -184,3 +207,18 @@ def find(name: str) -> Activation:
     if not (0.0 <= alpha <= beta and alpha <= 1.0 and math.isfinite(beta)):
         raise ValueError(f"max(alpha,beta) needs 0 <= alpha <= 1 and alpha <= beta, got {name!r}")
     return _piecewise(name, alpha, beta)
+
+
+def split(names: str) -> list[str]:
+    """The names in a text, commas between."""
+    return [name.strip() for name in _BETWEEN.split(names)]
+
+
+def per_layer(names: str, layers: int) -> tuple[Activation, ...]:
+    """The activation of each hidden layer: one name for all, or as many with commas between."""
+    found = tuple(find(name) for name in split(names))
+    if len(found) == 1:
+        return found * layers
+    if len(found) != layers:
+        raise ValueError(f"activation {names!r} is for {len(found)} hidden layers, not {layers}")
+    return found

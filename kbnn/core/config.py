@@ -14,6 +14,12 @@ from kbnn.core.constants import LEAST_NOISE_RATIO, VARIANCE_FLOOR
 Covariance = Literal["paper", "neuron", "group", "full"]
 COVARIANCES = get_args(Covariance)
 
+INPUT_LIMIT = 8.0
+"""Standard deviations at which an input is clipped."""
+
+NO_LIMIT = 1e20
+"""An input limit that clips nothing: what lies beyond it is no measurement in any units."""
+
 MAX_WEIGHTS = 1 << 26
 MAX_COVARIANCE = 1 << 31
 
@@ -24,6 +30,8 @@ class Config:
 
     group_size
         hidden units per group; None is ten, or fewer where their weights would pass 192
+    activation
+        a name, or one for each hidden layer with commas between
     observation
         gaussian     a real target with Gaussian noise
         bernoulli    one output, labels 0 and 1, probit link
@@ -40,7 +48,8 @@ class Config:
     hidden_noise
         variance added to every hidden unit's output (scheme "paper" only)
     printed_variance
-        the paper's own sigmoid variance in place of the exact one (scheme "paper" only)
+        the paper's own variance of sigmoid and tanh, of a sigmoid output too, in place of the exact
+        one (scheme "paper" only)
     robust, drift
         treat outliers as such; watch for changes of the stream
     repeats
@@ -48,7 +57,7 @@ class Config:
         variance is stated times passes to this power, times 1 + rehearsed rows a row to the same
         power, at most a half. The more weights are joint, the more is counted twice
     input_limit
-        standardised inputs are clipped to plus or minus this
+        standardised inputs are clipped to plus or minus this; NO_LIMIT clips none
     """
 
     inputs: int
@@ -65,7 +74,7 @@ class Config:
     printed_variance: bool = False
     robust: bool = True
     drift: bool = True
-    input_limit: float = 8.0
+    input_limit: float = INPUT_LIMIT
     repeats: float = 0.5
 
     def __post_init__(self) -> None:
@@ -76,7 +85,7 @@ class Config:
         _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
         _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")
         _require(self.covariance in COVARIANCES, f"unknown covariance {self.covariance!r}")
-        activations.find(self.activation)
+        activations.per_layer(self.activation, len(self.hidden))
         _require(
             self.kind.many_outputs or self.outputs == 1,
             f"{self.observation} has one output, got {self.outputs}",
@@ -111,6 +120,11 @@ class Config:
         """Number of weights, biases included."""
         widths = self.widths
         return sum(m * (n + 1) for n, m in itertools.pairwise(widths))
+
+    @property
+    def activations(self) -> tuple[activations.Activation, ...]:
+        """Of each hidden layer."""
+        return activations.per_layer(self.activation, len(self.hidden))
 
     @property
     def kind(self) -> kinds.Observation:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kbnn.core import activations, constants, twin
+from kbnn.core import constants, twin
 from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
@@ -160,9 +160,12 @@ def _net(config: Config) -> _kernel.Net:
 def kernel_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
     """A configuration in the kernel's terms."""
     layout = layout_of(config)
-    activation, kind = activations.find(config.activation), config.kind
+    kind = config.kind
+    hidden = [
+        [f.code, config.printed_variance and f.printed_var is not None, f.alpha, f.beta]
+        for f in config.activations
+    ]
     options = [
-        activation.code,
         config.covariance == "paper",
         layout.separate,
         kind.code,
@@ -172,11 +175,9 @@ def kernel_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
         config.has_head,
         config.robust,
         config.drift,
-        config.printed_variance and activation.printed_var is not None,
+        config.printed_variance,
     ]
     numbers = [
-        activation.alpha,
-        activation.beta,
         config.noise or 0.0,
         config.hidden_noise,
         config.input_limit,
@@ -190,6 +191,7 @@ def kernel_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
     return _kernel.Net(
         shared,
         np.array(layout.widths, dtype=np.int64),
+        np.array(hidden, dtype=np.float64).reshape(-1, 4),
         options,
         numbers,
         np.array([piece for block in layout.blocks for piece in block], dtype=np.int64),

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core import activations
 from kbnn.core.belief import Belief
 from kbnn.core.constants import SMALLEST_VAR
 from kbnn.core.evidence import Outputs
@@ -36,7 +35,7 @@ class Forward(NamedTuple):
 
 def forward(belief: Belief, inputs: Inputs) -> Forward:
     """Layer by layer from the inputs to the last hidden layer."""
-    moments = activations.find(belief.config.activation).moments
+    activations = belief.config.activations
     z = np.concatenate([[1.0], inputs.mean])
     vz = np.concatenate([[0.0], inputs.var])
     layer_inputs, slopes = [z], []
@@ -48,7 +47,7 @@ def forward(belief: Belief, inputs: Inputs) -> Forward:
             var_a += belief.own_diagonal(layer) @ vz
         var_a = np.maximum(var_a, SMALLEST_VAR)
         seen_var = np.maximum(belief.config.activation_spread * var_a, SMALLEST_VAR)
-        out = moments(mu_a, seen_var)
+        out = activations[layer].moments(mu_a, seen_var)
         slope = out.cov / seen_var
         z = np.concatenate([[1.0], out.mean])
         vz = np.concatenate([[0.0], slope * slope * var_a])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core import drift, noise, normal
-from kbnn.core.activations import ACTIVATIONS
+from kbnn.core.activations import ACTIVATIONS, printed_sigmoid_var
 from kbnn.core.constants import (
     CLASSES,
     PROBIT_VAR,
@@ -55,6 +55,7 @@ class Before(NamedTuple):
     fixed_noise: float  # the variance of labels where it is not learned
     least_noise: float  # the least share of an output's variance that counts as noise
     robust: bool
+    printed: bool = False  # a sigmoid output's variance is the one the paper prints
 
     @property
     def stated(self) -> Measured:
@@ -71,6 +72,7 @@ class Observed(NamedTuple):
     heads: Heads
     inlier: float = 1.0
     surprise: float = 0.0
+    raised: int = 0  # variances that the paper's formula puts too low
 
 
 class Observation(ABC):
@@ -147,7 +149,7 @@ class Gaussian(Observation):
 
 
 class Classes(Observation):
-    """What the two kinds of class labels share."""
+    """What the kinds of class labels share."""
 
     detector = CLASSES
     prior_scale = CLASS_PRIOR
@@ -157,21 +159,19 @@ class Classes(Observation):
         return int(label)
 
     @abstractmethod
-    def work_in(self, evidence: Measured, label: int, weight: float) -> None:
-        """Measure the outputs by a label."""
+    def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
+        """Measure the outputs by a label; how many variances had to be raised."""
 
     def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
-        out, which = before.outputs, self.index(float(label[0]))
-        surprise = drift.class_surprise(self.probabilities(before.stated), which)
+        out, given = before.outputs, float(label[0])
+        surprise = drift.class_surprise(self.probabilities(before.stated), self.index(given))
         evidence = Measured(out.mean, out.cov, out.input_var)
-        self.work_in(evidence, which, weight)
-        return Observed(evidence, before.noise, [], surprise=surprise)
+        raised = self.work_in(evidence, given, weight, before)
+        return Observed(evidence, before.noise, [], surprise=surprise, raised=raised)
 
 
-class Bernoulli(Classes):
-    """p(1|a) = Phi(lambda a)."""
-
-    name, code = "bernoulli", 1
+class TwoClasses(Classes):
+    """p(1|a) = Phi(lambda a), the label 0 or 1."""
 
     def classes(self, outputs: int) -> int:
         return 2
@@ -179,14 +179,21 @@ class Bernoulli(Classes):
     def index(self, label: float) -> int:
         return int(label > 0.5)
 
-    def work_in(self, evidence: Measured, label: int, weight: float) -> None:
-        measure_probit(evidence, np.array([1.0 if label else -1.0]), weight)
-
     def probabilities(self, outputs: Measured) -> FloatArray:
         """P(0) and P(1) = Phi(mean / sqrt(1/lambda^2 + var))."""
         mean, var = outputs.moments(np.ones(1))
         u = mean / np.sqrt(PROBIT_VAR + var)
         return np.exp(normal.log_cdf(np.array([-u, u])))
+
+
+class Bernoulli(TwoClasses):
+    """The sign of a seen through Phi, its moments matched."""
+
+    name, code = "bernoulli", 1
+
+    def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
+        measure_probit(evidence, np.array([1.0 if self.index(label) else -1.0]), weight)
+        return 0
 
 
 class Categorical(Classes):
@@ -198,11 +205,12 @@ class Categorical(Classes):
     def classes(self, outputs: int) -> int:
         return outputs
 
-    def work_in(self, evidence: Measured, label: int, weight: float) -> None:
-        size = len(evidence.mean)
+    def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
+        size, winner = len(evidence.mean), self.index(label)
         for rival in range(size):
-            if rival != label:
-                measure_probit(evidence, unit(size, label) - unit(size, rival), weight)
+            if rival != winner:
+                measure_probit(evidence, unit(size, winner) - unit(size, rival), weight)
+        return 0
 
     def probabilities(self, outputs: Measured) -> FloatArray:
         """p_k ~ prod_j Phi((m_k - m_j)/sqrt(1/lambda^2 + Var(a_k - a_j))), normalised.
@@ -220,21 +228,26 @@ class Categorical(Classes):
         return np.asarray(p / np.sum(p))
 
 
-class Sigmoid(Observation):
-    """S = Var z + noise, h = E z'(a): pull = h (y - E z)/S, gamma = h^2/S."""
+class Sigmoid(TwoClasses):
+    """S = Var z + noise, h = E z'(a): pull = h (y - E z)/S, gamma = h^2/S.
+
+    Var z is exact, or the paper's, raised where it cannot be a variance (Config.printed_variance).
+    """
 
     name, code = "sigmoid", 3
+    prior_scale = 1.0
 
-    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
-        out, direction = before.outputs, np.ones(1)
-        evidence = Measured(out.mean, out.cov, out.input_var)
+    def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
+        direction = np.ones(1)
         mean, var = evidence.moments(direction)
         z = ACTIVATIONS["sigmoid"].moments(np.array([mean]), np.array([var]))
+        printed = printed_sigmoid_var(z.mean, np.array([var]), z.cov)
+        var_z, raised = printed if before.printed else (z.var, 0)
         h = float(z.cov[0]) / max(var, SMALLEST_VAR)
-        total = max(float(z.var[0]) + before.fixed_noise, SMALLEST_VAR)
-        pull = h * (float(label[0]) - float(z.mean[0])) / total
+        total = max(float(var_z[0]) + before.fixed_noise, SMALLEST_VAR)
+        pull = h * (label - float(z.mean[0])) / total
         measure_weighted(evidence, direction, var, pull, h * h / total, weight)
-        return Observed(evidence, before.noise, [])
+        return raised
 
 
 OBSERVATIONS: dict[str, Observation] = {

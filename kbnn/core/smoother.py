@@ -8,8 +8,13 @@ prior and scaled by the variances, alpha = Dmu_a/var_a and beta = -Dvar_a/var_a^
   smoothing I    Dmu_a = cov_az sum_n w_n alpha_n,
                  Dvar_a = -cov_az^2 sum_n w_n^2 beta_n                 (eq. smootheda)
 with the weights from before their update. Dividing by var_z is never needed: k = cov_az/var_z
-cancels against Dmu_z = var_z sum(..). Several outputs can ask for more than all of a unit's
-variance; Dvar_z >= -var_z is enforced.
+cancels against Dmu_z = var_z sum(..).
+
+Where this is not what is printed, it is counted (kbnn.core.state.Counts): several units above can
+ask for more than all of a unit's variance, and Dvar_z >= -var_z is enforced (`bounded`); the
+printed variance of a sigmoid is raised to cov_az^2 / var_a where it lies below (`raised`), or is
+the exact one (Config.printed_variance). Config.noise and hidden_noise are 0 in the print. A var_a
+of less than SMALLEST_VAR, which only rounding or exact labels can leave, counts as that much.
 """
 
 from __future__ import annotations
@@ -18,12 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core import activations
 from kbnn.core.belief import Belief
 from kbnn.core.constants import SMALLEST_VAR, TINY
 from kbnn.core.evidence import Outputs
 from kbnn.core.inputs import Inputs
 from kbnn.core.normal import FloatArray
+from kbnn.core.state import COUNT
 
 
 class LayerPass(NamedTuple):
@@ -33,11 +38,11 @@ class LayerPass(NamedTuple):
     var_a: FloatArray
     cov_az: FloatArray
     var_z: FloatArray
+    raised: int = 0
 
 
 def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[LayerPass]]:
     """The forward pass: moments of the outputs before their activation."""
-    activation = activations.find(belief.config.activation)
     m = np.concatenate([[1.0], inputs.mean])
     v = np.concatenate([[0.0], inputs.var])
     passes: list[LayerPass] = []
@@ -51,12 +56,13 @@ def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[LayerPass]]:
         if layer == last:
             passes.append(LayerPass(gain, var_a, var_a, var_a))
             return Outputs(mu_a, np.diag(var_a), np.zeros_like(mu_a), m), passes
+        activation = belief.config.activations[layer]
         out = activation.moments(mu_a, var_a)
-        var_z = out.var
+        var_z, raised = out.var, 0
         if belief.config.printed_variance and activation.printed_var is not None:
-            var_z = activation.printed_var(out.mean, var_a, out.cov)
+            var_z, raised = activation.printed_var(out.mean, var_a, out.cov)
         var_z = var_z + belief.config.hidden_noise
-        passes.append(LayerPass(gain, var_a, out.cov, var_z))
+        passes.append(LayerPass(gain, var_a, out.cov, var_z, raised))
         m = np.concatenate([[1.0], out.mean])
         v = np.concatenate([[0.0], var_z])
     raise AssertionError("a network has an output layer")
@@ -66,16 +72,21 @@ def update(belief: Belief, passes: list[LayerPass], pull: FloatArray, spread: Fl
     """The backward pass; False leaves the belief alone."""
     alpha, beta = pull, np.sum(spread**2, axis=1)
     plan: list[tuple[FloatArray, FloatArray]] = [(alpha, beta)]
+    bounded = 0
     for layer in range(belief.layout.layers - 1, 0, -1):
         weights = belief.weights(layer)[:, 1:]
         below = passes[layer - 1]
         pull = weights.T @ alpha
-        shrink = np.minimum(weights.T**2 @ beta, 1.0 / np.maximum(below.var_z, TINY))
+        asked, most = weights.T**2 @ beta, 1.0 / np.maximum(below.var_z, TINY)
+        shrink = np.minimum(asked, most)
+        bounded += int(np.sum(asked > most))
         alpha = below.cov_az / below.var_a * pull
         beta = (below.cov_az / below.var_a) ** 2 * shrink
         plan.insert(0, (alpha, beta))
     if not all(np.all(np.isfinite(a)) and np.all(np.isfinite(b)) for a, b in plan):
         return False
+    belief.counts[COUNT.bounded] += bounded
+    belief.counts[COUNT.raised] += sum(below.raised for below in passes)
     floor = belief.config.variance_floor
     for layer, (alpha, beta) in enumerate(plan):
         gain = passes[layer].gain

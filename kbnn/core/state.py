@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,6 +15,13 @@ from kbnn.core.normal import FloatArray
 
 NOISE_START = (1.0, 0.03)
 """Shape and scale of the inverse-gamma belief about the noise variance before the first row."""
+
+PRIORS: dict[str, Callable[[int, int], float]] = {
+    "fan-in": lambda inputs, units: 1.0 / inputs,
+    "he": lambda inputs, units: 2.0 / inputs,
+    "glorot": lambda inputs, units: 2.0 / (inputs + units),
+}
+"""The prior variance of a layer's weights, given its inputs (with the bias) and its units."""
 
 HEAD_BIAS_VAR = 0.01
 """Prior variance of the log-variance head's bias: the discounted scale carries the level."""
@@ -30,6 +38,8 @@ class Counts(NamedTuple):
     distinct: int = 5  # rows of the first pass
     rehearsed: int = 6  # rows learned once more in between, see kbnn.model.rehearsal
     moved: int = 7  # and for the means alone
+    bounded: int = 8  # units of which the paper's smoother would have taken more than all variance
+    raised: int = 9  # variances that the paper's formula for a sigmoid puts too low to be one
 
 
 COUNT = Counts()
@@ -66,11 +76,19 @@ ARRAYS: tuple[str, ...] = State._fields[2:]
 """The arrays of a belief; the kernel takes them in this order."""
 
 
-def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0, sd_scale: float = 1.0) -> State:
+def init(
+    config: Config,
+    seed: int = 0,
+    *,
+    mean_scale: float = 1.0,
+    sd_scale: float = 1.0,
+    prior_variance: str | float = "fan-in",
+) -> State:
     """The belief before the first row: weight means N(0, 1/fan_in), variances 1/fan_in.
 
     The bias is drawn too: it breaks the symmetry of the units. The scales stretch the prior's
-    means and standard deviations.
+    means and standard deviations. Another prior variance, by a rule of PRIORS or one number for all
+    weights, leaves the means as they are.
     """
     layout = layout_of(config)
     mean = np.empty(config.weights)
@@ -78,7 +96,11 @@ def init(config: Config, seed: int = 0, *, mean_scale: float = 1.0, sd_scale: fl
     for layer, draws in enumerate(_draws(config.widths, seed)):
         scale = 1.0 / draws.shape[1]
         wide = config.kind.prior_scale if layer == len(config.hidden) else 1.0
-        layout.matrix(prior_var, layer)[:] = sd_scale**2 * scale * wide
+        if isinstance(prior_variance, str):
+            var = PRIORS[prior_variance](draws.shape[1], draws.shape[0]) * wide
+        else:
+            var = prior_variance
+        layout.matrix(prior_var, layer)[:] = sd_scale**2 * var
         layout.matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
     heads = config.outputs if config.has_head else 0
     width = head_width(config)

@@ -233,6 +233,7 @@ def _learn_row(
     if not scheme.update(belief, passed, observed.evidence.pull, observed.evidence.spread):
         belief.counts[COUNT.rejected] += role < REHEARSED
         return
+    belief.counts[COUNT.raised] += observed.raised
     belief.noise = observed.noise
     for output, (mean, cov) in enumerate(observed.heads):
         belief.head_mean[output], belief.head_cov[output] = mean, cov
@@ -251,7 +252,8 @@ def _learn_row(
 
 def _condition(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs:
     limit = belief.config.input_limit
-    seen = np.where(np.abs(x) <= INPUT_BELIEVED, np.clip(x, -limit, limit), np.nan)
+    believed = np.abs(x) <= max(limit, INPUT_BELIEVED)
+    seen = np.where(believed, np.clip(x, -limit, limit), np.nan)
     return input_gaussian.condition(belief.input_mean, belief.input_cov, seen, x_var)
 
 
@@ -281,6 +283,7 @@ def _before(belief: Belief, out: Outputs) -> Before:
         fixed_noise=config.noise or 0.0,
         least_noise=config.least_noise,
         robust=config.robust,
+        printed=config.printed_variance,
     )
 
 

@@ -18,6 +18,8 @@ def health(model: Model) -> dict[str, Any]:
         "repairs": model.repairs,
         "rejected": model.rejected,
         "clipped": model.count("clipped"),
+        "bounded": model.count("bounded"),
+        "raised": model.count("raised"),
         "alarms": model.alarm_count,
         "alarm_rows": model.alarms,
         "warming_up": model.warming_up,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.core import engine
+from kbnn.core.config import NO_LIMIT
 from kbnn.core.engine import Session, open_session
 from kbnn.core.layout import IntArray
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
@@ -78,7 +79,8 @@ class Learner:
     @cached_property
     def passing(self) -> FloatArray:
         """1 for the columns, scaled targets first, that pass as they are."""
-        return np.concatenate((np.zeros(self.task.scaled), self.indicators))
+        every = np.concatenate((np.zeros(self.task.scaled), self.indicators))
+        return every if self.settings.units else np.ones_like(every)
 
     @cached_property
     def compiled(self) -> bool:
@@ -95,9 +97,10 @@ class Learner:
         width = int(used[-1]) + 1 if len(used) else 0
         held = held._replace(x=held.x[:, :width], x_sd=held.x_sd[:, :width])
         raw = np.hstack([held.y, held.x]) if self.task.scaled else held.x
+        units = self.settings.units
         learned = Learned(
             members=(),
-            columns=scaling.warm_up(raw),
+            columns=scaling.warm_up(raw) if units else scaling.given_columns(raw.shape[1]),
             log_weight=np.zeros(self.settings.ensemble),
             seen=len(held.y),
             changes=0,
@@ -196,6 +199,8 @@ class Learner:
         again: bool = False,
     ) -> tuple[Learned, Prediction]:
         """Predict and learn standardised rows."""
+        if not self.settings.units:  # beyond this no belief could be kept
+            labels = np.where(np.abs(labels) > NO_LIMIT, np.inf, labels)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         var = self._variances(learned.columns, x_sd)
         counts = None if weight is None else np.ascontiguousarray(weight)
@@ -259,7 +264,13 @@ class Learner:
         config = self.settings.config(self.task, inputs, outputs, scale or 1.0)
         members = tuple(
             open_session(
-                init(config, self.settings.seed + 1000003 * k, mean_scale=means, sd_scale=sds)
+                init(
+                    config,
+                    self.settings.seed + 1000003 * k,
+                    mean_scale=means,
+                    sd_scale=sds,
+                    prior_variance=self.settings.prior_variance,
+                )
             )
             for k in range(self.settings.ensemble)
             for means, sds in [ensemble.prior_scales(k)]
@@ -289,7 +300,8 @@ class Learner:
             if wider > width:
                 learned = _grow(learned, wider, learned.members[0].config.outputs)
                 learned.kept.unseen = unseen(self.indicators)
-                more = scaling.blank_columns(wider - width)
+                blank = scaling.blank_columns if self.settings.units else scaling.given_columns
+                more = blank(wider - width)
                 learned = learned._replace(columns=np.vstack([learned.columns, more]))
                 width = wider
         outputs = learned.members[0].config.outputs

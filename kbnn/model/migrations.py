@@ -101,7 +101,7 @@ def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
     moved: Arrays = {}
     for name, array in arrays.items():
         if name.endswith("/counts"):
-            array = np.append(array, np.zeros(2, dtype=np.int64))
+            array = np.append(array, np.zeros(4, dtype=np.int64))
         moved[name if name.startswith("record/") else f"racer0/{name}"] = array
     moved["racer0/kept/trust"] = np.ones(len(arrays["kept/y"]))
     gone = ("networks", "scale", "alarms")

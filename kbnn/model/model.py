@@ -44,7 +44,7 @@ class Model:
                 f"are {targets} (choose auto or constant)"
             )
         self.settings = settings
-        self.task = task_of(schema)
+        self.task = task_of(schema, settings.link)
         self._schema = schema
         nothing = Learned(
             (),
@@ -190,7 +190,7 @@ class Model:
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
         self._trial = None
-        if again and self.warming_up:
+        if self.warming_up and (again or not self.settings.units):
             self.settle()
         parts: list[Forecast] = []
         at, held = 0, self.warming_up

@@ -48,6 +48,13 @@ def blank_columns(width: int) -> FloatArray:
     return columns
 
 
+def given_columns(width: int) -> FloatArray:
+    """Columns that are taken as they are: center 0, scale 1, for ever."""
+    columns = blank_columns(width)
+    columns[:, COUNT] = columns[:, SCALE] = 1.0
+    return columns
+
+
 def scale_of(columns: FloatArray) -> Scale:
     """The scale in use."""
     return Scale(columns[:, CENTER].copy(), columns[:, SCALE].copy())

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kbnn.core import activations
-from kbnn.core.config import Config, Covariance
+from kbnn.core.config import INPUT_LIMIT, NO_LIMIT, Config, Covariance
+from kbnn.core.state import PRIORS
 from kbnn.errors import ModelError, UsageError
+from kbnn.model import texts
 from kbnn.model.plain import read
 from kbnn.model.rehearsal import OFTEN
+from kbnn.model.texts import MOST_PRIOR, MOST_REHEARSED
 from kbnn.task.base import Task
-
-MOST_UNITS: Final = 100_000
-MOST_REHEARSED: Final = 100
-
 
 REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.0}
 """By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
@@ -30,9 +28,43 @@ SHAPES: Final[tuple[tuple[tuple[int, ...], str], ...]] = (
 """The networks that race where --layers is auto: hidden layers, and the covariance they need."""
 
 
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "none": {},
+    "paper": {
+        "hidden": (50,),
+        "covariance": "paper",
+        "noise": 0.0,
+        "link": "sigmoid",
+        "sigmoid_variance": "printed",
+        "robust": False,
+        "drift": False,
+        "clip": False,
+        "widen": False,
+        "rehearse": 0,
+    },
+}
+"""Bundles of defaults. `paper` is Algorithms 1 and 2 as they are printed: labels are exact, nothing
+but the weights is learned, and nothing guards them. What the paper leaves open (prior, units) is as
+ever; what cannot be as printed is counted, see kbnn.core.smoother."""
+
+
+class Impossible(ValueError):
+    """Options that exclude each other, in the words of the command line."""
+
+
 @dataclass(frozen=True)
 class Settings:
-    """The options of a model; `noise` is "auto", "constant" or a standard deviation."""
+    """The options of a model.
+
+    noise             "auto", "constant" or a standard deviation
+    hidden_noise      variance added to every hidden unit's output
+    prior_variance    a rule of kbnn.core.state.PRIORS, or the variance of every weight
+    link              of two classes: "probit", or "sigmoid" with a Gaussian label
+    sigmoid_variance  "exact", or "printed" as the paper has it
+    units             whether columns are standardised; else they are taken as they are
+    clip, widen       see kbnn.core.config.Config: input_limit, repeats
+    preset            the bundle that the defaults were taken from
+    """
 
     hidden: tuple[int, ...] | Literal["auto"] = (50,)
     activation: str = "relu"
@@ -45,10 +77,22 @@ class Settings:
     ensemble: int = 1
     seed: int = 0
     rehearse: str | int = "auto"
+    prior_variance: str | float = "fan-in"
+    link: Literal["probit", "sigmoid"] = "probit"
+    sigmoid_variance: Literal["exact", "printed"] = "exact"
+    units: bool = True
+    clip: bool = True
+    widen: bool = True
+    preset: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
         if self.hidden != "auto":
             object.__setattr__(self, "hidden", tuple(self.hidden))
+        self._check_together()
+        if isinstance(self.prior_variance, str) and self.prior_variance not in PRIORS:
+            raise ValueError(f"prior_variance must be a rule, got {self.prior_variance!r}")
+        if not isinstance(self.prior_variance, str) and not 0 < self.prior_variance < MOST_PRIOR:
+            raise ValueError(f"prior_variance must be positive, got {self.prior_variance}")
         if isinstance(self.noise, str) and self.noise not in ("auto", "constant"):
             raise ValueError(f"noise must be auto, constant or a number, got {self.noise!r}")
         if not isinstance(self.noise, str) and not self.noise >= 0.0:
@@ -66,10 +110,36 @@ class Settings:
         else:
             self._config(1, 1, "gaussian", "group", None)
 
+    def _check_together(self) -> None:
+        """Refuse options that exclude each other."""
+        bundled = " (it comes with --preset paper)" if self.preset == "paper" else ""
+        if self.covariance != "paper":
+            if self.hidden_noise:
+                raise Impossible(
+                    f"--hidden-noise {self.hidden_noise:g} needs --covariance paper, "
+                    f"not {self.covariance}"
+                )
+            if self.sigmoid_variance == "printed":
+                raise Impossible(
+                    f"--sigmoid-variance printed{bundled} needs --covariance paper, "
+                    f"not {self.covariance}"
+                )
+        names = len(activations.split(self.activation))
+        if names > 1 and self.hidden == "auto":
+            raise Impossible(
+                f"--activation {self.activation} is for {names} hidden layers: "
+                "--layers must say their sizes"
+            )
+        if names > 1 and names != len(self.hidden):
+            raise Impossible(
+                f"--activation {self.activation} is for {names} hidden layers, "
+                f"but --layers {_shown(self.hidden)} has {len(self.hidden)}"
+            )
+
     def config(self, task: Task, inputs: int, outputs: int, target_scale: float) -> Config:
         """The network for so many inputs and outputs."""
         noise = None
-        if task.noisy and not isinstance(self.noise, str):
+        if task.takes_noise and not isinstance(self.noise, str):
             noise = (float(self.noise) / target_scale) ** 2
         suited = task.covariance(outputs)
         return self._config(inputs, outputs, task.observation, suited, noise)
@@ -89,9 +159,11 @@ class Settings:
             noise=noise,
             noise_head=self.noise == "auto",
             hidden_noise=self.hidden_noise,
+            printed_variance=self.sigmoid_variance == "printed",
             robust=self.robust,
             drift=self.drift,
-            repeats=REPEATS[covariance],
+            input_limit=INPUT_LIMIT if self.clip and self.units else NO_LIMIT,
+            repeats=REPEATS[covariance] if self.widen else 0.0,
         )
 
     @property
@@ -153,140 +225,128 @@ class Option(NamedTuple):
             raise UsageError(f"{self.flag} {error}") from None
 
 
-def _layers(text: str) -> tuple[int, ...] | str:
-    if text.strip() in ("none", "0"):
-        return ()
-    if text.strip() == "auto":
-        return "auto"
-    sizes = [part.strip() for part in text.split(",")]
-    if not all(size.isdecimal() and 0 < int(size) <= MOST_UNITS for size in sizes):
-        raise ValueError(f"takes sizes such as 50 or 50,50, none or auto; not '{text}'")
-    return tuple(int(size) for size in sizes)
-
-
-def _noise(text: str) -> str | float:
-    if text in ("auto", "constant"):
-        return text
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0.0 <= number < math.inf:
-        words = "auto, constant, or a standard deviation in the target's units"
-        raise ValueError(f"is {words}; not '{text}'")
-    return number
-
-
-def _whole(least: int, most: int | None, shown: str = "") -> Callable[[str], int]:
-    shown = shown or str(most)
-
-    def read(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ValueError(f"takes a whole number, not '{text}'") from None
-        if not least <= number <= (math.inf if most is None else most):
-            limits = "be at least 1" if most is None else f"lie between {least} and {shown}"
-            raise ValueError(f"must {limits}, not {number}")
-        return number
-
-    return read
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"is {', '.join(words[:-1])} or {words[-1]}, not '{text}'")
-        return text
-
-    return read
-
-
-def _guard(text: str) -> bool:
-    return _one_of("auto", "off")(text) == "auto"
-
-
-def _rehearse(text: str) -> str | int:
-    if text == "auto":
-        return text
-    if text == "off":
-        return 0
-    if not (text.isdecimal() and int(text) <= MOST_REHEARSED):
-        raise ValueError(f"is auto, off, or a number up to {MOST_REHEARSED}; not '{text}'")
-    return int(text)
-
-
-def _activation(text: str) -> str:
-    try:
-        activations.find(text)
-    except ValueError:
-        raise ValueError(f"is {_ACTIVATIONS}; not '{text}'") from None
-    return text
-
-
-_ACTIVATIONS = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
 _COVARIANCES = ("auto", *get_args(Covariance))
 
 OPTIONS: Final = (
+    Option(
+        "preset",
+        "--preset",
+        "none|paper",
+        "Other defaults: paper is the printed algorithm and nothing else; options beside it win.",
+        texts.one_of(*PRESETS),
+    ),
     Option(
         "hidden",
         "--layers",
         "SIZES",
         "Hidden layers: 50, or 50,50, or none (linear), or auto: shapes race; 50 if not said.",
-        _layers,
+        texts.layers,
     ),
     Option(
         "activation",
         "--activation",
         "NAME",
-        f"Of the hidden units: {_ACTIVATIONS}; relu if not said.",
-        _activation,
+        f"Of the hidden units: {texts.ACTIVATIONS}; relu if not said. One a layer: relu,tanh.",
+        texts.activation,
     ),
     Option(
         "covariance",
         "--covariance",
         "KIND",
         f"Which weights are correlated: {', '.join(_COVARIANCES[:-1])} or {_COVARIANCES[-1]}.",
-        _one_of(*_COVARIANCES),
+        texts.one_of(*_COVARIANCES),
     ),
     Option(
         "group_size",
         "--group-size",
         "N",
         "Hidden units of one group; 10 if not said.",
-        _whole(1, None),
+        texts.whole(1, None),
     ),
     Option(
         "noise",
         "--noise",
         "NOISE",
         "auto (may depend on the input), constant, or a standard deviation in the target's units.",
-        _noise,
+        texts.noise,
     ),
-    Option("robust", "--robust", "auto|off", "Whether outliers count less.", _guard),
     Option(
-        "drift", "--drift", "auto|off", "Whether the model forgets when the stream changes.", _guard
+        "hidden_noise",
+        "--hidden-noise",
+        "VARIANCE",
+        "Added to every hidden unit's output, with --covariance paper; 0 if not said.",
+        texts.variance,
+    ),
+    Option(
+        "prior_variance",
+        "--prior-variance",
+        "RULE",
+        f"Of the weights: {', '.join(PRIORS)} or a number; fan-in (1 over inputs) if not said.",
+        texts.prior,
+    ),
+    Option(
+        "link",
+        "--link",
+        "probit|sigmoid",
+        "Of class labels: probit, or for two classes the paper's Gaussian label on a sigmoid.",
+        texts.one_of("probit", "sigmoid"),
+    ),
+    Option(
+        "sigmoid_variance",
+        "--sigmoid-variance",
+        "exact|printed",
+        "Of sigmoid and tanh with --covariance paper: exact, or by the paper's formula.",
+        texts.one_of("exact", "printed"),
+    ),
+    Option(
+        "units",
+        "--units",
+        "auto|off",
+        "Whether columns are standardised; off takes them as they are, from the first row.",
+        texts.guard,
+    ),
+    Option(
+        "clip",
+        "--clip",
+        "auto|off",
+        "Whether standardised inputs stop at 8 and -8; never with --units off.",
+        texts.guard,
+    ),
+    Option(
+        "widen",
+        "--widen",
+        "auto|off",
+        "Whether error bars widen for rows learned more than once.",
+        texts.guard,
+    ),
+    Option("robust", "--robust", "auto|off", "Whether outliers count less.", texts.guard),
+    Option(
+        "drift",
+        "--drift",
+        "auto|off",
+        "Whether the model forgets when the stream changes.",
+        texts.guard,
     ),
     Option(
         "ensemble",
         "--ensemble",
         "K",
         "Networks that predict together; 1 if not said.",
-        _whole(1, 64),
+        texts.whole(1, 64),
     ),
     Option(
         "rehearse",
         "--rehearse",
         "auto|off|K",
         "How often each of the first rows is learned once more; auto tries 8 beside off.",
-        _rehearse,
+        texts.rehearse,
     ),
     Option(
         "seed",
         "--seed",
         "N",
         "Of the first weights and of --shuffle; 0 if not said.",
-        _whole(0, 2**63 - 1, "2^63 - 1"),
+        texts.whole(0, 2**63 - 1, "2^63 - 1"),
     ),
 )
 """The settings that `kbnn train` offers, listed once."""
@@ -309,8 +369,11 @@ class Choices:
 
     def settings(self) -> Settings:
         """The settings of a new model."""
+        bundle = PRESETS[self.stated.get("preset", "none")]
         try:
-            return Settings(**self.stated)
+            return Settings(**{**bundle, **self.stated})
+        except Impossible as error:
+            raise UsageError(str(error)) from error
         except ValueError as error:
             raise UsageError(f"--layers: {error}") from error
 

@@ -25,7 +25,8 @@ from kbnn.model.race import MOST_ALARMS, Lost, Racer
 from kbnn.model.rehearsal import YOUNG, Rehearsal
 from kbnn.model.rows import LARGEST
 from kbnn.model.schema import Schema
-from kbnn.model.settings import MOST_REHEARSED, Settings
+from kbnn.model.settings import Settings
+from kbnn.model.texts import MOST_REHEARSED
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard

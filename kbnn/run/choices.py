@@ -19,8 +19,10 @@ from kbnn.task.table import task_of
 
 def check_size(settings: Settings, schema: Schema) -> None:
     """Refuse a network too large for any machine, before the first row."""
-    task = task_of(schema)
-    outputs = max(task.outputs(np.zeros((0, 1))), len(schema.classes))
+    task = task_of(schema, settings.link)
+    outputs = task.outputs(np.zeros((0, 1)))
+    if task.fits(len(schema.classes)):
+        outputs = max(outputs, len(schema.classes))
     try:
         for candidate in settings.candidates():
             layout_of(candidate.config(task, schema.width, outputs, 1.0))

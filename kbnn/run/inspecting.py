@@ -12,6 +12,7 @@ from kbnn.core.layout import layout_of
 from kbnn.model import health, race
 from kbnn.model.effects import Told, effects
 from kbnn.model.model import Model
+from kbnn.run import printed
 from kbnn.task.section import Section
 from kbnn.wording import clean, count, number, rows_of
 
@@ -38,6 +39,7 @@ class Inspection:
     effects: list[Told]
     health: dict[str, Any]
     race: list[dict[str, Any]]
+    departures: list[str] | None  # from the paper's print; None: another algorithm
     engine: str
     position: dict[str, Any]
     figures: dict[str, dict[str, Any]]
@@ -63,6 +65,7 @@ class Inspection:
             },
             "health": self.health,
             "race": self.race,
+            "departures": self.departures,
             "engine": self.engine,
             "position": self.position,
             "prequential": self.figures,
@@ -100,6 +103,13 @@ class Inspection:
                     f"{network['covariance']}, {count(network['covariances'])} numbers",
                 ),
             ]
+        if self.departures is not None:
+            apart = "; ".join(self.departures)
+            found.append(
+                ("algorithm", f"the paper's, {f'but: {apart}' if apart else 'as printed'}")
+            )
+        if settings["preset"] != "none":
+            found.append(("preset", settings["preset"]))
         if settings["ensemble"] > 1:
             found.append(("ensemble", f"{settings['ensemble']} networks"))
         if self.noisy:
@@ -166,8 +176,16 @@ class Inspection:
         return [
             ("smallest variance", "-" if ratio is None else f"{number(ratio, 3)} of its prior"),
             ("repairs", count(health["repairs"])),
+            *self._unlike_print(),
             ("clipped inputs", count(health["clipped"])),
         ]
+
+    def _unlike_print(self) -> list[tuple[str, str]]:
+        """What the paper's own formulas asked for and could not have."""
+        if self.departures is None:
+            return []
+        bounded, raised = (count(self.health[name]) for name in ("bounded", "raised"))
+        return [("bounded variances", bounded), ("raised variances", raised)]
 
 
 def things(number: int, name: str) -> str:
@@ -215,6 +233,7 @@ def inspect(model: Model, path: str) -> Inspection:
         noise_sd=dict(zip(targets, model.noise_sd, strict=False)),
         effects=effects(model),
         health=health.health(model),
+        departures=printed.departures(model),
         race=[rival._asdict() for rival in race.standings(model.racers, model.lost)],
         engine=engine.description(),
         position=model.position,

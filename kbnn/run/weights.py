@@ -1,16 +1,29 @@
-"""The weights of a model by name: where each leads from and to, its belief and its prior."""
+"""The weights of a model by name: where each leads from and to, its belief and its prior.
+
+As a file (`save`) they come with their covariances, in a NumPy archive without pickle:
+
+    network<k>/layer, unit, source  (W,) of each weight; layers and units from 1, source 0: the bias
+    network<k>/mean, prior_mean, prior_var  (W,)
+    network<k>/block<b>/weights     (d,) which weights a block of the covariance holds, from 0
+    network<k>/block<b>/cov         (d, d); weights of different blocks are independent
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
+from kbnn.errors import UsageError
 from kbnn.model.model import Model
+from kbnn.sink import write_whole
 
 
 class Weight(NamedTuple):
@@ -46,6 +59,47 @@ def weights(model: Model) -> Iterator[Weight]:
                     inner = names[column - 1] if layer == 0 and column else f"unit {column}"
                     source = inner if column else "bias"
                     yield Weight(network, layer + 1, unit + 1, source, *belief)
+
+
+def save(model: Model, path: str) -> None:
+    """Write means and covariances of all weights, whole or not at all."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for network, member in enumerate(model.learned.members, start=1):
+        found = _arrays(member.state())
+        arrays.update({f"network{network}/{name}": array for name, array in found.items()})
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    write_whole(path, content.getvalue())
+
+
+def check_name(path: str) -> None:
+    """Refuse at once a name that does not say the format."""
+    if not path.endswith(".npz"):
+        raise UsageError(f"--weights-file '{path}': the name must end in .npz")
+
+
+def _arrays(state: State) -> dict[str, NDArray[Any]]:
+    layout = layout_of(state.config)
+    places = np.concatenate(
+        [
+            np.indices((units, inputs + 1)).reshape(2, -1)
+            for inputs, units in pairwise(layout.widths)
+        ],
+        axis=1,
+    )
+    found: dict[str, NDArray[Any]] = {
+        "layer": np.repeat(np.arange(1, layout.layers + 1), np.diff(layout.starts)),
+        "unit": places[0] + 1,
+        "source": places[1],
+        "mean": state.mean,
+        "prior_mean": state.prior_mean,
+        "prior_var": state.prior_var,
+    }
+    for b, (order, cov) in enumerate(
+        zip(layout.order, layout.unpack(state.cov), strict=True), start=1
+    ):
+        found[f"block{b}/weights"], found[f"block{b}/cov"] = order, cov
+    return found
 
 
 def variances(state: State) -> FloatArray:

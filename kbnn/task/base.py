@@ -117,6 +117,11 @@ class Task(ABC):
         """Whether the target has an observation noise, given or learned."""
         return False
 
+    @property
+    def takes_noise(self) -> bool:
+        """Whether an observation noise can be given."""
+        return self.noisy
+
     def linked(self, y: FloatArray) -> FloatArray:
         """Targets (n, T) as the network learns them, before they are scaled: here as they are."""
         return y

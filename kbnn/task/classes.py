@@ -42,6 +42,10 @@ class Classes(Task):
     )
 
     def outputs(self, y: FloatArray, known: int = 0) -> int:
+        """One for each class."""
+        return self.shown(y, known)
+
+    def shown(self, y: FloatArray, known: int = 0) -> int:
         """Classes that these rows have shown, or all where there can be no more; two or more."""
         labels = y[np.isfinite(y)]
         complete = len(self.schema.classes) if self.schema.closed else 0
@@ -62,7 +66,7 @@ class Classes(Task):
 
     def early(self) -> Early:
         """Class frequencies of the rows before."""
-        return EarlyLabels(self)
+        return EarlyLabels(self.shown)
 
     def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
         """The probabilities as they are."""

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kbnn.core.normal import FloatArray
-from kbnn.task.base import Early, Task, blank
+from kbnn.task.base import Early, blank
 from kbnn.task.forecast import Forecast
 
 
 class EarlyLabels(Early):
     """How often each class has come, one added to each."""
 
-    def __init__(self, task: Task) -> None:
-        self._task, self._seen = task, np.zeros((0, 1))
+    def __init__(self, shown: Callable[[FloatArray], int]) -> None:
+        self._shown, self._seen = shown, np.zeros((0, 1))
 
     def tell(self, y: FloatArray) -> Forecast:
         """The shares of the classes that are known by then."""
         first, seen = len(self._seen), np.concatenate((self._seen, y))
-        known = [self._task.outputs(seen[:row]) for row in range(first, len(seen))]
+        known = [self._shown(seen[:row]) for row in range(first, len(seen))]
         probability = np.zeros((len(y), max(known, default=0)))
         for row, classes in enumerate(known):
             labels = seen[: first + row]

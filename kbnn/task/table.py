@@ -8,6 +8,7 @@ from kbnn.errors import DataError, UsageError
 from kbnn.task.base import Described, Task
 from kbnn.task.classes import Classes
 from kbnn.task.real import Real
+from kbnn.task.sigmoid import SigmoidClasses
 
 TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classes)}
 
@@ -19,9 +20,17 @@ class Named(Described, Protocol):
     def task(self) -> str: ...
 
 
-def task_of(schema: Named) -> Task:
-    """The task of a schema."""
-    return TASKS[schema.task](schema)
+def task_of(schema: Named, link: str = "probit") -> Task:
+    """The task of a schema; `link` is that of class labels."""
+    kind = TASKS[schema.task]
+    if link != SigmoidClasses.observation or not kind.labels:
+        return kind(schema)
+    if len(schema.classes) > 2:
+        raise UsageError(
+            f"--link sigmoid tells two classes apart, but '{schema.targets[0]}' has "
+            f"{len(schema.classes)} (use --link probit)"
+        )
+    return SigmoidClasses(schema)
 
 
 class Seen(NamedTuple):

@@ -15,6 +15,7 @@ Examples:
   kbnn inspect model.npz --report model.html
   kbnn inspect model.npz --json
   kbnn inspect new.npz --diff old.npz            what has changed since
+  kbnn inspect model.npz --weights-file w.npz    means and covariances
   kbnn inspect model.npz --weights > weights.csv
 """
 
@@ -25,6 +26,15 @@ Weights = Annotated[
     typer.Option(
         "--weights",
         help="Print every weight as CSV: mean, sd and prior; with --json inside the object.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+WeightsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--weights-file",
+        metavar="FILE.npz",
+        help="Write means and covariances of all weights as NumPy arrays.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -43,6 +53,7 @@ Diff = Annotated[
 def inspect(
     model: options.Model,
     weights: Weights = False,
+    weights_file: WeightsFile = None,
     diff: Diff = None,
     report: view_options.Report = None,
     plot: view_options.Plot = None,
@@ -53,6 +64,8 @@ def inspect(
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
     from kbnn.run import comparing, inspecting, modelreport
+    from kbnn.run import weights as belief
+    from kbnn.run.choices import check_outputs
     from kbnn.run.weights import Weight
     from kbnn.run.weights import weights as all_weights
     from kbnn_cli import show, show_diff, show_inspect
@@ -60,7 +73,12 @@ def inspect(
     if diff is not None and weights:
         raise UsageError("--diff and --weights cannot be combined")
     modelreport.check_files(report, plot)
+    if weights_file is not None:
+        belief.check_name(weights_file)
+        check_outputs((), {"--weights-file": weights_file}, model=model)
     known = modelfile.load(model)
+    if weights_file is not None:
+        belief.save(known, weights_file)
     found = inspecting.inspect(known, model)
     title = f"{modelreport.named(model)}: {found.task} of {', '.join(found.targets)}"
     plots = show.on_terminal() and not no_plots

@@ -9,12 +9,12 @@ enum { KB_PIECEWISE, KB_PROBIT, KB_TANH, KB_STEP, KB_ACTIVATIONS };
 #include "normal.h"
 #include "work.h"
 
-KB_PART void KB(piecewise)(const kb_net *net, kb_layer *a, const double *restrict var,
-                             double *restrict z, int with_var)
+KB_PART void KB(piecewise)(kb_layer *a, const double *restrict var, double *restrict z,
+                             int with_var)
 {
     const double *restrict mu = a->mu;
     double *restrict slope = a->slope, *restrict var_z = a->var_z;
-    double alpha = net->alpha, rise = net->beta - net->alpha;
+    double alpha = a->f->alpha, rise = a->f->beta - a->f->alpha;
     for (int64_t u = 0; u < a->padded; u++) {
         double s = sqrt(var[u]);
         KB(normal_t) n = KB(normal)(mu[u] / s);
@@ -50,30 +50,38 @@ KB_INLINE double KB(probit_var)(const kb_constants *c, double h, double k)
     return 0.5 * width * 0.31830988618379067154 * sum;
 }
 
-/* Phi(lambda a), and tanh(a) = 2 Phi(2 lambda a) - 1. */
-KB_PART void KB(probit)(const kb_net *net, kb_layer *a, const double *restrict var,
-                          double *restrict z, int with_var)
+/* The paper's variance of Phi(lambda a), raised to cov^2 / var_a where it cannot be one; counts. */
+KB_INLINE double KB(printed_var)(double p, double t, double least, int64_t *raised)
 {
-    int is_tanh = net->activation == KB_TANH;
-    double stretch = is_tanh ? 2.0 : 1.0, lambda = net->alpha * stretch;
+    double spread = p * (1.0 - p) * (1.0 - 1.0 / t);
+    *raised += spread < least;
+    return spread < least ? least : spread;
+}
+
+/* Phi(lambda a), and tanh(a) = 2 Phi(2 lambda a) - 1; how many variances were raised. */
+KB_PART int64_t KB(probit)(const kb_constants *c, kb_layer *a, const double *restrict var,
+                             double *restrict z, int with_var)
+{
+    int is_tanh = a->f->code == KB_TANH;
+    int64_t raised = 0;
+    double stretch = is_tanh ? 2.0 : 1.0, lambda = a->f->alpha * stretch;
     for (int64_t u = 0; u < a->padded; u++) {
         double t = sqrt(1.0 + lambda * lambda * var[u]), h = lambda * a->mu[u] / t;
         KB(normal_t) n = KB(normal)(h);
         z[u] = is_tanh ? 2.0 * n.cdf - 1.0 : n.cdf;
-        a->slope[u] = stretch * net->alpha * n.pdf / t * (is_tanh ? 2.0 : 1.0);
+        a->slope[u] = stretch * a->f->alpha * n.pdf / t * (is_tanh ? 2.0 : 1.0);
     }
     if (!with_var)
-        return;
+        return 0;
     for (int64_t u = 0; u < a->units; u++) {
         double k = lambda * lambda * var[u], t = sqrt(1.0 + k), h = lambda * a->mu[u] / t;
-        double spread = KB(probit_var)(net->k, h, k);
-        if (net->printed) {
-            double cov = a->slope[u] * var[u], least = cov * cov / var[u];
-            spread = z[u] * (1.0 - z[u]) * (1.0 - 1.0 / t);
-            spread = spread > least ? spread : least;
-        }
+        double slope = a->slope[u] / stretch, p = is_tanh ? 0.5 + 0.5 * z[u] : z[u];
+        double spread = a->f->printed != 0.0
+                            ? KB(printed_var)(p, t, slope * slope * var[u], &raised)
+                            : KB(probit_var)(c, h, k);
         a->var_z[u] = is_tanh ? 4.0 * spread : spread;
     }
+    return raised;
 }
 
 KB_PART void KB(step)(kb_layer *a, const double *restrict var, double *restrict z)
@@ -87,21 +95,22 @@ KB_PART void KB(step)(kb_layer *a, const double *restrict var, double *restrict 
     }
 }
 
-KB_INLINE void KB(activate)(const kb_net *net, kb_layer *a, const double *var, double *z,
-                            int with_var)
+/* Returns how many variances had to be raised. */
+KB_INLINE int64_t KB(activate)(const kb_constants *c, kb_layer *a, const double *var, double *z,
+                               int with_var)
 {
-    switch (net->activation) {
+    switch ((int)a->f->code) {
     case KB_PIECEWISE:
-        KB(piecewise)(net, a, var, z, with_var);
+        KB(piecewise)(a, var, z, with_var);
         break;
     case KB_PROBIT:
     case KB_TANH:
-        KB(probit)(net, a, var, z, with_var);
-        break;
+        return KB(probit)(c, a, var, z, with_var);
     case KB_STEP:
         KB(step)(a, var, z);
         break;
     }
+    return 0;
 }
 
 #endif

@@ -25,7 +25,7 @@ KB_PART void KB(filter_forward)(kb_work *w)
             a->var[u] = KB(larger)(a->var[u], least);
             a->seen_var[u] = KB(larger)(spread * a->var[u], least);
         }
-        KB(activate)(w->net, a, a->seen_var, next->z + 1, 0);
+        KB(activate)(w->net->k, a, a->seen_var, next->z + 1, 0);
         for (int64_t u = 0; l + 1 < last && u < a->units; u++)
             next->vz[u + 1] = a->slope[u] * a->slope[u] * a->var[u];
         for (int64_t u = a->units; u < a->padded; u++)

@@ -14,7 +14,7 @@ KB_INLINE double KB(input_entry)(const double *packed, int64_t dim, int64_t i, i
 /* Whether a value is a measurement: neither missing nor absurd. */
 KB_INLINE int KB(measured)(const kb_work *w, double x)
 {
-    return fabs(x) <= w->net->k->input_believed;
+    return fabs(x) <= KB(larger)(w->net->limit, w->net->k->input_believed);
 }
 
 /* Fills the first layer's z and vz and, if anything is uncertain, x_cov. */

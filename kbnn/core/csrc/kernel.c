@@ -90,8 +90,9 @@ struct kb_session {
 int kb_open(kb_session **out, const kb_net *net, const kb_state *state)
 {
     *out = NULL;
-    if (net->activation < 0 || net->activation >= KB_ACTIVATIONS)
-        return KB_UNKNOWN_ACTIVATION;
+    for (int64_t l = 0; l + 1 < net->layers; l++)
+        if (!(net->activations[l].code >= 0 && net->activations[l].code < KB_ACTIVATIONS))
+            return KB_UNKNOWN_ACTIVATION;
     if (net->observation < 0 || net->observation >= KB_OBSERVATIONS)
         return KB_UNKNOWN_OBSERVATION;
     kb_session *session = malloc(sizeof *session);

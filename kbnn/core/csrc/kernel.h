@@ -7,7 +7,7 @@
 enum { KB_FRESH, KB_AGAIN, KB_REHEARSAL, KB_MEANS_ALONE }; /* roles of rows, see kb_data */
 enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4, KB_UNLABELLED = 8 }; /* status bits */
 enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_REHEARSED, KB_MOVED,
-       KB_COUNTS };
+       KB_BOUNDED, KB_RAISED, KB_COUNTS };
 
 /* The numbers of kbnn/core/constants.py that are used here, under their names in small letters. */
 #define KB_CONSTANTS(X) \
@@ -34,18 +34,25 @@ typedef struct {
     int64_t layer, unit, first, length;
 } kb_piece;
 
+/* f of a hidden layer; all doubles, since they come as one array. */
+typedef struct {
+    double code;        /* of activation.h */
+    double printed;     /* Var f(a) as the paper prints it */
+    double alpha, beta; /* slopes of a piecewise-linear activation; alpha of a probit */
+} kb_activation;
+
 /* The network: shape, options and the pieces of every covariance block. */
 typedef struct {
     const kb_constants *k;
     int64_t layers;            /* weight layers */
     const int64_t *widths;     /* layers + 1 */
-    int64_t activation;        /* a code of activation.h */
-    double alpha, beta;        /* slopes of a piecewise-linear activation; alpha of a probit */
+    const kb_activation *activations; /* layers - 1: of each hidden layer */
     int64_t paper;             /* the paper's scheme instead of the block filter */
     int64_t separate;          /* a block is one unit's incoming weights */
     int64_t observation;       /* a code of observe.h */
     int64_t labels, classes;   /* numbers in a label, classes that it tells apart */
-    int64_t learns_noise, head, robust, drift, printed;
+    int64_t learns_noise, head, robust, drift;
+    int64_t printed;           /* a sigmoid output's variance is the one the paper prints */
     double noise, hidden_noise, limit;
     double spread;             /* share of var_a that the activation sees in the block filter */
     double floor;              /* least variance of a weight over that of its prior */

@@ -101,7 +101,9 @@ KB_INLINE void KB(observe_sigmoid)(kb_work *w, double y, double weight)
     double k = lambda * lambda * var, t = sqrt(1.0 + k), h = lambda * mean / t;
     KB(normal_t) n = KB(normal)(h);
     double slope = lambda * var * n.pdf / t / KB(larger)(var, c->smallest_var);
-    double total = KB(larger)(KB(probit_var)(c, h, k) + w->net->noise, c->smallest_var);
+    double spread = w->net->printed ? KB(printed_var)(n.cdf, t, slope * slope * var, &w->raised)
+                                    : KB(probit_var)(c, h, k);
+    double total = KB(larger)(spread + w->net->noise, c->smallest_var);
     KB(measure_weighted)(w, var, slope * (y - n.cdf) / total, slope * slope / total, weight);
 }
 
@@ -166,7 +168,7 @@ KB_PART void KB(class_probabilities)(kb_work *w)
 {
     int64_t classes = w->outputs;
     double *p = w->probability, most = -INFINITY, total = 0.0;
-    if (w->net->observation == KB_BERNOULLI) {
+    if (w->net->observation != KB_CATEGORICAL) {
         double u = w->out_mean[0] / sqrt(w->net->k->probit_var + w->stated_var[0]);
         p[0] = exp(KB(log_cdf)(-u));
         p[1] = exp(KB(log_cdf)(u));
@@ -196,7 +198,7 @@ KB_PART void KB(class_probabilities)(kb_work *w)
 KB_INLINE double KB(class_surprise)(const kb_work *w, double y)
 {
     int64_t classes = w->net->classes;
-    int64_t label = w->net->observation == KB_BERNOULLI ? y > 0.5 : (int64_t)y;
+    int64_t label = w->net->observation == KB_CATEGORICAL ? (int64_t)y : y > 0.5;
     double entropy = 0.0, second = 0.0, loss = 0.0;
     for (int64_t k = 0; k < classes; k++) {
         double p = KB(larger)(w->probability[k], w->net->k->tiny), information = -log(p);

@@ -11,6 +11,7 @@ KB_PART void KB(paper_outputs)(kb_work *w)
     const kb_net *net = w->net;
     int64_t last = net->layers - 1, outputs = w->outputs;
     double least = net->k->smallest_var;
+    w->raised = 0;
     for (int64_t l = 0; l <= last; l++) {
         kb_layer *a = &w->layer[l];
         KB(layer_moments)(w, a);
@@ -25,7 +26,7 @@ KB_PART void KB(paper_outputs)(kb_work *w)
             a->var[u] = a->var[u] > least ? a->var[u] : least;
         if (l == last)
             break;
-        KB(activate)(net, a, a->var, w->layer[l + 1].z + 1, 1);
+        w->raised += KB(activate)(net->k, a, a->var, w->layer[l + 1].z + 1, 1);
         for (int64_t u = 0; u < a->units; u++) {
             a->var_z[u] += net->hidden_noise;
             w->layer[l + 1].vz[u + 1] = a->var_z[u];
@@ -47,6 +48,7 @@ KB_PART int KB(paper_update)(kb_work *w)
     int64_t last = net->layers - 1, outputs = w->outputs;
     kb_layer *top = &w->layer[last];
     double check = 0.0;
+    int64_t bounded = 0;
     for (int64_t o = 0; o < outputs; o++) {
         top->pull[o] = w->pull[o];
         top->push[o] = 0.0;
@@ -65,6 +67,7 @@ KB_PART int KB(paper_update)(kb_work *w)
         for (int64_t u = 0; u < below->units; u++) {
             double most = 1.0 / KB(larger)(below->var_z[u], net->k->tiny);
             double push = below->push[u] < most ? below->push[u] : most;
+            bounded += below->push[u] > most;
             below->pull[u] *= below->slope[u];
             below->push[u] = below->slope[u] * below->slope[u] * push;
         }
@@ -73,6 +76,8 @@ KB_PART int KB(paper_update)(kb_work *w)
         return 0;
     for (int64_t l = 0; l <= last; l++)
         KB(separate_update)(&w->layer[l]);
+    w->state.counts[KB_BOUNDED] += bounded;
+    w->state.counts[KB_RAISED] += w->raised;
     return 1;
 }
 

@@ -126,6 +126,7 @@ static int64_t kb_plan(kb_work *w, double *memory)
 static void kb_shape_layer(kb_work *w, int64_t l, int64_t *start, int64_t *cov)
 {
     kb_layer *a = &w->layer[l];
+    a->f = l + 1 < w->net->layers ? &w->net->activations[l] : NULL;
     a->inputs = w->net->widths[l] + 1;
     a->units = w->net->widths[l + 1];
     a->lanes = w->net->separate ? a->units >= KB_LANES_FROM : l == 0 || l < w->net->layers - 1;

@@ -38,6 +38,7 @@ typedef struct {
     int64_t start;    /* in the mean vector */
     int64_t cov;      /* in the covariance vector, separate layers only */
     int lanes, pending;
+    const kb_activation *f; /* NULL of the output layer */
     double *weights;  /* lanes: [groups][inputs][width]; else a view of the mean vector */
     double *triangle; /* separate, lanes: [groups][entries][width] */
     double *prior, *least; /* separate, lanes: [groups][inputs][width], see kb_tiles */
@@ -85,6 +86,7 @@ typedef struct {
     double *scratch, *zeros;
     double kappa;          /* what repeated passes ask for, see kbnn/core/belief.py */
     int64_t role;          /* of the rows, see kb_data */
+    int64_t raised;        /* this row's variances that the paper's formula puts too low */
     int uncertain;         /* this row's inputs have a variance */
 } kb_work;
 

@@ -1,0 +1,118 @@
+"""What the texts of a model's options stand for; ValueError says what an option takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from kbnn.core import activations
+from kbnn.core.state import PRIORS
+
+ACTIVATIONS: Final = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
+MOST_UNITS: Final = 100_000
+MOST_REHEARSED: Final = 100
+MOST_PRIOR: Final = 1e20
+
+
+def layers(text: str) -> tuple[int, ...] | str:
+    """Sizes of the hidden layers."""
+    if text.strip() in ("none", "0"):
+        return ()
+    if text.strip() == "auto":
+        return "auto"
+    sizes = [part.strip() for part in text.split(",")]
+    if not all(size.isdecimal() and 0 < int(size) <= MOST_UNITS for size in sizes):
+        raise ValueError(f"takes sizes such as 50 or 50,50, none or auto; not '{text}'")
+    return tuple(int(size) for size in sizes)
+
+
+def noise(text: str) -> str | float:
+    """A way to learn it, or a standard deviation."""
+    if text in ("auto", "constant"):
+        return text
+    number = _number(text)
+    if not 0.0 <= number < math.inf:
+        words = "auto, constant, or a standard deviation in the target's units"
+        raise ValueError(f"is {words}; not '{text}'")
+    return number
+
+
+def whole(least: int, most: int | None, shown: str = "") -> Callable[[str], int]:
+    """A whole number within limits."""
+    shown = shown or str(most)
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(f"takes a whole number, not '{text}'") from None
+        if not least <= number <= (math.inf if most is None else most):
+            limits = "be at least 1" if most is None else f"lie between {least} and {shown}"
+            raise ValueError(f"must {limits}, not {number}")
+        return number
+
+    return read
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One of several words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"is {', '.join(words[:-1])} or {words[-1]}, not '{text}'")
+        return text
+
+    return read
+
+
+def guard(text: str) -> bool:
+    """Whether it is on."""
+    return one_of("auto", "off")(text) == "auto"
+
+
+def rehearse(text: str) -> str | int:
+    """How often."""
+    if text == "auto":
+        return text
+    if text == "off":
+        return 0
+    if not (text.isdecimal() and int(text) <= MOST_REHEARSED):
+        raise ValueError(f"is auto, off, or a number up to {MOST_REHEARSED}; not '{text}'")
+    return int(text)
+
+
+def activation(text: str) -> str:
+    """A name, or one for each hidden layer."""
+    names = activations.split(text)
+    try:
+        for name in names:
+            activations.find(name)
+    except ValueError:
+        raise ValueError(f"is {ACTIVATIONS}; not '{text}'") from None
+    return ",".join(names)
+
+
+def variance(text: str) -> float:
+    """A variance."""
+    number = _number(text)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"is a variance, 0 or more; not '{text}'")
+    return number
+
+
+def prior(text: str) -> str | float:
+    """A rule, or a variance for all weights."""
+    number = _number(text)
+    if text in PRIORS:
+        return text
+    if not 0.0 < number < MOST_PRIOR:
+        raise ValueError(f"is {', '.join(PRIORS)} or a variance greater than 0; not '{text}'")
+    return number
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0

@@ -1,0 +1,43 @@
+"""Two classes the paper's way: one output, a sigmoid on it, and a Gaussian label 0 or 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kbnn.core.normal import FloatArray
+from kbnn.errors import DataError
+from kbnn.task.classes import Classes
+
+
+class SigmoidClasses(Classes):
+    """The second of two classes has probability E sigmoid(a); there cannot be a third."""
+
+    observation = "sigmoid"
+
+    @property
+    def takes_noise(self) -> bool:
+        """That of the label; it is 0 where none is given."""
+        return True
+
+    def outputs(self, y: FloatArray, known: int = 0) -> int:
+        """One."""
+        return 1
+
+    def beyond(self, y: FloatArray, outputs: int) -> int:
+        """The first label of a third class; DataError when it has come."""
+        third = np.flatnonzero(y[:, 0] >= 2)
+        if len(third) and third[0] == 0:
+            raise DataError(
+                f"target '{self.targets[0]}' has a third class, '{self.named(int(y[0, 0]))}': "
+                "--link sigmoid tells two apart (use --link probit)"
+            )
+        return int(third[0]) if len(third) else len(y)
+
+    def fits(self, outputs: int) -> bool:
+        """One."""
+        return outputs == 1
+
+    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
+        """On the score of the second class."""
+        name = self.named(1)
+        return [(name, f"the score of {name}", [(0, 1.0)])]
