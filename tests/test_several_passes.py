@@ -8,7 +8,7 @@ import pytest
 from kbnn.core.engine import open_session
 from kbnn.core.state import COUNT
 from kbnn.model.model import Model
-from kbnn.model.settings import Settings
+from kbnn.model.settings import REPEATS, Settings
 from kbnn.model.stored import copy
 from tests.bench.data import Scores, block, judged, schema
 from tests.modelling import differences, network, restored
@@ -70,7 +70,7 @@ def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> N
     rng = np.random.default_rng(2)
     x = rng.standard_normal((600, 2))
     y = x[:, 0] + 0.1 * rng.standard_normal(600)
-    model = Model.create(Settings(hidden=(8,)), schema(2))
+    model = Model.create(Settings(hidden=(8,), rehearse=0), schema(2))
     model.learn(block(x[:200], y[:200]))
     for _ in range(3):
         model.learn(block(x[:200], y[:200]), again=True)
@@ -81,7 +81,7 @@ def test_the_stated_uncertainty_grows_with_repetition_and_falls_with_news() -> N
     other.learned = other.learned._replace(members=(open_session(once),))
     test = block(x[400:], y[400:])
     ratio = model.predict(test).function_sd / other.predict(test).function_sd
-    assert np.allclose(ratio, 4.0**0.25)  # the variance counts sqrt(visits a row) times
+    assert np.allclose(ratio**2, 4.0 ** REPEATS["group"])  # four passes
 
 
 @pytest.mark.parametrize("held", [5, 31])

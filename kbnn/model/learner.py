@@ -253,7 +253,8 @@ class Learner:
             now = rehearsal.accrued(now, learned.seen, often)
             return learned._replace(rehearsal=now)
         learned.kept.drop_before(now.alarm)
-        now = now._replace(debt=float(often * len(learned.kept)), since=learned.seen, alarm=0)
+        owed = min(often, rehearsal.AFTER_ALARM) * len(learned.kept)
+        now = now._replace(debt=float(owed), since=learned.seen, alarm=0)
         return learned._replace(rehearsal=now)
 
     def _begin(self, learned: Learned, rows: KeptRows, outputs: int) -> tuple[Learned, Events]:

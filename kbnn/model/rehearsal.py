@@ -34,6 +34,11 @@ OFTEN: Final = 8
 """How often a row is rehearsed while the stream is young, where nothing else was said."""
 
 
+AFTER_ALARM: Final = 2
+"""The same after a drift alarm, at most: few rows are known of a new world, and would be learned by
+heart."""
+
+
 class Rehearsal(NamedTuple):
     """How far rehearsal has come."""
 
@@ -59,6 +64,7 @@ def next_burst(rehearsal: Rehearsal, seen: int) -> int:
 def accrued(rehearsal: Rehearsal, seen: int, often: int) -> Rehearsal:
     """What the rows since the last burst add to the debt."""
     n = seen - rehearsal.since
+    often = min(often, AFTER_ALARM) if rehearsal.since else often
     share = min(1.0, YOUNG / n)
     return rehearsal._replace(debt=rehearsal.debt + interval(n - 1) * often * share)
 

@@ -163,7 +163,7 @@ class Settings:
             robust=self.robust,
             drift=self.drift,
             input_limit=INPUT_LIMIT if self.clip and self.units else NO_LIMIT,
-            repeats=REPEATS[covariance] if self.widen else 0.0,
+            repeats=REPEATS.get(covariance, 0.0) if self.widen else 0.0,
         )
 
     @property
