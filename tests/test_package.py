@@ -47,7 +47,7 @@ def test_a_wheel_runs_outside_the_tree_without_a_compiler(tmp_path: Path) -> Non
     run([sys.executable, "-m", "venv", str(tmp_path / "venv")])
     python = tmp_path / "venv/bin/python"
     bare = {"PATH": str(tmp_path / "venv/bin"), "CC": "/nowhere/cc"}
-    run([str(python), "-m", "pip", "install", "-q", f"{wheel}[test]"], **bare)
+    run([str(python), "-m", "pip", "install", "-q", f"{wheel}[test]"], None, **bare)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for name in ("tests", "samples"):
