@@ -47,26 +47,26 @@ def test_a_wheel_runs_outside_the_tree_without_a_compiler(tmp_path: Path) -> Non
     run([sys.executable, "-m", "venv", str(tmp_path / "venv")])
     python = tmp_path / "venv/bin/python"
     bare = {"PATH": str(tmp_path / "venv/bin"), "CC": "/nowhere/cc"}
-    run([str(python), "-m", "pip", "install", "-q", f"{wheel}[test]"], None, **bare)
+    run([str(python), "-m", "pip", "install", "-q", f"{wheel}[test]"], bare=bare)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for name in ("tests", "samples"):
         shutil.copytree(ROOT / name, elsewhere / name)
     for name in ("pyproject.toml", "README.md", "CITATION.cff"):
         shutil.copy(ROOT / name, elsewhere)
-    said = run([str(tmp_path / "venv/bin/kbnn"), "--version"], cwd=elsewhere, **bare)
+    said = run([str(tmp_path / "venv/bin/kbnn"), "--version"], cwd=elsewhere, bare=bare)
     assert said.startswith(f"kbnn {kbnn.__version__} (compiled, ")
-    where = run([str(python), "-c", "import kbnn; print(kbnn.__file__)"], cwd=elsewhere, **bare)
+    where = run([str(python), "-c", "import kbnn; print(kbnn.__file__)"], cwd=elsewhere, bare=bare)
     assert where.startswith(str(tmp_path / "venv"))
     tests = [f"tests/test_{name}.py" for name in ("front", "cli_train", "kernel", "moments")]
-    run([str(python), "-m", "pytest", "-q", *tests], cwd=elsewhere, **bare)
+    run([str(python), "-m", "pytest", "-q", *tests], cwd=elsewhere, bare=bare)
 
 
-def run(words: list[str], cwd: Path | None = None, **environment: str) -> str:
+def run(words: list[str], cwd: Path | None = None, bare: dict[str, str] | None = None) -> str:
     done = subprocess.run(
         words,
         cwd=cwd,
-        env={**os.environ, **environment},
+        env={**os.environ, **(bare or {})},
         capture_output=True,
         text=True,
         timeout=900,

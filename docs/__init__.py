@@ -1,0 +1,1 @@
+"""The documentation: pages in Markdown, and what makes the page of commands."""

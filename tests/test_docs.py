@@ -1,0 +1,121 @@
+"""The documents keep their word: every block runs, every command, option and key is there."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kbnn
+from docs import commands
+from kbnn_cli.advice import option_names
+from kbnn_cli.app import COMMANDS
+from tests.commands import SAMPLES
+from tests.commands import kbnn as command
+from tests.transcripts import README, Step, matches, run, transcripts
+
+ROOT = README.parent
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SHOWN = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+STEPS = [(name, block) for name, text in SHOWN.items() for block in transcripts(text)]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(SAMPLES, tmp_path / "samples", ignore=shutil.ignore_patterns("*.py", "paper"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("page", "steps"), STEPS, ids=[f"{p}:{s[0].command}" for p, s in STEPS])
+def test_a_transcript_prints_what_it_says(page: str, steps: list[Step], here: Path) -> None:
+    for step in steps:
+        printed = run(step.command, here)
+        assert matches(step.expected, printed), f"$ {step.command}\n{printed}"
+
+
+def python_blocks(text: str) -> list[str]:
+    return [body for kind, body in FENCE.findall(text) if kind == "python"]
+
+
+WITH_PYTHON = [name for name, text in SHOWN.items() if python_blocks(text)] + ["README.md"]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_python_of_a_page_runs_from_top_to_bottom(page: str, here: Path) -> None:
+    text = SHOWN.get(page) or README.read_text(encoding="utf-8")
+    names: dict[str, object] = {"__name__": "__page__"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for block in python_blocks(text):
+            exec(compile(block, page, "exec"), names)
+
+
+def test_no_block_is_of_a_kind_that_is_not_run() -> None:
+    for name, text in SHOWN.items():
+        kinds = {kind for kind, _ in FENCE.findall(text)}
+        assert kinds <= {"console", "python", "text"}, name
+
+
+def test_the_page_of_commands_is_what_the_commands_make() -> None:
+    assert commands.PAGE.read_text(encoding="utf-8") == commands.made(), "python -m docs.commands"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_option_is_documented(name: str) -> None:
+    page = commands.command_page(name)
+    for option in option_names(name):
+        assert option == "--help" or f"`{option}`" in page
+
+
+def test_every_page_is_listed_and_every_public_name_described() -> None:
+    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in PAGES:
+        assert page.relative_to(ROOT / "docs").as_posix() in listed
+    reference = SHOWN["docs/reference/python.md"]
+    constants = {"ALARM", "LEARNED", "REJECTED", "UNLABELLED", "State", "__version__"}
+    for name in set(kbnn.__all__) - constants:
+        home = inspect.getmodule(getattr(kbnn, name))
+        assert home is not None
+        assert f"::: {home.__name__}.{name}" in reference or f".{name}\n" in reference
+
+
+def test_every_json_key_is_documented(here: Path) -> None:
+    page = SHOWN["docs/reference/json.md"]
+    command("train", "samples/moons.csv", "--limit", "100", "-m", "c.npz", "-q")
+    asked = [
+        ("train", "samples/cubic_small.csv", "-m", "m.npz", "-q"),
+        ("evaluate", "m.npz", "samples/cubic_small.csv", "-q"),
+        ("evaluate", "c.npz", "samples/moons.csv", "-q"),
+        ("predict", "m.npz", "samples/cubic_small.csv", "-o", "o.csv", "-q"),
+        ("inspect", "m.npz", "--weights"),
+        ("train", "samples/moons.csv", "-m", "n.npz", "--dry-run", "-q"),
+        ("inspect", "m.npz", "--diff", "m.npz"),
+    ]
+    for words in asked:
+        for key in json.loads(command(*words, "--json").out):
+            assert f"`{key}`" in page, f"{key} of {words[0]}"
+
+
+@pytest.mark.skipif(not shutil.which("mkdocs", path=os.path.dirname(sys.executable)), reason="docs")
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
