@@ -76,9 +76,9 @@ MICROSECONDS: Final[dict[str, str]] = {
 }
 
 
-def places(measure: str, name: str, value: float) -> int:
+def places(method: str, measure: str, name: str, value: float) -> int:
     """Decimals to which a figure is known."""
-    if measure == "nll":
+    if measure == "nll" or method.startswith("paper"):
         return 3
     if name == "naval":
         return 4

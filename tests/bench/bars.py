@@ -91,7 +91,7 @@ def against(
         if theirs is None:
             continue
         of += 1
-        shown = anchors.places(measure, name, theirs)
+        shown = anchors.places(method, measure, name, theirs)
         equal = round(one[measure], shown) == round(theirs, shown)
         lower = one[measure] < theirs and not equal
         met += lower

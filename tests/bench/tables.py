@@ -10,11 +10,21 @@ from tests.bench.data import SETS
 TITLES = {"rmse": "RMSE", "nll": "NLL"}
 
 
-def text(value: float | None, name: str, measure: str) -> str:
+def text(value: float | None, name: str, measure: str, places: int = 3) -> str:
     """A figure with three decimals; Naval's RMSE times 1,000."""
     if value is None:
         return "-"
-    return f"{1000 * value if (name, measure) == ('naval', 'rmse') else value:.3f}"
+    return f"{1000 * value if (name, measure) == ('naval', 'rmse') else value:.{places}f}"
+
+
+def kept(method: str, value: float | None, name: str, measure: str) -> str:
+    """A figure of others in the digits to which it is known."""
+    if value is None:
+        return "-"
+    places = anchors.places(method, measure, name, value)
+    return text(
+        value, name, measure, places - 3 if (name, measure) == ("naval", "rmse") else places
+    )
 
 
 def line(label: str, cells: Iterable[str]) -> str:
@@ -41,9 +51,8 @@ def beside_anchors(ours: Mapping[str, Mapping[str, float]]) -> list[str]:
             for name in names:
                 value = anchors.anchor(table, method, name)
                 ahead = value is not None and value < ours[name][measure]
-                cells.append(
-                    f"**{text(value, name, measure)}**" if ahead else text(value, name, measure)
-                )
+                cell = kept(method, value, name, measure)
+                cells.append(f"**{cell}**" if ahead else cell)
             lines.append(line(method, cells))
     lines.append(line("in 90 %", [f"{ours[n]['coverage']:.1f}" for n in names]))
     lines.append(line("us a row and pass", [f"{ours[n]['micros']:.1f}" for n in names]))
