@@ -85,6 +85,27 @@ def places(method: str, measure: str, name: str, value: float) -> int:
     return 3 if value < 1.0 else 2
 
 
+def ties(method: str, measure: str, name: str, ours: float, error: float) -> bool:
+    """Whether we differ by no more than our standard error, or not in the digits that are known."""
+    theirs = anchor(RMSE if measure == "rmse" else NLL, method, name)
+    if theirs is None:
+        return False
+    return abs(ours - theirs) <= error or _equal(method, measure, name, ours, theirs)
+
+
+def lower(method: str, measure: str, name: str, ours: float) -> bool:
+    """Whether we are lower than a method, in the digits that are known."""
+    theirs = anchor(RMSE if measure == "rmse" else NLL, method, name)
+    if theirs is None:
+        return False
+    return ours < theirs and not _equal(method, measure, name, ours, theirs)
+
+
+def _equal(method: str, measure: str, name: str, ours: float, theirs: float) -> bool:
+    known = places(method, measure, name, theirs)
+    return round(ours, known) == round(theirs, known)
+
+
 def anchor(table: dict[str, Row], method: str, name: str) -> float | None:
     """A method's figure on one set; None where it was not measured."""
     return table[method][SETS.index(name)] if method in table else None

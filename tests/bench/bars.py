@@ -91,12 +91,10 @@ def against(
         if theirs is None:
             continue
         of += 1
-        shown = anchors.places(method, measure, name, theirs)
-        equal = round(one[measure], shown) == round(theirs, shown)
-        lower = one[measure] < theirs and not equal
+        lower = anchors.lower(method, measure, name, one[measure])
         met += lower
         words = f"{name} {one[measure]:.4g} against {theirs:.4g}"
-        if equal or abs(one[measure] - theirs) <= one[f"{measure}_error"]:
+        if anchors.ties(method, measure, name, one[measure], one[f"{measure}_error"]):
             ties.append(words)
         elif not lower:
             behind.append(words)

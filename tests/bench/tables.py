@@ -38,23 +38,28 @@ def heading(names: Sequence[str]) -> str:
 
 
 def beside_anchors(ours: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Our figures and the kept ones of others; bold ones are lower than ours."""
+    """Our figures and the kept ones of others: bold is lower than ours, = a tie."""
     names = [name for name in SETS if name in ours]
     lines = [heading(names)]
     for measure, table in (("rmse", anchors.RMSE), ("nll", anchors.NLL)):
         title = f"**{TITLES[measure]}** kbnn"
         lines.append(line(title, [text(ours[n][measure], n, measure) for n in names]))
         error = f"{measure}_error"
-        lines.append(line("  ± standard error", [text(ours[n][error], n, measure) for n in names]))
-        for method in table:
-            cells = []
-            for name in names:
-                value = anchors.anchor(table, method, name)
-                ahead = value is not None and value < ours[name][measure]
-                cell = kept(method, value, name, measure)
-                cells.append(f"**{cell}**" if ahead else cell)
-            lines.append(line(method, cells))
+        lines.append(line("± standard error", [text(ours[n][error], n, measure) for n in names]))
+        lines += [
+            line(method, [beside(method, measure, n, ours[n]) for n in names]) for method in table
+        ]
     lines.append(line("in 90 %", [f"{ours[n]['coverage']:.1f}" for n in names]))
     lines.append(line("us a row and pass", [f"{ours[n]['micros']:.1f}" for n in names]))
     lines.append(line("alarms a run", [f"{ours[n]['alarms']:.2f}" for n in names]))
     return lines
+
+
+def beside(method: str, measure: str, name: str, ours: Mapping[str, float]) -> str:
+    """A kept figure beside ours."""
+    value = anchors.anchor(anchors.RMSE if measure == "rmse" else anchors.NLL, method, name)
+    cell = kept(method, value, name, measure)
+    if anchors.ties(method, measure, name, ours[measure], ours[f"{measure}_error"]):
+        return f"{cell} ="
+    ahead = value is not None and not anchors.lower(method, measure, name, ours[measure])
+    return f"**{cell}**" if ahead else cell
