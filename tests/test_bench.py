@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from samples.paper import benchmark, options, published
+from samples.paper.runs import Case
 from tests.bench import accuracy, bars, data, peers, tables
 from tests.bench.rivals import RIVALS, Said
 from tests.commands import kbnn
@@ -52,7 +54,13 @@ def test_the_tool_the_bench_and_the_papers_tables_agree(folder: Path, passes: in
     measured = accuracy.run(job)[-1]
     split = data.split(folder, "boston", seed)
     told = said_by_the_tool(split, folder, "--epochs", str(passes), "--seed", str(seed))
-    case = {"set": "boston", "mode": "default", "hidden": [50], "seed": seed, "epochs": passes}
+    case: Case = {
+        "set": "boston",
+        "mode": "default",
+        "hidden": [50],
+        "seed": seed,
+        "epochs": passes,
+    }
     curves = benchmark.curves(case, options.Options(data=folder))
     for measure in ("rmse", "nll"):
         value = getattr(measured, measure)
@@ -136,7 +144,7 @@ def test_peers_that_are_not_installed_are_left_out_with_a_word(
 ) -> None:
     def missing(package: str) -> str:
         if package != "kbnn":
-            raise peers.PackageNotFoundError(package)
+            raise PackageNotFoundError(package)
         return "1"
 
     monkeypatch.setattr(peers, "version", missing)
