@@ -155,7 +155,8 @@ def test_results_depend_on_the_arithmetic_and_on_nothing_else_of_kbnn() -> None:
         "_kernel.pyx",
         "kernel.c",
     } <= names
-    assert not {"model.py", "modelfile.py", "_kernel.c"} & names
+    assert {"model.py", "race.py", "learner.py", "settings.py"} <= names, "the tool's own path"
+    assert not {"file.py", "opening.py", "writers.py", "_kernel.c"} & names
 
 
 @pytest.mark.parametrize("mode", common.MODES)
@@ -168,10 +169,9 @@ def test_a_run_learns_and_is_measured_after_each_pass(mode: str, tiny: Path) -> 
 
 def test_paper_mode_learns_nothing_but_the_weights() -> None:
     x, y = data.stand_in(50, 3)
-    config = common.begin("paper", (4,), x, y, seed=0).state.config
+    config = common.printed((4,), x, y, seed=0).state.config
     assert (config.covariance, config.noise, config.hidden_noise) == ("paper", 0.01, 0.01)
     assert not any((config.learns_noise, config.has_head, config.robust, config.drift))
-    assert common.begin("default", (4,), x, y, seed=0).state.config.learns_noise
 
 
 def test_a_reading_in_the_targets_own_units_is_another_reading(tiny: Path) -> None:

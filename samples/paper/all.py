@@ -16,8 +16,8 @@ import numpy as np
 from samples.paper import report
 from samples.paper.options import Options, parse
 
-FREE = ("cubic", "moons", "unknown", "rotating", "timing")
-UCI = ("uci", "silences", "epochs", "architecture")
+FREE = ("cubic", "moons", "unknown", "rotating")
+UCI = ("timing", "uci", "silences", "epochs", "architecture")
 
 
 def main(options: Options) -> None:

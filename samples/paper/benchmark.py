@@ -2,7 +2,7 @@
 
 import time
 
-from samples.paper import common, data
+from samples.paper import common, data, learners
 from samples.paper.options import Options
 from samples.paper.runs import Case, Result, gather
 
@@ -18,12 +18,12 @@ def curves(case: Case, options: Options) -> Result:
     seed, hidden = int(str(case["seed"])), case["hidden"]
     assert isinstance(hidden, list)
     mode: common.Mode = "paper" if case["mode"] == "paper" else "default"
-    learner = common.begin(mode, tuple(hidden), part.x, part.y, seed)
+    learner = learners.begin(mode, tuple(hidden), part.x, part.y, seed)
     result: Result = {name: [] for name in MEASURES}
     seconds, start = 0.0, time.process_time()
-    for trained in common.passes(learner, part.x, part.y, int(str(case["epochs"])), seed):
+    for trained in common.passes(learner, part.x, part.y, int(str(case["epochs"]))):
         seconds += time.process_time() - start
-        answer = common.ask(trained, part.x_test)
+        answer = trained.ask(part.x_test)
         result["rmse"].append(common.rmse(answer, part.y_test))
         result["nll"].append(common.nll(answer.mean, answer.var, part.y_test))
         result["coverage"].append(common.coverage(answer, part.y_test))

@@ -1,16 +1,17 @@
-"""Everything the experiments ask of kbnn, in three functions: begin, learn, ask.
+"""What the experiments ask of a learner, the paper's own among them, and how answers are judged.
 
-The network works in standardised units. Here the training rows give the scale, and every answer is
-back in the user's units. Two ways of running it are compared throughout:
+Answers are in the user's units. Two ways of running it are compared throughout:
 
 paper    the paper's algorithm with nothing learned but the weights: one Gaussian per neuron,
          layer-wise smoothing, fixed noise. The paper states neither a prior nor a noise; ours are
-         weight means N(0, 1/fan_in), variances 1/fan_in, and a variance of 0.01 on every layer.
-default  what kbnn does when nothing is asked for, the same on every data set.
+         weight means N(0, 1/fan_in), variances 1/fan_in, and a variance of 0.01 on every layer. The
+         rows it is going to learn give the scale.
+default  what `kbnn train` does when nothing but the layers is asked for, the same on every data
+         set: rows in their order, the scale learned on the way (samples.paper.learners).
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,19 +37,13 @@ class Scale(NamedTuple):
     y_sd: FloatArray
 
 
-class Learner(NamedTuple):
-    """A belief and the units it is in."""
-
-    state: kbnn.State
-    scale: Scale
-
-
 class Answer(NamedTuple):
     """Mean and both parts of the variance in the user's units; for classes before the sigmoid."""
 
     mean: FloatArray
     function_var: FloatArray
     noise_var: FloatArray
+    probability: FloatArray | None = None  # of class 1, where the learner states it itself
 
     @property
     def var(self) -> FloatArray:
@@ -56,80 +51,79 @@ class Answer(NamedTuple):
         return self.function_var + self.noise_var
 
 
-def begin(
-    mode: Mode,
+class Learner(Protocol):
+    """Something that learns rows in order and answers."""
+
+    def learn(self, x: FloatArray, y: FloatArray, again: bool = False) -> None:
+        """Learn the rows in order; `again`: they were learned before, in an earlier pass."""
+
+    def ask(self, x: FloatArray) -> Answer:
+        """What is said about rows, without learning from them."""
+
+
+class Printed:
+    """The paper's algorithm, in units known beforehand; it knows no passes: every row is new."""
+
+    def __init__(self, state: kbnn.State, scale: Scale) -> None:
+        self.state, self.scale = state, scale
+
+    def learn(self, x: FloatArray, y: FloatArray, again: bool = False) -> None:
+        """Learn the rows in order."""
+        scale = self.scale
+        z, target = (x - scale.x_mean) / scale.x_sd, (y - scale.y_mean) / scale.y_sd
+        self.state, _ = kbnn.learn(self.state, z, target)
+
+    def ask(self, x: FloatArray) -> Answer:
+        """What the network says about rows."""
+        scale = self.scale
+        said = kbnn.predict(self.state, (x - scale.x_mean) / scale.x_sd)
+        return Answer(
+            scale.y_mean + scale.y_sd * said.mean,
+            scale.y_sd**2 * said.function_var,
+            scale.y_sd**2 * said.noise_var,
+        )
+
+
+def printed(
     hidden: tuple[int, ...],
     x: FloatArray,
     y: FloatArray,
     seed: int,
     classes: bool = False,
-) -> Learner:
-    """A network that has learned nothing yet, scaled by the rows it is going to learn."""
-    shape = {"inputs": x.shape[1], "outputs": y.shape[1]}
-    if mode == "paper":
-        config = kbnn.Config(
-            **shape,
-            hidden=hidden,
-            covariance="paper",
-            observation="sigmoid" if classes else "gaussian",
-            noise=PAPER_NOISE,
-            hidden_noise=PAPER_NOISE,
-            noise_head=False,
-            robust=False,
-            drift=False,
-        )
-    else:
-        config = kbnn.Config(
-            **shape, hidden=hidden, observation="bernoulli" if classes else "gaussian"
-        )
+    noise: float = PAPER_NOISE,
+    hidden_noise: float = PAPER_NOISE,
+    sd_scale: float = 1.0,
+) -> Printed:
+    """The paper's network that has learned nothing yet, scaled by the rows it is going to learn."""
+    config = kbnn.Config(
+        inputs=x.shape[1],
+        outputs=y.shape[1],
+        hidden=hidden,
+        covariance="paper",
+        observation="sigmoid" if classes else "gaussian",
+        noise=noise,
+        hidden_noise=hidden_noise,
+        noise_head=False,
+        robust=False,
+        drift=False,
+    )
     one = np.ones(y.shape[1])
     y_mean, y_sd = (0.0 * one, one) if classes else (y.mean(axis=0), _spread(y))
-    return Learner(kbnn.init(config, seed), Scale(x.mean(axis=0), _spread(x), y_mean, y_sd))
+    scale = Scale(x.mean(axis=0), _spread(x), y_mean, y_sd)
+    return Printed(kbnn.init(config, seed, sd_scale=sd_scale), scale)
 
 
-def learn(learner: Learner, x: FloatArray, y: FloatArray, again: bool = False) -> Learner:
-    """Learn the rows in order; `again`: they were learned before, in an earlier pass."""
-    scale = learner.scale
-    state, _ = kbnn.learn(
-        learner.state,
-        (x - scale.x_mean) / scale.x_sd,
-        (y - scale.y_mean) / scale.y_sd,
-        again=again,
-    )
-    return learner._replace(state=state)
-
-
-def ask(learner: Learner, x: FloatArray) -> Answer:
-    """What the network says about rows, without learning from them."""
-    scale = learner.scale
-    said = kbnn.predict(learner.state, (x - scale.x_mean) / scale.x_sd)
-    return Answer(
-        scale.y_mean + scale.y_sd * said.mean,
-        scale.y_sd**2 * said.function_var,
-        scale.y_sd**2 * said.noise_var,
-    )
-
-
-def passes(
-    learner: Learner, x: FloatArray, y: FloatArray, epochs: int, seed: int
-) -> Iterator[Learner]:
-    """The learner after each pass: the first in the order given, every other newly shuffled.
-
-    kbnn widens its bands for rows it has seen before. The paper's algorithm knows no passes, so in
-    paper mode every row counts as new.
-    """
-    as_printed = learner.state.config.covariance == "paper"
-    generator = np.random.default_rng(seed)
+def passes(learner: Learner, x: FloatArray, y: FloatArray, epochs: int) -> Iterator[Learner]:
+    """The learner after each pass, all in the order given."""
     for epoch in range(epochs):
-        order = generator.permutation(len(x)) if epoch else slice(None)
-        learner = learn(learner, x[order], y[order], again=not (as_printed or epoch == 0))
+        learner.learn(x, y, again=epoch > 0)
         yield learner
 
 
 def after_sigmoid(answer: Answer) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of the class probability sigmoid(a), a ~ N(mean, function_var)."""
     z = activations.ACTIVATIONS["sigmoid"].moments(answer.mean, answer.function_var)
-    return z.mean, z.var
+    return z.mean if answer.probability is None else answer.probability, z.var
 
 
 def rmse(answer: Answer, y: FloatArray) -> float:

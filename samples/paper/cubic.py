@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from samples import make
-from samples.paper import common, figures, report
+from samples.paper import common, figures, learners, report
 from samples.paper.options import Options, parse
 
 HIDDEN = (100,)
@@ -25,9 +25,9 @@ def main(options: Options) -> None:
         x, y = (column[:, None] for column in make.cubic(count, seed))
         x_test, y_test = (column[:, None] for column in make.cubic(2000, seed=999))
         for mode in common.MODES:
-            learner = common.begin(mode, HIDDEN, x, y, seed=0)
-            *_, learner = common.passes(learner, x, y, epochs, seed=0)
-            answer, curve = common.ask(learner, x_test), common.ask(learner, AXIS)
+            learner = learners.begin(mode, HIDDEN, x, y, seed=0)
+            *_, learner = common.passes(learner, x, y, epochs)
+            answer, curve = learner.ask(x_test), learner.ask(AXIS)
             sd = np.sqrt(curve.var[:, 0])
             inside = np.abs(AXIS[:, 0]) <= 4.0
             rows.append(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from samples import make
-from samples.paper import common, figures, published, report
+from samples.paper import common, figures, learners, published, report
 from samples.paper.options import Options, parse
 from samples.paper.runs import Case, Result, gather
 
@@ -32,14 +32,14 @@ def progress(case: Case, options: Options) -> Result:
     """Accuracy, log-loss, squared error, the paper's NLL and seconds of learning at every mark."""
     x, y = stream(str(case["set"]), int(str(case["seed"])))
     mode: common.Mode = "paper" if case["mode"] == "paper" else "default"
-    learner = common.begin(mode, HIDDEN, x[:1350], y[:1350], int(str(case["seed"])), classes=True)
+    learner = learners.begin(mode, HIDDEN, x[:1350], y[:1350], int(str(case["seed"])), classes=True)
     result: Result = {name: [] for name in MEASURES}
     seconds, first = 0.0, 0
     for mark in MARKS:
         start = time.process_time()
-        learner = common.learn(learner, x[first:mark], y[first:mark])
+        learner.learn(x[first:mark], y[first:mark])
         seconds, first = seconds + time.process_time() - start, mark
-        p, var = common.after_sigmoid(common.ask(learner, x[1350:]))
+        p, var = common.after_sigmoid(learner.ask(x[1350:]))
         result["accuracy"].append(common.accuracy(p, y[1350:]))
         result["log_loss"].append(common.log_loss(p, y[1350:]))
         result["squared"].append(float(np.mean((p - y[1350:]) ** 2)))
@@ -127,17 +127,17 @@ def main(options: Options) -> None:
 def draw(plt: Any, name: str, mode: common.Mode, options: Options) -> None:
     """Probability (above) and its variance (below) after 5, 50, 500 and 1,000 rows."""
     x, y = stream(name, 0)
-    learner = common.begin(mode, HIDDEN, x[:1350], y[:1350], seed=0, classes=True)
+    learner = learners.begin(mode, HIDDEN, x[:1350], y[:1350], seed=0, classes=True)
     across, up = (np.linspace(x[:, i].min() - 0.6, x[:, i].max() + 0.6, 90) for i in (0, 1))
     points = figures.plane(across, up)
     figure, grid = plt.subplots(2, 4, figsize=(11, 4.8), sharex=True, sharey=True)
     first = 0
     for column, mark in enumerate(MARKS[:4]):
-        learner = common.learn(learner, x[first:mark], y[first:mark])
+        learner.learn(x[first:mark], y[first:mark])
         first = mark
         p, var = (
             field.reshape(len(up), len(across))
-            for field in common.after_sigmoid(common.ask(learner, points))
+            for field in common.after_sigmoid(learner.ask(points))
         )
         mean = figures.probability_field(grid[0, column], across, up, p)
         spread = figures.variance_field(grid[1, column], across, up, var, top=0.25)

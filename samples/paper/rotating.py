@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from samples import make
-from samples.paper import common, figures, moons, report
+from samples.paper import common, figures, learners, moons, report
 from samples.paper.options import Options, parse
 from samples.paper.runs import Case, Result, gather
 
@@ -29,8 +29,9 @@ def part(seed: int, step: int, rows: int) -> tuple[common.FloatArray, common.Flo
 def begin(mode: common.Mode, seed: int) -> common.Learner:
     """The network after the 1,500 rows that are not turned."""
     x, y = part(seed, 0, make.MOON_ROWS)
-    learner = common.begin(mode, moons.HIDDEN, x, y, seed, classes=True)
-    return common.learn(learner, x, y)
+    learner = learners.begin(mode, moons.HIDDEN, x, y, seed, classes=True)
+    learner.learn(x, y)
+    return learner
 
 
 def follow(case: Case, options: Options) -> Result:
@@ -42,8 +43,8 @@ def follow(case: Case, options: Options) -> Result:
         x_test, y_test = part(seed, step, 1000)
         for moment in result:
             if moment == "after":
-                learner = common.learn(learner, *part(seed, step, make.STEP_ROWS))
-            p, _ = common.after_sigmoid(common.ask(learner, x_test))
+                learner.learn(*part(seed, step, make.STEP_ROWS))
+            p, _ = common.after_sigmoid(learner.ask(x_test))
             result[moment].append(common.accuracy(p, y_test))
     return result
 
@@ -154,13 +155,11 @@ def draw_fields(plt: Any, mode: common.Mode, options: Options) -> None:
     columns = iter(range(len(SHOWN)))
     for step in STEPS:
         x, y = part(0, step, make.STEP_ROWS)
-        learner = common.learn(learner, x, y)
+        learner.learn(x, y)
         if make.STEP_DEGREES * step not in SHOWN:
             continue
         column = next(columns)
-        p, var = (
-            field.reshape(90, 90) for field in common.after_sigmoid(common.ask(learner, points))
-        )
+        p, var = (field.reshape(90, 90) for field in common.after_sigmoid(learner.ask(points)))
         mean = figures.probability_field(grid[0, column], axis, axis, p)
         spread = figures.variance_field(grid[1, column], axis, axis, var, top=0.25)
         for axes in grid[:, column]:

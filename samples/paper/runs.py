@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import kbnn
 from samples import make
-from samples.paper import common, data
+from samples.paper import common, data, learners
 from samples.paper.options import Options
 
 Case = Mapping[str, str | int | float | list[int]]
@@ -85,7 +85,7 @@ def _key(work: Work, case: Case) -> str:
 @functools.cache
 def _program(module: str) -> str:
     """A digest of what a result comes from: kbnn's arithmetic and the work itself."""
-    own = (make, common, data, sys.modules[module])
+    own = (make, common, data, learners, sys.modules[module])
     digest = hashlib.sha256()
     for path in [*_arithmetic(), *(Path(str(one.__file__)) for one in own)]:
         digest.update(path.read_bytes())
@@ -93,13 +93,13 @@ def _program(module: str) -> str:
 
 
 def _arithmetic() -> list[Path]:
-    """The sources `import kbnn` leads to, and those of the kernel: files and tables do not count.
+    """The sources a model leads to, and those of the kernel: readers and tables do not count.
 
     A change of a reader or of a message leaves every number as it was.
     """
     folder = Path(kbnn.__file__).parent
     found: set[Path] = set()
-    pending = [folder / "__init__.py"]
+    pending = [folder / "__init__.py", folder / "model" / "model.py"]
     while pending:
         path = pending.pop()
         if path in found or not path.is_file():

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-import kbnn
 from samples.paper import common, data, published, report
 from samples.paper.options import Options, parse
 from samples.paper.published import Figure
@@ -46,31 +45,22 @@ def reading(case: Case, options: Options) -> Result:
     """RMSE and NLL after one and after ten passes of one setting."""
     part = data.split(options.data, str(case["set"]), int(str(case["split"])))
     setting, seed = SETTINGS[str(case["setting"])], int(str(case["weights"]))
-    learner = common.begin("paper", HIDDEN, part.x, part.y, seed)
-    config = learner.state.config
-    state = kbnn.init(
-        kbnn.Config(
-            inputs=config.inputs,
-            hidden=HIDDEN,
-            covariance="paper",
-            noise=setting.noise,
-            hidden_noise=setting.hidden_noise,
-            noise_head=False,
-            robust=False,
-            drift=False,
-        ),
+    learner = common.printed(
+        HIDDEN,
+        part.x,
+        part.y,
         seed,
+        noise=setting.noise,
+        hidden_noise=setting.hidden_noise,
         sd_scale=setting.sd_scale,
     )
-    scale = learner.scale
     if setting.own_units:
-        scale = scale._replace(y_mean=np.zeros(1), y_sd=np.ones(1))
+        learner.scale = learner.scale._replace(y_mean=np.zeros(1), y_sd=np.ones(1))
     result: Result = {"rmse": [], "nll": []}
-    learner = common.Learner(state, scale)
-    passes = common.passes(learner, part.x, part.y, max(EPOCHS), int(str(case["split"])))
+    passes = common.passes(learner, part.x, part.y, max(EPOCHS))
     for epoch, trained in enumerate(passes, 1):
         if epoch in EPOCHS:
-            answer = common.ask(trained, part.x_test)
+            answer = trained.ask(part.x_test)
             result["rmse"].append(common.rmse(answer, part.y_test))
             result["nll"].append(common.nll(answer.mean, answer.var, part.y_test))
     return result

@@ -7,7 +7,7 @@ Run: python -m samples.paper.unknown
 
 import numpy as np
 
-from samples.paper import common, figures, moons, report
+from samples.paper import common, figures, learners, moons, report
 from samples.paper.options import Options, parse
 
 NEAR, FAR, POINTS = 1.0, 5.0, 101
@@ -29,9 +29,9 @@ def main(options: Options) -> None:
     for name in moons.MAKERS:
         x, y = squeezed(name)
         for mode in common.MODES:
-            learner = common.begin(mode, moons.HIDDEN, x, y, seed=0, classes=True)
-            learner = common.learn(learner, x, y)
-            answer = common.ask(learner, points)
+            learner = learners.begin(mode, moons.HIDDEN, x, y, seed=0, classes=True)
+            learner.learn(x, y)
+            answer = learner.ask(points)
             p, after = (field[:, 0] for field in common.after_sigmoid(answer))
             before = answer.function_var[:, 0]
             sure = np.maximum(p, 1.0 - p)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,18 +71,18 @@ def against_mlp(name: str, seed: int) -> Result:
     return found
 
 
-def show_mlp(runs: dict[str, list[Result]]) -> None:
+def show_mlp(runs: dict[str, list[Result]]) -> Iterator[str]:
     """Bar: lower log-loss than the default rate (and, beyond it, than the better of two)."""
     won = best = 0
     for name, found in runs.items():
         mean = {what: np.mean([one[what] for one in found], axis=0) for what in found[0]}
         won += bool(mean["kbnn"][0] < mean["MLP 0.001"][0])
         best += bool(mean["kbnn"][0] < min(mean[f"MLP {rate}"][0] for rate in RATES))
-        print(
+        yield (
             f"  {name:14s}"
             + "; ".join(f"{what} {m[0]:.3f} ({100 * m[1]:.1f} %)" for what, m in mean.items())
         )
-    print(
+    yield (
         f"{'ok  ' if won == len(runs) else 'MISS'} log-loss in one pass below scikit-learn's "
         f"network row by row on {won}/{len(runs)} (its better rate: {best}/{len(runs)})"
     )
@@ -126,10 +127,10 @@ def late_class(before: int, seed: int) -> Result:
     return found
 
 
-def show_late(runs: dict[str, list[Result]]) -> None:
+def show_late(runs: dict[str, list[Result]]) -> Iterator[str]:
     """Log-loss of old classes, of the new one, and how often the new one is found."""
     for name, found in runs.items():
-        print(f"  {name}, new at row 10,000, rows after: old / new / found")
+        yield (f"  {name}, new at row 10,000, rows after: old / new / found")
         for what in found[0]:
             m = np.mean([one[what] for one in found], axis=0)
-            print(f"    {what:22s} {m[0]:.3f} / {m[1]:.3f} / {100 * m[2]:.0f} %")
+            yield (f"    {what:22s} {m[0]:.3f} / {m[1]:.3f} / {100 * m[2]:.0f} %")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -120,6 +121,12 @@ def scores(forecast: Forecast, y: FloatArray) -> Scores:
         float(np.mean(nll)),
         float(np.mean(np.abs(e) <= INTERVAL * sd)),
     )
+
+
+def error(values: Sequence[float]) -> float:
+    """The standard error of a mean over splits; 0 of a single one."""
+    count = len(values)
+    return float(np.std(values, ddof=1) / np.sqrt(count)) if count > 1 else 0.0
 
 
 def judged(model: Model, x: FloatArray, y: FloatArray) -> Scores:

@@ -2,7 +2,8 @@
 
     python -m tests.bench.streams --data DIR [--only outliers drift ..] [--seeds 5] [--json FILE]
 
-Default settings everywhere. Every line says what was asked and whether it is met.
+Default settings everywhere. Every line says what was asked and whether it is met; ends
+with 1 when one is not.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -149,7 +151,7 @@ def _ok(condition: bool) -> str:
     return "ok  " if condition else "MISS"
 
 
-def show_outliers(runs: dict[str, list[Result]]) -> None:
+def show_outliers(runs: dict[str, list[Result]]) -> Iterator[str]:
     """Bars: within 25 % of clean on 6 of 8; clean runs lose less than 1 %."""
     ratios, losses = [], []
     for name, found in runs.items():
@@ -158,7 +160,7 @@ def show_outliers(runs: dict[str, list[Result]]) -> None:
         )
         ratios.append(wrong[0] / clean[0])
         losses.append(clean[0] / bare[0])
-        print(
+        yield (
             f"  {name:9s} clean {clean[0]:.5g} corrupted {wrong[0]:.5g} (x {ratios[-1]:.3f}), "
             f"unprotected clean {bare[0]:.5g} (x {losses[-1]:.3f}) corrupted "
             f"{bare_wrong[0]:.5g}; "
@@ -166,16 +168,16 @@ def show_outliers(runs: dict[str, list[Result]]) -> None:
             f"{_mean(found, 'clean, alarms'):.1f} / {_mean(found, 'corrupted, alarms'):.1f}"
         )
     within = sum(r <= 1.25 for r in ratios)
-    print(f"{_ok(within >= 6)} 10 % corrupted: within 25 % of clean on {within}/{len(ratios)}")
+    yield (f"{_ok(within >= 6)} 10 % corrupted: within 25 % of clean on {within}/{len(ratios)}")
     kept = sum(loss < 1.01 for loss in losses)
-    print(
+    yield (
         f"{_ok(float(np.mean(losses)) < 1.01)} protection costs clean runs "
         f"{100 * (np.exp(np.mean(np.log(losses))) - 1):+.2f} % on average, "
         f"under 1 % on {kept}/{len(losses)}"
     )
 
 
-def show_drift(runs: dict[str, list[Result]]) -> None:
+def show_drift(runs: dict[str, list[Result]]) -> Iterator[str]:
     """Bars: the alarm's NLL is at or below 0.301 on abrupt changes; no alarm when quiet."""
     for kind, found in runs.items():
         text = "; ".join(
@@ -184,14 +186,14 @@ def show_drift(runs: dict[str, list[Result]]) -> None:
             for m in [_mean(found, what)]
         )
         raised = [one["alarm, alarms"] for one in found]
-        print(f"  {kind:26s} {text}; {np.mean(raised):.1f} alarms (most {max(raised)})")
+        yield (f"  {kind:26s} {text}; {np.mean(raised):.1f} alarms (most {max(raised)})")
     quiet = sum(one["alarm, alarms"] for one in runs["quiet"])
-    print(f"{_ok(quiet == 0)} quiet: {quiet} alarms in {len(runs['quiet'])} runs")
+    yield (f"{_ok(quiet == 0)} quiet: {quiet} alarms in {len(runs['quiet'])} runs")
     nll = _mean(runs["two abrupt changes"], "alarm")[1]
-    print(f"{_ok(nll <= 0.301)} two abrupt changes: NLL {nll:.3f} (asked 0.301)")
+    yield (f"{_ok(nll <= 0.301)} two abrupt changes: NLL {nll:.3f} (asked 0.301)")
 
 
-def show_starts(runs: dict[str, list[Result]]) -> None:
+def show_starts(runs: dict[str, list[Result]]) -> Iterator[str]:
     """Bar: RMSE within 5 % of the same rows shuffled, or learned in units known in advance.
 
     Both ratios are printed; `both` says that the stream is within 5 % of the two.
@@ -203,7 +205,7 @@ def show_starts(runs: dict[str, list[Result]]) -> None:
             )
             ratios = stream[0] / shuffled[0], stream[0] / known[0]
             mark = "both" if max(ratios) <= 1.05 else _ok(min(ratios) <= 1.05)
-            print(
+            yield (
                 f"{mark} {name + ', ' + what:34s}"
                 f"{stream[0]:.5g} / {stream[1]:.3f}; shuffled {shuffled[0]:.5g} / "
                 f"{shuffled[1]:.3f}; known in advance {known[0]:.5g} / {known[1]:.3f}; "
@@ -214,33 +216,33 @@ def show_starts(runs: dict[str, list[Result]]) -> None:
 ASKED_MISSING = {"power": 4.79, "boston": 3.59, "wine": 0.696}
 
 
-def show_missing(runs: dict[str, list[Result]]) -> None:
+def show_missing(runs: dict[str, list[Result]]) -> Iterator[str]:
     """Bar: RMSE at or below what was measured before, or that of filling in the mean."""
     for name, found in runs.items():
         ours, filled = _mean(found, "missing"), _mean(found, "filled")
         asked = ASKED_MISSING.get(name, filled[0])
-        print(
+        yield (
             f"{_ok(ours[0] <= asked)} {name:9s} missing {ours[0]:.5g} / {ours[1]:.3f} / "
             f"{100 * ours[2]:.0f} %; mean filled in {filled[0]:.5g} / {filled[1]:.3f} "
             f"(asked {asked:.4g})"
         )
 
 
-def show_depth(runs: dict[str, list[Result]]) -> None:
+def show_depth(runs: dict[str, list[Result]]) -> Iterator[str]:
     """Bar: (50, 50) below 0.081 and -1.15."""
     for name, found in runs.items():
         m = _mean(found, "scores")
-        print(
+        yield (
             f"{_ok(m[0] < 0.081 and m[1] < -1.15)} Kin8nm {name}, ten passes: {m[0]:.4f} / "
             f"{m[1]:.3f} / {100 * m[2]:.1f} % (asked 0.081 / -1.15)"
         )
 
 
-def show_cost(runs: dict[str, list[Result]]) -> None:
+def show_cost(runs: dict[str, list[Result]]) -> Iterator[str]:
     """Bar: at most 40 % more."""
     for name, found in runs.items():
         on, off = found[0]["on"], found[0]["off"]
-        print(
+        yield (
             f"{_ok(on <= 1.4 * off)} {name:18s} {off:.2f} us/row, with all features {on:.2f} "
             f"({100 * (on / off - 1):+.0f} %)"
         )
@@ -298,8 +300,8 @@ def jobs(folder: Path, seeds: int) -> dict[str, tuple[dict[str, list[Job]], Any]
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Parse, run, print, and write."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run, print, and write; 1 when something asked is not met."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.streams",
         description=__doc__,
@@ -314,6 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     everything: Result = {}
+    missed = 0
     with ProcessPoolExecutor(given.processes) as pool:
         for what, (parts, show) in jobs(data.folder(given.data), given.seeds).items():
             if given.only and what not in given.only:
@@ -325,11 +328,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             runs = {
                 name: [future.result() for future in futures] for name, futures in started.items()
             }
-            show(runs)
+            for line in show(runs):
+                print(line)
+                missed += line.startswith("MISS")
             everything[what] = runs
     if given.json:
         given.json.write_text(json.dumps(everything, indent=1))
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
