@@ -186,7 +186,7 @@ def test_a_distribution_is_scored_only_where_one_is_stated(
     [
         ("**RMSE** kbnn, 1 pass", "yacht", 1, "rmse"),
         ("**NLL** kbnn, 1 pass", "boston", 1, "nll"),
-        ("kbnn, 10 passes", "energy", 10, "rmse"),
+        ("**RMSE** kbnn, 10 passes", "energy", 10, "rmse"),
     ],
 )
 def test_figures_of_the_readme_are_what_the_bench_prints(

@@ -13,6 +13,8 @@ from samples.paper import (
     cubic,
     data,
     figures,
+    learners,
+    moons,
     options,
     published,
     report,
@@ -172,6 +174,17 @@ def test_paper_mode_learns_nothing_but_the_weights() -> None:
     config = common.printed((4,), x, y, seed=0).state.config
     assert (config.covariance, config.noise, config.hidden_noise) == ("paper", 0.01, 0.01)
     assert not any((config.learns_noise, config.has_head, config.robust, config.drift))
+
+
+def test_the_tool_answers_about_classes_from_its_first_rows_on() -> None:
+    x, y = moons.stream("moons", 0)
+    learner = learners.begin("default", moons.HIDDEN, x, y, seed=0, classes=True)
+    for first, last in ((0, 5), (5, 500)):
+        learner.learn(x[first:last], y[first:last])
+        answer = learner.ask(x[500:])
+        p, var = common.after_sigmoid(answer)
+        assert p.shape == var.shape == answer.function_var.shape == (1000, 1)
+    assert common.accuracy(p, y[500:]) > 95.0
 
 
 def test_a_reading_in_the_targets_own_units_is_another_reading(tiny: Path) -> None:

@@ -99,6 +99,14 @@ class ModelWords(TypedDict, total=False):
     covariance: str
     group_size: int
     noise: str | float
+    preset: str
+    hidden_noise: float
+    prior_variance: str | float
+    link: str
+    sigmoid_variance: str
+    units: bool | str
+    clip: bool | str
+    widen: bool | str
     robust: bool | str
     drift: bool | str
     ensemble: int

@@ -1,7 +1,5 @@
 """Learners by mode: the paper's algorithm, or kbnn as `kbnn train` runs it."""
 
-import copy
-
 import numpy as np
 
 from kbnn.core.network import predicted
@@ -10,6 +8,7 @@ from kbnn.model.model import Model
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
+from kbnn.model.stored import copy
 from samples.paper.common import Answer, FloatArray, Learner, Mode, printed
 
 
@@ -43,12 +42,13 @@ class Tool:
             return Answer(said.mean, function_var, said.sd**2 - function_var)
         model = self.model
         if model.warming_up:
-            model = copy.deepcopy(model)
+            model = copy(model)
             model.settle()
         columns = model.learned.columns[model.task.scaled :]
         z = scaling.standardise(columns, x, np.zeros(x.shape[1]))
         before = predicted(model.learned.members[0], z, None)
-        return Answer(before.mean, before.function_var, before.noise_var, said.probability[:, 1:])
+        parts = (before.mean, before.function_var, before.noise_var, said.probability)
+        return Answer(*(part[:, 1:] for part in parts))  # the output of class 1
 
     def _rows(self, x: FloatArray, y: FloatArray) -> Rows:
         first = self.model.met + 1
