@@ -332,3 +332,22 @@ def test_the_way_in_loads_nothing_before_it_is_used() -> None:
 def test_the_example_of_the_docstring_runs() -> None:
     assert doctest.testmod(front).failed == 0
     assert doctest.testmod(front).attempted > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="memory as POSIX tells it")
+def test_a_large_table_is_read_where_it_lies() -> None:
+    """A million rows, 112 MB: learning them needs no copy."""
+    code = """if True:
+        import resource, numpy as np, polars as pl, kbnn
+        draw = np.random.default_rng(0)
+        table = pl.DataFrame({f"x{j}": draw.normal(size=1_000_000) for j in range(14)})
+        kbnn.train(table[:5000], "x13", covariance="neuron", layers=10)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        kbnn.train(table, "x13", covariance="neuron", layers=10)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert int(done.stdout) < 20_000  # kB
