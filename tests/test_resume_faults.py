@@ -17,7 +17,7 @@ from tests.training_data import state_of
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 
 KBNN = f"{sys.executable} -m kbnn_cli.app"
-TRAIN = "kbnn train rows.csv -m {0}.npz --layers 3 --predictions {0}.csv"
+TRAIN = "kbnn train rows.csv -m {0}.npz --layers 3 --rehearse off --predictions {0}.csv"
 
 
 @pytest.fixture
