@@ -31,7 +31,7 @@ except ImportError:  # built without a compiler: the twin serves
 def description() -> str:
     """Which engine serves, in words."""
     if not _BUILT:
-        return "numpy (the compiled kernel is not built here: no C compiler, or a bare source folder)"
+        return "numpy (the kernel is not built here: no C compiler, or a bare source folder)"
     if _choice() == "numpy":
         return "numpy (KBNN_ENGINE=numpy)"
     return f"compiled, {_kernel.instructions()}"
