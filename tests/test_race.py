@@ -179,7 +179,7 @@ def test_the_command_says_who_won_and_inspect_by_how_much(tmp_path: Path) -> Non
     assert "nats ahead of" in ran.err
     assert "us of processor time a row" in ran.err
     shown = kbnn("inspect", model)
-    assert "nats behind" in " ".join(shown.out.split())
+    assert "nats ahead of" in " ".join(shown.out.split())
     told = json.loads(kbnn("inspect", model, "--json").out)
     assert told["race"]
     assert {"leader", "settings", "nats", "row"} == set(told["race"][0])

@@ -56,6 +56,7 @@ class Lost(NamedTuple):
     settings: Settings
     nats: float
     row: int
+    leader: Settings
 
 
 class Step(NamedTuple):
@@ -83,10 +84,10 @@ def standings(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> list[Standin
     """All candidates beside the leader."""
     leader = racers[0]
     won = leader.learner.settings
-    racing = [Lost(r.learner.settings, leader.evidence - r.evidence, 0) for r in racers[1:]]
+    racing = [Lost(r.learner.settings, leader.evidence - r.evidence, 0, won) for r in racers[1:]]
     return [
-        Standing(won.told(other), other.told(won), nats, row)
-        for other, nats, row in [*lost, *racing]
+        Standing(ahead.told(other), other.told(ahead), nats, row)
+        for other, nats, row, ahead in [*lost, *racing]
     ]
 
 
@@ -184,7 +185,12 @@ def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
 
 def _lost(before: tuple[Racer, ...], after: tuple[Racer, ...], row: int) -> tuple[Lost, ...]:
     return tuple(
-        Lost(racer.learner.settings, after[0].evidence - racer.evidence, row)
+        Lost(
+            racer.learner.settings,
+            after[0].evidence - racer.evidence,
+            row,
+            after[0].learner.settings,
+        )
         for racer in before
         if racer not in after
     )

@@ -53,8 +53,8 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
         "schema": model.schema.to_json(),
         "racers": [_racer_header(racer) for racer in model.racers],
         "lost": [
-            {"settings": settings.to_json(), "nats": nats, "row": row}
-            for settings, nats, row in model.lost
+            {"settings": lost.to_json(), "nats": nats, "row": row, "leader": leader.to_json()}
+            for lost, nats, row, leader in model.lost
         ],
         "skipped": model.skipped,
         "let_go": model.let_go,
@@ -123,7 +123,12 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     _require(len(seen) == 1 and begun in ({True}, {False}), "its candidates")
     _require(begun == {True} or len(racers) == 1, "its candidates")
     model.lost = tuple(
-        Lost(Settings.from_json(one["settings"]), _finite(one["nats"]), count(one["row"]))
+        Lost(
+            Settings.from_json(one["settings"]),
+            _finite(one["nats"]),
+            count(one["row"]),
+            Settings.from_json(one["leader"]),
+        )
         for one in _objects(header["lost"], "its candidates")
     )
     model.skipped = count(header["skipped"])

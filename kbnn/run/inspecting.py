@@ -154,9 +154,11 @@ class Inspection:
         if self.health["rehearsed"]:
             found.append(("rehearsed", rows_of(self.health["rehearsed"])))
         for rival in self.race:
-            state = f"dropped at row {count(rival['row'])}" if rival["row"] else "still racing"
-            behind = f"{rival['settings']} is {number(rival['nats'], 3)} nats behind"
-            found.append(("race", f"{rival['leader']} leads; {behind}, {state}"))
+            ahead = (
+                f"{rival['leader']} {number(rival['nats'], 3)} nats ahead of {rival['settings']}"
+            )
+            state = f", dropped at row {count(rival['row'])}" if rival["row"] else ", still racing"
+            found.append(("race", ahead + state))
         return found
 
     def _alarms(self) -> str:
