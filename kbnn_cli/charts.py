@@ -102,7 +102,7 @@ def calibration(levels: Array, observed: Array, rows: int) -> Draw:
 
 
 def pit(bars: Array) -> Draw:
-    """Histogram of Phi((y - mean) / sd), 1 = as many rows as honest forecasts give."""
+    """Histogram of where the truth fell in its forecast, 1 = as many rows as honest forecasts give."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         return vertical_bars(bars.tolist(), width, HEIGHT, plain)
@@ -139,27 +139,27 @@ def central(values: Sequence[float], part: int = 100) -> list[float]:
     return ranked[out : len(ranked) - out]
 
 
-def funnel(y: Array, mean: Array, sd: Array) -> Draw:
-    """Errors of sampled rows against their stated sd, with the edges of the 90 % interval."""
+def funnel(y: Array, mean: Array, lower: Array, upper: Array) -> Draw:
+    """Errors of sampled rows against half the width of their 90 % interval, with its edges."""
 
-    residuals, sds = (y - mean).tolist(), sd.tolist()
+    residuals, halves = (y - mean).tolist(), (0.5 * (upper - lower)).tolist()
 
     def draw(width: int, plain: bool) -> list[Text]:
-        x = spanning(central(sds, 20))
+        x = spanning(central(halves, 20))
         x = Axis(max(x.low, 0.0), x.high)
-        top = max([abs(r) for r in central(residuals)] + [1.7 * x.high])
+        top = max([abs(r) for r in central(residuals)] + [1.05 * x.high])
         canvas = Canvas(width, HEIGHT, x, Axis(-1.05 * top, 1.05 * top), plain=plain)
         canvas.line([(x.low, 0), (x.high, 0)], REFERENCE, "-", dotted=True)
-        canvas.points(list(zip(sds, residuals, strict=True)), DATA)
+        canvas.points(list(zip(halves, residuals, strict=True)), DATA)
         for sign in (-1, 1):
-            edge = [(x.low, sign * 1.645 * x.low), (x.high, sign * 1.645 * x.high)]
+            edge = [(x.low, sign * x.low), (x.high, sign * x.high)]
             canvas.line(edge, SECOND, "~")
         return canvas.lines()
 
     return draw
 
 
-def truth(y: Array, mean: Array, sd: Array, name: str) -> Draw:
+def truth(y: Array, mean: Array, lower: Array, upper: Array, name: str) -> Draw:
     """Predictions of sampled rows against what came true."""
 
     def draw(width: int, plain: bool) -> list[Text]:

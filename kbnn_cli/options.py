@@ -37,13 +37,26 @@ def seconds(text: str) -> float:
 
 def share(text: str) -> float:
     """What `--interval` takes: 0.9 or 90%."""
-    bare = str(text).strip()
-    percent = bare.endswith("%")
     try:
-        value = float(bare.removesuffix("%"))
+        return _share(str(text))
     except ValueError:
         raise _wrong("--interval", "takes a share such as 0.9 or 90%", text) from None
-    return value / 100.0 if percent else value
+
+
+def shares(text: str | None) -> tuple[float, ...]:
+    """What `--quantiles` takes: 0.05,0.5,0.95 or 5%,50%,95%."""
+    if text is None:
+        return ()
+    try:
+        return tuple(_share(part) for part in text.split(","))
+    except ValueError:
+        raise _wrong("--quantiles", "takes shares such as 0.05,0.5,0.95", text) from None
+
+
+def _share(text: str) -> float:
+    bare = text.strip()
+    value = float(bare.removesuffix("%"))
+    return value / 100.0 if bare.endswith("%") else value
 
 
 def _wrong(option: str, takes: str, text: str) -> Exception:
@@ -134,6 +147,15 @@ Interval = Annotated[
         metavar="SHARE",
         parser=share,
         help="The probability that lower and upper enclose: 0.9 or 90%.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Quantiles = Annotated[
+    str | None,
+    typer.Option(
+        "--quantiles",
+        metavar="SHARES",
+        help="Further columns: 0.05,0.5,0.95 gives q05, q50 and q95.",
         rich_help_panel=OUTPUT,
     ),
 ]

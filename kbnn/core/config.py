@@ -36,6 +36,7 @@ class Config:
         gaussian     a real target with Gaussian noise
         bernoulli    one output, labels 0 and 1, probit link
         categorical  one output per class, the label is the index of the class
+        count        a count, one output each, its rate an exponential
         sigmoid      the paper's way: a Gaussian label 0 or 1 on a sigmoid output
     noise
         the variance of a Gaussian observation; None learns it from the stream, 0 is the paper
@@ -160,7 +161,7 @@ class Config:
     @property
     def has_head(self) -> bool:
         """Whether the learned noise depends on the input."""
-        return self.learns_noise and self.noise_head
+        return self.learns_noise and self.noise_head and self.kind.noise_depends
 
 
 def _require(condition: bool, message: str) -> None:

@@ -32,6 +32,7 @@ class PredictWords(ReadWords, total=False):
     """How rows are predicted."""
 
     interval: float
+    quantiles: Sequence[float]
     decompose: bool
 
 
@@ -86,17 +87,19 @@ class Model:
         """Predict every row: one forecast for each, in order; nothing is learned.
 
         interval     the probability that `lower` and `upper` enclose, 0.9
+        quantiles    shares whose quantiles are added, such as [0.05, 0.95]
         decompose    whether the table has `function_sd` and `noise_sd` too
         """
         words: dict[str, Any] = dict(options)
         interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
+        quantiles = words.pop("quantiles", ())
         how = standing.kept(words.pop("on_error", "skip"))
         model = self._known()
         with standing.opened(
             model, data, notice=_log.info, on_error=how, use_target=False, **words
         ) as (stream, _):
             made = forecasts_of(model, stream)
-        return Forecasts(model.task, made, interval, decompose)
+        return Forecasts(model.task, made, interval, decompose, quantiles)
 
     def evaluate(self, data: Any, **options: Unpack[ReadWords]) -> Figures:
         """Score the model on rows that it does not learn: the figures of `kbnn evaluate --json`."""
@@ -184,7 +187,7 @@ class Model:
     @property
     def task(self) -> str | None:
         """`regression` or `classification`, None before the first row."""
-        return None if self._model is None else self._model.schema.task
+        return None if self._model is None else self._model.task.name
 
     def record(self) -> Figures:
         """The figures of every row learned so far, each predicted before it was learned."""

@@ -22,6 +22,7 @@ from kbnn.core.layout import IntArray
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
+from kbnn.core.tails import known_again
 from kbnn.model import ensemble, rehearsal, scaling
 from kbnn.model.growth import grow
 from kbnn.model.rehearsal import Rehearsal
@@ -30,7 +31,7 @@ from kbnn.model.rows import Rows, sliced
 from kbnn.model.scaling import Scale
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, unseen, widened
-from kbnn.task.base import Scaled, Task
+from kbnn.task.base import Following, Scaled, Task
 from kbnn.task.forecast import Forecast
 
 FIRST_REFIT = 64
@@ -52,6 +53,7 @@ class Learned(NamedTuple):
     seen: int  # rows counted into the scale
     changes: int  # of the scale
     kept: Kept
+    tails: FloatArray  # of what is stated, see kbnn.core.tails
     rehearsal: Rehearsal = Rehearsal()
 
 
@@ -105,6 +107,7 @@ class Learner:
             seen=len(held.y),
             changes=0,
             kept=Kept(MOST_KEPT, held.y.shape[1], held),
+            tails=self.task.tails(self.settings.robust),
         )
         learned, events = self._begin(learned, held, self.task.outputs(held.y))
         return self._rehearsed(learned, len(held.y)), events
@@ -117,10 +120,10 @@ class Learner:
         )
         var = self._variances(learned.columns, x_sd)
         if len(learned.members) == 1:
-            return self._forecast(learned.columns, predicted(learned.members[0], z, var))
+            return self._forecast(learned, predicted(learned.members[0], z, var))
         made = ensemble.in_parallel(lambda member: predicted(member, z, var), learned.members)
         weights = np.tile(ensemble.mixture_weights(learned.log_weight), (len(z), 1))
-        return self._forecast(learned.columns, ensemble.mix(made, weights))
+        return self._forecast(learned, ensemble.mix(made, weights))
 
     def advance(
         self, learned: Learned, rows: Rows, first: int, again: bool = False
@@ -139,7 +142,8 @@ class Learner:
             )
             labels = self._labels(learned.columns, rows.y)
             learned, made = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
-            said = self._forecast(learned.columns, made)
+            learned = learned._replace(tails=known_again(learned.tails))
+            said = self._forecast(learned, made)
             return learned, _as_before(said, surprised), _events(said, first)
         before = learned.seen
         burst = rehearsal.next_burst(learned.rehearsal, before)
@@ -187,7 +191,9 @@ class Learner:
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
         learned, made = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
-        return learned, self._forecast(columns, made), done
+        learned = learned._replace(tails=learned.tails.copy())
+        following = Following(y[:done], self.settings.robust, self.settings.intervals == "tracked")
+        return learned, self._forecast(learned, made, following), done
 
     def _step(
         self,
@@ -271,6 +277,7 @@ class Learner:
                     mean_scale=means,
                     sd_scale=sds,
                     prior_variance=self.settings.prior_variance,
+                    output_mean=self.task.output_mean(rows.y),
                 )
             )
             for k in range(self.settings.ensemble)
@@ -352,11 +359,13 @@ class Learner:
         x_sd = widened(rows.x_sd, width) if rows.x_sd.shape[1] else None
         return x, self._labels(columns, rows.y), x_sd
 
-    def _forecast(self, columns: FloatArray, made: Prediction) -> Forecast:
-        """A prediction in the user's units."""
-        t = self.task.scaled
+    def _forecast(
+        self, learned: Learned, made: Prediction, following: Following | None = None
+    ) -> Forecast:
+        """A prediction in the user's units; the tails, in place, follow what came true."""
+        t, columns = self.task.scaled, learned.columns
         scaled = Scaled(columns[:t, scaling.CENTER], columns[:t, scaling.SCALE])
-        return self.task.forecast(made, scaled, self.settings.robust)
+        return self.task.forecast(made, scaled, self.settings.robust, learned.tails, following)
 
     def _refit(self, learned: Learned) -> tuple[Learned, Events | None]:
         """Change the scale if the stream has left it; events if all was learned anew."""

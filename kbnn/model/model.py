@@ -19,9 +19,9 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import Early, blank
+from kbnn.task.base import Early, Task, blank
 from kbnn.task.forecast import HELD, Forecast, joined, taken
-from kbnn.task.table import task_of
+from kbnn.task.table import kinds_of, task_of
 
 __all__ = ["HELD", "Forecast", "Model", "Rows"]
 
@@ -44,8 +44,9 @@ class Model:
                 f"are {targets} (choose auto or constant)"
             )
         self.settings = settings
-        self.task = task_of(schema, settings.link)
         self._schema = schema
+        candidate = settings.candidates()[0]
+        learner = self.learner_of(candidate)
         nothing = Learned(
             (),
             scaling.blank_columns(0),
@@ -53,10 +54,9 @@ class Model:
             0,
             0,
             Kept(MOST_HELD, targets),
+            learner.task.tails(settings.robust),
         )
-        self.racers: tuple[Racer, ...] = (
-            Racer(self.learner_of(settings.candidates()[0]), nothing),
-        )
+        self.racers: tuple[Racer, ...] = (Racer(learner, nothing),)
         self.lost: tuple[Lost, ...] = ()
         self.skipped = 0  # rows without a target
         self.let_go = 0  # rows held and let go before any target had varied
@@ -74,6 +74,11 @@ class Model:
         return cls(settings, schema)
 
     @property
+    def task(self) -> Task:
+        """What the targets are, as the leader has it."""
+        return self.learner.task
+
+    @property
     def schema(self) -> Schema:
         """What each column is."""
         return self._schema
@@ -83,7 +88,7 @@ class Model:
         wider = schema.width > self._schema.width
         if wider and self._unscored:
             _ = self.card  # what waits is counted as it was
-        self._schema = self.task.schema = schema
+        self._schema = schema
         self.racers = tuple(
             replace(racer, learner=self.learner_of(racer.learner.settings)) for racer in self.racers
         )
@@ -98,7 +103,7 @@ class Model:
         layout, late = self._schema.layout, {c.name for c in self._schema.columns if c.late}
         indicators = np.array([place.category is not None for place in layout], np.float64)
         came_late = np.array([place.column in late for place in layout], np.float64)
-        return Learner(settings, self.task, indicators, came_late)
+        return Learner(settings, task_of(self._schema, settings), indicators, came_late)
 
     @property
     def learner(self) -> Learner:
@@ -124,6 +129,7 @@ class Model:
         """The record of every row, forecast before it was learned."""
         if not isinstance(self._card, Scorecard):
             self._card = self._card()
+        self._card.judge = self.task
         waiting, self._unscored, self._waiting = self._unscored, [], 0
         for rows, forecast in waiting if len(waiting) < 2 else [_together(waiting)]:
             self._card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
@@ -217,7 +223,7 @@ class Model:
         learned = self.learned
         if self.warming_up:
             if self._trial is None:
-                self._trial, _ = self.learner.start(self._held())
+                self._trial, _ = self.learner.start(linked(self._held(), self.task))
             learned = self._trial
         return self.learner.predict(learned, rows.x, rows.x_sd)
 
@@ -226,9 +232,11 @@ class Model:
         self._trial = None
         held = self._held()
         racers = []
-        for settings in self.settings.candidates():
+        kinds = kinds_of(self._schema, held.rows().y)
+        for settings in self.settings.candidates(kinds):
             learner = self.learner_of(settings)
-            racers.append(Racer(learner, self.learned).after(*learner.start(held.copy())))
+            start = learner.start(linked(held, learner.task))
+            racers.append(Racer(learner, self.learned).after(*start))
         self.racers = tuple(racers)
 
     def _hold(self, rows: Rows) -> Forecast:
@@ -267,10 +275,9 @@ class Model:
         return early
 
     def _held(self) -> Kept:
-        """The rows held, their targets as the networks learn them."""
+        """The rows held."""
         kept = self.learned.kept
-        rows = kept.rows()
-        return Kept(kept.most, kept.targets, rows._replace(y=self.task.linked(rows.y)))
+        return Kept(kept.most, kept.targets, kept.rows())
 
     def _score(self, rows: Rows, forecast: Forecast, held: bool) -> None:
         """Count rows into the record, but for those held."""
@@ -287,6 +294,12 @@ class Model:
         self._waiting += len(rows.y)
         if self._waiting >= UNSCORED:
             _ = self.card
+
+
+def linked(held: Kept, task: Task) -> Kept:
+    """Rows held, their targets as a task's networks learn them."""
+    rows = held.rows()
+    return Kept(held.most, held.targets, rows._replace(y=task.linked(rows.y)))
 
 
 def _together(waiting: list[tuple[Rows, Forecast]]) -> tuple[Rows, Forecast]:

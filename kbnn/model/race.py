@@ -4,7 +4,9 @@ A candidate is a model's settings with every choice made. All of them begin with
 meet every row; what each says of a row before it learns it is its evidence, the logarithm of the
 density of what came true. The leader speaks. A candidate 20 nats behind is dropped, and after 1,024
 rows only the leader goes on. No row counts for more than five nats between two candidates, so that
-no outlier decides. The race is looked at where row counts say, not where blocks end.
+no outlier decides. What kind of number the target is races too: kinds are compared, each by its best
+candidate, for 512 rows, since it takes that long for tails to show, and a real target is given up
+only for one that is ten nats ahead. The race is looked at where row counts say, not where blocks end.
 
 A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
 rows stay true. A second race tells, up to row 4,096: beside a winner that goes on to rehearse runs
@@ -28,6 +30,9 @@ from kbnn.task.forecast import Forecast, joined
 DROPPED: Final = 20.0
 DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG
+KIND_DECIDED: Final = YOUNG // 2
+SAFEST: Final = "regression"
+MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
 
@@ -164,9 +169,18 @@ def _after(evidence: float, gained: FloatArray) -> float:
 def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
     """The leader first, and those still in the race."""
     order = sorted(racers, key=lambda racer: -racer.evidence)
-    if order[0].learned.seen in (DECIDED, DECIDED_LATE):
-        return (order[0],)
-    return tuple(r for r in order if r.evidence > order[0].evidence - DROPPED)
+    best = {racer.learner.settings.kind: racer for racer in reversed(order)}
+    leader = order[0]
+    safe = best.get(SAFEST)
+    if safe is not None and leader.evidence <= safe.evidence + MARGIN:
+        leader = safe
+    seen, kind = leader.learned.seen, leader.learner.settings.kind
+    if seen in (DECIDED, DECIDED_LATE):
+        return (leader,)
+    if seen >= KIND_DECIDED:
+        order = [racer for racer in order if racer.learner.settings.kind == kind]
+    kept = [r for r in order if r.evidence > best[r.learner.settings.kind].evidence - DROPPED]
+    return (leader, *(racer for racer in kept if racer is not leader))
 
 
 def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kbnn.core import tails
 from kbnn.core.config import Config
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
@@ -30,6 +31,7 @@ from kbnn.model.texts import MOST_REHEARSED
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
+from kbnn.task.base import Task
 
 LARGEST_BELIEF = 1e60
 """No number of a belief is larger: in standardised units all that data can say is far below."""
@@ -87,6 +89,7 @@ def _racer_arrays(racer: Racer) -> Arrays:
     learned = racer.learned
     out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
     out["scale/columns"] = learned.columns
+    out["stated/tails"] = learned.tails
     out["ensemble/log_weight"] = learned.log_weight
     for k, member in enumerate(learned.members):
         state = member.state()
@@ -145,6 +148,8 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
 
 def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     settings = Settings.from_json(header["settings"])
+    learner = model.learner_of(settings)
+    task = learner.task
     _require(settings.ensemble == model.settings.ensemble, "its ensemble")
     members = header["networks"]
     _require(len(members) in (0, settings.ensemble), "its number of networks")
@@ -155,15 +160,15 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     _require(sound and bool(np.all(log_weight > -1e300)), "its ensemble weights")
     for state in states:
         _require(
-            columns.shape == (model.task.scaled + state.config.inputs, scaling.FIELDS)
+            columns.shape == (task.scaled + state.config.inputs, scaling.FIELDS)
             and bool(np.all(np.isfinite(columns)))
             and bool(np.all(columns[:, [scaling.COUNT, scaling.SQUARES, scaling.SCALE]] >= 0.0))
             and state.config == states[0].config
             and state.config.inputs <= model.schema.width
-            and state.config.observation == model.task.observation,
+            and state.config.observation == task.observation,
             "its scale",
         )
-        _require(model.task.fits(state.config.outputs), "its outputs")
+        _require(task.fits(state.config.outputs), "its outputs")
     learned = Learned(
         tuple(open_session(state) for state in states),
         columns,
@@ -171,13 +176,20 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
         count(header["scale"]["rows"]),
         count(header["scale"]["changes"]),
         _kept(arrays, MOST_KEPT if states else MOST_HELD, len(model.schema.targets)),
+        _tails(arrays, task),
         _rehearsal(header["rehearsal"], count(header["scale"]["rows"])),
     )
     alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
     _require(len(alarms) <= MOST_ALARMS, "its alarms")
     evidence = _finite(header["evidence"])
     _require(abs(evidence) <= MOST_EVIDENCE, "its evidence")
-    return Racer(model.learner_of(settings), learned, evidence, tuple(alarms))
+    return Racer(learner, learned, evidence, tuple(alarms))
+
+
+def _tails(arrays: Arrays, task: Task) -> np.ndarray[Any, np.dtype[np.float64]]:
+    known = _floats(arrays, "stated/tails")
+    _require(known.shape == task.tails(True).shape and tails.sound(known), "its tails")
+    return known
 
 
 def _rehearsal(header: dict[str, Any], seen: int) -> Rehearsal:
@@ -240,7 +252,8 @@ def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
         _require(bool(np.all(np.abs(array) <= LARGEST_BELIEF)), f"its {name}")
         fields[name] = np.ascontiguousarray(array)
     diagonal = fields["cov"][layout_of(config).diagonal]
-    for name, least in (("prior_var", fields["prior_var"]), ("noise", fields["noise"])):
+    noise = fields["noise"][:, 0] if config.kind.noise_signed else fields["noise"]
+    for name, least in (("prior_var", fields["prior_var"]), ("noise", noise)):
         _require(bool(np.all(least > 0.0)), f"its {name}")
     _require(bool(np.all(diagonal >= 0.0)), "its cov")
     _require(bool(np.all(fields["counts"] >= 0)), "its counts")

@@ -22,3 +22,9 @@ def leading_columns(rows: Rows, task: Task) -> pa.RecordBatch:
         kind = pa.string() if task.labels else pa.float64()
         columns[name] = pa.array(task.truth(rows.y[:, j]), kind, from_pandas=True)
     return pa.RecordBatch.from_pydict(columns)
+
+
+def check_quantile(share: float) -> None:
+    """Refuse what no quantile is of."""
+    if not 0.0 < share < 1.0:
+        raise UsageError(f"--quantiles lie between 0 and 1, not {share:g}")

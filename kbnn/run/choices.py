@@ -19,7 +19,7 @@ from kbnn.task.table import task_of
 
 def check_size(settings: Settings, schema: Schema) -> None:
     """Refuse a network too large for any machine, before the first row."""
-    task = task_of(schema, settings.link)
+    task = task_of(schema, settings)
     outputs = task.outputs(np.zeros((0, 1)))
     if task.fits(len(schema.classes)):
         outputs = max(outputs, len(schema.classes))

@@ -222,7 +222,7 @@ def inspect(model: Model, path: str) -> Inspection:
     return Inspection(
         path=path,
         bytes=os.path.getsize(path),
-        task=model.schema.task,
+        task=model.task.name,
         targets=targets,
         classes=list(model.schema.classes),
         facts=model.task.facts(),

@@ -51,7 +51,7 @@ def summary(training: Training) -> dict[str, Any]:
         "bad_rows": training.bad_rows,
         "rows_in_model": model.rows,
         "epochs": training.position.epochs,
-        "task": model.schema.task,
+        "task": model.task.name,
         "targets": model.schema.targets,
         "prequential": prequential(model),
         "noise_sd": list(model.noise_sd),

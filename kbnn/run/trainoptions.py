@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from kbnn.errors import UsageError
 from kbnn.model.settings import OPTIONS, Choices
-from kbnn.output.fields import check_interval
+from kbnn.output.fields import check_interval, check_quantile
 from kbnn.output.writers import check_name
 from kbnn.run.choices import check_one_of, check_outputs
 from kbnn.stream.inputs import paths
@@ -37,6 +37,7 @@ class TrainOptions:
     again: bool = False  # learn sources from their first row, though a run was cut short
     predictions: str | None = None
     interval: float = 0.9  # that lower and upper of the predictions enclose
+    quantiles: Sequence[float] = ()  # of the predictions
     bad_rows: str | None = None
     checkpoint_every: float = CHECKPOINT_EVERY  # seconds
 
@@ -48,6 +49,8 @@ class TrainOptions:
         self.read.check()
         self.choices.settings()
         check_interval(self.interval)
+        for share in self.quantiles:
+            check_quantile(share)
         if self.model == "-":
             raise UsageError("a model is kept in a file: --model cannot be -")
         if not self.checkpoint_every > 0.0:
@@ -84,6 +87,7 @@ class RunWords(ReadWords, total=False):
     shuffle: bool
     predictions: str | None
     interval: float
+    quantiles: Sequence[float]
 
 
 class ModelWords(TypedDict, total=False):
@@ -130,6 +134,7 @@ _RUN: Final = (
     "again",
     "predictions",
     "interval",
+    "quantiles",
     "bad_rows",
     "checkpoint_every",
 )
@@ -167,7 +172,7 @@ def stated(
         sources=sources,
         model=model,
         read=read,
-        choices=Choices.read(texts),
+        choices=Choices.read(texts, kind=None if task == "auto" or TASKS[task].labels else task),
         **{name: said[name] for name in _RUN if name in said},
     )
 

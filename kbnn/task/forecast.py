@@ -25,6 +25,7 @@ class Forecast(NamedTuple):
     probability: FloatArray  # (n, classes)
     outlier: FloatArray  # (n,) probability that the target was an outlier, NaN where not asked
     status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED, HELD
+    stated: FloatArray  # (n, targets, fields) the distribution, see kbnn.task.stated
 
 
 def taken(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:

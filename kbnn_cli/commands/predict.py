@@ -64,6 +64,7 @@ def predict(
     sources: options.Sources,
     output: Output = "-",
     interval: options.Interval = 0.9,
+    quantiles: options.Quantiles = None,
     decompose: Decompose = False,
     only_predictions: OnlyPredictions = False,
     json: options.Json = False,
@@ -79,11 +80,12 @@ def predict(
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.output.fields import check_interval
+    from kbnn.output.fields import check_interval, check_quantile
     from kbnn.output.writers import check_name, open_writer
     from kbnn.run import standing
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
+    from kbnn.task.base import Wanted
     from kbnn_cli import reading, show
 
     how = standing.kept(on_error)
@@ -94,7 +96,10 @@ def predict(
     start = perf_counter()
     known = modelfile.load(model)
     check_interval(interval)
-    fields = known.task.fields(interval, decompose=decompose)
+    wanted = Wanted(interval, options.shares(quantiles), decompose)
+    for share in wanted.quantiles:
+        check_quantile(share)
+    fields = known.task.fields(wanted)
     with (
         standing.opened(
             known,
