@@ -102,7 +102,7 @@ def calibration(levels: Array, observed: Array, rows: int) -> Draw:
 
 
 def pit(bars: Array) -> Draw:
-    """Histogram of where the truth fell in its forecast, 1 = as many rows as honest forecasts give."""
+    """Histogram of where the truth fell in its forecast, 1 = as many rows as if honest."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         return vertical_bars(bars.tolist(), width, HEIGHT, plain)

@@ -4,7 +4,7 @@
 
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release
 from cpython.buffer cimport PyObject_GetBuffer
-from libc.math cimport erfc
+from libc.math cimport erfc, log, log1p
 from libc.stdint cimport int64_t
 
 import numpy as np
@@ -375,6 +375,25 @@ def normal_cdf(u, out):
         raise ValueError("u and out must have one length")
     for i in range(to.length):
         (<double *>to.at)[i] = 0.5 * erfc(-0.7071067811865476 * (<double *>given.at)[i])
+
+
+def normal_log_cdf(u, out):
+    """out = log Phi(u); beyond what erfc can say, by its asymptotic series."""
+    cdef _Buffer given = _buffer(u, "u"), to = _buffer(out, "out", True)
+    cdef int64_t i
+    cdef double v, w
+    if given.length != to.length:
+        raise ValueError("u and out must have one length")
+    for i in range(to.length):
+        v = (<double *>given.at)[i]
+        if v > 0.0:
+            (<double *>to.at)[i] = log1p(-0.5 * erfc(0.7071067811865476 * v))
+        elif v > -37.0:
+            (<double *>to.at)[i] = log(0.5 * erfc(-0.7071067811865476 * v))
+        else:
+            w = 1.0 / (v * v)
+            (<double *>to.at)[i] = (-0.5 * v * v - 0.9189385332046727 - log(-v)
+                                    + log1p(-w * (1.0 - 3.0 * w * (1.0 - 5.0 * w))))
 
 
 def scale_rows(columns, raw, out, fixed, Constants constants):

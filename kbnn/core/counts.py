@@ -2,15 +2,16 @@
 
 eta = a/2 is the logarithm of the rate, m and q its mean and variance, and a count y has the
 likelihood e^(y eta)/(k + e^eta)^(y + k), k = 1/phi. The posterior's mode by Newton's method, with
-s = 1/(1 + k e^-eta): gradient (m - eta)/q + y - (y + k) s, curvature 1/q + I, I = (y + k) s (1 - s);
-its variance v = q/(1 + q I), and its mean eta - I (1 - 2s) v^2/2, the third derivative's correction.
+s = 1/(1 + k e^-eta): gradient (m - eta)/q + y - (y + k) s, curvature 1/q + I, where
+I = (y + k) s (1 - s); its variance v = q/(1 + q I), and its mean eta - I (1 - 2s) v^2/2, corrected
+by the third derivative.
 Half the network's output keeps rates from running away where nothing has been seen.
 
 phi is the ratio of two discounted sums, (V - what a Poisson of the same mean would have)/(mu^2 e^q)
 weighted by how much each row can tell.
 
-Outliers: a count comes from the negative binomial or, one in a hundred, from s/((s + y)(s + y + 1)),
-s = mu + 1, whose tail is as heavy as 1/y^2; it counts as far as it is none.
+Outliers: a count comes from the negative binomial or, one in a hundred, from
+s/((s + y)(s + y + 1)), s = mu + 1, whose tail is as heavy as 1/y^2; it counts as far as it is none.
 """
 
 from __future__ import annotations

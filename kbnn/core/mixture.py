@@ -1,7 +1,7 @@
 """The mixture that is stated of a real target, row by row: quantiles, intervals, judgement.
 
-A row's fields are those of `Stated`: place m and spread s of the ordinary values, share eps, ratio R
-and shift d of the outliers, and the gains of its intervals (see kbnn.core.tails):
+A row's fields are those of `Stated`: place m and spread s of the ordinary values, share eps, ratio
+R and shift d of the outliers, and the gains of its intervals (see kbnn.core.tails):
 
     (1 - eps) N(m, s^2) + eps N(m + d s, R s^2)
 

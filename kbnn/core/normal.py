@@ -1,8 +1,9 @@
 """The standard normal distribution: the one place that evaluates its cdf and density.
 
 Everything is safe in the far tails: ratios are formed with the scaled complementary error function,
-never as a quotient of two underflowing numbers. Commands need the cdf alone, and have it from the
-compiled module: importing scipy.special would take them longer than anything else they import.
+never as a quotient of two underflowing numbers. Commands need the cdf and its logarithm, and have
+them from the compiled module: importing scipy.special would take them longer than anything else
+they import.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 try:
-    from kbnn.core._kernel import normal_cdf
+    from kbnn.core._kernel import normal_cdf, normal_log_cdf
 
     _BUILT = True
 except ImportError:  # built without a compiler
@@ -61,7 +62,11 @@ def scores(p: FloatArray) -> FloatArray:
 
 def log_cdf(u: FloatArray) -> FloatArray:
     """log Phi(u), finite for every finite u."""
-    return np.asarray(special().log_ndtr(u))
+    if not _BUILT:
+        return np.asarray(special().log_ndtr(u))
+    out = np.empty(np.shape(u))
+    normal_log_cdf(np.ravel(np.asarray(u, dtype=float)), out.reshape(-1))
+    return out
 
 
 def pdf(u: FloatArray) -> FloatArray:

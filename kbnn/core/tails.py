@@ -1,4 +1,4 @@
-"""What is stated of a real target: ordinary values and outliers, and intervals kept to their promise.
+"""What is stated of a real target: ordinary values, outliers, and intervals kept to their promise.
 
 The network says mean m and variance v. Stated is, with V = c v, the mixture
 
@@ -10,8 +10,8 @@ eps follows the mean of w, d and R mean and variance of t weighted by w, c the s
 by 1 - w. The means are left alone.
 
 The central intervals of 50, 80, 90 and 95 % are tracked: each side's distance from the median has a
-gain that grows a little with every row beyond the edge and shrinks by less with every other, so that
-it comes to rest where the promised share lies beyond, whatever the distribution is.
+gain that grows a little with every row beyond the edge and shrinks by less with every other, so
+that it comes to rest where the promised share lies beyond, whatever the distribution is.
 
 The compiled twin is csrc/tails.c. Everything is free of units, and nothing depends on how rows are
 grouped.
@@ -52,9 +52,9 @@ ONE_SIDED: Final = (0.0, HALF_60, HALF_80, HALF_90)
 START: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf)
 OUTLIERS, AMONG, EXTREMES, SQUARES, MEAN, WIDTH, SEEN, MOST = range(8)
 SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 12)
-"""Fields of what is known of one target's tails: sums over weighted outliers, the width c, rows seen
-and the largest value among them; then what is stated, eps, R and d, and a gain for each level's
-lower and upper edge."""
+"""Fields of what is known of one target's tails: sums over weighted outliers, the width c, rows
+seen and the largest value among them; then what is stated, eps, R and d, and a gain for the lower
+and the upper edge of each level."""
 FIELDS: Final = FIRST_GAIN + GAINS
 
 

@@ -90,7 +90,8 @@ class Model:
             _ = self.card  # what waits is counted as it was
         self._schema = schema
         self.racers = tuple(
-            replace(racer, learner=self.learner_of(racer.learner.settings)) for racer in self.racers
+            replace(racer, learner=self.learner_of(racer.learner.settings, racer.learner.task))
+            for racer in self.racers
         )
         if wider:
             before = unseen(self.learner.indicators)
@@ -98,12 +99,15 @@ class Model:
                 racer.learned.kept.unseen = before
             self.card.widen(before)
 
-    def learner_of(self, settings: Settings) -> Learner:
-        """How a candidate with these settings learns."""
+    def learner_of(self, settings: Settings, task: Task | None = None) -> Learner:
+        """How a candidate with these settings learns; `task` is what it has learned so far."""
+        if task is None:
+            task = task_of(self._schema, settings)
+        task.schema = self._schema
         layout, late = self._schema.layout, {c.name for c in self._schema.columns if c.late}
         indicators = np.array([place.category is not None for place in layout], np.float64)
         came_late = np.array([place.column in late for place in layout], np.float64)
-        return Learner(settings, task_of(self._schema, settings), indicators, came_late)
+        return Learner(settings, task, indicators, came_late)
 
     @property
     def learner(self) -> Learner:
@@ -181,7 +185,7 @@ class Model:
     @property
     def noise_sd(self) -> list[float]:
         """The level of each target's noise, in its units; empty where there is none."""
-        if self.warming_up:
+        if self.warming_up or not self.task.noisy:
             return []
         member = self.learned.members[0]
         level = (
@@ -234,7 +238,8 @@ class Model:
         racers = []
         kinds = kinds_of(self._schema, held.rows().y)
         for settings in self.settings.candidates(kinds):
-            learner = self.learner_of(settings)
+            same = settings.kind == self.learner.settings.kind
+            learner = self.learner_of(settings, self.task if same else None)
             start = learner.start(linked(held, learner.task))
             racers.append(Racer(learner, self.learned).after(*start))
         self.racers = tuple(racers)

@@ -4,9 +4,11 @@ A candidate is a model's settings with every choice made. All of them begin with
 meet every row; what each says of a row before it learns it is its evidence, the logarithm of the
 density of what came true. The leader speaks. A candidate 20 nats behind is dropped, and after 1,024
 rows only the leader goes on. No row counts for more than five nats between two candidates, so that
-no outlier decides. What kind of number the target is races too: kinds are compared, each by its best
-candidate, for 512 rows, since it takes that long for tails to show, and a real target is given up
-only for one that is ten nats ahead. The race is looked at where row counts say, not where blocks end.
+no outlier decides. The race is looked at where row counts say, not where blocks end.
+
+What kind of number the target is races too: kinds are compared, each by its best candidate, for 512
+rows, since it takes that long for tails to show, and a real target is given up only for one that is
+20 nats ahead.
 
 A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
 rows stay true. A second race tells, up to row 4,096: beside a winner that goes on to rehearse runs
@@ -32,7 +34,7 @@ DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG
 KIND_DECIDED: Final = YOUNG // 2
 SAFEST: Final = "regression"
-MARGIN: Final = 10.0
+MARGIN: Final = DROPPED
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
 

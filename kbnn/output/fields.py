@@ -27,4 +27,4 @@ def leading_columns(rows: Rows, task: Task) -> pa.RecordBatch:
 def check_quantile(share: float) -> None:
     """Refuse what no quantile is of."""
     if not 0.0 < share < 1.0:
-        raise UsageError(f"--quantiles lie between 0 and 1, not {share:g}")
+        raise UsageError(f"--quantiles must lie between 0 and 1, not {share:g}")

@@ -87,6 +87,7 @@ class RunWords(ReadWords, total=False):
     shuffle: bool
     predictions: str | None
     interval: float
+    intervals: str
     quantiles: Sequence[float]
 
 

@@ -189,7 +189,7 @@ class Task(ABC):
 
     @abstractmethod
     def said(self, forecast: Forecast, judged: Sequence[Compared]) -> FloatArray:
-        """The forecast, beside how each target's turned out, as columns (n, F), for rows that are kept."""
+        """The forecast, beside how it turned out, as columns (n, F), for rows that are kept."""
 
     @abstractmethod
     def verdict(self, score: Score) -> Verdict:

@@ -2,8 +2,8 @@
 
 A count is a step of its distribution, from P(Y < y) to P(Y <= y); u is drawn between the two by a
 hash of the row, so that it is even where what is stated is right, and the same whenever it is asked
-for. The central interval has its edges at quantiles whose normal scores are tracked; where the lower
-is 0 nothing lies below, and the upper one may leave out both shares.
+for. The central interval has its edges at quantiles whose normal scores are tracked; where the
+lower is 0 nothing lies below, and the upper one may leave out both shares.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def _predictions(sample: dict[str, FloatArray], name: str) -> Group:
                 "residuals",
                 "Residuals",
                 sample,
-                "Errors in units of how far their 90 % interval reaches; 90 % belong in the grey band.",
+                "Errors in units of the reach of their 90 % interval; 90 % belong in the band.",
             ),
             Chart(
                 "bell",

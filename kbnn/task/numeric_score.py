@@ -1,7 +1,7 @@
 """How good forecasts of numbers were, row by row, in constant memory.
 
-With error e = y - mean, u = P(Y <= y) as it was stated, and z = Phi^-1(u), a row of weight w adds to
-each sum
+With error e = y - mean, u = P(Y <= y) as it was stated, and z = Phi^-1(u), a row of weight w adds
+to each sum
 
     RMSE      e^2                               (square root of the weighted mean)
     NLL       -log p(y)                         of the stated density; of a count, of its mass
@@ -143,7 +143,7 @@ FIGURES = (
         "interval_width_90",
         "width of 90 %",
         "mean interval",
-        lambda j: cut(j.told.upper - j.told.lower),
+        lambda j: cut(j.told.upper) - cut(j.told.lower),
     ),
     Figure("bias", term=lambda j: j.error, better="neither"),
     Figure("spread", term=lambda j: j.told.score**2, finish=math.sqrt, better="neither"),

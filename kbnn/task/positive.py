@@ -20,6 +20,11 @@ class Positive(Real):
 
     name = "positive"
 
+    @property
+    def noisy(self) -> bool:
+        """Of the logarithm, and not in units that could be given."""
+        return False
+
     def linked(self, y: FloatArray) -> FloatArray:
         """The logarithm; what has none is no label."""
         with np.errstate(divide="ignore", invalid="ignore"):

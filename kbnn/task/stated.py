@@ -1,8 +1,8 @@
 """What is stated of numbers, whichever kind of distribution it is.
 
-A row's fields are those of kbnn.core.mixture, and the last of them says whose they are: the mixture's
-own, the same mixture of the logarithm, or a negative binomial's. Rows of a stream whose kind of
-target was settled on the way may be of several.
+A row's fields are those of kbnn.core.mixture, and the last of them says whose they are: the
+mixture's own, the same mixture of the logarithm, or a negative binomial's. Rows of a stream whose
+kind of target was settled on the way may be of several.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _by_kind(
     rows: FloatArray, make: Callable[[ModuleType, Any], Any], parts: int = 0
 ) -> FloatArray:
     """What each row's kind makes of it: (n,), or (parts, n)."""
-    kinds = rows[:, STATED.kind]
+    kinds = np.nan_to_num(rows[:, STATED.kind])  # nothing is stated of some rows
     first = int(kinds[0]) if len(rows) else REAL
     if not len(rows) or np.count_nonzero(kinds == first) == len(rows):
         return np.asarray(make(KINDS[first], slice(None)))

@@ -51,6 +51,8 @@ def task_of(schema: Named, settings: Chosen) -> Task:
 
 def kinds_of(schema: Named, y: FloatArray) -> list[str]:
     """The tasks that the first targets (n, T) can be taken for, the safest first."""
+    if TASKS[schema.task].labels:
+        return [Real.name]  # of no consequence
     if schema.task != Real.name or len(schema.targets) > 1:
         return [schema.task]
     y = y[np.isfinite(y)]
