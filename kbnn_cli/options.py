@@ -150,6 +150,16 @@ Interval = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Intervals = Annotated[
+    str | None,
+    typer.Option(
+        "--intervals",
+        metavar="tracked|stated",
+        help="Edges as they were kept to their promise, or as the distribution has them; as the "
+        "model was trained if not said.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Quantiles = Annotated[
     str | None,
     typer.Option(

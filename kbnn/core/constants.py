@@ -115,6 +115,9 @@ HALF_50, HALF_60, HALF_80, HALF_90, HALF_95 = (
 )
 """Standard deviations from a normal's mean to the edge of its central intervals."""
 
+ANY_SHARE = 1.0
+"""Of the outliers reckoned with from the start, so many are any value of the target."""
+
 LEAST_RATIO = 4.0
 """Outliers that are stated have at least this many times the ordinary variance."""
 

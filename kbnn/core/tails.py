@@ -7,7 +7,8 @@ The network says mean m and variance v. Stated is, with V = c v, the mixture
 that inference reckons with, but with its share eps, ratio R, shift d and width c learned from the
 stream, in units of the forecasts: t = (y - m)/sqrt(V) is an outlier with probability w, and
 eps follows the mean of w, d and R mean and variance of t weighted by w, c the square of t weighted
-by 1 - w. The means are left alone.
+by 1 - w. Before any was seen, an outlier may be any value that the target has had, however sure
+forecasts have become. The means are left alone.
 
 The central intervals of 50, 80, 90 and 95 % are tracked: each side's distance from the median has a
 gain that grows a little with every row beyond the edge and shrinks by less with every other, so
@@ -26,6 +27,7 @@ import numpy as np
 
 from kbnn.core import engine
 from kbnn.core.constants import (
+    ANY_SHARE,
     EXTREMES_MEMORY,
     HALF_60,
     HALF_80,
@@ -49,9 +51,9 @@ from kbnn.core.normal import FloatArray
 
 ONE_SIDED: Final = (0.0, HALF_60, HALF_80, HALF_90)
 """Half-widths with both shares of each level beyond."""
-START: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf)
+START: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
 OUTLIERS, AMONG, EXTREMES, SQUARES, MEAN, WIDTH, SEEN, MOST = range(8)
-SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 12)
+VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15)
 """Fields of what is known of one target's tails: sums over weighted outliers, the width c, rows
 seen and the largest value among them; then what is stated, eps, R and d, and a gain for the lower
 and the upper edge of each level."""
@@ -71,11 +73,14 @@ def blank(targets: int, mixed: bool = True) -> FloatArray:
 def sound(tails: FloatArray) -> bool:
     """Whether numbers from a file can be what is known of tails."""
     sums, rest = tails[:, :MOST], tails[:, SHARE:]
+    sizes = tails[:, MOST + 1 : SHARE]
     positive = tails[:, [AMONG, EXTREMES, SQUARES, WIDTH, RATIO]]
     share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:]
     return bool(
         np.all(np.abs(sums) <= 1e12)
         and np.all(np.abs(rest) <= 1e12)
+        and np.all(np.abs(sizes) <= 1e300)
+        and np.all(sizes[:, 1:] >= 0.0)
         and np.all(positive > 0.0)
         and np.all((tails[:, OUTLIERS] >= 0.0) & (tails[:, OUTLIERS] < tails[:, AMONG]))
         and np.all((share >= 0.0) & (share < 1.0))
@@ -131,6 +136,7 @@ def follow(
                 edges = edges_of((float(tail[SHARE]), float(tail[RATIO]), float(tail[SHIFT])))
             if mix:
                 _learn(tail, t)
+                _learn_sizes(tail, float(y[i, j]), float(rows[i, j, STATED.spread]))
             if edges is not None:
                 _track(tail[FIRST_GAIN:], edges, t)
             tail[SEEN] += 1.0
@@ -181,7 +187,9 @@ def _cdf(u: float) -> float:
 
 def _refresh(tail: FloatArray) -> None:
     tail[SHARE] = tail[OUTLIERS] / tail[AMONG]
-    tail[RATIO] = min(max(tail[SQUARES] / tail[EXTREMES], LEAST_RATIO), MOST_RATIO)
+    any_value = tail[VALUE_VAR] / tail[SPREAD_VAR] if tail[SPREAD_VAR] > 0.0 else 0.0
+    ratio = (tail[SQUARES] + ANY_SHARE * any_value) / tail[EXTREMES]
+    tail[RATIO] = min(max(ratio, LEAST_RATIO), MOST_RATIO)
     tail[SHIFT] = tail[MEAN]
 
 
@@ -205,6 +213,14 @@ def _learn(tail: FloatArray, t: float) -> None:
         tail[EXTREMES] = EXTREMES_MEMORY
     grown = tail[WIDTH] * math.exp(WIDTH_STEP * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
     tail[WIDTH] = min(max(grown, LEAST_WIDTH), MOST_WIDTH)
+
+
+def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:
+    rate = 1.0 / min(float(tail[SEEN]) + 1.0, TAILS_MEMORY)
+    gap = y - float(tail[VALUE_MEAN])
+    tail[VALUE_MEAN] += rate * gap
+    tail[VALUE_VAR] += rate * (gap * (y - float(tail[VALUE_MEAN])) - tail[VALUE_VAR])
+    tail[SPREAD_VAR] += rate * (spread * spread - tail[SPREAD_VAR])
 
 
 def _track(gains: FloatArray, edges: list[float], t: float) -> None:

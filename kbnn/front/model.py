@@ -186,7 +186,7 @@ class Model:
 
     @property
     def task(self) -> str | None:
-        """`regression` or `classification`, None before the first row."""
+        """`regression`, `positive`, `count` or `classification`, None before the first row."""
         return None if self._model is None else self._model.task.name
 
     def record(self) -> Figures:

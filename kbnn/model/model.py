@@ -10,6 +10,7 @@ import numpy as np
 
 from kbnn.core.layout import IntArray
 from kbnn.core.network import UNLABELLED
+from kbnn.core.tails import FIRST_GAIN
 from kbnn.errors import UsageError
 from kbnn.model import race, scaling
 from kbnn.model.learner import Learned, Learner
@@ -142,6 +143,24 @@ class Model:
     def remember(self, card: Callable[[], Scorecard]) -> None:
         """Take over a record, made when it is first asked for: predicting needs none."""
         self._card = card
+
+    @property
+    def intervals(self) -> str:
+        """Whether intervals are `tracked`, or `stated` as the distribution has them."""
+        kept = self.learned.tails[:, FIRST_GAIN:]
+        moved = bool(kept.size) and not bool(np.all(kept == 1.0))
+        return "tracked" if moved else "stated"
+
+    def with_intervals(self, wanted: str | None) -> None:
+        """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""
+        if wanted == "tracked" and self.settings.intervals == "stated":
+            raise UsageError(
+                "the model learned with --intervals stated: nothing was tracked (leave it out)"
+            )
+        if wanted == "stated":
+            tails = self.learned.tails.copy()
+            tails[:, FIRST_GAIN:] = 1.0
+            self.learned = self.learned._replace(tails=tails)
 
     @property
     def warming_up(self) -> bool:

@@ -28,3 +28,10 @@ def check_quantile(share: float) -> None:
     """Refuse what no quantile is of."""
     if not 0.0 < share < 1.0:
         raise UsageError(f"--quantiles must lie between 0 and 1, not {share:g}")
+
+
+def check_intervals(wanted: str | None) -> str | None:
+    """Refuse what intervals cannot be."""
+    if wanted not in (None, "tracked", "stated"):
+        raise UsageError(f"--intervals is tracked or stated, not '{wanted}'")
+    return wanted

@@ -55,6 +55,7 @@ def summary(training: Training) -> dict[str, Any]:
         "targets": model.schema.targets,
         "prequential": prequential(model),
         "noise_sd": list(model.noise_sd),
+        "intervals": None if model.task.labels else model.intervals,
         "alarms": list(model.alarms),
         "seconds": asdict(seconds),
         "rows_per_second": training.rows / seconds.total if seconds.total > 0.0 else None,

@@ -40,6 +40,8 @@ def evaluate(
     model: options.Model,
     sources: options.Sources,
     fail_if: FailIf = None,
+    quantiles: options.Quantiles = None,
+    intervals: options.Intervals = None,
     report: view_options.Report = None,
     plot: view_options.Plot = None,
     no_plots: view_options.NoPlots = False,
@@ -55,6 +57,7 @@ def evaluate(
 ) -> None:
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
     from kbnn.model import file as modelfile
+    from kbnn.output.fields import check_intervals, check_quantile
     from kbnn.run import evaluating, inspecting, modelreport, standing
     from kbnn.run.choices import check_outputs
     from kbnn.score import failif
@@ -65,7 +68,11 @@ def evaluate(
     modelreport.check_files(report, plot)
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
     check_outputs(sources, outputs, model=model)
+    shares = options.shares(quantiles)
+    for share in shares:
+        check_quantile(share)
     judged = modelfile.load(model)
+    judged.with_intervals(check_intervals(intervals))
     figures = list(flat(judged.task.score().figures()))
     checks = [failif.parse(text, figures, judged.task.targets) for text in fail_if or ()]
     with (
@@ -83,7 +90,7 @@ def evaluate(
         ) as (stream, bad),
         show.progress(stream, "evaluating", quiet) as on_rows,
     ):
-        result = evaluating.evaluate(judged, stream, on_rows=on_rows)
+        result = evaluating.evaluate(judged, stream, quantiles=shares, on_rows=on_rows)
     reading.say_bad_rows(bad, "skipped", quiet)
     reasons = failif.reasons(checks, result.figures())
     try:

@@ -65,6 +65,7 @@ def predict(
     output: Output = "-",
     interval: options.Interval = 0.9,
     quantiles: options.Quantiles = None,
+    intervals: options.Intervals = None,
     decompose: Decompose = False,
     only_predictions: OnlyPredictions = False,
     json: options.Json = False,
@@ -80,7 +81,7 @@ def predict(
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.output.fields import check_interval, check_quantile
+    from kbnn.output.fields import check_interval, check_intervals, check_quantile
     from kbnn.output.writers import check_name, open_writer
     from kbnn.run import standing
     from kbnn.run.choices import check_outputs
@@ -95,6 +96,7 @@ def predict(
     check_name(output)
     start = perf_counter()
     known = modelfile.load(model)
+    known.with_intervals(check_intervals(intervals))
     check_interval(interval)
     wanted = Wanted(interval, options.shares(quantiles), decompose)
     for share in wanted.quantiles:
@@ -128,6 +130,7 @@ def predict(
                 "output": output,
                 "rows": writer.rows,
                 "unreadable": bad.count,
+                "intervals": None if known.task.labels else known.intervals,
                 "seconds": seconds,
                 "rows_per_second": writer.rows / seconds,
             }

@@ -80,8 +80,9 @@ static void find_edges(const mixture *m, edges *e, const kb_constants *k)
 static void refresh(double *tail, const kb_constants *k)
 {
     tail[KB_TAIL_SHARE] = tail[KB_OUTLIERS] / tail[KB_AMONG];
-    tail[KB_TAIL_RATIO] = clip(tail[KB_EXTREME_SQUARES] / tail[KB_EXTREMES], k->least_ratio,
-                               k->most_ratio);
+    double any = tail[KB_SPREAD_VAR] > 0.0 ? tail[KB_VALUE_VAR] / tail[KB_SPREAD_VAR] : 0.0;
+    double ratio = (tail[KB_EXTREME_SQUARES] + k->any_share * any) / tail[KB_EXTREMES];
+    tail[KB_TAIL_RATIO] = clip(ratio, k->least_ratio, k->most_ratio);
     tail[KB_TAIL_SHIFT] = tail[KB_EXTREME_MEAN];
 }
 
@@ -116,6 +117,17 @@ static void learn_tail(double *tail, const mixture *m, double t, const kb_consta
     tail[KB_WIDTH_FACTOR] = clip(
         tail[KB_WIDTH_FACTOR] * exp(k->width_step * (1.0 - w) * (square - 1.0)), k->least_width,
         k->most_width);
+}
+
+/* Running variance of the values and mean of the stated ones. */
+static void learn_sizes(double *tail, double y, double spread, const kb_constants *k)
+{
+    double seen = tail[KB_TAIL_SEEN] + 1.0;
+    double rate = 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
+    double gap = y - tail[KB_VALUE_MEAN];
+    tail[KB_VALUE_MEAN] += rate * gap;
+    tail[KB_VALUE_VAR] += rate * (gap * (y - tail[KB_VALUE_MEAN]) - tail[KB_VALUE_VAR]);
+    tail[KB_SPREAD_VAR] += rate * (spread * spread - tail[KB_SPREAD_VAR]);
 }
 
 /* The edges move out by a little where a value lay beyond, and in by less where it did not. */
@@ -167,8 +179,10 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
                 find_edges(&m, &e, k);
                 known = 1;
             }
-            if (mix)
+            if (mix) {
                 learn_tail(tail, &m, t, k);
+                learn_sizes(tail, y[at], spread, k);
+            }
             if (tracked)
                 track(tail + KB_GAINS, &e, t, factors, k);
             tail[KB_TAIL_SEEN] += 1.0;

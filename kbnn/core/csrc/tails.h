@@ -11,7 +11,7 @@ enum { KB_LEVELS = 4 }; /* central intervals that are tracked */
 
 /* What is known of one target's tails. */
 enum { KB_OUTLIERS, KB_AMONG, KB_EXTREMES, KB_EXTREME_SQUARES, KB_EXTREME_MEAN, KB_WIDTH_FACTOR,
-       KB_TAIL_SEEN, KB_MOST_SEEN, KB_TAIL_SHARE, KB_TAIL_RATIO, KB_TAIL_SHIFT, KB_GAINS,
+       KB_TAIL_SEEN, KB_MOST_SEEN, KB_VALUE_MEAN, KB_VALUE_VAR, KB_SPREAD_VAR, KB_TAIL_SHARE, KB_TAIL_RATIO, KB_TAIL_SHIFT, KB_GAINS,
        KB_TAIL_FIELDS = KB_GAINS + 2 * KB_LEVELS };
 
 /* What is stated of one row. */
