@@ -126,7 +126,7 @@ class Model:
         reader = self._reader or self._row_reader()
         if self._one is None:
             self._one = OneForecast(model.task)
-        return self._one(model.predict(reader.question(x)))
+        return self._one(model.ahead()(reader.question(x)))
 
     def _begin(self, x: Mapping[str, Any], y: Any) -> inner.Model:
         """The model that a first row calls for."""
@@ -139,7 +139,7 @@ class Model:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
         chosen = stated((), names, **self._words)
-        schema = first_schema(x, targets, chosen.read.roles)
+        schema = first_schema(x, targets, chosen.read.roles, _log.info)
         check_size(chosen.choices.settings(), schema)
         self._model = inner.Model.create(chosen.choices.settings(), schema)
         return self._model

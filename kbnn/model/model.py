@@ -17,6 +17,7 @@ from kbnn.model.race import Lost, Racer
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
+from kbnn.model.timeline import Placed, Timeline
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Early, blank
@@ -67,6 +68,8 @@ class Model:
         self._waiting = 0
         self._trial: Learned | None = None
         self._early: tuple[int, Early] | None = None
+        self.timeline = Timeline(schema)
+        self.history = self.timeline.begin()
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> Model:
@@ -84,6 +87,7 @@ class Model:
         if wider and self._unscored:
             _ = self.card  # what waits is counted as it was
         self._schema = self.task.schema = schema
+        self.timeline = Timeline(schema)
         self.racers = tuple(
             replace(racer, learner=self.learner_of(racer.learner.settings)) for racer in self.racers
         )
@@ -98,7 +102,9 @@ class Model:
         layout, late = self._schema.layout, {c.name for c in self._schema.columns if c.late}
         indicators = np.array([place.category is not None for place in layout], np.float64)
         came_late = np.array([place.column in late for place in layout], np.float64)
-        return Learner(settings, self.task, indicators, came_late)
+        waves = self._schema.cycles
+        cycles = np.array([place.column in waves for place in layout], np.float64)
+        return Learner(settings, self.task, indicators, came_late, cycles)
 
     @property
     def learner(self) -> Learner:
@@ -192,8 +198,10 @@ class Model:
         self._trial = None
         if self.warming_up and (again or not self.settings.units):
             self.settle()
+        placed = self._placed(rows)
         parts: list[Forecast] = []
         at, held = 0, self.warming_up
+        rows = placed.changes
         while at < len(rows.y):
             rest = rows if at == 0 else sliced(rows, at, len(rows.y))
             if self.warming_up:
@@ -207,19 +215,50 @@ class Model:
                 self.lost += lost
             parts.append(said)
             at += len(said.status)
-        forecast = joined(parts) if parts else blank(0, self.task.scaled)
+        forecast = placed.level(joined(parts) if parts else blank(0, self.task.scaled))
         if not again:
-            self._score(rows, forecast, held)
+            self._score(placed.rows, forecast, held)
         return forecast
 
+    def _placed(self, rows: Rows) -> Placed:
+        """Rows beside those before them, which they join."""
+        if not self._schema.lags:
+            return Placed(rows, None)
+        return self.timeline.place(self.history, rows)
+
+    def rewind(self) -> None:
+        """A further pass begins: what comes next has nothing before it."""
+        self.history = self.timeline.begin()
+
     def predict(self, rows: Rows) -> Forecast:
-        """Predict rows; the model stays as it is (rows still held are learned in a trial)."""
+        """Predict rows; the model stays as it is (rows still held are learned in a trial).
+
+        Each is beside the others and after all that was learned: lags are as x says. `ahead` is for
+        rows that come one after another.
+        """
+        said = self._said(rows)
+        return said._replace(mean=said.mean + self.history.last) if self._schema.changes else said
+
+    def _said(self, rows: Rows) -> Forecast:
+        """What is said of rows as they are learned."""
         learned = self.learned
         if self.warming_up:
             if self._trial is None:
                 self._trial, _ = self.learner.start(self._held())
             learned = self._trial
         return self.learner.predict(learned, rows.x, rows.x_sd)
+
+    def ahead(self) -> Callable[[Rows], Forecast]:
+        """What predicts rows that come after those learned: each is after those above it."""
+        if not self._schema.lags:
+            return self.predict
+        history = self.history.copy()
+
+        def predict(rows: Rows) -> Forecast:
+            placed = self.timeline.place(history, rows)
+            return placed.level(self._said(placed.rows))
+
+        return predict
 
     def settle(self) -> None:
         """End the warm-up now: take the scale from the rows held, and learn them in order."""

@@ -18,6 +18,7 @@ from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
 from kbnn.model import scaling
+from kbnn.model.lags import LONGEST, History
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.plain import read, value_of
@@ -48,6 +49,8 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
     for k, racer in enumerate(model.racers):
         out.update({f"racer{k}/{name}": array for name, array in _racer_arrays(racer).items()})
+    if model.schema.lags:
+        out.update({f"past/{name}": array for name, array in vars(model.history).items()})
     header = {
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
@@ -138,9 +141,26 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model.met = model.rows + model.rejected + model.skipped
     _require(isinstance(header["position"], dict), "its position")
     model.position = dict(header["position"])
+    if model.schema.lags:
+        model.history = _history(model, _under(arrays, "past/"))
     record = _under(arrays, "record/")
     model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record))
     return model
+
+
+def _history(model: Model, arrays: Arrays) -> History:
+    history = model.timeline.begin()
+    fresh = {name: array.shape[1:] for name, array in vars(history).items()}
+    found = {name: _floats(arrays, name) for name in fresh}
+    fits = all(found[name].shape[1:] == shape for name, shape in fresh.items())
+    rows = len(found["values"])
+    fits = fits and rows == len(found["time"]) and rows <= LONGEST
+    known = [found[name] for name in ("last", "low", "high")]
+    fits = fits and all(array.shape == history.last.shape for array in known)
+    limit = all(bool(np.all(~(np.abs(array) > LARGEST))) for array in found.values())
+    _require(fits and limit, "the rows its lags look back to")
+    vars(history).update(found)
+    return history
 
 
 def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:

@@ -16,6 +16,7 @@ from kbnn.model.rows import LARGEST, SMALLEST
 from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Kind, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
 from kbnn.stream.infer import Notice, kind_of, sample, tell_measures
+from kbnn.stream.times import times
 from kbnn.stream.values import (
     MAX_LABEL,
     FloatArray,
@@ -53,6 +54,7 @@ class Admission:
         self.stop = stop
         self.values: dict[str, FloatArray] = {}
         self.labels: dict[str, Labels] = {}
+        self.time: FloatArray | None = None
         self.admitted: dict[int, int] = {}  # place in x -> row of first sight
         self.flaws: dict[int, tuple[int, Flaw]] = {}  # row -> (position of the column, flaw)
         self.good = np.ones(self.size, np.bool_)
@@ -87,6 +89,19 @@ class Admission:
         for column in self._columns():
             if column.kind in ("number", "boolean"):
                 self._read_column(column)
+            elif column.kind == "time":
+                self._read_clock(column)
+
+    def _read_clock(self, column: Column) -> None:
+        clock = self.schema.clock
+        assert clock is not None
+        read = times(self._array(column.name), clock.unit, clock.day_first, self._tokens)
+        for at, text in read.unread.items():
+            shown = shorten(text)
+            reason = f"cannot read '{shown}' as a point of time"
+            remedy = f"use --na '{shown}' or --on-error skip"
+            self._flaw(at, self._rank[column.name], Flaw(column.name, text, reason, remedy))
+        self.time = read.values
 
     def _read_column(self, column: Column) -> None:
         name, rank = column.name, self._rank[column.name]

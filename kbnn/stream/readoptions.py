@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from kbnn.errors import UsageError
 from kbnn.model.schema import MAX_CATEGORIES, Schema
 from kbnn.stream.admission import OnError
+from kbnn.stream.clock import TIME_UNITS
 from kbnn.stream.formats import FORMATS
 from kbnn.stream.infer import Roles
+from kbnn.stream.series import Asked
 from kbnn.stream.shuffle import SHUFFLE_ROWS
 from kbnn.stream.sources import READ_SIZE
 from kbnn.task.table import TASKS
@@ -31,6 +33,9 @@ class ReadOptions:
     input_sd: bool = False
     task: str = "auto"
     max_categories: int = MAX_CATEGORIES
+    time: str | None = None  # the column that is the clock
+    time_unit: str = "auto"
+    lags: str | None = None  # None: a series gets its own
     on_error: OnError = "stop"
     limit: int | None = None  # rows of the sources read, good or bad
     skip: int = 0  # rows not delivered at the start of the first pass, to resume
@@ -57,6 +62,7 @@ class ReadOptions:
             self.input_sd,
             self.task,
             self.max_categories,
+            Asked(self.time, self.time_unit, self.lags, self.shuffle),
         )
 
     @property
@@ -65,7 +71,8 @@ class ReadOptions:
         if not self.target or not self.features or self.input_sd:
             return None
         weight = () if self.weight is None else (self.weight,)
-        return frozenset([*self.target, *self.features, *self.ignore, *weight])
+        clock = () if self.time is None else (self.time,)
+        return frozenset([*self.target, *self.features, *self.ignore, *weight, *clock])
 
     def check(self) -> None:
         """Refuse values that make no sense."""
@@ -75,6 +82,10 @@ class ReadOptions:
         if self.task != "auto" and self.task not in TASKS:
             known = ", ".join(TASKS)
             raise UsageError(f"--task is auto, {known}, not '{self.task}'")
+        if self.time_unit not in TIME_UNITS:
+            known = f"{', '.join(TIME_UNITS[:-1])} or {TIME_UNITS[-1]}"
+            raise UsageError(f"--time-unit is {known}, not '{self.time_unit}'")
+        self.roles.about_time.check()
         if self.delimiter is not None and (
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
         ):
