@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
 
@@ -50,8 +50,17 @@ class Forecasts:
     `pandas.DataFrame(dict(forecasts))` takes its columns.
     """
 
-    def __init__(self, task: Task, forecast: Forecast, interval: float, decompose: bool) -> None:
+    def __init__(
+        self,
+        task: Task,
+        forecast: Forecast,
+        interval: float,
+        decompose: bool,
+        when: Sequence[str] = (),
+    ) -> None:
         check_interval(interval)
+        self.when = list(when)
+        """The times of steps ahead, as the stream writes them; empty for rows of a table."""
         self.interval = interval
         self._task = task
         self._forecast = forecast

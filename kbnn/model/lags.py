@@ -23,6 +23,10 @@ from kbnn.core.normal import FloatArray
 from kbnn.errors import UsageError
 
 MOST_LAGS: Final = 64
+SHOWN: Final = 96
+"""Rows that are kept in any case, to be drawn beside a forecast."""
+JUDGED: Final = 256
+"""Forecasts by which those of steps ahead may be made wider."""
 LONGEST: Final = 100_000
 """Rows that a history may have."""
 
@@ -73,7 +77,10 @@ def _said(column: str | None, item: str) -> Said:
 
 
 class History:
-    """The last rows that lags look back to, and the last value and the range of each target."""
+    """The last rows that lags look back to, and the last value and the range of each target.
+
+    `missed` are the errors of the last forecasts in units of their stated deviation.
+    """
 
     def __init__(self, columns: int, targets: int) -> None:
         self.time = np.zeros((0, 2))
@@ -81,6 +88,7 @@ class History:
         self.last = np.full(targets, np.nan)
         self.low = np.full(targets, np.nan)
         self.high = np.full(targets, np.nan)
+        self.missed = np.zeros((0, targets))
 
     def copy(self) -> History:
         """The same, to go another way."""
@@ -100,6 +108,11 @@ class History:
                 self.last[at] = seen[-1]
                 self.low[at] = np.fmin(self.low[at], seen.min())
                 self.high[at] = np.fmax(self.high[at], seen.max())
+
+    def judge(self, missed: FloatArray) -> None:
+        """Note how far off forecasts of rows (n, T) were; NaN where nothing was said or known."""
+        known = missed[np.isfinite(missed).any(axis=1)]
+        self.missed = np.concatenate((self.missed, known))[-JUDGED:]
 
 
 class Reach(NamedTuple):
@@ -133,7 +146,7 @@ def reach_of(lags: Sequence[Lag], step: float) -> Reach:
     """
     rows = max((lag.rows for lag in lags), default=0)
     seconds = max((lag.seconds for lag in lags), default=0.0)
-    return Reach(max(rows, 1), 2.0 * seconds, 0.5 * step if step else 0.5)
+    return Reach(max(rows, SHOWN), 2.0 * seconds, 0.5 * step if step else 0.5)
 
 
 def past(

@@ -218,6 +218,9 @@ class Model:
         forecast = placed.level(joined(parts) if parts else blank(0, self.task.scaled))
         if not again:
             self._score(placed.rows, forecast, held)
+            if self._schema.lags:
+                off = (placed.rows.y - forecast.mean) / forecast.sd if self.task.scaled else rows.y
+                self.history.judge(np.where((forecast.status & HELD)[:, None], np.nan, off))
         return forecast
 
     def _placed(self, rows: Rows) -> Placed:
@@ -241,12 +244,15 @@ class Model:
 
     def _said(self, rows: Rows) -> Forecast:
         """What is said of rows as they are learned."""
-        learned = self.learned
-        if self.warming_up:
-            if self._trial is None:
-                self._trial, _ = self.learner.start(self._held())
-            learned = self._trial
-        return self.learner.predict(learned, rows.x, rows.x_sd)
+        return self.learner.predict(self.known(), rows.x, rows.x_sd)
+
+    def known(self) -> Learned:
+        """What has been learned; rows still held are learned in a trial."""
+        if not self.warming_up:
+            return self.learned
+        if self._trial is None:
+            self._trial, _ = self.learner.start(self._held())
+        return self._trial
 
     def ahead(self) -> Callable[[Rows], Forecast]:
         """What predicts rows that come after those learned: each is after those above it."""

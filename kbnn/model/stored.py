@@ -18,7 +18,7 @@ from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
 from kbnn.model import scaling
-from kbnn.model.lags import LONGEST, History
+from kbnn.model.lags import JUDGED, LONGEST, History
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.plain import read, value_of
@@ -157,6 +157,7 @@ def _history(model: Model, arrays: Arrays) -> History:
     fits = fits and rows == len(found["time"]) and rows <= LONGEST
     known = [found[name] for name in ("last", "low", "high")]
     fits = fits and all(array.shape == history.last.shape for array in known)
+    fits = fits and len(found["missed"]) <= JUDGED
     limit = all(bool(np.all(~(np.abs(array) > LARGEST))) for array in found.values())
     _require(fits and limit, "the rows its lags look back to")
     vars(history).update(found)

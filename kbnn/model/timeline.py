@@ -49,10 +49,18 @@ class Timeline:
 
     def place(self, history: History, rows: Rows) -> Placed:
         """Rows beside what was before them; the history moves on."""
-        values = self._values(rows)
-        time = np.full((len(rows.y), 2), np.nan) if rows.time is None else rows.time
+        placed = self.look(history, rows)
+        self.move(history, rows)
+        return placed
+
+    def move(self, history: History, rows: Rows) -> None:
+        """Rows become part of what was before."""
+        history.move(_times(rows), self._values(rows), rows.y, self.reach)
+
+    def look(self, history: History, rows: Rows) -> Placed:
+        """Rows beside what was before them."""
+        values, time = self._values(rows), _times(rows)
         found = past(self.lags, self.columns, history, time, values, rows.y, self.reach)
-        history.move(time, values, rows.y, self.reach)
         x = rows.x.copy()
         x[:, self.places] = found.lags
         return Placed(rows._replace(x=x), found.base if self.changes else None)
@@ -63,3 +71,7 @@ class Timeline:
         for k, (name, at) in enumerate(zip(self.columns, self._inputs, strict=True)):
             out[:, k] = rows.y[:, self._targets.index(name)] if at < 0 else rows.x[:, at]
         return out
+
+
+def _times(rows: Rows) -> FloatArray:
+    return np.full((len(rows.y), 2), np.nan) if rows.time is None else rows.time

@@ -13,6 +13,7 @@ from kbnn.model import health, race
 from kbnn.model.effects import Told, effects
 from kbnn.model.model import Model
 from kbnn.run import printed
+from kbnn.run.onward import with_next
 from kbnn.task.section import Section
 from kbnn.wording import clean, count, number, rows_of
 
@@ -241,7 +242,7 @@ def inspect(model: Model, path: str) -> Inspection:
         position=model.position,
         figures={name: score.figures() for name, score in zip(targets, card.scores, strict=True)},
         sections=[
-            model.task.section(score, card.summaries, at, points)
+            with_next(model, model.task.section(score, card.summaries, at, points))
             for at, (score, points) in enumerate(zip(card.scores, card.points(), strict=True))
         ],
     )
