@@ -15,7 +15,7 @@ Examples:
   kbnn evaluate model.npz test.csv --report report.html --plot picture.png
   kbnn evaluate model.npz test.parquet --json
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
-  kbnn evaluate model.npz test.csv --horizon 24    steps ahead, from many rows on
+  kbnn evaluate model.npz test.csv --horizon 24    steps ahead, one by one
 
 \b
 Exit codes: 0 done, 1 data, model or output error, 2 usage, 3 --fail-if met,
