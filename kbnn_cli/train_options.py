@@ -126,6 +126,25 @@ Lags = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="Labels may come late: a row without a target waits for a later one of its id.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Wait = Annotated[
+    int | None,
+    typer.Option(
+        "--wait",
+        metavar="ROWS",
+        parser=whole("--wait"),
+        help="With --id: rows that may wait, the oldest is given up; 10000 if not said.",
+        rich_help_panel=COLUMNS,
+    ),
+]
 Shuffle = Annotated[
     bool,
     typer.Option(

@@ -26,6 +26,7 @@ def health(model: Model) -> dict[str, Any]:
         "held_rows": model.held,
         "scale_changes": model.learned.changes,
         "rehearsed": model.learned.rehearsal.rows,
+        "waiting": {"rows": len(model.room.rows), **model.room.counts},
     }
 
 

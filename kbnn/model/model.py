@@ -18,6 +18,7 @@ from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.timeline import Placed, Timeline
+from kbnn.model.waiting import Room, learn_by_id, told
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Early, blank
@@ -70,6 +71,7 @@ class Model:
         self._early: tuple[int, Early] | None = None
         self.timeline = Timeline(schema)
         self.history = self.timeline.begin()
+        self.room = Room(schema.wait)
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> Model:
@@ -195,6 +197,27 @@ class Model:
         """Predict each row, then learn it; unless learned `again`, rows are scored too."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
+        if self._schema.wait and rows.id is not None:
+            indicators = self.learner.indicators
+            return learn_by_id(self.room, rows, indicators, self._pass_by, self._learn)
+        return self._learn(rows, {}, again)
+
+    def _pass_by(self, rows: Rows) -> Forecast:
+        """Predict rows without a target, of which nothing is learned, not even their scale."""
+        if self.warming_up:
+            said = blank(len(rows.y), self.task.scaled)
+            said = said._replace(mean=np.full_like(said.mean, np.nan), sd=said.sd + np.nan)
+        else:
+            said = self.predict(rows)
+        self.skipped += len(rows.y)
+        self.met += len(rows.y)
+        said = said._replace(status=np.full(len(rows.y), UNLABELLED))
+        if not self.warming_up:
+            self._score(rows, said, False)
+        return said
+
+    def _learn(self, rows: Rows, then: dict[int, Forecast], again: bool = False) -> Forecast:
+        """Predict and learn rows; of some, by place, a forecast was made when they came."""
         self._trial = None
         if self.warming_up and (again or not self.settings.units):
             self.settle()
@@ -216,6 +239,7 @@ class Model:
             parts.append(said)
             at += len(said.status)
         forecast = placed.level(joined(parts) if parts else blank(0, self.task.scaled))
+        forecast = told(forecast, then)
         if not again:
             self._score(placed.rows, forecast, held)
             if self._schema.lags:

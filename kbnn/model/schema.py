@@ -18,7 +18,7 @@ from kbnn.model.plain import read
 from kbnn.task.table import TASKS
 
 Kind = Literal["number", "boolean", "category", "time", "ignored", "undecided"]
-Role = Literal["feature", "target", "weight", "input_sd", "none"]
+Role = Literal["feature", "target", "weight", "input_sd", "id", "none"]
 
 MAX_CATEGORIES = 64
 MAX_CLASSES = 64
@@ -60,6 +60,7 @@ class Schema:
     clock: Clock | None = None
     lags: list[Lag] = field(default_factory=list)
     changes: bool = False  # what is learned is the change from the last value
+    wait: int = 0  # rows that may wait for their target, where there is an id
 
     @property
     def derived(self) -> list[str]:
@@ -92,6 +93,11 @@ class Schema:
     def weight(self) -> str | None:
         """The name of the column of row weights."""
         return next(iter(self.names("weight")), None)
+
+    @property
+    def id(self) -> str | None:
+        """The name of the column by which late targets find their rows."""
+        return next(iter(self.names("id")), None)
 
     def names(self, role: Role) -> list[str]:
         """The names of all columns in a role."""
@@ -201,6 +207,8 @@ class Schema:
             and all(column.of in known for column in self.columns if column.of is not None)
             and all(column.of is not None for column in self.columns if column.role == "input_sd")
             and len(self.names("weight")) <= 1
+            and len(self.names("id")) == (self.wait > 0)
+            and not (self.wait and self.lags)
             and bool(self.targets)
             and (len(self.targets) == 1 or not TASKS[self.task].labels)
         )

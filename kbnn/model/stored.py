@@ -28,6 +28,7 @@ from kbnn.model.rows import LARGEST
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.texts import MOST_REHEARSED
+from kbnn.model.waiting import COUNTS, MOST_WAITING, Stored, restored, stored
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
@@ -51,7 +52,13 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
         out.update({f"racer{k}/{name}": array for name, array in _racer_arrays(racer).items()})
     if model.schema.lags:
         out.update({f"past/{name}": array for name, array in vars(model.history).items()})
+    waits: dict[str, Any] = {}
+    if model.schema.wait:
+        kept = stored(model.room, model.learner.indicators, model.task.scaled)
+        out.update({f"waiting/{name}": array for name, array in kept._asdict().items()})
+        waits = {"waiting": {"ids": list(model.room.rows), **model.room.counts}}
     header = {
+        **waits,
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
         "racers": [_racer_header(racer) for racer in model.racers],
@@ -143,9 +150,26 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model.position = dict(header["position"])
     if model.schema.lags:
         model.history = _history(model, _under(arrays, "past/"))
+    if model.schema.wait:
+        _let_wait(model, header["waiting"], _under(arrays, "waiting/"))
     record = _under(arrays, "record/")
     model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record))
     return model
+
+
+def _let_wait(model: Model, header: dict[str, Any], arrays: Arrays) -> None:
+    rows = Stored(*(_floats(arrays, name) for name in Stored._fields))
+    ids = value_of(list[str], header["ids"], "ids")
+    fits = len(set(ids)) == len(ids) <= model.schema.wait <= MOST_WAITING
+    fits = fits and all(len(array) == len(ids) for array in rows)
+    fits = fits and rows.x.shape[1] == model.schema.width
+    fits = fits and rows.x_sd.shape[1] in (0, model.schema.width)
+    fits = fits and rows.mean.shape[1:] == (model.task.scaled,)
+    fits = fits and not bool(np.any(np.abs(rows.x) > LARGEST)) and bool(np.all(rows.x_sd >= 0.0))
+    _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "rows that wait")
+    for name in COUNTS:
+        setattr(model.room, name, count(header[name]))
+    restored(model.room, ids, rows)
 
 
 def _history(model: Model, arrays: Arrays) -> History:

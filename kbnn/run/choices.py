@@ -90,6 +90,10 @@ def _columns(
         yield "--weight", schema.names("weight"), (stated.weight,)
     if stated.time is not None:
         yield "--time", () if schema.clock is None else (schema.clock.column,), (stated.time,)
+    if stated.id is not None:
+        yield "--id", schema.names("id"), (stated.id,)
+    if stated.wait is not None:
+        yield "--wait", (str(schema.wait),), (str(stated.wait),)
     if stated.lags is not None:
         yield "--lags", [lag.name for lag in schema.lags], _lag_names(stated.lags, schema)
     if stated.input_sd and not schema.names("input_sd"):

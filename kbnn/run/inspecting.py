@@ -33,6 +33,7 @@ class Inspection:
     noisy: bool  # whether the target has an observation noise
     rows: int
     skipped: int
+    waiting: str  # rows that wait for their target, in words; empty where none can
     settings: dict[str, Any]
     network: dict[str, Any] | None  # None while the model is warming up
     columns: list[dict[str, Any]]
@@ -144,6 +145,7 @@ class Inspection:
             found.append(
                 ("warm-up", f"{rows_of(health['held_rows'])} held until the scale is known")
             )
+        found += [("waiting", self.waiting)] if self.waiting else []
         found += self._rehearsed()
         found.append(("drift alarms", self._alarms()))
         found.append(("scale changes", count(health["scale_changes"])))
@@ -230,6 +232,7 @@ def inspect(model: Model, path: str) -> Inspection:
         noisy=model.task.noisy,
         rows=model.rows,
         skipped=model.skipped,
+        waiting=model.room.told() if model.schema.wait else "",
         settings=model.settings.to_json(),
         network=network,
         columns=columns(model),

@@ -97,6 +97,8 @@ class ModelWords(TypedDict, total=False):
     time: str | None
     time_unit: str
     lags: str | int | Sequence[int] | None
+    id: str | None
+    wait: int | None
     layers: int | Sequence[int] | str
     activation: str
     covariance: str
@@ -136,6 +138,8 @@ _READ: Final = (
     "epochs",
     "time",
     "time_unit",
+    "id",
+    "wait",
 )
 _RUN: Final = (
     "fresh",

@@ -25,6 +25,7 @@ from kbnn.stream.values import (
     number_text,
     numbers,
     present,
+    texts,
     truths,
 )
 from kbnn.task.table import TASKS
@@ -116,6 +117,8 @@ class Admission:
             self._refuse(column, np.isinf(values), values, "{} is not a finite number")
             large = np.isfinite(values) & (np.abs(values) > LARGEST)
             self._refuse(column, large, values, "{} is too large to reckon with")
+        if column.role == "weight" and self.schema.id is not None:
+            values = np.nan_to_num(values, nan=1.0)  # it stands in the row that the target is for
         if column.role == "weight":
             self._refuse(column, ~(values > 0), values, "a weight must be positive, not {}")
         elif column.role == "input_sd":
@@ -138,6 +141,11 @@ class Admission:
             shown = "missing" if np.isnan(values[at]) else number_text(values[at])
             flaw = Flaw(column.name, shown, reason.format(shown), _SKIP)
             self._flaw(at, self._rank[column.name], flaw)
+
+    def ids(self) -> list[str | None] | None:
+        """The id of each row, None where the stream has none."""
+        name = self.schema.id
+        return None if name is None else texts(self._array(name), self._tokens)
 
     def decide_undecided(self) -> None:
         """Settle columns that now have their first value, in row order; new ones come last."""

@@ -26,6 +26,7 @@ def taken(rows: Rows, order: IntArray) -> Rows:
         rows.schema,
         None if rows.original is None else rows.original.take(pa.array(order)),
         None if rows.time is None else rows.time[order],
+        None if rows.id is None else [rows.id[at] for at in order.tolist()],
     )
 
 
@@ -63,7 +64,14 @@ def joined(parts: Sequence[Rows]) -> Rows:
         parts[-1].schema,
         _one_batch(batches) if batches else None,
         np.concatenate(time) if time else None,
+        _ids(parts),
     )
+
+
+def _ids(parts: Sequence[Rows]) -> list[str | None] | None:
+    if all(part.id is None for part in parts):
+        return None
+    return [name for part in parts for name in part.id or [None] * len(part.y)]
 
 
 def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -141,7 +141,9 @@ def _rows(found: Admission, spoilt: BoolArray | None, original: pa.RecordBatch |
         if x_sd is not None:
             x_sd[rows] = 0.0
     number = found.chunk.first_row + np.arange(size)
-    return Rows(x, y, number, x_sd, weight, spoilt, original=original, time=found.time)
+    return Rows(
+        x, y, number, x_sd, weight, spoilt, original=original, time=found.time, id=found.ids()
+    )
 
 
 def _indicators(found: Admission, x: FloatArray, own: list[int], name: str) -> None:

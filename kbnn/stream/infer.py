@@ -41,6 +41,8 @@ class Roles:
     task: str = "auto"
     max_categories: int = MAX_CATEGORIES
     about_time: Asked = field(default_factory=Asked)
+    id: str | None = None
+    wait: int = 0  # rows that may wait for their target, with an id
 
     @property
     def labels(self) -> bool:
@@ -113,6 +115,8 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
             kind, role = "time", "feature"
         elif role == "none":
             kind = "ignored"
+        elif role == "id":
+            kind = "category"
         elif role in ("weight", "input_sd"):
             kind = "number"
         elif role == "target":
@@ -135,6 +139,7 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         choice.closed,
         max_categories=roles.max_categories,
         chosen=bool(roles.features),
+        wait=roles.wait if roles.id is not None else 0,
     )
     schema.layout = [
         Place(column.name, None)
@@ -159,7 +164,8 @@ def _clock(
     values = {
         name: seen.values
         for name, seen in found.items()
-        if name == named or (name in features and name not in (*roles.ignore, *sd_of, roles.weight))
+        if name == named
+        or (name in features and name not in (*roles.ignore, *sd_of, roles.weight, roles.id))
     }
     return find_clock(values, targets, roles.about_time)
 
@@ -184,8 +190,9 @@ def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: N
     for name in (*roles.target, *roles.features, *roles.ignore):
         if name not in there:
             raise no_column(name, names)
-    if roles.weight is not None and roles.weight not in names:
-        raise no_column(roles.weight, names)
+    for one in (roles.weight, roles.id):
+        if one is not None and one not in names:
+            raise no_column(one, names)
     targets = list(dict.fromkeys(roles.target)) or [_last(names, found, roles)]
     if not roles.target:
         last = "last column" if targets[0] == names[-1] else "last column but the clock,"
@@ -196,6 +203,8 @@ def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: N
                 raise UsageError(f"column '{name}' cannot be both the target and {what}")
         if name == roles.weight:
             raise UsageError(f"column '{name}' cannot be both the target and the weight")
+        if name == roles.id:
+            raise UsageError(f"column '{name}' cannot be both the target and the id")
     return targets
 
 
@@ -228,6 +237,8 @@ def _role(
         return "target"
     if name == roles.weight:
         return "weight"
+    if name == roles.id:
+        return "id"
     if name in roles.ignore:
         return "none"
     if name in sd_of:

@@ -63,7 +63,7 @@ def first_schema(
     target_columns = columns
     schema = Schema([], choice.task, list(choice.classes), choice.closed)
     schema.max_categories, schema.chosen = roles.max_categories, bool(roles.features)
-    wanted = roles.features or tuple(x)
+    wanted = tuple(name for name in roles.features or tuple(x) if name != roles.id)
     usable = {name: [value_text(x.get(name))] for name in wanted if name not in roles.ignore}
     clock = find_clock(usable, (), roles.about_time)
     for name in wanted:
@@ -78,6 +78,9 @@ def first_schema(
                 schema.columns.append(Column(name, kind, "none"))
     schema.columns.extend(Column(name, "ignored", "none") for name in roles.ignore)
     schema.columns.extend(target_columns)
+    if roles.id is not None:
+        schema.columns.append(Column(roles.id, "category", "id"))
+        schema.wait = roles.wait
     add_time(schema, clock, roles.about_time, notice)
     return schema
 
@@ -302,6 +305,7 @@ class RowReader:
             None if weight == 1.0 else np.array([float(weight)]),
             schema=self.schema,
             time=self.time(x),
+            id=None if self.schema.id is None else [self._text(x.get(self.schema.id))],
         )
 
     def question(self, x: Mapping[str, Any]) -> Rows:

@@ -37,12 +37,18 @@ class Asked(NamedTuple):
     time_unit: str = "auto"
     lags: str | None = None  # None: a series gets its own
     mixed: bool = False  # rows come in no order
+    late: bool = False  # and targets later than their rows
 
     def check(self) -> None:
         """Refuse what makes no sense."""
         if self.lags is None or self.lags == OFF:
             return
         parse(self.lags)
+        if self.late:
+            raise UsageError(
+                "--lags and --id contradict each other: a target that comes late is not known "
+                "before the next row"
+            )
         if self.mixed:
             raise UsageError("--lags and --shuffle contradict each other: lags need rows in order")
 
@@ -105,6 +111,7 @@ def _is_series(schema: Schema, found: Found, asked: Asked) -> bool:
         and found.points.forward
         and not several([each.instant for each in found.points.points])
         and not asked.mixed
+        and not asked.late
     )
 
 
