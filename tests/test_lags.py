@@ -54,11 +54,11 @@ def test_a_series_gets_lags_and_says_so(tmp_path: Path) -> None:
     ran = command("train", series(tmp_path / "s.csv"), "-m", tmp_path / "m.npz")
     assert ran.code == 0
     assert (
-        "lags 1, 2, 3, 24, 25 of 'load' are inputs; the change from the last value is learned "
-        "(--lags chooses others, --lags off none)" in ran.err
+        "lags 1, 2, 3, 24, 25, 168, 169 of 'load' are inputs; the change from the last value is "
+        "learned (--lags chooses others, --lags off none)" in ran.err
     )
     model = modelfile.load(str(tmp_path / "m.npz"))
-    assert [lag.rows for lag in model.schema.lags] == [1, 2, 3, 24, 25]
+    assert [lag.rows for lag in model.schema.lags] == [1, 2, 3, 24, 25, 168, 169]
     off = command("train", series(tmp_path / "s.csv"), "-m", tmp_path / "o.npz", "--lags", "off")
     assert "are inputs" not in off.err
     assert not modelfile.load(str(tmp_path / "o.npz")).schema.lags
@@ -71,7 +71,7 @@ def test_lags_are_the_values_before(tmp_path: Path) -> None:
     every = np.array(values())
     every[[40, 41]] = np.nan
     names = [place.column for place in model.schema.layout]
-    for lag in (1, 2, 3, 24, 25):
+    for lag in (1, 2, 3, 24, 25, 168, 169):
         column = kept.x[:, names.index(f"load lag {lag}")]
         wanted = [every[at - lag] if at >= lag else math.nan for at in numbers]
         np.testing.assert_array_equal(column, wanted)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kbnn.errors import UsageError
-from kbnn.model.clock import Clock, free
+from kbnn.model.clock import DAY, Clock, free
 from kbnn.model.lags import Lag, Said, parse
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.stream.clock import Ticking, clock_of, several, tell, ticking, told
@@ -19,6 +19,8 @@ from kbnn.stream.header import no_column
 OFF: Final = "off"
 NEAR: Final = (1, 2, 3)
 """Lags of a series beside those of its season."""
+LONGEST_WEEK: Final = 2016
+"""Rows of a week that a lag looks back over: one in five minutes."""
 
 Notice = Callable[[str], None]
 
@@ -116,9 +118,12 @@ def _is_series(schema: Schema, found: Found, asked: Asked) -> bool:
 
 
 def _usual(clock: Clock | None) -> tuple[Said, ...]:
-    """The lags of a series: the last values, and those of a season ago."""
+    """The lags of a series: the last values, those of a season ago and, within days, a week ago."""
     season = 0 if clock is None else clock.season
-    rows = sorted({*NEAR, season, season + 1} - {0}) if season else NEAR
+    rounds = [season] if season else []
+    if clock is not None and 0.0 < clock.step < DAY and 7 * season <= LONGEST_WEEK:
+        rounds += [7 * s for s in rounds]
+    rows = sorted({*NEAR, *rounds, *(s + 1 for s in rounds)})
     return tuple(Said(None, str(k), k, 0.0) for k in rows)
 
 
