@@ -260,3 +260,28 @@ def test_lags_are_said_in_two_ways() -> None:
         ("load", 0, 3600.0),
         ("load", 0, 604800.0),
     ]
+
+
+def test_a_run_cut_short_resumes_at_the_row_with_its_past(tmp_path: Path) -> None:
+    """A bad row ends it; `--resume` goes on, to the bits of a run that was never cut."""
+    path = series(tmp_path / "s.csv")
+    text = path.read_text().splitlines()
+    text.insert(180, "soon,51")
+    path.write_text("\n".join(text) + "\n")
+    cut, whole = tmp_path / "cut.npz", tmp_path / "whole.npz"
+    assert command("train", path, "-m", cut, "-q").code == 1
+    before = modelfile.load(str(cut))
+    assert before.history.last[0] == values()[178]
+    assert command("train", path, "-m", cut, "-q", "--resume", "--on-error", "skip").code == 0
+    assert command("train", path, "-m", whole, "-q", "--on-error", "skip").code == 0
+    assert bits(modelfile.load(str(cut))) == bits(modelfile.load(str(whole)))
+
+
+def test_a_gap_is_told_where_lags_count_rows(tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    rows = [f"{moment(at)},{v}" for at, v in enumerate(values(100)) if at not in (60, 61)]
+    path.write_text("time,load\n" + "\n".join(rows) + "\n")
+    told = "there is a gap before row 61: lags count rows (--lags 1h,1d count time)"
+    assert told in command("train", path, "-m", tmp_path / "m.npz").err
+    ran = command("train", path, "-m", tmp_path / "n.npz", "--lags", "1h,1d")
+    assert "there is a gap" not in ran.err

@@ -241,3 +241,21 @@ def test_damaged_rows_that_wait_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ModelError):
             from_state(header, {**arrays, name: array})
+
+
+def test_a_run_cut_short_resumes_with_the_rows_that_wait(tmp_path: Path) -> None:
+    path = late(tmp_path / "b.csv", table(300), 60)
+    text = path.read_text().splitlines()
+    text.insert(250, "7,oops,town 1,")
+    path.write_text("\n".join(text) + "\n")
+    cut, whole = tmp_path / "cut.npz", tmp_path / "whole.npz"
+    words = ("-q", "--id", "id", "--target", "y", "--layers", "5")
+    assert command("train", path, "-m", cut, *words).code == 1
+    assert len(modelfile.load(str(cut)).room.rows) > 50
+    skip = ("--on-error", "skip")
+    assert command("train", path, "-m", cut, *words, "--resume", *skip).code == 0
+    assert command("train", path, "-m", whole, *words, *skip).code == 0
+    one, other = (to_state(modelfile.load(str(name))) for name in (cut, whole))
+    assert one[0] == other[0]
+    for name, array in one[1].items():
+        np.testing.assert_array_equal(array, other[1][name], err_msg=name)
