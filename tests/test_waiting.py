@@ -150,6 +150,9 @@ def test_rows_in_one_file_and_labels_in_another(tmp_path: Path) -> None:
     assert list(modelfile.load(str(model)).room.rows) == ["900", "901"]
     shown = command("inspect", model).out
     assert "2 rows for a target, 300 had their target come late" in shown
+    (tmp_path / "test.csv").write_text("x,town,y\n0.5,town 1,1.0\n0.1,town 2,0.9\n")
+    assert command("evaluate", model, tmp_path / "test.csv", "-q").code == 0
+    assert command("predict", model, tmp_path / "test.csv", "-q").code == 0
     (tmp_path / "last.csv").write_text("id,y\n901,1.0\n")
     assert command("train", tmp_path / "last.csv", "-m", model, "-q").code == 0
     assert list(modelfile.load(str(model)).room.rows) == ["900"]

@@ -189,7 +189,7 @@ class Stream(Closing):
         self._reading.features = frozenset(
             c.name
             for c in used
-            if (late and (c.role != "id" or not options.use_target))
+            if (late and (c.role != "id" or not options.admit))
             or c.role not in ("target", "weight", "id")
         )
         self._reading.needed = [c.name for c in used if c.kind != "ignored"]
