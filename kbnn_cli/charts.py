@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.score.curve import CurvePoint
+    from kbnn.task.section import Chart as TaskChart
     from kbnn.task.section import Section
 
 DATA = "cyan"
@@ -172,6 +173,26 @@ def truth(y: Array, mean: Array, lower: Array, upper: Array, name: str) -> Draw:
     return draw
 
 
+def ahead(past: Array, mean: Array, sd: Array, name: str) -> Draw:
+    """The last values, then a forecast in its 90 % band; 0 is the last row learned."""
+
+    def draw(width: int, plain: bool) -> list[Text]:
+        known, path, half = past.tolist(), mean.tolist(), (1.645 * sd).tolist()
+        lower = [(k + 1.0, m - h) for k, (m, h) in enumerate(zip(path, half, strict=True))]
+        upper = [(k + 1.0, m + h) for k, (m, h) in enumerate(zip(path, half, strict=True))]
+        before = [(float(k - len(known) + 1), v) for k, v in enumerate(known) if math.isfinite(v)]
+        x = Axis(min([1.0 - len(known), 0.0]), float(len(path)))
+        y = spanning([value for _, value in (*before, *lower, *upper)])
+        canvas = Canvas(width, HEIGHT, x, y, plain=plain)
+        for edge in (lower, upper):
+            canvas.line(edge, SECOND, "~", dotted=True)
+        canvas.line(before, REFERENCE, ".")
+        canvas.line([(k + 1.0, m) for k, m in enumerate(path)], DATA)
+        return canvas.lines()
+
+    return draw
+
+
 def reliability(weight: Array, confidence: Array, right: Array) -> Draw:
     """Share right against stated confidence, for the bins that hold rows."""
 
@@ -197,6 +218,7 @@ DRAW: Final[dict[str, Callable[..., Draw]]] = {
     "funnel": funnel,
     "learning": learning,
     "reliability": reliability,
+    "ahead": ahead,
 }
 """The kinds of charts that a terminal can show."""
 
@@ -215,3 +237,8 @@ def section_charts(section: Section) -> list[RenderableType]:
         return [ChartGrid(charts)]
     counts = [list(row) for row in section.crossed.counts]
     return [ChartGrid(charts), Text(), Confusion(counts, list(section.crossed.names))]
+
+
+def single(chart: TaskChart) -> RenderableType:
+    """One chart by itself, as wide as there is room."""
+    return ChartGrid([Chart(chart.title, chart.hint, DRAW[chart.kind](**chart.data))])

@@ -74,6 +74,21 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
+MaybeSources = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SOURCES", help="As for train; none with --horizon.", show_default=False
+    ),
+]
+Horizon = Annotated[
+    int | None,
+    typer.Option(
+        "--horizon",
+        metavar="STEPS",
+        parser=whole("--horizon"),
+        help="So many steps ahead, each looking back to the one before (of models with lags).",
+    ),
+]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 
 Na = Annotated[

@@ -98,6 +98,8 @@ def _facts(training: Training) -> Table:
     rows += [f"{count(training.bad_rows)} unreadable"] if training.bad_rows else []
     rows += [f"{count(model.rows)} in the model"] if training.continued else []
     facts.add_row("rows", ", ".join(rows))
+    if model.schema.wait:
+        facts.add_row("waiting", model.room.told())
     if training.position.epochs > 1:
         facts.add_row("passes", f"{training.position.epochs}; the figures are those of the first")
     if model.noise_sd:

@@ -205,6 +205,7 @@ COLUMNS: Final = [
         "timestamp target",
         "a,when\n1,2020-01-01\n2,2020-01-02\n",
         "target 'when' holds timestamps, which cannot be predicted (choose with --target)",
+        target=("when",),
     ),
     _case(
         "free text target",
@@ -218,8 +219,8 @@ COLUMNS: Final = [
         "target 'y' has no value in the first 2 rows (choose with --target)",
     ),
     _case(
-        "timestamp feature",
-        "when,y\n2020-01-01,1\n",
+        "time of day as a feature",
+        "when,y\n10:30,1\n",
         "column 'when' holds timestamps, which cannot be a feature",
         features=("when",),
     ),

@@ -58,10 +58,13 @@ class Forecasts:
         interval: float = 0.9,
         decompose: bool = False,
         quantiles: Sequence[float] = (),
+        when: Sequence[str] = (),
     ) -> None:
         check_interval(interval)
         for share in quantiles:
             check_quantile(share)
+        self.when = list(when)
+        """The times of steps ahead, as the stream writes them; empty for rows of a table."""
         self.interval = interval
         self._task = task
         self._forecast = forecast

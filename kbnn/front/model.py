@@ -15,7 +15,7 @@ from kbnn.front.shown import as_html, as_text
 from kbnn.model import file as modelfile
 from kbnn.model import model as inner
 from kbnn.model.stored import to_state
-from kbnn.run import evaluating, standing
+from kbnn.run import evaluating, onward, standing
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_size
 from kbnn.run.interruption import Interrupted, Interruption
@@ -101,6 +101,25 @@ class Model:
             made = forecasts_of(model, stream)
         return Forecasts(model.task, made, interval, decompose, quantiles)
 
+    def forecast(
+        self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
+    ) -> Forecasts:
+        """Forecast steps ahead of the last row learned, each looking back to the one before.
+
+        data    rows that tell what is known of the steps: times, and inputs other than lags
+
+        The model must have lags of its target; a series has them. `when` says the time of a step.
+        """
+        model = self._known()
+        if data is None:
+            made = onward.go_on(model, horizon)
+        else:
+            with standing.opened(
+                model, data, notice=_log.info, on_error="stop", use_target=False
+            ) as (stream, _):
+                made = onward.go_on(model, horizon, stream)
+        return Forecasts(model.task, made.forecast, interval, decompose, made.when)
+
     def evaluate(self, data: Any, **options: Unpack[ReadWords]) -> Figures:
         """Score the model on rows that it does not learn: the figures of `kbnn evaluate --json`."""
         words: dict[str, Any] = dict(options)
@@ -129,7 +148,7 @@ class Model:
         reader = self._reader or self._row_reader()
         if self._one is None:
             self._one = OneForecast(model.task)
-        return self._one(model.predict(reader.question(x)))
+        return self._one(model.ahead()(reader.question(x)))
 
     def _begin(self, x: Mapping[str, Any], y: Any) -> inner.Model:
         """The model that a first row calls for."""
@@ -142,7 +161,7 @@ class Model:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
         chosen = stated((), names, **self._words)
-        schema = first_schema(x, targets, chosen.read.roles)
+        schema = first_schema(x, targets, chosen.read.roles, _log.info)
         check_size(chosen.choices.settings(), schema)
         self._model = inner.Model.create(chosen.choices.settings(), schema)
         return self._model

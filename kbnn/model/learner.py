@@ -77,11 +77,17 @@ class Learner:
     task: Task
     indicators: FloatArray  # (D,) 1 or 0
     late: FloatArray  # (D,) 1 for columns that came after the first rows, else 0
+    cycles: FloatArray  # (D,) 1 for sines and cosines, which need no scale, else 0
+
+    @cached_property
+    def as_is(self) -> FloatArray:
+        """1 for the columns of x that pass as they are."""
+        return np.maximum(self.indicators, self.cycles)
 
     @cached_property
     def passing(self) -> FloatArray:
         """1 for the columns, scaled targets first, that pass as they are."""
-        every = np.concatenate((np.zeros(self.task.scaled), self.indicators))
+        every = np.concatenate((np.zeros(self.task.scaled), self.as_is))
         return every if self.settings.units else np.ones_like(every)
 
     @cached_property
@@ -116,7 +122,7 @@ class Learner:
         """Predict rows; nothing changes."""
         width = len(learned.columns) - self.task.scaled
         z = scaling.standardise(
-            learned.columns[self.task.scaled :], x[:, :width], self.indicators[:width]
+            learned.columns[self.task.scaled :], x[:, :width], self.as_is[:width]
         )
         var = self._variances(learned.columns, x_sd)
         if len(learned.members) == 1:
@@ -138,7 +144,7 @@ class Learner:
             learned = self._settled(learned)
             width = len(learned.columns) - self.task.scaled
             z = scaling.standardise(
-                learned.columns[self.task.scaled :], rows.x[:, :width], self.indicators[:width]
+                learned.columns[self.task.scaled :], rows.x[:, :width], self.as_is[:width]
             )
             labels = self._labels(learned.columns, rows.y)
             learned, made = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
@@ -355,7 +361,7 @@ class Learner:
         t = self.task.scaled
         width = len(columns) - t
         x = widened(rows.x, width, unseen(self.indicators))
-        x = scaling.standardise(columns[t:], x, self.indicators[:width])
+        x = scaling.standardise(columns[t:], x, self.as_is[:width])
         x_sd = widened(rows.x_sd, width) if rows.x_sd.shape[1] else None
         return x, self._labels(columns, rows.y), x_sd
 

@@ -18,10 +18,12 @@ from kbnn.model.race import Lost, Racer
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
+from kbnn.model.timeline import Placed, Timeline
+from kbnn.model.waiting import Room, learn_by_id, told
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Early, Task, blank
-from kbnn.task.forecast import HELD, Forecast, joined, taken
+from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
 from kbnn.task.table import kinds_of, task_of
 
 __all__ = ["HELD", "Forecast", "Model", "Rows"]
@@ -68,6 +70,9 @@ class Model:
         self._waiting = 0
         self._trial: Learned | None = None
         self._early: tuple[int, Early] | None = None
+        self.timeline = Timeline(schema)
+        self.history = self.timeline.begin()
+        self.room = Room(schema.wait)
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> Model:
@@ -90,6 +95,7 @@ class Model:
         if wider and self._unscored:
             _ = self.card  # what waits is counted as it was
         self._schema = schema
+        self.timeline = Timeline(schema)
         self.racers = tuple(
             replace(racer, learner=self.learner_of(racer.learner.settings, racer.learner.task))
             for racer in self.racers
@@ -108,7 +114,9 @@ class Model:
         layout, late = self._schema.layout, {c.name for c in self._schema.columns if c.late}
         indicators = np.array([place.category is not None for place in layout], np.float64)
         came_late = np.array([place.column in late for place in layout], np.float64)
-        return Learner(settings, task, indicators, came_late)
+        waves = self._schema.cycles
+        cycles = np.array([place.column in waves for place in layout], np.float64)
+        return Learner(settings, task, indicators, came_late, cycles)
 
     @property
     def learner(self) -> Learner:
@@ -218,11 +226,34 @@ class Model:
         """Predict each row, then learn it; unless learned `again`, rows are scored too."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
+        if self._schema.wait and rows.id is not None:
+            indicators = self.learner.indicators
+            return learn_by_id(self.room, rows, indicators, self._pass_by, self._learn)
+        return self._learn(rows, {}, again)
+
+    def _pass_by(self, rows: Rows) -> Forecast:
+        """Predict rows without a target, of which nothing is learned, not even their scale."""
+        if self.warming_up:
+            said = blank(len(rows.y), self.task.numbers)
+            said = said._replace(mean=np.full_like(said.mean, np.nan), sd=said.sd + np.nan)
+        else:
+            said = self.predict(rows)
+        self.skipped += len(rows.y)
+        self.met += len(rows.y)
+        said = said._replace(status=np.full(len(rows.y), UNLABELLED))
+        if not self.warming_up:
+            self._score(rows, said, False)
+        return said
+
+    def _learn(self, rows: Rows, then: dict[int, Forecast], again: bool = False) -> Forecast:
+        """Predict and learn rows; of some, by place, a forecast was made when they came."""
         self._trial = None
         if self.warming_up and (again or not self.settings.units):
             self.settle()
+        placed = self._placed(rows)
         parts: list[Forecast] = []
         at, held = 0, self.warming_up
+        rows = placed.changes
         while at < len(rows.y):
             rest = rows if at == 0 else sliced(rows, at, len(rows.y))
             if self.warming_up:
@@ -236,26 +267,65 @@ class Model:
                 self.lost += lost
             parts.append(said)
             at += len(said.status)
-        forecast = joined(parts) if parts else blank(0, self.task.scaled)
+        forecast = placed.level(joined(parts) if parts else blank(0, self.task.numbers))
+        forecast = told(forecast, then)
         if not again:
-            self._score(rows, forecast, held)
+            self._score(placed.rows, forecast, held)
+            if self._schema.lags:
+                off = (placed.rows.y - forecast.mean) / forecast.sd if self.task.numbers else rows.y
+                self.history.judge(np.where((forecast.status & HELD)[:, None], np.nan, off))
         return forecast
 
+    def _placed(self, rows: Rows) -> Placed:
+        """Rows beside those before them, which they join."""
+        if not self._schema.lags:
+            return Placed(rows, None)
+        return self.timeline.place(self.history, rows)
+
+    def rewind(self) -> None:
+        """A further pass begins: what comes next has nothing before it."""
+        self.history = self.timeline.begin()
+
     def predict(self, rows: Rows) -> Forecast:
-        """Predict rows; the model stays as it is (rows still held are learned in a trial)."""
-        learned = self.learned
-        if self.warming_up:
-            if self._trial is None:
-                self._trial, _ = self.learner.start(linked(self._held(), self.task))
-            learned = self._trial
-        return self.learner.predict(learned, rows.x, rows.x_sd)
+        """Predict rows; the model stays as it is (rows still held are learned in a trial).
+
+        Each is beside the others and after all that was learned: lags are as x says. `ahead` is for
+        rows that come one after another.
+        """
+        said = self._said(rows)
+        return shifted(said, self.history.last) if self._schema.changes else said
+
+    def _said(self, rows: Rows) -> Forecast:
+        """What is said of rows as they are learned."""
+        return self.learner.predict(self.known(), rows.x, rows.x_sd)
+
+    def known(self) -> Learned:
+        """What has been learned; rows still held are learned in a trial."""
+        if not self.warming_up:
+            return self.learned
+        if self._trial is None:
+            self._trial, _ = self.learner.start(linked(self._held(), self.task))
+        return self._trial
+
+    def ahead(self) -> Callable[[Rows], Forecast]:
+        """What predicts rows that come after those learned: each is after those above it."""
+        if not self._schema.lags:
+            return self.predict
+        history = self.history.copy()
+
+        def predict(rows: Rows) -> Forecast:
+            placed = self.timeline.place(history, rows)
+            return placed.level(self._said(placed.rows))
+
+        return predict
 
     def settle(self) -> None:
         """End the warm-up now: take the scale from the rows held, and learn them in order."""
         self._trial = None
         held = self._held()
         racers = []
-        kinds = kinds_of(self._schema, held.rows().y)
+        # What a row's own past is part of goes on in its own units.
+        kinds = [self.task.name] if self._schema.lags else kinds_of(self._schema, held.rows().y)
         for settings in self.settings.candidates(kinds):
             same = settings.kind == self.learner.settings.kind
             learner = self.learner_of(settings, self.task if same else None)

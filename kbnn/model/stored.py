@@ -16,9 +16,11 @@ from kbnn.core import tails
 from kbnn.core.config import Config
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
+from kbnn.core.mixture import STATED_FIELDS
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
 from kbnn.model import scaling
+from kbnn.model.lags import JUDGED, LONGEST, History
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.plain import read, value_of
@@ -28,6 +30,7 @@ from kbnn.model.rows import LARGEST
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.texts import MOST_REHEARSED
+from kbnn.model.waiting import COUNTS, MOST_WAITING, Stored, restored, stored
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
@@ -50,7 +53,15 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
     for k, racer in enumerate(model.racers):
         out.update({f"racer{k}/{name}": array for name, array in _racer_arrays(racer).items()})
+    if model.schema.lags:
+        out.update({f"past/{name}": array for name, array in vars(model.history).items()})
+    waits: dict[str, Any] = {}
+    if model.schema.wait:
+        kept = stored(model.room, model.learner.indicators, model.task.numbers)
+        out.update({f"waiting/{name}": array for name, array in kept._asdict().items()})
+        waits = {"waiting": {"ids": list(model.room.rows), **model.room.counts}}
     header = {
+        **waits,
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
         "racers": [_racer_header(racer) for racer in model.racers],
@@ -141,9 +152,45 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model.met = model.rows + model.rejected + model.skipped
     _require(isinstance(header["position"], dict), "its position")
     model.position = dict(header["position"])
+    if model.schema.lags:
+        model.history = _history(model, _under(arrays, "past/"))
+    if model.schema.wait:
+        _let_wait(model, header["waiting"], _under(arrays, "waiting/"))
     record = _under(arrays, "record/")
     model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record))
     return model
+
+
+def _let_wait(model: Model, header: dict[str, Any], arrays: Arrays) -> None:
+    rows = Stored(*(_floats(arrays, name) for name in Stored._fields))
+    ids = value_of(list[str], header["ids"], "ids")
+    fits = len(set(ids)) == len(ids) <= model.schema.wait <= MOST_WAITING
+    fits = fits and all(len(array) == len(ids) for array in rows)
+    fits = fits and rows.x.shape[1] == model.schema.width
+    fits = fits and rows.x_sd.shape[1] in (0, model.schema.width)
+    fits = fits and rows.mean.shape[1:] == (model.task.numbers,)
+    fits = fits and rows.stated.shape[1] == model.task.numbers * STATED_FIELDS
+    fits = fits and not bool(np.any(np.abs(rows.x) > LARGEST)) and bool(np.all(rows.x_sd >= 0.0))
+    _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "rows that wait")
+    for name in COUNTS:
+        setattr(model.room, name, count(header[name]))
+    restored(model.room, ids, rows)
+
+
+def _history(model: Model, arrays: Arrays) -> History:
+    history = model.timeline.begin()
+    fresh = {name: array.shape[1:] for name, array in vars(history).items()}
+    found = {name: _floats(arrays, name) for name in fresh}
+    fits = all(found[name].shape[1:] == shape for name, shape in fresh.items())
+    rows = len(found["values"])
+    fits = fits and rows == len(found["time"]) and rows <= LONGEST
+    known = [found[name] for name in ("last", "low", "high")]
+    fits = fits and all(array.shape == history.last.shape for array in known)
+    fits = fits and len(found["missed"]) <= JUDGED
+    limit = all(bool(np.all(~(np.abs(array) > LARGEST))) for array in found.values())
+    _require(fits and limit, "the rows its lags look back to")
+    vars(history).update(found)
+    return history
 
 
 def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:

@@ -18,6 +18,8 @@ def check_interval(interval: float) -> None:
 def leading_columns(rows: Rows, task: Task) -> pa.RecordBatch:
     """What stands before the predictions: the row's number and what came true."""
     columns = {"row": pa.array(rows.number)}
+    if rows.schema is not None and rows.schema.id is not None and rows.id is not None:
+        columns[rows.schema.id] = pa.array(rows.id, pa.string())
     for j, name in enumerate(task.targets):
         kind = pa.string() if task.labels else pa.float64()
         columns[name] = pa.array(task.truth(rows.y[:, j]), kind, from_pandas=True)

@@ -10,9 +10,11 @@ import numpy as np
 
 from kbnn.core.layout import layout_of
 from kbnn.errors import KbnnError, UsageError
+from kbnn.model.lags import parse
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings, contradiction
 from kbnn.stream.readoptions import ReadOptions
+from kbnn.stream.series import OFF
 from kbnn.stream.sources import expand
 from kbnn.task.table import task_of
 
@@ -86,8 +88,25 @@ def _columns(
         yield "--features", schema.features, stated.features
     if stated.weight is not None:
         yield "--weight", schema.names("weight"), (stated.weight,)
+    if stated.time is not None:
+        yield "--time", () if schema.clock is None else (schema.clock.column,), (stated.time,)
+    if stated.id is not None:
+        yield "--id", schema.names("id"), (stated.id,)
+    if stated.wait is not None:
+        yield "--wait", (str(schema.wait),), (str(stated.wait),)
+    if stated.lags is not None:
+        yield "--lags", [lag.name for lag in schema.lags], _lag_names(stated.lags, schema)
     if stated.input_sd and not schema.names("input_sd"):
         yield "--input-sd", (), ("yes",)
+
+
+def _lag_names(stated: str, schema: Schema) -> list[str]:
+    said = () if stated == OFF else parse(stated)
+    return [
+        f"{name} lag {lag.text}"
+        for lag in said
+        for name in (schema.targets if lag.column is None else [lag.column])
+    ]
 
 
 def _names(names: Iterable[str]) -> str:

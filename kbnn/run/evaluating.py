@@ -119,10 +119,11 @@ def evaluate(
         raise UsageError("--quantiles are of numbers, and the target holds classes")
     done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
     timing = done.timing
+    predict = model.ahead()
     start = perf_counter()
     for rows in stream:
         got = perf_counter()
-        forecast = model.predict(rows)
+        forecast = predict(rows)
         predicted = perf_counter()
         card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
         for j, loss in enumerate(done.pinball.values()):

@@ -275,6 +275,7 @@ class Training:
             if rows is None:
                 self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
                 stream.reopen()
+                self.model.rewind()
             elif again:
                 self._piece(rows, again)
             else:

@@ -99,6 +99,11 @@ class ModelWords(TypedDict, total=False):
     weight: str | None
     input_sd: bool
     task: str
+    time: str | None
+    time_unit: str
+    lags: str | int | Sequence[int] | None
+    id: str | None
+    wait: int | None
     layers: int | Sequence[int] | str
     activation: str
     covariance: str
@@ -128,7 +133,19 @@ class Words(RunWords, ModelWords, total=False):
     checkpoint_every: float
 
 
-_READ: Final = ("weight", "input_sd", "format", "header", "limit", "shuffle", "epochs")
+_READ: Final = (
+    "weight",
+    "input_sd",
+    "format",
+    "header",
+    "limit",
+    "shuffle",
+    "epochs",
+    "time",
+    "time_unit",
+    "id",
+    "wait",
+)
 _RUN: Final = (
     "fresh",
     "resume",
@@ -163,6 +180,7 @@ def stated(
         columns=None if columns is None else tuple(map(str, columns)),
         task=task,
         on_error=on_error,  # type: ignore[arg-type]  # checked above
+        lags=None if said.get("lags") is None else _text(said["lags"]),
         **{name: said[name] for name in _READ if name in said},
     )
     texts = {

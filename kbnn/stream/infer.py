@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -13,6 +13,8 @@ from kbnn.errors import DataError, UsageError
 from kbnn.model.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema
 from kbnn.stream.chunk import shorten
 from kbnn.stream.header import count, is_number, no_column
+from kbnn.stream.series import Asked, Found, add_time, find_clock, holds_time
+from kbnn.stream.times import is_point, written
 from kbnn.stream.values import MAX_LABEL, is_temporal, is_usable, looks_like_time, texts
 from kbnn.task.table import TASKS, Choice, Seen, choose
 
@@ -38,6 +40,9 @@ class Roles:
     input_sd: bool = False
     task: str = "auto"
     max_categories: int = MAX_CATEGORIES
+    about_time: Asked = field(default_factory=Asked)
+    id: str | None = None
+    wait: int = 0  # rows that may wait for their target, with an id
 
     @property
     def labels(self) -> bool:
@@ -61,7 +66,7 @@ def sample(arrays: Sequence[pa.Array], tokens: pa.Array) -> Sample:
             unusable = "timestamps"
         elif not is_usable(array.type):
             unusable = "nested values" if pa.types.is_nested(array.type) else "binary values"
-        values.extend(texts(array, tokens))
+        values.extend(written(array) if is_point(array.type) else texts(array, tokens))
     return Sample(values, unusable)
 
 
@@ -97,16 +102,21 @@ def kind_of(seen: Sample) -> tuple[Kind, str]:
 def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice) -> Schema:
     """Build the schema from the samples of all columns and tell the user what was decided."""
     found = dict(zip(names, samples, strict=True))
-    targets = _targets(names, roles, notice)
+    targets = _targets(names, found, roles, notice)
     sd_of = _input_sd(names, targets, roles)
     columns: list[Column] = []
     unusable: list[str] = []
     features = frozenset(roles.features or names)
+    clock = _clock(found, targets, features, sd_of, roles)
     for name in names:
         role = _role(name, targets, sd_of, features, roles)
         kind, what = kind_of(found[name])
-        if role == "none":
+        if clock is not None and name == clock.name:
+            kind, role = "time", "feature"
+        elif role == "none":
             kind = "ignored"
+        elif role == "id":
+            kind = "category"
         elif role in ("weight", "input_sd"):
             kind = "number"
         elif role == "target":
@@ -129,9 +139,35 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         choice.closed,
         max_categories=roles.max_categories,
         chosen=bool(roles.features),
+        wait=roles.wait if roles.id is not None else 0,
     )
-    schema.layout = [Place(column.name, None) for column in columns if column.role == "feature"]
+    schema.layout = [
+        Place(column.name, None)
+        for column in columns
+        if column.role == "feature" and column.kind != "time"
+    ]
+    add_time(schema, clock, roles.about_time, notice)
     return schema
+
+
+def _clock(
+    found: dict[str, Sample],
+    targets: list[str],
+    features: frozenset[str],
+    sd_of: dict[str, str],
+    roles: Roles,
+) -> Found | None:
+    """The column that tells the time, if there is one."""
+    named = roles.about_time.time
+    if named is not None and named in (*roles.ignore, roles.weight):
+        raise UsageError(f"column '{named}' cannot be the clock and left out of it")
+    values = {
+        name: seen.values
+        for name, seen in found.items()
+        if name == named
+        or (name in features and name not in (*roles.ignore, *sd_of, roles.weight, roles.id))
+    }
+    return find_clock(values, targets, roles.about_time)
 
 
 def tell_measures(column: Column, seen: Sample, notice: Notice) -> None:
@@ -149,23 +185,34 @@ def tell_measures(column: Column, seen: Sample, notice: Notice) -> None:
         )
 
 
-def _targets(names: list[str], roles: Roles, notice: Notice) -> list[str]:
+def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: Notice) -> list[str]:
     there = frozenset(names)
     for name in (*roles.target, *roles.features, *roles.ignore):
         if name not in there:
             raise no_column(name, names)
-    if roles.weight is not None and roles.weight not in names:
-        raise no_column(roles.weight, names)
-    targets = list(dict.fromkeys(roles.target)) or [names[-1]]
+    for one in (roles.weight, roles.id):
+        if one is not None and one not in names:
+            raise no_column(one, names)
+    targets = list(dict.fromkeys(roles.target)) or [_last(names, found, roles)]
     if not roles.target:
-        notice(f"target: last column '{names[-1]}' (choose with --target)")
+        last = "last column" if targets[0] == names[-1] else "last column but the clock,"
+        notice(f"target: {last} '{targets[0]}' (choose with --target)")
     for name in targets:
         for what, others in (("ignored", roles.ignore), ("a feature", roles.features)):
             if name in others:
                 raise UsageError(f"column '{name}' cannot be both the target and {what}")
         if name == roles.weight:
             raise UsageError(f"column '{name}' cannot be both the target and the weight")
+        if name == roles.id:
+            raise UsageError(f"column '{name}' cannot be both the target and the id")
     return targets
+
+
+def _last(names: list[str], found: dict[str, Sample], roles: Roles) -> str:
+    """The last column, but for a clock."""
+    last = names[-1]
+    clock = last == roles.about_time.time or holds_time(found[last].values)
+    return names[-2] if clock and len(names) > 1 and names[-2] not in roles.ignore else last
 
 
 def _input_sd(names: list[str], targets: list[str], roles: Roles) -> dict[str, str]:
@@ -190,6 +237,8 @@ def _role(
         return "target"
     if name == roles.weight:
         return "weight"
+    if name == roles.id:
+        return "id"
     if name in roles.ignore:
         return "none"
     if name in sd_of:

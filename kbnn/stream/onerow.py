@@ -19,6 +19,8 @@ from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Place, Schema
 from kbnn.stream.chunk import shorten
 from kbnn.stream.header import is_number
 from kbnn.stream.infer import Notice, Roles, Sample, kind_of
+from kbnn.stream.series import add_time, find_clock
+from kbnn.stream.times import one
 from kbnn.stream.values import MAX_LABEL, TRUTH, missing_tokens, number_text
 from kbnn.task.table import TASKS, Seen, choose
 
@@ -40,7 +42,12 @@ def value_text(value: Any) -> str | None:
     return None if math.isnan(number) else number_text(number)
 
 
-def first_schema(x: Mapping[str, Any], targets: Mapping[str, Any], roles: Roles) -> Schema:
+def first_schema(
+    x: Mapping[str, Any],
+    targets: Mapping[str, Any],
+    roles: Roles,
+    notice: Notice = lambda text: None,
+) -> Schema:
     """The schema that a first row suggests; the kind of a value is all there is to go by."""
     columns: list[Column] = []
     seen: list[Seen] = []
@@ -56,9 +63,13 @@ def first_schema(x: Mapping[str, Any], targets: Mapping[str, Any], roles: Roles)
     target_columns = columns
     schema = Schema([], choice.task, list(choice.classes), choice.closed)
     schema.max_categories, schema.chosen = roles.max_categories, bool(roles.features)
-    wanted = roles.features or tuple(x)
+    wanted = tuple(name for name in roles.features or tuple(x) if name != roles.id)
+    usable = {name: [value_text(x.get(name))] for name in wanted if name not in roles.ignore}
+    clock = find_clock(usable, (), roles.about_time)
     for name in wanted:
-        if name not in roles.ignore:
+        if clock is not None and name == clock.name:
+            schema.columns.append(Column(name, "time", "feature"))
+        elif name not in roles.ignore:
             kind, _ = kind_of(_sample(x.get(name)))
             if kind != "ignored" or name in roles.features:
                 schema.columns.append(Column(name, kind, "feature"))
@@ -67,6 +78,10 @@ def first_schema(x: Mapping[str, Any], targets: Mapping[str, Any], roles: Roles)
                 schema.columns.append(Column(name, kind, "none"))
     schema.columns.extend(Column(name, "ignored", "none") for name in roles.ignore)
     schema.columns.extend(target_columns)
+    if roles.id is not None:
+        schema.columns.append(Column(roles.id, "category", "id"))
+        schema.wait = roles.wait
+    add_time(schema, clock, roles.about_time, notice)
     return schema
 
 
@@ -90,7 +105,11 @@ class RowReader:
         schema = self.schema
         self._missing = frozenset(missing_tokens(schema.missing))
         self._columns = {column.name: column for column in schema.columns}
-        self._features = [column for column in schema.columns if column.role == "feature"]
+        self._features = [
+            column
+            for column in schema.columns
+            if column.role == "feature" and column.kind != "time"
+        ]
         self._labels = {name: at for at, name in enumerate(schema.classes)}
         self._at: dict[str, dict[str | None, int]] = {}
         for at, place in enumerate(schema.layout):
@@ -101,6 +120,7 @@ class RowReader:
         self._sd = [c for c in schema.columns if c.role == "input_sd"]
         self._known = frozenset(self._columns)
         self._targets = schema.targets
+        self._derived = schema.derived
         self._labelled = TASKS[schema.task].labels
 
     def features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
@@ -122,6 +142,12 @@ class RowReader:
         if admit:
             self._admit_values(x)
         row = np.zeros((1, self.schema.width))
+        for name in self._derived:
+            row[0, self._at[name][None]] = _NAN
+        time = self.time(x)
+        if time is not None and self.schema.clock is not None:
+            clock = self.schema.clock
+            row[:, [self._at[name][None] for name in clock.names]] = clock.values(time)
         for column in self._features:
             places, value = self._at[column.name], x.get(column.name)
             if column.kind == "category":
@@ -136,6 +162,19 @@ class RowReader:
                 truth = column.kind == "boolean"
                 row[0, places[None]] = self._truth(column.name, value) if truth else _NAN
         return row
+
+    def time(self, x: Mapping[str, Any]) -> FloatArray | None:
+        """(1, 2) what the clock says, None where there is none."""
+        clock = self.schema.clock
+        if clock is None:
+            return None
+        value = x.get(clock.column)
+        if self._text(value) is None:
+            return np.full((1, 2), _NAN)
+        made = one(value, clock.unit, clock.day_first)
+        if made is None:
+            raise self._refusal(clock.column, value, "a point of time")
+        return np.array([made])
 
     def _text(self, value: Any) -> str | None:
         text = value_text(value)
@@ -265,12 +304,17 @@ class RowReader:
             self._x_sd(x),
             None if weight == 1.0 else np.array([float(weight)]),
             schema=self.schema,
+            time=self.time(x),
+            id=None if self.schema.id is None else [self._text(x.get(self.schema.id))],
         )
 
     def question(self, x: Mapping[str, Any]) -> Rows:
         """A row to predict."""
         inputs = self.features(x, admit=False)
-        return Rows(inputs, _NO_TARGET, _NO_NUMBER, self._x_sd(x), schema=self.schema)
+        target = np.full((1, len(self._targets)), _NAN)
+        return Rows(
+            inputs, target, _NO_NUMBER, self._x_sd(x), schema=self.schema, time=self.time(x)
+        )
 
     def _x_sd(self, x: Mapping[str, Any]) -> FloatArray | None:
         if not self._sd:
@@ -288,5 +332,4 @@ class RowReader:
         return sd
 
 
-_NO_TARGET: Final = np.full((1, 1), np.nan)
 _NO_NUMBER: Final = np.zeros(1, np.int64)

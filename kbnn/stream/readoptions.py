@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from kbnn.errors import UsageError
 from kbnn.model.schema import MAX_CATEGORIES, Schema
+from kbnn.model.waiting import MOST_WAITING, WAIT
 from kbnn.stream.admission import OnError
+from kbnn.stream.clock import TIME_UNITS
 from kbnn.stream.formats import FORMATS
 from kbnn.stream.infer import Roles
+from kbnn.stream.series import Asked
 from kbnn.stream.shuffle import SHUFFLE_ROWS
 from kbnn.stream.sources import READ_SIZE
 from kbnn.task.table import TASKS
@@ -31,6 +34,11 @@ class ReadOptions:
     input_sd: bool = False
     task: str = "auto"
     max_categories: int = MAX_CATEGORIES
+    time: str | None = None  # the column that is the clock
+    time_unit: str = "auto"
+    lags: str | None = None  # None: a series gets its own
+    id: str | None = None  # the column by which late targets find their rows
+    wait: int | None = None  # rows that may wait for theirs
     on_error: OnError = "stop"
     limit: int | None = None  # rows of the sources read, good or bad
     skip: int = 0  # rows not delivered at the start of the first pass, to resume
@@ -57,6 +65,9 @@ class ReadOptions:
             self.input_sd,
             self.task,
             self.max_categories,
+            Asked(self.time, self.time_unit, self.lags, self.shuffle, self.id is not None),
+            self.id,
+            WAIT if self.wait is None else self.wait,
         )
 
     @property
@@ -65,7 +76,8 @@ class ReadOptions:
         if not self.target or not self.features or self.input_sd:
             return None
         weight = () if self.weight is None else (self.weight,)
-        return frozenset([*self.target, *self.features, *self.ignore, *weight])
+        others = [name for name in (self.time, self.id) if name is not None]
+        return frozenset([*self.target, *self.features, *self.ignore, *weight, *others])
 
     def check(self) -> None:
         """Refuse values that make no sense."""
@@ -75,6 +87,11 @@ class ReadOptions:
         if self.task != "auto" and self.task not in TASKS:
             known = ", ".join(TASKS)
             raise UsageError(f"--task is auto, {known}, not '{self.task}'")
+        if self.time_unit not in TIME_UNITS:
+            known = f"{', '.join(TIME_UNITS[:-1])} or {TIME_UNITS[-1]}"
+            raise UsageError(f"--time-unit is {known}, not '{self.time_unit}'")
+        self.roles.about_time.check()
+        self._check_late()
         if self.delimiter is not None and (
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
         ):
@@ -89,6 +106,16 @@ class ReadOptions:
         for name in ("read_size", "block_rows", "shuffle_rows", "max_categories"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} must be at least 1")
+
+    def _check_late(self) -> None:
+        """Refuse what cannot be where targets come late."""
+        if self.wait is not None and not 1 <= self.wait <= MOST_WAITING:
+            raise UsageError(f"--wait is between 1 and {MOST_WAITING:,}, not {self.wait}")
+        for option, said in (("--shuffle", self.shuffle), ("--epochs", self.epochs > 1)):
+            if self.id is not None and said:
+                raise UsageError(
+                    f"--id and {option} contradict each other: rows come in their order"
+                )
 
     def check_against(self, schema: Schema) -> None:
         """Options that contradict a schema are an error."""

@@ -113,6 +113,8 @@ class Task(ABC):
         """The names of the targets; they never change."""
         self.scaled = 0 if self.labels else len(self.targets)
         """Targets that are standardised, all or none."""
+        self.numbers = 0 if self.labels else len(self.targets)
+        """Targets that are forecast as numbers, all or none."""
 
     # The network.
 

@@ -3,8 +3,8 @@
     python -m tests.bench.targets [--seeds 3] [SET ...]
 
 Every row is predicted before it is learned. `constant` is the Gaussian with the mean and variance
-of all targets, `GLM` a negative binomial regression fitted to all rows and judged on the same. Sets of
-others come from statsmodels and river where those are installed.
+of all targets, `GLM` a negative binomial regression fitted to all rows and judged on the same. Sets
+of others come from statsmodels and river where those are installed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,23 @@ class Table(NamedTuple):
     target: str
 
 
+def _value(kind: str, f: FloatArray, rng: np.random.Generator) -> FloatArray:
+    if kind == "prices":
+        return np.exp(10.0 + 0.8 * f + 0.4 * rng.standard_normal(ROWS))
+    if kind == "gamma":
+        return np.exp(f) * rng.gamma(2.0, 0.5, ROWS)
+    if kind == "poisson":
+        return rng.poisson(np.exp(1.0 + 0.8 * f)).astype(float)
+    if kind == "negative binomial":
+        return rng.poisson(np.exp(1.0 + 0.8 * f) * rng.gamma(1.0, 1.0, ROWS)).astype(float)
+    if kind == "student-t3":
+        return f + 0.25 * rng.standard_t(3, ROWS)
+    if kind == "rounded":
+        return np.rint(20.0 + 3.0 * f + rng.standard_normal(ROWS))
+    dry = rng.random(ROWS) < 1.0 / (1.0 + np.exp(-2.0 * f - 0.5))
+    return np.where(dry, 0.0, 5.0 * np.exp(0.5 * f) * rng.gamma(1.0, 1.0, ROWS))
+
+
 def made(kind: str) -> Callable[[int], Table]:
     """A made target of five inputs."""
 
@@ -38,22 +55,7 @@ def made(kind: str) -> Callable[[int], Table]:
         rng = np.random.default_rng([seed, 13])
         x = rng.standard_normal((ROWS, 5))
         f = teacher(rng)(x)
-        noise = rng.standard_normal(ROWS)
-        y: FloatArray = {
-            "prices": lambda: np.exp(10.0 + 0.8 * f + 0.4 * noise),
-            "gamma": lambda: np.exp(f) * rng.gamma(2.0, 0.5, ROWS),
-            "poisson": lambda: rng.poisson(np.exp(1.0 + 0.8 * f)).astype(float),
-            "negative binomial": lambda: rng.poisson(
-                np.exp(1.0 + 0.8 * f) * rng.gamma(1.0, 1.0, ROWS)
-            ).astype(float),
-            "student-t3": lambda: f + 0.25 * rng.standard_t(3, ROWS),
-            "rounded": lambda: np.rint(20.0 + 3.0 * f + noise),
-            "rain": lambda: np.where(
-                rng.random(ROWS) < 1.0 / (1.0 + np.exp(-2.0 * f - 0.5)),
-                0.0,
-                5.0 * np.exp(0.5 * f) * rng.gamma(1.0, 1.0, ROWS),
-            ),
-        }[kind]()
+        y = _value(kind, f, rng)
         return Table({**{f"x{j}": x[:, j] for j in range(5)}, "y": y}, "y")
 
     return rows
@@ -136,9 +138,8 @@ def main() -> None:
     parser.add_argument("sets", nargs="*")
     said = parser.parse_args()
     options = dict(pair.split("=") for pair in said.options.split(",") if pair)
-    print(
-        f"{'':20}{'kind':>11}{'RMSE':>10}{'NLL':>9}{'constant':>9}{'GLM':>8}{'in 90 %':>8}  intervals"
-    )
+    heads = {"kind": 11, "RMSE": 10, "NLL": 9, "constant": 9, "GLM": 8, "in 90 %": 8}
+    print(" " * 20 + "".join(head.rjust(width) for head, width in heads.items()) + "  intervals")
     for name in said.sets or SETS:
         for seed in range(said.seeds):
             table = SETS[name](seed)
