@@ -118,7 +118,7 @@ class Model:
                 model, data, notice=_log.info, on_error="stop", use_target=False
             ) as (stream, _):
                 made = onward.go_on(model, horizon, stream)
-        return Forecasts(model.task, made.forecast, interval, decompose, made.when)
+        return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
     def evaluate(self, data: Any, **options: Unpack[ReadWords]) -> Figures:
         """Score the model on rows that it does not learn: the figures of `kbnn evaluate --json`."""
