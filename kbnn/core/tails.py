@@ -58,8 +58,10 @@ VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15
 seen and the largest value among them; then what is stated, eps, R and d, and a gain for the lower
 and the upper edge of each level."""
 FIRST_MEAN: Final = FIRST_GAIN + GAINS
-"""What the gains have been on average: a model that learns no more goes by that."""
-FIELDS: Final = FIRST_MEAN + GAINS
+MEAN_WIDTH: Final = FIRST_MEAN + GAINS
+"""What gains and width have been on average, 1 for some rows before the first: a model that learns
+no more goes by that."""
+FIELDS: Final = MEAN_WIDTH + 1
 
 
 def blank(targets: int, mixed: bool = True) -> FloatArray:
@@ -76,8 +78,8 @@ def sound(tails: FloatArray) -> bool:
     """Whether numbers from a file can be what is known of tails."""
     sums, rest = tails[:, :MOST], tails[:, SHARE:]
     sizes = tails[:, MOST + 1 : SHARE]
-    positive = tails[:, [AMONG, EXTREMES, SQUARES, WIDTH, RATIO]]
-    share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:]
+    positive = tails[:, [AMONG, EXTREMES, SQUARES, WIDTH, RATIO, MEAN_WIDTH]]
+    share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:MEAN_WIDTH]
     return bool(
         np.all(np.abs(sums) <= 1e12)
         and np.all(np.abs(rest) <= 1e12)
@@ -93,20 +95,20 @@ def sound(tails: FloatArray) -> bool:
 
 def known_again(tails: FloatArray) -> FloatArray:
     """For rows of a later pass: the width that new rows asked for is not theirs."""
-    if np.all(tails[:, WIDTH] == 1.0):
+    if np.all(tails[:, [WIDTH, MEAN_WIDTH]] == 1.0):
         return tails
     after = tails.copy()
-    after[:, WIDTH] = 1.0
+    after[:, [WIDTH, MEAN_WIDTH]] = 1.0
     return after
 
 
 def stated(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
-    """What the tails as they are make of means and standard deviations (n, T)."""
+    """What tails that learn no more make of means and standard deviations (n, T)."""
     rows = np.empty((*mean.shape, STATED_FIELDS))
     rows[..., STATED.place] = mean
-    rows[..., STATED.spread] = np.sqrt(tails[:, WIDTH]) * sd
+    rows[..., STATED.spread] = np.sqrt(tails[:, MEAN_WIDTH]) * sd
     rows[..., STATED.share : STATED.gain] = tails[:, SHARE:FIRST_GAIN]
-    rows[..., STATED.gain : STATED.most] = tails[:, FIRST_MEAN:]
+    rows[..., STATED.gain : STATED.most] = tails[:, FIRST_MEAN:MEAN_WIDTH]
     rows[..., STATED.most] = tails[:, MOST]
     rows[..., STATED.kind] = 0.0
     return rows
@@ -131,6 +133,7 @@ def follow(
                 _refresh(tail)
                 edges = None
             rows[i, j] = stated(tail[None], mean[i : i + 1, j : j + 1], sd[i : i + 1, j : j + 1])
+            rows[i, j, STATED.spread] = math.sqrt(tail[WIDTH]) * sd[i, j]
             rows[i, j, STATED.gain : STATED.most] = tail[FIRST_GAIN:FIRST_MEAN]
             t = float(y[i, j] - mean[i, j]) / float(rows[i, j, STATED.spread])
             if not labelled or not math.isfinite(t):
@@ -231,8 +234,11 @@ def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:
 
 
 def _average(tail: FloatArray) -> None:
-    rate = 1.0 / min(float(tail[SEEN]) + 1.0, TAILS_MEMORY)
-    tail[FIRST_MEAN:] += rate * (tail[FIRST_GAIN:FIRST_MEAN] - tail[FIRST_MEAN:])
+    rate = 1.0 / min(float(tail[SEEN]) + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
+    tail[FIRST_MEAN:MEAN_WIDTH] += rate * (
+        tail[FIRST_GAIN:FIRST_MEAN] - tail[FIRST_MEAN:MEAN_WIDTH]
+    )
+    tail[MEAN_WIDTH] += rate * (tail[WIDTH] - tail[MEAN_WIDTH])
 
 
 def _track(gains: FloatArray, edges: list[float], t: float) -> None:

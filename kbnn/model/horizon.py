@@ -104,7 +104,7 @@ def ahead(model: Model, histories: Sequence[History], steps: Sequence[Rows]) -> 
     function = sum(w * p.function_var for w, p in zip(weights, parts, strict=True))
     noise = sum(w * p.noise_var for w, p in zip(weights, parts, strict=True))
     wider = np.array([_wider(history) for history in histories])[:, None] ** 2
-    wider = wider * learned.tails[0, tails.WIDTH]
+    wider = wider * learned.tails[0, tails.MEAN_WIDTH]
     return Ahead(mean, np.asarray(function + between) * wider, np.asarray(noise) * wider)
 
 

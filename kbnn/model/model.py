@@ -10,7 +10,7 @@ import numpy as np
 
 from kbnn.core.layout import IntArray
 from kbnn.core.network import UNLABELLED
-from kbnn.core.tails import FIRST_GAIN
+from kbnn.core.tails import FIRST_GAIN, MEAN_WIDTH
 from kbnn.errors import UsageError
 from kbnn.model import race, scaling
 from kbnn.model.learner import Learned, Learner
@@ -155,7 +155,7 @@ class Model:
     @property
     def intervals(self) -> str:
         """Whether intervals are `tracked`, or `stated` as the distribution has them."""
-        kept = self.learned.tails[:, FIRST_GAIN:]
+        kept = self.learned.tails[:, FIRST_GAIN:MEAN_WIDTH]
         moved = bool(kept.size) and not bool(np.all(kept == 1.0))
         return "tracked" if moved else "stated"
 
@@ -167,7 +167,7 @@ class Model:
             )
         if wanted == "stated":
             tails = self.learned.tails.copy()
-            tails[:, FIRST_GAIN:] = 1.0
+            tails[:, FIRST_GAIN:MEAN_WIDTH] = 1.0
             self.learned = self.learned._replace(tails=tails)
 
     @property

@@ -83,7 +83,7 @@ class Count(Numeric):
     ) -> FloatArray:
         """The rows of means mu and dispersions 1/alpha; their intervals follow what came true."""
         plain = known.copy()
-        plain[:, tails.WIDTH] = 1.0
+        plain[:, tails.MEAN_WIDTH] = 1.0
         told = tails.stated(plain, mean, sd)
         told[..., STATED.kind] = COUNT
         if following is None:

@@ -143,13 +143,15 @@ static void track(double *gains, const edges *e, double t, const double (*factor
     }
 }
 
-/* What the gains have been on average: a model that learns no more goes by that. */
+/* What gains and width have been on average, 1 for some rows before the first: a model that learns no more
+ * goes by that. */
 static void average(double *tail, const kb_constants *k)
 {
-    double seen = tail[KB_TAIL_SEEN] + 1.0;
+    double seen = tail[KB_TAIL_SEEN] + 1.0 + k->tails_young;
     double rate = 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
     for (int at = 0; at < 2 * KB_LEVELS; at++)
         tail[KB_MEAN_GAINS + at] += rate * (tail[KB_GAINS + at] - tail[KB_MEAN_GAINS + at]);
+    tail[KB_MEAN_WIDTH] += rate * (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]);
 }
 
 void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double *mean,
