@@ -89,6 +89,51 @@ InputSd = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categorical",
+        metavar="COLUMNS",
+        help="Labels, though they look like numbers: zip,month.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Numeric = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--numeric",
+        metavar="COLUMNS",
+        help="Numbers, though some look like text.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Hash = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hash",
+        metavar="COLUMN:N",
+        help="Labels of any number in N inputs: device:32.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        "--decimal",
+        metavar="MARK",
+        help="The decimal mark of numbers, . or a comma; found out if not said.",
+        rich_help_panel=READING,
+    ),
+]
+Thousands = Annotated[
+    str | None,
+    typer.Option(
+        "--thousands",
+        metavar="MARK",
+        help="The thousands mark: , . ' or space; found out if not said.",
+        rich_help_panel=READING,
+    ),
+]
 Task = Annotated[
     str,
     typer.Option(

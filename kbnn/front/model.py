@@ -23,7 +23,8 @@ from kbnn.run.outcome import prequential
 from kbnn.run.predicting import forecasts_of
 from kbnn.run.training import Listener, Training
 from kbnn.run.trainoptions import ModelWords, ReadWords, RunWords, Words, listed, stated
-from kbnn.stream.onerow import RowReader, first_schema
+from kbnn.stream.firstrow import first_schema
+from kbnn.stream.onerow import RowReader
 
 _log = logging.getLogger("kbnn")
 
@@ -139,7 +140,7 @@ class Model:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
         chosen = stated((), names, **self._words)
-        schema = first_schema(x, targets, chosen.read.roles)
+        schema = first_schema(x, targets, chosen.read.roles, _log.info)
         check_size(chosen.choices.settings(), schema)
         self._model = inner.Model.create(chosen.choices.settings(), schema)
         return self._model

@@ -10,8 +10,9 @@ import numpy as np
 
 from kbnn.core.layout import layout_of
 from kbnn.errors import KbnnError, UsageError
-from kbnn.model.schema import Schema
+from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings, contradiction
+from kbnn.stream.forms import Stated, shown_mark
 from kbnn.stream.readoptions import ReadOptions
 from kbnn.stream.sources import expand
 from kbnn.task.table import task_of
@@ -47,6 +48,27 @@ def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
             raise contradiction(path, option, _names(there), _names(wanted))
     if stated.task not in ("auto", schema.task):
         raise contradiction(path, "--task", schema.task, stated.task)
+    for name in (*stated.categorical, *stated.numeric, *dict(stated.hashed)):
+        if name not in {column.name for column in schema.columns}:
+            raise UsageError(f"{path} knows no column '{name}' (--fresh starts a new model)")
+    for name in stated.categorical:
+        column = schema.column(name)
+        if column.kind != "category" or column.buckets:
+            raise contradiction(path, "--categorical", f"{name} as a {_kind(column)}", name)
+    for name in stated.numeric:
+        if schema.column(name).kind != "number":
+            kind = _kind(schema.column(name))
+            raise contradiction(path, "--numeric", f"{name} as a {kind}", name)
+    for name, buckets in stated.hashed:
+        if schema.column(name).buckets != buckets:
+            there = f"{name} as a {_kind(schema.column(name))}"
+            raise contradiction(path, "--hash", there, f"{name}:{buckets}")
+    marks = Stated(stated.decimal, stated.thousands)
+    if marks.decimal and marks.decimal != (schema.decimal or "."):
+        raise contradiction(path, "--decimal", schema.decimal or ".", marks.decimal)
+    if marks.thousands and marks.thousands != schema.thousands:
+        there = shown_mark(schema.thousands) or "none"
+        raise contradiction(path, "--thousands", there, shown_mark(marks.thousands))
     used = [c.name for c in schema.columns if c.name in stated.ignore and c.role != "none"]
     if used:
         raise UsageError(
@@ -88,6 +110,10 @@ def _columns(
         yield "--weight", schema.names("weight"), (stated.weight,)
     if stated.input_sd and not schema.names("input_sd"):
         yield "--input-sd", (), ("yes",)
+
+
+def _kind(column: Column) -> str:
+    return f"hash of {column.buckets}" if column.buckets else column.kind
 
 
 def _names(names: Iterable[str]) -> str:

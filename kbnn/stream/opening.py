@@ -16,9 +16,11 @@ from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Column, Schema
 from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
 from kbnn.stream.encode import Encoder
-from kbnn.stream.header import Expectation, is_number
-from kbnn.stream.infer import Notice, infer, sample
+from kbnn.stream.header import Expectation
+from kbnn.stream.hints import Notice
+from kbnn.stream.infer import infer
 from kbnn.stream.inputs import Inputs
+from kbnn.stream.kinds import sample
 from kbnn.stream.pace import Pace
 from kbnn.stream.readahead import ReadAhead
 from kbnn.stream.reading import Reading
@@ -205,14 +207,18 @@ class Stream(Closing):
     def _pin_kinds(self) -> None:
         if not self.options.original:
             columns = self.schema.columns
-            self._pins.numbers = frozenset(c.name for c in columns if c.kind == "number")
+            numbers = [c for c in columns if c.kind == "number"]
+            self._pins.numbers = frozenset(c.name for c in numbers if c.form.usual)
+            self._pins.forms = {c.name: c.form for c in numbers if not c.form.usual}
             self._pins.booleans = frozenset(c.name for c in columns if c.kind == "boolean")
 
     def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
         """Why cells are not a row of data: the first number column whose cell is none."""
-        numbers = {column.name for column in self._used() if column.kind == "number"}
+        forms = {column.name: column.form for column in self._used() if column.kind == "number"}
         for name, cell in zip(names, cells, strict=True):
-            if name in numbers and not is_number(cell) and cell not in self._pins.missing:
+            if name not in forms or cell in (*self._pins.missing, forms[name].gap):
+                continue
+            if forms[name].number(cell) is None:
                 return f"column '{name}': cannot read '{shorten(cell)}' as a number"
         return None
 

@@ -9,6 +9,8 @@ from kbnn.errors import UsageError
 from kbnn.model.schema import MAX_CATEGORIES, Schema
 from kbnn.stream.admission import OnError
 from kbnn.stream.formats import FORMATS
+from kbnn.stream.forms import Stated
+from kbnn.stream.hashing import check_kinds
 from kbnn.stream.infer import Roles
 from kbnn.stream.shuffle import SHUFFLE_ROWS
 from kbnn.stream.sources import READ_SIZE
@@ -31,6 +33,11 @@ class ReadOptions:
     input_sd: bool = False
     task: str = "auto"
     max_categories: int = MAX_CATEGORIES
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    hashed: tuple[tuple[str, int], ...] = ()  # columns and their buckets
+    decimal: str = ""
+    thousands: str = ""
     on_error: OnError = "stop"
     limit: int | None = None  # rows of the sources read, good or bad
     skip: int = 0  # rows not delivered at the start of the first pass, to resume
@@ -57,6 +64,10 @@ class ReadOptions:
             self.input_sd,
             self.task,
             self.max_categories,
+            self.categorical,
+            self.numeric,
+            dict(self.hashed),
+            Stated(self.decimal, self.thousands),
         )
 
     @property
@@ -69,6 +80,8 @@ class ReadOptions:
 
     def check(self) -> None:
         """Refuse values that make no sense."""
+        Stated(self.decimal, self.thousands)
+        check_kinds(self.categorical, self.numeric, self.hashed)
         if self.format not in FORMATS:
             known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             raise UsageError(f"--format is {known}, not '{self.format}'")
