@@ -35,15 +35,19 @@ def seconds(text: str) -> float:
         raise _wrong("--checkpoint-every", "takes a number of seconds", text) from None
 
 
-def share(text: str) -> float:
-    """What `--interval` takes: 0.9 or 90%."""
-    bare = str(text).strip()
-    percent = bare.endswith("%")
-    try:
-        value = float(bare.removesuffix("%"))
-    except ValueError:
-        raise _wrong("--interval", "takes a share such as 0.9 or 90%", text) from None
-    return value / 100.0 if percent else value
+def share_of(option: str) -> Callable[[str], float]:
+    """What reads the share of an option: 0.9 or 90%."""
+
+    def read(text: str) -> float:
+        bare = str(text).strip()
+        percent = bare.endswith("%")
+        try:
+            value = float(bare.removesuffix("%"))
+        except ValueError:
+            raise _wrong(option, "takes a share such as 0.9 or 90%", text) from None
+        return value / 100.0 if percent else value
+
+    return read
 
 
 def _wrong(option: str, takes: str, text: str) -> Exception:
@@ -132,7 +136,7 @@ Interval = Annotated[
     typer.Option(
         "--interval",
         metavar="SHARE",
-        parser=share,
+        parser=share_of("--interval"),
         help="The probability that lower and upper enclose: 0.9 or 90%.",
         rich_help_panel=OUTPUT,
     ),

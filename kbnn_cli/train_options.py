@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbnn.task.table import TASKS
-from kbnn_cli.options import COLUMNS, OUTPUT, READING, seconds, whole
+from kbnn_cli.options import COLUMNS, OUTPUT, READING, seconds, share_of, whole
 
 if TYPE_CHECKING:
     from kbnn.model.settings import Option
@@ -148,6 +148,16 @@ Shuffle = Annotated[
     typer.Option(
         "--shuffle",
         help="Mix the rows, in bounded memory; for files that are sorted.",
+        rich_help_panel=READING,
+    ),
+]
+TestSplit = Annotated[
+    float,
+    typer.Option(
+        "--test-split",
+        metavar="SHARE",
+        parser=share_of("--test-split"),
+        help="Hold out a share of the rows, 0.1 or 10%, never learn them, score them at the end.",
         rich_help_panel=READING,
     ),
 ]

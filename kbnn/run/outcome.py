@@ -54,6 +54,7 @@ def summary(training: Training) -> dict[str, Any]:
         "task": model.schema.task,
         "targets": model.schema.targets,
         "prequential": prequential(model),
+        "test": None if training.test is None else training.test.to_json(),
         "noise_sd": list(model.noise_sd),
         "alarms": list(model.alarms),
         "seconds": asdict(seconds),

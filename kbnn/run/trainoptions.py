@@ -83,6 +83,7 @@ class RunWords(ReadWords, total=False):
 
     epochs: int
     shuffle: bool
+    test_split: float
     predictions: str | None
     interval: float
 
@@ -129,7 +130,16 @@ class Words(RunWords, ModelWords, total=False):
     checkpoint_every: float
 
 
-_READ: Final = ("weight", "input_sd", "format", "header", "limit", "shuffle", "epochs")
+_READ: Final = (
+    "weight",
+    "input_sd",
+    "format",
+    "header",
+    "limit",
+    "shuffle",
+    "test_split",
+    "epochs",
+)
 _RUN: Final = (
     "fresh",
     "resume",

@@ -44,6 +44,7 @@ class ReadOptions:
     shuffle: bool = False
     seed: int = 0
     shuffle_rows: int = SHUFFLE_ROWS
+    test_split: float = 0.0  # share of the rows that is held out
     epoch: int = 0  # the number of the first pass
     epochs: int = 1  # passes in all; more than one keeps a pipe in a temporary file
     admit: bool = True  # whether the schema may grow
@@ -97,6 +98,10 @@ class ReadOptions:
                 raise UsageError(f"{name} cannot be negative")
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"--limit must be at least 1, not {self.limit}")
+        if not 0.0 <= self.test_split < 1.0:
+            raise UsageError(
+                f"--test-split is a share of the rows below 1, not {self.test_split:g}"
+            )
         if self.epochs < 1:
             raise UsageError(f"--epochs must be at least 1, not {self.epochs}")
         for name in ("read_size", "block_rows", "shuffle_rows", "max_categories"):
