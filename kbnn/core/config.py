@@ -11,7 +11,7 @@ from kbnn.core import activations
 from kbnn.core import observation as kinds
 from kbnn.core.constants import LEAST_NOISE_RATIO, VARIANCE_FLOOR
 
-Covariance = Literal["paper", "neuron", "group", "full"]
+Covariance = Literal["paper", "neuron", "group", "full", "wide"]
 COVARIANCES = get_args(Covariance)
 
 INPUT_LIMIT = 8.0
@@ -28,6 +28,9 @@ MAX_COVARIANCE = 1 << 31
 class Config:
     """A network; every number is in standardised units.
 
+    directions
+        with covariance "wide": how many leading directions of the inputs the network sees before
+        what is left of the inputs themselves, see kbnn.core.wide; 0 with any other
     group_size
         hidden units per group; None is ten, or fewer where their weights would pass 192
     activation
@@ -66,6 +69,7 @@ class Config:
     activation: str = "relu"
     covariance: Covariance = "group"
     group_size: int | None = None
+    directions: int = 0
     observation: str = "gaussian"
     noise: float | None = None
     noise_head: bool = True
@@ -85,6 +89,10 @@ class Config:
         _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
         _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")
         _require(self.covariance in COVARIANCES, f"unknown covariance {self.covariance!r}")
+        _require(
+            self.directions > 0 if self.covariance == "wide" else self.directions == 0,
+            f"covariance {self.covariance!r} cannot have {self.directions} directions",
+        )
         activations.per_layer(self.activation, len(self.hidden))
         _require(
             self.kind.many_outputs or self.outputs == 1,
@@ -112,8 +120,8 @@ class Config:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Units per layer, inputs first and outputs last."""
-        return (self.inputs, *self.hidden, self.outputs)
+        """Units per layer, inputs first and outputs last; directions are inputs too."""
+        return (self.directions + self.inputs, *self.hidden, self.outputs)
 
     @property
     def weights(self) -> int:
@@ -160,7 +168,8 @@ class Config:
     @property
     def has_head(self) -> bool:
         """Whether the learned noise depends on the input."""
-        return self.learns_noise and self.noise_head
+        seen = bool(self.hidden) or not self.directions  # a wide input would make a wide head
+        return self.learns_noise and self.noise_head and seen
 
 
 def _require(condition: bool, message: str) -> None:

@@ -37,7 +37,7 @@ class Form:
     @property
     def usual(self) -> bool:
         """Whether numbers are written as computers do."""
-        return self == Form()
+        return self.decimal == "." and not (self.thousands or self.sign or self.gap)
 
     def number(self, text: str) -> float | None:
         """What a trimmed text stands for; None when it is no number of this form."""

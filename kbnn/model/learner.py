@@ -22,6 +22,7 @@ from kbnn.core.layout import IntArray
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
+from kbnn.core.wide import leading
 from kbnn.model import ensemble, rehearsal, scaling
 from kbnn.model.growth import grow
 from kbnn.model.rehearsal import Rehearsal
@@ -29,11 +30,13 @@ from kbnn.model.rescale import rescaled
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.scaling import Scale
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, unseen, widened
+from kbnn.model.warmup import Kept, KeptRows, rows_kept, unseen, widened
 from kbnn.task.base import Scaled, Task
 from kbnn.task.forecast import Forecast
 
 FIRST_REFIT = 64
+VIEWED = 512
+"""Rows up to which a wide network looks for its directions anew, see kbnn.core.wide."""
 KNOWLEDGE_CARRIED = 0.05
 """Share of the old information that outlives a large change of scale, see kbnn.model.warmup."""
 
@@ -104,7 +107,7 @@ class Learner:
             log_weight=np.zeros(self.settings.ensemble),
             seen=len(held.y),
             changes=0,
-            kept=Kept(MOST_KEPT, held.y.shape[1], held),
+            kept=Kept(rows_kept(width), held.y.shape[1], held),
         )
         learned, events = self._begin(learned, held, self.task.outputs(held.y))
         return self._rehearsed(learned, len(held.y)), events
@@ -263,6 +266,10 @@ class Learner:
         inputs = len(learned.columns) - t
         scale = float(learned.columns[0, scaling.SCALE]) if t else 1.0
         config = self.settings.config(self.task, inputs, outputs, scale or 1.0)
+        z, labels, x_sd = self._standard(learned.columns, rows)
+        directions = (
+            leading(z, config.directions, config.input_limit) if config.directions else None
+        )
         members = tuple(
             open_session(
                 init(
@@ -271,13 +278,13 @@ class Learner:
                     mean_scale=means,
                     sd_scale=sds,
                     prior_variance=self.settings.prior_variance,
+                    directions=directions,
                 )
             )
             for k in range(self.settings.ensemble)
             for means, sds in [ensemble.prior_scales(k)]
         )
         learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
-        z, labels, x_sd = self._standard(learned.columns, rows)
         learned, made = self._step(learned, z, labels, x_sd, rows.weight)
         owed = self.settings.often * min(learned.seen, rehearsal.YOUNG)
         settled = learned.seen > rehearsal.YOUNG
@@ -365,11 +372,18 @@ class Learner:
         columns = scaling.refit(learned.columns, self.passing[: t + width])
         old, new = scaling.scale_of(learned.columns), scaling.scale_of(columns)
         learned = learned._replace(columns=columns)
-        if all(np.array_equal(a, b) for a, b in zip(old, new, strict=True)):
+        outputs, directions = (
+            learned.members[0].config.outputs,
+            learned.members[0].config.directions,
+        )
+        same = all(np.array_equal(a, b) for a, b in zip(old, new, strict=True))
+        looking = (
+            directions and learned.seen <= VIEWED
+        )  # for directions, which few rows cannot tell
+        if same and not looking:
             return learned, None
-        learned = learned._replace(changes=learned.changes + 1)
+        learned = learned._replace(changes=learned.changes + (not same))
         rows = learned.kept.rows(width)
-        outputs = learned.members[0].config.outputs
         if len(rows.y) == learned.seen:  # all there ever was, and none of it learned again
             return self._begin(learned, rows, outputs)
         gain, shift = np.ones(outputs), np.zeros(outputs)
@@ -380,7 +394,10 @@ class Learner:
             shift = (old.center[:t] - new.center[:t]) / new_scale
         before = Scale(old.center[t:], old.scale[t:])
         after = Scale(new.center[t:], new.scale[t:])
-        large = scaling.far_apart(old, new) and len(rows.y) > 0
+        if directions and len(rows.y) >= VIEWED and scaling.far_apart(old, new):
+            began, events = self._begin(learned, rows, outputs)  # in other units, other directions
+            return began, events._replace(restarted=False)
+        large = not directions and scaling.far_apart(old, new) and len(rows.y) > 0
         share = KNOWLEDGE_CARRIED if large else 1.0
         standard = self._standard(columns, rows) if large else None
 

@@ -19,6 +19,7 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
+from kbnn.score.summaries import sample_rows
 from kbnn.task.base import Early, blank
 from kbnn.task.forecast import HELD, Forecast, joined, taken
 from kbnn.task.table import task_of
@@ -62,7 +63,9 @@ class Model:
         self.let_go = 0  # rows held and let go before any target had varied
         self.met = 0  # rows of the stream, in all passes
         self.position: dict[str, Any] = {}
-        self._card: Scorecard | Callable[[], Scorecard] = Scorecard(self.task, seed=settings.seed)
+        self._card: Scorecard | Callable[[], Scorecard] = Scorecard(
+            self.task, seed=settings.seed, sample=sample_rows(schema.width)
+        )
         self._unscored: list[tuple[Rows, Forecast]] = []
         self._waiting = 0
         self._trial: Learned | None = None
@@ -226,7 +229,7 @@ class Model:
         self._trial = None
         held = self._held()
         racers = []
-        for settings in self.settings.candidates():
+        for settings in self.settings.candidates(held.rows().x.shape[1]):
             learner = self.learner_of(settings)
             racers.append(Racer(learner, self.learned).after(*learner.start(held.copy())))
         self.racers = tuple(racers)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from kbnn.core import activations
 from kbnn.core.config import INPUT_LIMIT, NO_LIMIT, Config, Covariance
 from kbnn.core.state import PRIORS
+from kbnn.core.wide import DIRECTIONS
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import texts
 from kbnn.model.plain import read
@@ -16,7 +17,10 @@ from kbnn.model.rehearsal import OFTEN
 from kbnn.model.texts import MOST_PRIOR, MOST_REHEARSED
 from kbnn.task.base import Task
 
-REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.0}
+WIDE_FROM: Final = 91
+"""Inputs from which on --covariance auto is wide: of more, a group would hold one unit."""
+
+REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.0, "wide": 0.85}
 """By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
 
 SHAPES: Final[tuple[tuple[tuple[int, ...], str], ...]] = (
@@ -147,14 +151,19 @@ class Settings:
     def _config(
         self, inputs: int, outputs: int, observation: str, suited: str, noise: float | None
     ) -> Config:
-        covariance = suited if self.covariance == "auto" else self.covariance
+        covariance, group_size = self.covariance, self.group_size
+        if covariance == "auto":
+            covariance = "wide" if inputs >= WIDE_FROM else suited
+        if covariance == "wide" and suited == "neuron":  # a joint step for every class costs most
+            group_size = group_size or 1
         return Config(
             inputs=inputs,
             outputs=outputs,
             hidden=self.hidden,  # type: ignore[arg-type]  # a candidate's is made up
             activation=self.activation,
             covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
-            group_size=self.group_size,
+            group_size=group_size,
+            directions=DIRECTIONS if covariance == "wide" else 0,
             observation=observation,
             noise=noise,
             noise_head=self.noise == "auto",
@@ -181,9 +190,14 @@ class Settings:
             parts.append(f"--rehearse {self.often or 'off'}")
         return ", ".join(parts)
 
-    def candidates(self) -> list[Settings]:
-        """The settings that race, every choice made; the first speaks before anything is known."""
-        if self.hidden == "auto":
+    def candidates(self, inputs: int = 0) -> list[Settings]:
+        """The settings that race, every choice made; the first speaks before anything is known.
+
+        Of many inputs every shape is as wide.
+        """
+        if self.hidden == "auto" and self.covariance == "auto" and inputs >= WIDE_FROM:
+            shapes = [(h, "") for h in dict.fromkeys(h for h, _ in SHAPES)]
+        elif self.hidden == "auto":
             shapes = [(h, c) for h, c in SHAPES if self.covariance in ("auto", c) or not c]
         else:
             shapes = [(self.hidden, self.covariance)]

@@ -25,7 +25,7 @@ def check_size(settings: Settings, schema: Schema) -> None:
     if task.fits(len(schema.classes)):
         outputs = max(outputs, len(schema.classes))
     try:
-        for candidate in settings.candidates():
+        for candidate in settings.candidates(schema.width):
             layout_of(candidate.config(task, schema.width, outputs, 1.0))
     except ValueError as error:
         raise UsageError(

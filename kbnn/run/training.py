@@ -20,6 +20,7 @@ from kbnn.output.fields import leading_columns
 from kbnn.output.writers import STDOUT, Writer, open_writer
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_columns, check_size
+from kbnn.run.cost import told
 from kbnn.run.evaluating import Evaluation, evaluate
 from kbnn.run.interruption import Interrupted, Interruption
 from kbnn.run.order import forgotten, remark
@@ -116,6 +117,9 @@ class Training:
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
                     self.listener.opened(self)
+                    cost = told(self.model, self.stream, self.position.epochs)
+                    if cost is not None:
+                        self.listener.notice(cost)
                     with self._saved_first():
                         self._learn(self.stream, interruption)
         finally:

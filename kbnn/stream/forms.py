@@ -58,6 +58,9 @@ def form_of(
     values: Sequence[str], stated: Stated, first: str = "", *, any_sign: bool = False
 ) -> Form:
     """The form in which most values are numbers, the usual one where none is."""
+    free = not stated.decimal and not stated.thousands and first != ","
+    if free and all(USUAL.number(value) is not None for value in values):
+        return USUAL
     sign = _sign(values, any_sign)
     values = [value for value in values if value.lower() not in GAPS] or values
     best, most = USUAL, 0

@@ -73,6 +73,7 @@ class Stream(Closing):
         self._on_notice = on_notice
         self._on_bad_row = on_bad_row
         self._testing = False
+        self._first_rows = 0, 0  # how many were read before the schema was known, and their bytes
         self._told: set[str] = set()
         self._notices: deque[str] = deque()
         self._ahead: ReadAhead[Chunk] | None = None
@@ -97,6 +98,7 @@ class Stream(Closing):
             early: list[Chunk] = []
             if schema is None:
                 self.schema, early = self._look(self._chunks)
+                self._first_rows = sum(chunk.size for chunk in early), early[-1].span[1]
             else:
                 options.check_against(schema)
                 self.schema = schema.copy()
@@ -116,6 +118,15 @@ class Stream(Closing):
     def total_bytes(self) -> int | None:
         """The size of all sources, None when it cannot be known."""
         return None if self._inputs is None else self._inputs.total_bytes
+
+    @property
+    def expected_rows(self) -> int | None:
+        """About how many rows there are, by the size of the first ones; None where nobody knows."""
+        rows, size = self._first_rows
+        if self.live or not size or self.total_bytes is None:
+            return None
+        found = rows * self.total_bytes // size
+        return found if self.options.limit is None else min(found, self.options.limit)
 
     @property
     def bytes_read(self) -> int:

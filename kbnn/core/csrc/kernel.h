@@ -16,7 +16,7 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
     X(residual_bound) X(outlier_var_ratio) X(outlier_odds) X(outlier_decay) X(outlier_reach) \
     X(head_log_var_cap) X(head_log_mean_low) X(head_log_mean_high) X(head_step_cap) \
     X(surprise_cap) X(surprise_var) X(tail_reach) X(trusted) X(winsor) X(recent_rows) X(outgrown) \
-    X(moved_share)
+    X(moved_share) X(smallest_spread)
 #define KB_NODES 32
 
 typedef struct {
@@ -52,6 +52,7 @@ typedef struct {
     int64_t observation;       /* a code of observe.h */
     int64_t labels, classes;   /* numbers in a label, classes that it tells apart */
     int64_t learns_noise, head, robust, drift;
+    int64_t directions;        /* of a wide network's inputs, else 0; the first of widths counts them */
     int64_t printed;           /* a sigmoid output's variance is the one the paper prints */
     double noise, hidden_noise, limit;
     double spread;             /* share of var_a that the activation sees in the block filter */
@@ -69,12 +70,13 @@ typedef struct {
     double *mean, *cov, *prior_mean, *prior_var, *noise, *head_mean, *head_cov;
     double *input_mean, *input_cov, *surprise;
     int64_t *counts;
+    double *view;
 } kb_state;
 
 /* How many numbers each array of a belief has, in the same order. */
 typedef struct {
     int64_t mean, cov, prior_mean, prior_var, noise, head_mean, head_cov;
-    int64_t input_mean, input_cov, surprise, counts;
+    int64_t input_mean, input_cov, surprise, counts, view;
 } kb_lengths;
 
 /* One record per row. */
