@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kbnn.model.form import USUAL
 from kbnn.model.rows import LARGEST, SMALLEST
 from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Kind, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
@@ -94,7 +95,9 @@ class Admission:
     def _read_column(self, column: Column) -> None:
         name, rank = column.name, self._rank[column.name]
         if column.kind == "number":
-            read, what = numbers(self._array(name), self._tokens, column.form), "a number"
+            sign = f" with '{column.form.sign}'" if column.form.sign else ""
+            read = numbers(self._array(name), self._tokens, column.form)
+            what = f"a number{sign}"
         else:
             read, what = truths(self._array(name), self._tokens), "true or false"
         for at, text in read.unread.items():
@@ -118,7 +121,8 @@ class Admission:
         marks = remedy(text, column.form) if column.kind == "number" and self._admit else None
         if marks is not None:
             return f"use {marks}, or --on-error skip"
-        code = any(map(str.isdigit, text)) or (text.isupper() and len(text) <= 3)
+        plain = USUAL.number(text) is not None
+        code = (not plain and any(map(str.isdigit, text))) or (text.isupper() and len(text) <= 3)
         if self._admit and column.role == "feature" and code:
             return (
                 f"use --categorical {name} if these are labels, --na '{shown}' or --on-error skip"

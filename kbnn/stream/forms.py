@@ -154,7 +154,7 @@ def tell_forms(
         noun = "column" if len(names) == 1 else "columns"
         notice(
             f"{noun} {where}: '{shorten(text)}' is read as {value:.15g}"
-            + ("" if stated.decimal else _otherwise(form, columns, names))
+            + ("" if stated.decimal else _otherwise(form, columns, names, text))
         )
 
 
@@ -164,7 +164,9 @@ def _example(form: Form, values: Sequence[str]) -> str | None:
     return max(odd, key=len) if odd else None
 
 
-def _otherwise(form: Form, columns: Mapping[str, Sequence[str]], names: Sequence[str]) -> str:
+def _otherwise(
+    form: Form, columns: Mapping[str, Sequence[str]], names: Sequence[str], text: str
+) -> str:
     """The option for the other reading of values that could be read twice."""
     other = {(".", ","): Form(",", "", form.sign), (",", "."): Form(".", "", form.sign)}.get(
         (form.decimal, form.thousands)
@@ -174,7 +176,7 @@ def _otherwise(form: Form, columns: Mapping[str, Sequence[str]], names: Sequence
     odd = [v for n in names for v in columns[n] if USUAL.number(v) != form.number(v) or "." in v]
     if not all(other.number(value) is not None for value in odd):
         return ""
-    return f" (--decimal {other.decimal} if it is {other.number(odd[0]):.15g})"
+    return f" (--decimal {other.decimal} if it is {other.number(text):.15g})"
 
 
 def as_usual(array: pa.Array, form: Form) -> pa.Array | None:
@@ -199,6 +201,8 @@ def as_usual(array: pa.Array, form: Form) -> pa.Array | None:
 
 def remedy(text: str, form: Form) -> str | None:
     """The option that makes a number of a text which is none in a column's form."""
+    if USUAL.number(text) is not None:  # it lacks the sign of all others
+        return None
     found = [
         f"--{'decimal' if other.decimal != form.decimal else 'thousands'} "
         f"'{other.decimal if other.decimal != form.decimal else shown_mark(other.thousands)}'"

@@ -20,6 +20,8 @@ _MEASURE: Final = re.compile(
     r"(?:[-+~<>=≤≥±$€£¥₹]|EUR|USD|GBP|CHF)?\s?[-+$€£¥₹]?\d[\d.,']*\s?[%‰°$€£¥₹]?[a-zA-Zµ/²³]{0,5}"
 )
 _CODE: Final = re.compile(r"0\d+")
+_DATE: Final = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_SENTINELS: Final = (-99.0, -999.0, -9999.0, -99999.0)
 _COUNTER: Final = re.compile(
     r"(.*[ _.-])?(id|idx|index|row|nr|no|unnamed: 0|column1)|[a-z]+Id", re.I
 )
@@ -61,11 +63,30 @@ def _tell_codes(column: Column, seen: Sample, notice: Notice) -> None:
             f"(--categorical {name} or --hash {name}:32 if it is a code)"
         )
         return
+    dates = [value for value in seen.present if _DATE.fullmatch(value)]
+    if dates and len(dates) == len(seen.present):
+        notice(f"column '{name}': '{dates[0]}' looks like a date and is learned as a number")
+        return
+    _tell_sentinel(name, [column.form.number(value) for value in seen.present], notice)
     if len(seen.present) < _ENOUGH or not _COUNTER.fullmatch(column.name):
         return
     values = [column.form.number(value) for value in seen.present]
     if all(b is not None and a is not None and b == a + 1 for a, b in pairwise(values)):
         notice(f"column '{name}' counts the rows and is learned as a number (--ignore {name})")
+
+
+def _tell_sentinel(name: str, read: list[float | None], notice: Notice) -> None:
+    """A number such as -999 that comes back below numbers that are never negative."""
+    values = [value for value in read if value is not None]
+    least = min(values, default=0.0)
+    others = [value for value in values if value != least]
+    count = len(values) - len(others)
+    if least in _SENTINELS and count > 1 and others and min(others) >= 0.0:
+        shown = f"{least:.15g}"
+        notice(
+            f"column '{name}': {shown} stands {count} times among {len(values)} values that are "
+            f"otherwise not negative, and is read as a number (--na {shown} if it is a gap)"
+        )
 
 
 def tell_few(target: Column, seen: Sample, task: str, notice: Notice) -> None:
