@@ -17,6 +17,9 @@ COVARIANCES = get_args(Covariance)
 INPUT_LIMIT = 8.0
 """Standard deviations at which an input is clipped."""
 
+DIRECTIONS = 16
+"""Leading directions of the inputs of a wide network."""
+
 NO_LIMIT = 1e20
 """An input limit that clips nothing: what lies beyond it is no measurement in any units."""
 
@@ -30,7 +33,7 @@ class Config:
 
     directions
         with covariance "wide": how many leading directions of the inputs the network sees before
-        what is left of the inputs themselves, see kbnn.core.wide; 0 with any other
+        what is left of the inputs themselves, see kbnn.core.wide, 16 if not said; 0 with any other
     group_size
         hidden units per group; None is ten, or fewer where their weights would pass 192
     activation
@@ -83,6 +86,8 @@ class Config:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
+        if self.covariance == "wide" and not self.directions:
+            object.__setattr__(self, "directions", DIRECTIONS)
         group = () if self.group_size is None else (self.group_size,)
         for size in (self.outputs, *group, *self.hidden):
             _require(size >= 1, f"sizes must be at least 1, got {size}")

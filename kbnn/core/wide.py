@@ -19,12 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbnn.core.config import INPUT_LIMIT
+from kbnn.core.config import DIRECTIONS, INPUT_LIMIT
 from kbnn.core.constants import SMALLEST_SPREAD
 from kbnn.core.layout import pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 
-DIRECTIONS = 16
 SPARE = 8
 TURNS = 8
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from kbnn.core import activations
 from kbnn.core.config import INPUT_LIMIT, NO_LIMIT, Config, Covariance
 from kbnn.core.state import PRIORS
-from kbnn.core.wide import DIRECTIONS
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import texts
 from kbnn.model.plain import read
@@ -163,7 +162,6 @@ class Settings:
             activation=self.activation,
             covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
             group_size=group_size,
-            directions=DIRECTIONS if covariance == "wide" else 0,
             observation=observation,
             noise=noise,
             noise_head=self.noise == "auto",

@@ -25,7 +25,7 @@ from kbnn.core import engine
 from kbnn.core.config import Config
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import init
-from kbnn.core.wide import DIRECTIONS, leading
+from kbnn.core.wide import leading
 from kbnn.model.settings import WIDE_FROM
 
 COLUMNS = (64, 100, 128, 200, 500, 1000, 2000)
@@ -39,7 +39,7 @@ def cost(columns: int, rows: int = 300, rounds: int = 3) -> tuple[float, float, 
     x, y = rng.standard_normal((rows, columns)), rng.standard_normal((rows, 1))
     config = Config(inputs=columns)
     if columns >= WIDE_FROM:
-        config = Config(inputs=columns, covariance="wide", directions=DIRECTIONS)
+        config = Config(inputs=columns, covariance="wide")
     session = engine.open_session(init(config, directions=leading(x)))
     gaps = x.copy()
     gaps[np.arange(rows), rng.integers(0, columns, rows)] = np.nan
