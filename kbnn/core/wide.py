@@ -26,6 +26,7 @@ from kbnn.core.normal import FloatArray
 
 SPARE = 8
 TURNS = 8
+FAR = 8.0
 
 
 class Seen(NamedTuple):
@@ -114,3 +115,9 @@ def leading(rows: FloatArray, count: int = DIRECTIONS, limit: float = INPUT_LIMI
     top = np.where(values > 1e-9 * max(float(values[0]), 1e-300), top, 0.0)
     top *= np.where(top[np.argmax(np.abs(top), axis=0), np.arange(top.shape[1])] < 0.0, -1.0, 1.0)
     return np.pad(top, ((0, 0), (0, count - top.shape[1])))
+
+
+def strayed(view: FloatArray) -> bool:
+    """Whether an input's own units have become others than those of its first rows."""
+    gain, shift = view[:, :1], view[:, 1:2]
+    return bool(np.any((gain > FAR) | (gain < 1.0 / FAR) | (np.abs(shift) > FAR)))

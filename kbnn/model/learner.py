@@ -22,7 +22,7 @@ from kbnn.core.layout import IntArray
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
-from kbnn.core.wide import leading
+from kbnn.core.wide import leading, strayed
 from kbnn.model import ensemble, rehearsal, scaling
 from kbnn.model.growth import grow
 from kbnn.model.rehearsal import Rehearsal
@@ -394,9 +394,6 @@ class Learner:
             shift = (old.center[:t] - new.center[:t]) / new_scale
         before = Scale(old.center[t:], old.scale[t:])
         after = Scale(new.center[t:], new.scale[t:])
-        if directions and len(rows.y) >= VIEWED and scaling.far_apart(old, new):
-            began, events = self._begin(learned, rows, outputs)  # in other units, other directions
-            return began, events._replace(restarted=False)
         large = not directions and scaling.far_apart(old, new) and len(rows.y) > 0
         share = KNOWLEDGE_CARRIED if large else 1.0
         standard = self._standard(columns, rows) if large else None
@@ -410,8 +407,19 @@ class Learner:
                 )
             return open_session(state)
 
-        members = tuple(ensemble.in_parallel(moved, learned.members))
-        return learned._replace(members=members), None
+        learned = learned._replace(members=tuple(ensemble.in_parallel(moved, learned.members)))
+        if len(rows.y) >= VIEWED and strayed(learned.members[0].state().view):
+            learned = self._looked_anew(learned, rows)
+        return learned, None
+
+    def _looked_anew(self, learned: Learned, rows: KeptRows) -> Learned:
+        """Wide networks with the directions of the rows kept, and what these say; counts go on."""
+        began, _ = self._begin(learned, rows, learned.members[0].config.outputs)
+        pairs = zip(began.members, learned.members, strict=True)
+        members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]
+        return began._replace(
+            members=tuple(map(open_session, members)), rehearsal=learned.rehearsal
+        )
 
 
 def next_refit(seen: int) -> int:
