@@ -229,17 +229,16 @@ def test_wide_models_are_the_same_however_they_are_learned(tmp_path: Path) -> No
 
 
 def test_a_column_that_leaves_its_units_is_looked_at_anew() -> None:
-    x, y = rows(1700, 100)
-    x[900:, 7] *= 1e4
-    x[1200:, 8] += 100.0
+    x, y = rows(2000, 200)  # more than are kept of so wide rows
+    x[1500:, 7] *= 1e4
+    x[1700:, 8] += 100.0
     learned = kbnn.Model(target="y", layers=8, rehearse="off")
-    names = [f"x{i}" for i in range(100)]
-    for start in range(0, 1700, 100):
+    names = [f"x{i}" for i in range(200)]
+    for start in range(0, 2000, 100):
         part = slice(start, start + 100)
-        table = dict(zip(names, x[part].T, strict=True))
-        learned.learn({**table, "y": y[part]})
-    assert learned.rows == 1700
+        learned.learn({**dict(zip(names, x[part].T, strict=True)), "y": y[part]})
+    assert learned.rows == 2000
     view = learned._model.learned.members[0].state().view  # type: ignore[union-attr]
     assert not wide.strayed(view)
-    figures = learned.evaluate({**dict(zip(names, x[1500:].T, strict=True)), "y": y[1500:]})
+    figures = learned.evaluate({**dict(zip(names, x[1900:].T, strict=True)), "y": y[1900:]})
     assert figures["rmse"] < 0.6 * figures["baseline_rmse"]
