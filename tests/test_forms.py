@@ -84,7 +84,8 @@ def test_tables_and_single_values_are_read_alike(values: list[float]) -> None:
         (["1.234,56", "7,5"], "", Form(",", ".")),
         (["12,5", "3"], "", Form(",", ".")),
         (["2,984", "984"], "", Form(".", ",")),
-        (["2,984", "984"], ",", Form(",", ".")),  # the other columns have a decimal comma
+        (["2,984", "1,250"], ",", Form(",", ".")),  # the other columns have a decimal comma
+        (["2,984", "1,250", "984"], ",", Form(".", ",")),  # which small numbers contradict
         (["1.234", "5.678"], "", Form()),
         (["1.234", "5.678"], ",", Form(",", ".")),
         (["$5", "$1,250.50"], "", Form(".", ",", "$")),
@@ -136,7 +137,8 @@ def test_a_european_table_is_read_in_every_format(tmp_path: Path) -> None:
     assert forms["rate"]["sign"] == "%"
     text = table["price"][0].as_py()
     assert seen[0].x[0, 0] == float(text.replace(".", "").replace(",", "."))
-    assert any("'price', 'y': '" in n and "is read as" in n for n in seen[0].notices)
+    assert any("column 'price': '" in n and "is read as" in n for n in seen[0].notices)
+    assert any("column 'y': '" in n and "(--decimal . if it is" in n for n in seen[0].notices)
     assert any("column 'rate': '10,5 %' is read as 10.5" in n for n in seen[0].notices)
 
 
@@ -192,6 +194,23 @@ def test_stated_marks_win() -> None:
 def test_marks_that_make_no_sense(words: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"--(decimal|thousands)"):
         Stated(**words)
+
+
+def test_what_could_be_read_otherwise_names_the_option() -> None:
+    rows = [
+        f"{at},5;{1 + at % 8},250;{at % 900 if at % 2 else f'{at}.000'};{at}" for at in range(1, 60)
+    ]
+    Path("t").write_text("\n".join(["c;d;p;y", *rows, ""]))
+    seen = look(["t"])
+    assert seen.x[0].tolist() == [1.5, 2.25, 1.0]
+    assert any("(--decimal . if it is 2250)" in notice for notice in seen.notices)
+    Path("u").write_text(
+        "a,y\n" + "".join(f"{at if at % 2 else f'{at}.250'},{at}\n" for at in range(1, 60))
+    )
+    assert (
+        "column 'a': '10.250' is read as 10.25 (--thousands . if it is 10250)"
+        in look(["u"]).notices
+    )
 
 
 def test_a_gap_of_its_own_is_announced() -> None:

@@ -63,6 +63,8 @@ def form_of(
         return USUAL
     sign = _sign(values, any_sign)
     values = [value for value in values if value.lower() not in GAPS] or values
+    if first == "," and _grouped(values, ","):
+        first = ""
     best, most = USUAL, 0
     for form in stated.forms(first):
         form = replace(form, sign=sign)
@@ -70,6 +72,35 @@ def form_of(
         if fits > most:
             best, most = form, fits
     return best if 4 * most >= 3 * len(values) else USUAL
+
+
+def _grouped(values: Sequence[str], mark: str) -> bool:
+    """Whether a mark stands before three digits wherever it stands, and small numbers have none.
+
+    Decimals of that many digits would be there in all numbers.
+    """
+    digits = [re.sub(r"[^\d.,' ]", "", value).strip() for value in values]
+    grouped = re.compile(rf"[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})+")
+    marked = [text for text in digits if mark in text]
+    small = [text for text in digits if mark not in text]
+    return (
+        len(marked) > 1
+        and bool(small)
+        and all(map(grouped.fullmatch, marked))
+        and all(text.isdecimal() and len(text) < 4 for text in small)
+    )
+
+
+def tell_points(name: str, values: Sequence[str], notice: Callable[[str], None]) -> None:
+    """Say so when points that are read as decimal might as well be those of thousands."""
+    if _grouped(values, "."):
+        shown = max((value for value in values if "." in value), key=len)
+        whole = Form(",", ".").number(shown)
+        if whole is not None:
+            notice(
+                f"column '{shorten(name)}': '{shorten(shown)}' is read as {float(shown):.15g} "
+                f"(--thousands . if it is {whole:.15g})"
+            )
 
 
 def with_gap(form: Form, values: Sequence[str]) -> Form:
@@ -132,30 +163,27 @@ def tell_forms(
     notice: Callable[[str], None],
 ) -> None:
     """Say of each form that is not the usual one what it makes of a value, and in which columns."""
-    alike: dict[Form, list[str]] = {}
+    alike: dict[tuple[Form, bool], list[str]] = {}
     for name, form in forms.items():
-        marks = replace(form, gap="")
-        shown = _example(marks, columns[name])
+        marks, values = replace(form, gap=""), columns[name]
+        shown = _example(marks, values)
         if shown is not None:
-            alike.setdefault(marks, []).append(name)
-        if stated.decimal == "," and form.decimal == "." and any("." in v for v in columns[name]):
-            shown = next(v for v in columns[name] if "." in v)
-            notice(
-                f"column '{shorten(name)}': '{shorten(shown)}' has a decimal point, and is read so"
-            )
+            doubt = not stated.decimal and _otherwise(marks, values, shown) != ""
+            alike.setdefault((marks, doubt), []).append(name)
+        if stated.decimal == "," and form.decimal == "." and any("." in v for v in values):
+            shown = next(v for v in values if "." in v)
+            notice(f"column '{shorten(name)}': '{shorten(shown)}' is read with a decimal point")
         if form.gap:
             gap = shorten(form.gap)
             notice(f"column '{shorten(name)}': '{gap}' is read as missing, as with --na '{gap}'")
-    for form, names in alike.items():
-        text = _example(form, columns[names[0]]) or ""
-        value = form.number(text)
+    for (form, doubt), names in alike.items():
+        values = columns[names[0]]
+        text = _example(form, values) or ""
         where = ", ".join(f"'{shorten(name)}'" for name in names[:4])
         where += f" and {len(names) - 4} more" if len(names) > 4 else ""
         noun = "column" if len(names) == 1 else "columns"
-        notice(
-            f"{noun} {where}: '{shorten(text)}' is read as {value:.15g}"
-            + ("" if stated.decimal else _otherwise(form, columns, names, text))
-        )
+        other = _otherwise(form, values, text) if doubt else ""
+        notice(f"{noun} {where}: '{shorten(text)}' is read as {form.number(text):.15g}{other}")
 
 
 def _example(form: Form, values: Sequence[str]) -> str | None:
@@ -164,19 +192,17 @@ def _example(form: Form, values: Sequence[str]) -> str | None:
     return max(odd, key=len) if odd else None
 
 
-def _otherwise(
-    form: Form, columns: Mapping[str, Sequence[str]], names: Sequence[str], text: str
-) -> str:
+def _otherwise(form: Form, values: Sequence[str], text: str) -> str:
     """The option for the other reading of values that could be read twice."""
-    other = {(".", ","): Form(",", "", form.sign), (",", "."): Form(".", "", form.sign)}.get(
-        (form.decimal, form.thousands)
-    )
-    if other is None or not form.thousands:
-        return ""
-    odd = [v for n in names for v in columns[n] if USUAL.number(v) != form.number(v) or "." in v]
-    if not all(other.number(value) is not None for value in odd):
-        return ""
-    return f" (--decimal {other.decimal} if it is {other.number(text):.15g})"
+    others = {
+        (".", ","): [Form(",", "", form.sign)],
+        (",", "."): [Form(".", "", form.sign), Form(".", ",", form.sign)],
+    }
+    odd = [v for v in values if USUAL.number(v) != form.number(v) or "." in v]
+    for other in others.get((form.decimal, form.thousands), []):
+        if all(other.number(value) is not None for value in odd):
+            return f" (--decimal {other.decimal} if it is {other.number(text):.15g})"
+    return ""
 
 
 def as_usual(array: pa.Array, form: Form) -> pa.Array | None:

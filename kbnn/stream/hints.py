@@ -9,6 +9,7 @@ from typing import Final
 
 from kbnn.model.schema import Column
 from kbnn.stream.chunk import shorten
+from kbnn.stream.forms import tell_points
 from kbnn.stream.kinds import Sample
 from kbnn.stream.values import MAX_LABEL
 
@@ -29,6 +30,8 @@ _COUNTER: Final = re.compile(
 
 def tell_column(column: Column, seen: Sample, notice: Notice) -> None:
     """What there is to say of a column by itself."""
+    if column.kind == "number" and column.form.usual and not seen.typed:
+        tell_points(column.name, seen.present, notice)
     if column.role == "feature" and column.kind == "number":
         _tell_codes(column, seen, notice)
     if column.kind == "boolean" and not {v.lower() for v in seen.present} <= {"true", "false"}:
