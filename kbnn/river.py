@@ -46,6 +46,7 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
         ensemble: int = 1,
         rehearse: str | int = "auto",
         seed: int = 0,
+        lags: str | None = None,
     ) -> None:
         self.layers = layers
         self.activation = activation
@@ -57,6 +58,7 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
         self.ensemble = ensemble
         self.rehearse = rehearse
         self.seed = seed
+        self.lags = lags
         self.model: Model | None = None
 
     @property
@@ -83,6 +85,8 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
             }
             if self.group_size is not None:
                 words["group_size"] = self.group_size
+            if self.lags is not None:
+                words["lags"] = self.lags
             self.model = Model(target, **words)
         return self.model
 
@@ -135,6 +139,8 @@ class KBNNRegressor(_Estimator, base.MiniBatchRegressor):  # type: ignore[misc] 
         How often each of the first rows is learned once more: auto, off or a number.
     seed
         Of the first weights.
+    lags
+        Targets of rows before to learn from: "1,2,24".
 
     Examples
     --------

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kbnn.score.curve import CurvePoint
+    from kbnn.task.section import Chart as TaskChart
     from kbnn.task.section import Section
 
 DATA = "cyan"
@@ -102,7 +103,7 @@ def calibration(levels: Array, observed: Array, rows: int) -> Draw:
 
 
 def pit(bars: Array) -> Draw:
-    """Histogram of Phi((y - mean) / sd), 1 = as many rows as honest forecasts give."""
+    """Histogram of where the truth fell in its forecast, 1 = as many rows as if honest."""
 
     def draw(width: int, plain: bool) -> list[Text]:
         return vertical_bars(bars.tolist(), width, HEIGHT, plain)
@@ -139,27 +140,27 @@ def central(values: Sequence[float], part: int = 100) -> list[float]:
     return ranked[out : len(ranked) - out]
 
 
-def funnel(y: Array, mean: Array, sd: Array) -> Draw:
-    """Errors of sampled rows against their stated sd, with the edges of the 90 % interval."""
+def funnel(y: Array, mean: Array, lower: Array, upper: Array) -> Draw:
+    """Errors of sampled rows against half the width of their 90 % interval, with its edges."""
 
-    residuals, sds = (y - mean).tolist(), sd.tolist()
+    residuals, halves = (y - mean).tolist(), (0.5 * (upper - lower)).tolist()
 
     def draw(width: int, plain: bool) -> list[Text]:
-        x = spanning(central(sds, 20))
+        x = spanning(central(halves, 20))
         x = Axis(max(x.low, 0.0), x.high)
-        top = max([abs(r) for r in central(residuals)] + [1.7 * x.high])
+        top = max([abs(r) for r in central(residuals)] + [1.05 * x.high])
         canvas = Canvas(width, HEIGHT, x, Axis(-1.05 * top, 1.05 * top), plain=plain)
         canvas.line([(x.low, 0), (x.high, 0)], REFERENCE, "-", dotted=True)
-        canvas.points(list(zip(sds, residuals, strict=True)), DATA)
+        canvas.points(list(zip(halves, residuals, strict=True)), DATA)
         for sign in (-1, 1):
-            edge = [(x.low, sign * 1.645 * x.low), (x.high, sign * 1.645 * x.high)]
+            edge = [(x.low, sign * x.low), (x.high, sign * x.high)]
             canvas.line(edge, SECOND, "~")
         return canvas.lines()
 
     return draw
 
 
-def truth(y: Array, mean: Array, sd: Array, name: str) -> Draw:
+def truth(y: Array, mean: Array, lower: Array, upper: Array, name: str) -> Draw:
     """Predictions of sampled rows against what came true."""
 
     def draw(width: int, plain: bool) -> list[Text]:
@@ -167,6 +168,26 @@ def truth(y: Array, mean: Array, sd: Array, name: str) -> Draw:
         canvas = Canvas(width, HEIGHT, both, both, plain=plain)
         canvas.points(list(zip(y.tolist(), mean.tolist(), strict=True)), DATA)
         canvas.line([(both.low, both.low), (both.high, both.high)], SECOND, ".", dotted=True)
+        return canvas.lines()
+
+    return draw
+
+
+def ahead(past: Array, mean: Array, sd: Array, name: str) -> Draw:
+    """The last values, then a forecast in its 90 % band; 0 is the last row learned."""
+
+    def draw(width: int, plain: bool) -> list[Text]:
+        known, path, half = past.tolist(), mean.tolist(), (1.645 * sd).tolist()
+        lower = [(k + 1.0, m - h) for k, (m, h) in enumerate(zip(path, half, strict=True))]
+        upper = [(k + 1.0, m + h) for k, (m, h) in enumerate(zip(path, half, strict=True))]
+        before = [(float(k - len(known) + 1), v) for k, v in enumerate(known) if math.isfinite(v)]
+        x = Axis(min([1.0 - len(known), 0.0]), float(len(path)))
+        y = spanning([value for _, value in (*before, *lower, *upper)])
+        canvas = Canvas(width, HEIGHT, x, y, plain=plain)
+        for edge in (lower, upper):
+            canvas.line(edge, SECOND, "~", dotted=True)
+        canvas.line(before, REFERENCE, ".")
+        canvas.line([(k + 1.0, m) for k, m in enumerate(path)], DATA)
         return canvas.lines()
 
     return draw
@@ -197,6 +218,7 @@ DRAW: Final[dict[str, Callable[..., Draw]]] = {
     "funnel": funnel,
     "learning": learning,
     "reliability": reliability,
+    "ahead": ahead,
 }
 """The kinds of charts that a terminal can show."""
 
@@ -215,3 +237,8 @@ def section_charts(section: Section) -> list[RenderableType]:
         return [ChartGrid(charts)]
     counts = [list(row) for row in section.crossed.counts]
     return [ChartGrid(charts), Text(), Confusion(counts, list(section.crossed.names))]
+
+
+def single(chart: TaskChart) -> RenderableType:
+    """One chart by itself, as wide as there is room."""
+    return ChartGrid([Chart(chart.title, chart.hint, DRAW[chart.kind](**chart.data))])

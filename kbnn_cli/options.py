@@ -39,15 +39,28 @@ def share_of(option: str) -> Callable[[str], float]:
     """What reads the share of an option: 0.9 or 90%."""
 
     def read(text: str) -> float:
-        bare = str(text).strip()
-        percent = bare.endswith("%")
         try:
-            value = float(bare.removesuffix("%"))
+            return _share(str(text))
         except ValueError:
             raise _wrong(option, "takes a share such as 0.9 or 90%", text) from None
-        return value / 100.0 if percent else value
 
     return read
+
+
+def shares(text: str | None) -> tuple[float, ...]:
+    """What `--quantiles` takes: 0.05,0.5,0.95 or 5%,50%,95%."""
+    if text is None:
+        return ()
+    try:
+        return tuple(_share(part) for part in text.split(","))
+    except ValueError:
+        raise _wrong("--quantiles", "takes shares such as 0.05,0.5,0.95", text) from None
+
+
+def _share(text: str) -> float:
+    bare = text.strip()
+    value = float(bare.removesuffix("%"))
+    return value / 100.0 if bare.endswith("%") else value
 
 
 def _wrong(option: str, takes: str, text: str) -> Exception:
@@ -63,6 +76,21 @@ Sources = Annotated[
         help="CSV, TSV, Parquet, Arrow or JSON lines (also .gz .zst .bz2), folders of Parquet, "
         "globs, or - for standard input.",
         show_default=False,
+    ),
+]
+MaybeSources = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SOURCES", help="As for train; none with --horizon.", show_default=False
+    ),
+]
+Horizon = Annotated[
+    int | None,
+    typer.Option(
+        "--horizon",
+        metavar="STEPS",
+        parser=whole("--horizon"),
+        help="So many steps ahead, each looking back to the one before (of models with lags).",
     ),
 ]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
@@ -138,6 +166,25 @@ Interval = Annotated[
         metavar="SHARE",
         parser=share_of("--interval"),
         help="The probability that lower and upper enclose: 0.9 or 90%.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Intervals = Annotated[
+    str | None,
+    typer.Option(
+        "--intervals",
+        metavar="tracked|stated",
+        help="Edges as they were kept to their promise, or as the distribution has them; as the "
+        "model was trained if not said.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Quantiles = Annotated[
+    str | None,
+    typer.Option(
+        "--quantiles",
+        metavar="SHARES",
+        help="Further columns: 0.05,0.5,0.95 gives q05, q50 and q95.",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from kbnn.model.warmup import WARM_UP_ROWS
+from kbnn.run import remedies
 from kbnn.run.outcome import Tally, prequential
 from kbnn.wording import clean, count, number, rows_of
-from kbnn_cli.show_figures import figures_table
+from kbnn_cli.show_figures import figures_table, verdict_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,6 +82,11 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
             yield figures_table(model.task.table(held, name, brief=True))
     yield Text()
     yield _facts(training)
+    for name, verdict in remedies.judged(model) if names else ():
+        yield Text()
+        if len(names) > 1:
+            yield Text(clean(name), style="bold underline")
+        yield from verdict_text(verdict)
 
 
 def _facts(training: Training) -> Table:
@@ -96,11 +102,15 @@ def _facts(training: Training) -> Table:
     rows += [f"{count(training.bad_rows)} unreadable"] if training.bad_rows else []
     rows += [f"{count(model.rows)} in the model"] if training.continued else []
     facts.add_row("rows", ", ".join(rows))
+    if model.schema.wait:
+        facts.add_row("waiting", model.room.told())
     if training.position.epochs > 1:
         facts.add_row("passes", f"{training.position.epochs}; the figures are those of the first")
     if model.noise_sd:
         level = ", ".join(number(sd) for sd in model.noise_sd)
         facts.add_row("noise", f"sd {level}")
+    if model.intervals == "tracked":
+        facts.add_row("intervals", "tracked: kept to their promise as the stream goes on")
     if model.alarms:
         facts.add_row("drift", _alarms(model))
     spent = {name: getattr(seconds, name) for name in ("read", "encode", "learn", "save")}
@@ -137,7 +147,7 @@ def schema_parts(model: Model) -> Iterator[RenderableType]:
     yield Text()
     layers = ",".join(map(str, model.learner.settings.hidden)) or "none"
     yield Text(
-        f"{schema.task} of {clean(', '.join(schema.targets))} from {len(schema.features)} "
+        f"{model.task.name} of {clean(', '.join(schema.targets))} from {len(schema.features)} "
         f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"
     )
     if model.rows:

@@ -32,6 +32,11 @@ def evaluation_parts(
         yield from verdict_text(section.verdict)
         yield Text()
         yield figures_table(section.table)
+        loss = evaluation.pinball.get(section.name)
+        if loss is not None:
+            means = zip(loss.shares.tolist(), loss.means(), strict=True)
+            told = ", ".join(f"{share:g}: {number(mean)}" for share, mean in means)
+            yield Text(f"pinball loss {told}")
         if plots:
             from kbnn_cli.charts import section_charts
 
@@ -58,7 +63,8 @@ def rows_line(evaluation: Evaluation) -> str:
         for number, what in ((without, "without a target"), (unreadable, "unreadable"))
         if number
     ]
-    return ", ".join([f"{rows_of(scored)} scored", *left])
+    told = [] if evaluation.task.labels else [f"intervals {evaluation.intervals}"]
+    return ", ".join([f"{rows_of(scored)} scored", *left, *told])
 
 
 def time_line(evaluation: Evaluation) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from kbnn.errors import DataError, ReaderLeft
-from kbnn.model.race import standings
+from kbnn.model.race import KIND_DECIDED, SAFEST, kinds_told, standings
 from kbnn.run.outcome import summary
 from kbnn.run.training import Listener, Training
 from kbnn.score.curve import CurvePoint
@@ -40,6 +40,7 @@ class TrainListener(Listener):
         self._alarms = 0
         self._resumed = False
         self._racing = False
+        self._kinds = False
 
     def notice(self, text: str) -> None:
         """Say it, unless quiet was asked for."""
@@ -62,6 +63,9 @@ class TrainListener(Listener):
             self._resumed = True
         self._alarms = model.alarm_count
         self._racing = model.settings.hidden == "auto" and not model.lost
+        self._kinds = len({racer.learner.settings.kind for racer in model.racers}) > 1 or (
+            model.warming_up and not model.task.labels
+        )
         self._record("start", training, continued=training.continued)
         if self._quiet:
             return
@@ -100,6 +104,8 @@ class TrainListener(Listener):
             self._alarms = model.alarm_count
             for row in new:
                 self._record("alarm", training, row=row)
+        if self._kinds and model.learned.seen >= KIND_DECIDED:
+            self._announce_kind(training)
         if self._racing and len(model.racers) == 1:
             self._racing = False
             self._announce(training)
@@ -126,6 +132,8 @@ class TrainListener(Listener):
         self._record("end", training, summary=summary(training))
         if self._quiet:
             return
+        if self._kinds and training.model.rows:
+            self._announce_kind(training)
         if self._racing and training.model.rows:
             self._announce(training)
         if code != exits.DONE:
@@ -134,6 +142,19 @@ class TrainListener(Listener):
         console.print()
         for part in render.summary_parts(training):
             console.print(part)
+
+    def _announce_kind(self, training: Training) -> None:
+        """What kind of number the target is taken for, where it is not any number."""
+        self._kinds = False
+        model = training.model
+        told = kinds_told(model.racers, model.lost)
+        if told is None or told[0] == SAFEST:
+            return
+        kind, other, nats = told
+        self.notice(
+            f"task: {kind}, {number(nats, 3)} nats ahead of {other} after "
+            f"{rows_of(min(model.learned.seen, KIND_DECIDED))} (--task {other} has it otherwise)"
+        )
 
     def _announce(self, training: Training) -> None:
         """Which shape won the race, by how much, and what it costs."""

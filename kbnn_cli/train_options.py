@@ -143,6 +143,53 @@ Task = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        metavar="COLUMN",
+        help="The clock: its calendar is learned from; the first column of timestamps if not said.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+TimeUnit = Annotated[
+    str,
+    typer.Option(
+        "--time-unit",
+        metavar="UNIT",
+        help="Of a clock in numbers: s, ms, us or ns since 1970, or year; auto goes by their size.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Lags = Annotated[
+    str | None,
+    typer.Option(
+        "--lags",
+        metavar="LAGS",
+        help="Values before the row to learn from: 1,2,24 (rows) or 1h,7d of the target, or of "
+        "columns: temp:1,2;load:24; or off.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="Labels may come late: a row without a target waits for a later one of its id.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Wait = Annotated[
+    int | None,
+    typer.Option(
+        "--wait",
+        metavar="ROWS",
+        parser=whole("--wait"),
+        help="With --id: rows that may wait, the oldest is given up; 10000 if not said.",
+        rich_help_panel=COLUMNS,
+    ),
+]
 Shuffle = Annotated[
     bool,
     typer.Option(

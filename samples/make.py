@@ -24,6 +24,8 @@ SENSOR_ROWS, SENSOR_TEST_ROWS = 4000, 1000
 DRIFT_ROW = 2000  # rows before the filter fouls
 PURGE_ROW = 2600  # rows before the first purge
 ROWS_A_DAY = 288
+LOAD_HOURS = 365 * 24
+BREAK = (213, 227)  # days of the year on which the plant stands still
 
 
 class Draws:
@@ -133,6 +135,31 @@ def sensors(rows: int, seed: int) -> dict[str, list[str]]:
     return {**gaps, "power_kw": _text(power, 1)}
 
 
+def load(seed: int) -> dict[str, list[str]]:
+    """A plant's electric load, hour by hour through 2025, in kW.
+
+    90 at rest and 260 more in two shifts, working days from 6 to 22 with a dip at noon, and on
+    Saturday mornings; up to 70 of heating in winter, more at night; orders that drift, and noise.
+    """
+    draws = Draws(seed)
+    hours = np.arange(LOAD_HOURS)
+    hour, day = hours % 24, hours // 24
+    weekday = (day + 2) % 7  # 2025 began on a Wednesday
+    dip = 1.0 - 0.25 * np.exp(-((hour - 12.0) ** 2))
+    shift = np.where((hour >= 6) & (hour < 22), dip, 0.0)
+    shift = np.where(weekday == 5, np.where(hour < 13, shift, 0.0), shift)
+    shift = np.where(weekday == 6, 0.0, shift)
+    shift = np.where((day >= BREAK[0]) & (day < BREAK[1]), 0.0, shift)
+    winter = 0.5 + 0.5 * np.cos(2.0 * np.pi * (day - 15) / 365.0)
+    heating = 70.0 * winter * (0.75 + 0.25 * np.cos(2.0 * np.pi * (hour - 4) / 24.0))
+    orders = 1.0 + 0.06 * _wander(LOAD_HOURS, 0.999, draws)
+    kilowatts = 90.0 + 260.0 * shift * orders + heating + 5.0 * _wander(LOAD_HOURS, 0.8, draws)
+    kilowatts += 4.0 * draws.normal(LOAD_HOURS)
+    first = np.datetime64("2025-01-01T00:00", "m")
+    when = [str(first + 60 * int(at)).replace("T", " ") for at in hours]
+    return {"time": when, "load_kw": _text(kilowatts, 1)}
+
+
 def sensor_noise_sd(load: FloatArray) -> FloatArray:
     """The noise of the power reading in kW: 4.7 at a load of 15 %, 34 at full load."""
     sd: FloatArray = 4.0 + 0.003 * load**2
@@ -224,6 +251,7 @@ def files() -> dict[str, bytes]:
         "rotating_moons.csv": _points(rotating_moons(seed=100)),
         "sensors.csv": _rows(plant, ~held_out),
         "sensors_test.csv": _rows(plant, held_out),
+        "load.csv": load(seed=70),
     }
     return {name: _csv(table, list(table.values())) for name, table in tables.items()}
 

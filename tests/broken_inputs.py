@@ -207,6 +207,7 @@ COLUMNS: Final = [
         "target 'when' holds dates or times such as '2020-01-01', which cannot be predicted "
         "(choose another with --target; of a time to be foretold, learn the days or hours until "
         "then)",
+        target=("when",),
     ),
     _case(
         "target of many texts",
@@ -220,8 +221,8 @@ COLUMNS: Final = [
         "target 'y' has no value in the first 2 rows (choose with --target)",
     ),
     _case(
-        "timestamp feature",
-        "when,y\n2020-01-01,1\n",
+        "time of day as a feature",
+        "when,y\n10:30,1\n",
         "column 'when' holds timestamps, which cannot be a feature",
         features=("when",),
     ),

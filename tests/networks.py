@@ -37,6 +37,9 @@ def stream(
     signal = np.tanh(x @ rng.standard_normal((config.inputs, config.outputs)))
     if config.observation == "gaussian":
         y = signal + 0.2 * rng.standard_normal(signal.shape)
+    elif config.observation == "count":
+        rate = np.exp(1.0 + signal) * rng.gamma(2.0, 0.5, size=signal.shape)
+        y = rng.poisson(rate).astype(np.float64)
     elif config.observation == "categorical":
         best = np.argmax(signal + 0.5 * rng.gumbel(size=signal.shape), axis=1)
         y = best[:, None].astype(np.float64)

@@ -7,6 +7,7 @@ import os
 import re
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def _write(path: Path, x: data.FloatArray, y: data.FloatArray) -> None:
     path.write_text("\n".join([header, *lines]) + "\n")
 
 
-def said_by_the_tool(split: data.Split, folder: Path, *said: str) -> dict[str, float]:
+def said_by_the_tool(split: data.Split, folder: Path, *said: str) -> dict[str, Any]:
     """What `kbnn evaluate` finds on the test rows after `kbnn train`."""
     _write(folder / "train.csv", split.x, split.y)
     _write(folder / "test.csv", split.x_test, split.y_test)
@@ -67,8 +68,10 @@ def test_the_tool_the_bench_and_the_papers_tables_agree(folder: Path, passes: in
     for measure in ("rmse", "nll"):
         value = getattr(measured, measure)
         assert told[measure] == pytest.approx(value, rel=1e-9), measure
-        assert curves[measure][-1] == pytest.approx(value, rel=1e-9), measure
-    assert curves["coverage"][-1] == pytest.approx(100.0 * measured.coverage)
+    assert told["coverage"]["90"] == pytest.approx(measured.coverage)
+    # The paper's NLL is that of a Gaussian; what is stated has other tails.
+    assert curves["rmse"][-1] == pytest.approx(measured.rmse, rel=1e-9)
+    assert curves["nll"][-1] == pytest.approx(measured.nll, abs=0.05)
 
 
 def figures(**changed: float) -> dict[str, float]:

@@ -75,7 +75,7 @@ def test_two_columns_at_80_and_three_at_120() -> None:
     assert "PIT histogram" in at_80[0]
     assert "Predicted and true" not in at_80[0]
     assert "Predicted and true" in printed(numeric_card(), 120).splitlines()[0]
-    for title in ("Residuals by stated sd", "RMSE by rows seen", "NLL by rows seen"):
+    for title in ("Residuals by width of interval", "RMSE by rows seen", "NLL by rows seen"):
         assert title in printed(numeric_card(), 80)
 
 
@@ -86,7 +86,7 @@ def test_the_learning_curve_may_be_left_out() -> None:
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "rows seen" not in text
-    assert "Residuals by stated sd" in text
+    assert "Residuals by width of interval" in text
 
 
 def test_too_narrow_intervals_fall_below_the_diagonal() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init
-from kbnn.core import constants, engine, twin
+from kbnn.core import constants, engine, tails, twin
 from kbnn.core.state import ARRAYS, COUNT
 from kbnn.core.twin import Records
 from kbnn.model import scaling
@@ -18,7 +18,7 @@ from tests.networks import stream
 
 _kernel = pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
 
-PYTHON_ALONE = {"noise_discount", "outlier_share", "variance_floor", "least_noise_ratio"}
+PYTHON_ALONE = {"noise_discount", "variance_floor", "least_noise_ratio"}
 """These reach the kernel in another form: derived, or as part of a configuration."""
 
 
@@ -49,7 +49,9 @@ def extreme(config: Config) -> tuple[State, Any]:
     x, y, x_var, weight = (array.copy() for array in rows)
     x[:6, 0] = [900.0, 1100.0, 5.0, -5.0, 0.0, np.nan]
     x_var[6:9, 0] = [1e-13, 0.5, np.inf]
-    if not config.classes:
+    if config.observation == "count":
+        y[9:20, 0] = [0.0, 1.0, 40.0, 1e3, 1e7, 1e15, 8e15, 1.0e16, 0.5, -1.0, 3.0]
+    elif not config.classes:
         y[9:20, 0] = [3.0, -6.0, 30.0, -1e3, 1e7, 0.9e100, 1.1e100, 8.0, 8.0, 8.0, 8.0]
     weight[20:26] = [0.9e-300, 1.1e-300, 0.9e100, 1.1e100, 0.5, 4.0]
     return state, (x, y, x_var, weight)
@@ -94,6 +96,7 @@ def scenes() -> Iterator[tuple[State, Any]]:
         {"observation": "bernoulli"},
         {"observation": "categorical", "outputs": 3},
         {"observation": "sigmoid", "noise": 0.1, "covariance": "neuron"},
+        {"observation": "count"},
         {"robust": False, "drift": False, "noise_head": False},
         {"covariance": "wide", "directions": 1},
     ):
@@ -101,6 +104,10 @@ def scenes() -> Iterator[tuple[State, Any]]:
         yield state, rows
         yield sunk(state), rows
         yield alarmed(state), rows
+        if state.config.observation == "count":
+            for sums in ([3.0, 1e-6], [3.0, 600.0]):
+                yield state._replace(noise=np.array([sums]), mean=60.0 * state.mean), rows
+            yield state._replace(cov=1e6 * state.cov, prior_var=1e6 * state.prior_var), rows
         if state.config.has_head:
             yield far(state, -20.0), rows
             yield far(state, 20.0), rows
@@ -135,8 +142,30 @@ def scaled(shared: Any) -> list[Any]:
     return [done, columns, out[:done]]
 
 
+def stated(shared: Any) -> list[Any]:
+    """What is stated of values with heavy tails, of some beyond all bounds, and of counts."""
+    rng = np.random.default_rng(0)
+    y = rng.standard_t(2, size=(1500, 1))
+    y[300:330] *= 1e7
+    y[600:700] *= 1e-3
+    found: list[Any] = []
+    for scale in (1.0, 40.0, 1e-3):
+        known, mean, sd = tails.blank(1), np.zeros_like(y), np.full_like(y, scale)
+        said = _kernel.follow_tails(known, mean, sd, y, True, True, shared)
+        found += [known, said, _kernel.judge(y[:, 0], said[:, 0].copy(), shared)]
+        found += [_kernel.edges(said, 0.07, 1.476, False, shared)]
+        found += [_kernel.edges(said, 0.1, 1.2815515655446004, False, shared)]
+    known, zero = tails.blank(1), np.zeros((9, 1))
+    known[0, tails.SQUARES] = 5.0
+    found += [_kernel.follow_tails(known, zero, zero + 1.0, zero, True, True, shared)]
+    known, rows = tails.blank(1)[0], said[:, 0].copy()
+    u, none = rng.random(1500), np.where(np.arange(1500) % 2, 0.0, 0.3)
+    _kernel.follow_counts(known, np.ones(1500), u, none, True, rows, shared)
+    return [*found, known, rows]
+
+
 def outcomes(shared: Any) -> list[Any]:
-    found: list[Any] = scaled(shared)
+    found: list[Any] = scaled(shared) + stated(shared)
     for state, rows in all_scenes():
         after, records = run(shared, state, rows)
         found += [*records, *(getattr(after, name) for name in ARRAYS)]

@@ -27,12 +27,21 @@ OBSERVATIONS: dict[str, dict[str, Any]] = {
     "two classes": {"observation": "bernoulli"},
     "three classes": {"observation": "categorical", "outputs": 3},
     "sigmoid": {"observation": "sigmoid", "noise": 0.1},
+    "count": {"observation": "count"},
+    "two counts": {"observation": "count", "outputs": 2},
 }
 FACTORS: dict[str, list[Any]] = {
     "hidden": [(), (11,), (5, 9), (4, 3, 2)],
     "activation": ["relu", "max(0.1,2)", "tanh"],
     "covariance": ["paper", "neuron", "group", "full"],
-    "observation": ["learned noise", "noise head", "two targets", "two classes", "three classes"],
+    "observation": [
+        "learned noise",
+        "noise head",
+        "two targets",
+        "two classes",
+        "three classes",
+        "two counts",
+    ],
     "uncertain": [(0.0, 0.0), (0.1, 0.0), (0.1, 0.2)],
     "guards": [True, False],
 }

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from kbnn.core import mixture
+from kbnn.core.mixture import LEVELS
 from kbnn.score.figures import Figure
 from kbnn.score.rowsums import FloatArray
 from kbnn.task.class_score import BINS, ClassScore
 from kbnn.task.class_score import Judged as Labelled
-from kbnn.task.gaussian import Gaussian
-from kbnn.task.gaussian import crps as gaussian_crps
-from kbnn.task.gaussian import nll as gaussian_nll
-from kbnn.task.real_score import LEVELS, Judged, RealScore
+from kbnn.task.numeric_score import NumericScore
+from tests.judging import judged, numbers
 
 
 def rows(n: int, seed: int = 0) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -59,22 +59,22 @@ def test_crps_is_the_integral_it_claims_to_be(z: float, sd: float) -> None:
     reach = (abs(z) + 12) * sd
     left, _ = integrate.quad(gap, -reach, y, epsabs=1e-13, epsrel=1e-12, limit=200)
     right, _ = integrate.quad(gap, y, reach, epsabs=1e-13, epsrel=1e-12, limit=200)
-    closed = gaussian_crps(np.array([z]), np.array([sd]), stats.norm.cdf([z]))[0]
+    closed = judged(np.array([y]), np.zeros(1), np.array([sd])).told.crps[0]
     assert closed == pytest.approx(left + right, rel=1e-9, abs=1e-11)
 
 
 def test_nll_is_minus_the_log_density() -> None:
     y, mean, sd, _ = rows(500)
     expected = -stats.norm.logpdf(y, mean, sd)
-    np.testing.assert_allclose(gaussian_nll((y - mean) / sd, sd), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(judged(y, mean, sd).nll, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_figures_agree_with_whole_array_formulas() -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     y, mean, sd, weight = rows(3000)
     for w in (None, weight):
-        score = RealScore()
-        score.add(Judged(y, mean, sd, w))
+        score = NumericScore()
+        score.add(judged(y, mean, sd, w))
         got = score.figures()
         square = metrics.mean_squared_error(y, mean, sample_weight=w)
         assert got["rmse"] == pytest.approx(math.sqrt(square), rel=1e-12)
@@ -103,7 +103,7 @@ def test_crps_agrees_with_properscoring() -> None:
     properscoring = pytest.importorskip("properscoring", reason="properscoring is not installed")
     y, mean, sd, _ = rows(400)
     expected = properscoring.crps_gaussian(y, mu=mean, sig=sd)
-    np.testing.assert_allclose(Gaussian(mean, sd).crps(y), expected, rtol=1e-9)
+    np.testing.assert_allclose(judged(y, mean, sd).told.crps, expected, rtol=1e-9)
 
 
 def test_figures_agree_with_uncertainty_toolbox() -> None:
@@ -111,8 +111,8 @@ def test_figures_agree_with_uncertainty_toolbox() -> None:
         "uncertainty_toolbox", reason="uncertainty-toolbox is not installed"
     )
     y, mean, sd, _ = rows(400)
-    score = RealScore()
-    score.add(Judged(y, mean, sd))
+    score = NumericScore()
+    score.add(judged(y, mean, sd))
     figures = score.figures()
     assert figures["crps"] == pytest.approx(toolbox.crps_gaussian(mean, sd, y), rel=1e-9)
     assert figures["nll"] == pytest.approx(toolbox.nll_gaussian(mean, sd, y), rel=1e-9)
@@ -124,18 +124,18 @@ def test_regression_bits_do_not_depend_on_blocks(seed: int, weighted: bool) -> N
     y, mean, sd, weight = rows(1037, seed)
     y[5::97] = np.nan
     w = weight if weighted else None
-    whole = RealScore()
-    whole.add(Judged(y, mean, sd, w))
-    parts = RealScore()
+    whole = NumericScore()
+    whole.add(judged(y, mean, sd, w))
+    parts = NumericScore()
     borders = cuts(y.shape[0], seed)
     for a, b in itertools.pairwise(borders):
-        parts.add(Judged(y[a:b], mean[a:b], sd[a:b], None if w is None else w[a:b]))
-        parts = RealScore.from_json(json.loads(json.dumps(parts.to_json())))
+        parts.add(judged(y[a:b], mean[a:b], sd[a:b], None if w is None else w[a:b]))
+        parts = NumericScore.from_json(json.loads(json.dumps(parts.to_json())))
     assert parts.to_json() == whole.to_json()
     assert whole.skipped == np.isnan(y).sum()
-    strided = RealScore()
+    strided = NumericScore()
     table = np.column_stack((y, mean, sd))
-    strided.add(Judged(table[:, 0], table[:, 1], table[:, 2], w))
+    strided.add(judged(table[:, 0], table[:, 1], table[:, 2], w))
     assert strided.to_json() == whole.to_json()
 
 
@@ -162,18 +162,18 @@ bad = st.sampled_from([0.0, 1.0, -1.0, 1e308, -1e308, 1e-308, math.inf, -math.in
 @given(st.lists(st.tuples(bad, bad, bad), min_size=1, max_size=6))
 def test_no_row_can_spoil_the_figures(table: list[tuple[float, float, float]]) -> None:
     y, mean, sd = np.array(table).T.copy()
-    score = RealScore()
-    score.add(Judged(y, mean, sd))
+    score = NumericScore()
+    score.add(judged(y, mean, sd))
     good = rows(50)
-    score.add(Judged(*good[:3]))
+    score.add(judged(*good[:3]))
     text = json.dumps(score.figures(), allow_nan=False)
     assert json.loads(text)["rows"] + score.skipped + score.invalid == len(table) + 50
     json.dumps(score.to_json(), allow_nan=False)
 
 
 def test_nothing_scored_is_none_not_nan() -> None:
-    score = RealScore()
-    score.add(Judged(np.array([np.nan]), np.array([1.0]), np.array([1.0])))
+    score = NumericScore()
+    score.add(judged(np.array([np.nan]), np.array([1.0]), np.array([1.0])))
     figures = score.figures()
     assert figures["rows"] == 0
     assert figures["skipped"] == 1
@@ -184,8 +184,8 @@ def test_nothing_scored_is_none_not_nan() -> None:
 
 
 def test_a_constant_target_has_no_r2_and_a_perfect_baseline() -> None:
-    score = RealScore()
-    score.add(Judged(np.full(31, 0.1), np.zeros(31), np.ones(31)))
+    score = NumericScore()
+    score.add(judged(np.full(31, 0.1), np.zeros(31), np.ones(31)))
     figures = score.figures()
     assert figures["baseline_rmse"] == 0
     assert figures["r2"] is None
@@ -194,18 +194,18 @@ def test_a_constant_target_has_no_r2_and_a_perfect_baseline() -> None:
 
 def test_baseline_survives_a_large_offset() -> None:
     y = 1e9 + np.random.default_rng(3).normal(0, 1, 20_000)
-    score = RealScore()
-    score.add(Judged(y, y, np.ones_like(y)))
+    score = NumericScore()
+    score.add(judged(y, y, np.ones_like(y)))
     assert score.figures()["baseline_rmse"] == pytest.approx(y.std(), rel=1e-9)
 
 
 def test_since_covers_only_the_rows_after_the_mark() -> None:
     y, mean, sd, _ = rows(200)
-    score, tail = RealScore(), RealScore()
-    score.add(Judged(y[:120], mean[:120], sd[:120]))
+    score, tail = NumericScore(), NumericScore()
+    score.add(judged(y[:120], mean[:120], sd[:120]))
     score.mark()
-    score.add(Judged(y[120:], mean[120:], sd[120:]))
-    tail.add(Judged(y[120:], mean[120:], sd[120:]))
+    score.add(judged(y[120:], mean[120:], sd[120:]))
+    tail.add(judged(y[120:], mean[120:], sd[120:]))
     since = {name: value for name, (_, value) in score.lines().items()}
     assert since["loss"] == tail.figures()["rmse"]
     assert since["nll"] == tail.figures()["nll"]
@@ -281,17 +281,17 @@ def test_classes_may_be_admitted_on_the_way() -> None:
 
 def test_a_record_without_a_figure_starts_it_empty() -> None:
     y, mean, sd, weight = rows(300)
-    old = RealScore()
-    old.add(Judged(y[:200], mean[:200], sd[:200], weight[:200]))
+    old = NumericScore()
+    old.add(judged(y[:200], mean[:200], sd[:200], weight[:200]))
     stored = json.loads(json.dumps(old.to_json()))
     del stored["sums"]["crps"], stored["recent"]["nll"]
-    score = RealScore.from_json(stored)
+    score = NumericScore.from_json(stored)
     assert score.figures()["crps"] is None
     assert score.figures()["rmse"] == old.figures()["rmse"]
-    late, later = RealScore(), Judged(y[200:], mean[200:], sd[200:], weight[200:])
+    late, later = NumericScore(), judged(y[200:], mean[200:], sd[200:], weight[200:])
     late.add(later)
     for _ in range(2):  # and after another trip through storage
-        score = RealScore.from_json(json.loads(json.dumps(score.to_json())))
+        score = NumericScore.from_json(json.loads(json.dumps(score.to_json())))
     score.add(later)
     assert score.figures()["crps"] == pytest.approx(late.figures()["crps"], rel=1e-12)
     assert score.figures()["rows"] == 300
@@ -300,17 +300,17 @@ def test_a_record_without_a_figure_starts_it_empty() -> None:
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.999])
 def test_the_gaussian_is_that_of_scipy(share: float) -> None:
     y, mean, sd, _ = rows(200)
-    said = Gaussian(mean, sd)
-    np.testing.assert_allclose(said.quantile(share), stats.norm.ppf(share, mean, sd), rtol=1e-12)
+    said = numbers(mean, sd).stated[:, 0]
+    expected = stats.norm.ppf(share, mean, sd)
+    np.testing.assert_allclose(mixture.quantile(said, share), expected, rtol=1e-12)
     low, high = stats.norm.interval(share, mean, sd)
-    np.testing.assert_allclose(said.interval(share), (low, high), rtol=1e-9)
-    np.testing.assert_allclose(said.cdf(y), stats.norm.cdf(y, mean, sd), rtol=1e-11)
-    np.testing.assert_allclose(said.log_density(y), stats.norm.logpdf(y, mean, sd), rtol=1e-11)
-    z = (y - mean) / sd
-    np.testing.assert_allclose(said.crps(y), gaussian_crps(z, sd, stats.norm.cdf(z)))
+    np.testing.assert_allclose(mixture.interval(said, share), (low, high), rtol=1e-9)
+    np.testing.assert_allclose(mixture.cdf(y, said), stats.norm.cdf(y, mean, sd), rtol=1e-11)
+    density = stats.norm.logpdf(y, mean, sd)
+    np.testing.assert_allclose(mixture.log_pdf(y, said), density, rtol=1e-11)
 
 
-@pytest.mark.parametrize("figures", [RealScore.figures_listed, ClassScore.figures_listed])
+@pytest.mark.parametrize("figures", [NumericScore.figures_listed, ClassScore.figures_listed])
 def test_every_figure_is_listed_once_and_says_what_it_needs(figures: tuple[Figure, ...]) -> None:
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names)

@@ -47,7 +47,10 @@ def test_a_model_of_an_earlier_format_predicts_the_same(name: str) -> None:
     for row, other in zip(got, wanted, strict=True):
         for column, value in other.items():
             if value and column.startswith(("mean", "sd", "lower", "upper", "function", "noise")):
-                assert float(row[column]) == pytest.approx(float(value), rel=1e-9), column
+                # Rows that were held are learned by this version, which states a mixture.
+                edge = "held" in name and column.startswith(("lower", "upper"))
+                allowed = 0.1 * float(other["sd"]) if edge else 1e-9 * abs(float(value))
+                assert float(row[column]) == pytest.approx(float(value), abs=allowed), column
             elif value and column.startswith("p_"):
                 assert float(row[column]) == pytest.approx(float(value), rel=1e-9, abs=1e-12)
             else:

@@ -9,6 +9,7 @@ from kbnn import Config, init, predict
 from kbnn.core.config import Covariance
 from kbnn.core.layout import pack_triangle
 from kbnn.core.normal import FloatArray
+from kbnn.core.tails import WIDTH
 from kbnn.model.scaling import scale_of
 from tests.bench.data import block, judged, trained
 from tests.modelling import network
@@ -88,7 +89,8 @@ def test_a_stated_error_is_a_standard_deviation_in_the_units_of_its_column() -> 
     said = model.predict(block(x[:20], y[:20], x_sd=x_sd))
     z, var = (x[:20] - center[1:]) / scale[1:], x_sd**2 / scale[1:] ** 2
     wanted = predict(network(model), z, x_var=var)
-    assert np.allclose(said.function_sd, scale[0] * np.sqrt(wanted.function_var))
+    wider = np.sqrt(model.learned.tails[0, WIDTH])
+    assert np.allclose(said.function_sd, wider * scale[0] * np.sqrt(wanted.function_var))
 
 
 def test_a_column_may_come_late_and_go_again() -> None:

@@ -111,6 +111,28 @@ def test_a_split_that_is_none_is_refused() -> None:
     assert kbnn("train", "t.csv", "--test-split", "x").code == 2
 
 
+def test_rows_that_need_their_order_are_not_held_out() -> None:
+    days = [f"2024-{1 + at // 28:02}-{1 + at % 28:02},{2 * at + at % 7}.5\n" for at in range(300)]
+    Path("s.csv").write_text("day,y\n" + "".join(days))
+    ran = kbnn("train", "s.csv", "--lags", "1", "--test-split", "0.1")
+    assert ran.code == 2
+    assert "--lags and --test-split contradict each other: lags need rows in order" in ran.err
+    ran = kbnn("train", "s.csv", "--id", "day", "--test-split", "0.1")
+    assert ran.code == 2
+    assert "--id and --test-split contradict each other: rows come in their order" in ran.err
+    ran = kbnn("train", "s.csv", "-m", "a.npz", "--test-split", "0.1")
+    assert ran.code == 0
+    assert "no lags are learned with --test-split: they need rows in order" in ran.err
+    ran = kbnn("train", "s.csv", "-m", "b.npz")
+    assert ran.code == 0
+    assert "no lags" not in ran.err
+    assert "on a sample of earlier rows" not in ran.err  # each had another value before it
+    for option in (["--test-split", "0.1"], ["--shuffle"]):
+        ran = kbnn("train", "s.csv", "-m", "b.npz", *option)
+        assert ran.code == 2
+        assert f"{option[0]}: the model has lags, and takes rows in their order" in ran.err
+
+
 def test_a_run_cut_short_goes_on_with_the_same_split() -> None:
     sorted_file("t.csv")
     whole = kbnn("train", "t.csv", "-m", "a.npz", "--test-split", "0.2", "--json", "-q")

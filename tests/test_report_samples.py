@@ -18,7 +18,7 @@ pytestmark = [
 HOSTILE_ROWS = "".join(
     f'{i % 17},{i * 7 % 23},"<b>{i % 2}</b>",{i % 17 + i % 2}\n' for i in range(300)
 )
-NAMES = ["cubic", "cubic_small", "moons", "circles", "rotating_moons", "sensors", "hostile"]
+NAMES = ["cubic", "cubic_small", "moons", "circles", "rotating_moons", "sensors", "load", "hostile"]
 
 
 @pytest.mark.parametrize("command", ["evaluate", "inspect"])

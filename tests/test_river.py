@@ -133,3 +133,19 @@ def test_the_examples_of_the_docstrings_run() -> None:
     found = doctest.testmod(ours)
     assert found.failed == 0
     assert found.attempted > 0
+
+
+def test_lags_are_learned_from() -> None:
+    """Of a series whose next value is told by the last two alone."""
+    level = [0.0, 1.0]
+    for at in range(300):
+        level.append(1.6 * level[-1] - 0.95 * level[-2] + ((at * 7919) % 13 - 6) * 0.05)
+    errors: dict[str | None, float] = {}
+    for lags in (None, "1,2"):
+        model, total = KBNNRegressor(layers=5, rehearse="off", lags=lags), 0.0
+        for at, y in enumerate(level):
+            x = {"a": float(at % 3)}
+            total += abs(model.predict_one(x) - y) if at > 150 else 0.0
+            model.learn_one(x, y)
+        errors[lags] = total
+    assert errors["1,2"] < 0.4 * errors[None]

@@ -159,3 +159,22 @@ def test_sensors_test_part_belongs_to_the_second_regime() -> None:
     load, clean = numbers(table["load_pct"]), power_without_noise(table)
     rise = (numbers(table["power_kw"]) - clean) / (clean * load / 100)
     assert abs(np.nanmedian(rise) - 0.12) < 0.005
+
+
+def test_the_load_has_its_shifts_its_winter_and_its_break() -> None:
+    table = read("load.csv")
+    assert list(table) == ["time", "load_kw"]
+    when = np.array(table["time"], dtype="datetime64[h]")
+    assert (np.diff(when) == np.timedelta64(1, "h")).all()
+    assert (str(when[0]), str(when[-1])) == ("2025-01-01T00", "2025-12-31T23")
+    load = numbers(table["load_kw"]).reshape(365, 24)
+    day = np.arange(365)
+    weekday = (when[::24].astype("datetime64[D]").astype(int) + 3) % 7
+    still = (day >= make.BREAK[0]) & (day < make.BREAK[1])
+    working = (weekday < 5) & ~still
+    assert 330 < load[working][:, 8:11].mean() < 420
+    assert load[working][:, 12].mean() < load[working][:, 9].mean() - 40
+    assert load[weekday == 6].mean() < 150
+    assert load[still].mean() < 110
+    night = load[:, 3]
+    assert night[:31].mean() > night[180:211].mean() + 50

@@ -26,8 +26,8 @@ from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import Summaries
 from kbnn.task.class_score import ClassScore
-from kbnn.task.real_score import Judged, RealScore
-from tests.judging import label_card, labels, number_card, numbers
+from kbnn.task.numeric_score import NumericScore
+from tests.judging import judged, label_card, labels, number_card, numbers
 
 
 def stream(n: int, targets: int = 1, seed: int = 0) -> dict[str, FloatArray]:
@@ -192,10 +192,10 @@ def test_the_learning_curve_gives_the_figures_of_its_stretches() -> None:
     assert [p.rows for p in points] == [32, 64, 128, 256, 300]
     before = 0
     for p in points:
-        overall, since = RealScore(), RealScore()
-        overall.add(Judged(y[: p.rows], mean[: p.rows], sd[: p.rows]))
+        overall, since = NumericScore(), NumericScore()
+        overall.add(judged(y[: p.rows], mean[: p.rows], sd[: p.rows]))
         stretch = slice(before, p.rows)
-        since.add(Judged(y[stretch], mean[stretch], sd[stretch]))
+        since.add(judged(y[stretch], mean[stretch], sd[stretch]))
         assert p.loss == overall.figures()["rmse"]
         assert p.nll == overall.figures()["nll"]
         assert p.since_loss == since.figures()["rmse"]
@@ -297,10 +297,9 @@ def test_the_worst_rows_are_those_of_highest_nll() -> None:
     np.testing.assert_array_equal(worst.order[worst.ranked()], expected)
     top = worst.ranked()[0]
     np.testing.assert_array_equal(worst.x[top], data["x"][expected[0]])
-    assert worst.forecast[top].tolist() == [
-        data["mean"][expected[0], 0],
-        data["sd"][expected[0], 0],
-    ]
+    mean, sd = (float(data[name][expected[0], 0]) for name in ("mean", "sd"))
+    reach = 1.6448536269514722 * sd
+    assert worst.forecast[top].tolist() == pytest.approx([mean, sd, mean - reach, mean + reach])
 
 
 def test_quantiles_come_from_the_sample() -> None:

@@ -40,8 +40,8 @@ def test_an_observation_that_c_lacks_is_refused(code: int, monkeypatch: pytest.M
 def test_unknown_names_raise() -> None:
     with pytest.raises(ValueError, match="unknown activation 'swish' \\(known: linear, relu"):
         Config(inputs=1, activation="swish")
-    with pytest.raises(ValueError, match="unknown observation 'count' \\(known: gaussian, "):
-        Config(inputs=1, observation="count")
+    with pytest.raises(ValueError, match="unknown observation 'tally' \\(known: gaussian, "):
+        Config(inputs=1, observation="tally")
 
 
 def test_codes_are_not_shared_by_two_kinds() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.task.base import Scaled
+from kbnn.task.base import Scaled, Wanted
 from kbnn.task.forecast import Forecast, without
 from kbnn.task.table import Seen, choose
 from tests.judging import label_task, labels, number_task, numbers
@@ -33,13 +33,14 @@ def said_of_classes(probability: FloatArray) -> Prediction:
 def test_numbers_come_back_in_their_units() -> None:
     made = said([[0.5, -1.0]], [[0.09, 0.16]], [[0.16, 0.09]], [0.9])
     scaled = Scaled(np.array([100.0, 0.0]), np.array([10.0, 2.0]))
-    found = number_task("a", "b").forecast(made, scaled, robust=True)
+    plain = number_task("a", "b").tails(False)
+    found = number_task("a", "b").forecast(made, scaled, True, plain)
     assert found.mean == pytest.approx(np.array([[105.0, -2.0]]))
     assert found.sd == pytest.approx(np.array([[5.0, 1.0]]))
     assert found.function_sd == pytest.approx(np.array([[3.0, 0.8]]))
     assert found.noise_sd == pytest.approx(np.array([[4.0, 0.6]]))
     assert found.outlier == pytest.approx([0.1])
-    assert np.isnan(number_task("a", "b").forecast(made, scaled, robust=False).outlier[0])
+    assert np.isnan(number_task("a", "b").forecast(made, scaled, False, plain).outlier[0])
 
 
 def test_the_likelihood_of_numbers_adds_targets_and_stops_at_ten_deviations() -> None:
@@ -116,7 +117,7 @@ def test_the_columns_of_numbers() -> None:
         noise_sd=np.array([[0.7, 0.8]]),
         outlier=np.array([0.2]),
     )
-    found = columns(number_task("a", "b").fields(0.9, decompose=True, outlier=True), forecast)
+    found = columns(number_task("a", "b").fields(Wanted(decompose=True, outlier=True)), forecast)
     z = 1.6448536269514722
     assert found == {
         "mean_a": [1.0],
@@ -133,20 +134,25 @@ def test_the_columns_of_numbers() -> None:
         "noise_sd_b": [0.8],
         "outlier": [0.2],
     }
-    assert list(columns(number_task("a").fields(0.5), forecast)) == ["mean", "sd", "lower", "upper"]
+    assert list(columns(number_task("a").fields(Wanted(0.5)), forecast)) == [
+        "mean",
+        "sd",
+        "lower",
+        "upper",
+    ]
 
 
 def test_the_columns_of_classes() -> None:
     p = labels(np.array([[0.3, 0.7], [0.6, 0.4], [NAN, NAN]]))
     task = label_task(["no", "yes"])
     named = ["yes", "no", None]
-    found = columns(task.fields(0.9), p)
+    found = columns(task.fields(Wanted()), p)
     assert found["label"] == named
     assert found["p_yes"][:2] == [0.7, 0.4]
-    growing = columns(task.fields(0.9, open=True), p)
+    growing = columns(task.fields(Wanted(open=True)), p)
     assert list(growing) == ["label", "probability"]
     assert growing["probability"][:2] == [0.7, 0.6]
-    assert list(columns(label_task(["no", "yes"], closed=True).fields(0.9, open=True), p)) == [
+    assert list(columns(label_task(["no", "yes"], closed=True).fields(Wanted(open=True)), p)) == [
         "label",
         "p_no",
         "p_yes",

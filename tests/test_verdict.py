@@ -8,9 +8,10 @@ import pytest
 from kbnn.task.class_score import ClassScore
 from kbnn.task.class_score import Judged as Labelled
 from kbnn.task.class_verdict import class_verdict
-from kbnn.task.real_score import Judged, RealScore
-from kbnn.task.real_verdict import coverage_sentence, real_verdict, spread_sentence
+from kbnn.task.numeric_score import NumericScore
+from kbnn.task.numeric_verdict import coverage_sentence, numeric_verdict, spread_sentence
 from kbnn.wording import count, number, percent
+from tests.judging import judged
 
 
 def made(
@@ -20,18 +21,18 @@ def made(
     stated: float = 1.0,
     shift: float = 0.0,
     seed: int = 0,
-) -> RealScore:
+) -> NumericScore:
     """A forecast that knows `signal` of the target, is off by `shift`, and states `stated` sd."""
     rng = np.random.default_rng(seed)
     mean = rng.normal(0, signal, n)
     y = mean + rng.normal(0, noise, n)
-    score = RealScore()
-    score.add(Judged(y, mean - shift, np.full(n, stated)))
+    score = NumericScore()
+    score.add(judged(y, mean - shift, np.full(n, stated)))
     return score
 
 
 def test_good() -> None:
-    result = real_verdict(made())
+    result = numeric_verdict(made())
     assert result.level == "good"
     assert result.headline.startswith("Good")
     assert "explains 9" in result.sentences[0]
@@ -41,11 +42,11 @@ def test_good() -> None:
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("n", [25, 100, 1000])
 def test_honest_forecasts_are_never_called_poor(n: int, seed: int) -> None:
-    assert real_verdict(made(n, seed=seed)).level in ("good", "fair")
+    assert numeric_verdict(made(n, seed=seed)).level in ("good", "fair")
 
 
 def test_over_confident() -> None:
-    result = real_verdict(made(stated=0.5))
+    result = numeric_verdict(made(stated=0.5))
     assert result.level == "poor"
     assert result.headline.startswith("Over-confident")
     assert "far too narrow" in result.sentences[1]
@@ -53,7 +54,7 @@ def test_over_confident() -> None:
 
 
 def test_under_confident() -> None:
-    result = real_verdict(made(stated=2.0))
+    result = numeric_verdict(made(stated=2.0))
     assert result.level == "fair"
     assert result.headline.startswith("Under-confident")
     assert "too wide" in result.sentences[1]
@@ -61,15 +62,15 @@ def test_under_confident() -> None:
 
 
 def test_biased_to_the_low_and_to_the_high_side() -> None:
-    low = real_verdict(made(shift=0.6, stated=1.2))
+    low = numeric_verdict(made(shift=0.6, stated=1.2))
     assert low.headline.startswith("Biased")
     assert "Predictions are too low by 0.5" in low.sentences[-1]
-    high = real_verdict(made(shift=-0.6, stated=1.2))
+    high = numeric_verdict(made(shift=-0.6, stated=1.2))
     assert "too high by" in high.sentences[-1]
 
 
 def test_a_small_bias_is_not_a_disaster() -> None:
-    result = real_verdict(made(shift=0.3))
+    result = numeric_verdict(made(shift=0.3))
     assert (result.level, result.headline) == ("fair", "Useful, but slightly biased to one side")
     assert result.sentences[-1].endswith(" % of the RMSE: slightly biased.")
 
@@ -77,27 +78,27 @@ def test_a_small_bias_is_not_a_disaster() -> None:
 def test_useless_even_with_honest_error_bars() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(5, 2, 3000)
-    score = RealScore()
-    score.add(Judged(y, np.full(3000, 5.0), np.full(3000, 2.0)))
-    result = real_verdict(score)
+    score = NumericScore()
+    score.add(judged(y, np.full(3000, 5.0), np.full(3000, 2.0)))
+    result = numeric_verdict(score)
     assert result.level == "poor"
     assert result.headline == "No better than a constant"
     assert "no better than always saying the mean" in result.sentences[0]
-    worse = RealScore()
-    worse.add(Judged(y, rng.normal(5, 2, 3000), np.full(3000, 3.0)))
-    assert real_verdict(worse).headline == "No better than a constant"
+    worse = NumericScore()
+    worse.add(judged(y, rng.normal(5, 2, 3000), np.full(3000, 3.0)))
+    assert numeric_verdict(worse).headline == "No better than a constant"
 
 
 def test_useful_means_with_misleading_bars_are_named() -> None:
-    result = real_verdict(made(stated=0.2))
+    result = numeric_verdict(made(stated=0.2))
     assert "the predictions help, the error bars mislead" in result.sentences[-1]
 
 
 def test_a_handful_of_rows_is_not_judged() -> None:
-    result = real_verdict(made(8))
+    result = numeric_verdict(made(8))
     assert result.level == "unknown"
     assert result.headline == "Too few rows to judge"
-    assert real_verdict(RealScore()).level == "unknown"
+    assert numeric_verdict(NumericScore()).level == "unknown"
     assert class_verdict(ClassScore()).level == "unknown"
 
 

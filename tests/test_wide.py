@@ -12,11 +12,13 @@ import pytest
 
 import kbnn
 from kbnn.core import engine, twin, wide
+from kbnn.core.belief import open_state
 from kbnn.core.config import Config
 from kbnn.core.constants import SMALLEST_SPREAD
 from kbnn.core.layout import layout_of, pack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.sensitivity import sensitivity
+from kbnn.core.slopes import function_var, slopes
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.model.growth import grow
 from kbnn.model.rescale import rescaled
@@ -180,6 +182,39 @@ def test_effects_are_slopes_of_the_prediction() -> None:
     slope = sensitivity(state, row).slope[0]
     ends = [twin.predict(state, row + sign * step * np.eye(D)).mean[:, 0] for sign in (1.0, -1.0)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("hidden", [(), (9,), (6, 5)])
+def test_derivatives_of_many_rows_are_those_of_each(hidden: tuple[int, ...]) -> None:
+    x, y = rows(200)
+    state, _ = twin.learn(wide_state(hidden=hidden, activation="tanh"), x, y[:, None])
+    asked = rows(7, seed=4)[0]
+    asked[2, 3] = np.nan
+    found, said = slopes(open_state(state), asked), twin.predict(state, asked)
+    np.testing.assert_allclose(found.mean, said.mean[:, 0], rtol=1e-9)
+    own = function_var(open_state(state), found.weights) + found.new_var
+    np.testing.assert_allclose(own, (said.function_var + said.noise_var)[:, 0], rtol=1e-9)
+    sure, step = state._replace(cov=1e-12 * state.cov), 1e-5
+    ends = [
+        twin.predict(sure, asked[0] + sign * step * np.eye(D)).mean[:, 0] for sign in (1.0, -1.0)
+    ]
+    slope = slopes(open_state(sure), asked[:1]).inputs[0]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
+
+
+def test_many_columns_have_a_past_and_a_future(tmp_path: Path) -> None:
+    known, coming = tmp_path / "t.csv", tmp_path / "next.csv"
+    head, *lines = write(known, 300).read_text().splitlines()
+    known.write_text("\n".join([head, *lines[:290]]) + "\n")
+    coming.write_text("\n".join([head, *(f"{r.rpartition(',')[0]}," for r in lines[290:])]) + "\n")
+    model = tmp_path / "m.npz"
+    ran = command("train", known, "-m", model, "--layers", "8", "--lags", "1,2", "-q")
+    assert ran.code == 0, ran.err
+    ran = command("predict", model, coming, "--horizon", "10", "-o", tmp_path / "out.csv")
+    assert ran.code == 0, ran.err
+    steps = np.genfromtxt(tmp_path / "out.csv", delimiter=",", names=True)
+    assert len(steps) == 10
+    assert np.all(np.isfinite(steps["mean"]) & (steps["sd"] > 0.0))
 
 
 def test_up_to_90_columns_nothing_changes() -> None:

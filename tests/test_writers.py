@@ -14,10 +14,13 @@ import pytest
 from kbnn.errors import DataError, UsageError
 from kbnn.model.model import Forecast
 from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.settings import Settings
 from kbnn.output.fields import check_interval
 from kbnn.output.writers import open_writer
-from kbnn.task.base import Field
+from kbnn.task.base import Field, Wanted
+from kbnn.task.forecast import taken
 from kbnn.task.table import task_of
+from tests.judging import numbers
 
 NUMBERS = Schema(
     [Column("a", "number", "feature"), Column("y", "number", "target")],
@@ -33,7 +36,8 @@ CLASSES = Schema(
 
 
 def prediction_fields(schema: Schema, interval: float = 0.9, **more: bool) -> list[Field]:
-    return task_of(schema).fields(interval, **more)
+    wanted = Wanted(interval)._replace(**more)  # type: ignore[arg-type]  # options that are flags
+    return task_of(schema, Settings()).fields(wanted)
 
 
 AWKWARD = ["plain", 'a "quote"', "a,comma", "two\nlines", " space ", "", "ünïcode", "tab\there"]
@@ -43,14 +47,16 @@ def forecast(rows: int, probability: bool = False) -> Forecast:
     sizes = 10.0 ** np.linspace(-9.0, 9.0, rows)[:, None]
     values = np.random.default_rng(3).normal(size=(4, rows, 1)) * sizes
     share = np.linspace(0.0, 1.0, rows)
+    mean, sd = values[0], np.abs(values[1])
     return Forecast(
-        values[0],
-        np.abs(values[1]),
+        mean,
+        sd,
         np.abs(values[2]),
         np.abs(values[3]),
         np.stack([share, 1.0 - share], axis=1) if probability else np.zeros((rows, 0)),
         share,
         np.zeros(rows, dtype=np.int64),
+        numbers(mean, sd).stated,
     )
 
 
@@ -96,7 +102,7 @@ def test_blocks_do_not_show(tmp_path: Path) -> None:
             at = 0
             for size in sizes:
                 rows = slice(at, at + size)
-                writer.write(said._replace(mean=said.mean[rows], sd=said.sd[rows]))
+                writer.write(taken(said, rows))
                 at += size
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "many.csv").read_bytes()
 

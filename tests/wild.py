@@ -177,15 +177,23 @@ def _dates() -> Iterator[Wild]:
         "2024-01-05T10:30:00Z": lambda y, m, d: f"{y}-{m:02}-{d:02}T10:30:00Z",
         "5 Jan 2024": lambda y, m, d: f"{d} Jan {y + m}",
         "Jan 5, 2024": lambda y, m, d: f"Jan {d}, {y + m}",
-        "05-Jan-24": lambda y, m, d: f"{d:02}-Jan-{m + 10}",
     }
     for name, spell in spelled.items():
         data = _file([spell(*one) for one in day].__getitem__)
-        yield Wild(f"dates: {name}", data, ("column 'a' is ignored",), kind="ignored")
+        yield Wild(f"dates: {name}", data, ("column 'a' is the clock",), kind="time")
+    short = _file(lambda at: "{2:02}-Jan-{1}".format(*day[at]))
+    yield Wild("dates: 05-Jan-24", short, ("column 'a' is ignored",), kind="ignored")
+    said = "column 'a' is the clock, days before months"
+    euro = _file(lambda at: "{2}.{1}.{0}".format(*day[at]), target=lambda at: _de(Y[at], 3))
+    stated: dict[str, Any] = {"decimal": ","}
+    yield Wild("dates and numbers: 5.1.2024;1.234,567", euro, (said,), kind="time", options=stated)
     number = _file(lambda at: "{}{:02}{:02}".format(*day[at]))
     yield Wild("dates: 20240105", number, ("looks like a date",), {0: 20200101.0})
+    yield Wild("dates: 20240105 as the clock", number, ("'a' is the clock",), options={"time": "a"})
     target = _file(lambda at: str(SIZE[at]), target=lambda at: "{}-{:02}-{:02}".format(*day[at]))
-    yield Wild("a date as target", target, error="holds dates or times such as '2020-01-01'")
+    yield Wild("a date at the end", target, ("last column but the clock, 'b'",))
+    error = "holds dates or times such as '2020-01-01'"
+    yield Wild("a date as target", target, error=error, options={"target": ("y",)})
 
 
 def cases() -> list[Wild]:

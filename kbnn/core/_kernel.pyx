@@ -4,7 +4,7 @@
 
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release
 from cpython.buffer cimport PyObject_GetBuffer
-from libc.math cimport erfc
+from libc.math cimport erfc, log, log1p
 from libc.stdint cimport int64_t
 
 import numpy as np
@@ -92,6 +92,19 @@ cdef extern from "activation.h":
 cdef extern from "scale.h" nogil:
     int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *,
                           const kb_constants *)
+
+cdef extern from "tails.h" nogil:
+    enum:
+        KB_TAIL_FIELDS
+        KB_STATED_FIELDS
+        KB_JUDGED_FIELDS
+    void kb_follow_tails(double *, int64_t, int64_t, const double *, const double *,
+                         const double *, int, int, double *, const kb_constants *)
+    void kb_follow_counts(double *, int64_t, const double *, const double *, const double *, int,
+                          double *, const kb_constants *)
+    void kb_edges(const double *, int64_t, double, double, int, double *, double *,
+                  const kb_constants *)
+    void kb_judge(const double *, const double *, int64_t, double *, const kb_constants *)
 
 cdef extern from "decimals.h" nogil:
     int64_t kb_lines(const char *, int64_t)
@@ -365,6 +378,25 @@ def normal_cdf(u, out):
         (<double *>to.at)[i] = 0.5 * erfc(-0.7071067811865476 * (<double *>given.at)[i])
 
 
+def normal_log_cdf(u, out):
+    """out = log Phi(u); beyond what erfc can say, by its asymptotic series."""
+    cdef _Buffer given = _buffer(u, "u"), to = _buffer(out, "out", True)
+    cdef int64_t i
+    cdef double v, w
+    if given.length != to.length:
+        raise ValueError("u and out must have one length")
+    for i in range(to.length):
+        v = (<double *>given.at)[i]
+        if v > 0.0:
+            (<double *>to.at)[i] = log1p(-0.5 * erfc(0.7071067811865476 * v))
+        elif v > -37.0:
+            (<double *>to.at)[i] = log(0.5 * erfc(-0.7071067811865476 * v))
+        else:
+            w = 1.0 / (v * v)
+            (<double *>to.at)[i] = (-0.5 * v * v - 0.9189385332046727 - log(-v)
+                                    + log1p(-w * (1.0 - 3.0 * w * (1.0 - 5.0 * w))))
+
+
 def scale_rows(columns, raw, out, fixed, Constants constants):
     """Standardise rows in order; returns how many were done before a column was outgrown."""
     cdef _Buffer stats = _buffer(columns, "columns", True), rows = _buffer(raw, "raw")
@@ -378,6 +410,66 @@ def scale_rows(columns, raw, out, fixed, Constants constants):
         done = kb_scale_rows(<double *>stats.at, width, <const double *>rows.at, <double *>to.at,
                              count, <const double *>same.at, &constants.k)
     return done
+
+
+def follow_tails(tails, mean, sd, y, bint mix, bint track, Constants constants):
+    """What is stated of rows (rows, targets, fields); the tails learn from each."""
+    cdef _Buffer known = _buffer(tails, "tails", True), means = _buffer(mean, "mean")
+    cdef _Buffer sds = _buffer(sd, "sd"), seen = _buffer(y, "y")
+    cdef int64_t rows = means.view.shape[0], targets = known.length // KB_TAIL_FIELDS
+    if (known.length != targets * KB_TAIL_FIELDS or means.length != rows * targets
+            or sds.length != means.length or seen.length != means.length):
+        raise ValueError("tails, mean, sd and y must have one number of targets")
+    stated = _empty((rows, targets, KB_STATED_FIELDS))
+    cdef _Buffer out = _buffer(stated, "stated", True)
+    with nogil:
+        kb_follow_tails(<double *>known.at, targets, rows, <const double *>means.at,
+                        <const double *>sds.at, <const double *>seen.at, mix, track,
+                        <double *>out.at, &constants.k)
+    return stated
+
+
+def follow_counts(tail, y, u, none, bint track, stated, Constants constants):
+    """The gains that a count's intervals had at each row; the tail learns from each."""
+    cdef _Buffer known = _buffer(tail, "tail", True), seen = _buffer(y, "y")
+    cdef _Buffer places = _buffer(u, "u"), zero = _buffer(none, "none")
+    cdef _Buffer out = _buffer(stated, "stated", True)
+    cdef int64_t rows = seen.length
+    if (known.length != KB_TAIL_FIELDS or places.length != rows or zero.length != rows
+            or out.length != rows * KB_STATED_FIELDS):
+        raise ValueError("y, u, none and stated must have one number of rows")
+    with nogil:
+        kb_follow_counts(<double *>known.at, rows, <const double *>seen.at,
+                         <const double *>places.at, <const double *>zero.at, track,
+                         <double *>out.at, &constants.k)
+
+
+def edges(stated, double beyond, double z, bint plain, Constants constants):
+    """Lower and upper edges (2, rows) with so much beyond each."""
+    cdef _Buffer said = _buffer(stated, "stated")
+    cdef int64_t rows = said.length // KB_STATED_FIELDS
+    if said.length != rows * KB_STATED_FIELDS:
+        raise ValueError("stated must have whole rows")
+    found = _empty((2, rows))
+    cdef _Buffer out = _buffer(found, "found", True)
+    with nogil:
+        kb_edges(<const double *>said.at, rows, beyond, z, plain, <double *>out.at,
+                 <double *>out.at + rows, &constants.k)
+    return found
+
+
+def judge(y, stated, Constants constants):
+    """Values (rows,) beside what was stated of them (rows, fields): (fields, rows)."""
+    cdef _Buffer seen = _buffer(y, "y"), said = _buffer(stated, "stated")
+    cdef int64_t rows = seen.length
+    if said.length != rows * KB_STATED_FIELDS:
+        raise ValueError("y and stated must have one number of rows")
+    judged = _empty((KB_JUDGED_FIELDS, rows))
+    cdef _Buffer out = _buffer(judged, "judged", True)
+    with nogil:
+        kb_judge(<const double *>seen.at, <const double *>said.at, rows, <double *>out.at,
+                 &constants.k)
+    return judged
 
 
 def lines(bytes text):

@@ -42,6 +42,7 @@ class Config:
         gaussian     a real target with Gaussian noise
         bernoulli    one output, labels 0 and 1, probit link
         categorical  one output per class, the label is the index of the class
+        count        a count, one output each, its rate an exponential
         sigmoid      the paper's way: a Gaussian label 0 or 1 on a sigmoid output
     noise
         the variance of a Gaussian observation; None learns it from the stream, 0 is the paper
@@ -174,7 +175,7 @@ class Config:
     def has_head(self) -> bool:
         """Whether the learned noise depends on the input."""
         seen = bool(self.hidden) or not self.directions  # a wide input would make a wide head
-        return self.learns_noise and self.noise_head and seen
+        return self.learns_noise and self.noise_head and self.kind.noise_depends and seen
 
 
 def _require(condition: bool, message: str) -> None:

@@ -6,6 +6,8 @@ are derived here, so that both sides work with the same bits.
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -110,6 +112,74 @@ SMALLEST_SPREAD = 1e-6
 MOVED_SHARE = 0.25
 """A row rehearsed for the means alone counts so much among repeated rows: it was not counted as
 information, but the means have seen it more often than the covariance says."""
+
+HALF_50, HALF_60, HALF_80, HALF_90, HALF_95 = (
+    NormalDist().inv_cdf(0.5 + share / 2) for share in (0.5, 0.6, 0.8, 0.9, 0.95)
+)
+"""Standard deviations from a normal's mean to the edge of its central intervals."""
+
+ANY_SHARE = 1.0
+"""Of the outliers reckoned with from the start, so many are any value of the target."""
+
+LEAST_RATIO = 4.0
+"""Outliers that are stated have at least this many times the ordinary variance."""
+
+MOST_RATIO = 1e8
+"""And at most this."""
+
+TAILS_YOUNG = 512.0
+"""Rows after which the stated tails are looked at with every row no more: they move slowly then."""
+
+TAILS_EVERY = 32.0
+"""And with every how many, from then on."""
+
+TAILS_MEMORY = 1000.0
+"""Rows that the share of outliers is taken over."""
+
+EXTREMES_MEMORY = 100.0
+"""Outliers that their size and place are taken over."""
+
+TAILS_REACH = 1e4
+"""An outlier counts as at most so many standard deviations away."""
+
+WIDTH_STEP = 0.002
+"""A row's part in the width of the ordinary values."""
+
+WIDTH_CAP = 25.0
+"""Its square in units of the width counts there as at most this."""
+
+LEAST_WIDTH, MOST_WIDTH = 0.01, 100.0
+"""Between these the ordinary variance may be off."""
+
+TRACK_STEP = 0.02
+"""A row's part in the logarithm of an interval's half-width: a memory of some hundred rows."""
+
+LEAST_GAIN, MOST_GAIN = math.exp(-3.0), math.exp(5.0)
+"""Between these a half-width may be off."""
+
+LARGEST_COUNT = 2.0**53
+"""Counts beyond this are not told apart."""
+
+COUNT_RATE = 0.5
+"""The logarithm of a count's rate is this share of its output: without, rates run away."""
+
+LEAST_RATE_VAR, MOST_RATE_VAR = 1e-9, 20.0
+"""Its variance lies between these."""
+
+LOG_RATE_LIMIT = 40.0
+"""And its mean is no farther from 0: a rate of 1e17."""
+
+COUNT_NEWTON_TURNS, COUNT_NEWTON_STEP = 12.0, 1.5
+"""Of the search for the posterior's mode: turns, and the longest step."""
+
+DISPERSION_KEPT = 0.999
+"""What a row leaves of the dispersion's sums: a memory of a thousand rows."""
+
+DISPERSION_BOUND = 25.0
+"""A squared residual enters them as at most this many variances."""
+
+LEAST_DISPERSION, MOST_DISPERSION = 1e-4, 50.0
+"""Between a Poisson's and what is mostly zeros."""
 
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""

@@ -144,6 +144,35 @@ def scale_rows(
     return _kernel.scale_rows(columns, raw, out, fixed, kernel_constants())
 
 
+def follow_tails(
+    tails: FloatArray, mean: FloatArray, sd: FloatArray, y: FloatArray, mix: bool, track: bool
+) -> FloatArray:
+    """See kbnn.core.tails; in the kernel."""
+    return _kernel.follow_tails(tails, mean, sd, y, mix, track, kernel_constants())
+
+
+def follow_counts(
+    tail: FloatArray,
+    y: FloatArray,
+    u: FloatArray,
+    none: FloatArray,
+    track: bool,
+    stated: FloatArray,
+) -> None:
+    """See kbnn.core.tails; in the kernel."""
+    _kernel.follow_counts(tail, y, u, none, track, stated, kernel_constants())
+
+
+def edges(stated: FloatArray, beyond: float, z: float, plain: bool) -> FloatArray:
+    """See kbnn.core.mixture; in the kernel."""
+    return _kernel.edges(stated, beyond, z, plain, kernel_constants())
+
+
+def judge(y: FloatArray, stated: FloatArray) -> FloatArray:
+    """See kbnn.core.mixture; in the kernel."""
+    return _kernel.judge(y, stated, kernel_constants())
+
+
 @cache
 def kernel_constants() -> _kernel.Constants:
     """The numbers of kbnn.core.constants in the kernel's struct."""

@@ -1,8 +1,9 @@
 """The standard normal distribution: the one place that evaluates its cdf and density.
 
 Everything is safe in the far tails: ratios are formed with the scaled complementary error function,
-never as a quotient of two underflowing numbers. Commands need the cdf alone, and have it from the
-compiled module: importing scipy.special would take them longer than anything else they import.
+never as a quotient of two underflowing numbers. Commands need the cdf and its logarithm, and have
+them from the compiled module: importing scipy.special would take them longer than anything else
+they import.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from mmap import mmap
+from statistics import NormalDist
 from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
 try:
-    from kbnn.core._kernel import normal_cdf
+    from kbnn.core._kernel import normal_cdf, normal_log_cdf
 
     _BUILT = True
 except ImportError:  # built without a compiler
@@ -33,7 +35,7 @@ _SQRT_PI_OVER_2 = np.sqrt(np.pi / 2.0)
 
 
 @cache
-def _special() -> ModuleType:
+def special() -> ModuleType:
     # The matrix library that comes with it waits for ever for memory it does not get.
     mmap(-1, _ROOM).close()
     return import_module("scipy.special")
@@ -42,15 +44,29 @@ def _special() -> ModuleType:
 def cdf(u: FloatArray) -> FloatArray:
     """Phi(u) = P(U <= u)."""
     if not _BUILT:
-        return np.asarray(_special().ndtr(u))
+        return np.asarray(special().ndtr(u))
     out = np.empty(np.shape(u))
     normal_cdf(np.ravel(np.asarray(u, dtype=float)), out.reshape(-1))
     return out
 
 
+def quantile(p: float) -> float:
+    """The u with Phi(u) = p."""
+    return NormalDist().inv_cdf(p)
+
+
+def scores(p: FloatArray) -> FloatArray:
+    """The u with Phi(u) = p, for p up to a half; -37 stands for all that is farther away."""
+    return np.where(p > 1e-300, special().ndtri(p), -37.0)
+
+
 def log_cdf(u: FloatArray) -> FloatArray:
     """log Phi(u), finite for every finite u."""
-    return np.asarray(_special().log_ndtr(u))
+    if not _BUILT:
+        return np.asarray(special().log_ndtr(u))
+    out = np.empty(np.shape(u))
+    normal_log_cdf(np.ravel(np.asarray(u, dtype=float)), out.reshape(-1))
+    return out
 
 
 def pdf(u: FloatArray) -> FloatArray:
@@ -60,11 +76,11 @@ def pdf(u: FloatArray) -> FloatArray:
 
 def hazard(u: FloatArray) -> FloatArray:
     """rho(u) = N(u) / Phi(u), about -u for u << 0."""
-    return np.asarray(_SQRT_2_OVER_PI / _special().erfcx(-u / _SQRT_2))
+    return np.asarray(_SQRT_2_OVER_PI / special().erfcx(-u / _SQRT_2))
 
 
 def expected_excess(u: FloatArray) -> FloatArray:
     """M(u) = E max(0, u + U) = u Phi(u) + N(u), without cancellation for u << 0."""
     below = np.minimum(u, 0.0)
-    tail = pdf(below) * (1.0 + below * _SQRT_PI_OVER_2 * _special().erfcx(-below / _SQRT_2))
+    tail = pdf(below) * (1.0 + below * _SQRT_PI_OVER_2 * special().erfcx(-below / _SQRT_2))
     return np.where(u > 0.0, u * cdf(u) + pdf(u), np.maximum(tail, 0.0))

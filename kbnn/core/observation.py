@@ -4,6 +4,7 @@
     bernoulli    one output, labels 0 and 1: the sign of a seen through Phi(lambda a)
     categorical  one output per class, the label is the index of the class: "c beats k" for every
                  rival k in order, each a probit measurement of a_c - a_k
+    count        counts with a log link, see kbnn.core.counts, one per output
     sigmoid      the paper's way: a Gaussian label 0 or 1 on z = sigmoid(a)
 
 A kind is added here and in csrc/observe.h, and nowhere else.
@@ -16,10 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core import drift, noise, normal
+from kbnn.core import counts, drift, noise, normal
 from kbnn.core.activations import ACTIVATIONS, printed_sigmoid_var
 from kbnn.core.constants import (
     CLASSES,
+    COUNT_RATE,
+    LARGEST_COUNT,
     PROBIT_VAR,
     REAL,
     RESIDUAL_BOUND,
@@ -82,6 +85,9 @@ class Observation(ABC):
     code: int  # in the enum of csrc/observe.h
     detector: Detector = REAL
     has_noise = False  # whether its noise can be learned
+    noise_start = (1.0, 0.03)  # its two numbers before the first row
+    noise_depends = False  # on the input, if that is wanted
+    noise_signed = False  # whether the second may be negative
     many_outputs = False
     prior_scale = 1.0  # of the output weights' variances
 
@@ -110,7 +116,7 @@ class Gaussian(Observation):
     """Robust weight, bounded residual and noise belief, one output after another."""
 
     name, code = "gaussian", 0
-    has_noise = many_outputs = True
+    has_noise = noise_depends = many_outputs = True
 
     def labels(self, outputs: int) -> int:
         return outputs
@@ -146,6 +152,50 @@ class Gaussian(Observation):
             least = before.least_noise * float(evidence.cov[o, o])
             measure_real(evidence, o, target, max(noise_var, least))
         return Observed(evidence, learned, heads, inlier, surprise)
+
+
+class Count(Observation):
+    """Counts, one output after another; what is learned as its noise is the dispersion's sums."""
+
+    name, code = "count", 4
+    has_noise = noise_signed = many_outputs = True
+    noise_start = (2.0, 0.2)
+
+    def labels(self, outputs: int) -> int:
+        return outputs
+
+    def learnable(self, label: FloatArray, outputs: int) -> bool:
+        """Whole numbers from 0 on; one that was not seen is NaN."""
+        seen = label[~np.isnan(label)]
+        return bool(np.all((seen >= 0.0) & (seen == np.floor(seen)) & (seen <= LARGEST_COUNT)))
+
+    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+        out = before.outputs
+        stated = out.stated_var(before.kappa)
+        evidence = Measured(out.mean, out.cov, out.input_var)
+        learned = before.noise.copy()
+        inlier, surprise = 1.0, 0.0
+        seen = [int(o) for o in np.flatnonzero(np.isfinite(label))]
+        for o in seen:
+            y, sums = float(label[o]), (float(before.noise[o, 0]), float(before.noise[o, 1]))
+            phi = counts.dispersion(sums)
+            said = counts.rate(float(out.mean[o]), float(stated[o]))
+            mu, inverse = counts.moments(said, phi)
+            trust = 1.0
+            if before.robust:
+                p = counts.inlier_probability(y, mu, inverse)
+                inlier, trust = min(inlier, p), noise.trust(p)
+            square = counts.surprise(y, mu, inverse)
+            surprise += (min(square, SURPRISE_CAP) - 1.0) / 2.0 / len(seen)
+            learned[o] = counts.learn_dispersion(sums, said, phi, y, trust * weight)
+            direction = unit(len(out.mean), o)
+            mean, var = evidence.moments(direction)
+            now = counts.rate(mean, var)
+            after = counts.posterior(now, y, phi)
+            pull = COUNT_RATE * (after.mean - now.mean) / now.var
+            information = COUNT_RATE**2 * (now.var - after.var) / now.var**2
+            measure_weighted(evidence, direction, var, pull, information, trust * weight)
+        return Observed(evidence, learned, list(before.heads), inlier, surprise)
 
 
 class Classes(Observation):
@@ -251,7 +301,7 @@ class Sigmoid(TwoClasses):
 
 
 OBSERVATIONS: dict[str, Observation] = {
-    kind.name: kind for kind in (Gaussian(), Bernoulli(), Categorical(), Sigmoid())
+    kind.name: kind for kind in (Gaussian(), Bernoulli(), Categorical(), Sigmoid(), Count())
 }
 
 

@@ -33,7 +33,7 @@ def sensitivity(state: State, x: FloatArray) -> Sensitivity:
     shape = (state.config.outputs, state.config.inputs)
     total, square, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     limit = state.config.input_limit
-    weights, own = _of_inputs(belief)
+    weights, own = of_inputs(belief)
     for row in np.clip(np.nan_to_num(x), -limit, limit):
         fw = block_filter.forward(belief, _seen(belief, row))
         c = block_filter.coefficients(belief, fw)[0]
@@ -51,7 +51,7 @@ def _seen(belief: Belief, row: FloatArray) -> Inputs | wide.Seen:
     return wide.condition(belief.view, belief.input_mean, belief.input_cov, row, np.zeros_like(row))
 
 
-def _of_inputs(belief: Belief) -> tuple[FloatArray, FloatArray]:
+def of_inputs(belief: Belief) -> tuple[FloatArray, FloatArray]:
     """First-layer weights (units, inputs) of the inputs themselves, and their variances.
 
     A wide network's pre-activation is w_s' V' x + w_r' (x - V V' x), x in units of its own.

@@ -13,9 +13,6 @@ from kbnn.core.config import Config
 from kbnn.core.layout import IntArray, diagonal_places, layout_of
 from kbnn.core.normal import FloatArray
 
-NOISE_START = (1.0, 0.03)
-"""Shape and scale of the inverse-gamma belief about the noise variance before the first row."""
-
 PRIORS: dict[str, Callable[[int, int], float]] = {
     "fan-in": lambda inputs, units: 1.0 / inputs,
     "he": lambda inputs, units: 2.0 / inputs,
@@ -50,7 +47,8 @@ class State(NamedTuple):
 
     mean, cov          weights, see `kbnn.core.layout`
     prior_mean         where information is counted from; prior_var its variances (diagonal)
-    noise              (outputs, 2): shape and scale of the inverse-gamma noise belief
+    noise              (outputs, 2): shape and scale of the inverse-gamma noise belief, or of a
+                       count the two sums of its dispersion
     head_mean, head_cov  (outputs, units + 1) and its packed triangles: log-variance head
     input_mean, input_cov  the running Gaussian of the inputs (triangle packed) and its row count
     surprise           the drift detector's evidence
@@ -87,12 +85,14 @@ def init(
     sd_scale: float = 1.0,
     prior_variance: str | float = "fan-in",
     directions: FloatArray | None = None,
+    output_mean: FloatArray | None = None,
 ) -> State:
     """The belief before the first row: weight means N(0, 1/fan_in), variances 1/fan_in.
 
     The bias is drawn too: it breaks the symmetry of the units. The scales stretch the prior's
     means and standard deviations. Another prior variance, by a rule of PRIORS or one number for all
-    weights, leaves the means as they are. A wide network needs its `directions`.
+    weights, leaves the means as they are. A wide network needs its `directions`; `output_mean` is
+    added to the outputs' biases.
     """
     layout = layout_of(config)
     mean = np.empty(config.weights)
@@ -106,6 +106,8 @@ def init(
             var = prior_variance
         layout.matrix(prior_var, layer)[:] = sd_scale**2 * var
         layout.matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
+    if output_mean is not None:
+        layout.matrix(mean, len(config.hidden))[:, 0] += output_mean
     heads = config.outputs if config.has_head else 0
     width = head_width(config)
     head_prior = np.full(width, 1.0 / width)
@@ -117,7 +119,9 @@ def init(
         cov=_diagonal(prior_var, layout.diagonal, layout.size),
         prior_mean=mean.copy(),
         prior_var=prior_var,
-        noise=np.tile(np.asarray(NOISE_START), (config.outputs if config.learns_noise else 0, 1)),
+        noise=np.tile(
+            np.asarray(config.kind.noise_start), (config.outputs if config.learns_noise else 0, 1)
+        ),
         head_mean=np.zeros((heads, width)),
         head_cov=np.tile(_triangle(head_prior), (heads, 1)),
         input_mean=np.zeros(config.inputs),

@@ -133,7 +133,7 @@ class Session:
         scheme = _scheme(self._belief)
         with _quiet():
             for i, (seen, seen_var, _, _) in enumerate(zip(*rows, strict=True)):
-                out, _ = scheme.outputs(self._belief, _condition(self._belief, seen, seen_var))
+                out, _ = scheme.outputs(self._belief, conditioned(self._belief, seen, seen_var))
                 _record(self._belief, out, records, i)
         return records
 
@@ -207,7 +207,7 @@ def _learn_row(
     i: int,
 ) -> None:
     scheme = _scheme(belief)
-    inputs = _condition(belief, x, x_var)
+    inputs = conditioned(belief, x, x_var)
     out, passed = scheme.outputs(belief, inputs)
     before = _record(belief, out, records, i)
     if np.all(np.isnan(y)):
@@ -252,7 +252,8 @@ def _learn_row(
     belief.counts[COUNT.clipped] += int(np.sum(np.abs(x) > belief.config.input_limit))
 
 
-def _condition(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs | wide.Seen:
+def conditioned(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs | wide.Seen:
+    """What the network receives of one row."""
     limit = belief.config.input_limit
     believed = np.abs(x) <= max(limit, INPUT_BELIEVED)
     seen = np.where(believed, np.clip(x, -limit, limit), np.nan)
@@ -261,7 +262,13 @@ def _condition(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs | wid
     return input_gaussian.condition(belief.input_mean, belief.input_cov, seen, x_var)
 
 
-def _noise_forecasts(belief: Belief, out: Outputs) -> list[NoiseForecast]:
+def noise_var(belief: Belief, features: FloatArray) -> float:
+    """The noise variance of the first output where the last hidden layer is [1, z]."""
+    found = _noise_forecasts(belief, features)
+    return found[0].var if found else belief.config.noise or 0.0
+
+
+def _noise_forecasts(belief: Belief, features: FloatArray) -> list[NoiseForecast]:
     if not belief.config.learns_noise:
         return []
     head = belief.config.has_head
@@ -270,7 +277,7 @@ def _noise_forecasts(belief: Belief, out: Outputs) -> list[NoiseForecast]:
             belief.noise[o],
             belief.head_mean[o] if head else None,
             belief.head_cov[o] if head else None,
-            out.features,
+            features,
         )
         for o in range(belief.config.outputs)
     ]
@@ -281,7 +288,7 @@ def _before(belief: Belief, out: Outputs) -> Before:
     return Before(
         outputs=out,
         kappa=belief.kappa,
-        forecasts=_noise_forecasts(belief, out),
+        forecasts=_noise_forecasts(belief, out.features),
         noise=belief.noise,
         heads=list(zip(belief.head_mean, belief.head_cov, strict=True)),
         fixed_noise=config.noise or 0.0,

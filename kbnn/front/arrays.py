@@ -72,4 +72,4 @@ def learn(
 def predict(model: Model, rows: Rows) -> Forecasts:
     """Predict rows."""
     known = model._known()
-    return Forecasts(known.task, known.predict(rows), 0.9, False)
+    return Forecasts(known.task, known.ahead()(rows), 0.9, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import UsageError
-from kbnn.output.fields import check_interval
-from kbnn.task.base import Task
+from kbnn.output.fields import check_interval, check_quantile
+from kbnn.task import stated
+from kbnn.task.base import Task, Wanted
 from kbnn.task.forecast import Forecast
 from kbnn.wording import clean, number, rows_of
 
@@ -50,12 +51,25 @@ class Forecasts:
     `pandas.DataFrame(dict(forecasts))` takes its columns.
     """
 
-    def __init__(self, task: Task, forecast: Forecast, interval: float, decompose: bool) -> None:
+    def __init__(
+        self,
+        task: Task,
+        forecast: Forecast,
+        interval: float = 0.9,
+        decompose: bool = False,
+        quantiles: Sequence[float] = (),
+        when: Sequence[str] = (),
+    ) -> None:
         check_interval(interval)
+        for share in quantiles:
+            check_quantile(share)
+        self.when = list(when)
+        """The times of steps ahead, as the stream writes them; empty for rows of a table."""
         self.interval = interval
         self._task = task
         self._forecast = forecast
-        self._fields = {f.name: f for f in task.fields(interval, decompose=decompose)}
+        wanted = Wanted(interval, tuple(quantiles), decompose)
+        self._fields = {f.name: f for f in task.fields(wanted)}
 
     @property
     def targets(self) -> list[str]:
@@ -113,24 +127,24 @@ class Forecasts:
     @property
     def lower(self) -> FloatArray:
         """The lower edges of the intervals that hold a share of `interval`."""
-        return self._edge("lower", self.interval)
+        return self._each(lambda rows: stated.interval(rows, self.interval)[0])
 
     @property
     def upper(self) -> FloatArray:
         """The upper edges."""
-        return self._edge("upper", self.interval)
+        return self._each(lambda rows: stated.interval(rows, self.interval)[1])
 
     def quantile(self, share: float) -> FloatArray:
         """The values that so large a share of the distributions lies below."""
-        check_interval(share)
-        return self._edge("upper" if share > 0.5 else "lower", max(abs(2.0 * share - 1.0), 1e-12))
+        check_quantile(share)
+        return self._each(lambda rows: stated.quantile(rows, share))
 
-    def _edge(self, side: str, interval: float) -> FloatArray:
+    def _each(self, make: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """What is made of what was stated of each target."""
         if self._task.labels:
             raise UsageError("classes have no interval: see label and probability")
-        fields = self._task.fields(interval)
-        edges = [f.values(self._forecast) for f in fields if f.name.startswith(side)]
-        return self._numbers(np.stack(edges, axis=1))
+        told = self._forecast.stated
+        return self._numbers(np.stack([make(told[:, j]) for j in range(told.shape[1])], axis=1))
 
     @property
     def label(self) -> NDArray[Any]:
@@ -202,8 +216,9 @@ class OneForecast:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        fields = [] if task.labels else task.fields(0.9, decompose=True)
+        fields = [] if task.labels else task.fields(Wanted(decompose=True))
         each = len(Number._fields)
+        fields = fields[: each * len(task.targets)]
         self._targets = [
             [field.values for field in fields[start : start + each]]
             for start in range(0, len(fields), each)

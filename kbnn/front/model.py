@@ -15,7 +15,7 @@ from kbnn.front.shown import as_html, as_text
 from kbnn.model import file as modelfile
 from kbnn.model import model as inner
 from kbnn.model.stored import to_state
-from kbnn.run import evaluating, standing
+from kbnn.run import evaluating, onward, standing
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_size
 from kbnn.run.interruption import Interrupted, Interruption
@@ -33,6 +33,7 @@ class PredictWords(ReadWords, total=False):
     """How rows are predicted."""
 
     interval: float
+    quantiles: Sequence[float]
     decompose: bool
 
 
@@ -87,17 +88,38 @@ class Model:
         """Predict every row: one forecast for each, in order; nothing is learned.
 
         interval     the probability that `lower` and `upper` enclose, 0.9
+        quantiles    shares whose quantiles are added, such as [0.05, 0.95]
         decompose    whether the table has `function_sd` and `noise_sd` too
         """
         words: dict[str, Any] = dict(options)
         interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
+        quantiles = words.pop("quantiles", ())
         how = standing.kept(words.pop("on_error", "skip"))
         model = self._known()
         with standing.opened(
             model, data, notice=_log.info, on_error=how, use_target=False, **words
         ) as (stream, _):
             made = forecasts_of(model, stream)
-        return Forecasts(model.task, made, interval, decompose)
+        return Forecasts(model.task, made, interval, decompose, quantiles)
+
+    def forecast(
+        self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
+    ) -> Forecasts:
+        """Forecast steps ahead of the last row learned, each looking back to the one before.
+
+        data    rows that tell what is known of the steps: times, and inputs other than lags
+
+        The model must have lags of its target; a series has them. `when` says the time of a step.
+        """
+        model = self._known()
+        if data is None:
+            made = onward.go_on(model, horizon)
+        else:
+            with standing.opened(
+                model, data, notice=_log.info, on_error="stop", use_target=False
+            ) as (stream, _):
+                made = onward.go_on(model, horizon, stream)
+        return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
     def evaluate(self, data: Any, **options: Unpack[ReadWords]) -> Figures:
         """Score the model on rows that it does not learn: the figures of `kbnn evaluate --json`."""
@@ -127,7 +149,7 @@ class Model:
         reader = self._reader or self._row_reader()
         if self._one is None:
             self._one = OneForecast(model.task)
-        return self._one(model.predict(reader.question(x)))
+        return self._one(model.ahead()(reader.question(x)))
 
     def _begin(self, x: Mapping[str, Any], y: Any) -> inner.Model:
         """The model that a first row calls for."""
@@ -184,8 +206,8 @@ class Model:
 
     @property
     def task(self) -> str | None:
-        """`regression` or `classification`, None before the first row."""
-        return None if self._model is None else self._model.schema.task
+        """`regression`, `positive`, `count` or `classification`, None before the first row."""
+        return None if self._model is None else self._model.task.name
 
     def record(self) -> Figures:
         """The figures of every row learned so far, each predicted before it was learned."""

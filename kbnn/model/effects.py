@@ -65,7 +65,7 @@ def effects(model: Model) -> list[Told]:
 
 def _inputs(model: Model) -> tuple[FloatArray, FloatArray]:
     columns = model.learned.columns[model.task.scaled :]
-    return columns, model.learner.indicators[: len(columns)]
+    return columns, model.learner.as_is[: len(columns)]
 
 
 def _listed(

@@ -26,6 +26,7 @@ def health(model: Model) -> dict[str, Any]:
         "held_rows": model.held,
         "scale_changes": model.learned.changes,
         "rehearsed": model.learned.rehearsal.rows,
+        "waiting": {"rows": len(model.room.rows), **model.room.counts},
     }
 
 
@@ -41,13 +42,15 @@ def scales(model: Model) -> list[dict[str, Any]]:
     columns, targets = model.learned.columns, model.task.scaled
     width = len(columns) - targets
     names = [*model.task.targets[:targets], *model.schema.encoded_names()[:width]]
-    fixed = [False] * targets + [bool(one) for one in model.learner.indicators[:width]]
+    fixed = [False] * targets + [bool(one) for one in model.learner.as_is[:width]]
+    waves = model.schema.cycles
     found = []
     for at, (name, as_is, column) in enumerate(zip(names, fixed, columns, strict=False)):
+        passing = "cycle" if name in waves else "indicator"
         found.append(
             {
                 "name": name,
-                "role": "target" if at < targets else "indicator" if as_is else "feature",
+                "role": "target" if at < targets else passing if as_is else "feature",
                 "center": 0.0 if as_is else float(column[scaling.CENTER]),
                 "scale": 1.0 if as_is else float(column[scaling.SCALE]),
                 "rows": None if as_is else int(column[scaling.COUNT]),

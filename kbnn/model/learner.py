@@ -22,6 +22,7 @@ from kbnn.core.layout import IntArray
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
+from kbnn.core.tails import known_again
 from kbnn.core.wide import leading, strayed
 from kbnn.model import ensemble, rehearsal, scaling
 from kbnn.model.growth import grow
@@ -31,7 +32,7 @@ from kbnn.model.rows import Rows, sliced
 from kbnn.model.scaling import Scale
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import Kept, KeptRows, rows_kept, unseen, widened
-from kbnn.task.base import Scaled, Task
+from kbnn.task.base import Following, Scaled, Task
 from kbnn.task.forecast import Forecast
 
 FIRST_REFIT = 64
@@ -55,6 +56,7 @@ class Learned(NamedTuple):
     seen: int  # rows counted into the scale
     changes: int  # of the scale
     kept: Kept
+    tails: FloatArray  # of what is stated, see kbnn.core.tails
     rehearsal: Rehearsal = Rehearsal()
 
 
@@ -78,11 +80,17 @@ class Learner:
     task: Task
     indicators: FloatArray  # (D,) 1 or 0
     late: FloatArray  # (D,) 1 for columns that came after the first rows, else 0
+    cycles: FloatArray  # (D,) 1 for sines and cosines, which need no scale, else 0
+
+    @cached_property
+    def as_is(self) -> FloatArray:
+        """1 for the columns of x that pass as they are."""
+        return np.maximum(self.indicators, self.cycles)
 
     @cached_property
     def passing(self) -> FloatArray:
         """1 for the columns, scaled targets first, that pass as they are."""
-        every = np.concatenate((np.zeros(self.task.scaled), self.indicators))
+        every = np.concatenate((np.zeros(self.task.scaled), self.as_is))
         return every if self.settings.units else np.ones_like(every)
 
     @cached_property
@@ -108,6 +116,7 @@ class Learner:
             seen=len(held.y),
             changes=0,
             kept=Kept(rows_kept(width), held.y.shape[1], held),
+            tails=self.task.tails(self.settings.robust),
         )
         learned, events = self._begin(learned, held, self.task.outputs(held.y))
         return self._rehearsed(learned, len(held.y)), events
@@ -116,14 +125,14 @@ class Learner:
         """Predict rows; nothing changes."""
         width = len(learned.columns) - self.task.scaled
         z = scaling.standardise(
-            learned.columns[self.task.scaled :], x[:, :width], self.indicators[:width]
+            learned.columns[self.task.scaled :], x[:, :width], self.as_is[:width]
         )
         var = self._variances(learned.columns, x_sd)
         if len(learned.members) == 1:
-            return self._forecast(learned.columns, predicted(learned.members[0], z, var))
+            return self._forecast(learned, predicted(learned.members[0], z, var))
         made = ensemble.in_parallel(lambda member: predicted(member, z, var), learned.members)
         weights = np.tile(ensemble.mixture_weights(learned.log_weight), (len(z), 1))
-        return self._forecast(learned.columns, ensemble.mix(made, weights))
+        return self._forecast(learned, ensemble.mix(made, weights))
 
     def advance(
         self, learned: Learned, rows: Rows, first: int, again: bool = False
@@ -138,11 +147,12 @@ class Learner:
             learned = self._settled(learned)
             width = len(learned.columns) - self.task.scaled
             z = scaling.standardise(
-                learned.columns[self.task.scaled :], rows.x[:, :width], self.indicators[:width]
+                learned.columns[self.task.scaled :], rows.x[:, :width], self.as_is[:width]
             )
             labels = self._labels(learned.columns, rows.y)
             learned, made = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
-            said = self._forecast(learned.columns, made)
+            learned = learned._replace(tails=known_again(learned.tails))
+            said = self._forecast(learned, made)
             return learned, _as_before(said, surprised), _events(said, first)
         before = learned.seen
         burst = rehearsal.next_burst(learned.rehearsal, before)
@@ -190,7 +200,9 @@ class Learner:
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
         learned, made = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
-        return learned, self._forecast(columns, made), done
+        learned = learned._replace(tails=learned.tails.copy())
+        following = Following(y[:done], self.settings.robust, self.settings.intervals == "tracked")
+        return learned, self._forecast(learned, made, following), done
 
     def _step(
         self,
@@ -279,6 +291,7 @@ class Learner:
                     sd_scale=sds,
                     prior_variance=self.settings.prior_variance,
                     directions=directions,
+                    output_mean=self.task.output_mean(rows.y),
                 )
             )
             for k in range(self.settings.ensemble)
@@ -355,15 +368,17 @@ class Learner:
         t = self.task.scaled
         width = len(columns) - t
         x = widened(rows.x, width, unseen(self.indicators))
-        x = scaling.standardise(columns[t:], x, self.indicators[:width])
+        x = scaling.standardise(columns[t:], x, self.as_is[:width])
         x_sd = widened(rows.x_sd, width) if rows.x_sd.shape[1] else None
         return x, self._labels(columns, rows.y), x_sd
 
-    def _forecast(self, columns: FloatArray, made: Prediction) -> Forecast:
-        """A prediction in the user's units."""
-        t = self.task.scaled
+    def _forecast(
+        self, learned: Learned, made: Prediction, following: Following | None = None
+    ) -> Forecast:
+        """A prediction in the user's units; the tails, in place, follow what came true."""
+        t, columns = self.task.scaled, learned.columns
         scaled = Scaled(columns[:t, scaling.CENTER], columns[:t, scaling.SCALE])
-        return self.task.forecast(made, scaled, self.settings.robust)
+        return self.task.forecast(made, scaled, self.settings.robust, learned.tails, following)
 
     def _refit(self, learned: Learned) -> tuple[Learned, Events | None]:
         """Change the scale if the stream has left it; events if all was learned anew."""

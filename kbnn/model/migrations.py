@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kbnn.core.constants import HALF_90
+from kbnn.core.tails import blank
 from kbnn.errors import ModelError
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -87,7 +89,7 @@ def _score(old: dict[str, Any], arrays: Arrays, target: int, classes: bool) -> d
 
 def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Version 2 knew neither races nor rehearsal: its one network goes on without."""
-    settings = {**header["settings"], "rehearse": 0}
+    settings = {**header["settings"], "rehearse": 0, "kind": "regression"}
     racer = {
         "settings": settings,
         "networks": [
@@ -104,9 +106,23 @@ def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
             array = np.append(array, np.zeros(4, dtype=np.int64))
         moved[name if name.startswith("record/") else f"racer0/{name}"] = array
     moved["racer0/kept/trust"] = np.ones(len(arrays["kept/y"]))
+    targets = 0 if header["schema"]["task"] == "classification" else len(header["record"]["scores"])
+    moved["racer0/stated/tails"] = blank(targets, mixed=False)
+    for name in ("record/sample.forecast", "record/worst.forecast") if targets else ():
+        mean, sd = np.split(np.asarray(moved[name]), 2, axis=1)
+        moved[name] = np.hstack((mean, sd, mean - HALF_90 * sd, mean + HALF_90 * sd))
     gone = ("networks", "scale", "alarms")
     kept = {name: value for name, value in header.items() if name not in gone}
-    return {**kept, "settings": settings, "racers": [racer], "lost": []}, moved
+    record = {**header["record"], "scores": [_widths(one) for one in header["record"]["scores"]]}
+    return {**kept, "settings": settings, "racers": [racer], "lost": [], "record": record}, moved
+
+
+def _widths(score: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 added up standard deviations where intervals may differ from row to row."""
+    name = "interval_width_90"
+    if name not in score["sums"]:
+        return score
+    return {**score, "sums": {**score["sums"], name: 2 * HALF_90 * score["sums"][name]}}
 
 
 STEPS: tuple[Step, ...] = (_second, _third)

@@ -10,6 +10,7 @@ import numpy as np
 
 from kbnn.core.layout import IntArray
 from kbnn.core.network import UNLABELLED
+from kbnn.core.tails import FIRST_GAIN
 from kbnn.errors import UsageError
 from kbnn.model import race, scaling
 from kbnn.model.learner import Learned, Learner
@@ -17,12 +18,14 @@ from kbnn.model.race import Lost, Racer
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
+from kbnn.model.timeline import Placed, Timeline
+from kbnn.model.waiting import Room, learn_by_id, told
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import sample_rows
-from kbnn.task.base import Early, blank
-from kbnn.task.forecast import HELD, Forecast, joined, taken
-from kbnn.task.table import task_of
+from kbnn.task.base import Early, Task, blank
+from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
+from kbnn.task.table import kinds_of, task_of
 
 __all__ = ["HELD", "Forecast", "Model", "Rows"]
 
@@ -45,8 +48,9 @@ class Model:
                 f"are {targets} (choose auto or constant)"
             )
         self.settings = settings
-        self.task = task_of(schema, settings.link)
         self._schema = schema
+        candidate = settings.candidates()[0]
+        learner = self.learner_of(candidate)
         nothing = Learned(
             (),
             scaling.blank_columns(0),
@@ -54,10 +58,9 @@ class Model:
             0,
             0,
             Kept(MOST_HELD, targets),
+            learner.task.tails(settings.robust),
         )
-        self.racers: tuple[Racer, ...] = (
-            Racer(self.learner_of(settings.candidates()[0]), nothing),
-        )
+        self.racers: tuple[Racer, ...] = (Racer(learner, nothing),)
         self.lost: tuple[Lost, ...] = ()
         self.skipped = 0  # rows without a target
         self.let_go = 0  # rows held and let go before any target had varied
@@ -70,11 +73,19 @@ class Model:
         self._waiting = 0
         self._trial: Learned | None = None
         self._early: tuple[int, Early] | None = None
+        self.timeline = Timeline(schema)
+        self.history = self.timeline.begin()
+        self.room = Room(schema.wait)
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> Model:
         """A model that has seen nothing."""
         return cls(settings, schema)
+
+    @property
+    def task(self) -> Task:
+        """What the targets are, as the leader has it."""
+        return self.learner.task
 
     @property
     def schema(self) -> Schema:
@@ -86,9 +97,11 @@ class Model:
         wider = schema.width > self._schema.width
         if wider and self._unscored:
             _ = self.card  # what waits is counted as it was
-        self._schema = self.task.schema = schema
+        self._schema = schema
+        self.timeline = Timeline(schema)
         self.racers = tuple(
-            replace(racer, learner=self.learner_of(racer.learner.settings)) for racer in self.racers
+            replace(racer, learner=self.learner_of(racer.learner.settings, racer.learner.task))
+            for racer in self.racers
         )
         if wider:
             before = unseen(self.learner.indicators)
@@ -96,12 +109,17 @@ class Model:
                 racer.learned.kept.unseen = before
             self.card.widen(before)
 
-    def learner_of(self, settings: Settings) -> Learner:
-        """How a candidate with these settings learns."""
+    def learner_of(self, settings: Settings, task: Task | None = None) -> Learner:
+        """How a candidate with these settings learns; `task` is what it has learned so far."""
+        if task is None:
+            task = task_of(self._schema, settings)
+        task.schema = self._schema
         layout, late = self._schema.layout, {c.name for c in self._schema.columns if c.late}
         indicators = np.array([place.category is not None for place in layout], np.float64)
         came_late = np.array([place.column in late for place in layout], np.float64)
-        return Learner(settings, self.task, indicators, came_late)
+        waves = self._schema.cycles
+        cycles = np.array([place.column in waves for place in layout], np.float64)
+        return Learner(settings, task, indicators, came_late, cycles)
 
     @property
     def learner(self) -> Learner:
@@ -127,6 +145,7 @@ class Model:
         """The record of every row, forecast before it was learned."""
         if not isinstance(self._card, Scorecard):
             self._card = self._card()
+        self._card.judge = self.task
         waiting, self._unscored, self._waiting = self._unscored, [], 0
         for rows, forecast in waiting if len(waiting) < 2 else [_together(waiting)]:
             self._card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
@@ -135,6 +154,24 @@ class Model:
     def remember(self, card: Callable[[], Scorecard]) -> None:
         """Take over a record, made when it is first asked for: predicting needs none."""
         self._card = card
+
+    @property
+    def intervals(self) -> str:
+        """Whether intervals are `tracked`, or `stated` as the distribution has them."""
+        kept = self.learned.tails[:, FIRST_GAIN:]
+        moved = bool(kept.size) and not bool(np.all(kept == 1.0))
+        return "tracked" if moved else "stated"
+
+    def with_intervals(self, wanted: str | None) -> None:
+        """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""
+        if wanted == "tracked" and self.settings.intervals == "stated":
+            raise UsageError(
+                "the model learned with --intervals stated: nothing was tracked (leave it out)"
+            )
+        if wanted == "stated":
+            tails = self.learned.tails.copy()
+            tails[:, FIRST_GAIN:] = 1.0
+            self.learned = self.learned._replace(tails=tails)
 
     @property
     def warming_up(self) -> bool:
@@ -178,7 +215,7 @@ class Model:
     @property
     def noise_sd(self) -> list[float]:
         """The level of each target's noise, in its units; empty where there is none."""
-        if self.warming_up:
+        if self.warming_up or not self.task.noisy:
             return []
         member = self.learned.members[0]
         level = (
@@ -192,11 +229,34 @@ class Model:
         """Predict each row, then learn it; unless learned `again`, rows are scored too."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
+        if self._schema.wait and rows.id is not None:
+            indicators = self.learner.indicators
+            return learn_by_id(self.room, rows, indicators, self._pass_by, self._learn)
+        return self._learn(rows, {}, again)
+
+    def _pass_by(self, rows: Rows) -> Forecast:
+        """Predict rows without a target, of which nothing is learned, not even their scale."""
+        if self.warming_up:
+            said = blank(len(rows.y), self.task.numbers)
+            said = said._replace(mean=np.full_like(said.mean, np.nan), sd=said.sd + np.nan)
+        else:
+            said = self.predict(rows)
+        self.skipped += len(rows.y)
+        self.met += len(rows.y)
+        said = said._replace(status=np.full(len(rows.y), UNLABELLED))
+        if not self.warming_up:
+            self._score(rows, said, False)
+        return said
+
+    def _learn(self, rows: Rows, then: dict[int, Forecast], again: bool = False) -> Forecast:
+        """Predict and learn rows; of some, by place, a forecast was made when they came."""
         self._trial = None
         if self.warming_up and (again or not self.settings.units):
             self.settle()
+        placed = self._placed(rows)
         parts: list[Forecast] = []
         at, held = 0, self.warming_up
+        rows = placed.changes
         while at < len(rows.y):
             rest = rows if at == 0 else sliced(rows, at, len(rows.y))
             if self.warming_up:
@@ -210,28 +270,70 @@ class Model:
                 self.lost += lost
             parts.append(said)
             at += len(said.status)
-        forecast = joined(parts) if parts else blank(0, self.task.scaled)
+        forecast = placed.level(joined(parts) if parts else blank(0, self.task.numbers))
+        forecast = told(forecast, then)
         if not again:
-            self._score(rows, forecast, held)
+            self._score(placed.rows, forecast, held)
+            if self._schema.lags:
+                off = (placed.rows.y - forecast.mean) / forecast.sd if self.task.numbers else rows.y
+                self.history.judge(np.where((forecast.status & HELD)[:, None], np.nan, off))
         return forecast
 
+    def _placed(self, rows: Rows) -> Placed:
+        """Rows beside those before them, which they join."""
+        if not self._schema.lags:
+            return Placed(rows, None)
+        return self.timeline.place(self.history, rows)
+
+    def rewind(self) -> None:
+        """A further pass begins: what comes next has nothing before it."""
+        self.history = self.timeline.begin()
+
     def predict(self, rows: Rows) -> Forecast:
-        """Predict rows; the model stays as it is (rows still held are learned in a trial)."""
-        learned = self.learned
-        if self.warming_up:
-            if self._trial is None:
-                self._trial, _ = self.learner.start(self._held())
-            learned = self._trial
-        return self.learner.predict(learned, rows.x, rows.x_sd)
+        """Predict rows; the model stays as it is (rows still held are learned in a trial).
+
+        Each is beside the others and after all that was learned: lags are as x says. `ahead` is for
+        rows that come one after another.
+        """
+        said = self._said(rows)
+        return shifted(said, self.history.last) if self._schema.changes else said
+
+    def _said(self, rows: Rows) -> Forecast:
+        """What is said of rows as they are learned."""
+        return self.learner.predict(self.known(), rows.x, rows.x_sd)
+
+    def known(self) -> Learned:
+        """What has been learned; rows still held are learned in a trial."""
+        if not self.warming_up:
+            return self.learned
+        if self._trial is None:
+            self._trial, _ = self.learner.start(linked(self._held(), self.task))
+        return self._trial
+
+    def ahead(self) -> Callable[[Rows], Forecast]:
+        """What predicts rows that come after those learned: each is after those above it."""
+        if not self._schema.lags:
+            return self.predict
+        history = self.history.copy()
+
+        def predict(rows: Rows) -> Forecast:
+            placed = self.timeline.place(history, rows)
+            return placed.level(self._said(placed.rows))
+
+        return predict
 
     def settle(self) -> None:
         """End the warm-up now: take the scale from the rows held, and learn them in order."""
         self._trial = None
         held = self._held()
         racers = []
-        for settings in self.settings.candidates(held.rows().x.shape[1]):
-            learner = self.learner_of(settings)
-            racers.append(Racer(learner, self.learned).after(*learner.start(held.copy())))
+        # What a row's own past is part of goes on in its own units.
+        kinds = [self.task.name] if self._schema.lags else kinds_of(self._schema, held.rows().y)
+        for settings in self.settings.candidates(kinds, held.rows().x.shape[1]):
+            same = settings.kind == self.learner.settings.kind
+            learner = self.learner_of(settings, self.task if same else None)
+            start = learner.start(linked(held, learner.task))
+            racers.append(Racer(learner, self.learned).after(*start))
         self.racers = tuple(racers)
 
     def _hold(self, rows: Rows) -> Forecast:
@@ -270,10 +372,9 @@ class Model:
         return early
 
     def _held(self) -> Kept:
-        """The rows held, their targets as the networks learn them."""
+        """The rows held."""
         kept = self.learned.kept
-        rows = kept.rows()
-        return Kept(kept.most, kept.targets, rows._replace(y=self.task.linked(rows.y)))
+        return Kept(kept.most, kept.targets, kept.rows())
 
     def _score(self, rows: Rows, forecast: Forecast, held: bool) -> None:
         """Count rows into the record, but for those held."""
@@ -290,6 +391,12 @@ class Model:
         self._waiting += len(rows.y)
         if self._waiting >= UNSCORED:
             _ = self.card
+
+
+def linked(held: Kept, task: Task) -> Kept:
+    """Rows held, their targets as a task's networks learn them."""
+    rows = held.rows()
+    return Kept(held.most, held.targets, rows._replace(y=task.linked(rows.y)))
 
 
 def _together(waiting: list[tuple[Rows, Forecast]]) -> tuple[Rows, Forecast]:

@@ -6,6 +6,10 @@ density of what came true. The leader speaks. A candidate 20 nats behind is drop
 rows only the leader goes on. No row counts for more than five nats between two candidates, so that
 no outlier decides. The race is looked at where row counts say, not where blocks end.
 
+What kind of number the target is races too: kinds are compared, each by its best candidate, for 512
+rows, since it takes that long for tails to show, and a real target is given up only for one that is
+20 nats ahead.
+
 A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
 rows stay true. A second race tells, up to row 4,096: beside a winner that goes on to rehearse runs
 its copy that stops.
@@ -28,6 +32,9 @@ from kbnn.task.forecast import Forecast, joined
 DROPPED: Final = 20.0
 DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG
+KIND_DECIDED: Final = YOUNG // 2
+SAFEST: Final = "regression"
+MARGIN: Final = DROPPED
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
 
@@ -89,6 +96,22 @@ def standings(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> list[Standin
         Standing(ahead.told(other), other.told(ahead), nats, row)
         for other, nats, row, ahead in [*lost, *racing]
     ]
+
+
+def kinds_told(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> tuple[str, str, float] | None:
+    """The leader's kind of target, the best other one, and by how many nats that is behind.
+
+    None where no other kind ran.
+    """
+    leader = racers[0]
+    kind = leader.learner.settings.kind
+    behind = [(one.nats, one.settings.kind) for one in lost if one.leader.kind == kind]
+    behind += [(leader.evidence - r.evidence, r.learner.settings.kind) for r in racers[1:]]
+    others = [(nats, other) for nats, other in behind if other != kind]
+    if not others:
+        return None
+    nats, other = min(others)
+    return kind, other, nats
 
 
 def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Step:
@@ -164,9 +187,18 @@ def _after(evidence: float, gained: FloatArray) -> float:
 def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
     """The leader first, and those still in the race."""
     order = sorted(racers, key=lambda racer: -racer.evidence)
-    if order[0].learned.seen in (DECIDED, DECIDED_LATE):
-        return (order[0],)
-    return tuple(r for r in order if r.evidence > order[0].evidence - DROPPED)
+    best = {racer.learner.settings.kind: racer for racer in reversed(order)}
+    leader = order[0]
+    safe = best.get(SAFEST)
+    if safe is not None and leader.evidence <= safe.evidence + MARGIN:
+        leader = safe
+    seen, kind = leader.learned.seen, leader.learner.settings.kind
+    if seen in (DECIDED, DECIDED_LATE):
+        return (leader,)
+    if seen >= KIND_DECIDED:
+        order = [racer for racer in order if racer.learner.settings.kind == kind]
+    kept = [r for r in order if r.evidence > best[r.learner.settings.kind].evidence - DROPPED]
+    return (leader, *(racer for racer in kept if racer is not leader))
 
 
 def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:

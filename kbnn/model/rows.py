@@ -29,6 +29,8 @@ class Rows(NamedTuple):
     unreadable: NDArray[np.bool_] | None = None  # (n,) rows of which nothing is known
     schema: Schema | None = None  # as it is after these rows, where it may have grown
     original: Any = None  # the columns as they were read (an Arrow batch), when asked for
+    time: FloatArray | None = None  # (n, 2) as kbnn.model.clock has it
+    id: list[str | None] | None = None  # by which a label finds its row, see kbnn.model.waiting
 
     @property
     def count(self) -> int:  # type: ignore[override]  # rows, not equal entries
@@ -47,4 +49,6 @@ def sliced(rows: Rows, start: int, stop: int) -> Rows:
         None if rows.unreadable is None else rows.unreadable[start:stop],
         rows.schema,
         None if rows.original is None else rows.original[start:stop],
+        None if rows.time is None else rows.time[start:stop],
+        None if rows.id is None else rows.id[start:stop],
     )

@@ -12,12 +12,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from kbnn.errors import ModelError
+from kbnn.model.clock import CYCLES, Clock
 from kbnn.model.form import USUAL, Form
+from kbnn.model.lags import LONGEST, Lag
 from kbnn.model.plain import read
 from kbnn.task.table import TASKS
 
-Kind = Literal["number", "boolean", "category", "ignored", "undecided"]
-Role = Literal["feature", "target", "weight", "input_sd", "none"]
+Kind = Literal["number", "boolean", "category", "time", "ignored", "undecided"]
+Role = Literal["feature", "target", "weight", "input_sd", "id", "none"]
 
 MAX_CATEGORIES = 64
 MAX_CLASSES = 64
@@ -61,6 +63,22 @@ class Schema:
     chosen: bool = False  # the features were named: no other column becomes one
     decimal: str = ""  # marks of numbers, as stated or as the first rows have them
     thousands: str = ""
+    clock: Clock | None = None
+    lags: list[Lag] = field(default_factory=list)
+    changes: bool = False  # what is learned is the change from the last value
+    wait: int = 0  # rows that may wait for their target, where there is an id
+
+    @property
+    def derived(self) -> list[str]:
+        """Columns of x that are made of others: by the clock, and of rows before."""
+        made = [] if self.clock is None else list(self.clock.names)
+        return made + [lag.name for lag in self.lags]
+
+    @property
+    def cycles(self) -> frozenset[str]:
+        """Columns of x that are sines and cosines."""
+        clock = self.clock
+        return frozenset() if clock is None else frozenset(clock.names[: 2 * len(clock.cycles)])
 
     @property
     def width(self) -> int:
@@ -81,6 +99,11 @@ class Schema:
     def weight(self) -> str | None:
         """The name of the column of row weights."""
         return next(iter(self.names("weight")), None)
+
+    @property
+    def id(self) -> str | None:
+        """The name of the column by which late targets find their rows."""
+        return next(iter(self.names("id")), None)
 
     def names(self, role: Role) -> list[str]:
         """The names of all columns in a role."""
@@ -146,6 +169,31 @@ class Schema:
         """An independent copy."""
         return Schema.from_json(json.loads(json.dumps(self.to_json())))
 
+    def _plain(self) -> list[str]:
+        """Features that have a column of x of their own."""
+        return [
+            column.name
+            for column in self.columns
+            if column.role == "feature" and not column.categories and column.kind != "time"
+        ]
+
+    def _timed(self, known: dict[str, Column]) -> bool:
+        """Whether clock and lags fit the columns."""
+        clock = self.clock
+        told = [column.name for column in self.columns if column.kind == "time"]
+        lagged = all(
+            lag.column in known
+            and known[lag.column].role in ("target", "feature")
+            and not known[lag.column].categories
+            and (1 <= lag.rows <= LONGEST or (lag.rows == 0 and lag.seconds > 0.0))
+            for lag in self.lags
+        )
+        if clock is None:
+            return lagged and not told and all(lag.rows for lag in self.lags)
+        sound = set(clock.cycles) <= set(CYCLES) and clock.step >= 0.0
+        extra = len(clock.names) - 2 * len(clock.cycles)
+        return lagged and sound and told == [clock.column] and extra in (0, 1)
+
     def _check(self) -> None:
         names = [column.name for column in self.columns]
         known = {column.name: column for column in self.columns}
@@ -161,11 +209,13 @@ class Schema:
             and all(0 <= column.buckets <= MAX_BUCKETS for column in self.columns)
             and {(place.column, place.category) for place in indicators} == labels
             and len(indicators) == len(labels)
-            and sorted(place.column for place in bare)
-            == sorted(c.name for c in self.columns if c.role == "feature" and not c.categories)
+            and sorted(place.column for place in bare) == sorted([*self._plain(), *self.derived])
+            and self._timed(known)
             and all(column.of in known for column in self.columns if column.of is not None)
             and all(column.of is not None for column in self.columns if column.role == "input_sd")
             and len(self.names("weight")) <= 1
+            and len(self.names("id")) == (self.wait > 0)
+            and not (self.wait and self.lags)
             and bool(self.targets)
             and (len(self.targets) == 1 or not TASKS[self.task].labels)
         )

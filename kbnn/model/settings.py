@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -44,6 +44,8 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
         "clip": False,
         "widen": False,
         "rehearse": 0,
+        "intervals": "stated",
+        "kind": "regression",
     },
 }
 """Bundles of defaults. `paper` is Algorithms 1 and 2 as they are printed: labels are exact, nothing
@@ -66,6 +68,8 @@ class Settings:
     sigmoid_variance  "exact", or "printed" as the paper has it
     units             whether columns are standardised; else they are taken as they are
     clip, widen       see kbnn.core.config.Config: input_limit, repeats
+    intervals         "tracked": kept to their promise, or "stated" as the distribution has them
+    kind              the task that numbers are taken for; "auto" lets those race that can be
     preset            the bundle that the defaults were taken from
     """
 
@@ -87,6 +91,8 @@ class Settings:
     clip: bool = True
     widen: bool = True
     preset: Literal["none", "paper"] = "none"
+    intervals: Literal["tracked", "stated"] = "tracked"
+    kind: Literal["auto", "regression", "positive", "count"] = "auto"
 
     def __post_init__(self) -> None:
         if self.hidden != "auto":
@@ -180,7 +186,7 @@ class Settings:
 
     def told(self, other: Settings) -> str:
         """What sets a candidate apart from another, in the words of the options."""
-        parts = []
+        parts = [] if self.kind == other.kind else [f"--task {self.kind}"]
         if self.hidden != other.hidden or self.covariance != other.covariance:
             kind = "" if self.covariance == "auto" or not self.hidden else f" {self.covariance}"
             parts.append(f"--layers {_shown(self.hidden)}{kind}")
@@ -188,11 +194,13 @@ class Settings:
             parts.append(f"--rehearse {self.often or 'off'}")
         return ", ".join(parts)
 
-    def candidates(self, inputs: int = 0) -> list[Settings]:
+    def candidates(self, kinds: Sequence[str] = ("regression",), inputs: int = 0) -> list[Settings]:
         """The settings that race, every choice made; the first speaks before anything is known.
 
-        Of many inputs every shape is as wide.
+        `kinds` are the tasks that the first rows allow; of many inputs every shape is as wide.
         """
+        if self.kind != "auto" or not self.units or not isinstance(self.noise, str):
+            kinds = [kinds[0] if self.kind == "auto" else self.kind]
         if self.hidden == "auto" and self.covariance == "auto" and inputs >= WIDE_FROM:
             shapes = [(h, "") for h in dict.fromkeys(h for h, _ in SHAPES)]
         elif self.hidden == "auto":
@@ -202,7 +210,11 @@ class Settings:
         found = [(h, c or self.covariance, self.rehearse) for h, c in shapes]
         if self.rehearse == "auto":
             found.insert(1, (*found[0][:2], 0))
-        return [replace(self, hidden=h, covariance=c, rehearse=k) for h, c, k in found]
+        return [
+            replace(self, hidden=h, covariance=c, rehearse=k, kind=kind)  # type: ignore[arg-type]  # checked by name
+            for kind in kinds
+            for h, c, k in found
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the model file."""
@@ -331,6 +343,13 @@ OPTIONS: Final = (
         "Whether error bars widen for rows learned more than once.",
         texts.guard,
     ),
+    Option(
+        "intervals",
+        "--intervals",
+        "tracked|stated",
+        "Whether lower and upper are kept to their promise as the stream goes on.",
+        texts.one_of("tracked", "stated"),
+    ),
     Option("robust", "--robust", "auto|off", "Whether outliers count less.", texts.guard),
     Option(
         "drift",
@@ -368,16 +387,20 @@ class Choices:
     """The stated ones among a model's settings; a new model takes defaults for the others."""
 
     def __init__(self, **stated: Any) -> None:
-        unknown = set(stated) - {option.name for option in OPTIONS}
+        unknown = set(stated) - {option.name for option in OPTIONS} - {"kind"}
         if unknown:
             raise UsageError(f"a model has no setting '{min(unknown)}'")
         self.stated = stated
 
     @classmethod
-    def read(cls, texts: Mapping[str, str | None]) -> Choices:
-        """The choices that texts stand for, by the name of the setting; None was not said."""
+    def read(cls, texts: Mapping[str, str | None], kind: str | None = None) -> Choices:
+        """The choices that texts stand for, by the name of the setting; None was not said.
+
+        `kind` is the task that numbers are taken for.
+        """
         said = {option: texts.get(option.name) for option in OPTIONS}
-        return cls(**{o.name: o.value(text) for o, text in said.items() if text is not None})
+        chosen = {o.name: o.value(text) for o, text in said.items() if text is not None}
+        return cls(**chosen, **({} if kind is None else {"kind": kind}))
 
     def settings(self) -> Settings:
         """The settings of a new model."""

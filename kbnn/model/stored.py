@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from kbnn.core import tails
 from kbnn.core.config import Config
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
+from kbnn.core.mixture import STATED_FIELDS
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
 from kbnn.model import scaling
+from kbnn.model.lags import JUDGED, LONGEST, History
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.plain import read, value_of
@@ -27,9 +30,11 @@ from kbnn.model.rows import LARGEST
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.texts import MOST_REHEARSED
+from kbnn.model.waiting import COUNTS, MOST_WAITING, Stored, restored, stored
 from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
+from kbnn.task.base import Task
 
 LARGEST_BELIEF = 1e60
 """No number of a belief is larger: in standardised units all that data can say is far below."""
@@ -48,7 +53,15 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
     for k, racer in enumerate(model.racers):
         out.update({f"racer{k}/{name}": array for name, array in _racer_arrays(racer).items()})
+    if model.schema.lags:
+        out.update({f"past/{name}": array for name, array in vars(model.history).items()})
+    waits: dict[str, Any] = {}
+    if model.schema.wait:
+        kept = stored(model.room, model.learner.indicators, model.task.numbers)
+        out.update({f"waiting/{name}": array for name, array in kept._asdict().items()})
+        waits = {"waiting": {"ids": list(model.room.rows), **model.room.counts}}
     header = {
+        **waits,
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
         "racers": [_racer_header(racer) for racer in model.racers],
@@ -88,6 +101,7 @@ def _racer_arrays(racer: Racer) -> Arrays:
     learned = racer.learned
     out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
     out["scale/columns"] = learned.columns
+    out["stated/tails"] = learned.tails
     out["ensemble/log_weight"] = learned.log_weight
     for k, member in enumerate(learned.members):
         state = member.state()
@@ -140,13 +154,51 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model.met = model.rows + model.rejected + model.skipped
     _require(isinstance(header["position"], dict), "its position")
     model.position = dict(header["position"])
+    if model.schema.lags:
+        model.history = _history(model, _under(arrays, "past/"))
+    if model.schema.wait:
+        _let_wait(model, header["waiting"], _under(arrays, "waiting/"))
     record = _under(arrays, "record/")
     model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record))
     return model
 
 
+def _let_wait(model: Model, header: dict[str, Any], arrays: Arrays) -> None:
+    rows = Stored(*(_floats(arrays, name) for name in Stored._fields))
+    ids = value_of(list[str], header["ids"], "ids")
+    fits = len(set(ids)) == len(ids) <= model.schema.wait <= MOST_WAITING
+    fits = fits and all(len(array) == len(ids) for array in rows)
+    fits = fits and rows.x.shape[1] == model.schema.width
+    fits = fits and rows.x_sd.shape[1] in (0, model.schema.width)
+    fits = fits and rows.mean.shape[1:] == (model.task.numbers,)
+    fits = fits and rows.stated.shape[1] == model.task.numbers * STATED_FIELDS
+    fits = fits and not bool(np.any(np.abs(rows.x) > LARGEST)) and bool(np.all(rows.x_sd >= 0.0))
+    _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "rows that wait")
+    for name in COUNTS:
+        setattr(model.room, name, count(header[name]))
+    restored(model.room, ids, rows)
+
+
+def _history(model: Model, arrays: Arrays) -> History:
+    history = model.timeline.begin()
+    fresh = {name: array.shape[1:] for name, array in vars(history).items()}
+    found = {name: _floats(arrays, name) for name in fresh}
+    fits = all(found[name].shape[1:] == shape for name, shape in fresh.items())
+    rows = len(found["values"])
+    fits = fits and rows == len(found["time"]) and rows <= LONGEST
+    known = [found[name] for name in ("last", "low", "high")]
+    fits = fits and all(array.shape == history.last.shape for array in known)
+    fits = fits and len(found["missed"]) <= JUDGED
+    limit = all(bool(np.all(~(np.abs(array) > LARGEST))) for array in found.values())
+    _require(fits and limit, "the rows its lags look back to")
+    vars(history).update(found)
+    return history
+
+
 def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     settings = Settings.from_json(header["settings"])
+    learner = model.learner_of(settings)
+    task = learner.task
     _require(settings.ensemble == model.settings.ensemble, "its ensemble")
     members = header["networks"]
     _require(len(members) in (0, settings.ensemble), "its number of networks")
@@ -157,15 +209,15 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     _require(sound and bool(np.all(log_weight > -1e300)), "its ensemble weights")
     for state in states:
         _require(
-            columns.shape == (model.task.scaled + state.config.inputs, scaling.FIELDS)
+            columns.shape == (task.scaled + state.config.inputs, scaling.FIELDS)
             and bool(np.all(np.isfinite(columns)))
             and bool(np.all(columns[:, [scaling.COUNT, scaling.SQUARES, scaling.SCALE]] >= 0.0))
             and state.config == states[0].config
             and state.config.inputs <= model.schema.width
-            and state.config.observation == model.task.observation,
+            and state.config.observation == task.observation,
             "its scale",
         )
-        _require(model.task.fits(state.config.outputs), "its outputs")
+        _require(task.fits(state.config.outputs), "its outputs")
     learned = Learned(
         tuple(open_session(state) for state in states),
         columns,
@@ -173,13 +225,20 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
         count(header["scale"]["rows"]),
         count(header["scale"]["changes"]),
         _kept(arrays, _most_kept(header, bool(states)), len(model.schema.targets)),
+        _tails(arrays, task),
         _rehearsal(header["rehearsal"], count(header["scale"]["rows"])),
     )
     alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
     _require(len(alarms) <= MOST_ALARMS, "its alarms")
     evidence = _finite(header["evidence"])
     _require(abs(evidence) <= MOST_EVIDENCE, "its evidence")
-    return Racer(model.learner_of(settings), learned, evidence, tuple(alarms))
+    return Racer(learner, learned, evidence, tuple(alarms))
+
+
+def _tails(arrays: Arrays, task: Task) -> np.ndarray[Any, np.dtype[np.float64]]:
+    known = _floats(arrays, "stated/tails")
+    _require(known.shape == task.tails(True).shape and tails.sound(known), "its tails")
+    return known
 
 
 def _rehearsal(header: dict[str, Any], seen: int) -> Rehearsal:
@@ -251,7 +310,8 @@ def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
         _require(bool(np.all(np.abs(array) <= LARGEST_BELIEF)), f"its {name}")
         fields[name] = np.ascontiguousarray(array)
     diagonal = fields["cov"][layout_of(config).diagonal]
-    for name, least in (("prior_var", fields["prior_var"]), ("noise", fields["noise"])):
+    noise = fields["noise"][:, 0] if config.kind.noise_signed else fields["noise"]
+    for name, least in (("prior_var", fields["prior_var"]), ("noise", noise)):
         _require(bool(np.all(least > 0.0)), f"its {name}")
     _require(bool(np.all(diagonal >= 0.0)), "its cov")
     _require(bool(np.all(fields["counts"] >= 0)), "its counts")

@@ -18,7 +18,22 @@ def check_interval(interval: float) -> None:
 def leading_columns(rows: Rows, task: Task) -> pa.RecordBatch:
     """What stands before the predictions: the row's number and what came true."""
     columns = {"row": pa.array(rows.number)}
+    if rows.schema is not None and rows.schema.id is not None and rows.id is not None:
+        columns[rows.schema.id] = pa.array(rows.id, pa.string())
     for j, name in enumerate(task.targets):
         kind = pa.string() if task.labels else pa.float64()
         columns[name] = pa.array(task.truth(rows.y[:, j]), kind, from_pandas=True)
     return pa.RecordBatch.from_pydict(columns)
+
+
+def check_quantile(share: float) -> None:
+    """Refuse what no quantile is of."""
+    if not 0.0 < share < 1.0:
+        raise UsageError(f"--quantiles must lie between 0 and 1, not {share:g}")
+
+
+def check_intervals(wanted: str | None) -> str | None:
+    """Refuse what intervals cannot be."""
+    if wanted not in (None, "tracked", "stated"):
+        raise UsageError(f"--intervals is tracked or stated, not '{wanted}'")
+    return wanted

@@ -125,3 +125,15 @@ def selective(ax: Any, weight: FloatArray, right: FloatArray) -> None:
     )
     ax.set(xlim=(0, 101), ylim=(0, 103), xlabel="at least so sure, %", ylabel="rows, %")
     ax.legend(loc="lower left")
+
+
+def ahead(ax: Any, past: FloatArray, mean: FloatArray, sd: FloatArray, name: str) -> None:
+    """The last values, and a forecast with its 90 % band; 0 is the last row learned."""
+    before = np.arange(1 - len(past), 1)
+    after = np.arange(1, len(mean) + 1)
+    half = Z[90] * sd
+    ax.fill_between(after, mean - half, mean + half, color=BLUE, alpha=0.22, lw=0)
+    ax.plot(before, past, color=INK, lw=1.2)
+    ax.plot(after, mean, color=BLUE, lw=1.4)
+    ax.axvline(0.5, color=MUTED, lw=0.8, ls=(0, (4, 3)))
+    ax.set(xlabel="steps from the last row", ylabel=label(name))

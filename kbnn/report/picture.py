@@ -23,7 +23,7 @@ from kbnn.report.text import label
 from kbnn.score.rowsums import FloatArray
 from kbnn.sink import write_whole
 from kbnn.task.gaussian import Z
-from kbnn.task.section import Drawn
+from kbnn.task.section import Chart, Drawn
 
 FORMATS = ("png", "svg", "pdf")
 GRID = 80
@@ -46,7 +46,7 @@ class PictureData:
     predict: Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray | None]]
 
 
-def write_picture(data: PictureData, path: str | Path) -> None:
+def write_picture(data: PictureData | Chart, path: str | Path) -> None:
     """Draw and write; the ending of the name decides the format."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
@@ -62,8 +62,12 @@ def write_picture(data: PictureData, path: str | Path) -> None:
     write_whole(str(path), buffer.getvalue())
 
 
-def draw(figure_class: Any, data: PictureData) -> Any:
-    """The figure that suits the number of features."""
+def draw(figure_class: Any, data: PictureData | Chart) -> Any:
+    """The chart, or the figure that suits the number of features."""
+    if isinstance(data, Chart):
+        figure = figure_class(figsize=(8.0, 4.2), layout="constrained")
+        DRAW[data.kind](figure.add_subplot(), **data.data)
+        return figure
     if len(data.features) == 1:
         figure = figure_class(figsize=(6.4, 4.2), layout="constrained")
         band(figure.add_subplot(), data)

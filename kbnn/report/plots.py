@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
 from kbnn.report.text import label, rows_label
@@ -55,65 +56,71 @@ def pit(ax: Any, bars: IntArray) -> None:
     ax.set(xlim=(0, 1), xlabel="where the truth fell in its forecast", ylabel="rows, 1 = even")
 
 
-def truth(ax: Any, y: FloatArray, mean: FloatArray, sd: FloatArray, name: str) -> None:
+def truth(
+    ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray, name: str
+) -> None:
     """Predicted against true with 90 % intervals."""
     index = evenly(y.shape[0], BARS)
-    y, mean, sd = y[index], mean[index], sd[index]
+    y, mean, lower, upper = y[index], mean[index], lower[index], upper[index]
     low, high = shown_range(np.concatenate((y, mean)))
-    half = Z[90] * sd
-    missed = np.abs(y - mean) > half
+    missed = _missed(y, lower, upper)
     for chosen, colour in ((~missed, BLUE), (missed, ORANGE)):
-        ax.errorbar(
-            y[chosen],
-            mean[chosen],
-            half[chosen],
-            fmt="none",
-            ecolor=colour,
-            elinewidth=0.7,
-            alpha=0.4,
-        )
+        ax.vlines(y[chosen], lower[chosen], upper[chosen], color=colour, lw=0.7, alpha=0.4)
         ax.plot(y[chosen], mean[chosen], ".", color=colour, ms=4, alpha=0.85)
     ax.plot([low, high], [low, high], color=INK, lw=0.9, ls=(0, (4, 3)))
     ax.set(xlim=(low, high), ylim=(low, high))
     ax.set(xlabel=label(f"{name}, true"), ylabel="predicted, 90 % interval")
 
 
-def residuals(ax: Any, y: FloatArray, mean: FloatArray, sd: FloatArray) -> None:
-    """Errors in stated standard deviations against the prediction."""
-    z = (y - mean) / sd
-    inside = np.abs(z) <= Z[90]
-    ax.axhspan(-Z[90], Z[90], color=MUTED, alpha=0.15, lw=0)
+def residuals(
+    ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray
+) -> None:
+    """Errors in half-widths of their 90 % interval against the prediction."""
+    z, missed = _reach(y, mean, lower, upper), _missed(y, lower, upper)
+    ax.axhspan(-1, 1, color=MUTED, alpha=0.15, lw=0)
     ax.axhline(0, color=INK, lw=0.9, ls=(0, (4, 3)))
-    for chosen, colour in ((inside, BLUE), (~inside, ORANGE)):
+    for chosen, colour in ((~missed, BLUE), (missed, ORANGE)):
         ax.plot(mean[chosen], z[chosen], ".", color=colour, ms=4, alpha=0.7)
-    reach = min(max(float(np.abs(z).max(initial=3.0)), 3.0), 6.0)
+    reach = min(max(float(np.abs(z).max(initial=2.0)), 2.0), 4.0)
     ax.set(xlim=shown_range(mean), ylim=(-1.08 * reach, 1.08 * reach))
-    ax.set(xlabel="predicted", ylabel="error / stated sd")
+    ax.set(xlabel="predicted", ylabel="error / reach of 90 %")
 
 
-def bell(ax: Any, y: FloatArray, mean: FloatArray, sd: FloatArray) -> None:
-    """Histogram of z = error / stated sd with the standard normal density."""
-    z = np.clip((y - mean) / sd, -4.2, 4.2)
+def bell(ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray) -> None:
+    """Histogram of errors in half-widths of 90 %, with that of a normal distribution."""
+    z = np.clip(Z[90] * _reach(y, mean, lower, upper), -4.2, 4.2)
     edges = np.linspace(-4.2, 4.2, 29)
     share = np.histogram(z, edges)[0] / max(z.shape[0], 1) / (edges[1] - edges[0])
     ax.bar(edges[:-1], share, width=0.9 * (edges[1] - edges[0]), align="edge", color=BLUE, lw=0)
     grid = np.linspace(-4.2, 4.2, 85)
     ax.plot(grid, np.exp(-0.5 * grid**2) / np.sqrt(2 * np.pi), color=ORANGE)
     ax.grid(axis="x", visible=False)
-    ax.set(xlim=(-4.2, 4.2), xlabel="error / stated sd", ylabel="density")
+    ax.set(xlim=(-4.2, 4.2), xlabel="error, 90 % within 1.64", ylabel="density")
 
 
-def width_error(ax: Any, y: FloatArray, mean: FloatArray, sd: FloatArray) -> None:
-    """Size of the error against the width of the 90 % interval; above the line it missed."""
-    width, error = 2 * Z[90] * sd, np.abs(y - mean)
+def width_error(
+    ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray
+) -> None:
+    """Size of the error against the width of the 90 % interval; orange ones missed."""
+    width, error = upper - lower, np.abs(y - mean)
     x_low, x_high = shown_range(width)
     x_low = max(x_low, 0.0)
-    missed = error > width / 2
+    missed = _missed(y, lower, upper)
     ax.plot([x_low, x_high], [x_low / 2, x_high / 2], color=INK, lw=0.9, ls=(0, (4, 3)))
     for chosen, colour in ((~missed, BLUE), (missed, ORANGE)):
         ax.plot(width[chosen], error[chosen], ".", color=colour, ms=4, alpha=0.7)
     ax.set(xlim=(x_low, x_high), ylim=(0, max(shown_range(error)[1], 0.55 * x_high)))
     ax.set(xlabel="width of the 90 % interval", ylabel="size of the error")
+
+
+def _missed(y: FloatArray, lower: FloatArray, upper: FloatArray) -> NDArray[np.bool_]:
+    return np.asarray((y < lower) | (y > upper))
+
+
+def _reach(y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Errors in units of how far the 90 % interval reaches on their side."""
+    reach = np.where(y < mean, mean - lower, upper - mean)
+    return (y - mean) / np.maximum(reach, 1e-300)
 
 
 def learning(

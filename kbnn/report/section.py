@@ -20,6 +20,7 @@ DRAW: Final[dict[str, Callable[..., None]]] = {
     "residuals": plots.residuals,
     "bell": plots.bell,
     "learning": plots.learning,
+    "ahead": model_plots.ahead,
     "reliability": model_plots.reliability,
     "confidence_bars": model_plots.confidence_bars,
     "selective": model_plots.selective,

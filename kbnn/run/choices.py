@@ -10,22 +10,24 @@ import numpy as np
 
 from kbnn.core.layout import layout_of
 from kbnn.errors import KbnnError, UsageError
+from kbnn.model.lags import parse
 from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings, contradiction
 from kbnn.stream.forms import Stated, shown_mark
 from kbnn.stream.readoptions import ReadOptions
+from kbnn.stream.series import OFF
 from kbnn.stream.sources import expand
 from kbnn.task.table import task_of
 
 
 def check_size(settings: Settings, schema: Schema) -> None:
     """Refuse a network too large for any machine, before the first row."""
-    task = task_of(schema, settings.link)
+    task = task_of(schema, settings)
     outputs = task.outputs(np.zeros((0, 1)))
     if task.fits(len(schema.classes)):
         outputs = max(outputs, len(schema.classes))
     try:
-        for candidate in settings.candidates(schema.width):
+        for candidate in settings.candidates(inputs=schema.width):
             layout_of(candidate.config(task, schema.width, outputs, 1.0))
     except ValueError as error:
         raise UsageError(
@@ -108,12 +110,29 @@ def _columns(
         yield "--features", schema.features, stated.features
     if stated.weight is not None:
         yield "--weight", schema.names("weight"), (stated.weight,)
+    if stated.time is not None:
+        yield "--time", () if schema.clock is None else (schema.clock.column,), (stated.time,)
+    if stated.id is not None:
+        yield "--id", schema.names("id"), (stated.id,)
+    if stated.wait is not None:
+        yield "--wait", (str(schema.wait),), (str(stated.wait),)
+    if stated.lags is not None:
+        yield "--lags", [lag.name for lag in schema.lags], _lag_names(stated.lags, schema)
     if stated.input_sd and not schema.names("input_sd"):
         yield "--input-sd", (), ("yes",)
 
 
 def _kind(column: Column) -> str:
     return f"hash of {column.buckets}" if column.buckets else column.kind
+
+
+def _lag_names(stated: str, schema: Schema) -> list[str]:
+    said = () if stated == OFF else parse(stated)
+    return [
+        f"{name} lag {lag.text}"
+        for lag in said
+        for name in (schema.targets if lag.column is None else [lag.column])
+    ]
 
 
 def _names(names: Iterable[str]) -> str:

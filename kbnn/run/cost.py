@@ -28,7 +28,7 @@ MOST_TRIED: Final = 1 << 24
 
 def row_seconds(model: Model) -> float | None:
     """Processor time of learning one row; None where that is not worth a trial, or too much."""
-    width, settings = model.schema.width, model.settings.candidates(model.schema.width)[0]
+    width, settings = model.schema.width, model.settings.candidates(inputs=model.schema.width)[0]
     if width < WIDE_FROM:
         return None
     outputs = max(model.task.outputs(np.zeros((0, 1))), len(model.schema.classes))
@@ -54,7 +54,7 @@ def told(model: Model, stream: Stream, passes: int) -> str | None:
     rows = stream.expected_rows
     if rows is None:
         return said
-    racers = len(model.settings.candidates(model.schema.width))
+    racers = len(model.settings.candidates(inputs=model.schema.width))
     rehearsed = max(one.often for one in model.settings.candidates()) * min(rows, 2 * YOUNG)
     total = each * (rows * passes + min(rows, YOUNG) * racers + rehearsed)
     whole = _time(total) if total >= 1.0 else "a second"

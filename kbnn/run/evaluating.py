@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from kbnn.errors import DataError
+import numpy as np
+
+from kbnn.errors import DataError, UsageError
 from kbnn.model.model import Model
+from kbnn.score.pinball import Pinball
 from kbnn.score.scorecard import Scorecard
 from kbnn.stream.opening import Stream
+from kbnn.task import stated
 from kbnn.task.base import Task
+from kbnn.task.numeric import quantile_name
 from kbnn.task.section import Section
 
 
@@ -43,6 +48,8 @@ class Evaluation:
 
     task: Task
     card: Scorecard
+    intervals: str  # tracked or stated
+    pinball: dict[str, Pinball] = field(default_factory=dict)  # by target
     bad_rows: int = 0
     timing: Timing = field(default_factory=Timing)
 
@@ -68,6 +75,12 @@ class Evaluation:
         for name, score in zip(self.task.targets, self.card.scores, strict=True):
             figures = score.figures()
             figures["skipped"] += score.invalid + self.bad_rows
+            if name in self.pinball:
+                loss = self.pinball[name]
+                figures["pinball"] = {
+                    quantile_name(share): mean
+                    for share, mean in zip(loss.shares.tolist(), loss.means(), strict=True)
+                }
             found[name] = figures
         return found
 
@@ -81,7 +94,8 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """The object of `evaluate --json`."""
         objects = self.figures()
-        time = {"seconds": self.timing.total, "rows_per_second": self.rows_per_second}
+        told = {} if self.task.labels else {"intervals": self.intervals}
+        time = {**told, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
         if len(objects) == 1:
             return {**next(iter(objects.values())), **time}
         scored = self.outcome.scored
@@ -89,18 +103,32 @@ class Evaluation:
 
 
 def evaluate(
-    model: Model, stream: Stream, *, on_rows: Callable[[int], None] = lambda rows: None
+    model: Model,
+    stream: Stream,
+    *,
+    quantiles: Sequence[float] = (),
+    on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Evaluation:
-    """Predict and score every row of a stream; the model stays as it is. Constant memory."""
+    """Predict and score every row of a stream; the model stays as it is. Constant memory.
+
+    The pinball loss of `quantiles` is added to the figures.
+    """
     card = Scorecard(model.task, model.schema.width)
-    done = Evaluation(model.task, card)
+    done = Evaluation(model.task, card, model.intervals)
+    if quantiles and model.task.labels:
+        raise UsageError("--quantiles are of numbers, and the target holds classes")
+    done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
     timing = done.timing
+    predict = model.ahead()
     start = perf_counter()
     for rows in stream:
         got = perf_counter()
-        forecast = model.predict(rows)
+        forecast = predict(rows)
         predicted = perf_counter()
         card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+        for j, loss in enumerate(done.pinball.values()):
+            told = [stated.quantile(forecast.stated[:, j], share) for share in quantiles]
+            loss.add(rows.y[:, j], np.stack(told, axis=1), rows.weight)
         done.bad_rows = stream.bad_rows
         timing.read += got - start
         timing.predict += predicted - got

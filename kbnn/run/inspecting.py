@@ -13,6 +13,7 @@ from kbnn.model import health, race
 from kbnn.model.effects import Told, effects
 from kbnn.model.model import Model
 from kbnn.run import printed
+from kbnn.run.onward import with_next
 from kbnn.task.section import Section
 from kbnn.wording import clean, count, number, rows_of
 
@@ -32,6 +33,7 @@ class Inspection:
     noisy: bool  # whether the target has an observation noise
     rows: int
     skipped: int
+    waiting: str  # rows that wait for their target, in words; empty where none can
     settings: dict[str, Any]
     network: dict[str, Any] | None  # None while the model is warming up
     columns: list[dict[str, Any]]
@@ -143,6 +145,7 @@ class Inspection:
             found.append(
                 ("warm-up", f"{rows_of(health['held_rows'])} held until the scale is known")
             )
+        found += [("waiting", self.waiting)] if self.waiting else []
         found += self._rehearsed()
         found.append(("drift alarms", self._alarms()))
         found.append(("scale changes", count(health["scale_changes"])))
@@ -222,13 +225,14 @@ def inspect(model: Model, path: str) -> Inspection:
     return Inspection(
         path=path,
         bytes=os.path.getsize(path),
-        task=model.schema.task,
+        task=model.task.name,
         targets=targets,
         classes=list(model.schema.classes),
         facts=model.task.facts(),
         noisy=model.task.noisy,
         rows=model.rows,
         skipped=model.skipped,
+        waiting=model.room.told() if model.schema.wait else "",
         settings=model.settings.to_json(),
         network=network,
         columns=columns(model),
@@ -241,7 +245,7 @@ def inspect(model: Model, path: str) -> Inspection:
         position=model.position,
         figures={name: score.figures() for name, score in zip(targets, card.scores, strict=True)},
         sections=[
-            model.task.section(score, card.summaries, at, points)
+            with_next(model, model.task.section(score, card.summaries, at, points))
             for at, (score, points) in enumerate(zip(card.scores, card.points(), strict=True))
         ],
     )

@@ -17,6 +17,7 @@ from kbnn.report import Dependence, PictureData, ReportData, TargetReport
 from kbnn.report.picture import FORMATS
 from kbnn.report.svg import figure_class
 from kbnn.run.inspecting import Inspection
+from kbnn.run.onward import with_next
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.section import Drawn
@@ -82,7 +83,10 @@ def page_data(model: Model, card: Scorecard, inspection: Inspection, shown: Show
         effects = next((t.effects for t in inspection.effects if t.title == drawn.effect), [])
         targets.append(
             TargetReport(
-                model.task.section(score, card.summaries, at, points[at], shown.unreadable),
+                with_next(
+                    model,
+                    model.task.section(score, card.summaries, at, points[at], shown.unreadable),
+                ),
                 effects,
                 clean(drawn.effect),
                 dependences(model, card, effects, drawn),

@@ -32,13 +32,18 @@ class Forgotten(NamedTuple):
 
 
 def forgotten(model: Model) -> Forgotten | None:
-    """What a model has forgotten; None where it has not, or nobody can tell."""
+    """What a model has forgotten; None where it has not, or nobody can tell.
+
+    Where a row's past is an input, or targets come late, no other order can be had.
+    """
+    if model.schema.lags or model.schema.id is not None:
+        return None
     sample = model.card.summaries.sample
     earlier = sample.order < EARLIER * model.card.summaries.rows
     if model.warming_up or np.count_nonzero(earlier) < _ENOUGH:
         return None
     x, y = sample.x[earlier], sample.y[earlier]
-    said = model.task.said(model.predict(Rows(x, y, sample.row[earlier].astype(np.int64))))
+    said = model.task.said(model.predict(Rows(x, y, sample.row[earlier].astype(np.int64))), ())
     now = _errors(model.task, y, said)
     then = _errors(model.task, y, sample.forecast[earlier])
     known = np.isfinite(now) & np.isfinite(then)

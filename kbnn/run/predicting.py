@@ -30,8 +30,9 @@ def forecasts_of(model: Model, stream: Stream) -> Forecast:
 
 
 def _predicted(model: Model, stream: Stream) -> Iterator[tuple[Rows, Forecast]]:
+    predict = model.ahead()
     for rows in stream:
-        forecast = model.predict(rows)
+        forecast = predict(rows)
         if rows.unreadable is not None:
             forecast = without(forecast, rows.unreadable)
         yield rows, forecast

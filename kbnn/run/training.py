@@ -32,6 +32,7 @@ from kbnn.stream.badrows import BadRowList
 from kbnn.stream.inputs import names
 from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
+from kbnn.task.base import Wanted
 from kbnn.wording import rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
@@ -251,7 +252,12 @@ class Training:
             else:
                 self.listener.notice(f"the predictions begin at row {position.rows + 1}")
         fields = self.model.task.fields(
-            self.options.interval, outlier=self.model.settings.robust, open=True
+            Wanted(
+                self.options.interval,
+                tuple(self.options.quantiles),
+                outlier=self.model.settings.robust,
+                open=True,
+            )
         )
         self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
         self.position = replace(position, predictions=None if path == STDOUT else path)
@@ -276,6 +282,7 @@ class Training:
             if rows is None:
                 self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
                 stream.reopen()
+                self.model.rewind()
             elif again:
                 self._piece(rows, again)
             else:

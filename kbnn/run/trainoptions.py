@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from kbnn.errors import UsageError
 from kbnn.model.settings import OPTIONS, Choices
-from kbnn.output.fields import check_interval
+from kbnn.output.fields import check_interval, check_quantile
 from kbnn.output.writers import check_name
 from kbnn.run.choices import check_one_of, check_outputs
 from kbnn.stream.hashing import read_buckets
@@ -38,6 +38,7 @@ class TrainOptions:
     again: bool = False  # learn sources from their first row, though a run was cut short
     predictions: str | None = None
     interval: float = 0.9  # that lower and upper of the predictions enclose
+    quantiles: Sequence[float] = ()  # of the predictions
     bad_rows: str | None = None
     checkpoint_every: float = CHECKPOINT_EVERY  # seconds
 
@@ -49,6 +50,8 @@ class TrainOptions:
         self.read.check()
         self.choices.settings()
         check_interval(self.interval)
+        for share in self.quantiles:
+            check_quantile(share)
         if self.model == "-":
             raise UsageError("a model is kept in a file: --model cannot be -")
         if not self.checkpoint_every > 0.0:
@@ -86,6 +89,8 @@ class RunWords(ReadWords, total=False):
     test_split: float
     predictions: str | None
     interval: float
+    intervals: str
+    quantiles: Sequence[float]
 
 
 class ModelWords(TypedDict, total=False):
@@ -101,6 +106,11 @@ class ModelWords(TypedDict, total=False):
     decimal: str | None
     thousands: str | None
     task: str
+    time: str | None
+    time_unit: str
+    lags: str | int | Sequence[int] | None
+    id: str | None
+    wait: int | None
     layers: int | Sequence[int] | str
     activation: str
     covariance: str
@@ -139,6 +149,10 @@ _READ: Final = (
     "shuffle",
     "test_split",
     "epochs",
+    "time",
+    "time_unit",
+    "id",
+    "wait",
 )
 _RUN: Final = (
     "fresh",
@@ -146,6 +160,7 @@ _RUN: Final = (
     "again",
     "predictions",
     "interval",
+    "quantiles",
     "bad_rows",
     "checkpoint_every",
 )
@@ -178,6 +193,7 @@ def stated(
         columns=None if columns is None else tuple(map(str, columns)),
         task=task,
         on_error=on_error,  # type: ignore[arg-type]  # checked above
+        lags=None if said.get("lags") is None else _text(said["lags"]),
         **{name: said[name] for name in _READ if name in said},
     )
     texts = {
@@ -188,7 +204,7 @@ def stated(
         sources=sources,
         model=model,
         read=read,
-        choices=Choices.read(texts),
+        choices=Choices.read(texts, kind=None if task == "auto" or TASKS[task].labels else task),
         **{name: said[name] for name in _RUN if name in said},
     )
 

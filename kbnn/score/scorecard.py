@@ -42,7 +42,7 @@ class Judge(Protocol):
     def targets(self) -> Sequence[str]: ...
     @property
     def score(self) -> type[Score]: ...
-    def said(self, forecast: Any) -> FloatArray: ...
+    def said(self, forecast: Any, judged: Any) -> FloatArray: ...
     def judge(
         self, y: FloatArray, forecast: Any, weight: FloatArray | None
     ) -> Sequence[Compared]: ...
@@ -73,6 +73,7 @@ class Scorecard:
     ) -> None:
         """Score a block in row order: x (n, D), y (n, T) and the task's forecast of its rows."""
         surprise = np.empty(y.shape[0])
+        said: list[FloatArray] = []
         for piece in self.curve.pieces(y.shape[0]):
             part = type(forecast)(*(array[piece] for array in forecast))
             w = None if weight is None else weight[piece]
@@ -80,8 +81,10 @@ class Scorecard:
             for score, one in zip(self.scores, compared, strict=True):
                 score.add(one)
             surprise[piece] = _total([one.surprise for one in compared])
+            said.append(self.judge.said(part, compared))
             self.curve.advance(piece.stop - piece.start, self.scores)
-        self.summaries.add(x, y, self.judge.said(forecast), surprise, number)
+        if said:
+            self.summaries.add(x, y, np.concatenate(said), surprise, number)
 
     def figures(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Figures of `train --json`: flat for one target, else per name under `targets`."""

@@ -20,6 +20,7 @@ from kbnn.stream.forms import Stated, remedy, tell_forms
 from kbnn.stream.hashing import hashed
 from kbnn.stream.hints import Notice, tell_column
 from kbnn.stream.kinds import kind_of, sample, written
+from kbnn.stream.times import times
 from kbnn.stream.values import (
     MAX_LABEL,
     FloatArray,
@@ -28,6 +29,7 @@ from kbnn.stream.values import (
     number_text,
     numbers,
     present,
+    texts,
     truths,
 )
 from kbnn.task.table import TASKS
@@ -57,6 +59,7 @@ class Admission:
         self.stop = stop
         self.values: dict[str, FloatArray] = {}
         self.labels: dict[str, Labels] = {}
+        self.time: FloatArray | None = None
         self.admitted: dict[int, int] = {}  # place in x -> row of first sight
         self.flaws: dict[int, tuple[int, Flaw]] = {}  # row -> (position of the column, flaw)
         self.good = np.ones(self.size, np.bool_)
@@ -91,6 +94,19 @@ class Admission:
         for column in self._columns():
             if column.kind in ("number", "boolean"):
                 self._read_column(column)
+            elif column.kind == "time":
+                self._read_clock(column)
+
+    def _read_clock(self, column: Column) -> None:
+        clock = self.schema.clock
+        assert clock is not None
+        read = times(self._array(column.name), clock.unit, clock.day_first, self._tokens)
+        for at, text in read.unread.items():
+            shown = shorten(text)
+            reason = f"cannot read '{shown}' as a point of time"
+            remedy = f"use --na '{shown}' or --on-error skip"
+            self._flaw(at, self._rank[column.name], Flaw(column.name, text, reason, remedy))
+        self.time = read.values
 
     def _read_column(self, column: Column) -> None:
         name, rank = column.name, self._rank[column.name]
@@ -108,6 +124,8 @@ class Admission:
             self._refuse(column, np.isinf(values), values, "{} is not a finite number")
             large = np.isfinite(values) & (np.abs(values) > LARGEST)
             self._refuse(column, large, values, "{} is too large to reckon with")
+        if column.role == "weight" and self.schema.id is not None:
+            values = np.nan_to_num(values, nan=1.0)  # it stands in the row that the target is for
         if column.role == "weight":
             self._refuse(column, ~(values > 0), values, "a weight must be positive, not {}")
         elif column.role == "input_sd":
@@ -144,6 +162,11 @@ class Admission:
             shown = "missing" if np.isnan(values[at]) else number_text(values[at])
             flaw = Flaw(column.name, shown, reason.format(shown), _SKIP)
             self._flaw(at, self._rank[column.name], flaw)
+
+    def ids(self) -> list[str | None] | None:
+        """The id of each row, None where the stream has none."""
+        name = self.schema.id
+        return None if name is None else texts(self._array(name), self._tokens)
 
     def decide_undecided(self) -> None:
         """Settle columns that now have their first value, in row order; new ones come last."""

@@ -25,6 +25,8 @@ def taken(rows: Rows, order: IntArray) -> Rows:
         None if rows.unreadable is None else rows.unreadable[order],
         rows.schema,
         None if rows.original is None else rows.original.take(pa.array(order)),
+        None if rows.time is None else rows.time[order],
+        None if rows.id is None else [rows.id[at] for at in order.tolist()],
     )
 
 
@@ -47,6 +49,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
     x_sd = [part.x_sd for part in parts if part.x_sd is not None]
     weight = [part.weight for part in parts if part.weight is not None]
     batches = [part.original for part in parts if part.original is not None]
+    time = [part.time for part in parts if part.time is not None]
     unreadable = [
         np.zeros(len(part.y), np.bool_) if part.unreadable is None else part.unreadable
         for part in parts
@@ -60,7 +63,15 @@ def joined(parts: Sequence[Rows]) -> Rows:
         np.concatenate(unreadable) if any(part.any() for part in unreadable) else None,
         parts[-1].schema,
         _one_batch(batches) if batches else None,
+        np.concatenate(time) if time else None,
+        _ids(parts),
     )
+
+
+def _ids(parts: Sequence[Rows]) -> list[str | None] | None:
+    if all(part.id is None for part in parts):
+        return None
+    return [name for part in parts for name in part.id or [None] * len(part.y)]
 
 
 def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

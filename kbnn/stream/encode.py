@@ -21,6 +21,7 @@ from kbnn.stream.blocks import taken
 from kbnn.stream.chunk import Chunk, Flaw
 from kbnn.stream.hints import Notice
 from kbnn.stream.values import FloatArray, IntArray, missing_tokens
+from kbnn.stream.watch import Watch
 
 
 class Encoded(NamedTuple):
@@ -54,6 +55,7 @@ class Encoder:
         self._late = late
         self._notice = notice
         self._tiny: set[str] = set()
+        self._watch = Watch(schema, notice)
         self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
 
     def encode(self, chunk: Chunk) -> Encoded:
@@ -70,6 +72,7 @@ class Encoder:
         )
         found.read_numbers()
         self._tell_tiny(found.tiny)
+        self._watch.look(found.time, chunk)
         found.decide_undecided()
         found.read_classes()
         found.read_categories()
@@ -122,6 +125,8 @@ def _rows(found: Admission, spoilt: BoolArray | None, original: pa.RecordBatch |
             _indicators(found, x, own, name)
         else:
             x[:, own[0]] = found.values.get(name, np.nan)
+    if schema.clock is not None and found.time is not None:
+        x[:, [places[name][0] for name in schema.clock.names]] = schema.clock.values(found.time)
     y = np.full((size, len(schema.targets)), np.nan)
     for at, name in enumerate(schema.targets):
         y[:, at] = found.values.get(name, np.nan)
@@ -136,7 +141,9 @@ def _rows(found: Admission, spoilt: BoolArray | None, original: pa.RecordBatch |
         if x_sd is not None:
             x_sd[rows] = 0.0
     number = found.chunk.first_row + np.arange(size)
-    return Rows(x, y, number, x_sd, weight, spoilt, original=original)
+    return Rows(
+        x, y, number, x_sd, weight, spoilt, original=original, time=found.time, id=found.ids()
+    )
 
 
 def _indicators(found: Admission, x: FloatArray, own: list[int], name: str) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from kbnn.model.schema import Column, Place, Role, Schema
 from kbnn.stream.forms import tell_forms
 from kbnn.stream.hints import Notice
-from kbnn.stream.infer import Roles
 from kbnn.stream.kinds import Sample, kind_of, written
+from kbnn.stream.roles import Roles
+from kbnn.stream.series import add_time, find_clock
 from kbnn.stream.values import number_text
 from kbnn.task.table import Seen, choose
 
@@ -54,9 +55,17 @@ def first_schema(
     target_columns = columns
     schema = Schema([], choice.task, list(choice.classes), choice.closed)
     schema.max_categories, schema.chosen = roles.max_categories, bool(roles.features)
-    wanted = roles.features or tuple(x)
+    wanted = tuple(name for name in roles.features or tuple(x) if name != roles.id)
+    usable = {
+        name: [value_text(x.get(name))]
+        for name in wanted
+        if name not in roles.ignore and name not in roles.kinds
+    }
+    clock = find_clock(usable, (), roles.about_time)
     for name in wanted:
-        if name not in roles.ignore:
+        if clock is not None and name == clock.name:
+            schema.columns.append(Column(name, "time", "feature"))
+        elif name not in roles.ignore:
             column, _ = column_of(name, x.get(name), "feature", roles, notice)
             schema.columns.append(column)
             if column.kind != "ignored" or name in roles.features:
@@ -65,7 +74,11 @@ def first_schema(
                 column.role = "none"
     schema.columns.extend(Column(name, "ignored", "none") for name in roles.ignore)
     schema.columns.extend(target_columns)
+    if roles.id is not None:
+        schema.columns.append(Column(roles.id, "category", "id"))
+        schema.wait = roles.wait
     schema.decimal, schema.thousands = roles.marks.decimal, roles.marks.thousands
+    add_time(schema, clock, roles.about_time, notice)
     return schema
 
 

@@ -68,7 +68,10 @@ def _tell_codes(column: Column, seen: Sample, notice: Notice) -> None:
         return
     dates = [value for value in seen.present if _DATE.fullmatch(value)]
     if dates and len(dates) == len(seen.present):
-        notice(f"column '{name}': '{dates[0]}' looks like a date and is learned as a number")
+        notice(
+            f"column '{name}': '{dates[0]}' looks like a date and is learned as a number "
+            f"(--time {name} makes it the clock)"
+        )
         return
     _tell_sentinel(name, [column.form.number(value) for value in seen.present], notice)
     if len(seen.present) < _ENOUGH or not _COUNTER.fullmatch(column.name):

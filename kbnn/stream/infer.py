@@ -3,64 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kbnn.errors import DataError, UsageError
 from kbnn.model.form import USUAL, Form
-from kbnn.model.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema
+from kbnn.model.schema import Column, Kind, Place, Role, Schema
 from kbnn.stream.chunk import shorten
-from kbnn.stream.forms import Stated, table_mark, tell_forms
+from kbnn.stream.forms import table_mark, tell_forms
 from kbnn.stream.header import count, no_column
 from kbnn.stream.hints import Notice, hashing, tell_column, tell_few
 from kbnn.stream.kinds import MANY, TEXT, Sample, kind_of, written
-from kbnn.task.table import TASKS, Choice, Seen, choose
+from kbnn.stream.roles import Roles, check_kinds, stated_kind
+from kbnn.stream.series import Found, add_time, find_clock, holds_time
+from kbnn.task.table import Choice, Seen, choose
 
 WARMUP: Final = 32
-
-
-@dataclass(frozen=True)
-class Roles:
-    """What the user said about columns."""
-
-    target: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    weight: str | None = None
-    input_sd: bool = False
-    task: str = "auto"
-    max_categories: int = MAX_CATEGORIES
-    categorical: tuple[str, ...] = ()
-    numeric: tuple[str, ...] = ()
-    hashed: Mapping[str, int] = field(default_factory=dict)  # buckets by column
-    marks: Stated = field(default_factory=Stated)
-
-    @property
-    def labels(self) -> bool:
-        """Whether the stated task takes its target as labels."""
-        return self.task in TASKS and TASKS[self.task].labels
 
 
 def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice) -> Schema:
     """Build the schema from the samples of all columns and tell the user what was decided."""
     found = dict(zip(names, samples, strict=True))
-    targets = _targets(names, roles, notice)
+    targets = _targets(names, found, roles, notice)
     sd_of = _input_sd(names, targets, roles)
     columns: list[Column] = []
     unusable: list[str] = []
     features = frozenset(roles.features or names)
     role_of = {name: _role(name, targets, sd_of, features, roles) for name in names}
-    _check_kinds(role_of, roles, names)
-    used = {name: found[name] for name in names if role_of[name] != "none"}
+    check_kinds(role_of, roles, names)
+    clock = _clock(found, targets, features, sd_of, roles)
+    told = None if clock is None else clock.name
+    used = {n: found[n] for n in names if role_of[n] not in ("none", "id") and n != told}
     mark = roles.marks.decimal or _table_mark(used)
     for name in names:
         role = role_of[name]
         form = _form(name, used, roles, mark)
         kind, what = kind_of(found[name], form)
-        if name in roles.hashed or name in roles.categorical or name in roles.numeric:
-            kind = _stated_kind(name, found[name], role, roles)
+        if name == told:
+            kind, role = "time", "feature"
+        elif name in roles.kinds:
+            kind = stated_kind(name, found[name], roles)
         elif role == "none":
             kind = "ignored"
+        elif role == "id":
+            kind = "category"
         elif role in ("weight", "input_sd"):
             kind = "number"
         elif role == "target":
@@ -93,28 +78,67 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         chosen=bool(roles.features),
         decimal=roles.marks.decimal or (mark if mark == "," else ""),
         thousands=roles.marks.thousands,
+        wait=roles.wait if roles.id is not None else 0,
     )
-    schema.layout = [Place(column.name, None) for column in columns if column.role == "feature"]
+    schema.layout = [
+        Place(column.name, None)
+        for column in columns
+        if column.role == "feature" and column.kind != "time"
+    ]
+    add_time(schema, clock, roles.about_time, notice)
     return schema
 
 
-def _targets(names: list[str], roles: Roles, notice: Notice) -> list[str]:
+def _clock(
+    found: dict[str, Sample],
+    targets: list[str],
+    features: frozenset[str],
+    sd_of: dict[str, str],
+    roles: Roles,
+) -> Found | None:
+    """The column that tells the time, if there is one."""
+    named = roles.about_time.time
+    if named is not None and named in (*roles.ignore, roles.weight):
+        raise UsageError(f"column '{named}' cannot be the clock and left out of it")
+    if named is not None and named in roles.kinds:
+        raise UsageError(f"column '{named}' cannot be the clock and of another kind")
+    others = (*roles.ignore, *sd_of, *roles.kinds, roles.weight, roles.id)
+    values = {
+        name: seen.values
+        for name, seen in found.items()
+        if name == named or (name in features and name not in others)
+    }
+    return find_clock(values, targets, roles.about_time)
+
+
+def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: Notice) -> list[str]:
     there = frozenset(names)
     for name in (*roles.target, *roles.features, *roles.ignore):
         if name not in there:
             raise no_column(name, names)
-    if roles.weight is not None and roles.weight not in names:
-        raise no_column(roles.weight, names)
-    targets = list(dict.fromkeys(roles.target)) or [names[-1]]
+    for one in (roles.weight, roles.id):
+        if one is not None and one not in names:
+            raise no_column(one, names)
+    targets = list(dict.fromkeys(roles.target)) or [_last(names, found, roles)]
     if not roles.target:
-        notice(f"target: last column '{names[-1]}' (choose with --target)")
+        last = "last column" if targets[0] == names[-1] else "last column but the clock,"
+        notice(f"target: {last} '{targets[0]}' (choose with --target)")
     for name in targets:
         for what, others in (("ignored", roles.ignore), ("a feature", roles.features)):
             if name in others:
                 raise UsageError(f"column '{name}' cannot be both the target and {what}")
         if name == roles.weight:
             raise UsageError(f"column '{name}' cannot be both the target and the weight")
+        if name == roles.id:
+            raise UsageError(f"column '{name}' cannot be both the target and the id")
     return targets
+
+
+def _last(names: list[str], found: dict[str, Sample], roles: Roles) -> str:
+    """The last column, but for a clock."""
+    last = names[-1]
+    clock = last == roles.about_time.time or holds_time(found[last].values)
+    return names[-2] if clock and len(names) > 1 and names[-2] not in roles.ignore else last
 
 
 def _input_sd(names: list[str], targets: list[str], roles: Roles) -> dict[str, str]:
@@ -139,6 +163,8 @@ def _role(
         return "target"
     if name == roles.weight:
         return "weight"
+    if name == roles.id:
+        return "id"
     if name in roles.ignore:
         return "none"
     if name in sd_of:
@@ -212,31 +238,3 @@ def _tell_forms(
 ) -> None:
     forms = {c.name: c.form for c in columns if c.kind == "number" and not found[c.name].typed}
     tell_forms(forms, {name: found[name].present for name in forms}, roles.marks, notice)
-
-
-def _check_kinds(role_of: Mapping[str, Role], roles: Roles, names: list[str]) -> None:
-    """Refuse kinds stated of columns that are not there, or have none."""
-    for option, stated in (
-        ("--categorical", roles.categorical),
-        ("--numeric", roles.numeric),
-        ("--hash", tuple(roles.hashed)),
-    ):
-        for name in stated:
-            if name not in role_of:
-                raise no_column(name, names)
-            role = role_of[name]
-            if role == "feature" or (role == "target" and option == "--numeric"):
-                continue
-            why = {
-                "target": "is the target (--task classification learns classes)",
-                "none": "is ignored",
-            }.get(role, "is no feature")
-            raise UsageError(f"{option} {name}: that column {why}")
-
-
-def _stated_kind(name: str, seen: Sample, role: Role, roles: Roles) -> Kind:
-    """The kind that the user stated."""
-    if seen.unusable:
-        what = "a number" if name in roles.numeric else "a category"
-        raise DataError(f"column '{name}' holds {seen.unusable}, which cannot be {what}")
-    return "number" if name in roles.numeric else "category"

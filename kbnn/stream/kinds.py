@@ -10,6 +10,8 @@ import pyarrow as pa
 from kbnn.model.form import USUAL, Form
 from kbnn.model.schema import Kind
 from kbnn.stream.forms import Stated, form_of, with_gap
+from kbnn.stream.times import is_point
+from kbnn.stream.times import written as points
 from kbnn.stream.values import (
     MAX_LABEL,
     TRUTH,
@@ -47,7 +49,7 @@ def sample(arrays: Sequence[pa.Array], tokens: pa.Array) -> Sample:
             unusable = "timestamps"
         elif not is_usable(array.type):
             unusable = "nested values" if pa.types.is_nested(array.type) else "binary values"
-        values.extend(texts(array, tokens))
+        values.extend(points(array) if is_point(array.type) else texts(array, tokens))
     return Sample(values, unusable, not any(is_text(array.type) for array in arrays))
 
 

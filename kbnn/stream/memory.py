@@ -108,7 +108,7 @@ def _from_columns(columns: Mapping[Any, Any]) -> pa.Table:
                 f"{NAME}: column '{name}' is no list or array of values (one row: learn_one)"
             )
         try:
-            arrays[str(name)] = pa.array(values)
+            arrays[str(name)] = pa.array(_moments(values))
         except _REFUSALS as error:
             raise DataError(f"{NAME}: column '{name}': {refused(error)}") from error
     lengths = {name: len(array) for name, array in arrays.items()}
@@ -116,6 +116,17 @@ def _from_columns(columns: Mapping[Any, Any]) -> pa.Table:
         shown = ", ".join(f"'{name}' {length:,}" for name, length in list(lengths.items())[:4])
         raise DataError(f"{NAME}: its columns differ in length ({shown})")
     return pa.table(arrays)
+
+
+def _moments(values: Any) -> Any:
+    """Hours and other moments of numpy that Arrow has no type for, to the second."""
+    kind = getattr(values, "dtype", None)
+    if not isinstance(kind, np.dtype) or kind.kind != "M" or np.datetime_data(kind)[0] not in _LONG:
+        return values
+    return values.astype("datetime64[s]")
+
+
+_LONG = ("m", "h", "W", "M", "Y")
 
 
 def _from_array(array: np.ndarray[Any, Any], columns: Sequence[str] | None) -> pa.Table:

@@ -21,7 +21,8 @@ from kbnn.stream.firstrow import column_of, value_text
 from kbnn.stream.forms import Stated
 from kbnn.stream.hashing import bucket
 from kbnn.stream.hints import Notice
-from kbnn.stream.infer import Roles
+from kbnn.stream.roles import Roles
+from kbnn.stream.times import one
 from kbnn.stream.values import MAX_LABEL, TRUTH, missing_tokens
 from kbnn.task.table import TASKS
 
@@ -43,7 +44,11 @@ class RowReader:
         schema = self.schema
         self._missing = frozenset(missing_tokens(schema.missing))
         self._columns = {column.name: column for column in schema.columns}
-        self._features = [column for column in schema.columns if column.role == "feature"]
+        self._features = [
+            column
+            for column in schema.columns
+            if column.role == "feature" and column.kind != "time"
+        ]
         self._labels = {name: at for at, name in enumerate(schema.classes)}
         self._at: dict[str, dict[str | None, int]] = {}
         for at, place in enumerate(schema.layout):
@@ -54,6 +59,7 @@ class RowReader:
         self._sd = [c for c in schema.columns if c.role == "input_sd"]
         self._known = frozenset(self._columns)
         self._targets = schema.targets
+        self._derived = schema.derived
         self._labelled = TASKS[schema.task].labels
 
     def features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
@@ -75,6 +81,12 @@ class RowReader:
         if admit:
             self._admit_values(x)
         row = np.zeros((1, self.schema.width))
+        for name in self._derived:
+            row[0, self._at[name][None]] = _NAN
+        time = self.time(x)
+        if time is not None and self.schema.clock is not None:
+            clock = self.schema.clock
+            row[:, [self._at[name][None] for name in clock.names]] = clock.values(time)
         for column in self._features:
             places, value = self._at[column.name], x.get(column.name)
             if column.kind == "category":
@@ -89,6 +101,19 @@ class RowReader:
                 truth = column.kind == "boolean"
                 row[0, places[None]] = self._truth(column.name, value) if truth else _NAN
         return row
+
+    def time(self, x: Mapping[str, Any]) -> FloatArray | None:
+        """(1, 2) what the clock says, None where there is none."""
+        clock = self.schema.clock
+        if clock is None:
+            return None
+        value = x.get(clock.column)
+        if self._text(value) is None:
+            return np.full((1, 2), _NAN)
+        made = one(value, clock.unit, clock.day_first)
+        if made is None:
+            raise self._refusal(clock.column, value, "a point of time")
+        return np.array([made])
 
     def _text(self, value: Any) -> str | None:
         text = value_text(value)
@@ -227,12 +252,17 @@ class RowReader:
             self._x_sd(x),
             None if weight == 1.0 else np.array([float(weight)]),
             schema=self.schema,
+            time=self.time(x),
+            id=None if self.schema.id is None else [self._text(x.get(self.schema.id))],
         )
 
     def question(self, x: Mapping[str, Any]) -> Rows:
         """A row to predict."""
         inputs = self.features(x, admit=False)
-        return Rows(inputs, _NO_TARGET, _NO_NUMBER, self._x_sd(x), schema=self.schema)
+        target = np.full((1, len(self._targets)), _NAN)
+        return Rows(
+            inputs, target, _NO_NUMBER, self._x_sd(x), schema=self.schema, time=self.time(x)
+        )
 
     def _x_sd(self, x: Mapping[str, Any]) -> FloatArray | None:
         if not self._sd:
@@ -250,5 +280,4 @@ class RowReader:
         return sd
 
 
-_NO_TARGET: Final = np.full((1, 1), np.nan)
 _NO_NUMBER: Final = np.zeros(1, np.int64)

@@ -94,6 +94,7 @@ class Stream(Closing):
             )
             self._reading = self._new_reading(self._inputs)
             self._reading.admit = self._may_come_late(schema)
+            self._reading.by_id = options.id
             self._chunks = self._limited(self._reading.chunks())
             early: list[Chunk] = []
             if schema is None:
@@ -201,9 +202,13 @@ class Stream(Closing):
         self._pins.known = frozenset(column.name for column in schema.columns)
         self._pins.late = self._reading.admit
         self._pin_kinds()
-        self._reading.features = frozenset(c.name for c in used if c.role != "target") - {
-            schema.weight or ""
-        }
+        late = schema.id is not None  # a source may hold rows alone, or targets alone
+        self._reading.features = frozenset(
+            c.name
+            for c in used
+            if (late and (c.role != "id" or not options.admit))
+            or c.role not in ("target", "weight", "id")
+        )
         self._reading.needed = [c.name for c in used if c.kind != "ignored"]
         self._reading.expected = Expectation(
             names, None if options.use_target else bare, self._misfit

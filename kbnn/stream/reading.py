@@ -50,6 +50,7 @@ class Reading:
         self.needed: list[str] = []
         self.features: frozenset[str] = frozenset()
         """Those of the needed columns that count as missing where they are not there."""
+        self.by_id: str | None = None  # the only column that every source must have
         self.admit = False  # columns that are new are left to whoever encodes the rows
         self.delimiter: str | None = None
         self.first: Reader | None = None
@@ -171,9 +172,12 @@ class Reading:
         there = frozenset(columns)
         absent = [column for column in needed if column not in there]
         strangers = [column for column in columns if column not in self.pins.known]
-        some = not self.features.isdisjoint(there)
+        spared = self.features
+        if self.by_id is not None and self.expected is None:
+            spared = frozenset(needed) - {self.by_id}
+        some = not spared.isdisjoint(there)
         for column in absent:
-            if column not in self.features or not some or is_close(column, strangers):
+            if column not in spared or not some or is_close(column, strangers):
                 raise no_column(column, columns, name)
             self.notice(f"{name}: has no column '{shorten(column)}': read as missing")
         self._tell_unknown(columns, name)

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from kbnn.errors import UsageError
 from kbnn.model.schema import MAX_CATEGORIES, Schema
+from kbnn.model.waiting import MOST_WAITING, WAIT
 from kbnn.stream.admission import OnError
+from kbnn.stream.clock import TIME_UNITS
 from kbnn.stream.formats import FORMATS
 from kbnn.stream.forms import Stated
 from kbnn.stream.hashing import check_kinds
-from kbnn.stream.infer import Roles
+from kbnn.stream.roles import Roles
+from kbnn.stream.series import Asked
 from kbnn.stream.shuffle import SHUFFLE_ROWS
 from kbnn.stream.sources import READ_SIZE
 from kbnn.task.table import TASKS
@@ -38,6 +41,11 @@ class ReadOptions:
     hashed: tuple[tuple[str, int], ...] = ()  # columns and their buckets
     decimal: str = ""
     thousands: str = ""
+    time: str | None = None  # the column that is the clock
+    time_unit: str = "auto"
+    lags: str | None = None  # None: a series gets its own
+    id: str | None = None  # the column by which late targets find their rows
+    wait: int | None = None  # rows that may wait for theirs
     on_error: OnError = "stop"
     limit: int | None = None  # rows of the sources read, good or bad
     skip: int = 0  # rows not delivered at the start of the first pass, to resume
@@ -69,7 +77,15 @@ class ReadOptions:
             self.numeric,
             dict(self.hashed),
             Stated(self.decimal, self.thousands),
+            Asked(self.time, self.time_unit, self.lags, self.mixed, self.id is not None),
+            self.id,
+            WAIT if self.wait is None else self.wait,
         )
+
+    @property
+    def mixed(self) -> str:
+        """The option by which rows do not follow one another, "" where they do."""
+        return "--shuffle" if self.shuffle else "--test-split" if self.test_split else ""
 
     @property
     def chosen(self) -> frozenset[str] | None:
@@ -77,7 +93,8 @@ class ReadOptions:
         if not self.target or not self.features or self.input_sd:
             return None
         weight = () if self.weight is None else (self.weight,)
-        return frozenset([*self.target, *self.features, *self.ignore, *weight])
+        others = [name for name in (self.time, self.id) if name is not None]
+        return frozenset([*self.target, *self.features, *self.ignore, *weight, *others])
 
     def check(self) -> None:
         """Refuse values that make no sense."""
@@ -89,6 +106,11 @@ class ReadOptions:
         if self.task != "auto" and self.task not in TASKS:
             known = ", ".join(TASKS)
             raise UsageError(f"--task is auto, {known}, not '{self.task}'")
+        if self.time_unit not in TIME_UNITS:
+            known = f"{', '.join(TIME_UNITS[:-1])} or {TIME_UNITS[-1]}"
+            raise UsageError(f"--time-unit is {known}, not '{self.time_unit}'")
+        self.roles.about_time.check()
+        self._check_late()
         if self.delimiter is not None and (
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
         ):
@@ -108,6 +130,14 @@ class ReadOptions:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} must be at least 1")
 
+    def _check_late(self) -> None:
+        """Refuse what cannot be where targets come late."""
+        if self.wait is not None and not 1 <= self.wait <= MOST_WAITING:
+            raise UsageError(f"--wait is between 1 and {MOST_WAITING:,}, not {self.wait}")
+        option = self.mixed or ("--epochs" if self.epochs > 1 else "")
+        if self.id is not None and option:
+            raise UsageError(f"--id and {option} contradict each other: rows come in their order")
+
     def check_against(self, schema: Schema) -> None:
         """Options that contradict a schema are an error."""
         if self.target and set(self.target) != set(schema.targets):
@@ -118,6 +148,9 @@ class ReadOptions:
             raise UsageError(f"the model was trained without the weight '{self.weight}'")
         if self.task not in ("auto", schema.task):
             raise UsageError(f"the model is a {schema.task}, not a {self.task}")
+        if self.mixed and (schema.lags or schema.id is not None):
+            what = "an id" if schema.id is not None else "lags"
+            raise UsageError(f"{self.mixed}: the model has {what}, and takes rows in their order")
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from kbnn.core import tails
+from kbnn.core.mixture import STATED_FIELDS
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.score.curve import CurvePoint
@@ -60,6 +62,24 @@ class Line(NamedTuple):
     cell: Callable[[CurvePoint, float | None], str]  # of a point and the noise sd
 
 
+class Following(NamedTuple):
+    """What the tails of a forecast learn from (see kbnn.core.tails)."""
+
+    y: FloatArray  # (n, T) as the network learns it
+    mixed: bool  # whether the mixture is learned
+    tracked: bool  # whether intervals are kept to their promise
+
+
+class Wanted(NamedTuple):
+    """Which predicted columns are asked for."""
+
+    interval: float = 0.9  # the share between lower and upper
+    quantiles: tuple[float, ...] = ()
+    decompose: bool = False  # both parts of sd
+    outlier: bool = False
+    open: bool = False  # more classes may still come
+
+
 class Early(ABC):
     """Who speaks before there is a network, from the rows told so far; each counts once."""
 
@@ -93,6 +113,8 @@ class Task(ABC):
         """The names of the targets; they never change."""
         self.scaled = 0 if self.labels else len(self.targets)
         """Targets that are standardised, all or none."""
+        self.numbers = 0 if self.labels else len(self.targets)
+        """Targets that are forecast as numbers, all or none."""
 
     # The network.
 
@@ -122,6 +144,10 @@ class Task(ABC):
         """Whether an observation noise can be given."""
         return self.noisy
 
+    def output_mean(self, y: FloatArray) -> FloatArray | None:
+        """Where the outputs of a network begin that these targets (n, T) call for; None: at 0."""
+        return None
+
     def linked(self, y: FloatArray) -> FloatArray:
         """Targets (n, T) as the network learns them, before they are scaled: here as they are."""
         return y
@@ -132,9 +158,20 @@ class Task(ABC):
     def early(self) -> Early:
         """What is said before there is a network."""
 
+    def tails(self, mixed: bool) -> FloatArray:
+        """What is known of the tails of forecasts before the first row; classes have none."""
+        return tails.blank(0, mixed)
+
     @abstractmethod
-    def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
-        """What the network said, in the user's units."""
+    def forecast(
+        self,
+        made: Prediction,
+        scaled: Scaled,
+        robust: bool,
+        known: FloatArray,
+        following: Following | None = None,
+    ) -> Forecast:
+        """What the network said, in the user's units; `known` of the tails, in place, learns."""
 
     @abstractmethod
     def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
@@ -153,8 +190,8 @@ class Task(ABC):
         """Each target's forecasts beside what came true."""
 
     @abstractmethod
-    def said(self, forecast: Forecast) -> FloatArray:
-        """The forecast as columns (n, F), for rows that are kept."""
+    def said(self, forecast: Forecast, judged: Sequence[Compared]) -> FloatArray:
+        """The forecast, beside how it turned out, as columns (n, F), for rows that are kept."""
 
     @abstractmethod
     def verdict(self, score: Score) -> Verdict:
@@ -213,10 +250,8 @@ class Task(ABC):
     # Columns and words.
 
     @abstractmethod
-    def fields(
-        self, interval: float, *, decompose: bool = False, outlier: bool = False, open: bool = False
-    ) -> list[Field]:
-        """The predicted columns; `open`: more classes may still come."""
+    def fields(self, wanted: Wanted) -> list[Field]:
+        """The predicted columns."""
 
     @abstractmethod
     def truth(self, y: FloatArray) -> FloatArray | list[str | None]:
@@ -235,5 +270,12 @@ def blank(rows: int, targets: int) -> Forecast:
     """A forecast that says nothing."""
     none = np.zeros((rows, targets))
     return Forecast(
-        none, none, none, none, np.zeros((rows, 0)), np.full(rows, np.nan), np.zeros(rows, np.int64)
+        none,
+        none,
+        none,
+        none,
+        np.zeros((rows, 0)),
+        np.full(rows, np.nan),
+        np.zeros(rows, np.int64),
+        np.zeros((rows, targets, STATED_FIELDS)),
     )

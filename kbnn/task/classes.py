@@ -11,9 +11,10 @@ from kbnn.core.normal import FloatArray
 from kbnn.score.curve import CurvePoint
 from kbnn.score.figures import Values
 from kbnn.score.score import Score
+from kbnn.score.scorecard import Compared
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
-from kbnn.task.base import Early, Field, Line, Scaled, Task, blank
+from kbnn.task.base import Early, Field, Following, Line, Scaled, Task, Wanted, blank
 from kbnn.task.class_score import ClassScore, Judged
 from kbnn.task.class_verdict import class_verdict
 from kbnn.task.early_labels import EarlyLabels
@@ -68,7 +69,14 @@ class Classes(Task):
         """Class frequencies of the rows before."""
         return EarlyLabels(self.shown)
 
-    def forecast(self, made: Prediction, scaled: Scaled, robust: bool) -> Forecast:
+    def forecast(
+        self,
+        made: Prediction,
+        scaled: Scaled,
+        robust: bool,
+        known: FloatArray,
+        following: Following | None = None,
+    ) -> Forecast:
         """The probabilities as they are."""
         said = blank(len(made.status), 0)
         return said._replace(probability=made.probability, status=made.status.astype(np.int64))
@@ -85,7 +93,7 @@ class Classes(Task):
         """The label beside its probabilities."""
         return [Judged(y[:, 0], forecast.probability, weight)]
 
-    def said(self, forecast: Forecast) -> FloatArray:
+    def said(self, forecast: Forecast, judged: Sequence[Compared]) -> FloatArray:
         """The probabilities."""
         return forecast.probability
 
@@ -163,12 +171,10 @@ class Classes(Task):
             chart=Chart("reliability", name, reliability),
         )
 
-    def fields(
-        self, interval: float, *, decompose: bool = False, outlier: bool = False, open: bool = False
-    ) -> list[Field]:
+    def fields(self, wanted: Wanted) -> list[Field]:
         """The label and each class's probability; while classes may come, the label's alone."""
         made = [Field("label", True, self._label)]
-        if open and not self.schema.closed:
+        if wanted.open and not self.schema.closed:
             return [*made, Field("probability", False, _certainty)]
         return made + [
             Field(f"p_{name}", False, lambda f, k=k: f.probability[:, k])  # type: ignore[misc]  # bound now

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -15,10 +15,22 @@ LEAST_SD: Final = 1e-6
 """Of a constant target, as a share of its size."""
 
 
+class Stating(Protocol):
+    """What is asked of a task."""
+
+    targets: tuple[str, ...]
+
+    def linked(self, y: FloatArray) -> FloatArray: ...
+    def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray: ...
+    def shown(self, told: FloatArray) -> tuple[FloatArray, FloatArray]: ...
+
+
 class EarlyNumbers(Early):
     """Running sums of each target; nothing is said of the very first row."""
 
-    def __init__(self, targets: int) -> None:
+    def __init__(self, task: Stating) -> None:
+        targets = len(task.targets)
+        self._task = task
         self._sums = [(0, 0.0, 0.0)] * targets  # count, mean, sum of squares about it
         self._low = np.full((1, targets), np.nan)
         self._high = self._low
@@ -26,7 +38,7 @@ class EarlyNumbers(Early):
     def tell(self, y: FloatArray) -> Forecast:
         """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
         mean, sd = np.full((2, *y.shape), np.nan)
-        for j, column in enumerate(y.T.tolist()):
+        for j, column in enumerate(self._task.linked(y).T.tolist()):
             n, center, squares = self._sums[j]
             for row, value in enumerate(column):
                 if n:
@@ -42,8 +54,14 @@ class EarlyNumbers(Early):
         low, high = self._extremes(y)
         self._low, self._high = low[-1:], high[-1:]
         said = blank(*y.shape)
+        stated = self._task.early_stated(mean, sd)
+        mean, sd = self._task.shown(stated)
         return said._replace(
-            mean=mean, sd=sd, noise_sd=sd, function_sd=np.where(np.isnan(sd), sd, 0.0)
+            mean=mean,
+            sd=sd,
+            noise_sd=sd,
+            function_sd=np.where(np.isnan(sd), sd, 0.0),
+            stated=stated,
         )
 
     def varied_after(self, y: FloatArray) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.core.layout import IntArray
+from kbnn.core.mixture import STATED
 from kbnn.core.normal import FloatArray
 
 HELD = 16
@@ -25,6 +26,7 @@ class Forecast(NamedTuple):
     probability: FloatArray  # (n, classes)
     outlier: FloatArray  # (n,) probability that the target was an outlier, NaN where not asked
     status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED, HELD
+    stated: FloatArray  # (n, targets, fields) the distribution, see kbnn.task.stated
 
 
 def taken(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
@@ -36,6 +38,13 @@ def without(forecast: Forecast, rows: NDArray[np.bool_]) -> Forecast:
     """The forecast with nothing said of these rows."""
     blank = [np.where(rows.reshape(-1, *[1] * (part.ndim - 1)), np.nan, part) for part in forecast]
     return Forecast._make(blank)._replace(status=forecast.status)
+
+
+def shifted(forecast: Forecast, base: FloatArray) -> Forecast:
+    """The forecast of targets that are so much larger (n, targets); they are real."""
+    stated = forecast.stated.copy()
+    stated[..., STATED.place] += base
+    return forecast._replace(mean=forecast.mean + base, stated=stated)
 
 
 def joined(parts: Sequence[Forecast]) -> Forecast:

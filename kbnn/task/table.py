@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
+import numpy as np
+
+from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
 from kbnn.task.base import Described, Task
 from kbnn.task.classes import Classes
+from kbnn.task.count import Count
+from kbnn.task.positive import Positive
 from kbnn.task.real import Real
 from kbnn.task.sigmoid import SigmoidClasses
 
-TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classes)}
+TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classes, Positive, Count)}
 
 
 class Named(Described, Protocol):
@@ -20,10 +25,21 @@ class Named(Described, Protocol):
     def task(self) -> str: ...
 
 
-def task_of(schema: Named, link: str = "probit") -> Task:
-    """The task of a schema; `link` is that of class labels."""
+class Chosen(Protocol):
+    """What settings say of the task."""
+
+    @property
+    def link(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+
+
+def task_of(schema: Named, settings: Chosen) -> Task:
+    """The task of a schema: numbers are of the chosen kind, class labels have the chosen link."""
     kind = TASKS[schema.task]
-    if link != SigmoidClasses.observation or not kind.labels:
+    if not kind.labels:
+        return (kind if settings.kind == "auto" else TASKS[settings.kind])(schema)
+    if settings.link != SigmoidClasses.observation:
         return kind(schema)
     if len(schema.classes) > 2:
         raise UsageError(
@@ -31,6 +47,21 @@ def task_of(schema: Named, link: str = "probit") -> Task:
             f"{len(schema.classes)} (use --link probit)"
         )
     return SigmoidClasses(schema)
+
+
+def kinds_of(schema: Named, y: FloatArray) -> list[str]:
+    """The tasks that the first targets (n, T) can be taken for, the safest first."""
+    if TASKS[schema.task].labels:
+        return [Real.name]  # of no consequence
+    if schema.task != Real.name or len(schema.targets) > 1:
+        return [schema.task]
+    y = y[np.isfinite(y)]
+    kinds: list[type[Task]] = [Real]
+    if np.all(y > 0.0):
+        kinds.append(Positive)
+    if np.all((y >= 0.0) & (y == np.rint(y))):
+        kinds.append(Count)
+    return [kind.name for kind in kinds]
 
 
 class Seen(NamedTuple):

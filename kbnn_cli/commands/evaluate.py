@@ -15,6 +15,7 @@ Examples:
   kbnn evaluate model.npz test.csv --report report.html --plot picture.png
   kbnn evaluate model.npz test.parquet --json
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
+  kbnn evaluate model.npz test.csv --horizon 24    steps ahead, one by one
 
 \b
 Exit codes: 0 done, 1 data, model or output error, 2 usage, 3 --fail-if met,
@@ -39,7 +40,10 @@ FailIf = Annotated[
 def evaluate(
     model: options.Model,
     sources: options.Sources,
+    horizon: options.Horizon = None,
     fail_if: FailIf = None,
+    quantiles: options.Quantiles = None,
+    intervals: options.Intervals = None,
     report: view_options.Report = None,
     plot: view_options.Plot = None,
     no_plots: view_options.NoPlots = False,
@@ -54,18 +58,26 @@ def evaluate(
     header: options.Header = None,
 ) -> None:
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
+    from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.run import evaluating, inspecting, modelreport, standing
+    from kbnn.output.fields import check_intervals, check_quantile
+    from kbnn.run import evaluating, inspecting, modelreport, origins, standing
     from kbnn.run.choices import check_outputs
     from kbnn.score import failif
     from kbnn.score.figures import flat
-    from kbnn_cli import reading, show, show_evaluate
+    from kbnn_cli import reading, show, show_ahead, show_evaluate
 
+    if horizon is not None and (fail_if or report or plot):
+        raise UsageError("--horizon judges step by step: no --fail-if, --report or --plot with it")
     how = standing.scored(on_error)
     modelreport.check_files(report, plot)
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
     check_outputs(sources, outputs, model=model)
+    shares = options.shares(quantiles)
+    for share in shares:
+        check_quantile(share)
     judged = modelfile.load(model)
+    judged.with_intervals(check_intervals(intervals))
     figures = list(flat(judged.task.score().figures()))
     checks = [failif.parse(text, figures, judged.task.targets) for text in fail_if or ()]
     with (
@@ -83,8 +95,17 @@ def evaluate(
         ) as (stream, bad),
         show.progress(stream, "evaluating", quiet) as on_rows,
     ):
-        result = evaluating.evaluate(judged, stream, on_rows=on_rows)
+        if horizon is not None:
+            steps = origins.judge(judged, stream, horizon)
+        else:
+            result = evaluating.evaluate(judged, stream, quantiles=shares, on_rows=on_rows)
     reading.say_bad_rows(bad, "skipped", quiet)
+    if horizon is not None:
+        if json:
+            show.json_object(steps.to_json())
+        else:
+            show.parts(show_ahead.judged_parts(steps))
+        return
     reasons = failif.reasons(checks, result.figures())
     try:
         if json:

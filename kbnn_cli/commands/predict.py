@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from time import perf_counter
 from typing import Annotated
 
@@ -16,6 +17,7 @@ Examples:
   kbnn predict model.npz new.csv -o forecast.parquet    or .arrow, .jsonl
   tail -f log.csv | kbnn predict model.npz -   each row is answered at once
   kbnn predict model.npz new.csv --only-predictions --decompose
+  kbnn predict model.npz --horizon 48          go on from the last row learned
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -47,6 +49,15 @@ OnlyPredictions = Annotated[
         rich_help_panel=options.OUTPUT,
     ),
 ]
+Plot = Annotated[
+    str | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE.png|svg|pdf",
+        help="With --horizon: draw the last values, the forecast and its band.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
 OnError = Annotated[
     str,
     typer.Option(
@@ -61,11 +72,15 @@ OnError = Annotated[
 @app.command(cls=Command, epilog=EXAMPLES)
 def predict(
     model: options.Model,
-    sources: options.Sources,
+    sources: options.MaybeSources = None,
+    horizon: options.Horizon = None,
     output: Output = "-",
     interval: options.Interval = 0.9,
+    quantiles: options.Quantiles = None,
+    intervals: options.Intervals = None,
     decompose: Decompose = False,
     only_predictions: OnlyPredictions = False,
+    plot: Plot = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     on_error: OnError = "skip",
@@ -76,45 +91,72 @@ def predict(
     delimiter: options.Delimiter = None,
     header: options.Header = None,
 ) -> None:
-    """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities."""
+    """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities.
+
+    With --horizon: steps ahead of the last row learned.
+    """
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.output.fields import check_interval
+    from kbnn.output.fields import check_interval, check_intervals, check_quantile
     from kbnn.output.writers import check_name, open_writer
-    from kbnn.run import standing
+    from kbnn.run import modelreport, onward, standing
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
-    from kbnn_cli import reading, show
+    from kbnn.task.base import Wanted
+    from kbnn_cli import reading, show, show_ahead
 
     how = standing.kept(on_error)
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
-    check_outputs(sources, {"--output": output, "--bad-rows": bad_rows}, model=model)
+    if horizon is None and not sources:
+        raise UsageError(
+            "what to predict? name a file (or - for standard input), or --horizon STEPS"
+        )
+    if horizon is None and plot is not None:
+        raise UsageError("--plot draws steps ahead: it needs --horizon")
+    outputs = {"--output": output, "--bad-rows": bad_rows, "--plot": plot}
+    check_outputs(sources or (), outputs, model=model)
     check_name(output)
+    modelreport.check_files(None, plot)
     start = perf_counter()
     known = modelfile.load(model)
+    known.with_intervals(check_intervals(intervals))
     check_interval(interval)
-    fields = known.task.fields(interval, decompose=decompose)
-    with (
-        standing.opened(
-            known,
-            sources,
-            notice=reading.notice(quiet),
-            bad_rows=bad_rows,
-            na=na,
-            delimiter=delimiter,
-            on_error=how,
-            limit=limit,
-            format=format,
-            header=header,
-            use_target=False,
-            original=not only_predictions,
-        ) as (stream, bad),
-        open_writer(output, fields, known.schema) as writer,
-        show.progress(stream, "predicting", quiet or output == "-") as on_rows,
-    ):
-        predict_stream(known, stream, writer, on_rows=on_rows)
-    reading.say_bad_rows(bad, "no prediction", quiet)
+    wanted = Wanted(interval, options.shares(quantiles), decompose)
+    for share in wanted.quantiles:
+        check_quantile(share)
+    fields = known.task.fields(wanted)
+    steps = None
+    with ExitStack() as stack:
+        stream, bad = None, None
+        if sources:
+            opened = standing.opened(
+                known,
+                sources,
+                notice=reading.notice(quiet),
+                bad_rows=bad_rows,
+                na=na,
+                delimiter=delimiter,
+                on_error=how,
+                limit=limit,
+                format=format,
+                header=header,
+                use_target=False,
+                original=not only_predictions and horizon is None,
+            )
+            stream, bad = stack.enter_context(opened)
+        if horizon is not None:
+            steps = onward.go_on(known, horizon, stream)
+        writer = stack.enter_context(open_writer(output, fields, known.schema))
+        if steps is not None:
+            writer.write(steps.forecast, onward.leading_columns(known, steps))
+        elif stream is not None:
+            progress = show.progress(stream, "predicting", quiet or output == "-")
+            predict_stream(known, stream, writer, on_rows=stack.enter_context(progress))
+    if steps is not None:
+        show_ahead.draw(known, steps, plot, terminal=output != "-" and not quiet)
+    if bad is not None:
+        reading.say_bad_rows(bad, "no prediction", quiet)
     if json:
         seconds = perf_counter() - start
         show.json_object(
@@ -122,7 +164,8 @@ def predict(
                 "model": model,
                 "output": output,
                 "rows": writer.rows,
-                "unreadable": bad.count,
+                "unreadable": 0 if bad is None else bad.count,
+                "intervals": None if known.task.labels else known.intervals,
                 "seconds": seconds,
                 "rows_per_second": writer.rows / seconds,
             }

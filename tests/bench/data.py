@@ -11,11 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.core import tails
 from kbnn.core.network import Config, init, learn, predict
 from kbnn.model.model import Forecast, Model
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
+from kbnn.task import stated
 from kbnn.task.base import blank
 
 FloatArray = NDArray[np.float64]
@@ -112,14 +114,13 @@ def trained(x: FloatArray, y: FloatArray, passes: int = 1, **settings: object) -
 
 
 def scores(forecast: Forecast, y: FloatArray) -> Scores:
-    """Scores of the first target."""
+    """Scores of the first target, by what was stated of it."""
     y = y[:, 0] if y.ndim == 2 else y
-    e, sd = y - forecast.mean[:, 0], forecast.sd[:, 0]
-    nll = 0.5 * np.log(2.0 * np.pi * sd**2) + 0.5 * (e / sd) ** 2
+    told = stated.judge(y, forecast.stated[:, 0])
     return Scores(
-        float(np.sqrt(np.mean(e**2))),
-        float(np.mean(nll)),
-        float(np.mean(np.abs(e) <= INTERVAL * sd)),
+        float(np.sqrt(np.mean((y - forecast.mean[:, 0]) ** 2))),
+        float(np.mean(told.nll)),
+        float(np.mean(told.in_90)),
     )
 
 
@@ -143,5 +144,7 @@ def known_units(rows: Split, seed: int) -> Scores:
     state, _ = learn(state, (rows.x - center) / scale, (rows.y - middle) / spread)
     said = predict(state, (rows.x_test - center) / scale)
     sd = spread * np.sqrt(said.function_var + said.noise_var)
-    made = blank(*sd.shape)._replace(mean=middle + spread * said.mean, sd=sd)
+    mean = middle + spread * said.mean
+    told = tails.stated(tails.blank(sd.shape[1], mixed=False), mean, sd)
+    made = blank(*sd.shape)._replace(mean=mean, sd=sd, stated=told)
     return scores(made, rows.y_test)

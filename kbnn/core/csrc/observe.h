@@ -3,7 +3,8 @@
 #ifndef KBNN_OBSERVE_H
 #define KBNN_OBSERVE_H
 
-enum { KB_GAUSSIAN, KB_BERNOULLI, KB_CATEGORICAL, KB_SIGMOID, KB_OBSERVATIONS };
+enum { KB_GAUSSIAN, KB_BERNOULLI, KB_CATEGORICAL, KB_SIGMOID, KB_COUNTED,
+       KB_OBSERVATIONS };
 
 #ifdef KB_TARGET
 #include "activation.h"
@@ -163,6 +164,95 @@ KB_PART void KB(observe_gaussian)(kb_work *w, const double *y, double weight, do
     }
 }
 
+/* What is believed of the logarithm of a count's rate, and of the count; kbnn/core/counts.py. */
+typedef struct {
+    double mean, var, mu, inverse;
+} KB(rate_t);
+
+KB_INLINE KB(rate_t) KB(rate)(const kb_constants *k, double mean, double var, double phi)
+{
+    KB(rate_t) r;
+    r.mean = KB(clip)(k->count_rate * mean, -k->log_rate_limit, k->log_rate_limit);
+    r.var = KB(clip)(k->count_rate * k->count_rate * var, k->least_rate_var, k->most_rate_var);
+    double top = r.mean + 0.5 * r.var;
+    r.mu = exp(top < k->log_rate_limit ? top : k->log_rate_limit);
+    r.inverse = exp(r.var) * (1.0 + phi) - 1.0;
+    return r;
+}
+
+KB_INLINE void KB(count_posterior)(const kb_constants *c, const KB(rate_t) *now, double y, double phi,
+                                   double *mean, double *var)
+{
+    double m = now->mean, q = now->var, k = 1.0 / phi, h = y * k / (y + k);
+    double eta = y == 0.0 ? m : (m / q + h * log(y)) / (1.0 / q + h);
+    for (int turn = 0; turn < (int)c->count_newton_turns; turn++) {
+        double s = 1.0 / (1.0 + k * exp(-eta));
+        double step = ((m - eta) / q + y - (y + k) * s) / (1.0 / q + (y + k) * s * (1.0 - s));
+        step = KB(clip)(step, -c->count_newton_step, c->count_newton_step);
+        eta += step;
+        if (fabs(step) <= 1e-12 * (1.0 + fabs(eta)))
+            break;
+    }
+    double s = 1.0 / (1.0 + k * exp(-eta)), information = (y + k) * s * (1.0 - s);
+    *var = q / (1.0 + q * information);
+    *mean = eta - 0.5 * information * (1.0 - 2.0 * s) * *var * *var;
+}
+
+KB_INLINE double KB(count_inlier)(const kb_constants *k, const KB(rate_t) *r, double y)
+{
+    double alpha = 1.0 / r->inverse, s = r->mu + 1.0;
+    double mass = lgamma(y + alpha) - lgamma(alpha) - lgamma(y + 1.0)
+                  - alpha * log1p(r->mu * r->inverse) - y * log1p(alpha / r->mu);
+    double far = log(s) - log(s + y) - log(s + y + 1.0);
+    double odds = log((1.0 - k->outlier_share) / k->outlier_share) + mass - far;
+    return 1.0 / (1.0 + exp(KB(clip)(-odds, -700.0, 700.0)));
+}
+
+/* Robust weight, dispersion and measurement of each count. */
+KB_PART void KB(observe_count)(kb_work *w, const double *y, double weight, double *inlier,
+                               double *surprise)
+{
+    const kb_constants *k = w->net->k;
+    int64_t seen = 0;
+    double total_surprise = 0.0;
+    memset(w->direction, 0, (size_t)w->outputs * sizeof(double));
+    for (int64_t o = 0; o < w->outputs; o++) {
+        const double *sums = w->state.noise + 2 * o;
+        memcpy(w->new_noise + 2 * o, sums, 2 * sizeof(double));
+        if (isnan(y[o]))
+            continue;
+        seen++;
+        double phi = KB(clip)(sums[1] / sums[0], k->least_dispersion, k->most_dispersion);
+        KB(rate_t) said = KB(rate)(k, w->out_mean[o], w->stated_var[o], phi);
+        double trust = 1.0, gap = y[o] - said.mu;
+        if (w->net->robust) {
+            double p = KB(count_inlier)(k, &said, y[o]);
+            *inlier = p < *inlier ? p : *inlier;
+            trust = p + (1.0 - p) / k->outlier_var_ratio;
+        }
+        double var = said.mu + said.mu * said.mu * said.inverse;
+        total_surprise += (KB(clip)(gap * gap / var, 0.0, k->surprise_cap) - 1.0) / 2.0;
+        double share = trust * weight, scale = said.mu * said.mu * exp(said.var);
+        double part = share * (scale / var) * (scale / var), bound = k->dispersion_bound * var;
+        double square = gap * gap < bound ? gap * gap : bound;
+        double more = (square - said.mu - said.mu * said.mu * expm1(said.var)) / scale;
+        double kept = 1.0 - (1.0 - k->dispersion_kept) * (share < 1.0 ? share : 1.0);
+        w->new_noise[2 * o] = kept * (sums[0] + part);
+        w->new_noise[2 * o + 1] = kept * (sums[1] + part * more);
+        double mean, output_var, after_mean, after_var;
+        w->direction[o] = 1.0;
+        KB(aim)(w, &mean, &output_var);
+        KB(rate_t) now = KB(rate)(k, mean, output_var, phi);
+        KB(count_posterior)(k, &now, y[o], phi, &after_mean, &after_var);
+        KB(measure_weighted)(w, output_var, k->count_rate * (after_mean - now.mean) / now.var,
+                             k->count_rate * k->count_rate * (now.var - after_var)
+                                 / (now.var * now.var),
+                             share);
+        w->direction[o] = 0.0;
+    }
+    *surprise = seen ? total_surprise / (double)seen : 0.0;
+}
+
 /* p_k ~ prod_j Phi((m_k - m_j)/sqrt(8/pi + var(a_k - a_j))), normalised in logarithms. */
 KB_PART void KB(class_probabilities)(kb_work *w)
 {
@@ -210,10 +300,14 @@ KB_INLINE double KB(class_surprise)(const kb_work *w, double y)
     return (loss - entropy) / sqrt(2.0 * (second - entropy * entropy + w->net->k->surprise_var));
 }
 
-/* Whether a finite number can be a label. */
-KB_INLINE int KB(label_fits)(const kb_work *w, double y)
+/* Whether finite numbers can be a label. */
+KB_INLINE int KB(label_fits)(const kb_work *w, const double *y)
 {
-    return !w->net->classes || (y >= 0.0 && y < (double)w->net->classes);
+    if (w->net->observation == KB_COUNTED)
+        for (int64_t k = 0; k < w->net->labels; k++)
+            if (!isnan(y[k]) && !(y[k] >= 0.0 && y[k] == floor(y[k]) && y[k] <= w->net->k->largest_count))
+                return 0;
+    return !w->net->classes || (y[0] >= 0.0 && y[0] < (double)w->net->classes);
 }
 
 /* Works the label into evidence; returns how surprising it was. */
@@ -235,6 +329,9 @@ KB_PART double KB(observe)(kb_work *w, const double *y, double weight, double *i
         break;
     case KB_SIGMOID:
         KB(observe_sigmoid)(w, y[0], weight);
+        break;
+    case KB_COUNTED:
+        KB(observe_count)(w, y, weight, inlier, &surprise);
         break;
     }
     return surprise;

@@ -69,7 +69,7 @@ KB_PART int KB(learnable)(const kb_work *w, const double *x, const double *y, do
             return 0;
     if (!(weight >= c->least_weight && weight <= c->most_weight))
         return 0;
-    if (!KB(label_fits)(w, y[0]))
+    if (!KB(label_fits)(w, y))
         return 0;
     for (int64_t o = 0; o < w->outputs; o++)
         if (!isfinite(w->out_mean[o]) || !isfinite(w->input_var[o]))

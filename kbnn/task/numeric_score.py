@@ -1,11 +1,13 @@
-"""How good Gaussian forecasts N(mean, sd^2) were, row by row, in constant memory.
+"""How good forecasts of numbers were, row by row, in constant memory.
 
-With error e = y - mean and z = e / sd, a row of weight w adds to each sum
+With error e = y - mean, u = P(Y <= y) as it was stated, and z = Phi^-1(u), a row of weight w adds
+to each sum
 
     RMSE      e^2                               (square root of the weighted mean)
-    NLL       log(sd) + z^2 / 2 + log(2 pi) / 2
-    CRPS      sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))
-    coverage  1 if |z| <= Phi^-1((1 + p) / 2)   for p = 0.5, 0.8, 0.9, 0.95
+    NLL       -log p(y)                         of the stated density; of a count, of its mass
+    CRPS      integral of (P(Y <= t) - 1[t >= y])^2
+    coverage  1 if y is in its central interval of p = 0.5, 0.8, 0.9, 0.95, as it was given
+    spread    z^2                               1 where what is stated is right, a normal's or not
 
 The baseline is the best constant for the same rows: the mean and variance of y, by Welford's
 recursion, written with running sums so that it is exact in row order and still vectorised.
@@ -15,28 +17,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from kbnn.core.normal import cdf
+from kbnn.core.mixture import LEVELS, STATED
 from kbnn.score import score as base
 from kbnn.score.figures import Figure
 from kbnn.score.histograms import PitHistogram
 from kbnn.score.rowsums import LIMIT, BoolArray, FloatArray, cut, floats, ones, restored, running
-from kbnn.task.gaussian import LOG_2PI_2, Z, crps, nll
+from kbnn.task import stated
 from kbnn.wording import percent
 
-LEVELS = (50, 80, 90, 95)
-"""Percentages of the central intervals whose coverage is counted."""
-
-
-def standardised(y: FloatArray, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Error e = y - mean and z = e / sd, both cut so that their squares stay finite."""
-    with np.errstate(over="ignore"):
-        e = cut(y - mean)
-        return e, cut(e / sd)
+LOG_2PI_2 = 0.5 * math.log(2 * math.pi)
 
 
 class Judged:
@@ -46,38 +39,44 @@ class Judged:
         self,
         y: FloatArray,
         mean: FloatArray,
-        sd: FloatArray,
+        told: FloatArray,
         weight: FloatArray | None = None,
     ) -> None:
+        """`told` (n, fields) is what was stated, see kbnn.task.stated."""
         known = np.isfinite(y)
-        self.usable: BoolArray = known & np.isfinite(mean) & np.isfinite(sd) & (sd > 0)
+        spread = told[:, STATED.spread]
+        self.usable: BoolArray = known & np.isfinite(mean) & np.isfinite(spread) & (spread > 0)
+        if np.count_nonzero(self.usable):
+            self.usable &= stated.possible(y, told) > 0.0
         self.skipped = int(np.count_nonzero(~known))
         self.invalid = int(np.count_nonzero(known & ~self.usable))
         if self.skipped or self.invalid:
-            y, mean, sd = y[self.usable], mean[self.usable], sd[self.usable]
+            y, mean, told = y[self.usable], mean[self.usable], told[self.usable]
             weight = None if weight is None else weight[self.usable]
-        self.y, self.mean, self.sd = (
-            np.ascontiguousarray(part, dtype=np.float64) for part in (y, mean, sd)
-        )
+        self.y, self.mean = (np.ascontiguousarray(part, dtype=np.float64) for part in (y, mean))
         self.even = weight is None
         self.weight = ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
-        self.error, self.z = standardised(self.y, self.mean, self.sd)
-
-    @cached_property
-    def nll(self) -> FloatArray:
-        """Of each row, in nats."""
-        return nll(self.z, self.sd)
-
-    @cached_property
-    def below(self) -> FloatArray:
-        """Phi(z): what was forecast for the probability of less than came true."""
-        return cdf(self.z)
+        with np.errstate(over="ignore"):
+            self.error = cut(self.y - self.mean)
+        self.told = stated.judge(self.y, told)
+        self.nll = cut(self.told.nll)
+        self.inside = dict(zip(LEVELS, self.told[-len(LEVELS) :], strict=True))
 
     @property
     def surprise(self) -> FloatArray:
         """The NLL of all rows, NaN where one cannot be judged."""
+        return self._placed(self.nll)
+
+    @property
+    def edges(self) -> tuple[FloatArray, FloatArray]:
+        """Of the 90 % intervals of all rows, NaN where one cannot be judged."""
+        return self._placed(self.told.lower), self._placed(self.told.upper)
+
+    def _placed(self, values: FloatArray) -> FloatArray:
+        if len(values) == len(self.usable):
+            return values
         found = np.full(self.usable.shape[0], np.nan)
-        found[self.usable] = self.nll
+        found[self.usable] = values
         return found
 
 
@@ -86,7 +85,7 @@ def _coverage(level: int) -> Figure:
         f"coverage.{level}",
         f"inside {level} %",
         "rows in their interval" if level == 90 else "",
-        lambda j: np.abs(j.z) <= Z[level],
+        lambda j: j.inside[level],
         better="neither",
         form=percent,
         brief=level == 90,
@@ -94,17 +93,17 @@ def _coverage(level: int) -> Figure:
     )
 
 
-def _explained(score: RealScore) -> float | None:
+def _explained(score: NumericScore) -> float | None:
     square, spread = score.average("rmse"), score.constant_variance()
     return None if square is None or not spread else 1 - square / spread
 
 
-def _constant_rmse(score: RealScore) -> float | None:
+def _constant_rmse(score: NumericScore) -> float | None:
     spread = score.constant_variance()
     return None if spread is None else math.sqrt(spread)
 
 
-def _constant_nll(score: RealScore) -> float | None:
+def _constant_nll(score: NumericScore) -> float | None:
     spread = score.constant_variance()
     return 0.5 * math.log(spread) + LOG_2PI_2 + 0.5 if spread else None
 
@@ -138,25 +137,22 @@ FIGURES = (
         brief=True,
         curve="nll",
     ),
-    Figure(
-        "crps", "CRPS", "as the MAE, for the whole forecast", lambda j: crps(j.z, j.sd, j.below)
-    ),
+    Figure("crps", "CRPS", "as the MAE, for the whole forecast", lambda j: cut(j.told.crps)),
     *(_coverage(level) for level in LEVELS),
     Figure(
         "interval_width_90",
         "width of 90 %",
         "mean interval",
-        lambda j: cut(j.sd),
-        lambda sd: 2 * Z[90] * sd,
+        lambda j: cut(j.told.upper) - cut(j.told.lower),
     ),
     Figure("bias", term=lambda j: j.error, better="neither"),
-    Figure("spread", term=lambda j: j.z * j.z, finish=math.sqrt, better="neither"),
+    Figure("spread", term=lambda j: j.told.score**2, finish=math.sqrt, better="neither"),
     Figure("baseline_rmse", derive=_constant_rmse),
     Figure("baseline_nll", derive=_constant_nll),
 )
 
 
-class RealScore(base.Score):
+class NumericScore(base.Score):
     """Streaming figures for one numeric target."""
 
     figures_listed = FIGURES
@@ -174,7 +170,7 @@ class RealScore(base.Score):
         assert isinstance(judged, Judged)
         super().add(judged)
         if judged.y.shape[0]:
-            self.pit.add(judged.below)
+            self.pit.add(judged.told.below)
             self._add_constant(judged.y, judged.weight)
 
     def _add_constant(self, y: FloatArray, w: FloatArray) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 from kbnn.score.verdict import FEW, Level, Verdict, too_few
-from kbnn.task.real_score import RealScore
+from kbnn.task.numeric_score import NumericScore
 from kbnn.wording import number, percent, rows_of
 
 GROSS = 0.5
@@ -43,7 +43,7 @@ def coverage_sentence(level: int, inside: float, rows: int) -> tuple[int, str]:
     return sign, text + f"slightly too {side}{doubt}"
 
 
-def real_verdict(score: RealScore) -> Verdict:
+def numeric_verdict(score: NumericScore) -> Verdict:
     """Judge the forecasts of one numeric target."""
     n = score.rows
     figures = score.figures()

@@ -1,0 +1,46 @@
+/* What is stated of a real target: a mixture of ordinary values and outliers, and intervals that are
+ * kept to their promise. As in kbnn/core/tails.py, whose fields these are. */
+#ifndef KBNN_TAILS_H
+#define KBNN_TAILS_H
+
+#include "kernel.h"
+
+#include <stdint.h>
+
+enum { KB_LEVELS = 4 }; /* central intervals that are tracked */
+
+/* What is known of one target's tails. */
+enum { KB_OUTLIERS, KB_AMONG, KB_EXTREMES, KB_EXTREME_SQUARES, KB_EXTREME_MEAN, KB_WIDTH_FACTOR,
+       KB_TAIL_SEEN, KB_MOST_SEEN, KB_VALUE_MEAN, KB_VALUE_VAR, KB_SPREAD_VAR, KB_TAIL_SHARE, KB_TAIL_RATIO, KB_TAIL_SHIFT, KB_GAINS,
+       KB_TAIL_FIELDS = KB_GAINS + 2 * KB_LEVELS };
+
+/* What is stated of one row. */
+enum { KB_PLACE, KB_SPREAD, KB_SHARE, KB_RATIO, KB_SHIFT, KB_EDGE_GAINS,
+       KB_MOST = KB_EDGE_GAINS + 2 * KB_LEVELS, KB_KIND, KB_STATED_FIELDS };
+
+/* How a row turned out, see kb_judge. */
+enum { KB_NLL, KB_CRPS, KB_BELOW, KB_SCORE, KB_LOWER, KB_UPPER, KB_INSIDE,
+       KB_JUDGED_FIELDS = KB_INSIDE + KB_LEVELS };
+
+/* States (rows, targets, KB_STATED_FIELDS) from means and standard deviations; the tails
+ * (targets, KB_TAIL_FIELDS) learn from each y after it was stated: with `mix` the mixture, with
+ * `track` the gains of the intervals. */
+void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double *mean,
+                     const double *sd, const double *y, int mix, int track, double *stated,
+                     const kb_constants *k);
+
+/* The same for one target's counts: the gains and the largest count go into what is stated
+ * (rows, KB_STATED_FIELDS), and follow y (NaN: not seen), its place u in what was stated and the
+ * stated probability of no more than 0. */
+void kb_follow_counts(double *tail, int64_t rows, const double *y, const double *u,
+                      const double *none, int track, double *stated, const kb_constants *k);
+
+/* Edges with so much beyond each, z being the normal's: as they are kept, or `plain` as stated. */
+void kb_edges(const double *stated, int64_t rows, double beyond, double z, int plain, double *lower,
+              double *upper, const kb_constants *k);
+
+/* Values y (rows,) beside what was stated of them; (KB_JUDGED_FIELDS, rows). */
+void kb_judge(const double *y, const double *stated, int64_t rows, double *judged,
+              const kb_constants *k);
+
+#endif

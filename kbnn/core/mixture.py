@@ -1,0 +1,262 @@
+"""The mixture that is stated of a real target, row by row: quantiles, intervals, judgement.
+
+A row's fields are those of `Stated`: place m and spread s of the ordinary values, share eps, ratio
+R and shift d of the outliers, and the gains of its intervals (see kbnn.core.tails):
+
+    (1 - eps) N(m, s^2) + eps N(m + d s, R s^2)
+
+With A(x, s) = E |N(x, s^2)| its CRPS is sum_i w_i A(y - mu_i, s_i) - sum_ij w_i w_j A(mu_i - mu_j,
+sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is in csrc/tails.c.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kbnn.core import engine, normal
+from kbnn.core.constants import HALF_50, HALF_80, HALF_90, HALF_95, LABEL_LIMIT
+from kbnn.core.normal import FloatArray
+
+LEVELS: Final = (50, 80, 90, 95)
+"""Percentages of the central intervals that are tracked."""
+OUTSIDE: Final = (0.25, 0.1, 0.05, 0.025)
+"""What lies beyond each edge of them."""
+HALVES: Final = (HALF_50, HALF_80, HALF_90, HALF_95)
+GAINS: Final = 2 * len(LEVELS)
+Shape: TypeAlias = tuple[float, float, float]
+"""Share, ratio and shift of the outliers."""
+_LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Stated(NamedTuple):
+    """Fields of what is stated of a row."""
+
+    place: int = 0  # m
+    spread: int = 1  # sqrt(V)
+    share: int = 2
+    ratio: int = 3
+    shift: int = 4
+    gain: int = 5  # the first of them
+    most: int = 5 + GAINS  # the largest value that came before
+    kind: int = 6 + GAINS  # what kind of distribution the others are those of, 0 this one
+
+
+STATED: Final = Stated()
+STATED_FIELDS: Final = STATED.kind + 1
+
+
+class Verdicts(NamedTuple):
+    """How rows turned out, each (n,)."""
+
+    nll: FloatArray
+    crps: FloatArray
+    below: FloatArray  # stated probability of less than came true
+    score: FloatArray  # its normal quantile: standard normal where what is stated is right
+    lower: FloatArray  # of the 90 % interval
+    upper: FloatArray
+    in_50: FloatArray
+    in_80: FloatArray
+    in_90: FloatArray
+    in_95: FloatArray
+
+
+def edges_of(shape: Shape) -> list[float]:
+    """Median, and the edges of each level, in units of the spread."""
+    sides = [edge for outside in OUTSIDE for edge in _sides(shape, outside)]
+    return [_sides(shape, 0.5)[0], *sides]
+
+
+def _sides(shape: Shape, outside: float) -> tuple[float, float]:
+    """Both edges with so much beyond each, in units of the spread."""
+    share, ratio, shift = shape
+    z = normal.quantile(outside)
+    turned = share, ratio, -shift
+    return _quantile(shape, outside, z), -_quantile(turned, outside, z)
+
+
+def _quantile(shape: Shape, p: float, z: float) -> float:
+    """The t of a mixture with p <= 1/2 below it, z being the normal's: guarded Newton."""
+    share, ratio, shift = shape
+    if share <= 0.0:
+        return z
+    root = math.sqrt(ratio)
+    low, high = sorted((z, shift + root * z))
+    t = z
+    for _ in range(100):
+        if low >= high:
+            break
+        far = (t - shift) / root
+        gap = (1.0 - share) * _cdf(t) + share * _cdf(far) - p
+        low, high = (low, t) if gap > 0.0 else (t, high)
+        slope = (1.0 - share) * _pdf(t) + share * _pdf(far) / root
+        after = t - gap / slope if slope > 0.0 else low
+        if not low < after < high:
+            after = 0.5 * (low + high)
+        if abs(after - t) <= 1e-15 * (1.0 + abs(t)):
+            return after
+        t = after
+    return t
+
+
+def _cdf(u: float) -> float:
+    return 0.5 * math.erfc(-0.7071067811865476 * u)
+
+
+def _pdf(u: float) -> float:
+    return 0.3989422804014327 * math.exp(-0.5 * u * u)
+
+
+def quantile(rows: FloatArray, share: float) -> FloatArray:
+    """The value that so large a share of what is stated (n, fields) lies below."""
+    outside = min(share, 1.0 - share)
+    side = 0 if share <= 0.5 else 1
+    if engine.compiled():
+        z = -normal.quantile(outside)
+        return np.asarray(engine.edges(np.ascontiguousarray(rows), outside, z, True)[side])
+    found = _of_shapes(rows, lambda shape: _sides(shape, outside))[side]
+    return np.asarray(rows[:, STATED.place] + rows[:, STATED.spread] * found)
+
+
+def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+    """The central interval of that share, as it is kept to its promise."""
+    if engine.compiled():
+        outside = 0.5 - share / 2
+        z = -normal.quantile(outside)
+        lower, upper = engine.edges(np.ascontiguousarray(rows), outside, z, False)
+        return lower, upper
+    place, spread = rows[:, STATED.place], rows[:, STATED.spread]
+    low, high = _tracked(rows, 0.5 - share / 2)
+    return place + spread * low, place + spread * high
+
+
+def _tracked(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
+    """The edges with so much beyond each, in units of the spread, as they are kept."""
+    found = _of_shapes(rows, lambda shape: (*_sides(shape, outside), _sides(shape, 0.5)[0]))
+    low, high, median = found
+    below, above = gains(rows, -normal.quantile(outside))
+    return median - (median - low) * below, median + (high - median) * above
+
+
+def _of_shapes(rows: FloatArray, make: Callable[[Shape], Sequence[float]]) -> FloatArray:
+    """What is made of eps, R and d of each row; rows that follow one another often share them."""
+    if not len(rows):
+        return np.zeros((len(make((0.0, 1.0, 0.0))), 0))
+    shapes = rows[:, STATED.share : STATED.gain]
+    first = np.concatenate(([True], np.any(shapes[1:] != shapes[:-1], axis=1)))
+    made = [make((a, b, c)) for a, b, c in shapes[first].tolist()]
+    return np.array(made).T[:, np.cumsum(first) - 1]
+
+
+def gains(rows: FloatArray, half: float) -> tuple[FloatArray, FloatArray]:
+    """Of the lower and of the upper edge that lies `half` from a normal's mean.
+
+    Between two tracked levels their logarithms are interpolated.
+    """
+    logs = np.log(rows[:, STATED.gain : STATED.most])
+    after = int(np.searchsorted(HALVES, half))
+    if after in (0, len(HALVES)):
+        place = min(after, len(HALVES) - 1)
+        return np.exp(logs[:, 2 * place]), np.exp(logs[:, 2 * place + 1])
+    share = (half - HALVES[after - 1]) / (HALVES[after] - HALVES[after - 1])
+    between = [
+        (1.0 - share) * logs[:, 2 * (after - 1) + side] + share * logs[:, 2 * after + side]
+        for side in (0, 1)
+    ]
+    return np.exp(between[0]), np.exp(between[1])
+
+
+def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
+    """Values (n,) beside what was stated of them (n, fields)."""
+    if engine.compiled():
+        return Verdicts._make(engine.judge(np.ascontiguousarray(y), np.ascontiguousarray(rows)))
+    place, spread, share, ratio, shift = rows[:, : STATED.gain].T
+    root = np.sqrt(ratio)
+    with np.errstate(over="ignore"):
+        t = np.clip((y - place) / spread, -LABEL_LIMIT, LABEL_LIMIT)
+    edges = [side for outside in OUTSIDE for side in _tracked(rows, outside)]
+    lower, upper = place + spread * edges[4], place + spread * edges[5]
+    inside = [((t >= edges[2 * k]) & (t <= edges[2 * k + 1])) * 1.0 for k in range(len(LEVELS))]
+    under = t < _of_shapes(rows, lambda shape: _sides(shape, 0.5))[0]
+    turned = np.where(under, 1.0, -1.0)
+    tail = (1.0 - share) * normal.cdf(turned * t)
+    tail = tail + share * normal.cdf(turned * (t - shift) / root)
+    near = (1.0 - share) * _distance(t, 1.0) + share * _distance(t - shift, root)
+    apart = (1.0 - share) ** 2 * _distance(np.zeros_like(t), math.sqrt(2.0))
+    apart = apart + share**2 * _distance(np.zeros_like(t), np.sqrt(2.0 * ratio))
+    apart = apart + 2.0 * share * (1.0 - share) * _distance(shift, np.sqrt(1.0 + ratio))
+    return Verdicts(
+        np.log(spread) - _log_density(t, share, ratio, shift),
+        spread * (near - 0.5 * apart),
+        np.where(under, tail, 1.0 - tail),
+        turned * normal.scores(np.minimum(tail, 0.5)),
+        lower,
+        upper,
+        *inside,
+    )
+
+
+def possible(y: FloatArray) -> FloatArray:
+    """All numbers."""
+    return np.isfinite(y).astype(np.float64)
+
+
+def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """Of values; of whole numbers the mass of what would be rounded to them."""
+    fine = log_pdf(y, rows)
+    whole = y == np.rint(y)
+    if not whole.any():
+        return fine
+    return np.where(whole, log_between(y - 0.5, y + 0.5, rows), fine)
+
+
+def log_pdf(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """The logarithm of the density of values (n, ...)."""
+    place, spread, share, ratio, shift = np.moveaxis(rows[..., : STATED.gain], -1, 0)
+    with np.errstate(over="ignore"):
+        t = np.clip((y - place) / spread, -LABEL_LIMIT, LABEL_LIMIT)
+    return np.asarray(_log_density(t, share, ratio, shift) - np.log(spread))
+
+
+def _log_density(
+    t: FloatArray, share: FloatArray, ratio: FloatArray, shift: FloatArray
+) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        far = np.log(share) - 0.5 * np.log(ratio) - 0.5 * (t - shift) ** 2 / ratio
+    return np.asarray(np.logaddexp(np.log1p(-share) - 0.5 * t * t, far) - _LOG_ROOT_2PI)
+
+
+def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """What is stated for the probability of at most y."""
+    place, spread, share, ratio, shift = rows[:, : STATED.gain].T
+    t = (y - place) / spread
+    far = normal.cdf((t - shift) / np.sqrt(ratio))
+    return np.asarray((1.0 - share) * normal.cdf(t) + share * far)
+
+
+def _distance(x: FloatArray, s: FloatArray | float) -> FloatArray:
+    """E |N(x, s^2)|."""
+    return np.asarray(x * (2.0 * normal.cdf(x / s) - 1.0) + 2.0 * s * normal.pdf(x / s))
+
+
+def log_between(low: FloatArray, high: FloatArray, rows: FloatArray) -> FloatArray:
+    """log P(low < Y <= high) under what is stated (n, ..., fields)."""
+    place, spread, share, ratio, shift = np.moveaxis(rows[..., : STATED.gain], -1, 0)
+    with np.errstate(over="ignore", divide="ignore"):
+        a, b = (np.clip((edge - place) / spread, -LABEL_LIMIT, LABEL_LIMIT) for edge in (low, high))
+        root = np.sqrt(ratio)
+        near = np.log1p(-share) + _log_normal_between(a, b)
+        far = np.log(share) + _log_normal_between((a - shift) / root, (b - shift) / root)
+    return np.asarray(np.logaddexp(near, far))
+
+
+def _log_normal_between(a: FloatArray, b: FloatArray) -> FloatArray:
+    """log (Phi(b) - Phi(a)); where that underflows, by the density between the two."""
+    turned = a + b > 0.0
+    a, b = np.where(turned, -b, a), np.where(turned, -a, b)
+    mass = normal.cdf(b) - normal.cdf(a)
+    middle = np.log(np.maximum(b - a, 1e-300)) - 0.5 * (0.5 * (a + b)) ** 2 - _LOG_ROOT_2PI
+    return np.where(mass > 1e-290, np.log(np.maximum(mass, 1e-300)), middle)

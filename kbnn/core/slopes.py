@@ -1,0 +1,94 @@
+"""The output of many rows with its derivatives: by the weights, by the inputs.
+
+What kbnn.core.filter does for one row, for one output and rows at a time: H = dE[y]/dw and
+J = dE[y]/dx, with every var_a held fixed, and what is new in each row: the noise, and what inputs
+that are not known add. Steps that follow one another share the weights, so that what they do not
+know is one: for a sum of derivatives D its variance is kappa D P D'.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.core import twin
+from kbnn.core.belief import Belief
+from kbnn.core.constants import SMALLEST_VAR
+from kbnn.core.normal import FloatArray
+from kbnn.core.sensitivity import of_inputs
+
+
+class Slopes(NamedTuple):
+    """Of n rows."""
+
+    mean: FloatArray  # (n,)
+    weights: FloatArray  # (n, weights) H
+    inputs: FloatArray  # (n, inputs) J, 0 where an input is beyond its limit
+    new_var: FloatArray  # (n,) the noise, and what inputs that are not known add
+
+
+def slopes(belief: Belief, x: FloatArray) -> Slopes:
+    """The one output at standardised rows x, NaN for missing."""
+    known = [twin.conditioned(belief, row, np.zeros_like(row)) for row in x]
+    z = _with_one(np.stack([row.mean for row in known]), 1.0)
+    vz = _with_one(np.stack([row.var for row in known]), 0.0)
+    input_var, activations = vz[:, 1:], belief.config.activations
+    layers, expected = [z], []
+    for layer in range(belief.layout.layers - 1):
+        weights = belief.weights(layer)
+        mu_a = z @ weights.T
+        var_a = _own_var(belief, layer, z) + vz @ (weights**2).T
+        if layer == 0:
+            var_a += vz @ belief.own_diagonal(layer).T
+        var_a = np.maximum(var_a, SMALLEST_VAR)
+        seen_var = np.maximum(belief.config.activation_spread * var_a, SMALLEST_VAR)
+        out = activations[layer].moments(mu_a, seen_var)
+        slope = out.cov / seen_var
+        z = _with_one(out.mean, 1.0)
+        vz = _with_one(slope * slope * var_a, 0.0)
+        layers.append(z)
+        expected.append(slope)
+    chain = [np.ones((len(x), 1))]
+    for layer in range(belief.layout.layers - 1, 0, -1):
+        chain.insert(0, chain[0] @ belief.weights(layer)[:, 1:] * expected[layer - 1])
+    parts = [
+        np.einsum("nm,ni->nmi", c, a).reshape(len(x), -1)
+        for c, a in zip(chain, layers, strict=True)
+    ]
+    jacobian = chain[0] @ belief.weights(0)[:, 1:]
+    own = chain[0] ** 2 @ belief.own_diagonal(0)[:, 1:]
+    unknown = np.sum((jacobian**2 + own) * input_var, axis=1)
+    noise = np.array([twin.noise_var(belief, row) for row in layers[-1]])
+    inside = np.abs(np.nan_to_num(x)) <= belief.config.input_limit
+    return Slopes(
+        layers[-1] @ belief.weights(belief.layout.layers - 1)[0],
+        np.concatenate(parts, axis=1),
+        np.where(inside, chain[0] @ of_inputs(belief)[0], 0.0),
+        noise + unknown,
+    )
+
+
+def function_var(belief: Belief, d: FloatArray) -> FloatArray:
+    """kappa D P D' of derivatives (n, weights)."""
+    total = np.zeros(len(d))
+    for stack in belief.stacks:
+        blocks = d[:, stack.order]
+        gain = np.einsum("kde,nke->nkd", stack.cov, blocks, optimize=True)
+        total += np.einsum("nkd,nkd->n", blocks, gain)
+    return np.asarray(belief.kappa * np.maximum(total, 0.0))
+
+
+def _with_one(values: FloatArray, first: float) -> FloatArray:
+    return np.concatenate((np.full((len(values), 1), first), values), axis=1)
+
+
+def _own_var(belief: Belief, layer: int, z: FloatArray) -> FloatArray:
+    """z' C z of every unit (n, units), C the unit's own part of the covariance."""
+    out = np.zeros((len(z), len(belief.weights(layer))))
+    for unit, first, cov in belief.own[layer]:
+        part = z[:, first : first + len(cov)]
+        out[:, unit] += np.einsum("ni,ni->n", part @ cov, part)
+    if layer == 0 and belief.loose.size:
+        out += z[:, belief.layout.joint :] ** 2 @ belief.loose.T
+    return out

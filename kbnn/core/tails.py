@@ -1,0 +1,232 @@
+"""What is stated of a real target: ordinary values, outliers, and intervals kept to their promise.
+
+The network says mean m and variance v. Stated is, with V = c v, the mixture
+
+    (1 - eps) N(m, V) + eps N(m + d sqrt(V), R V)
+
+that inference reckons with, but with its share eps, ratio R, shift d and width c learned from the
+stream, in units of the forecasts: t = (y - m)/sqrt(V) is an outlier with probability w, and
+eps follows the mean of w, d and R mean and variance of t weighted by w, c the square of t weighted
+by 1 - w. Before any was seen, an outlier may be any value that the target has had, however sure
+forecasts have become. The means are left alone.
+
+The central intervals of 50, 80, 90 and 95 % are tracked: each side's distance from the median has a
+gain that grows a little with every row beyond the edge and shrinks by less with every other, so
+that it comes to rest where the promised share lies beyond, whatever the distribution is.
+
+The compiled twin is csrc/tails.c. Everything is free of units, and nothing depends on how rows are
+grouped.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from kbnn.core import engine
+from kbnn.core.constants import (
+    ANY_SHARE,
+    EXTREMES_MEMORY,
+    HALF_60,
+    HALF_80,
+    HALF_90,
+    LEAST_GAIN,
+    LEAST_RATIO,
+    LEAST_WIDTH,
+    MOST_GAIN,
+    MOST_RATIO,
+    MOST_WIDTH,
+    TAILS_EVERY,
+    TAILS_MEMORY,
+    TAILS_REACH,
+    TAILS_YOUNG,
+    TRACK_STEP,
+    WIDTH_CAP,
+    WIDTH_STEP,
+)
+from kbnn.core.mixture import GAINS, HALVES, OUTSIDE, STATED, STATED_FIELDS, edges_of
+from kbnn.core.normal import FloatArray
+
+ONE_SIDED: Final = (0.0, HALF_60, HALF_80, HALF_90)
+"""Half-widths with both shares of each level beyond."""
+START: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
+OUTLIERS, AMONG, EXTREMES, SQUARES, MEAN, WIDTH, SEEN, MOST = range(8)
+VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15)
+"""Fields of what is known of one target's tails: sums over weighted outliers, the width c, rows
+seen and the largest value among them; then what is stated, eps, R and d, and a gain for the lower
+and the upper edge of each level."""
+FIELDS: Final = FIRST_GAIN + GAINS
+
+
+def blank(targets: int, mixed: bool = True) -> FloatArray:
+    """Tails of which nothing is known; not `mixed`, they state a Gaussian."""
+    tails = np.ones((targets, FIELDS))
+    tails[:, : len(START)] = START
+    tails[:, [SHARE, RATIO, SHIFT]] = (START[0] / START[1], START[3] / START[2], 0.0)
+    if not mixed:
+        tails[:, [SHARE, RATIO, SHIFT]] = (0.0, 1.0, 0.0)
+    return tails
+
+
+def sound(tails: FloatArray) -> bool:
+    """Whether numbers from a file can be what is known of tails."""
+    sums, rest = tails[:, :MOST], tails[:, SHARE:]
+    sizes = tails[:, MOST + 1 : SHARE]
+    positive = tails[:, [AMONG, EXTREMES, SQUARES, WIDTH, RATIO]]
+    share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:]
+    return bool(
+        np.all(np.abs(sums) <= 1e12)
+        and np.all(np.abs(rest) <= 1e12)
+        and np.all(np.abs(sizes) <= 1e300)
+        and np.all(sizes[:, 1:] >= 0.0)
+        and np.all(positive > 0.0)
+        and np.all((tails[:, OUTLIERS] >= 0.0) & (tails[:, OUTLIERS] < tails[:, AMONG]))
+        and np.all((share >= 0.0) & (share < 1.0))
+        and np.all((gains >= LEAST_GAIN) & (gains <= MOST_GAIN))
+        and np.all(tails[:, MOST] < np.inf)
+    )
+
+
+def known_again(tails: FloatArray) -> FloatArray:
+    """For rows of a later pass: the width that new rows asked for is not theirs."""
+    if np.all(tails[:, WIDTH] == 1.0):
+        return tails
+    after = tails.copy()
+    after[:, WIDTH] = 1.0
+    return after
+
+
+def stated(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+    """What the tails as they are make of means and standard deviations (n, T)."""
+    rows = np.empty((*mean.shape, STATED_FIELDS))
+    rows[..., STATED.place] = mean
+    rows[..., STATED.spread] = np.sqrt(tails[:, WIDTH]) * sd
+    rows[..., STATED.share : STATED.most] = tails[:, SHARE:]
+    rows[..., STATED.most] = tails[:, MOST]
+    rows[..., STATED.kind] = 0.0
+    return rows
+
+
+def follow(
+    tails: FloatArray, mean: FloatArray, sd: FloatArray, y: FloatArray, mix: bool, track: bool
+) -> FloatArray:
+    """What is stated of rows one after another; the tails, in place, learn from each.
+
+    With `mix` they learn the mixture, with `track` the gains of the intervals.
+    """
+    if engine.compiled():
+        mean, sd, y = (np.ascontiguousarray(part) for part in (mean, sd, y))
+        return engine.follow_tails(tails, mean, sd, y, mix, track)
+    rows = np.empty((*mean.shape, STATED_FIELDS))
+    for j, tail in enumerate(tails):
+        edges = None
+        for i in range(len(mean)):
+            labelled = math.isfinite(y[i, j])
+            if mix and labelled and (tail[SEEN] < TAILS_YOUNG or tail[SEEN] % TAILS_EVERY == 0.0):
+                _refresh(tail)
+                edges = None
+            rows[i, j] = stated(tail[None], mean[i : i + 1, j : j + 1], sd[i : i + 1, j : j + 1])
+            t = float(y[i, j] - mean[i, j]) / float(rows[i, j, STATED.spread])
+            if not labelled or not math.isfinite(t):
+                continue
+            t = min(max(t, -TAILS_REACH), TAILS_REACH)
+            if track and edges is None:
+                edges = edges_of((float(tail[SHARE]), float(tail[RATIO]), float(tail[SHIFT])))
+            if mix:
+                _learn(tail, t)
+                _learn_sizes(tail, float(y[i, j]), float(rows[i, j, STATED.spread]))
+            if edges is not None:
+                _track(tail[FIRST_GAIN:], edges, t)
+            tail[SEEN] += 1.0
+            tail[MOST] = max(tail[MOST], y[i, j])
+    return rows
+
+
+def follow_counts(
+    tail: FloatArray, y: FloatArray, u: FloatArray, none: FloatArray, track: bool, rows: FloatArray
+) -> None:
+    """The same for the intervals of counts: gains and largest value are written into `rows`.
+
+    y (n,) is NaN where nothing was seen, u its place in what was stated, `none` the stated
+    probability of 0. Gains are those of the edges' normal scores. Where the lower edge is 0 nothing
+    lies below it, and the upper one leaves out both shares.
+    """
+    if engine.compiled():
+        engine.follow_counts(tail, y, u, none, track, rows)
+        return
+    for i, value in enumerate(y.tolist()):
+        rows[i, STATED.gain : STATED.most] = tail[FIRST_GAIN:]
+        rows[i, STATED.most] = tail[MOST]
+        if math.isnan(value):
+            continue
+        if track:
+            _track_count(tail[FIRST_GAIN:], float(u[i]), float(none[i]))
+        tail[SEEN] += 1.0
+        tail[MOST] = max(tail[MOST], value)
+
+
+def _track_count(gains: FloatArray, u: float, none: float) -> None:
+    for level, (outside, half) in enumerate(zip(OUTSIDE, HALVES, strict=True)):
+        low, high = 2 * level, 2 * level + 1
+        under = _cdf(-half * float(gains[low]))
+        from_zero = none >= under
+        reach = ONE_SIDED[level] if from_zero else half
+        beyond = 2.0 * outside if from_zero else outside
+        moves = [] if reach == 0.0 else [(high, (u > _cdf(reach * float(gains[high]))) - beyond)]
+        moves += [] if from_zero else [(low, (u < under) - outside)]
+        for at, move in moves:
+            grown = float(gains[at]) * math.exp(TRACK_STEP * move)
+            gains[at] = min(max(grown, LEAST_GAIN), MOST_GAIN)
+
+
+def _cdf(u: float) -> float:
+    return 0.5 * math.erfc(-0.7071067811865476 * u)
+
+
+def _refresh(tail: FloatArray) -> None:
+    tail[SHARE] = tail[OUTLIERS] / tail[AMONG]
+    any_value = tail[VALUE_VAR] / tail[SPREAD_VAR] if tail[SPREAD_VAR] > 0.0 else 0.0
+    ratio = (tail[SQUARES] + ANY_SHARE * any_value) / tail[EXTREMES]
+    tail[RATIO] = min(max(ratio, LEAST_RATIO), MOST_RATIO)
+    tail[SHIFT] = tail[MEAN]
+
+
+def _learn(tail: FloatArray, t: float) -> None:
+    share, ratio, shift = (float(part) for part in tail[SHARE : SHIFT + 1])
+    far = t - shift
+    odds = math.log((1.0 - share) / share) + 0.5 * math.log(ratio)
+    odds -= 0.5 * (t * t - far * far / ratio)
+    w = 1.0 / (1.0 + math.exp(min(max(odds, -700.0), 700.0)))
+    tail[OUTLIERS] += w
+    tail[AMONG] += 1.0
+    if tail[AMONG] > TAILS_MEMORY:
+        tail[OUTLIERS] *= TAILS_MEMORY / tail[AMONG]
+        tail[AMONG] = TAILS_MEMORY
+    tail[EXTREMES] += w
+    gap = t - float(tail[MEAN])
+    tail[MEAN] += w * gap / tail[EXTREMES]
+    tail[SQUARES] += w * gap * (t - float(tail[MEAN]))
+    if tail[EXTREMES] > EXTREMES_MEMORY:
+        tail[SQUARES] *= EXTREMES_MEMORY / tail[EXTREMES]
+        tail[EXTREMES] = EXTREMES_MEMORY
+    grown = tail[WIDTH] * math.exp(WIDTH_STEP * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
+    tail[WIDTH] = min(max(grown, LEAST_WIDTH), MOST_WIDTH)
+
+
+def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:
+    rate = 1.0 / min(float(tail[SEEN]) + 1.0, TAILS_MEMORY)
+    gap = y - float(tail[VALUE_MEAN])
+    tail[VALUE_MEAN] += rate * gap
+    tail[VALUE_VAR] += rate * (gap * (y - float(tail[VALUE_MEAN])) - tail[VALUE_VAR])
+    tail[SPREAD_VAR] += rate * (spread * spread - tail[SPREAD_VAR])
+
+
+def _track(gains: FloatArray, edges: list[float], t: float) -> None:
+    median, *sides = edges
+    for at, edge in enumerate(sides):
+        reached = median + (edge - median) * float(gains[at])
+        missed = t > reached if at % 2 else t < reached
+        grown = float(gains[at]) * math.exp(TRACK_STEP * (missed - OUTSIDE[at // 2]))
+        gains[at] = min(max(grown, LEAST_GAIN), MOST_GAIN)

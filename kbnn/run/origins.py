@@ -1,0 +1,125 @@
+"""Steps ahead, judged: from many rows of a stream on, how far was each step from what came true?
+
+The model learns nothing. An origin is a row after which steps are forecast; it knows all rows above
+it. At most 500 are taken, evenly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kbnn.core.normal import FloatArray
+from kbnn.errors import DataError
+from kbnn.model.horizon import Ahead, ahead, check_horizon
+from kbnn.model.lags import History
+from kbnn.model.model import Model
+from kbnn.model.rows import Rows, sliced
+from kbnn.stream.blocks import joined, taken
+from kbnn.stream.opening import Stream
+from kbnn.task.gaussian import Z
+
+MOST_ORIGINS: Final = 500
+_AT_A_TIME: Final = 50
+_OUTSIDE: Final = 20.0
+"""What a miss counts in the interval score of 90 %: 2 over 10 %."""
+
+
+class Step(NamedTuple):
+    """How good forecasts of one step were."""
+
+    step: int
+    rows: int
+    rmse: float
+    last_rmse: float  # of the last value before
+    season_rmse: float | None  # of the value a season before
+    coverage_90: float
+    width_90: float
+    interval_score_90: float
+
+
+class Judged(NamedTuple):
+    """All steps, and how many origins they were forecast from."""
+
+    origins: int
+    steps: list[Step]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `evaluate --horizon --json`."""
+        return {"origins": self.origins, "steps": [step._asdict() for step in self.steps]}
+
+
+def judge(model: Model, stream: Stream, steps: int) -> Judged:
+    """Forecast from many rows of a stream on, and compare."""
+    check_horizon(model, steps)
+    rows = joined(list(stream))
+    if len(rows.y) < steps:
+        raise DataError(f"--horizon {steps} needs as many rows, but there are {len(rows.y)}")
+    places = np.unique(np.linspace(0, len(rows.y) - steps, MOST_ORIGINS).astype(np.int64))
+    made = _forecasts(model, rows, places, steps)
+    return _scored(model, rows, places, made)
+
+
+def _forecasts(model: Model, rows: Rows, places: Any, steps: int) -> Ahead:
+    """From each place on: after so many of the rows."""
+    history, done = model.history.copy(), 0
+    parts: list[Ahead] = []
+    for start in range(0, len(places), _AT_A_TIME):
+        chosen = places[start : start + _AT_A_TIME]
+        known: list[History] = []
+        for place in chosen.tolist():
+            model.timeline.move(history, sliced(rows, done, place))
+            done = place
+            known.append(history.copy())
+        parts.append(ahead(model, known, [taken(rows, chosen + h) for h in range(steps)]))
+    return Ahead(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _scored(model: Model, rows: Rows, places: Any, made: Ahead) -> Judged:
+    clock = model.schema.clock
+    season = 0 if clock is None else clock.season
+    at = model.timeline.columns.index(model.schema.targets[0])
+    before = model.history.values[:, at]
+    every = np.concatenate((before, rows.y[:, 0]))
+    origin = len(before) + places
+    last = np.array([_last(every[: int(end)]) for end in origin])
+    found = []
+    for h in range(made.mean.shape[1]):
+        truth = every[origin + h]
+        seen = np.isfinite(truth) & np.isfinite(made.mean[:, h])
+        error, half = truth - made.mean[:, h], Z[90] * made.sd[:, h]
+        miss = np.maximum(np.abs(error) - half, 0.0)
+        ago = _season_ago(every, origin, h, season)
+        found.append(
+            Step(
+                h + 1,
+                int(seen.sum()),
+                _rms(error[seen]),
+                _rms((truth - last)[seen]),
+                None if ago is None else _rms((truth - ago)[seen]),
+                float(np.mean(np.abs(error[seen]) <= half[seen])),
+                float(np.mean(2.0 * half[seen])),
+                float(np.mean(2.0 * half[seen] + _OUTSIDE * miss[seen])),
+            )
+        )
+    return Judged(len(places), found)
+
+
+def _season_ago(every: FloatArray, origin: Any, h: int, season: int) -> FloatArray | None:
+    """What was known a whole number of seasons before step h."""
+    if not season:
+        return None
+    back = season * (h // season + 1)
+    source = origin + h - back
+    return np.where(source >= 0, every[np.maximum(source, 0)], np.nan)
+
+
+def _last(values: FloatArray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if len(known) else float("nan")
+
+
+def _rms(errors: FloatArray) -> float:
+    known = errors[np.isfinite(errors)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else float("nan")

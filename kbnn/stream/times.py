@@ -1,0 +1,229 @@
+"""Read points of time: the instant, and what the clock on the wall said, in seconds since 1970.
+
+A text without a zone is taken as it stands, for both. Years are those of the common calendar, and
+a date without an hour is its midnight.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange, timegm
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbnn.model.clock import Unit
+from kbnn.stream.values import FloatArray, is_numeric, is_text, numbers, plain_text
+
+_FULL: Final = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
+_MONTHS: Final = {name: at for at, full in enumerate(_FULL, 1) for name in (full, full[:3])}
+_CLOCK: Final = (
+    r"(?:(?:[T ]|,\s)\s?(?P<h>\d{1,2}):(?P<n>\d{2})(?::(?P<s>\d{2})(?P<f>[.,]\d{1,9})?)?"
+    r"(?:\s?(?P<half>[ap])\.?m\.?)?)?"
+    r"\s?(?P<zone>Z|UTC|GMT|[-+]\d{2}(?::?\d{2})?)?"
+)
+_FORMS: Final = tuple(
+    re.compile(form, re.I)
+    for form in (
+        r"(?P<y>\d{4})(?P<sep>[-/.])(?P<m>\d{1,2})(?P=sep)(?P<d>\d{1,2})" + _CLOCK,
+        r"(?P<a>\d{1,2})(?P<sep>[-/.])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4})" + _CLOCK,
+        r"(?P<d>\d{1,2})[-. ]{1,2}(?P<name>[a-z]{3,9})\.?[-., ]{1,2}(?P<y>\d{4})" + _CLOCK,
+        r"(?P<name>[a-z]{3,9})\.? (?P<d>\d{1,2}),? (?P<y>\d{4})" + _CLOCK,
+        r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
+        r"(?:[T ]?(?P<h>\d{2})(?P<n>\d{2})(?P<s>\d{2})?)?(?P<zone>Z)?",
+        r"(?P<y>\d{4})[-/](?P<m>\d{2})",
+        r"(?P<name>[a-z]{3,9})[-. ](?P<y>\d{4})",
+        r"(?P<y>\d{4})[- ]?Q(?P<q>[1-4])",
+    )
+)
+TICKS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+
+
+class Point(NamedTuple):
+    """A point of time as a text tells it."""
+
+    instant: float
+    local: float
+    zoned: bool = False
+    written: str = "text"  # "day" or "month" where no hour, or no day, was said
+    order: str = ""  # of 03/04/2026: "day", "month", or "either"
+    digits: bool = False  # nothing but digits: it may as well be a number
+
+
+class Times(NamedTuple):
+    """A column as points of time (n, 2), NaN where missing, and the texts that are none."""
+
+    values: FloatArray
+    unread: dict[int, str]
+
+
+def point(text: str, day_first: bool = False) -> Point | None:
+    """The point of time that a text tells, None if it tells none."""
+    found = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
+    if found is None:
+        return None
+    part = found.groupdict()
+    year, order = int(part["y"]), ""
+    if part.get("name"):
+        month, day = _MONTHS.get(part["name"].lower(), 0), int(part.get("d") or 1)
+    elif part.get("a"):
+        first, second = int(part["a"]), int(part["b"])
+        order = "day" if first > 12 else "month" if second > 12 else "either"
+        if part["sep"] != "/" and order == "either":
+            order = "day"
+        dayed = order == "day" or (order == "either" and day_first)
+        day, month = (first, second) if dayed else (second, first)
+    elif part.get("q"):
+        month, day = 3 * int(part["q"]) - 2, 1
+    else:
+        month, day = int(part["m"]), int(part.get("d") or 1)
+    if not 1 <= month <= 12 or year < 1 or not 1 <= day <= monthrange(year, month)[1]:
+        return None
+    hour, minute, second = (int(part.get(name) or 0) for name in ("h", "n", "s"))
+    if part.get("half"):
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if part["half"].lower() == "p" else 0)
+    if hour > 23 or minute > 59 or second > 60:
+        return None
+    local = float(timegm((year, month, day, hour, minute, second)))
+    if part.get("f"):
+        local += float(f"0.{part['f'][1:]}")
+    zone = part.get("zone")
+    written = "text" if part.get("h") else "day" if part.get("d") or part.get("a") else "month"
+    digits = text.isdigit()
+    return Point(local - _offset(zone), local, zone is not None, written, order, digits)
+
+
+def _offset(zone: str | None) -> float:
+    """Seconds that a zone is ahead."""
+    if zone is None or zone[0] not in "+-":
+        return 0.0
+    figures = zone[1:].replace(":", "")
+    seconds = 3600.0 * int(figures[:2]) + 60.0 * int(figures[2:] or 0)
+    return -seconds if zone[0] == "-" else seconds
+
+
+def is_point(kind: pa.DataType) -> bool:
+    """Whether a type holds points of time (a time of day is none)."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def times(array: pa.Array, unit: Unit, day_first: bool, tokens: pa.Array) -> Times:
+    """Read a column as points of time."""
+    if is_point(array.type):
+        return Times(_points(array), {})
+    if is_text(array.type) and unit == "text":
+        return _texts(plain_text(array), day_first, tokens)
+    if not is_text(array.type) and not is_numeric(array.type):
+        return Times(np.full((len(array), 2), np.nan), {})
+    read = numbers(array, tokens)
+    return _numbers(read.values, dict(read.unread), unit)
+
+
+def _numbers(values: FloatArray, unread: dict[int, str], unit: Unit) -> Times:
+    """Numbers as points of time: ticks since 1970, years, or digits such as 20260131."""
+    if unit in TICKS:
+        instants = values / TICKS[unit]
+    else:
+        instants = np.full(len(values), np.nan)
+        for at in np.flatnonzero(np.isfinite(values)).tolist():
+            text = f"{values[at]:.0f}"
+            made = point(f"{int(text):04d}-01" if unit == "year" else text)
+            if made is None or not values[at].is_integer():
+                unread[at] = text
+            else:
+                instants[at] = made.instant
+    far = np.flatnonzero(np.abs(instants) > _FARTHEST)
+    unread.update((at, f"{values[at]:g}") for at in far.tolist())
+    instants[far] = np.nan
+    return Times(np.stack((instants, instants), axis=1), unread)
+
+
+_FARTHEST: Final = 2.5e11
+"""Seconds from 1970 to the year 9892 or so: what is beyond was read in the wrong unit."""
+
+
+def _points(array: pa.Array) -> FloatArray:
+    """Arrow's own points of time, of any unit and zone."""
+    local = array
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        local = pc.local_timestamp(array)
+    return np.stack((_seconds(array), _seconds(local)), axis=1)
+
+
+def _seconds(array: pa.Array) -> FloatArray:
+    kind = array.type
+    if pa.types.is_date32(kind):
+        ticks, each = array.cast(pa.int32()), 1.0 / 86400.0
+    elif pa.types.is_date64(kind):
+        ticks, each = array.cast(pa.int64()), 1e3
+    else:
+        ticks, each = array.cast(pa.int64()), TICKS[kind.unit]
+    values = ticks.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(values / each, dtype=np.float64)
+
+
+def _texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> Times:
+    """Texts, all at once where they are plain ISO 8601 and one by one otherwise."""
+    gone = pc.is_in(array, value_set=tokens)
+    array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
+    try:
+        return Times(_points(array.cast(pa.timestamp("us"))), {})
+    except pa.ArrowInvalid:
+        pass
+    values = np.full((len(array), 2), np.nan)
+    unread: dict[int, str] = {}
+    for at, text in enumerate(array.to_pylist()):
+        if text is not None:
+            made = point(text, day_first)
+            if made is None:
+                unread[at] = text
+            else:
+                values[at] = made[:2]
+    return Times(values, unread)
+
+
+def one(value: Any, unit: Unit, day_first: bool) -> tuple[float, float] | None:
+    """One value of any kind as a point of time; None if it is none."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, datetime):
+        local = timegm(value.timetuple()) + value.microsecond * 1e-6
+        ahead = value.utcoffset()
+        return local - (0.0 if ahead is None else ahead.total_seconds()), local
+    if isinstance(value, date):
+        midnight = float(timegm(value.timetuple()))
+        return midnight, midnight
+    if isinstance(value, str) and unit == "text":
+        made = point(value.strip(), day_first)
+        return None if made is None else (made.instant, made.local)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    made_of = _numbers(np.array([number]), {}, unit)
+    return None if made_of.unread else (float(made_of.values[0, 0]), float(made_of.values[0, 1]))
+
+
+def written(array: pa.Array) -> list[str | None]:
+    """Arrow's points of time as texts that `point` reads, None where missing."""
+    texts: list[str | None] = []
+    for instant, local in _points(array).tolist():
+        if not np.isfinite(instant):
+            texts.append(None)
+            continue
+        ahead = round((local - instant) / 60.0)
+        zoned = getattr(array.type, "tz", None) is not None
+        zone = f"{'-' if ahead < 0 else '+'}{abs(ahead) // 60:02d}:{abs(ahead) % 60:02d}"
+        moment = str(np.datetime64(round(local * 1e6), "us"))
+        plain = moment.removesuffix(".000000")
+        whole = pa.types.is_date(array.type)
+        texts.append(plain[:10] if whole else plain + (zone if zoned else ""))
+    return texts

@@ -1,0 +1,133 @@
+"""A count: a negative binomial of mean mu and variance mu + mu^2/alpha, its row (mu, 1/alpha, ..).
+
+A count is a step of its distribution, from P(Y < y) to P(Y <= y); u is drawn between the two by a
+hash of the row, so that it is even where what is stated is right, and the same whenever it is asked
+for. The central interval has its edges at quantiles whose normal scores are tracked; where the
+lower is 0 nothing lies below, and the upper one may leave out both shares.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kbnn.core import normal
+from kbnn.core.mixture import OUTSIDE, STATED, Verdicts, gains
+from kbnn.core.normal import FloatArray
+
+MOST: Final = 2.0**53
+"""Counts beyond this are not told apart."""
+
+
+def possible(y: FloatArray) -> FloatArray:
+    """Whole numbers from 0 on."""
+    return np.asarray((y >= 0.0) & (y == np.rint(y)) & (y <= MOST), dtype=np.float64)
+
+
+def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """P(Y <= y)."""
+    mu, alpha = _parameters(rows)
+    k = np.floor(y)
+    below = normal.special().betainc(alpha, np.maximum(k, 0.0) + 1.0, alpha / (alpha + mu))
+    return np.where(k < 0.0, 0.0, below)
+
+
+def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """The logarithm of the mass of a count."""
+    mu, alpha = _parameters(rows)
+    gammaln = normal.special().gammaln
+    chosen = gammaln(y + alpha) - gammaln(alpha) - gammaln(y + 1.0)
+    log_p = -np.log1p(mu / alpha)
+    with np.errstate(divide="ignore"):
+        log_q = -np.log1p(alpha / mu)
+    return np.asarray(chosen + alpha * log_p + np.where(y > 0.0, y * log_q, 0.0))
+
+
+def quantile(rows: FloatArray, share: float) -> FloatArray:
+    """The least count that so large a share does not exceed."""
+    return _quantiles(rows, np.full(len(rows), share))
+
+
+def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+    """The central interval of that share."""
+    low, high = levels(rows, 0.5 - share / 2)
+    return _quantiles(rows, low), _quantiles(rows, high)
+
+
+def levels(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
+    """The shares that lie below the two edges of an interval, as they are kept."""
+    half = -normal.quantile(outside)
+    below, above = gains(rows, half)
+    low = normal.cdf(-half * below)
+    from_zero = cdf(np.zeros(len(rows)), rows) >= low
+    half = -normal.quantile(min(2.0 * outside, 0.5))
+    wide = normal.cdf(half * above)
+    high = normal.cdf(-normal.quantile(outside) * above)
+    return np.where(from_zero, 0.0, low), np.where(from_zero, wide, high)
+
+
+def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
+    """Counts beside what was stated of them."""
+    u = drawn(y, rows)
+    edges = [levels(rows, outside) for outside in OUTSIDE]
+    tail = np.minimum(u, 1.0 - u)
+    return Verdicts(
+        -log_density(y, rows),
+        crps(y, rows),
+        u,
+        np.where(u < 0.5, 1.0, -1.0) * normal.scores(tail),
+        _quantiles(rows, edges[2][0]),
+        _quantiles(rows, edges[2][1]),
+        *(((u >= low) & (u <= high)).astype(np.float64) for low, high in edges),
+    )
+
+
+def drawn(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """u of each row, see above."""
+    low = cdf(y - 1.0, rows)
+    return np.clip(low + (cdf(y, rows) - low) * _hashed(y, rows), 0.0, 1.0)
+
+
+def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """y (2F(y) - 1) - mu (2F(y - 1; alpha + 1) - 1 + 2F1(alpha + 1, 1/2; 2; -4 (1 - p)/p^2)/p)."""
+    mu, alpha = _parameters(rows)
+    p = alpha / (alpha + mu)
+    more = rows.copy()
+    more[:, STATED.place], more[:, STATED.spread] = mu * (alpha + 1.0) / alpha, 1.0 / (alpha + 1.0)
+    return np.asarray(
+        y * (2.0 * cdf(y, rows) - 1.0)
+        - mu * (2.0 * cdf(y - 1.0, more) - 1.0)
+        - mu / p * normal.special().hyp2f1(alpha + 1.0, 0.5, 2.0, -4.0 * (1.0 - p) / (p * p))
+    )
+
+
+def _parameters(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return rows[:, STATED.place], 1.0 / rows[:, STATED.spread]
+
+
+def _quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
+    """The least count k with P(Y <= k) >= share, by halving."""
+    mu, alpha = _parameters(rows)
+    sd = np.sqrt(mu + mu * mu / alpha)
+    low, high = np.full(len(rows), -1.0), np.ceil(mu + 4.0 * sd) + 1.0
+    for _ in range(64):
+        short = cdf(high, rows) < share
+        if not short.any() or np.all(high[short] > MOST):
+            break
+        high = np.where(short, 2.0 * high, high)
+    while np.any(high - low > 1.0):
+        middle = np.floor(0.5 * (low + high))
+        enough = cdf(middle, rows) >= share
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.maximum(high, 0.0)
+
+
+def _hashed(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """A number between 0 and 1 for each row, even and the same whenever it is asked for."""
+    bits = np.ascontiguousarray(rows[:, STATED.place]).view(np.uint64)
+    bits = bits ^ (np.ascontiguousarray(y).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    bits = bits ^ (bits >> np.uint64(31))
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53

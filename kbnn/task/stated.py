@@ -1,0 +1,66 @@
+"""What is stated of numbers, whichever kind of distribution it is.
+
+A row's fields are those of kbnn.core.mixture, and the last of them says whose they are: the
+mixture's own, the same mixture of the logarithm, or a negative binomial's. Rows of a stream whose
+kind of target was settled on the way may be of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from kbnn.core import mixture
+from kbnn.core.mixture import STATED, Verdicts
+from kbnn.core.normal import FloatArray
+from kbnn.task import counted, logged
+
+REAL, POSITIVE, COUNT = range(3)
+KINDS: Final[tuple[ModuleType, ...]] = (mixture, logged, counted)
+"""By the code in a row: each has `quantile`, `interval`, `judge` and `log_mass`."""
+
+
+def quantile(rows: FloatArray, share: float) -> FloatArray:
+    """The value that so large a share of what is stated (n, fields) lies below."""
+    return _by_kind(rows, lambda kind, at: kind.quantile(rows[at], share))
+
+
+def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+    """The central interval of that share, as it is kept to its promise."""
+    lower, upper = _by_kind(rows, lambda kind, at: kind.interval(rows[at], share), 2)
+    return lower, upper
+
+
+def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
+    """Values (n,) beside what was stated of them."""
+    return Verdicts._make(
+        _by_kind(rows, lambda kind, at: kind.judge(y[at], rows[at]), len(Verdicts._fields))
+    )
+
+
+def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """Of values (n,); a whole number is told by the mass of what would be rounded to it."""
+    return _by_kind(rows, lambda kind, at: kind.log_density(y[at], rows[at]))
+
+
+def possible(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """Whether a value can be one of what was stated, 1 or 0."""
+    return _by_kind(rows, lambda kind, at: kind.possible(y[at]))
+
+
+def _by_kind(
+    rows: FloatArray, make: Callable[[ModuleType, Any], Any], parts: int = 0
+) -> FloatArray:
+    """What each row's kind makes of it: (n,), or (parts, n)."""
+    kinds = np.nan_to_num(rows[:, STATED.kind])  # nothing is stated of some rows
+    first = int(kinds[0]) if len(rows) else REAL
+    if not len(rows) or np.count_nonzero(kinds == first) == len(rows):
+        return np.asarray(make(KINDS[first], slice(None)))
+    made = np.empty((parts, len(rows)) if parts else len(rows))
+    for code in np.unique(kinds):
+        at = kinds == code
+        made[..., at] = make(KINDS[int(code)], at)
+    return made

@@ -1,0 +1,298 @@
+"""Clocks: every spelling and unit is the same moment, and says what is learned from it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kbnn
+from kbnn.model.clock import DAY, Clock, phase, text_of
+from kbnn.stream.times import point
+from tests.commands import kbnn as command
+from tests.streams import assert_same, csv_bytes, every_format, look, parquet_bytes
+
+MOMENT = datetime(2026, 3, 14, 15, 9, tzinfo=UTC).timestamp()
+
+SPELLINGS = [
+    "2026-03-14 15:09",
+    "2026-03-14T15:09:00",
+    "2026-03-14T15:09:00Z",
+    "2026-03-14 15:09:00.000 UTC",
+    "2026-03-14T17:09:00+02:00",
+    "2026-03-14 10:09-0500",
+    "2026/03/14 15:09",
+    "14.03.2026 15:09",
+    "03/14/2026 3:09 PM",
+    "14 Mar 2026 15:09",
+    "March 14, 2026 15:09",
+    "20260314T150900",
+]
+
+
+@pytest.mark.parametrize("text", SPELLINGS)
+def test_twelve_spellings_of_one_moment(text: str) -> None:
+    found = point(text)
+    assert found is not None
+    assert found.instant == MOMENT
+
+
+def test_the_wall_keeps_its_own_time() -> None:
+    found = point("2026-03-14T17:09:00+02:00")
+    assert found is not None
+    assert found.local - found.instant == 7200.0
+    assert found.zoned
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-02-30", "2026-13-01", "25:00", "2026-01-01 24:00", "12", "blue", "31/31/2026"]
+)
+def test_what_is_no_moment(text: str) -> None:
+    assert point(text) is None
+
+
+def hours(count: int = 60, **step: float) -> list[datetime]:
+    every = timedelta(**(step or {"hours": 1}))
+    return [datetime(2026, 3, 27) + at * every for at in range(count)]
+
+
+def series(moments: list[str]) -> str:
+    rows = [f"{m},{at % 7},{at % 5}" for at, m in enumerate(moments)]
+    return "when,x,y\n" + "\n".join(rows) + "\n"
+
+
+def learned_from(path: Path, **options: Any) -> list[str]:
+    seen = look([path], **options)
+    assert not seen.error, seen.error
+    assert seen.schema is not None
+    return [place[0] for place in seen.schema["layout"]]
+
+
+@pytest.mark.parametrize(
+    ("step", "names"),
+    [
+        ({"minutes": 10}, ["day", "week", "year"]),
+        ({"hours": 1}, ["day", "week", "year"]),
+        ({"days": 1}, ["week", "year"]),
+        ({"days": 7}, ["year"]),
+        ({"days": 30}, ["year"]),
+        ({"days": 365}, []),
+    ],
+)
+def test_a_cycle_is_learned_where_the_rows_can_show_it(
+    step: dict[str, float], names: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(series([str(moment) for moment in hours(40, **step)]))
+    waves = [f"when {name} {wave}" for name in names for wave in ("sin", "cos")]
+    assert learned_from(path) == ["x", *waves, "when elapsed"]
+
+
+def test_rows_in_no_order_show_what_differs(tmp_path: Path) -> None:
+    moments = hours(40, hours=31)
+    np.random.default_rng(0).shuffle(moments)
+    path = tmp_path / "t.csv"
+    path.write_text(series([str(moment) for moment in moments]))
+    assert "when week sin" in learned_from(path)
+    path.write_text(series([str(moment.date()) for moment in moments]))
+    assert "when day sin" not in learned_from(path)
+
+
+def test_the_features_are_those_of_the_calendar(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(series([str(moment) for moment in hours()]))
+    x = look([path]).x
+    moments = hours()
+    day = [2 * np.pi * moment.hour / 24 for moment in moments]
+    week = [2 * np.pi * (moment.weekday() + moment.hour / 24) / 7 for moment in moments]
+    year = [2 * np.pi * (m.timetuple().tm_yday - 1 + m.hour / 24) / 365 for m in moments]
+    expected = [f(angle) for angle in (day, week, year) for f in (np.sin, np.cos)]
+    np.testing.assert_allclose(x[:, 1:7], np.transpose(expected), atol=1e-9)
+    np.testing.assert_allclose(x[:, 7], np.arange(60) / 24)
+
+
+def test_every_spelling_gives_the_same_rows(tmp_path: Path) -> None:
+    forms = {
+        "plain": [m.strftime("%Y-%m-%d %H:%M") for m in hours()],
+        "iso": [m.isoformat() for m in hours()],
+        "slashes": [m.strftime("%Y/%m/%d %H:%M:%S") for m in hours()],
+        "zone": [m.isoformat() + "Z" for m in hours()],
+        "german": [m.strftime("%d.%m.%Y %H:%M") for m in hours()],
+        "american": [m.strftime("%m/%d/%Y %I:%M %p") for m in hours()],
+        "named": [m.strftime("%d-%b-%Y %H:%M") for m in hours()],
+        "compact": [m.strftime("%Y%m%dT%H%M%S") for m in hours()],
+    }
+    path = tmp_path / "t.csv"
+    path.write_text(series(forms["plain"]))
+    plain = look([path])
+    for moments in forms.values():
+        path.write_text(series(moments))
+        seen = look([path])
+        np.testing.assert_array_equal(seen.x, plain.x)
+        assert (
+            seen.notices[-1]
+            .removeprefix("column 'when' is the clock")
+            .startswith((": hour", ", days"))
+        )
+
+
+@pytest.mark.parametrize(("unit", "ticks"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_numbers_since_1970(unit: str, ticks: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(series([str(m) for m in hours()]))
+    plain = look([path])
+    instants = [int(m.replace(tzinfo=UTC).timestamp()) * ticks for m in hours()]
+    path.write_text(series([str(instant) for instant in instants]))
+    for told in ("auto", unit):
+        np.testing.assert_array_equal(look([path], time="when", time_unit=told).x, plain.x)
+    path.write_text(series([str(i) for i in instants]).replace("when", "timestamp"))
+    np.testing.assert_array_equal(look([path]).x, plain.x)
+    path.write_text(series([str(i) for i in instants]).replace("when", "stock"))
+    assert look([path]).x.shape[1] == 2  # a number like any other
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_timestamps_of_every_unit_and_format(unit: str, tmp_path: Path) -> None:
+    y = [0.5 * at for at in range(60)]
+    table = pa.table({"when": pa.array(hours(), pa.timestamp(unit)), "x": range(60), "y": y})
+    (tmp_path / "t.csv").write_text(series([str(m) for m in hours()]))
+    (tmp_path / "t.parquet").write_bytes(parquet_bytes(table))
+    (tmp_path / "s.csv").write_bytes(csv_bytes(table))
+    one, other = look([tmp_path / "t.parquet"]), look([tmp_path / "s.csv"])
+    assert_same(one, other)
+    zoned = table.set_column(0, "when", pa.array(hours(), pa.timestamp(unit, "Europe/Berlin")))
+    (tmp_path / "z.parquet").write_bytes(parquet_bytes(zoned))
+    there = look([tmp_path / "z.parquet"]).x
+    np.testing.assert_array_equal(there[:, 7], one.x[:, 7])  # as much time passes
+    angle = np.arctan2(there[:, 1], there[:, 2]) - np.arctan2(one.x[:, 1], one.x[:, 2])
+    ahead = np.mod(np.round(angle / (2 * np.pi) * 24), 24)
+    assert ahead[0] == 1.0  # the wall is an hour ahead,
+    assert ahead[-1] == 2.0  # and two after the last Sunday of March
+
+
+def test_dates_are_clocks_in_every_format(tmp_path: Path) -> None:
+    days = [datetime(2025, 1, 1).date() + timedelta(days=at) for at in range(50)]
+    table = pa.table({"day": [str(d) for d in days], "y": [float(at % 7) for at in range(50)]})
+    readings = []
+    for name, content in every_format(table).items():
+        (tmp_path / "t").write_bytes(content)
+        readings.append(look([tmp_path / "t"]))
+        assert readings[-1].error == "", name
+        assert_same(readings[0], readings[-1])
+    typed = pa.table({"day": pa.array(days, pa.date32()), "y": table["y"]})
+    (tmp_path / "t").write_bytes(parquet_bytes(typed))
+    assert_same(readings[0], look([tmp_path / "t"]))
+
+
+def test_a_cut_changes_no_bit(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(series([m.isoformat() + "+01:00" for m in hours(200)]))
+    whole = look([path])
+    for size in (11, 100, 1 << 20):
+        assert_same(whole, look([path], read_size=size, block_rows=7))
+    assert_same(whole, look([path], block_rows=1))
+
+
+def test_summer_time_moves_the_wall_and_not_the_time_that_passes(tmp_path: Path) -> None:
+    before = [f"2026-03-29T0{h}:00+01:00" for h in range(2)]
+    after = [f"2026-03-29T0{h}:00+02:00" for h in range(3, 9)]
+    path = tmp_path / "t.csv"
+    path.write_text(series(before + after))
+    x = look([path]).x
+    np.testing.assert_allclose(np.diff(x[:, -1]) * 24, 1.0)
+    turned = np.unwrap(np.arctan2(x[:, 1], x[:, 2])) / (2 * np.pi) * 24
+    np.testing.assert_allclose(np.diff(turned), [1, 2, 1, 1, 1, 1, 1])
+
+
+def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    moments = [str(m) for m in hours(80)]
+    moments[50], moments[51] = moments[51], moments[50]
+    moments[60] = moments[59]
+    path.write_text(series(moments))
+    for size in (13, 1 << 20):
+        notices = look([path], read_size=size, block_rows=3).notices
+        assert notices[-2:] == [
+            f"{path}: the clock goes back in row 52: rows are learned in the order they come",
+            f"{path}: row 61 has the time of the row above it: both are learned, one after the "
+            "other",
+        ]
+
+
+def test_several_series_in_one_file_are_remarked(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(series([str(m) for m in hours(30) for _ in range(3)]))
+    assert any("come several at a time" in notice for notice in look([path]).notices)
+
+
+def test_a_moment_that_cannot_be_read_is_a_flaw(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    moments = [str(m) for m in hours(40)]
+    moments[35] = "noon"
+    path.write_text(series(moments))
+    assert look([path]).error == (
+        f"DataError: {path}:37: column 'when': cannot read 'noon' as a point of time "
+        "(use --na 'noon' or --on-error skip)"
+    )
+    seen = look([path], na=("noon",))
+    assert np.isnan(seen.x[35, 1:]).all()
+    assert seen.x[35, 0] == 0.0
+
+
+def test_a_clock_can_be_named_and_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{m},{m.date()},{at % 7},{at % 5}" for at, m in enumerate(hours(40))]
+    path.write_text("when,day,x,y\n" + "\n".join(rows) + "\n")
+    assert learned_from(path)[1].startswith("when")
+    assert "column 'day' is ignored: it holds timestamps" in look([path]).notices
+    assert learned_from(path, time="day")[1].startswith("day")
+    assert learned_from(path, ignore=("when", "day")) == ["x"]
+    ran = command("train", path, "-m", tmp_path / "m.npz", "--time", "x")
+    assert (ran.code, "--time x: '0' is no point of time" in ran.err) == (1, True)
+    ran = command("train", path, "-m", tmp_path / "n.npz", "--time", "y", "--target", "y")
+    assert "cannot be both the target and the clock" in ran.err
+    ran = command("train", path, "-m", tmp_path / "n.npz", "--time", "when", "--ignore", "when")
+    assert ran.code == 2
+    ran = command("train", path, "-m", tmp_path / "n.npz", "--time-unit", "hours")
+    assert "--time-unit is auto, s, ms, us, ns or year, not 'hours'" in ran.err
+
+
+def test_the_target_is_the_last_column_but_the_clock(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y,when\n" + "\n".join(f"{i},{i % 4},{m}" for i, m in enumerate(hours(40))))
+    seen = look([path])
+    assert seen.notices[0] == "target: last column but the clock, 'y' (choose with --target)"
+
+
+def test_one_row_at_a_time_means_the_same() -> None:
+    model = kbnn.Model("y", layers=5, time="when", features=["when", "x"])
+    for at, moment in enumerate(hours(60)):
+        given = (moment, str(moment), np.datetime64(moment))[at % 3]
+        model.learn_one({"when": given, "x": at % 7}, float(at % 5))
+    assert model._model is not None
+    kept = model._model.learned.kept.rows().x
+    clock = model._model.schema.clock
+    assert clock is not None
+    local = np.array([(m - datetime(1970, 1, 1)).total_seconds() for m in hours(60)])
+    expected = clock.values(np.stack((local, local), axis=1))
+    np.testing.assert_allclose(kept[:, 1:], expected)
+    with pytest.raises(kbnn.KbnnError, match="cannot read 'noon' as a point of time"):
+        model.learn_one({"when": "noon", "x": 1}, 1.0)
+
+
+def test_months_are_months_and_texts_come_back() -> None:
+    day = datetime(2025, 1, 31, tzinfo=UTC).timestamp()
+    clock = Clock("t", "text", day, 30.4 * DAY, ["year"], ["a", "b"], written="day")
+    ahead = clock.after(np.array([day, day]), 3)
+    assert text_of(clock, ahead) == ["2025-02-28", "2025-03-31", "2025-04-30"]
+    assert clock.season == 12
+    hour = Clock("t", "text", day, 3600.0, [], [], zoned=True)
+    assert hour.season == 24
+    assert text_of(hour, hour.after(np.array([day, day + 3600.0]), 1)) == [
+        "2025-01-31T02:00:00+01:00"
+    ]
+    assert phase("year", np.array([np.nan, day]))[1] == pytest.approx(30 / 365)

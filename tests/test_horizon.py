@@ -1,0 +1,259 @@
+"""Steps ahead: the closed form against finite differences, simulation, and what the user sees."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kbnn
+from kbnn.core import engine
+from kbnn.core.belief import open_state
+from kbnn.core.slopes import function_var, slopes
+from kbnn.core.state import State
+from kbnn.model import horizon, scaling
+from kbnn.model.horizon import Ahead, ahead, coming
+from kbnn.model.model import Model
+from kbnn.model.rows import sliced
+from kbnn.stream.blocks import joined
+from tests.commands import kbnn as command
+from tests.test_lags import moment, series, trained, values
+
+STEPS = 30
+
+
+def path_of(model: Model, steps: int = STEPS) -> Ahead:
+    rows = coming(model, steps)
+    return ahead(model, [model.history], [sliced(rows, k, k + 1) for k in range(steps)])
+
+
+def with_state(model: Model, **changes: Any) -> None:
+    """The model with another belief."""
+    state = model.learned.members[0].state()._replace(**changes)
+    model.learned = model.learned._replace(members=(engine.open_session(state),))
+
+
+def state_of(model: Model) -> State:
+    return model.learned.members[0].state()
+
+
+@pytest.fixture
+def learned(tmp_path: Path) -> Model:
+    model = trained(series(tmp_path / "s.csv", 400), layers=[7], widen="off", rehearse="off")
+    model.history.missed = model.history.missed[:0]
+    return model
+
+
+def test_the_first_step_is_the_forecast_of_the_next_row(learned: Model) -> None:
+    made = path_of(learned, 1)
+    said = learned.ahead()(coming(learned, 1))
+    assert made.mean[0, 0] == pytest.approx(said.mean[0, 0], rel=1e-9)
+    assert made.sd[0, 0] == pytest.approx(said.sd[0, 0], rel=1e-6)
+
+
+@pytest.mark.parametrize("layers", [[], [6], [5, 4]])
+def test_the_total_derivative_is_that_of_finite_differences(layers: Any, tmp_path: Path) -> None:
+    """With all that is not known along one direction v of the weights, sd = |D v|."""
+    options = {"widen": "off", "rehearse": "off", "activation": "tanh"}
+    model = trained(series(tmp_path / "s.csv", 400), layers=layers, covariance="full", **options)
+    model.history.missed = model.history.missed[:0]
+    model.history.low, model.history.high = np.array([-1e6]), np.array([1e6])
+    state = state_of(model)
+    size = len(state.mean)
+    direction = np.random.default_rng(0).normal(size=size) * 1e-5
+    upper = np.triu_indices(size)
+    with_state(model, cov=np.outer(direction, direction)[upper])
+    stated = np.sqrt(path_of(model).function_var[0])
+    with_state(model, cov=np.zeros_like(state.cov))
+    moved = []
+    for sign in (-1.0, 1.0):
+        with_state(model, mean=state.mean + sign * direction)
+        moved.append(path_of(model).mean[0])
+    np.testing.assert_allclose(stated, np.abs(moved[1] - moved[0]) / 2.0, rtol=2e-3)
+    assert stated[-1] > 1.5 * stated[0]  # and it adds up along the way
+
+
+def test_variances_are_those_of_simulated_paths(tmp_path: Path) -> None:
+    """Weights drawn once for each path and noise at each step, through the model itself."""
+    model = trained(
+        series(tmp_path / "s.csv", 400), layers=[], noise="constant", widen="off", rehearse="off"
+    )
+    model.history.missed = model.history.missed[:0]
+    state, steps, paths = state_of(model), 8, 3000
+    made = path_of(model, steps)
+    rng = np.random.default_rng(1)
+    belief = open_state(state)
+    draws = np.tile(state.mean, (paths, 1))
+    for stack in belief.stacks:
+        for cov, order in zip(stack.cov, stack.order, strict=True):
+            draws[:, order] += rng.multivariate_normal(np.zeros(len(cov)), cov, paths)
+    columns = model.learned.columns
+    center, scale = columns[0, scaling.CENTER], columns[0, scaling.SCALE]
+    rows = coming(model, steps)
+    noise_sd = scale * np.sqrt(state.noise[0, 1] / state.noise[0, 0])
+    ends = np.zeros((paths, steps))
+    for k, w in enumerate(draws):
+        history = model.history.copy()
+        for h in range(steps):
+            row = sliced(rows, h, h + 1)
+            placed = model.timeline.look(history, row)
+            z = scaling.standardise(columns[1:], placed.rows.x, model.learner.as_is)[0]
+            assert placed.base is not None
+            level = placed.base[0, 0] + center + scale * (w[0] + w[1:] @ z)
+            ends[k, h] = level + noise_sd * rng.normal()
+            model.timeline.move(history, row._replace(y=ends[k : k + 1, h : h + 1]))
+    np.testing.assert_allclose(made.mean[0], ends.mean(axis=0), atol=4 * ends.std() / 50)
+    np.testing.assert_allclose(made.sd[0], ends.std(axis=0), rtol=0.06)
+
+
+def test_many_rows_at_once_are_the_rows_one_by_one(learned: Model) -> None:
+    belief = open_state(state_of(learned))
+    x = np.random.default_rng(0).normal(size=(9, belief.config.inputs))
+    x[3, 2] = np.nan
+    x[5, 1] = 30.0
+    found = slopes(belief, x)
+    said = engine.predict(state_of(learned), x)
+    np.testing.assert_allclose(found.mean, said.mean[:, 0], rtol=1e-9)
+    own = function_var(belief, found.weights) + found.new_var
+    np.testing.assert_allclose(own, (said.function_var + said.noise_var)[:, 0], rtol=1e-9)
+    assert found.inputs[5, 1] == 0.0  # beyond its limit an input moves nothing
+
+
+def test_origins_together_are_origins_alone(learned: Model) -> None:
+    other = learned.history.copy()
+    row = coming(learned, 1)._replace(y=np.array([[77.0]]))
+    learned.timeline.move(other, row)
+    rows = coming(learned, 5)
+    steps = [sliced(rows, k, k + 1) for k in range(5)]
+    alone = [ahead(learned, [past], steps) for past in (learned.history, other)]
+    both = ahead(learned, [learned.history, other], [joined([step, step]) for step in steps])
+    for part in range(2):
+        np.testing.assert_allclose(both.mean[part], alone[part].mean[0], rtol=1e-12)
+        np.testing.assert_allclose(both.sd[part], alone[part].sd[0], rtol=1e-12)
+
+
+def test_the_path_stays_in_reach(learned: Model) -> None:
+    state = state_of(learned)
+    with_state(learned, mean=state.mean * 40.0)
+    made = path_of(learned, 200)
+    low, high = learned.history.low[0], learned.history.high[0]
+    assert made.mean.min() >= low - 0.25 * (high - low) - 1e-9
+    assert made.mean.max() <= high + 0.25 * (high - low) + 1e-9
+    assert made.sd.max() <= 1.5 * (high - low) * horizon.WIDER[1] + 1e-9
+
+
+def test_an_ensemble_goes_on_together(tmp_path: Path) -> None:
+    model = trained(series(tmp_path / "s.csv", 300), layers=[4], ensemble=3)
+    made = path_of(model, 6)
+    assert np.isfinite(made.sd).all()
+    assert abs(made.mean[0, 0] - model.ahead()(coming(model, 1)).mean[0, 0]) < 1e-9
+
+
+def test_bands_widen_where_the_last_forecasts_missed(learned: Model) -> None:
+    plain = path_of(learned).sd
+    learned.history.missed = np.full((100, 1), 1.645 * 1.2)
+    np.testing.assert_allclose(path_of(learned).sd, plain * 1.2, rtol=1e-3)
+    learned.history.missed = np.full((horizon.ENOUGH - 1, 1), 50.0)
+    np.testing.assert_array_equal(path_of(learned).sd, plain)
+
+
+def test_predict_goes_on_from_the_last_row(tmp_path: Path) -> None:
+    path, model = series(tmp_path / "s.csv", 300), tmp_path / "m.npz"
+    assert command("train", path, "-m", model, "-q").code == 0
+    ran = command("predict", model, "--horizon", "48")
+    assert ran.code == 0, ran.err
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    assert [*rows[0]] == ["step", "time", "mean", "sd", "lower", "upper"]
+    assert [row["step"] for row in rows] == [str(k) for k in range(1, 49)]
+    assert rows[0]["time"] == moment(300).replace(" ", "T") + ":00"
+    assert rows[47]["time"] == moment(347).replace(" ", "T") + ":00"
+    truth = values(348)[300:]
+    mean = [float(row["mean"]) for row in rows]
+    assert np.sqrt(np.mean((np.array(mean) - truth) ** 2)) < 6.0
+    here = kbnn.load(model).forecast(48)
+    assert here.mean.tolist() == mean
+    assert here.when == [row["time"] for row in rows]
+    drawn = command("predict", model, "--horizon", "48", "--plot", tmp_path / "p.svg", "-o",
+                    tmp_path / "o.csv")  # fmt: skip
+    assert drawn.code == 0, drawn.err
+    assert "<svg" in (tmp_path / "p.svg").read_text()
+
+
+def test_inputs_of_the_future_come_from_a_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    heat = rng.normal(size=460).round(2)
+    load = [50.0]
+    for at in range(1, 460):
+        load.append(round(0.5 * load[-1] + 25 + 8 * float(heat[at]), 2))
+    lines = [f"{moment(at)},{heat[at]},{load[at]}\n" for at in range(460)]
+    (tmp_path / "s.csv").write_text("time,heat,load\n" + "".join(lines[:436]))
+    future = tmp_path / "f.csv"
+    future.write_text(
+        "time,heat\n" + "".join(f"{moment(at)},{heat[at]}\n" for at in range(436, 460))
+    )
+    model = tmp_path / "m.npz"
+    assert command("train", tmp_path / "s.csv", "-m", model, "-q", "--lags", "1,2").code == 0
+    ran = command("predict", model, "--horizon", "24")
+    assert "the model learns from 'heat' too: name a file of its future values" in ran.err
+    ran = command("predict", model, future, "--horizon", "24")
+    assert ran.code == 0, ran.err
+    mean = [float(row["mean"]) for row in csv.DictReader(io.StringIO(ran.out))]
+    assert np.sqrt(np.mean((np.array(mean) - load[436:]) ** 2)) < 3.0
+    ran = command("predict", model, future, "--horizon", "25")
+    assert (ran.code, f"--horizon 25 needs as many rows, but {future} has 24" in ran.err) == (
+        1,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [
+        ("0", "--horizon is between 1 and 10,000, not 0"),
+        ("x", "--horizon takes a whole number, not 'x'"),
+    ],
+)
+def test_horizons_that_cannot_be(steps: str, sentence: str, tmp_path: Path) -> None:
+    model = tmp_path / "m.npz"
+    assert command("train", series(tmp_path / "s.csv", 60), "-m", model, "-q").code == 0
+    ran = command("predict", model, "--horizon", steps)
+    assert (ran.code, sentence in ran.err) == (2, True)
+
+
+def test_a_model_without_lags_sees_no_steps(tmp_path: Path) -> None:
+    model = tmp_path / "m.npz"
+    path = series(tmp_path / "s.csv", 60)
+    assert command("train", path, "-m", model, "-q", "--lags", "off").code == 0
+    ran = command("predict", model, "--horizon", "3")
+    assert "--horizon needs a model with lags of 'load' (kbnn train --lags)" in ran.err
+    ran = command("predict", model)
+    assert "what to predict?" in ran.err
+
+
+def test_evaluate_judges_every_step(tmp_path: Path) -> None:
+    text = series(tmp_path / "s.csv", 600, gaps=()).read_text().splitlines(keepends=True)
+    (tmp_path / "a.csv").write_text("".join(text[:401]))
+    (tmp_path / "b.csv").write_text(text[0] + "".join(text[401:]))
+    model = tmp_path / "m.npz"
+    assert command("train", tmp_path / "a.csv", "-m", model, "-q").code == 0
+    ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "12", "--json", "-q")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["origins"] == 600 - 400 - 12 + 1
+    assert [step["step"] for step in found["steps"]] == list(range(1, 13))
+    level = np.array(values(600))
+    origin = np.arange(400, 589)
+    for h in (0, 11):
+        naive = np.sqrt(np.mean((level[origin + h] - level[origin - 1]) ** 2))
+        assert found["steps"][h]["last_rmse"] == pytest.approx(naive)
+        assert found["steps"][h]["rmse"] < naive
+    assert 0.7 < found["steps"][0]["coverage_90"] <= 1.0
+    assert "steps ahead, from 189 rows on:" in command(
+        "evaluate", model, tmp_path / "b.csv", "--horizon", "12", "-q").out  # fmt: skip
+    ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "999", "-q")
+    assert "--horizon 999 needs as many rows, but there are 200" in ran.err

@@ -1,0 +1,210 @@
+"""What is stated of a real target: the mixture, its tails learned on the way, its intervals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from kbnn.core import engine, mixture, tails
+from kbnn.core.mixture import STATED
+from kbnn.core.normal import FloatArray
+
+SHAPES = [(0.0, 1.0, 0.0), (0.003, 50.0, 0.0), (0.1, 4.0, 1.5), (0.3, 1e4, -20.0), (0.02, 1e8, 3.0)]
+
+
+@pytest.fixture(params=["kernel", "twin"])
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The compiled functions, then those in numpy."""
+    if request.param == "kernel" and not engine.compiled():
+        pytest.skip("there is no kernel here")
+    monkeypatch.setattr(engine, "compiled", lambda: request.param == "kernel")
+    return str(request.param)
+
+
+def rows_of(
+    shape: tuple[float, float, float], place: float = 3.0, spread: float = 0.7
+) -> FloatArray:
+    row = np.ones((1, mixture.STATED_FIELDS))
+    row[0, : STATED.gain] = (place, spread, *shape)
+    row[0, [STATED.most, STATED.kind]] = 0.0
+    return row
+
+
+def parts(shape: tuple[float, float, float], place: float = 3.0, spread: float = 0.7) -> Any:
+    share, ratio, shift = shape
+    wide = stats.norm(place + shift * spread, math.sqrt(ratio) * spread)
+    return share, stats.norm(place, spread), wide
+
+
+def cdf(shape: tuple[float, float, float], y: float) -> float:
+    share, near, far = parts(shape)
+    return float((1.0 - share) * near.cdf(y) + share * far.cdf(y))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("y", [-40.0, 1.0, 3.0, 3.3, 9.0])
+def test_a_value_is_judged_as_integration_would(
+    either: str, shape: tuple[float, float, float], y: float
+) -> None:
+    found = mixture.judge(np.array([y]), rows_of(shape))
+    share, near, far = parts(shape)
+    density = (1.0 - share) * near.pdf(y) + share * far.pdf(y)
+    if density > 1e-280:
+        assert found.nll[0] == pytest.approx(-math.log(density), abs=1e-9)
+    assert found.below[0] == pytest.approx(cdf(shape, y), abs=1e-12)
+    if 1e-12 < found.below[0] < 1.0 - 1e-12:
+        assert found.score[0] == pytest.approx(stats.norm.ppf(found.below[0]), rel=1e-4)
+    assert found.crps[0] == pytest.approx(integrated(shape, y), rel=1e-9, abs=1e-9)
+
+
+def integrated(shape: tuple[float, float, float], y: float) -> float:
+    """The integral of (F(t) - 1[t >= y])^2 over panels that grow away from all that happens."""
+    share, near, far = parts(shape)
+    steps = np.concatenate(([0.0], np.geomspace(1e-3, 14.0, 120)))
+    scales = [(near.mean(), 0.7), (far.mean(), far.std()), (y, 0.7)]
+    edges = np.unique([m + side * s * steps for m, s in scales for side in (-1, 1)])
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    middle, half = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
+    t = middle[:, None] + half[:, None] * nodes
+    gap = (1.0 - share) * near.cdf(t) + share * far.cdf(t) - (middle[:, None] >= y)
+    return float(np.sum(half[:, None] * weights * gap**2))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("share", [1e-6, 0.05, 0.5, 0.9, 0.999])
+def test_a_quantile_has_its_share_below(
+    either: str, shape: tuple[float, float, float], share: float
+) -> None:
+    y = float(mixture.quantile(rows_of(shape), share)[0])
+    assert cdf(shape, y) == pytest.approx(share, rel=1e-9)
+
+
+def test_an_interval_is_two_quantiles_until_it_is_tracked(either: str) -> None:
+    rows = rows_of((0.1, 9.0, 1.0))
+    lower, upper = mixture.interval(rows, 0.9)
+    assert lower[0] == pytest.approx(mixture.quantile(rows, 0.05)[0], rel=1e-12)
+    assert upper[0] == pytest.approx(mixture.quantile(rows, 0.95)[0], rel=1e-12)
+    median = mixture.quantile(rows, 0.5)[0]
+    rows[0, STATED.gain + 4 : STATED.gain + 6] = (2.0, 0.5)  # the gains of 90 %
+    kept = mixture.interval(rows, 0.9)
+    assert kept[0][0] == pytest.approx(median - 2.0 * (median - lower[0]), rel=1e-12)
+    assert kept[1][0] == pytest.approx(median + 0.5 * (upper[0] - median), rel=1e-12)
+    between = (
+        mixture.interval(rows, 0.85)[0][0],
+        mixture.interval(rows_of((0.1, 9.0, 1.0)), 0.85)[0][0],
+    )
+    assert between[0] < between[1]  # its gain lies between those of 80 and 90 %
+
+
+def test_the_mass_of_whole_numbers_is_that_between_the_halves() -> None:
+    for shape in SHAPES:
+        for y in (-3.0, 0.0, 4.0):
+            expected = cdf(shape, y + 0.5) - cdf(shape, y - 0.5)
+            found = math.exp(mixture.log_density(np.array([y]), rows_of(shape))[0])
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-14)
+    far = mixture.log_density(np.array([500.0]), rows_of((0.0, 1.0, 0.0)))[0]
+    assert far == pytest.approx(
+        stats.norm(3.0, 0.7).logpdf(499.5), rel=1e-2
+    )  # where masses underflow
+
+
+def stream(rows: int, seed: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    mean, sd = rng.normal(size=(rows, 2)), np.exp(0.3 * rng.normal(size=(rows, 2)))
+    y = mean + sd * rng.standard_t(3, size=(rows, 2))
+    y[rng.random((rows, 2)) < 0.05] = np.nan
+    y[:40, 1] *= 1e6
+    y[100, 0] = np.inf
+    return mean, sd, y
+
+
+def followed(
+    data: tuple[FloatArray, FloatArray, FloatArray], cuts: list[int]
+) -> tuple[FloatArray, FloatArray]:
+    known = tails.blank(2)
+    said = [
+        tails.follow(known, data[0][a:b], data[1][a:b], data[2][a:b], True, True)
+        for a, b in itertools.pairwise(cuts)
+    ]
+    return known, np.concatenate(said)
+
+
+def test_kernel_and_twin_follow_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not engine.compiled():
+        pytest.skip("there is no kernel here")
+    data = stream(1500)
+    kernel = followed(data, [0, 1500])
+    monkeypatch.setattr(engine, "compiled", lambda: False)
+    twin = followed(data, [0, 1500])
+    for one, other in zip(kernel, twin, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    y = data[2][:, 0]
+    known = np.isfinite(y)
+    slow = mixture.judge(y[known], kernel[1][known, 0])
+    monkeypatch.undo()
+    fast = mixture.judge(y[known], kernel[1][known, 0])
+    for name, one, other in zip(fast._fields, fast, slow, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_cutting_a_stream_changes_no_bit() -> None:
+    data = stream(900)
+    whole = followed(data, [0, 900])
+    pieces = followed(data, [0, 1, 2, 31, 32, 33, 511, 512, 513, 800, 900])
+    for one, other in zip(whole, pieces, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_heavy_tails_are_learned_and_light_ones_left_alone() -> None:
+    rng = np.random.default_rng(5)
+    mean, sd = np.zeros((8000, 1)), np.ones((8000, 1))
+    heavy, light = rng.standard_t(3, size=(8000, 1)), rng.normal(size=(8000, 1))
+    for y, least, most in ((heavy, 0.1, 0.6), (light, -0.002, 0.005)):
+        known = tails.blank(1)
+        said = tails.follow(known, mean, sd, y, mix=True, track=True)
+        late = slice(2000, None)
+        told = mixture.judge(y[late, 0], said[late, 0])
+        gaussian = -stats.norm.logpdf(y[late, 0], 0.0, np.std(y[late, 0]))
+        gain = float(np.mean(gaussian) - np.mean(told.nll))
+        assert least < gain < most
+        assert 0.89 < np.mean(told.in_90) < 0.91
+
+
+def test_intervals_come_back_to_their_promise_when_the_world_widens() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=(6000, 1)) * np.where(np.arange(6000) < 3000, 1.0, 2.0)[:, None]
+    known = tails.blank(1)
+    said = tails.follow(known, np.zeros_like(y), np.ones_like(y), y, mix=False, track=True)
+    told = mixture.judge(y[:, 0], said[:, 0])
+    for start in (1000, 4000):
+        for level in ("in_50", "in_80", "in_90", "in_95"):
+            inside = np.mean(getattr(told, level)[start : start + 2000])
+            assert abs(inside - int(level[-2:]) / 100) < 0.02
+    stated = tails.follow(
+        tails.blank(1), np.zeros_like(y), np.ones_like(y), y, mix=False, track=False
+    )
+    assert np.mean(mixture.judge(y[:, 0], stated[:, 0]).in_90[4000:]) < 0.65
+
+
+def test_what_a_file_holds_is_checked() -> None:
+    good = tails.blank(2)
+    assert tails.sound(good)
+    for field, value in (
+        (tails.AMONG, 0.0),
+        (tails.OUTLIERS, -1.0),
+        (tails.OUTLIERS, 400.0),
+        (tails.SHARE, 1.0),
+        (tails.RATIO, 0.0),
+        (tails.WIDTH, math.nan),
+        (tails.FIRST_GAIN, 0.0),
+        (tails.FIRST_GAIN, math.inf),
+        (tails.MOST, math.inf),
+    ):
+        bad = good.copy()
+        bad[1, field] = value
+        assert not tails.sound(bad), (field, value)
