@@ -110,7 +110,7 @@ def _facts(training: Training) -> Table:
         level = ", ".join(number(sd) for sd in model.noise_sd)
         facts.add_row("noise", f"sd {level}")
     if model.intervals == "tracked":
-        facts.add_row("intervals", "tracked: kept to their promise as the stream goes on")
+        facts.add_row("bands", "tracked: kept to their promise as the stream goes on")
     if model.alarms:
         facts.add_row("drift", _alarms(model))
     spent = {name: getattr(seconds, name) for name in ("read", "encode", "learn", "save")}

@@ -25,6 +25,8 @@ DRIFT_ROW = 2000  # rows before the filter fouls
 PURGE_ROW = 2600  # rows before the first purge
 ROWS_A_DAY = 288
 LOAD_HOURS = 365 * 24
+VISIT_ROWS, MOST_VISITS = 3000, 120
+PRICE_ROWS = 2500
 BREAK = (213, 227)  # days of the year on which the plant stands still
 
 
@@ -160,6 +162,63 @@ def load(seed: int) -> dict[str, list[str]]:
     return {"time": when, "load_kw": _text(kilowatts, 1)}
 
 
+def visits(seed: int) -> dict[str, list[str]]:
+    """Visits to a shop, quarter of an hour by quarter of an hour: a negative binomial.
+
+    log rate = 0.6 + 0.9 bump(hour) + 0.5 weekend - 0.12 rain + 0.02 (temp - 12) + 0.4 offer, and
+    a gamma of shape 3 on it: days are alike on average only.
+    """
+    draws = Draws(seed)
+    hour = np.floor(draws.uniform(VISIT_ROWS, 8.0, 20.0) * 4.0) / 4.0
+    day = np.floor(draws.uniform(VISIT_ROWS, 0.0, 7.0)).astype(np.int64)
+    rain = np.maximum(0.0, 3.0 * draws.normal(VISIT_ROWS) - 1.5)
+    temp = 12.0 + 8.0 * draws.normal(VISIT_ROWS)
+    offer = draws.uniform(VISIT_ROWS) < 0.2
+    bump = np.exp(-(((hour - 12.5) / 1.5) ** 2)) + np.exp(-(((hour - 17.5) / 1.5) ** 2))
+    log_rate = 0.6 + 0.9 * bump + 0.5 * (day >= 5) - 0.12 * rain + 0.02 * (temp - 12.0)
+    rate = np.exp(log_rate + 0.4 * offer)
+    rate *= -sum(np.log1p(-draws.uniform(VISIT_ROWS)) for _ in range(3)) / 3.0  # a gamma of shape 3
+    count, passed = np.zeros(VISIT_ROWS), np.zeros(VISIT_ROWS)
+    for _ in range(MOST_VISITS):  # arrivals until the time is up: a Poisson
+        passed -= np.log1p(-draws.uniform(VISIT_ROWS))
+        count += passed < rate
+    days = np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
+    return {
+        "day": [str(name) for name in days[day]],
+        "hour": _text(hour, 2),
+        "temp_c": _text(temp, 1),
+        "rain_mm": _text(rain, 1),
+        "offer": ["true" if on else "false" for on in offer],
+        "visits": _text(count, 0),
+    }
+
+
+def prices(seed: int) -> dict[str, list[str]]:
+    """Second-hand cars: what was paid for them, in whole euros.
+
+    log price = log(new) - 0.13 age - 0.25 (km / 100,000) + 0.25 e, with a tenth of the value more
+    or less for the gearbox; new cars cost 120 to 450 euros a kilowatt, by make.
+    """
+    draws = Draws(seed)
+    makes = {"Anta": 180.0, "Borel": 240.0, "Corva": 130.0, "Delmont": 420.0, "Eiko": 200.0}
+    names = np.array(list(makes))[np.floor(draws.uniform(PRICE_ROWS, 0.0, 5.0)).astype(np.int64)]
+    power = np.round(60.0 + 90.0 * draws.uniform(PRICE_ROWS) ** 2, 0)
+    age = np.round(draws.uniform(PRICE_ROWS, 0.2, 18.0), 1)
+    km = np.round(13_000.0 * age * np.exp(0.4 * draws.normal(PRICE_ROWS)), -2)
+    automatic = draws.uniform(PRICE_ROWS) < 0.4
+    new = np.array([makes[str(name)] for name in names]) * power
+    log_price = np.log(new) - 0.13 * age - 0.25 * km / 1e5 + 0.1 * automatic
+    price = np.exp(log_price + 0.25 * draws.normal(PRICE_ROWS))
+    return {
+        "make": [str(name) for name in names],
+        "power_kw": _text(power, 0),
+        "age_years": _text(age, 1),
+        "km": _text(km, 0),
+        "gearbox": ["automatic" if on else "manual" for on in automatic],
+        "price_eur": _text(price, 0),
+    }
+
+
 def sensor_noise_sd(load: FloatArray) -> FloatArray:
     """The noise of the power reading in kW: 4.7 at a load of 15 %, 34 at full load."""
     sd: FloatArray = 4.0 + 0.003 * load**2
@@ -252,6 +311,8 @@ def files() -> dict[str, bytes]:
         "sensors.csv": _rows(plant, ~held_out),
         "sensors_test.csv": _rows(plant, held_out),
         "load.csv": load(seed=70),
+        "visits.csv": visits(seed=80),
+        "prices.csv": prices(seed=90),
     }
     return {name: _csv(table, list(table.values())) for name, table in tables.items()}
 

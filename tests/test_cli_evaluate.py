@@ -42,7 +42,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_json_agrees_with_the_predictions(cubic: str) -> None:
     got = json.loads(kbnn("evaluate", cubic, SAMPLES / "cubic.csv", "--json").out)
-    assert list(got) == NUMBER_KEYS + TIME_KEYS
+    assert list(got) == [*NUMBER_KEYS, "intervals", *TIME_KEYS]
     assert list(got["coverage"]) == ["50", "80", "90", "95"]
     table = csv.DictReader(io.StringIO(kbnn("predict", cubic, SAMPLES / "cubic.csv").out))
     names = ("y", "mean", "sd", "lower", "upper")
@@ -64,7 +64,7 @@ def test_json_of_classes(moons: str) -> None:
 
 def test_json_of_several_targets(two: str) -> None:
     got = json.loads(kbnn("evaluate", two, SAMPLES / "sensors_test.csv", "--json").out)
-    assert list(got) == ["rows", "skipped", "targets", *TIME_KEYS]
+    assert list(got) == ["rows", "skipped", "targets", "intervals", *TIME_KEYS]
     assert sorted(got["targets"]) == ["inlet_temp_c", "power_kw"]
     assert all(list(figures) == NUMBER_KEYS for figures in got["targets"].values())
     assert got["targets"]["inlet_temp_c"]["skipped"] > 0
@@ -94,7 +94,7 @@ def test_the_answer_in_words(cubic: str, monkeypatch: pytest.MonkeyPatch) -> Non
         "CRPS",
     ]
     assert sum(line.startswith("inside ") for line in lines) == 4
-    assert lines[-2] == "800 rows scored"
+    assert lines[-2] == "800 rows scored, intervals tracked"
     assert re.fullmatch(r"\S+ s \(read \S+, predict \S+, score \S+\), [\d,]+ rows/s", lines[-1])
     assert not any(line.endswith(" ") or len(line) > 80 for line in lines)
     assert "Calibration" not in ran.out  # no charts off a terminal

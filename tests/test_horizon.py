@@ -16,6 +16,7 @@ from kbnn.core import engine
 from kbnn.core.belief import open_state
 from kbnn.core.slopes import function_var, slopes
 from kbnn.core.state import State
+from kbnn.core.tails import WIDTH
 from kbnn.model import horizon, scaling
 from kbnn.model.horizon import Ahead, ahead, coming
 from kbnn.model.model import Model
@@ -62,6 +63,7 @@ def test_the_total_derivative_is_that_of_finite_differences(layers: Any, tmp_pat
     options = {"widen": "off", "rehearse": "off", "activation": "tanh"}
     model = trained(series(tmp_path / "s.csv", 400), layers=layers, covariance="full", **options)
     model.history.missed = model.history.missed[:0]
+    model.learned.tails[:, WIDTH] = 1.0
     model.history.low, model.history.high = np.array([-1e6]), np.array([1e6])
     state = state_of(model)
     size = len(state.mean)
@@ -84,6 +86,7 @@ def test_variances_are_those_of_simulated_paths(tmp_path: Path) -> None:
         series(tmp_path / "s.csv", 400), layers=[], noise="constant", widen="off", rehearse="off"
     )
     model.history.missed = model.history.missed[:0]
+    model.learned.tails[:, WIDTH] = 1.0
     state, steps, paths = state_of(model), 8, 3000
     made = path_of(model, steps)
     rng = np.random.default_rng(1)

@@ -161,6 +161,30 @@ def test_sensors_test_part_belongs_to_the_second_regime() -> None:
     assert abs(np.nanmedian(rise) - 0.12) < 0.005
 
 
+def test_visits_are_counts_and_more_at_noon_on_weekends_and_with_an_offer() -> None:
+    table = read("visits.csv")
+    count, hour = numbers(table["visits"]), numbers(table["hour"])
+    assert np.all(count == np.rint(count))
+    assert count.min() == 0.0
+    noon, morning = count[np.abs(hour - 12.5) < 1.0], count[hour < 10.0]
+    assert noon.mean() > 1.5 * morning.mean()
+    weekend, offer = np.isin(table["day"], ["Sat", "Sun"]), np.array(table["offer"]) == "true"
+    assert 1.4 < count[weekend].mean() / count[~weekend].mean() < 2.0
+    assert 1.2 < count[offer].mean() / count[~offer].mean() < 1.8
+    assert count.var() > 2.0 * count.mean()  # more than a Poisson
+
+
+def test_prices_fall_by_factors() -> None:
+    table = read("prices.csv")
+    price, age, power = (numbers(table[name]) for name in ("price_eur", "age_years", "power_kw"))
+    new = {"Anta": 180, "Borel": 240, "Corva": 130, "Delmont": 420, "Eiko": 200}
+    value = np.log(price / (power * np.array([new[name] for name in table["make"]])))
+    rest = value + 0.13 * age + 0.25 * numbers(table["km"]) / 1e5
+    rest -= 0.1 * (np.array(table["gearbox"]) == "automatic")
+    assert abs(rest.mean()) < 0.02
+    assert 0.23 < rest.std() < 0.27
+
+
 def test_the_load_has_its_shifts_its_winter_and_its_break() -> None:
     table = read("load.csv")
     assert list(table) == ["time", "load_kw"]

@@ -31,6 +31,7 @@ from kbnn.core.constants import (
     MOST_DISPERSION,
     MOST_RATE_VAR,
     OUTLIER_SHARE,
+    RESIDUAL_BOUND,
 )
 
 
@@ -99,6 +100,11 @@ def learn_dispersion(
     more = (square - mu - mu * mu * math.expm1(now.var)) / scale
     kept = 1.0 - (1.0 - DISPERSION_KEPT) * min(share, 1.0)
     return kept * (sums[0] + weight), kept * (sums[1] + weight * more)
+
+
+def reach(mu: float, inverse: float) -> float:
+    """The most that a count is taken for: so many standard deviations above what was expected."""
+    return mu + RESIDUAL_BOUND * math.sqrt(mu + mu * mu * inverse)
 
 
 def surprise(y: float, mu: float, inverse: float) -> float:

@@ -188,6 +188,8 @@ class Count(Observation):
             square = counts.surprise(y, mu, inverse)
             surprise += (min(square, SURPRISE_CAP) - 1.0) / 2.0 / len(seen)
             learned[o] = counts.learn_dispersion(sums, said, phi, y, trust * weight)
+            if before.robust:
+                y = min(y, counts.reach(mu, inverse))
             direction = unit(len(out.mean), o)
             mean, var = evidence.moments(direction)
             now = counts.rate(mean, var)

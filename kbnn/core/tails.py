@@ -57,7 +57,9 @@ VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15
 """Fields of what is known of one target's tails: sums over weighted outliers, the width c, rows
 seen and the largest value among them; then what is stated, eps, R and d, and a gain for the lower
 and the upper edge of each level."""
-FIELDS: Final = FIRST_GAIN + GAINS
+FIRST_MEAN: Final = FIRST_GAIN + GAINS
+"""What the gains have been on average: a model that learns no more goes by that."""
+FIELDS: Final = FIRST_MEAN + GAINS
 
 
 def blank(targets: int, mixed: bool = True) -> FloatArray:
@@ -103,7 +105,8 @@ def stated(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     rows = np.empty((*mean.shape, STATED_FIELDS))
     rows[..., STATED.place] = mean
     rows[..., STATED.spread] = np.sqrt(tails[:, WIDTH]) * sd
-    rows[..., STATED.share : STATED.most] = tails[:, SHARE:]
+    rows[..., STATED.share : STATED.gain] = tails[:, SHARE:FIRST_GAIN]
+    rows[..., STATED.gain : STATED.most] = tails[:, FIRST_MEAN:]
     rows[..., STATED.most] = tails[:, MOST]
     rows[..., STATED.kind] = 0.0
     return rows
@@ -128,6 +131,7 @@ def follow(
                 _refresh(tail)
                 edges = None
             rows[i, j] = stated(tail[None], mean[i : i + 1, j : j + 1], sd[i : i + 1, j : j + 1])
+            rows[i, j, STATED.gain : STATED.most] = tail[FIRST_GAIN:FIRST_MEAN]
             t = float(y[i, j] - mean[i, j]) / float(rows[i, j, STATED.spread])
             if not labelled or not math.isfinite(t):
                 continue
@@ -138,7 +142,8 @@ def follow(
                 _learn(tail, t)
                 _learn_sizes(tail, float(y[i, j]), float(rows[i, j, STATED.spread]))
             if edges is not None:
-                _track(tail[FIRST_GAIN:], edges, t)
+                _track(tail[FIRST_GAIN:FIRST_MEAN], edges, t)
+            _average(tail)
             tail[SEEN] += 1.0
             tail[MOST] = max(tail[MOST], y[i, j])
     return rows
@@ -157,12 +162,13 @@ def follow_counts(
         engine.follow_counts(tail, y, u, none, track, rows)
         return
     for i, value in enumerate(y.tolist()):
-        rows[i, STATED.gain : STATED.most] = tail[FIRST_GAIN:]
+        rows[i, STATED.gain : STATED.most] = tail[FIRST_GAIN:FIRST_MEAN]
         rows[i, STATED.most] = tail[MOST]
         if math.isnan(value):
             continue
         if track:
-            _track_count(tail[FIRST_GAIN:], float(u[i]), float(none[i]))
+            _track_count(tail[FIRST_GAIN:FIRST_MEAN], float(u[i]), float(none[i]))
+        _average(tail)
         tail[SEEN] += 1.0
         tail[MOST] = max(tail[MOST], value)
 
@@ -217,10 +223,16 @@ def _learn(tail: FloatArray, t: float) -> None:
 
 def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:
     rate = 1.0 / min(float(tail[SEEN]) + 1.0, TAILS_MEMORY)
-    gap = y - float(tail[VALUE_MEAN])
+    reach = TAILS_REACH * spread
+    gap = min(max(y - float(tail[VALUE_MEAN]), -reach), reach)
     tail[VALUE_MEAN] += rate * gap
-    tail[VALUE_VAR] += rate * (gap * (y - float(tail[VALUE_MEAN])) - tail[VALUE_VAR])
+    tail[VALUE_VAR] += rate * ((1.0 - rate) * gap * gap - tail[VALUE_VAR])
     tail[SPREAD_VAR] += rate * (spread * spread - tail[SPREAD_VAR])
+
+
+def _average(tail: FloatArray) -> None:
+    rate = 1.0 / min(float(tail[SEEN]) + 1.0, TAILS_MEMORY)
+    tail[FIRST_MEAN:] += rate * (tail[FIRST_GAIN:FIRST_MEAN] - tail[FIRST_MEAN:])
 
 
 def _track(gains: FloatArray, edges: list[float], t: float) -> None:

@@ -99,15 +99,16 @@ def standings(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> list[Standin
 
 
 def kinds_told(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> tuple[str, str, float] | None:
-    """The leader's kind of target, the best other one, and by how many nats that is behind.
+    """The leader's kind of target, another, and by how many nats that is behind.
 
-    None where no other kind ran.
+    The other is a real target where that is not the leader. None where no other kind ran.
     """
     leader = racers[0]
     kind = leader.learner.settings.kind
     behind = [(one.nats, one.settings.kind) for one in lost if one.leader.kind == kind]
     behind += [(leader.evidence - r.evidence, r.learner.settings.kind) for r in racers[1:]]
     others = [(nats, other) for nats, other in behind if other != kind]
+    others = [one for one in others if one[1] == SAFEST] or others
     if not others:
         return None
     nats, other = min(others)

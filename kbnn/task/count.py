@@ -27,6 +27,9 @@ from kbnn.task.forecast import Forecast
 from kbnn.task.numeric import Numeric
 from kbnn.task.stated import COUNT
 
+FAR = 20.0
+"""Medians beyond which a count says nothing of where a network should begin."""
+
 
 class Count(Numeric):
     """Numbers of things: 0, 1, 2, .."""
@@ -40,10 +43,13 @@ class Count(Numeric):
         self.scaled = 0
 
     def output_mean(self, y: FloatArray) -> FloatArray:
-        """The logarithm of the mean, seen through the link."""
-        known = np.isfinite(y) & (y >= 0.0)
-        total = np.sum(np.where(known, y, 0.0), axis=0)
-        return np.asarray(np.log((total + 0.5) / (np.sum(known, axis=0) + 0.5)) / COUNT_RATE)
+        """The logarithm of the mean, seen through the link; no count is far beyond the others."""
+        known = np.where(np.isfinite(y) & (y >= 0.0), y, np.nan)
+        most = FAR * (1.0 + np.nanmedian(known, axis=0))
+        total = np.nansum(np.minimum(known, most), axis=0)
+        return np.asarray(
+            np.log((total + 0.5) / (np.isfinite(known).sum(axis=0) + 0.5)) / COUNT_RATE
+        )
 
     def forecast(
         self,

@@ -8,6 +8,7 @@ lower is 0 nothing lies below, and the upper one may leave out both shares.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -95,11 +96,23 @@ def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     p = alpha / (alpha + mu)
     more = rows.copy()
     more[:, STATED.place], more[:, STATED.spread] = mu * (alpha + 1.0) / alpha, 1.0 / (alpha + 1.0)
-    return np.asarray(
-        y * (2.0 * cdf(y, rows) - 1.0)
-        - mu * (2.0 * cdf(y - 1.0, more) - 1.0)
-        - mu / p * normal.special().hyp2f1(alpha + 1.0, 0.5, 2.0, -4.0 * (1.0 - p) / (p * p))
-    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = mu / p * normal.special().hyp2f1(alpha + 1.0, 0.5, 2.0, -4.0 * (1.0 - p) / (p * p))
+    for at in np.flatnonzero(~np.isfinite(apart)):
+        apart[at] = _half_apart(rows[at : at + 1])
+    near = y * (2.0 * cdf(y, rows) - 1.0) - mu * (2.0 * cdf(y - 1.0, more) - 1.0)
+    return np.asarray(near - apart)
+
+
+def _half_apart(row: FloatArray) -> float:
+    """E |X - X'|/2 = sum of F (1 - F) where the series does not converge: many and alike."""
+    mu, alpha = (float(part[0]) for part in _parameters(row))
+    sd = math.sqrt(mu + mu * mu / alpha)
+    low, high = math.floor(max(mu - 12.0 * sd, 0.0)), math.ceil(mu + 12.0 * sd + 40.0)
+    step = max(1, (high - low) // 4000)  # many steps of a smooth sum are an integral
+    at = np.arange(low, high, step, dtype=np.float64)
+    below = cdf(at, np.tile(row, (len(at), 1)))
+    return float(step * np.sum(below * (1.0 - below)))
 
 
 def _parameters(rows: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -224,13 +224,14 @@ KB_PART void KB(observe_count)(kb_work *w, const double *y, double weight, doubl
         seen++;
         double phi = KB(clip)(sums[1] / sums[0], k->least_dispersion, k->most_dispersion);
         KB(rate_t) said = KB(rate)(k, w->out_mean[o], w->stated_var[o], phi);
-        double trust = 1.0, gap = y[o] - said.mu;
+        double trust = 1.0, gap = y[o] - said.mu, taken = y[o];
+        double var = said.mu + said.mu * said.mu * said.inverse;
         if (w->net->robust) {
-            double p = KB(count_inlier)(k, &said, y[o]);
+            double p = KB(count_inlier)(k, &said, y[o]), reach = k->residual_bound * sqrt(var);
+            taken = gap < reach ? taken : said.mu + reach;
             *inlier = p < *inlier ? p : *inlier;
             trust = p + (1.0 - p) / k->outlier_var_ratio;
         }
-        double var = said.mu + said.mu * said.mu * said.inverse;
         total_surprise += (KB(clip)(gap * gap / var, 0.0, k->surprise_cap) - 1.0) / 2.0;
         double share = trust * weight, scale = said.mu * said.mu * exp(said.var);
         double part = share * (scale / var) * (scale / var), bound = k->dispersion_bound * var;
@@ -243,7 +244,7 @@ KB_PART void KB(observe_count)(kb_work *w, const double *y, double weight, doubl
         w->direction[o] = 1.0;
         KB(aim)(w, &mean, &output_var);
         KB(rate_t) now = KB(rate)(k, mean, output_var, phi);
-        KB(count_posterior)(k, &now, y[o], phi, &after_mean, &after_var);
+        KB(count_posterior)(k, &now, taken, phi, &after_mean, &after_var);
         KB(measure_weighted)(w, output_var, k->count_rate * (after_mean - now.mean) / now.var,
                              k->count_rate * k->count_rate * (now.var - after_var)
                                  / (now.var * now.var),

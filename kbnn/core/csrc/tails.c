@@ -124,9 +124,9 @@ static void learn_sizes(double *tail, double y, double spread, const kb_constant
 {
     double seen = tail[KB_TAIL_SEEN] + 1.0;
     double rate = 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
-    double gap = y - tail[KB_VALUE_MEAN];
+    double reach = k->tails_reach * spread, gap = clip(y - tail[KB_VALUE_MEAN], -reach, reach);
     tail[KB_VALUE_MEAN] += rate * gap;
-    tail[KB_VALUE_VAR] += rate * (gap * (y - tail[KB_VALUE_MEAN]) - tail[KB_VALUE_VAR]);
+    tail[KB_VALUE_VAR] += rate * ((1.0 - rate) * gap * gap - tail[KB_VALUE_VAR]);
     tail[KB_SPREAD_VAR] += rate * (spread * spread - tail[KB_SPREAD_VAR]);
 }
 
@@ -141,6 +141,15 @@ static void track(double *gains, const edges *e, double t, const double (*factor
         gain[0] = clip(gain[0] * factors[level][under], k->least_gain, k->most_gain);
         gain[1] = clip(gain[1] * factors[level][over], k->least_gain, k->most_gain);
     }
+}
+
+/* What the gains have been on average: a model that learns no more goes by that. */
+static void average(double *tail, const kb_constants *k)
+{
+    double seen = tail[KB_TAIL_SEEN] + 1.0;
+    double rate = 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
+    for (int at = 0; at < 2 * KB_LEVELS; at++)
+        tail[KB_MEAN_GAINS + at] += rate * (tail[KB_GAINS + at] - tail[KB_MEAN_GAINS + at]);
 }
 
 void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double *mean,
@@ -185,6 +194,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             }
             if (tracked)
                 track(tail + KB_GAINS, &e, t, factors, k);
+            average(tail, k);
             tail[KB_TAIL_SEEN] += 1.0;
             if (y[at] > tail[KB_MOST_SEEN])
                 tail[KB_MOST_SEEN] = y[at];
@@ -223,6 +233,7 @@ void kb_follow_counts(double *tail, int64_t rows, const double *y, const double 
             continue;
         if (tracked)
             track_count(tail + KB_GAINS, u[row], none[row], k);
+        average(tail, k);
         tail[KB_TAIL_SEEN] += 1.0;
         if (y[row] > tail[KB_MOST_SEEN])
             tail[KB_MOST_SEEN] = y[row];

@@ -1,0 +1,264 @@
+"""Targets that are not just any number: counts, positive ones, and which kind a stream takes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from kbnn.core import counts, engine, tails
+from kbnn.core.mixture import STATED, STATED_FIELDS
+from kbnn.core.normal import FloatArray
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
+from kbnn.model.stored import from_state, to_state
+from kbnn.task import counted, logged, stated
+from tests.bench.data import block, schema
+from tests.commands import SAMPLES, kbnn
+
+RATES = [(m, q, y, phi) for m in (-2.0, 1.0, 4.0) for q in (0.01, 0.5) for y in (0, 1, 7, 90)
+         for phi in (0.01, 1.0, 8.0)]  # fmt: skip
+
+
+def exact(m: float, q: float, y: int, phi: float) -> tuple[float, float]:
+    """Mean and variance of the posterior of the logarithm of a rate, by quadrature."""
+    k = 1.0 / phi
+    eta = np.linspace(m - 14.0 * math.sqrt(q) - 3.0, m + 14.0 * math.sqrt(q) + 8.0, 40_001)
+    log_p = -0.5 * (eta - m) ** 2 / q + y * eta - (y + k) * np.log(k + np.exp(eta))
+    p = np.exp(log_p - log_p.max())
+    mean = np.sum(p * eta) / np.sum(p)
+    return float(mean), float(np.sum(p * (eta - mean) ** 2) / np.sum(p))
+
+
+def test_the_update_by_a_count_is_near_that_of_quadrature() -> None:
+    """In prior standard deviations .002 on average, .03 at most; variances within 2 %."""
+    off, wide = [], []
+    for m, q, y, phi in RATES:
+        mean, var = exact(m, q, y, phi)
+        found = counts.posterior(counts.Rate(m, q), float(y), phi)
+        off.append(abs(found.mean - mean) / math.sqrt(q))
+        wide.append(abs(found.var / var - 1.0))
+    assert np.mean(off) < 0.004
+    assert np.max(off) < 0.04
+    assert np.mean(wide) < 0.02
+
+
+def count_rows(mu: list[float], inverse: list[float]) -> FloatArray:
+    rows = np.ones((len(mu), STATED_FIELDS))
+    rows[:, STATED.place], rows[:, STATED.spread] = mu, inverse
+    rows[:, STATED.kind] = stated.COUNT
+    return rows
+
+
+@pytest.mark.parametrize("mu", [0.02, 0.5, 8.0, 300.0])
+@pytest.mark.parametrize("inverse", [1e-4, 0.3, 4.0])
+@pytest.mark.parametrize("share", [0.0, 1.0, 3.0])
+def test_a_count_is_judged_as_summation_would(mu: float, inverse: float, share: float) -> None:
+    y = round(share * mu)
+    rows = count_rows([mu], [inverse])
+    truth = stats.nbinom(1.0 / inverse, 1.0 / (1.0 + mu * inverse))
+    at = np.arange(int(mu * (40.0 + 400.0 * inverse)) + 200)
+    told = counted.judge(np.array([float(y)]), rows)
+    assert told.nll[0] == pytest.approx(-truth.logpmf(y), rel=1e-9, abs=1e-9)
+    assert told.crps[0] == pytest.approx(
+        np.sum((truth.cdf(at) - (at >= y)) ** 2), rel=1e-9, abs=1e-9
+    )
+    assert truth.cdf(y - 1) - 1e-12 <= told.below[0] <= truth.cdf(y) + 1e-12
+    for level in (0.05, 0.5, 0.975):
+        assert counted.quantile(rows, level)[0] == truth.ppf(level)
+    lower, upper = (float(edge[0]) for edge in counted.interval(rows, 0.9))
+    assert 0.0 <= lower <= upper
+    assert truth.cdf(upper) - truth.cdf(lower - 1) >= 0.9 - 1e-9
+
+
+def log_rows(shape: tuple[float, float, float]) -> FloatArray:
+    rows = np.ones((1, STATED_FIELDS))
+    rows[0, : STATED.gain] = (0.7, 0.4, *shape)
+    rows[:, STATED.kind] = stated.POSITIVE
+    return rows
+
+
+@pytest.mark.parametrize("shape", [(0.0, 1.0, 0.0), (0.05, 9.0, 1.0), (0.2, 40.0, -1.0)])
+@pytest.mark.parametrize("y", [0.3, 2.0, 9.0])
+def test_a_positive_value_is_judged_as_integration_would(
+    shape: tuple[float, float, float], y: float
+) -> None:
+    rows = log_rows(shape)
+    share, ratio, shift = shape
+    near, far = stats.norm(0.7, 0.4), stats.norm(0.7 + 0.4 * shift, 0.4 * math.sqrt(ratio))
+
+    def cdf(t: float) -> float:
+        return float((1.0 - share) * near.cdf(math.log(t)) + share * far.cdf(math.log(t)))
+
+    told = logged.judge(np.array([y]), rows)
+    density = ((1.0 - share) * near.pdf(math.log(y)) + share * far.pdf(math.log(y))) / y
+    assert told.nll[0] == pytest.approx(-math.log(density), rel=1e-9)
+    low = integrate.quad(lambda u: cdf(math.exp(u)) ** 2 * math.exp(u), -40, math.log(y), limit=400)
+    high = integrate.quad(
+        lambda u: (1 - cdf(math.exp(u))) ** 2 * math.exp(u), math.log(y), 40, limit=400
+    )
+    assert told.crps[0] == pytest.approx(low[0] + high[0], rel=1e-7)
+    assert cdf(float(logged.quantile(rows, 0.3)[0])) == pytest.approx(0.3, rel=1e-9)
+    whole = logged.log_density(np.array([2.0]), rows)[0]
+    assert whole == pytest.approx(math.log(cdf(2.5) - cdf(1.5)), rel=1e-9)
+
+
+def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not engine.compiled():
+        pytest.skip("there is no kernel here")
+    rng = np.random.default_rng(0)
+    y = rng.poisson(2.0, 900).astype(float)
+    y[rng.random(900) < 0.1] = np.nan
+    u, none = rng.random(900), rng.random(900) * 0.2
+    found = []
+    for compiled in (True, False):
+        monkeypatch.setattr(engine, "compiled", lambda compiled=compiled: compiled)
+        known, rows = tails.blank(1)[0], count_rows([2.0] * 900, [0.1] * 900)
+        tails.follow_counts(known, y, u, none, True, rows)
+        found.append((known, rows))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11)
+
+
+def made(kind: str, rows: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, 3))
+    f = np.sin(1.5 * x[:, 0]) + 0.5 * x[:, 1]
+    if kind == "count":
+        return x, rng.poisson(np.exp(1.0 + f) * rng.gamma(1.5, 1 / 1.5, rows)).astype(float)
+    if kind == "positive":
+        return x, np.exp(8.0 + f + 0.4 * rng.standard_normal(rows))
+    return x, 3.0 + f + 0.3 * rng.standard_normal(rows)
+
+
+def learned(what: str, rows: int, **settings: Any) -> Model:
+    x, y = made(what, rows)
+    model = Model.create(Settings(hidden=(12,), **settings), schema(3))
+    model.learn(block(x, y))
+    return model
+
+
+@pytest.mark.parametrize("kind", ["count", "positive", "regression"])
+def test_the_kind_of_target_is_chosen_by_evidence(kind: str) -> None:
+    model = learned(kind, 700)
+    assert model.task.name == kind
+    assert {racer.learner.settings.kind for racer in model.racers} == {kind}
+    beside = learned(kind, 700, kind="regression")
+    assert beside.task.name == "regression"
+    gain = beside.card.figures()["nll"] - model.card.figures()["nll"]
+    assert gain > 0.05 if kind != "regression" else gain == 0.0
+
+
+@pytest.mark.parametrize("kind", ["count", "positive"])
+def test_nothing_below_zero_is_said_of_what_cannot_be(kind: str) -> None:
+    model = learned(kind, 900)
+    x, y = made(kind, 900)
+    far = np.vstack([x, 6.0 * x, -6.0 * x])
+    said = model.predict(block(far, np.zeros(len(far))))
+    lower, upper = stated.interval(said.stated[:, 0], 0.99)
+    assert np.all(lower >= 0.0)
+    assert np.all(np.isfinite(upper))
+    assert np.all(said.mean <= max(y.max(), 0.5) * (1.0 + 1e-12))
+    assert np.all(said.mean > 0.0)
+
+
+@pytest.mark.parametrize("kind", ["count", "positive"])
+def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
+    x, y = made(kind, 620)
+    whole = learned(kind, 620)
+    cut = Model.create(Settings(hidden=(12,)), schema(3))
+    for start, stop in ((0, 1), (1, 40), (40, 200), (200, 511), (511, 513), (513, 620)):
+        cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
+        header, arrays = to_state(cut)
+        cut = from_state(json.loads(json.dumps(header)), {k: a.copy() for k, a in arrays.items()})
+    one, other = to_state(whole)[1], to_state(cut)[1]
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    assert whole.card.figures() == cut.card.figures()
+
+
+@pytest.mark.parametrize("kind", ["count", "positive"])
+def test_a_few_absurd_values_do_not_bend_the_mean(kind: str) -> None:
+    x, y = made(kind, 1500)
+    spoilt = y.copy()
+    spoilt[np.random.default_rng(3).choice(1500, 30, replace=False)] = (
+        1e6 if kind == "count" else 1e12
+    )
+    errors = []
+    for values in (y, spoilt):
+        model = Model.create(Settings(hidden=(12,), kind=kind), schema(3))  # type: ignore[arg-type]  # of the list above
+        model.learn(block(x[:1200], values[:1200]))
+        said = model.predict(block(x[1200:], y[1200:]))
+        errors.append(float(np.sqrt(np.mean((said.mean[:, 0] - y[1200:]) ** 2))))
+    assert errors[1] < 1.1 * errors[0]
+
+
+def test_values_that_cannot_be_are_rejected_and_counted() -> None:
+    for kind, wrong in (("count", [-1.0, 0.5, 1e17]), ("positive", [0.0, -3.0])):
+        x, y = made(kind, 300)
+        y[100 : 100 + len(wrong)] = wrong
+        model = Model.create(Settings(hidden=(12,), kind=kind), schema(3))  # type: ignore[arg-type]  # of the list above
+        model.learn(block(x, y))
+        assert model.rejected == len(wrong)
+        assert model.card.scores[0].invalid == len(wrong)
+        assert math.isfinite(model.card.figures()["nll"])
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_counts_from_the_command_line(tmp_path: Path) -> None:
+    model = tmp_path / "v.npz"
+    ran = kbnn("train", SAMPLES / "visits.csv", "-m", model)
+    assert ran.code == 0
+    assert "kbnn: task: count, " in ran.err
+    assert "(--task regression has it otherwise)" in ran.err
+    said = kbnn("predict", model, SAMPLES / "visits.csv", "--quantiles", "5%,0.5,0.975")
+    first = table(said.out)[0]
+    assert list(first)[-8:] == ["mean", "sd", "lower", "upper", "q05", "q50", "q975", "p_0"]
+    assert all(
+        float(row["lower"]) >= 0.0 and 0.0 < float(row["p_0"]) < 1.0 for row in table(said.out)
+    )
+    got = json.loads(
+        kbnn("evaluate", model, SAMPLES / "visits.csv", "--quantiles", "0.5", "--json").out
+    )
+    y = np.array([float(row["visits"]) for row in table(said.out)])
+    middle = np.array([float(row["q50"]) for row in table(said.out)])
+    assert got["pinball"] == {"q50": pytest.approx(np.mean(np.abs(y - middle)) / 2.0, rel=1e-12)}
+    assert got["intervals"] == "tracked"
+    plain = kbnn("evaluate", model, SAMPLES / "visits.csv", "--intervals", "stated", "--json")
+    assert json.loads(plain.out)["intervals"] == "stated"
+
+
+def test_a_price_is_never_negative_and_the_verdict_is_told(tmp_path: Path) -> None:
+    model = tmp_path / "p.npz"
+    ran = kbnn("train", SAMPLES / "prices.csv", "-m", model)
+    assert ran.code == 0
+    assert "kbnn: task: positive, " in ran.err
+    assert "Good: useful predictions with honest error bars" in ran.err
+    rows = table(kbnn("predict", model, SAMPLES / "prices.csv").out)
+    assert all(0.0 < float(row["lower"]) < float(row["mean"]) < float(row["upper"]) for row in rows)
+    again = kbnn("train", SAMPLES / "prices.csv", "-m", model, "--task", "count", "--again")
+    assert again.code == 2
+    assert "--task count contradicts" in again.err
+
+
+def test_intervals_that_were_not_tracked_cannot_be_asked_for(tmp_path: Path) -> None:
+    model = tmp_path / "s.npz"
+    kbnn("train", SAMPLES / "cubic.csv", "-m", model, "--intervals", "stated", "-q")
+    ran = kbnn("predict", model, SAMPLES / "cubic.csv", "--intervals", "tracked")
+    assert ran.code == 2
+    assert "nothing was tracked" in ran.err
+    wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--intervals", "wide")
+    assert (wrong.code, wrong.err) == (2, "kbnn: --intervals is tracked or stated, not 'wide'\n")
+    wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--quantiles", "0.5,1.5")
+    assert (wrong.code, wrong.err) == (2, "kbnn: --quantiles must lie between 0 and 1, not 1.5\n")
