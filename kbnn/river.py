@@ -21,7 +21,7 @@ from river import base, proba
 from kbnn.front.many import block
 from kbnn.front.model import Model
 from kbnn.run.trainoptions import ModelWords
-from kbnn.stream.onerow import value_text
+from kbnn.stream.firstrow import value_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -35,12 +35,16 @@ def seconds(text: str) -> float:
         raise _wrong("--checkpoint-every", "takes a number of seconds", text) from None
 
 
-def share(text: str) -> float:
-    """What `--interval` takes: 0.9 or 90%."""
-    try:
-        return _share(str(text))
-    except ValueError:
-        raise _wrong("--interval", "takes a share such as 0.9 or 90%", text) from None
+def share_of(option: str) -> Callable[[str], float]:
+    """What reads the share of an option: 0.9 or 90%."""
+
+    def read(text: str) -> float:
+        try:
+            return _share(str(text))
+        except ValueError:
+            raise _wrong(option, "takes a share such as 0.9 or 90%", text) from None
+
+    return read
 
 
 def shares(text: str | None) -> tuple[float, ...]:
@@ -160,7 +164,7 @@ Interval = Annotated[
     typer.Option(
         "--interval",
         metavar="SHARE",
-        parser=share,
+        parser=share_of("--interval"),
         help="The probability that lower and upper enclose: 0.9 or 90%.",
         rich_help_panel=OUTPUT,
     ),

@@ -76,6 +76,10 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
         if len(names) > 1:
             yield Text(clean(name), style="bold")
         yield figures_table(model.task.table(one, name, brief=True))
+    if training.test is not None:
+        yield Text("rows held out, never learned:", style="dim")
+        for name, held in training.test.figures().items():
+            yield figures_table(model.task.table(held, name, brief=True))
     yield Text()
     yield _facts(training)
     for name, verdict in remedies.judged(model) if names else ():

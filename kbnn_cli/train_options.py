@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbnn.task.table import TASKS
-from kbnn_cli.options import COLUMNS, OUTPUT, READING, seconds, whole
+from kbnn_cli.options import COLUMNS, OUTPUT, READING, seconds, share_of, whole
 
 if TYPE_CHECKING:
     from kbnn.model.settings import Option
@@ -89,6 +89,51 @@ InputSd = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categorical",
+        metavar="COLUMNS",
+        help="Labels, though they look like numbers: zip,month.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Numeric = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--numeric",
+        metavar="COLUMNS",
+        help="Numbers, though some look like text.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Hash = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hash",
+        metavar="COLUMN:N",
+        help="Labels of any number in N inputs: device:32.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        "--decimal",
+        metavar="MARK",
+        help="The decimal mark of numbers, . or a comma; found out if not said.",
+        rich_help_panel=READING,
+    ),
+]
+Thousands = Annotated[
+    str | None,
+    typer.Option(
+        "--thousands",
+        metavar="MARK",
+        help="The thousands mark: , . ' or space; found out if not said.",
+        rich_help_panel=READING,
+    ),
+]
 Task = Annotated[
     str,
     typer.Option(
@@ -150,6 +195,16 @@ Shuffle = Annotated[
     typer.Option(
         "--shuffle",
         help="Mix the rows, in bounded memory; for files that are sorted.",
+        rich_help_panel=READING,
+    ),
+]
+TestSplit = Annotated[
+    float,
+    typer.Option(
+        "--test-split",
+        metavar="SHARE",
+        parser=share_of("--test-split"),
+        help="Hold out a share of the rows, 0.1 or 10%, never learn them, score them at the end.",
         rich_help_panel=READING,
     ),
 ]

@@ -91,13 +91,13 @@ VALUES: Final = [
     ),
     _case(
         "odd text among the first rows",
-        "a,y\n1,2\n3,4\n?,6\n7,8\n",
-        "{f}:4: column 'a': cannot read '?' as a number (use --na '?' or --on-error skip)",
+        "a,y\n1,2\n3,4\n!?,6\n7,8\n",
+        "{f}:4: column 'a': cannot read '!?' as a number (use --na '!?' or --on-error skip)",
     ),
     _case(
         "decimal comma",
         "a;y\n1.5;2\n3.5;4\n4,5;6\n1.5;8\n",
-        "{f}:4: column 'a': cannot read '4,5' as a number (use --na '4,5' or --on-error skip)",
+        "{f}:4: column 'a': cannot read '4,5' as a number (use --decimal ',', or --on-error skip)",
     ),
     _case(
         "infinite feature",
@@ -204,14 +204,16 @@ COLUMNS: Final = [
     _case(
         "timestamp target",
         "a,when\n1,2020-01-01\n2,2020-01-02\n",
-        "target 'when' holds timestamps, which cannot be predicted (choose with --target)",
+        "target 'when' holds dates or times such as '2020-01-01', which cannot be predicted "
+        "(choose another with --target; of a time to be foretold, learn the days or hours until "
+        "then)",
         target=("when",),
     ),
     _case(
-        "free text target",
+        "target of many texts",
         "a,name\n" + "".join(f"{at},n{at}\n" for at in range(40)),
-        "target 'name' holds free text (32 different values), which cannot be predicted "
-        "(choose with --target)",
+        "target 'name' holds values that nearly all differ (32 different values), which cannot be "
+        "predicted (choose with --target)",
     ),
     _case(
         "target without a value",

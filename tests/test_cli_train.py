@@ -137,7 +137,7 @@ BAD_OPTIONS = {
     "not '-1'",
     "--noise x": "--noise is auto, constant, or a standard deviation in the target's units; "
     "not 'x'",
-    "--covariance x": "--covariance is auto, paper, neuron, group or full, not 'x'",
+    "--covariance x": "--covariance is auto, paper, neuron, group, full or wide, not 'x'",
     "--group-size 0": "--group-size must be at least 1, not 0",
     "--task x": "--task is auto, regression, classification, positive or count, not 'x'",
     "--on-error x": "--on-error is stop or skip, not 'x'",

@@ -98,6 +98,7 @@ def scenes() -> Iterator[tuple[State, Any]]:
         {"observation": "sigmoid", "noise": 0.1, "covariance": "neuron"},
         {"observation": "count"},
         {"robust": False, "drift": False, "noise_head": False},
+        {"covariance": "wide", "directions": 1},
     ):
         state, rows = extreme(Config(**common | options))
         yield state, rows
@@ -113,6 +114,8 @@ def scenes() -> Iterator[tuple[State, Any]]:
         if state.config.classes:
             sure = np.where(np.arange(len(state.mean)) % 2, 300.0, -300.0)
             yield state._replace(mean=sure), rows
+        if state.config.directions:  # nothing is known of the first row, and no doubt is left
+            yield sunk(state), (np.full_like(rows[0], np.nan), *rows[1:])
         if state.config.covariance == "paper":
             flat = state._replace(mean=0.0 * state.mean, cov=1e-290 * state.cov)
             yield flat, rows

@@ -76,7 +76,10 @@ def inspect(state: State, out: Prediction) -> None:
         assert np.linalg.eigvalsh(block)[0] >= -1e-12 * np.max(np.diag(block))
     for row in state.head_cov:
         assert np.linalg.eigvalsh(unpack_triangle(row, state.head_mean.shape[1]))[0] > 0.0
-    assert np.linalg.eigvalsh(unpack_triangle(state.input_cov, INPUTS))[0] > 0.0
+    joint = state.config.directions or INPUTS  # of a wide network the rest is diagonal
+    size = joint * (joint + 1) // 2
+    assert np.linalg.eigvalsh(unpack_triangle(state.input_cov[:size], joint))[0] > 0.0
+    assert np.all(state.input_cov[size:] > 0.0)
 
 
 def survives(config: Config, rows: int) -> float:

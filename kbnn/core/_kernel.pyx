@@ -40,6 +40,7 @@ cdef extern from "kernel.h" nogil:
         int64_t robust
         int64_t drift
         int64_t printed
+        int64_t directions
         double noise
         double hidden_noise
         double limit
@@ -190,7 +191,7 @@ cdef class Net:
         self.net.activations = <const kb_activation *>hidden.at
         (self.net.paper, self.net.separate, self.net.observation, self.net.labels,
          self.net.classes, self.net.learns_noise, self.net.head, self.net.robust, self.net.drift,
-         self.net.printed) = options
+         self.net.printed, self.net.directions) = options
         (self.net.noise, self.net.hidden_noise, self.net.limit, self.net.spread,
          self.net.floor, self.net.least_noise, self.net.cap, self.net.slack,
          self.net.threshold, self.net.forget, self.net.repeats) = numbers
@@ -317,7 +318,7 @@ cdef class Session:
         cdef double **place = <double **>&out
         cdef int64_t n
         cdef const kb_net *net = &self.net.net
-        cdef int64_t inputs = net.widths[0]
+        cdef int64_t inputs = net.widths[0] - net.directions
         self._idle()
         try:
             n = data.rows = _table(x, "x", -1, inputs, &view[views], &data.x)

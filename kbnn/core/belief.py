@@ -48,6 +48,8 @@ class Belief:
     input_cov: FloatArray
     surprise: FloatArray
     counts: IntArray
+    view: FloatArray
+    loose: FloatArray  # variances of the first layer's loose weights, a view of the last stack
 
     @property
     def kappa(self) -> float:
@@ -69,6 +71,8 @@ class Belief:
         gain = np.zeros_like(self.weights(layer))
         for unit, first, cov in self.own[layer]:
             gain[unit, first : first + len(cov)] = cov @ z[first : first + len(cov)]
+        if layer == 0 and self.loose.size:
+            gain[:, self.layout.joint :] = self.loose * z[self.layout.joint :]
         return gain
 
     def own_diagonal(self, layer: int) -> FloatArray:
@@ -76,6 +80,8 @@ class Belief:
         diagonal = np.zeros_like(self.weights(layer))
         for unit, first, cov in self.own[layer]:
             diagonal[unit, first : first + len(cov)] = np.diagonal(cov)
+        if layer == 0 and self.loose.size:
+            diagonal[:, self.layout.joint :] = self.loose
         return diagonal
 
     def shrink(self, stack: Stack, u: FloatArray, floor: float) -> None:
@@ -98,6 +104,11 @@ def open_state(state: State) -> Belief:
     """A working copy; the state itself is never written."""
     layout = layout_of(state.config)
     stacks = _stacks(layout, state.cov)
+    own = _own_parts(layout, [block for stack in stacks for block in stack.cov])
+    loose = layout.loose_var(state.cov).copy()
+    if loose.size:  # blocks of one weight each
+        stacks.append(Stack(loose.reshape(-1, 1, 1), layout.loose.reshape(-1, 1)))
+    wide = state.config.directions > 0
     return Belief(
         config=state.config,
         layout=layout,
@@ -105,29 +116,35 @@ def open_state(state: State) -> Belief:
         prior_mean=state.prior_mean.copy(),
         prior_var=state.prior_var,
         stacks=stacks,
-        own=_own_parts(layout, [block for stack in stacks for block in stack.cov]),
+        own=own,
         noise=state.noise.copy(),
         head_mean=state.head_mean.copy(),
         head_cov=[unpack_triangle(row, state.head_mean.shape[1]) for row in state.head_cov],
         input_mean=state.input_mean.copy(),
-        input_cov=unpack_triangle(state.input_cov, state.config.inputs),
+        input_cov=state.input_cov.copy()
+        if wide
+        else unpack_triangle(state.input_cov, state.config.inputs),
         surprise=state.surprise.copy(),
         counts=state.counts.copy(),
+        view=state.view,
+        loose=loose,
     )
 
 
 def close(belief: Belief, state: State) -> State:
     """The state that a working copy has become; it may go on to change."""
     heads = [pack_triangle(cov) for cov in belief.head_cov]
+    blocks = belief.stacks[:-1] if belief.loose.size else belief.stacks
+    wide = belief.config.directions > 0
     return state._replace(
         mean=belief.mean.copy(),
         prior_mean=belief.prior_mean.copy(),
-        cov=belief.layout.pack([block for stack in belief.stacks for block in stack.cov]),
+        cov=belief.layout.pack([block for stack in blocks for block in stack.cov], belief.loose),
         noise=belief.noise.copy(),
         head_mean=belief.head_mean.copy(),
         head_cov=np.array(heads).reshape(state.head_cov.shape),
         input_mean=belief.input_mean.copy(),
-        input_cov=pack_triangle(belief.input_cov),
+        input_cov=belief.input_cov.copy() if wide else pack_triangle(belief.input_cov),
         surprise=belief.surprise.copy(),
         counts=belief.counts.copy(),
     )

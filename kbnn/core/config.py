@@ -11,11 +11,14 @@ from kbnn.core import activations
 from kbnn.core import observation as kinds
 from kbnn.core.constants import LEAST_NOISE_RATIO, VARIANCE_FLOOR
 
-Covariance = Literal["paper", "neuron", "group", "full"]
+Covariance = Literal["paper", "neuron", "group", "full", "wide"]
 COVARIANCES = get_args(Covariance)
 
 INPUT_LIMIT = 8.0
 """Standard deviations at which an input is clipped."""
+
+DIRECTIONS = 16
+"""Leading directions of the inputs of a wide network."""
 
 NO_LIMIT = 1e20
 """An input limit that clips nothing: what lies beyond it is no measurement in any units."""
@@ -28,6 +31,9 @@ MAX_COVARIANCE = 1 << 31
 class Config:
     """A network; every number is in standardised units.
 
+    directions
+        with covariance "wide": how many leading directions of the inputs the network sees before
+        what is left of the inputs themselves, see kbnn.core.wide, 16 if not said; 0 with any other
     group_size
         hidden units per group; None is ten, or fewer where their weights would pass 192
     activation
@@ -67,6 +73,7 @@ class Config:
     activation: str = "relu"
     covariance: Covariance = "group"
     group_size: int | None = None
+    directions: int = 0
     observation: str = "gaussian"
     noise: float | None = None
     noise_head: bool = True
@@ -80,12 +87,18 @@ class Config:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
+        if self.covariance == "wide" and not self.directions:
+            object.__setattr__(self, "directions", DIRECTIONS)
         group = () if self.group_size is None else (self.group_size,)
         for size in (self.outputs, *group, *self.hidden):
             _require(size >= 1, f"sizes must be at least 1, got {size}")
         _require(self.inputs >= 0, f"inputs must not be negative, got {self.inputs}")
         _require(self.weights <= MAX_WEIGHTS, f"{self.weights} weights are more than {MAX_WEIGHTS}")
         _require(self.covariance in COVARIANCES, f"unknown covariance {self.covariance!r}")
+        _require(
+            self.directions > 0 if self.covariance == "wide" else self.directions == 0,
+            f"covariance {self.covariance!r} cannot have {self.directions} directions",
+        )
         activations.per_layer(self.activation, len(self.hidden))
         _require(
             self.kind.many_outputs or self.outputs == 1,
@@ -113,8 +126,8 @@ class Config:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Units per layer, inputs first and outputs last."""
-        return (self.inputs, *self.hidden, self.outputs)
+        """Units per layer, inputs first and outputs last; directions are inputs too."""
+        return (self.directions + self.inputs, *self.hidden, self.outputs)
 
     @property
     def weights(self) -> int:
@@ -161,7 +174,8 @@ class Config:
     @property
     def has_head(self) -> bool:
         """Whether the learned noise depends on the input."""
-        return self.learns_noise and self.noise_head and self.kind.noise_depends
+        seen = bool(self.hidden) or not self.directions  # a wide input would make a wide head
+        return self.learns_noise and self.noise_head and self.kind.noise_depends and seen
 
 
 def _require(condition: bool, message: str) -> None:

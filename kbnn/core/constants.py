@@ -106,6 +106,9 @@ RECENT_ROWS = 64.0
 OUTGROWN = 9.0
 """A mean square of recent standardised values beyond this asks for new units at once."""
 
+SMALLEST_SPREAD = 1e-6
+"""The least variance of a wide network's input given the others, and of a direction of them."""
+
 MOVED_SHARE = 0.25
 """A row rehearsed for the means alone counts so much among repeated rows: it was not counted as
 information, but the means have seen it more often than the covariance says."""

@@ -205,6 +205,7 @@ def kernel_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
         config.robust,
         config.drift,
         config.printed_variance,
+        config.directions,
     ]
     numbers = [
         config.noise or 0.0,

@@ -24,6 +24,7 @@ from kbnn.core.constants import SMALLEST_VAR
 from kbnn.core.evidence import Outputs
 from kbnn.core.inputs import Inputs
 from kbnn.core.normal import FloatArray
+from kbnn.core.wide import Seen
 
 
 class Forward(NamedTuple):
@@ -33,7 +34,7 @@ class Forward(NamedTuple):
     slopes: list[FloatArray]
 
 
-def forward(belief: Belief, inputs: Inputs) -> Forward:
+def forward(belief: Belief, inputs: Inputs | Seen) -> Forward:
     """Layer by layer from the inputs to the last hidden layer."""
     activations = belief.config.activations
     z = np.concatenate([[1.0], inputs.mean])
@@ -65,7 +66,7 @@ def coefficients(belief: Belief, fw: Forward) -> list[FloatArray]:
     return chain
 
 
-def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[FloatArray]]:
+def outputs(belief: Belief, inputs: Inputs | Seen) -> tuple[Outputs, list[FloatArray]]:
     """Mean, covariance Q and input-induced variance of the outputs, and G = P H' per stack."""
     fw = forward(belief, inputs)
     last = belief.layout.layers - 1

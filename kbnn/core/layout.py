@@ -11,6 +11,10 @@ different blocks are independent.
                     with one output, its outgoing ones too. What is left of the output layer (its
                     bias; all of it for several outputs) is a block per output.
 
+    wide            as group, but of the first layer's weights only those of the bias and of the
+                    leading directions (kbnn.core.wide); each of the others is *loose*: independent
+                    of all, its variance behind the blocks, unit after unit
+
 Only the upper triangle of a block is stored, row after row: entry (i, j), i <= j, of a block of
 dimension d lies at i d - i (i - 1)/2 + (j - i). Triangles follow each other in the order of blocks.
 """
@@ -54,6 +58,7 @@ class Layout:
     widths: tuple[int, ...]
     separate: bool
     blocks: tuple[Block, ...]
+    joint: int = 0  # weights of a unit of the first layer that are in blocks; 0: all of them
 
     @property
     def layers(self) -> int:
@@ -78,6 +83,18 @@ class Layout:
         return tuple(int(end) for end in ends)
 
     @cached_property
+    def loose(self) -> IntArray:
+        """The positions of the loose weights in the mean vector, (units, weights)."""
+        each = self.widths[0] + 1
+        units = self.widths[1] if self.joint else 0
+        return np.arange(units * each, dtype=np.int64).reshape(units, each)[:, self.joint :]
+
+    @property
+    def size(self) -> int:
+        """The length of the covariance vector."""
+        return self.offsets[-1] + self.loose.size
+
+    @cached_property
     def order(self) -> tuple[IntArray, ...]:
         """For each block the positions of its weights in the mean vector."""
         return tuple(
@@ -90,6 +107,7 @@ class Layout:
         places = np.empty(self.starts[-1], dtype=np.int64)
         for dim, start, order in zip(self.dims, self.offsets[:-1], self.order, strict=True):
             places[order] = start + diagonal_places(dim)
+        places[self.loose.ravel()] = self.offsets[-1] + np.arange(self.loose.size)
         return places
 
     def _positions(self, piece: Piece) -> IntArray:
@@ -108,9 +126,14 @@ class Layout:
             for start, end, dim in zip(self.offsets[:-1], self.offsets[1:], self.dims, strict=True)
         ]
 
-    def pack(self, dense: list[FloatArray]) -> FloatArray:
-        """The covariance vector of dense blocks: the inverse of `unpack`."""
-        return np.concatenate([pack_triangle(block) for block in dense])
+    def pack(self, dense: list[FloatArray], loose: FloatArray | None = None) -> FloatArray:
+        """The covariance vector of dense blocks and loose variances: the inverse of `unpack`."""
+        parts = [pack_triangle(block) for block in dense]
+        return np.concatenate(parts if loose is None else [*parts, loose.ravel()])
+
+    def loose_var(self, cov: FloatArray) -> FloatArray:
+        """The variances of the loose weights, (units, weights): a view."""
+        return cov[self.offsets[-1] :].reshape(self.loose.shape)
 
 
 def diagonal_places(dim: int) -> IntArray:
@@ -137,11 +160,14 @@ def unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
 def layout_of(config: Config) -> Layout:
     """The layout that a configuration asks for."""
     layout = Layout(
-        config.widths, config.covariance in ("paper", "neuron"), _BLOCKS[config.covariance](config)
+        config.widths,
+        config.covariance in ("paper", "neuron"),
+        _BLOCKS[config.covariance](config),
+        1 + config.directions if config.directions else 0,
     )
-    if layout.offsets[-1] > MAX_COVARIANCE:
+    if layout.size > MAX_COVARIANCE:
         raise ValueError(
-            f"covariance {config.covariance!r} of this network has {layout.offsets[-1]:,} "
+            f"covariance {config.covariance!r} of this network has {layout.size:,} "
             f"entries, more than {MAX_COVARIANCE:,} (choose fewer units or 'neuron')"
         )
     return layout
@@ -162,13 +188,15 @@ def _full_block(config: Config) -> tuple[Block, ...]:
 
 def _group_blocks(config: Config) -> tuple[Block, ...]:
     widths = config.widths
+    if not config.hidden and config.directions:
+        return tuple((Piece(0, unit, 0, 1 + config.directions),) for unit in range(config.outputs))
     if not config.hidden:
         return _neuron_blocks(config)
     output = len(widths) - 2
     joined = config.outputs == 1
     blocks: list[Block] = []
     for layer in range(output):
-        inputs = widths[layer] + 1
+        inputs = widths[layer] + 1 if layer or not config.directions else 1 + config.directions
         outgoing = joined and layer == output - 1
         for first, end in groups(widths[layer + 1], config.group_size, inputs + outgoing):
             pieces = [Piece(layer, unit, 0, inputs) for unit in range(first, end)]
@@ -193,6 +221,7 @@ _BLOCKS = {
     "paper": _neuron_blocks,
     "neuron": _neuron_blocks,
     "group": _group_blocks,
+    "wide": _group_blocks,
     "full": _full_block,
 }
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core import filter as block_filter
-from kbnn.core.belief import open_state
+from kbnn.core import wide
+from kbnn.core.belief import Belief, open_state
 from kbnn.core.inputs import Inputs
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
@@ -32,13 +33,33 @@ def sensitivity(state: State, x: FloatArray) -> Sensitivity:
     shape = (state.config.outputs, state.config.inputs)
     total, square, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     limit = state.config.input_limit
-    own = belief.own_diagonal(0)[:, 1:]
-    for row in np.nan_to_num(x):
-        fw = block_filter.forward(belief, Inputs(np.clip(row, -limit, limit), None))
+    weights, own = of_inputs(belief)
+    for row in np.clip(np.nan_to_num(x), -limit, limit):
+        fw = block_filter.forward(belief, _seen(belief, row))
         c = block_filter.coefficients(belief, fw)[0]
-        jacobian = c @ belief.weights(0)[:, 1:]
+        jacobian = c @ weights
         total += jacobian
         square += jacobian**2
         var += c**2 @ own
     n = max(1, len(x))
     return Sensitivity(total / n, np.sqrt(var / n), np.sqrt(square / n))
+
+
+def _seen(belief: Belief, row: FloatArray) -> Inputs | wide.Seen:
+    if not belief.config.directions:
+        return Inputs(row, None)
+    return wide.condition(belief.view, belief.input_mean, belief.input_cov, row, np.zeros_like(row))
+
+
+def of_inputs(belief: Belief) -> tuple[FloatArray, FloatArray]:
+    """First-layer weights (units, inputs) of the inputs themselves, and their variances.
+
+    A wide network's pre-activation is w_s' V' x + w_r' (x - V V' x), x in units of its own.
+    """
+    weights, var = belief.weights(0)[:, 1:], belief.own_diagonal(0)[:, 1:]
+    if not belief.config.directions:
+        return weights, var
+    k, gain, v = belief.config.directions, belief.view[:, 0], belief.view[:, 2:]
+    of_s, of_r = weights[:, :k], weights[:, k:]
+    seen = of_r + (of_s - of_r @ v) @ v.T
+    return seen * gain, (var[:, k:] + var[:, :k] @ (v**2).T) * gain**2

@@ -16,6 +16,7 @@ from kbnn.core import twin
 from kbnn.core.belief import Belief
 from kbnn.core.constants import SMALLEST_VAR
 from kbnn.core.normal import FloatArray
+from kbnn.core.sensitivity import of_inputs
 
 
 class Slopes(NamedTuple):
@@ -63,7 +64,7 @@ def slopes(belief: Belief, x: FloatArray) -> Slopes:
     return Slopes(
         layers[-1] @ belief.weights(belief.layout.layers - 1)[0],
         np.concatenate(parts, axis=1),
-        np.where(inside, jacobian, 0.0),
+        np.where(inside, chain[0] @ of_inputs(belief)[0], 0.0),
         noise + unknown,
     )
 
@@ -88,4 +89,6 @@ def _own_var(belief: Belief, layer: int, z: FloatArray) -> FloatArray:
     for unit, first, cov in belief.own[layer]:
         part = z[:, first : first + len(cov)]
         out[:, unit] += np.einsum("ni,ni->n", part @ cov, part)
+    if layer == 0 and belief.loose.size:
+        out += z[:, belief.layout.joint :] ** 2 @ belief.loose.T
     return out

@@ -53,6 +53,8 @@ class State(NamedTuple):
     input_mean, input_cov  the running Gaussian of the inputs (triangle packed) and its row count
     surprise           the drift detector's evidence
     counts             see `Counts`
+    view               (inputs, 2 + directions): how a wide network looks at its inputs, see
+                       kbnn.core.wide; empty for others
     """
 
     config: Config
@@ -68,6 +70,7 @@ class State(NamedTuple):
     input_cov: FloatArray
     surprise: FloatArray
     counts: IntArray
+    view: FloatArray
 
 
 ARRAYS: tuple[str, ...] = State._fields[2:]
@@ -81,13 +84,15 @@ def init(
     mean_scale: float = 1.0,
     sd_scale: float = 1.0,
     prior_variance: str | float = "fan-in",
+    directions: FloatArray | None = None,
     output_mean: FloatArray | None = None,
 ) -> State:
     """The belief before the first row: weight means N(0, 1/fan_in), variances 1/fan_in.
 
     The bias is drawn too: it breaks the symmetry of the units. The scales stretch the prior's
     means and standard deviations. Another prior variance, by a rule of PRIORS or one number for all
-    weights, leaves the means as they are. `output_mean` is added to the outputs' biases.
+    weights, leaves the means as they are. A wide network needs its `directions`; `output_mean` is
+    added to the outputs' biases.
     """
     layout = layout_of(config)
     mean = np.empty(config.weights)
@@ -111,7 +116,7 @@ def init(
         config=config,
         seed=seed,
         mean=mean,
-        cov=_diagonal(prior_var, layout.diagonal, layout.offsets[-1]),
+        cov=_diagonal(prior_var, layout.diagonal, layout.size),
         prior_mean=mean.copy(),
         prior_var=prior_var,
         noise=np.tile(
@@ -120,10 +125,29 @@ def init(
         head_mean=np.zeros((heads, width)),
         head_cov=np.tile(_triangle(head_prior), (heads, 1)),
         input_mean=np.zeros(config.inputs),
-        input_cov=_triangle(np.ones(config.inputs)),
+        input_cov=_first_spread(config),
         surprise=np.zeros(1),
         counts=np.zeros(len(COUNT), dtype=np.int64),
+        view=_first_view(config, directions),
     )
+
+
+def _first_spread(config: Config) -> FloatArray:
+    """The inputs' covariance before the first row: of directions, and of what is left of each."""
+    if not config.directions:
+        return _triangle(np.ones(config.inputs))
+    return np.concatenate([_triangle(np.ones(config.directions)), np.ones(config.inputs)])
+
+
+def _first_view(config: Config, directions: FloatArray | None) -> FloatArray:
+    """Inputs as they are, gain 1 and shift 0, and their directions."""
+    if not config.directions:
+        return np.zeros((0, 0))
+    view = np.zeros((config.inputs, 2 + config.directions))
+    view[:, 0] = 1.0
+    if directions is not None:
+        view[:, 2 : 2 + directions.shape[1]] = directions[:, : config.directions]
+    return view
 
 
 def _diagonal(var: FloatArray, places: IntArray, size: int) -> FloatArray:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core import drift, smoother
+from kbnn.core import drift, smoother, wide
 from kbnn.core import filter as block_filter
 from kbnn.core import inputs as input_gaussian
 from kbnn.core import noise as noise_model
@@ -242,19 +242,23 @@ def _learn_row(
     if role >= REHEARSED:
         belief.counts[COUNT.moved if role == MOVED else COUNT.rehearsed] += 1
         return
-    input_gaussian.absorb(
-        belief.input_mean, belief.input_cov, int(belief.counts[COUNT.rows]), inputs
-    )
+    rows = int(belief.counts[COUNT.rows])
+    if isinstance(inputs, wide.Seen):
+        wide.absorb(belief.view, belief.input_mean, belief.input_cov, rows, inputs)
+    else:
+        input_gaussian.absorb(belief.input_mean, belief.input_cov, rows, inputs)
     belief.counts[COUNT.rows] += 1
     belief.counts[COUNT.distinct] += role == FRESH
     belief.counts[COUNT.clipped] += int(np.sum(np.abs(x) > belief.config.input_limit))
 
 
-def conditioned(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs:
+def conditioned(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs | wide.Seen:
     """What the network receives of one row."""
     limit = belief.config.input_limit
     believed = np.abs(x) <= max(limit, INPUT_BELIEVED)
     seen = np.where(believed, np.clip(x, -limit, limit), np.nan)
+    if belief.config.directions:
+        return wide.condition(belief.view, belief.input_mean, belief.input_cov, seen, x_var)
     return input_gaussian.condition(belief.input_mean, belief.input_cov, seen, x_var)
 
 

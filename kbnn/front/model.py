@@ -23,7 +23,8 @@ from kbnn.run.outcome import prequential
 from kbnn.run.predicting import forecasts_of
 from kbnn.run.training import Listener, Training
 from kbnn.run.trainoptions import ModelWords, ReadWords, RunWords, Words, listed, stated
-from kbnn.stream.onerow import RowReader, first_schema
+from kbnn.stream.firstrow import first_schema
+from kbnn.stream.onerow import RowReader
 
 _log = logging.getLogger("kbnn")
 

@@ -31,11 +31,10 @@ def grow(state: State, inputs: int, outputs: int) -> State:
     prior_mean, prior_var = _prior(state, old, new)
     mean = prior_mean.copy()
     mean[places], prior_mean[places] = state.mean, state.prior_mean
-    cov = new.pack(_blocks(old, new, places, state.cov, prior_var))
+    loose = prior_var.copy()
+    loose[places[old.loose]] = old.loose_var(state.cov)
+    cov = new.pack(_blocks(old, new, places, state.cov, prior_var), loose[new.loose])
     added = inputs - state.config.inputs
-    input_cov = np.eye(inputs)
-    known = state.config.inputs
-    input_cov[:known, :known] = unpack_triangle(state.input_cov, known)
     head_mean, head_cov = state.head_mean, state.head_cov
     if not config.hidden and len(head_mean):
         head_mean, head_cov = _grow_head(state, head_width(config))
@@ -46,10 +45,31 @@ def grow(state: State, inputs: int, outputs: int) -> State:
         prior_mean=prior_mean,
         prior_var=prior_var,
         input_mean=np.concatenate([state.input_mean, np.zeros(added)]),
-        input_cov=pack_triangle(input_cov),
+        input_cov=_spread(state, inputs),
+        view=_view(state, inputs),
         head_mean=head_mean,
         head_cov=head_cov,
     )
+
+
+def _spread(state: State, inputs: int) -> FloatArray:
+    """The inputs' covariance, that of new ones as before the first row."""
+    known = state.config.inputs
+    if state.config.directions:
+        return np.concatenate([state.input_cov, np.ones(inputs - known)])
+    spread = np.eye(inputs)
+    spread[:known, :known] = unpack_triangle(state.input_cov, known)
+    return pack_triangle(spread)
+
+
+def _view(state: State, inputs: int) -> FloatArray:
+    """New inputs belong to no direction."""
+    if not state.config.directions:
+        return state.view
+    view = np.zeros((inputs, state.view.shape[1]))
+    view[:, 0] = 1.0
+    view[: len(state.view)] = state.view
+    return view
 
 
 def _places(old: Layout, new: Layout) -> IntArray:

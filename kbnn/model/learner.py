@@ -23,6 +23,7 @@ from kbnn.core.network import ALARM, LEARNED, UNLABELLED, Prediction, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
 from kbnn.core.tails import known_again
+from kbnn.core.wide import leading, strayed
 from kbnn.model import ensemble, rehearsal, scaling
 from kbnn.model.growth import grow
 from kbnn.model.rehearsal import Rehearsal
@@ -30,11 +31,13 @@ from kbnn.model.rescale import rescaled
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.scaling import Scale
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, unseen, widened
+from kbnn.model.warmup import Kept, KeptRows, rows_kept, unseen, widened
 from kbnn.task.base import Following, Scaled, Task
 from kbnn.task.forecast import Forecast
 
 FIRST_REFIT = 64
+VIEWED = 512
+"""Rows up to which a wide network looks for its directions anew, see kbnn.core.wide."""
 KNOWLEDGE_CARRIED = 0.05
 """Share of the old information that outlives a large change of scale, see kbnn.model.warmup."""
 
@@ -112,7 +115,7 @@ class Learner:
             log_weight=np.zeros(self.settings.ensemble),
             seen=len(held.y),
             changes=0,
-            kept=Kept(MOST_KEPT, held.y.shape[1], held),
+            kept=Kept(rows_kept(width), held.y.shape[1], held),
             tails=self.task.tails(self.settings.robust),
         )
         learned, events = self._begin(learned, held, self.task.outputs(held.y))
@@ -275,6 +278,10 @@ class Learner:
         inputs = len(learned.columns) - t
         scale = float(learned.columns[0, scaling.SCALE]) if t else 1.0
         config = self.settings.config(self.task, inputs, outputs, scale or 1.0)
+        z, labels, x_sd = self._standard(learned.columns, rows)
+        directions = (
+            leading(z, config.directions, config.input_limit) if config.directions else None
+        )
         members = tuple(
             open_session(
                 init(
@@ -283,6 +290,7 @@ class Learner:
                     mean_scale=means,
                     sd_scale=sds,
                     prior_variance=self.settings.prior_variance,
+                    directions=directions,
                     output_mean=self.task.output_mean(rows.y),
                 )
             )
@@ -290,7 +298,6 @@ class Learner:
             for means, sds in [ensemble.prior_scales(k)]
         )
         learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
-        z, labels, x_sd = self._standard(learned.columns, rows)
         learned, made = self._step(learned, z, labels, x_sd, rows.weight)
         owed = self.settings.often * min(learned.seen, rehearsal.YOUNG)
         settled = learned.seen > rehearsal.YOUNG
@@ -380,11 +387,18 @@ class Learner:
         columns = scaling.refit(learned.columns, self.passing[: t + width])
         old, new = scaling.scale_of(learned.columns), scaling.scale_of(columns)
         learned = learned._replace(columns=columns)
-        if all(np.array_equal(a, b) for a, b in zip(old, new, strict=True)):
+        outputs, directions = (
+            learned.members[0].config.outputs,
+            learned.members[0].config.directions,
+        )
+        same = all(np.array_equal(a, b) for a, b in zip(old, new, strict=True))
+        looking = (
+            directions and learned.seen <= VIEWED
+        )  # for directions, which few rows cannot tell
+        if same and not looking:
             return learned, None
-        learned = learned._replace(changes=learned.changes + 1)
+        learned = learned._replace(changes=learned.changes + (not same))
         rows = learned.kept.rows(width)
-        outputs = learned.members[0].config.outputs
         if len(rows.y) == learned.seen:  # all there ever was, and none of it learned again
             return self._begin(learned, rows, outputs)
         gain, shift = np.ones(outputs), np.zeros(outputs)
@@ -395,7 +409,7 @@ class Learner:
             shift = (old.center[:t] - new.center[:t]) / new_scale
         before = Scale(old.center[t:], old.scale[t:])
         after = Scale(new.center[t:], new.scale[t:])
-        large = scaling.far_apart(old, new) and len(rows.y) > 0
+        large = not directions and scaling.far_apart(old, new) and len(rows.y) > 0
         share = KNOWLEDGE_CARRIED if large else 1.0
         standard = self._standard(columns, rows) if large else None
 
@@ -408,8 +422,19 @@ class Learner:
                 )
             return open_session(state)
 
-        members = tuple(ensemble.in_parallel(moved, learned.members))
-        return learned._replace(members=members), None
+        learned = learned._replace(members=tuple(ensemble.in_parallel(moved, learned.members)))
+        if len(rows.y) >= VIEWED and strayed(learned.members[0].state().view):
+            learned = self._looked_anew(learned, rows)
+        return learned, None
+
+    def _looked_anew(self, learned: Learned, rows: KeptRows) -> Learned:
+        """Wide networks with the directions of the rows kept, and what these say; counts go on."""
+        began, _ = self._begin(learned, rows, learned.members[0].config.outputs)
+        pairs = zip(began.members, learned.members, strict=True)
+        members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]
+        return began._replace(
+            members=tuple(map(open_session, members)), rehearsal=learned.rehearsal
+        )
 
 
 def next_refit(seen: int) -> int:

@@ -22,6 +22,7 @@ from kbnn.model.timeline import Placed, Timeline
 from kbnn.model.waiting import Room, learn_by_id, told
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
+from kbnn.score.summaries import sample_rows
 from kbnn.task.base import Early, Task, blank
 from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
 from kbnn.task.table import kinds_of, task_of
@@ -65,7 +66,9 @@ class Model:
         self.let_go = 0  # rows held and let go before any target had varied
         self.met = 0  # rows of the stream, in all passes
         self.position: dict[str, Any] = {}
-        self._card: Scorecard | Callable[[], Scorecard] = Scorecard(self.task, seed=settings.seed)
+        self._card: Scorecard | Callable[[], Scorecard] = Scorecard(
+            self.task, seed=settings.seed, sample=sample_rows(schema.width)
+        )
         self._unscored: list[tuple[Rows, Forecast]] = []
         self._waiting = 0
         self._trial: Learned | None = None
@@ -326,7 +329,7 @@ class Model:
         racers = []
         # What a row's own past is part of goes on in its own units.
         kinds = [self.task.name] if self._schema.lags else kinds_of(self._schema, held.rows().y)
-        for settings in self.settings.candidates(kinds):
+        for settings in self.settings.candidates(kinds, held.rows().x.shape[1]):
             same = settings.kind == self.learner.settings.kind
             learner = self.learner_of(settings, self.task if same else None)
             start = learner.start(linked(held, learner.task))

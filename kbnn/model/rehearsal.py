@@ -90,6 +90,9 @@ def taken_back(state: State) -> State:
             continue
         wider = inverse(prior + (precision - prior) * (rows / (rows + more)))
         dense[index] = dense[index] if wider is None else wider
+    prior = 1.0 / state.prior_var[layout.loose]
+    precision = 1.0 / layout.loose_var(state.cov)
+    loose = 1.0 / (prior + (precision - prior) * (rows / (rows + more)))
     counts = state.counts.copy()
     counts[COUNT.rehearsed] = 0
-    return state._replace(cov=layout.pack(dense), counts=counts)
+    return state._replace(cov=layout.pack(dense, loose), counts=counts)

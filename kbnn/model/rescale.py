@@ -30,8 +30,11 @@ def rescaled(
 
     Only `share` of the information Pd, hd is carried over.
     """
-    first, first_back = _first_layer_map(old, new), _first_layer_map(new, old)
     layout = layout_of(state.config)
+    if state.config.directions:  # which has units of its own
+        first = first_back = np.eye(1 + state.config.directions)
+    else:
+        first, first_back = _first_layer_map(old, new), _first_layer_map(new, old)
     mean, prior_mean = state.mean.copy(), state.prior_mean.copy()
     anchored = bool(state.counts[COUNT.alarms])
     dense = layout.unpack(state.cov)
@@ -53,6 +56,9 @@ def rescaled(
             share,
         )
         prior_mean[order] = anchor
+    loose = layout.loose_var(state.cov).copy()
+    if not state.config.hidden and loose.size:
+        mean, loose = _carry_loose(state, layout, gain, anchored)
     config = state.config
     if config.noise is not None:
         config = replace(config, noise=config.noise * float(gain[0]) ** 2)
@@ -61,18 +67,26 @@ def rescaled(
         noise[:, 1] *= gain**2
     ratio = _ratio(old, new)
     center = (old.center - new.center) / _in_use(new, old)
-    input_cov = unpack_triangle(state.input_cov, config.inputs) / np.outer(ratio, ratio)
     head_mean, head_cov = _carry_head(state, first)
+    view, input_mean, input_cov = state.view.copy(), state.input_mean, state.input_cov
+    if config.directions:
+        view[:, 1] += view[:, 0] * center * ratio
+        view[:, 0] *= ratio
+    else:
+        input_mean = input_mean / ratio + center
+        spread = unpack_triangle(input_cov, config.inputs) / np.outer(ratio, ratio)
+        input_cov = pack_triangle(spread)
     return state._replace(
         config=config,
         mean=mean,
         prior_mean=prior_mean,
-        cov=layout.pack(dense),
+        cov=layout.pack(dense, loose),
         noise=noise,
         head_mean=head_mean,
         head_cov=head_cov,
-        input_mean=state.input_mean / ratio + center,
-        input_cov=pack_triangle(input_cov),
+        input_mean=input_mean,
+        input_cov=input_cov,
+        view=view,
     )
 
 
@@ -149,3 +163,16 @@ def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray
     size = len(first)
     covs = [pack_triangle(first @ unpack_triangle(row, size) @ first.T) for row in state.head_cov]
     return state.head_mean @ first.T, np.array(covs)
+
+
+def _carry_loose(
+    state: State, layout: Layout, gain: FloatArray, anchored: bool
+) -> tuple[FloatArray, FloatArray]:
+    """The means, and the variances of loose weights, where these lead into an output."""
+    mean, at = state.mean.copy(), layout.loose
+    var, prior, a = layout.loose_var(state.cov), state.prior_var[at], gain[:, None]
+    data = (1.0 / var - 1.0 / prior) / a**2
+    new = 1.0 / (data + 1.0 / prior)
+    pull = (mean[at] / var - state.prior_mean[at] / prior) / a
+    mean[at] = new * (pull + state.prior_mean[at] * (a if anchored else 1.0) / prior)
+    return mean, new

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from kbnn.errors import ModelError
 from kbnn.model.clock import CYCLES, Clock
+from kbnn.model.form import USUAL, Form
 from kbnn.model.lags import LONGEST, Lag
 from kbnn.model.plain import read
 from kbnn.task.table import TASKS
@@ -22,6 +23,7 @@ Role = Literal["feature", "target", "weight", "input_sd", "id", "none"]
 
 MAX_CATEGORIES = 64
 MAX_CLASSES = 64
+MAX_BUCKETS = 4096
 MAX_LATE = 64
 """Columns that may come after the first rows."""
 
@@ -36,6 +38,8 @@ class Column:
     of: str | None = None
     categories: list[str] = field(default_factory=list)
     late: bool = False  # it came after the first rows, in which it was missing
+    form: Form = USUAL  # how its numbers are written
+    buckets: int = 0  # into which its labels are hashed; 0: each is a category of its own
 
 
 class Place(NamedTuple):
@@ -57,6 +61,8 @@ class Schema:
     missing: list[str] = field(default_factory=list)  # spellings of "no value" besides the usual
     max_categories: int = MAX_CATEGORIES
     chosen: bool = False  # the features were named: no other column becomes one
+    decimal: str = ""  # marks of numbers, as stated or as the first rows have them
+    thousands: str = ""
     clock: Clock | None = None
     lags: list[Lag] = field(default_factory=list)
     changes: bool = False  # what is learned is the change from the last value
@@ -117,7 +123,7 @@ class Schema:
         The first category takes the place its feature has held from the start, the others are
         appended: the layout is the same whenever the kind of the column became known.
         """
-        if len(column.categories) >= self.max_categories:
+        if len(column.categories) >= (column.buckets or self.max_categories):
             return None
         place = Place(column.name, category)
         at = len(self.layout)
@@ -200,6 +206,7 @@ class Schema:
             and all(len(set(c.categories)) == len(c.categories) for c in self.columns)
             and len(set(self.classes)) == len(self.classes) <= MAX_CLASSES
             and self.max_categories >= 1
+            and all(0 <= column.buckets <= MAX_BUCKETS for column in self.columns)
             and {(place.column, place.category) for place in indicators} == labels
             and len(indicators) == len(labels)
             and sorted(place.column for place in bare) == sorted([*self._plain(), *self.derived])

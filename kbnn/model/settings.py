@@ -16,7 +16,10 @@ from kbnn.model.rehearsal import OFTEN
 from kbnn.model.texts import MOST_PRIOR, MOST_REHEARSED
 from kbnn.task.base import Task
 
-REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.0}
+WIDE_FROM: Final = 91
+"""Inputs from which on --covariance auto is wide: of more, a group would hold one unit."""
+
+REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.0, "wide": 0.85}
 """By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
 
 SHAPES: Final[tuple[tuple[tuple[int, ...], str], ...]] = (
@@ -153,14 +156,18 @@ class Settings:
     def _config(
         self, inputs: int, outputs: int, observation: str, suited: str, noise: float | None
     ) -> Config:
-        covariance = suited if self.covariance == "auto" else self.covariance
+        covariance, group_size = self.covariance, self.group_size
+        if covariance == "auto":
+            covariance = "wide" if inputs >= WIDE_FROM else suited
+        if covariance == "wide" and suited == "neuron":  # a joint step for every class costs most
+            group_size = group_size or 1
         return Config(
             inputs=inputs,
             outputs=outputs,
             hidden=self.hidden,  # type: ignore[arg-type]  # a candidate's is made up
             activation=self.activation,
             covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
-            group_size=self.group_size,
+            group_size=group_size,
             observation=observation,
             noise=noise,
             noise_head=self.noise == "auto",
@@ -187,14 +194,16 @@ class Settings:
             parts.append(f"--rehearse {self.often or 'off'}")
         return ", ".join(parts)
 
-    def candidates(self, kinds: Sequence[str] = ("regression",)) -> list[Settings]:
+    def candidates(self, kinds: Sequence[str] = ("regression",), inputs: int = 0) -> list[Settings]:
         """The settings that race, every choice made; the first speaks before anything is known.
 
-        `kinds` are the tasks that the first rows allow.
+        `kinds` are the tasks that the first rows allow; of many inputs every shape is as wide.
         """
         if self.kind != "auto" or not self.units or not isinstance(self.noise, str):
             kinds = [kinds[0] if self.kind == "auto" else self.kind]
-        if self.hidden == "auto":
+        if self.hidden == "auto" and self.covariance == "auto" and inputs >= WIDE_FROM:
+            shapes = [(h, "") for h in dict.fromkeys(h for h, _ in SHAPES)]
+        elif self.hidden == "auto":
             shapes = [(h, c) for h, c in SHAPES if self.covariance in ("auto", c) or not c]
         else:
             shapes = [(self.hidden, self.covariance)]

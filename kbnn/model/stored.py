@@ -90,6 +90,7 @@ def _racer_header(racer: Racer) -> dict[str, Any]:
             for state in states
         ],
         "scale": {"rows": learned.seen, "changes": learned.changes},
+        "most_kept": learned.kept.most,
         "rehearsal": learned.rehearsal._asdict(),
         "evidence": racer.evidence,
         "alarms": list(racer.alarms),
@@ -104,7 +105,8 @@ def _racer_arrays(racer: Racer) -> Arrays:
     out["ensemble/log_weight"] = learned.log_weight
     for k, member in enumerate(learned.members):
         state = member.state()
-        out.update({f"network{k}/{name}": getattr(state, name) for name in ARRAYS})
+        written = [name for name in ARRAYS if name != "view" or state.config.directions]
+        out.update({f"network{k}/{name}": getattr(state, name) for name in written})
     return out
 
 
@@ -222,7 +224,7 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
         log_weight,
         count(header["scale"]["rows"]),
         count(header["scale"]["changes"]),
-        _kept(arrays, MOST_KEPT if states else MOST_HELD, len(model.schema.targets)),
+        _kept(arrays, _most_kept(header, bool(states)), len(model.schema.targets)),
         _tails(arrays, task),
         _rehearsal(header["rehearsal"], count(header["scale"]["rows"])),
     )
@@ -264,6 +266,14 @@ def _finite(value: Any) -> float:
     return float(value_of(float, value, "number"))
 
 
+def _most_kept(header: dict[str, Any], begun: bool) -> int:
+    if not begun:
+        return MOST_HELD
+    most = count(header.get("most_kept", MOST_KEPT))
+    _require(MOST_HELD <= most <= MOST_KEPT, "the rows it keeps")
+    return most
+
+
 def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
     kept = KeptRows(*(_floats(arrays, f"kept/{name}") for name in KeptRows._fields))
     rows = len(kept.y)
@@ -288,9 +298,10 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
 def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
     config = read(Config, header["config"])
     _require(isinstance(header["seed"], int) and header["seed"] >= 0, "its seed")
-    given = {name: arrays[prefix + name] for name in ARRAYS}
+    given = {name: arrays[prefix + name] for name in ARRAYS if name != "view"}
+    given["view"] = arrays.get(prefix + "view", np.zeros((0, 0)))  # wide networks have one
     _require(given["mean"].shape == (config.weights,), "its weights")
-    _require(given["cov"].shape == (layout_of(config).offsets[-1],), "its covariances")
+    _require(given["cov"].shape == (layout_of(config).size,), "its covariances")
     pattern = init(config, 0)
     fields: dict[str, Any] = {}
     for name, array in given.items():

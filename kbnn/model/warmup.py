@@ -27,6 +27,8 @@ from kbnn.task.base import Early
 WARM_UP_ROWS = 32
 MOST_HELD = 512
 MOST_KEPT = 2048
+MOST_CELLS = 1 << 18
+"""Values of inputs that are kept; of wide rows fewer are, but never less than 512."""
 
 
 class KeptRows(NamedTuple):
@@ -206,6 +208,11 @@ def widened(rows: FloatArray, width: int, fill: FloatArray | None = None) -> Flo
         wide[:, : len(fill)] = fill[:width]
     wide[:, :known] = rows
     return wide
+
+
+def rows_kept(inputs: int) -> int:
+    """How many rows of so many inputs are kept."""
+    return min(MOST_KEPT, max(MOST_HELD, MOST_CELLS // max(inputs, 1)))
 
 
 def window(count: int) -> tuple[int, int]:

@@ -11,8 +11,9 @@ import numpy as np
 from kbnn.core.layout import layout_of
 from kbnn.errors import KbnnError, UsageError
 from kbnn.model.lags import parse
-from kbnn.model.schema import Schema
+from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings, contradiction
+from kbnn.stream.forms import Stated, shown_mark
 from kbnn.stream.readoptions import ReadOptions
 from kbnn.stream.series import OFF
 from kbnn.stream.sources import expand
@@ -26,7 +27,7 @@ def check_size(settings: Settings, schema: Schema) -> None:
     if task.fits(len(schema.classes)):
         outputs = max(outputs, len(schema.classes))
     try:
-        for candidate in settings.candidates():
+        for candidate in settings.candidates(inputs=schema.width):
             layout_of(candidate.config(task, schema.width, outputs, 1.0))
     except ValueError as error:
         raise UsageError(
@@ -49,6 +50,27 @@ def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
             raise contradiction(path, option, _names(there), _names(wanted))
     if stated.task not in ("auto", schema.task):
         raise contradiction(path, "--task", schema.task, stated.task)
+    for name in (*stated.categorical, *stated.numeric, *dict(stated.hashed)):
+        if name not in {column.name for column in schema.columns}:
+            raise UsageError(f"{path} knows no column '{name}' (--fresh starts a new model)")
+    for name in stated.categorical:
+        column = schema.column(name)
+        if column.kind != "category" or column.buckets:
+            raise contradiction(path, "--categorical", f"{name} as a {_kind(column)}", name)
+    for name in stated.numeric:
+        if schema.column(name).kind != "number":
+            kind = _kind(schema.column(name))
+            raise contradiction(path, "--numeric", f"{name} as a {kind}", name)
+    for name, buckets in stated.hashed:
+        if schema.column(name).buckets != buckets:
+            there = f"{name} as a {_kind(schema.column(name))}"
+            raise contradiction(path, "--hash", there, f"{name}:{buckets}")
+    marks = Stated(stated.decimal, stated.thousands)
+    if marks.decimal and marks.decimal != (schema.decimal or "."):
+        raise contradiction(path, "--decimal", schema.decimal or ".", marks.decimal)
+    if marks.thousands and marks.thousands != schema.thousands:
+        there = shown_mark(schema.thousands) or "none"
+        raise contradiction(path, "--thousands", there, shown_mark(marks.thousands))
     used = [c.name for c in schema.columns if c.name in stated.ignore and c.role != "none"]
     if used:
         raise UsageError(
@@ -98,6 +120,10 @@ def _columns(
         yield "--lags", [lag.name for lag in schema.lags], _lag_names(stated.lags, schema)
     if stated.input_sd and not schema.names("input_sd"):
         yield "--input-sd", (), ("yes",)
+
+
+def _kind(column: Column) -> str:
+    return f"hash of {column.buckets}" if column.buckets else column.kind
 
 
 def _lag_names(stated: str, schema: Schema) -> list[str]:

@@ -219,7 +219,7 @@ def inspect(model: Model, path: str) -> Inspection:
             "activation": config.activation,
             "covariance": config.covariance,
             "weights": config.weights,
-            "covariances": layout_of(config).offsets[-1],
+            "covariances": layout_of(config).size,
         }
     targets, card = model.schema.targets, model.card
     return Inspection(

@@ -54,6 +54,7 @@ def summary(training: Training) -> dict[str, Any]:
         "task": model.task.name,
         "targets": model.schema.targets,
         "prequential": prequential(model),
+        "test": None if training.test is None else training.test.to_json(),
         "noise_sd": list(model.noise_sd),
         "intervals": None if model.task.labels else model.intervals,
         "alarms": list(model.alarms),

@@ -21,6 +21,7 @@ class Position:
     seed: int = 0
     limit: int | None = None
     on_error: str = "stop"
+    test_split: float = 0.0
     epochs: int = 1
     epoch: int = 0  # the pass under way, counted from 0
     rows: int = 0  # rows of that pass already learned
@@ -32,7 +33,9 @@ class Position:
     def begin(cls, sources: Sequence[str], read: ReadOptions, seed: int) -> Position:
         """The start of a run."""
         shuffle, limit = read.shuffle, read.limit
-        return cls(tuple(sources), shuffle, seed, limit, read.on_error, read.epochs)
+        return cls(
+            tuple(sources), shuffle, seed, limit, read.on_error, read.test_split, read.epochs
+        )
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Position | None:
@@ -88,5 +91,6 @@ _SAME: dict[str, Callable[[Any], str]] = {
     "shuffle": lambda value: "--shuffle" if value else "no --shuffle",
     "seed": lambda value: f"--seed {value}",
     "limit": lambda value: "no --limit" if value is None else f"--limit {value}",
+    "test_split": lambda value: f"--test-split {value:g}" if value else "no --test-split",
     "on_error": lambda value: f"--on-error {value}",
 }

@@ -20,7 +20,10 @@ from kbnn.output.fields import leading_columns
 from kbnn.output.writers import STDOUT, Writer, open_writer
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_columns, check_size
+from kbnn.run.cost import told
+from kbnn.run.evaluating import Evaluation, evaluate
 from kbnn.run.interruption import Interrupted, Interruption
+from kbnn.run.order import forgotten, remark
 from kbnn.run.outcome import Tally
 from kbnn.run.position import Position, shown
 from kbnn.run.trainoptions import TrainOptions
@@ -88,6 +91,7 @@ class Training:
         self.model: Model
         self.position: Position
         self.before = Tally()
+        self.test: Evaluation | None = None  # of the rows held out
         self._checkpoint: Checkpoint | None = None
         self._bad: BadRowList | None = None
         self._writer: Writer | None = None
@@ -114,6 +118,9 @@ class Training:
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
                     self.listener.opened(self)
+                    cost = told(self.model, self.stream, self.position.epochs)
+                    if cost is not None:
+                        self.listener.notice(cost)
                     with self._saved_first():
                         self._learn(self.stream, interruption)
         finally:
@@ -288,6 +295,27 @@ class Training:
         self.position = replace(self.position, complete=True)
         self._unsaved = True
         self._save()
+        self._look_back(stream)
+
+    def _look_back(self, stream: Stream) -> None:
+        """Score the rows held out, and say so if the order of the others did harm."""
+        notice = self.listener.notice
+        found = forgotten(self.model)
+        if found is not None:
+            shuffled = self.options.read.shuffle
+            notice(remark(found, shuffled=shuffled, alarms=self.model.alarm_count))
+        if not self.options.read.test_split:
+            return
+        stream.reopen(testing=True)
+        try:
+            self.test = evaluate(self.model, stream)
+        except DataError as error:
+            notice(f"of the rows held out there is {error}")
+            return
+        rows, out = self.test.outcome.scored, self.test.figures()
+        figures = next(iter(out.values()))
+        said = f": {self.model.task.headline(figures)}" if len(out) == 1 else ""
+        notice(f"{rows_of(rows)} held out and never learned{said}")
 
     def _piece(self, rows: Rows, again: bool) -> None:
         """Learn, count, write predictions, tell."""

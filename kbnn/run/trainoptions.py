@@ -16,6 +16,7 @@ from kbnn.model.settings import OPTIONS, Choices
 from kbnn.output.fields import check_interval, check_quantile
 from kbnn.output.writers import check_name
 from kbnn.run.choices import check_one_of, check_outputs
+from kbnn.stream.hashing import read_buckets
 from kbnn.stream.inputs import paths
 from kbnn.stream.readoptions import ReadOptions
 from kbnn.task.table import TASKS
@@ -85,6 +86,7 @@ class RunWords(ReadWords, total=False):
 
     epochs: int
     shuffle: bool
+    test_split: float
     predictions: str | None
     interval: float
     intervals: str
@@ -98,6 +100,11 @@ class ModelWords(TypedDict, total=False):
     ignore: str | Sequence[str] | None
     weight: str | None
     input_sd: bool
+    categorical: str | Sequence[str] | None
+    numeric: str | Sequence[str] | None
+    hash: str | Sequence[str] | None  # device:32
+    decimal: str | None
+    thousands: str | None
     task: str
     time: str | None
     time_unit: str
@@ -140,6 +147,7 @@ _READ: Final = (
     "header",
     "limit",
     "shuffle",
+    "test_split",
     "epochs",
     "time",
     "time_unit",
@@ -175,6 +183,11 @@ def stated(
         target=listed(target),
         features=listed(said.get("features")),
         ignore=listed(said.get("ignore")),
+        categorical=listed(said.get("categorical")),
+        numeric=listed(said.get("numeric")),
+        hashed=read_buckets(listed(said.get("hash"))),
+        decimal=said.get("decimal") or "",
+        thousands=said.get("thousands") or "",
         na=listed(said.get("na")),
         delimiter=separator(said.get("delimiter")),
         columns=None if columns is None else tuple(map(str, columns)),

@@ -49,6 +49,7 @@ def weights(model: Model) -> Iterator[Weight]:
         state = member.state()
         sd = np.sqrt(variances(state))
         layout = layout_of(state.config)
+        first = [*(f"direction {k + 1}" for k in range(state.config.directions)), *names]
         for layer in range(layout.layers):
             parts = [
                 layout.matrix(values, layer)
@@ -56,7 +57,7 @@ def weights(model: Model) -> Iterator[Weight]:
             ]
             for unit, rows in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
                 for column, belief in enumerate(zip(*rows, strict=True)):
-                    inner = names[column - 1] if layer == 0 and column else f"unit {column}"
+                    inner = first[column - 1] if layer == 0 and column else f"unit {column}"
                     source = inner if column else "bias"
                     yield Weight(network, layer + 1, unit + 1, source, *belief)
 
@@ -99,6 +100,9 @@ def _arrays(state: State) -> dict[str, NDArray[Any]]:
         zip(layout.order, layout.unpack(state.cov), strict=True), start=1
     ):
         found[f"block{b}/weights"], found[f"block{b}/cov"] = order, cov
+    if state.config.directions:
+        found["loose/weights"], found["loose/var"] = layout.loose, layout.loose_var(state.cov)
+        found["view"] = state.view
     return found
 
 

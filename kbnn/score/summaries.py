@@ -31,6 +31,11 @@ ONE_IN = 16
 """Feature histograms count every row at first, then one in ONE_IN: their shape is known by then."""
 
 
+def sample_rows(features: int, most: int = SAMPLE) -> int:
+    """Rows in the sample of so many features."""
+    return max(min(most, 64), min(most, SAMPLE_CELLS // max(features, 1)))
+
+
 class Summaries:
     """Streaming summaries of rows and of what was said of them."""
 
@@ -38,7 +43,7 @@ class Summaries:
         self.seed = seed
         self.rows = 0
         self.features = FeatureHistograms(features)
-        self.sample = KeptRows(max(min(sample, 64), min(sample, SAMPLE_CELLS // max(features, 1))))
+        self.sample = KeptRows(sample_rows(features, sample))
         self.worst = KeptRows(WORST)
 
     def add(

@@ -12,10 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kbnn.model.form import USUAL
 from kbnn.model.rows import LARGEST, SMALLEST
 from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Kind, Schema
 from kbnn.stream.chunk import Chunk, Flaw, shorten
-from kbnn.stream.infer import Notice, kind_of, sample, tell_measures
+from kbnn.stream.forms import Stated, remedy, tell_forms
+from kbnn.stream.hashing import hashed
+from kbnn.stream.hints import Notice, tell_column
+from kbnn.stream.kinds import kind_of, sample, written
 from kbnn.stream.times import times
 from kbnn.stream.values import (
     MAX_LABEL,
@@ -106,12 +110,15 @@ class Admission:
 
     def _read_column(self, column: Column) -> None:
         name, rank = column.name, self._rank[column.name]
-        read = (numbers if column.kind == "number" else truths)(self._array(name), self._tokens)
-        what = "a number" if column.kind == "number" else "true or false"
+        if column.kind == "number":
+            sign = f" with '{column.form.sign}'" if column.form.sign else ""
+            read = numbers(self._array(name), self._tokens, column.form)
+            what = f"a number{sign}"
+        else:
+            read, what = truths(self._array(name), self._tokens), "true or false"
         for at, text in read.unread.items():
-            shown = shorten(text)
-            reason = f"cannot read '{shown}' as {what}"
-            self._flaw(at, rank, Flaw(name, text, reason, f"use --na '{shown}' or --on-error skip"))
+            reason = f"cannot read '{shorten(text)}' as {what}"
+            self._flaw(at, rank, Flaw(name, text, reason, self._remedy(column, text)))
         values = read.values
         if not _moderate(values):
             self._refuse(column, np.isinf(values), values, "{} is not a finite number")
@@ -125,6 +132,20 @@ class Admission:
             self._refuse(column, values < 0, values, "a standard deviation cannot be {}")
             values = np.nan_to_num(values, nan=0.0)
         self.values[name] = values if column.role == "weight" else self._grained(name, values)
+
+    def _remedy(self, column: Column, text: str) -> str:
+        """What to do about a text that is no number, or neither true nor false."""
+        shown, name = shorten(text), shorten(column.name)
+        marks = remedy(text, column.form) if column.kind == "number" and self._admit else None
+        if marks is not None:
+            return f"use {marks}, or --on-error skip"
+        plain = USUAL.number(text) is not None
+        code = (not plain and any(map(str.isdigit, text))) or (text.isupper() and len(text) <= 3)
+        if self._admit and column.role == "feature" and code:
+            return (
+                f"use --categorical {name} if these are labels, --na '{shown}' or --on-error skip"
+            )
+        return f"use --na '{shown}' or --on-error skip"
 
     def _grained(self, name: str, values: FloatArray) -> FloatArray:
         """The values, with 0 for those too small to reckon with."""
@@ -170,9 +191,14 @@ class Admission:
             at, (_, name) = min(firsts)
             del waiting[name]
             seen = sample([self._array(name).slice(at, 1)], self._tokens)
-            kind, what = kind_of(seen)
+            marks = Stated(self.schema.decimal, self.schema.thousands)
+            form = written(seen, marks)
+            kind, what = kind_of(seen, form)
             column = self._settled(name, kind, what, at)
-            tell_measures(column, seen, self._notice)
+            if kind == "number" and column.kind == "number":
+                column.form = form
+                tell_forms({name: form}, {name: seen.present}, marks, self._notice)
+            tell_column(column, seen, self._notice)
             if column.kind in ("number", "boolean"):
                 self._read_column(column)
 
@@ -257,6 +283,8 @@ class Admission:
     def _category_labels(self, column: Column) -> Labels:
         """The labels of a feature; a text too long to be one counts as missing."""
         found = labels(self._array(column.name), self._tokens)
+        if column.buckets:
+            return hashed(found, column.buckets)
         long = [at for at, name in enumerate(found.names) if len(name) > MAX_LABEL]
         if long:
             found.codes[np.isin(found.codes, long)] = -1
@@ -277,11 +305,20 @@ class Admission:
                 rank = self._rank[column.name]
                 new = self._new(column, found, known) if self._admit else []
                 events += [(row, rank, column, found.names[at]) for row, at in new]
+        full: dict[str, None] = {}
         for row, _, column, name in sorted(events, key=lambda event: event[:2]):
             first = not column.categories
             place = self.schema.admit(column, name)
+            if place is None:
+                full[column.name] = None
             if place is not None and (column.late or not first):
                 self.admitted[place] = row
+        for name in full:
+            shown, most = shorten(name), self.schema.max_categories
+            self._notice(
+                f"column '{shown}' has more than {most} values: those after the first {most} are "
+                f"not told apart (--hash {shown}:32 gives each its share of 32 inputs)"
+            )
 
 
 def _moderate(values: FloatArray) -> bool:

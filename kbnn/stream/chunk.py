@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
+
+from kbnn.model.form import Form
 
 
 class Flaw(NamedTuple):
@@ -92,11 +94,13 @@ def not_utf8(column: str, error: UnicodeDecodeError) -> Flaw:
 class Pins:
     """What the readers may know about columns; it changes how values travel, never what they are.
 
-    Columns in `numbers` are parsed to float64 on the way in; only columns in `wanted` are parsed
+    Columns in `numbers` are parsed to float64 on the way in; `forms` are those of other columns of
+    numbers, which travel as text; only columns in `wanted` are parsed
     at all (None: every column), and where `late` is true those that are not `known`.
     """
 
     numbers: frozenset[str] = frozenset()
+    forms: Mapping[str, Form] = field(default_factory=dict)
     booleans: frozenset[str] = frozenset()
     wanted: frozenset[str] | None = None
     missing: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from kbnn.score.rowsums import BoolArray
 from kbnn.stream.admission import Admission, OnError
 from kbnn.stream.blocks import taken
 from kbnn.stream.chunk import Chunk, Flaw
-from kbnn.stream.infer import Notice
+from kbnn.stream.hints import Notice
 from kbnn.stream.values import FloatArray, IntArray, missing_tokens
 from kbnn.stream.watch import Watch
 

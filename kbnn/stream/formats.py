@@ -61,7 +61,7 @@ _FOREIGN: Final = (
 _LOOKED_AT: Final = 1 << 16
 """Bytes of a line that tell its delimiter."""
 _QUOTED: Final = re.compile(rb'"(?:[^"]|"")*"')
-_DECIMAL_COMMA: Final = re.compile(rb"\s*[-+]?\d*(,\d+)?\s*")
+_DECIMAL_COMMA: Final = re.compile(rb"\s*[-+]?[\d.' ]*(,\d+)?\s*")
 
 
 def is_enough(head: bytes) -> bool:

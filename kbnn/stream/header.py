@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kbnn.errors import DataError
+from kbnn.model.form import USUAL
 from kbnn.stream.chunk import Pins, shorten
+from kbnn.stream.forms import looks_numeric
 
 MAX_COLUMNS: Final = 20_000
 """Columns that are read: a network of 50 units has a million weights with as many."""
 MAX_NAME: Final = 1000
 """Characters of a column's name."""
-
-_NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)", re.I)
 
 
 class Expectation(NamedTuple):
@@ -35,7 +34,7 @@ class FirstLine(NamedTuple):
 
 def is_number(text: str) -> bool:
     """Whether a trimmed text reads as a number."""
-    return _NUMBER.fullmatch(text) is not None
+    return USUAL.number(text) is not None
 
 
 def read_first_line(
@@ -53,7 +52,7 @@ def read_first_line(
     cells = [cell.strip() for cell in cells]
     told = header is not None
     if header is None:
-        numbers = [is_number(cell) for cell in cells]
+        numbers = [is_number(cell) or looks_numeric(cell) for cell in cells]
         numeric = any(numbers) and all(
             number or is_missing(cell) for number, cell in zip(numbers, cells, strict=True)
         )

@@ -2,101 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
-
-import pyarrow as pa
+from collections.abc import Mapping
+from typing import Final
 
 from kbnn.errors import DataError, UsageError
-from kbnn.model.schema import MAX_CATEGORIES, Column, Kind, Place, Role, Schema
+from kbnn.model.form import USUAL, Form
+from kbnn.model.schema import Column, Kind, Place, Role, Schema
 from kbnn.stream.chunk import shorten
-from kbnn.stream.header import count, is_number, no_column
-from kbnn.stream.series import Asked, Found, add_time, find_clock, holds_time
-from kbnn.stream.times import is_point, written
-from kbnn.stream.values import MAX_LABEL, is_temporal, is_usable, looks_like_time, texts
-from kbnn.task.table import TASKS, Choice, Seen, choose
+from kbnn.stream.forms import table_mark, tell_forms
+from kbnn.stream.header import count, no_column
+from kbnn.stream.hints import Notice, hashing, tell_column, tell_few
+from kbnn.stream.kinds import MANY, TEXT, Sample, kind_of, written
+from kbnn.stream.roles import Roles, check_kinds, stated_kind
+from kbnn.stream.series import Found, add_time, find_clock, holds_time
+from kbnn.task.table import Choice, Seen, choose
 
 WARMUP: Final = 32
-_ENOUGH: Final = 20  # values needed before "nearly all differ" means anything
-
-_MEASURE: Final = re.compile(
-    r"(?:[-+~<>=≤≥±$€£¥₹]|EUR|USD|GBP|CHF)?\s?[-+$€£¥₹]?\d[\d.,']*\s?[%‰°$€£¥₹]?[a-zA-Zµ/²³]{0,5}"
-)
-_COMMA: Final = re.compile(r"[-+]?\d[\d.]*,\d+")
-
-Notice = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Roles:
-    """What the user said about columns."""
-
-    target: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    weight: str | None = None
-    input_sd: bool = False
-    task: str = "auto"
-    max_categories: int = MAX_CATEGORIES
-    about_time: Asked = field(default_factory=Asked)
-    id: str | None = None
-    wait: int = 0  # rows that may wait for their target, with an id
-
-    @property
-    def labels(self) -> bool:
-        """Whether the stated task takes its target as labels."""
-        return self.task in TASKS and TASKS[self.task].labels
-
-
-class Sample(NamedTuple):
-    """The first values of a column as texts (None: missing), or why it cannot be used."""
-
-    values: list[str | None]
-    unusable: str | None
-
-
-def sample(arrays: Sequence[pa.Array], tokens: pa.Array) -> Sample:
-    """Look at the first values of a column, whatever types they came in."""
-    values: list[str | None] = []
-    unusable = None
-    for array in arrays:
-        if is_temporal(array.type):
-            unusable = "timestamps"
-        elif not is_usable(array.type):
-            unusable = "nested values" if pa.types.is_nested(array.type) else "binary values"
-        values.extend(written(array) if is_point(array.type) else texts(array, tokens))
-    return Sample(values, unusable)
-
-
-def kind_of(seen: Sample) -> tuple[Kind, str]:
-    """The kind of a column and, when it is ignored, what it holds instead of values.
-
-    Three quarters numbers make a number column: then the odd text is reported by its line rather
-    than quietly turning a measurement into labels.
-    """
-    if seen.unusable:
-        return "ignored", seen.unusable
-    present = [value for value in seen.values if value is not None]
-    if not present:
-        return "undecided", ""
-    if all(value.lower() in ("true", "false") for value in present):
-        return "boolean", ""
-    if 4 * sum(is_number(value) for value in present) >= 3 * len(present):
-        return "number", ""
-    commas = sum(_COMMA.fullmatch(value) is not None for value in present)
-    if 4 * commas >= 3 * len(present):
-        return "ignored", "numbers with commas"
-    if all(value.startswith(("{", "[")) for value in present):
-        return "ignored", "nested values"
-    if all(looks_like_time(value) for value in present):
-        return "ignored", "timestamps"
-    if 2 * sum(len(value) > MAX_LABEL for value in present) >= len(present):
-        return "ignored", "free text"
-    if len(present) >= _ENOUGH and 10 * len(set(present)) > 9 * len(present):
-        return "ignored", "free text"
-    return "category", ""
 
 
 def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice) -> Schema:
@@ -107,12 +28,20 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
     columns: list[Column] = []
     unusable: list[str] = []
     features = frozenset(roles.features or names)
+    role_of = {name: _role(name, targets, sd_of, features, roles) for name in names}
+    check_kinds(role_of, roles, names)
     clock = _clock(found, targets, features, sd_of, roles)
+    told = None if clock is None else clock.name
+    used = {n: found[n] for n in names if role_of[n] not in ("none", "id") and n != told}
+    mark = roles.marks.decimal or _table_mark(used)
     for name in names:
-        role = _role(name, targets, sd_of, features, roles)
-        kind, what = kind_of(found[name])
-        if clock is not None and name == clock.name:
+        role = role_of[name]
+        form = _form(name, used, roles, mark)
+        kind, what = kind_of(found[name], form)
+        if name == told:
             kind, role = "time", "feature"
+        elif name in roles.kinds:
+            kind = stated_kind(name, found[name], roles)
         elif role == "none":
             kind = "ignored"
         elif role == "id":
@@ -124,14 +53,22 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         elif kind == "ignored":
             kind, role = _unusable_feature(name, what, found[name], roles, notice)
             unusable.append(f"'{shorten(name)}' holds {what}")
-        columns.append(Column(name, kind, role, sd_of.get(name)))
-        tell_measures(columns[-1], found[name], notice)
+        column = Column(name, kind, role, sd_of.get(name))
+        column.form = form if kind == "number" else USUAL
+        column.buckets = roles.hashed.get(name, 0) if role == "feature" else 0
+        columns.append(column)
+        tell_column(column, found[name], notice)
+    _tell_forms(columns, found, roles, notice)
     if not any(column.role == "feature" for column in columns):
         why = ", ".join(unusable[:3]) or "every one is the target or ignored"
         raise DataError(f"no column is left to learn from: {why}")
     choice = _choice([c for c in columns if c.role == "target"], found, roles.task)
     if choice.notice:
         notice(choice.notice)
+    if choice.task == "regression" and len(targets) == 1:
+        tell_few(
+            next(c for c in columns if c.role == "target"), found[targets[0]], roles.task, notice
+        )
     schema = Schema(
         columns,
         choice.task,
@@ -139,6 +76,8 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         choice.closed,
         max_categories=roles.max_categories,
         chosen=bool(roles.features),
+        decimal=roles.marks.decimal or (mark if mark == "," else ""),
+        thousands=roles.marks.thousands,
         wait=roles.wait if roles.id is not None else 0,
     )
     schema.layout = [
@@ -161,28 +100,15 @@ def _clock(
     named = roles.about_time.time
     if named is not None and named in (*roles.ignore, roles.weight):
         raise UsageError(f"column '{named}' cannot be the clock and left out of it")
+    if named is not None and named in roles.kinds:
+        raise UsageError(f"column '{named}' cannot be the clock and of another kind")
+    others = (*roles.ignore, *sd_of, *roles.kinds, roles.weight, roles.id)
     values = {
         name: seen.values
         for name, seen in found.items()
-        if name == named
-        or (name in features and name not in (*roles.ignore, *sd_of, roles.weight, roles.id))
+        if name == named or (name in features and name not in others)
     }
     return find_clock(values, targets, roles.about_time)
-
-
-def tell_measures(column: Column, seen: Sample, notice: Notice) -> None:
-    """Say so when numbers with a sign or a unit (14.5%, $3, 20 km) were taken for mere texts."""
-    present = [value for value in seen.values if value is not None and len(value) <= MAX_LABEL]
-    if column.kind != "category" or column.role not in ("feature", "target"):
-        return
-    measures = [value for value in present if _MEASURE.fullmatch(value)]
-    marked = [value for value in measures if not is_number(value)]
-    if marked and 2 * len(measures) > len(present):
-        taken = "classes" if column.role == "target" else "categories"
-        notice(
-            f"column '{shorten(column.name)}' holds text such as '{shorten(marked[0])}': numbers "
-            f"with a sign or unit are taken for {taken} (take off the sign or unit to have numbers)"
-        )
 
 
 def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: Notice) -> list[str]:
@@ -250,18 +176,26 @@ def _unusable_feature(
     name: str, what: str, seen: Sample, roles: Roles, notice: Notice
 ) -> tuple[Kind, Role]:
     first = next((value for value in seen.values if value is not None), "")
-    example = f" such as '{shorten(first)}'" if what == "free text" else ""
     if name in roles.features:
-        if what == "free text":
+        if what in (TEXT, MANY):
             return "category", "feature"
         raise DataError(f"column '{name}' holds {what}, which cannot be a feature")
-    notice(f"column '{name}' is ignored: it holds {what}{example}")
+    example = f" such as '{shorten(first)}'" if what in (TEXT, MANY) else ""
+    remedy = f" ({hashing(shorten(name))})" if what == MANY else ""
+    notice(f"column '{name}' is ignored: it holds {what}{example}{remedy}")
     return "ignored", "none"
 
 
 def _target_kind(name: str, kind: Kind, what: str, seen: Sample, roles: Roles) -> Kind:
-    if kind == "ignored" and not (what == "free text" and roles.labels):
-        different = f" ({len(set(seen.values))} different values)" if what == "free text" else ""
+    if kind == "ignored" and not (what in (TEXT, MANY) and roles.labels):
+        if what == "timestamps":
+            first = f" such as '{shorten(seen.present[0])}'" if seen.present else ""
+            raise DataError(
+                f"target '{name}' holds dates or times{first}, which cannot be predicted (choose "
+                "another with --target; of a time to be foretold, learn the days or hours "
+                "until then)"
+            )
+        different = f" ({len(set(seen.values))} different values)" if what in (TEXT, MANY) else ""
         raise DataError(
             f"target '{name}' holds {what}{different}, which cannot be predicted "
             "(choose with --target)"
@@ -279,6 +213,28 @@ def _choice(targets: list[Column], found: dict[str, Sample], stated: str) -> Cho
     seen = []
     for target in targets:
         values = {value for value in found[target.name].values if value is not None}
-        numbers = {float(value) for value in values} if all(map(is_number, values)) else None
-        seen.append(Seen(target.name, target.kind, values, numbers))
+        read = {target.form.number(value) for value in values if value != target.form.gap}
+        numbers = {value for value in read if value is not None}
+        seen.append(Seen(target.name, target.kind, values, numbers if None not in read else None))
     return choose(seen, stated)
+
+
+def _table_mark(used: Mapping[str, Sample]) -> str:
+    """The decimal mark of the table, if a column is written otherwise than usual."""
+    columns = [seen.present for seen in used.values()]
+    if all(USUAL.number(value) is not None for values in columns for value in values):
+        return ""
+    return table_mark(columns)
+
+
+def _form(name: str, used: Mapping[str, Sample], roles: Roles, mark: str) -> Form:
+    if name not in used:
+        return USUAL
+    return written(used[name], roles.marks, mark, any_sign=name in roles.numeric)
+
+
+def _tell_forms(
+    columns: list[Column], found: dict[str, Sample], roles: Roles, notice: Notice
+) -> None:
+    forms = {c.name: c.form for c in columns if c.kind == "number" and not found[c.name].typed}
+    tell_forms(forms, {name: found[name].present for name in forms}, roles.marks, notice)

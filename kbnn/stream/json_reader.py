@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from kbnn.errors import DataError
+from kbnn.model.form import Form
 from kbnn.stream.chunk import Chunk, Flaw, Pins, not_utf8, shorten
 from kbnn.stream.header import MAX_COLUMNS, check_unique, check_width
 from kbnn.stream.latekeys import LateKeys
@@ -160,7 +161,8 @@ class JsonReader:
             self._meet(rows)
         chosen = self._settled or len(self.columns) > MAX_COLUMNS
         names = self._wanted() if chosen else self.columns
-        columns = [_column([row.get(name) for row in rows]) for name in names]
+        forms = self._pins.forms
+        columns = [_column([row.get(name) for row in rows], forms.get(name)) for name in names]
         if not columns:  # nothing but flawed lines so far: only the number of rows counts
             columns, names = [pa.nulls(len(rows))], [""]
         return pa.RecordBatch.from_arrays(columns, names=names), flaws
@@ -209,7 +211,7 @@ def _parse_line(line: bytes, *, any_width: bool) -> dict[str, Any] | Flaw:
     return found
 
 
-def _column(values: list[Any]) -> pa.Array:
+def _column(values: list[Any], form: Form | None = None) -> pa.Array:
     """One key's values as a typed column, or as text when the types are mixed or nested."""
     kinds = {_kind(value) for value in values if value is not None}
     if not kinds:
@@ -218,7 +220,11 @@ def _column(values: list[Any]) -> pa.Array:
         return pa.array(values, pa.bool_())
     if kinds == {"number"}:
         return pa.array([None if v is None else _float(v) for v in values], pa.float64())
-    return pa.array([None if v is None else _text(v) for v in values], pa.string())
+    texts = [None if v is None else _text(v) for v in values]
+    if form is not None:  # a number that was never text means what it means
+        pairs = zip(texts, values, strict=True)
+        texts = [form.spelled(t) if t and _kind(v) == "number" else t for t, v in pairs]
+    return pa.array(texts, pa.string())
 
 
 def _kind(value: object) -> str:

@@ -7,7 +7,7 @@ order of the keys means nothing, and a key that comes late becomes a column, ann
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -15,79 +15,18 @@ import numpy as np
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
 from kbnn.model.rows import LARGEST, SMALLEST, Rows
-from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Place, Schema
+from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Schema
 from kbnn.stream.chunk import shorten
-from kbnn.stream.header import is_number
-from kbnn.stream.infer import Notice, Roles, Sample, kind_of
-from kbnn.stream.series import add_time, find_clock
+from kbnn.stream.firstrow import column_of, value_text
+from kbnn.stream.forms import Stated
+from kbnn.stream.hashing import bucket
+from kbnn.stream.hints import Notice
+from kbnn.stream.roles import Roles
 from kbnn.stream.times import one
-from kbnn.stream.values import MAX_LABEL, TRUTH, missing_tokens, number_text
-from kbnn.task.table import TASKS, Seen, choose
+from kbnn.stream.values import MAX_LABEL, TRUTH, missing_tokens
+from kbnn.task.table import TASKS
 
 _NAN: Final = math.nan
-
-
-def value_text(value: Any) -> str | None:
-    """A value as text, None where it is missing."""
-    if value is None:
-        return None
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value.strip()
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return str(value)
-    return None if math.isnan(number) else number_text(number)
-
-
-def first_schema(
-    x: Mapping[str, Any],
-    targets: Mapping[str, Any],
-    roles: Roles,
-    notice: Notice = lambda text: None,
-) -> Schema:
-    """The schema that a first row suggests; the kind of a value is all there is to go by."""
-    columns: list[Column] = []
-    seen: list[Seen] = []
-    for name, value in targets.items():
-        text = value_text(value)
-        kind = "number" if text is None else kind_of(Sample([text], None))[0]
-        if kind == "ignored":
-            kind = "category"
-        columns.append(Column(name, kind, "target"))
-        numbers = {float(text)} if text is not None and is_number(text) else None
-        seen.append(Seen(name, kind, set() if text is None else {text}, numbers))
-    choice = choose(seen, roles.task)
-    target_columns = columns
-    schema = Schema([], choice.task, list(choice.classes), choice.closed)
-    schema.max_categories, schema.chosen = roles.max_categories, bool(roles.features)
-    wanted = tuple(name for name in roles.features or tuple(x) if name != roles.id)
-    usable = {name: [value_text(x.get(name))] for name in wanted if name not in roles.ignore}
-    clock = find_clock(usable, (), roles.about_time)
-    for name in wanted:
-        if clock is not None and name == clock.name:
-            schema.columns.append(Column(name, "time", "feature"))
-        elif name not in roles.ignore:
-            kind, _ = kind_of(_sample(x.get(name)))
-            if kind != "ignored" or name in roles.features:
-                schema.columns.append(Column(name, kind, "feature"))
-                schema.layout.append(Place(name, None))
-            else:
-                schema.columns.append(Column(name, kind, "none"))
-    schema.columns.extend(Column(name, "ignored", "none") for name in roles.ignore)
-    schema.columns.extend(target_columns)
-    if roles.id is not None:
-        schema.columns.append(Column(roles.id, "category", "id"))
-        schema.wait = roles.wait
-    add_time(schema, clock, roles.about_time, notice)
-    return schema
-
-
-def _sample(value: Any) -> Sample:
-    nested = isinstance(value, Mapping | Sequence) and not isinstance(value, str)
-    return Sample([value_text(value)], "nested values" if nested else None)
 
 
 class RowReader:
@@ -184,12 +123,12 @@ class RowReader:
         if value is None:
             return _NAN
         if isinstance(value, str):
-            text = self._text(value)
-            if text is None:
+            text, form = self._text(value), self._columns[name].form
+            if text is None or text == form.gap:
                 return _NAN
-            if not is_number(text):
-                raise self._refusal(name, value, "a number")
-            value = float(text)
+            value = form.number(text)
+            if value is None:
+                raise self._refusal(name, text, "a number")
         elif type(value) is not float:
             try:
                 value = float(value)
@@ -214,7 +153,14 @@ class RowReader:
 
     def _label(self, column: Column, value: Any) -> str | None:
         text = self._text(value)
+        if text is not None and column.buckets:
+            return bucket(text, column.buckets)
         return None if text is None or len(text) > MAX_LABEL else text
+
+    def _column(self, name: str, value: Any) -> tuple[Column, str]:
+        """What a column is by its first value, and what it holds if it is of no use."""
+        marks = Stated(self.schema.decimal, self.schema.thousands)
+        return column_of(name, value, "feature", Roles(marks=marks), self._notice)
 
     def _admit_columns(self, x: Mapping[str, Any]) -> None:
         """Keys that are new and have a value become columns."""
@@ -229,10 +175,11 @@ class RowReader:
         for name, value in new:
             if not isinstance(name, str):
                 raise UsageError(f"the names of columns are texts, not {name!r}")
-            kind, what = kind_of(_sample(value))
+            new_column, what = self._column(name, value)
+            kind = new_column.kind
             if kind != "ignored" and schema.late >= MAX_LATE:
                 kind, what = "ignored", f"one more than the {MAX_LATE} that may come late"
-            schema.add_late(name, kind)
+            schema.add_late(name, kind).form = new_column.form
             fate = f"ignored: it holds {what}" if kind == "ignored" else "learned from now on"
             self._notice(f"column '{shorten(name)}' is new: it is {fate}")
         self.schema = schema
@@ -245,8 +192,9 @@ class RowReader:
             value = x.get(column.name)
             if column.kind == "undecided" and self._text(value) is not None:
                 schema = schema or self.schema.copy()
-                schema.column(column.name).kind = kind_of(_sample(value))[0]
+                decided, _ = self._column(column.name, value)
                 column = schema.column(column.name)
+                column.kind, column.form = decided.kind, decided.form
             if column.kind == "category":
                 label = self._label(column, value)
                 if label is not None and label not in column.categories:

@@ -9,16 +9,21 @@ from itertools import chain
 from time import monotonic
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from kbnn.closing import Closing
+from kbnn.core.layout import IntArray
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Column, Schema
+from kbnn.stream import heldout
 from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
 from kbnn.stream.encode import Encoder
-from kbnn.stream.header import Expectation, is_number
-from kbnn.stream.infer import Notice, infer, sample
+from kbnn.stream.header import Expectation
+from kbnn.stream.hints import Notice
+from kbnn.stream.infer import infer
 from kbnn.stream.inputs import Inputs
+from kbnn.stream.kinds import sample
 from kbnn.stream.pace import Pace
 from kbnn.stream.readahead import ReadAhead
 from kbnn.stream.reading import Reading
@@ -67,6 +72,8 @@ class Stream(Closing):
         self._pace = Pace(options.block_rows)
         self._on_notice = on_notice
         self._on_bad_row = on_bad_row
+        self._testing = False
+        self._first_rows = 0, 0  # how many were read before the schema was known, and their bytes
         self._told: set[str] = set()
         self._notices: deque[str] = deque()
         self._ahead: ReadAhead[Chunk] | None = None
@@ -81,7 +88,7 @@ class Stream(Closing):
             self._inputs = Inputs(
                 sources,
                 read_size=options.read_size,
-                keep=options.epochs - options.epoch > 1,
+                keep=options.epochs - options.epoch > 1 or options.test_split > 0.0,
                 columns=options.columns,
                 notice=self._notices.append,
             )
@@ -92,6 +99,7 @@ class Stream(Closing):
             early: list[Chunk] = []
             if schema is None:
                 self.schema, early = self._look(self._chunks)
+                self._first_rows = sum(chunk.size for chunk in early), early[-1].span[1]
             else:
                 options.check_against(schema)
                 self.schema = schema.copy()
@@ -111,6 +119,15 @@ class Stream(Closing):
     def total_bytes(self) -> int | None:
         """The size of all sources, None when it cannot be known."""
         return None if self._inputs is None else self._inputs.total_bytes
+
+    @property
+    def expected_rows(self) -> int | None:
+        """About how many rows there are, by the size of the first ones; None where nobody knows."""
+        rows, size = self._first_rows
+        if self.live or not size or self.total_bytes is None:
+            return None
+        found = rows * self.total_bytes // size
+        return found if self.options.limit is None else min(found, self.options.limit)
 
     @property
     def bytes_read(self) -> int:
@@ -210,14 +227,18 @@ class Stream(Closing):
     def _pin_kinds(self) -> None:
         if not self.options.original:
             columns = self.schema.columns
-            self._pins.numbers = frozenset(c.name for c in columns if c.kind == "number")
+            numbers = [c for c in columns if c.kind == "number"]
+            self._pins.numbers = frozenset(c.name for c in numbers if c.form.usual)
+            self._pins.forms = {c.name: c.form for c in numbers if not c.form.usual}
             self._pins.booleans = frozenset(c.name for c in columns if c.kind == "boolean")
 
     def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
         """Why cells are not a row of data: the first number column whose cell is none."""
-        numbers = {column.name for column in self._used() if column.kind == "number"}
+        forms = {column.name: column.form for column in self._used() if column.kind == "number"}
         for name, cell in zip(names, cells, strict=True):
-            if name in numbers and not is_number(cell) and cell not in self._pins.missing:
+            if name not in forms or cell in (*self._pins.missing, forms[name].gap):
+                continue
+            if forms[name].number(cell) is None:
                 return f"column '{name}': cannot read '{shorten(cell)}' as a number"
         return None
 
@@ -228,7 +249,9 @@ class Stream(Closing):
         if options.read_ahead and self._inputs is not None and self._inputs.ahead:
             chunks = self._ahead = ReadAhead(chunks)
         blocks = self._encoded(chain(early, chunks), skip)
-        if options.shuffle:
+        if options.test_split:
+            blocks = heldout.chosen(blocks, options.test_split, options.seed, testing=self._testing)
+        if options.shuffle and not self._testing:
             blocks = shuffled(blocks, options.shuffle_rows, options.seed, self.epoch)
         for block in blocks:
             start = min(skip, len(block.y))
@@ -267,18 +290,30 @@ class Stream(Closing):
                     if block is not None:
                         yield block
                     raise stop_error(chunk, flaws)
-                for before, (at, flaw) in enumerate(flaws.items()):
+                for at, flaw in flaws.items():
                     # Rows before the point of resumption were reported the first time.
-                    if good + at - (0 if options.on_error == "keep" else before) >= skip:
+                    good_rows = [
+                        k for k in range(at) if options.on_error == "keep" or k not in flaws
+                    ]
+                    if good + self._passed(chunk.first_row + np.array(good_rows, np.int64)) >= skip:
                         self.bad_rows += 1
-                        self._on_bad_row(chunk.bad_row(at, flaw))
+                        if not self._testing:
+                            self._on_bad_row(chunk.bad_row(at, flaw))
                 self._bytes = chunk.span[1]
                 if block is not None:
-                    good += len(block.y)
+                    good += self._passed(block.number)
                     yield block
                 if undecided and self._undecided() != undecided:
                     undecided = self._undecided()
                     self._pin_kinds()
+
+    def _passed(self, number: IntArray) -> int:
+        """How many rows, by number, this pass hands out."""
+        options = self.options
+        if not options.test_split:
+            return len(number)
+        out = heldout.held_out(number, options.test_split, options.seed)
+        return int(np.count_nonzero(out == self._testing))
 
     def _undecided(self) -> int:
         return sum(column.kind == "undecided" for column in self.schema.columns)
@@ -292,11 +327,12 @@ class Stream(Closing):
         finally:
             self._tell()
 
-    def reopen(self) -> None:
-        """Start the next pass from the first row."""
+    def reopen(self, *, testing: bool = False) -> None:
+        """Start the next pass from the first row; `testing`: over the rows held out."""
         self._stop()
         assert self._inputs is not None
         self.epoch += 1
+        self._testing = testing
         self.rows = self.bad_rows = self._bytes = 0
         self._reading = self._new_reading(self._inputs)
         self._reading.admit = self._may_come_late(self.schema)

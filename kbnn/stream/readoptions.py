@@ -11,7 +11,9 @@ from kbnn.model.waiting import MOST_WAITING, WAIT
 from kbnn.stream.admission import OnError
 from kbnn.stream.clock import TIME_UNITS
 from kbnn.stream.formats import FORMATS
-from kbnn.stream.infer import Roles
+from kbnn.stream.forms import Stated
+from kbnn.stream.hashing import check_kinds
+from kbnn.stream.roles import Roles
 from kbnn.stream.series import Asked
 from kbnn.stream.shuffle import SHUFFLE_ROWS
 from kbnn.stream.sources import READ_SIZE
@@ -34,6 +36,11 @@ class ReadOptions:
     input_sd: bool = False
     task: str = "auto"
     max_categories: int = MAX_CATEGORIES
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    hashed: tuple[tuple[str, int], ...] = ()  # columns and their buckets
+    decimal: str = ""
+    thousands: str = ""
     time: str | None = None  # the column that is the clock
     time_unit: str = "auto"
     lags: str | None = None  # None: a series gets its own
@@ -45,6 +52,7 @@ class ReadOptions:
     shuffle: bool = False
     seed: int = 0
     shuffle_rows: int = SHUFFLE_ROWS
+    test_split: float = 0.0  # share of the rows that is held out
     epoch: int = 0  # the number of the first pass
     epochs: int = 1  # passes in all; more than one keeps a pipe in a temporary file
     admit: bool = True  # whether the schema may grow
@@ -65,10 +73,19 @@ class ReadOptions:
             self.input_sd,
             self.task,
             self.max_categories,
-            Asked(self.time, self.time_unit, self.lags, self.shuffle, self.id is not None),
+            self.categorical,
+            self.numeric,
+            dict(self.hashed),
+            Stated(self.decimal, self.thousands),
+            Asked(self.time, self.time_unit, self.lags, self.mixed, self.id is not None),
             self.id,
             WAIT if self.wait is None else self.wait,
         )
+
+    @property
+    def mixed(self) -> str:
+        """The option by which rows do not follow one another, "" where they do."""
+        return "--shuffle" if self.shuffle else "--test-split" if self.test_split else ""
 
     @property
     def chosen(self) -> frozenset[str] | None:
@@ -81,6 +98,8 @@ class ReadOptions:
 
     def check(self) -> None:
         """Refuse values that make no sense."""
+        Stated(self.decimal, self.thousands)
+        check_kinds(self.categorical, self.numeric, self.hashed)
         if self.format not in FORMATS:
             known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             raise UsageError(f"--format is {known}, not '{self.format}'")
@@ -101,6 +120,10 @@ class ReadOptions:
                 raise UsageError(f"{name} cannot be negative")
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"--limit must be at least 1, not {self.limit}")
+        if not 0.0 <= self.test_split < 1.0:
+            raise UsageError(
+                f"--test-split is a share of the rows below 1, not {self.test_split:g}"
+            )
         if self.epochs < 1:
             raise UsageError(f"--epochs must be at least 1, not {self.epochs}")
         for name in ("read_size", "block_rows", "shuffle_rows", "max_categories"):
@@ -111,11 +134,9 @@ class ReadOptions:
         """Refuse what cannot be where targets come late."""
         if self.wait is not None and not 1 <= self.wait <= MOST_WAITING:
             raise UsageError(f"--wait is between 1 and {MOST_WAITING:,}, not {self.wait}")
-        for option, said in (("--shuffle", self.shuffle), ("--epochs", self.epochs > 1)):
-            if self.id is not None and said:
-                raise UsageError(
-                    f"--id and {option} contradict each other: rows come in their order"
-                )
+        option = self.mixed or ("--epochs" if self.epochs > 1 else "")
+        if self.id is not None and option:
+            raise UsageError(f"--id and {option} contradict each other: rows come in their order")
 
     def check_against(self, schema: Schema) -> None:
         """Options that contradict a schema are an error."""
@@ -127,6 +148,9 @@ class ReadOptions:
             raise UsageError(f"the model was trained without the weight '{self.weight}'")
         if self.task not in ("auto", schema.task):
             raise UsageError(f"the model is a {schema.task}, not a {self.task}")
+        if self.mixed and (schema.lags or schema.id is not None):
+            what = "an id" if schema.id is not None else "lags"
+            raise UsageError(f"{self.mixed}: the model has {what}, and takes rows in their order")
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ class Asked(NamedTuple):
     time: str | None = None
     time_unit: str = "auto"
     lags: str | None = None  # None: a series gets its own
-    mixed: bool = False  # rows come in no order
+    mixed: str = ""  # the option by which rows do not follow one another
     late: bool = False  # and targets later than their rows
 
     def check(self) -> None:
@@ -52,7 +52,9 @@ class Asked(NamedTuple):
                 "before the next row"
             )
         if self.mixed:
-            raise UsageError("--lags and --shuffle contradict each other: lags need rows in order")
+            raise UsageError(
+                f"--lags and {self.mixed} contradict each other: lags need rows in order"
+            )
 
 
 def holds_time(values: Sequence[str | None]) -> bool:
@@ -83,7 +85,10 @@ def find_clock(
 def add_time(schema: Schema, found: Found | None, asked: Asked, notice: Notice) -> None:
     """Give a schema its clock and its lags, with columns of x at its end, and say so."""
     names = [column.name for column in schema.columns]
-    lone = found is not None and _is_series(schema, found, asked)
+    series = found is not None and _is_series(schema, found) and not asked.late
+    lone = series and not asked.mixed
+    if series and not lone and asked.lags is None:
+        notice(f"no lags are learned with {asked.mixed}: they need rows in order")
     if found is not None:
         wanted = asked.lags is None and lone
         schema.clock = clock_of(found.name, found.points, not wanted, names)
@@ -104,7 +109,7 @@ def add_time(schema: Schema, found: Found | None, asked: Asked, notice: Notice) 
     _tell(schema, asked, notice)
 
 
-def _is_series(schema: Schema, found: Found, asked: Asked) -> bool:
+def _is_series(schema: Schema, found: Found) -> bool:
     """Whether there is a clock that runs forward, one number, and nothing else."""
     others = [c for c in schema.columns if c.role != "none" and c.name != found.name]
     return (
@@ -112,8 +117,6 @@ def _is_series(schema: Schema, found: Found, asked: Asked) -> bool:
         and len(others) == 1
         and found.points.forward
         and not several([each.instant for each in found.points.points])
-        and not asked.mixed
-        and not asked.late
     )
 
 

@@ -15,14 +15,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbnn.stream.header import is_number
+from kbnn.model.form import USUAL, Form
+from kbnn.stream.forms import as_usual
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-_TOKENS: Final = ("", "NA", "N/A", "null", "none", "nan", "NaN", ".")
+_TOKENS: Final = ("", "NA", "N/A", "null", "none", "nan", "NaN", ".", "<NA>", "#N/A", "#NA", "\\N")
+_FAULTS: Final = ("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!")
+"""What a spreadsheet writes where it could not reckon."""
 _NAN: Final = re.compile(r"[-+]?nan(\([a-z0-9_]*\))?", re.I)
-TRUTH: Final = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
+TRUTH: Final = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "ja", "j", "oui", "si", "sí", "wahr"), 1.0),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "nein", "non", "falsch", "faux"), 0.0),
+    **dict.fromkeys(("1", "1.0"), 1.0),
+    **dict.fromkeys(("0", "0.0"), 0.0),
+}
 _TIME: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
     r"\s?(Z|UTC|[-+]\d{2}:?\d{2})?"
@@ -38,7 +46,7 @@ MAX_LABEL: Final = 200
 def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
     """Every spelling of "no value": the usual ones in any usual case, and the user's own."""
     spellings = [form for t in _TOKENS for form in (t, t.lower(), t.upper(), t.title())]
-    return tuple(dict.fromkeys([*spellings, *(token.strip() for token in extra)]))
+    return tuple(dict.fromkeys([*spellings, *_FAULTS, *(token.strip() for token in extra)]))
 
 
 class Read(NamedTuple):
@@ -116,10 +124,12 @@ def floats(array: pa.Array) -> FloatArray:
     return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
 
 
-def numbers(array: pa.Array, tokens: pa.Array) -> Read:
-    """Read a column as numbers."""
+def numbers(array: pa.Array, tokens: pa.Array, form: Form = USUAL) -> Read:
+    """Read a column as numbers, texts in the form in which they are written."""
     if is_numeric(array.type):
         return Read(floats(array), {})
+    if is_text(array.type) and not form.usual:
+        return _formed(plain_text(array), tokens, form)
     if is_text(array.type):
         if array.type != pa.string():
             array = array.cast(pa.string())
@@ -137,16 +147,31 @@ def numbers(array: pa.Array, tokens: pa.Array) -> Read:
     return _one_by_one(texts(array, tokens))
 
 
-def _one_by_one(values: list[str | None]) -> Read:
+def _formed(array: pa.Array, tokens: pa.Array, form: Form) -> Read:
+    gone = pc.is_in(array, value_set=tokens)
+    if form.gap:
+        gone = pc.or_(gone, pc.fill_null(pc.equal(array, form.gap), False))
+    array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
+    usual = as_usual(array, form)
+    if usual is not None:
+        try:
+            return Read(floats(usual.cast(pa.float64())), {})
+        except pa.ArrowInvalid:
+            pass
+    return _one_by_one(array.to_pylist(), form)
+
+
+def _one_by_one(values: list[str | None], form: Form = USUAL) -> Read:
     read = np.full(len(values), np.nan)
     unread: dict[int, str] = {}
     for at, text in enumerate(values):
         if text is None or _NAN.fullmatch(text):
             continue
-        if is_number(text):
-            read[at] = float(text)
-        else:
+        value = form.number(text)
+        if value is None:
             unread[at] = text
+        else:
+            read[at] = value
     return Read(read, unread)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from kbnn.model.schema import Schema
 from kbnn.stream.chunk import Chunk
-from kbnn.stream.infer import Notice
+from kbnn.stream.hints import Notice
 from kbnn.stream.values import FloatArray
 
 

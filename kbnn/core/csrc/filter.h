@@ -75,6 +75,13 @@ KB_PART void KB(joint_gains)(kb_work *w)
                 w->q[o * outputs + p] += KB(dot)(block->h + o * padded, block->g + p * padded,
                                                  padded);
     }
+    const kb_layer *first = &w->layer[0];
+    for (int64_t o = 0; w->directions && o < outputs; o++)
+        for (int64_t p = 0; p <= o; p++)
+            for (int64_t u = 0; u < first->units; u++)
+                w->q[o * outputs + p] += first->coefficient[o * first->padded + u]
+                                         * first->coefficient[p * first->padded + u]
+                                         * first->loose_own[u];
     for (int64_t o = 0; o < outputs; o++)
         for (int64_t p = 0; p < o; p++)
             w->q[p * outputs + o] = w->q[o * outputs + p];
@@ -138,12 +145,12 @@ KB_PART void KB(lanes_move)(const kb_work *w, kb_layer *a)
             from[k] = unit < a->units
                       ? block->g + o * block->tiles->padded + a->home[2 * unit + 1] : w->zeros;
         }
-        for (int64_t i = 0; i < a->inputs; i += KB_WIDTH) {
+        for (int64_t i = 0; i < a->joint; i += KB_WIDTH) {
             KB(vec) square[KB_WIDTH];
             for (int k = 0; k < KB_WIDTH; k++)
                 square[k] = *(const KB(vec) *)(from[k] + i);
             KB(transpose)(square);
-            for (int k = 0; k < KB_WIDTH && i + k < a->inputs; k++)
+            for (int k = 0; k < KB_WIDTH && i + k < a->joint; k++)
                 weights[i + k] += square[k] * w->pull[o];
         }
     }
@@ -187,6 +194,8 @@ KB_PART int KB(joint_update)(kb_work *w)
         }
     if (!isfinite(check))
         return 0;
+    if (w->directions)
+        KB(loose_update)(w);
     KB(joint_move)(w);
     for (int64_t c = 0; c < w->columns; c++) {
         if (c)

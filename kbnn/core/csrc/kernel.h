@@ -16,7 +16,8 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
     X(residual_bound) X(outlier_var_ratio) X(outlier_odds) X(outlier_decay) X(outlier_reach) \
     X(head_log_var_cap) X(head_log_mean_low) X(head_log_mean_high) X(head_step_cap) \
     X(surprise_cap) X(surprise_var) X(tail_reach) X(trusted) X(winsor) X(recent_rows) X(outgrown) \
-    X(moved_share) X(half_50) X(half_60) X(half_80) X(half_90) X(half_95) X(any_share) X(least_ratio) X(most_ratio) \
+    X(moved_share) X(smallest_spread) \
+    X(half_50) X(half_60) X(half_80) X(half_90) X(half_95) X(any_share) X(least_ratio) X(most_ratio) \
     X(tails_young) X(tails_every) X(tails_memory) X(extremes_memory) X(tails_reach) X(width_step) \
     X(width_cap) X(least_width) X(most_width) X(track_step) X(least_gain) X(most_gain) \
     X(count_rate) X(least_rate_var) X(most_rate_var) X(log_rate_limit) X(count_newton_turns) \
@@ -57,6 +58,7 @@ typedef struct {
     int64_t observation;       /* a code of observe.h */
     int64_t labels, classes;   /* numbers in a label, classes that it tells apart */
     int64_t learns_noise, head, robust, drift;
+    int64_t directions;        /* of a wide network's inputs, else 0; the first of widths counts them */
     int64_t printed;           /* a sigmoid output's variance is the one the paper prints */
     double noise, hidden_noise, limit;
     double spread;             /* share of var_a that the activation sees in the block filter */
@@ -74,12 +76,13 @@ typedef struct {
     double *mean, *cov, *prior_mean, *prior_var, *noise, *head_mean, *head_cov;
     double *input_mean, *input_cov, *surprise;
     int64_t *counts;
+    double *view;
 } kb_state;
 
 /* How many numbers each array of a belief has, in the same order. */
 typedef struct {
     int64_t mean, cov, prior_mean, prior_var, noise, head_mean, head_cov;
-    int64_t input_mean, input_cov, surprise, counts;
+    int64_t input_mean, input_cov, surprise, counts, view;
 } kb_lengths;
 
 /* One record per row. */

@@ -7,13 +7,15 @@
 
 #include "lanes.h"
 #include "tiles.h"
+#include "wide.h"
 #include "work.h"
 
 /* own = z' C z of the units of a layer with lanes in joint blocks; those of a block lie in it one
  * after another. */
 KB_PART void KB(joint_own)(const kb_work *w, kb_layer *a)
 {
-    const int64_t n = a->inputs, *home = a->home;
+    const int64_t n = a->joint, *home = a->home;
+    const double *z = n < a->inputs ? w->z_joint : a->z;
     KB(vec) *out = (KB(vec) *)a->gain;
     for (int64_t u = 0, end; u < a->units; u = end) {
         kb_tiles *t = w->block[home[2 * u]].tiles;
@@ -21,17 +23,19 @@ KB_PART void KB(joint_own)(const kb_work *w, kb_layer *a)
             ;
         KB(tiles_square)(t);
         if (!t->pending)
-            KB(tiles_own)(t, home[2 * u + 1], n, a->z, out + u, out + end, 0);
+            KB(tiles_own)(t, home[2 * u + 1], n, z, out + u, out + end, 0);
         else if (t->pending == 1)
-            KB(tiles_own)(t, home[2 * u + 1], n, a->z, out + u, out + end, 1);
+            KB(tiles_own)(t, home[2 * u + 1], n, z, out + u, out + end, 1);
         else
-            KB(tiles_own)(t, home[2 * u + 1], n, a->z, out + u, out + end, KB_PENDING);
+            KB(tiles_own)(t, home[2 * u + 1], n, z, out + u, out + end, KB_PENDING);
     }
     for (int64_t u = 0; u < a->units; u += KB_TILE) {
         for (int r = 0; r < KB_TILE; r++)
             a->own[u + r] = 0.0;
         KB(add_totals)(out + u, a->own + u);
     }
+    if (n < a->inputs)
+        KB(loose_moments)(a);
 }
 
 /* gain = C z and own = z' C z of the separate neurons of a layer with lanes. */
@@ -93,11 +97,13 @@ static void KB(trace_spread)(const kb_work *w, kb_layer *a)
     for (int64_t u = 0; u < a->units; u++) {
         const kb_tiles *t = w->net->separate ? &a->tiles[u] : w->block[a->home[2 * u]].tiles;
         int64_t first = w->net->separate ? 0 : a->home[2 * u + 1];
-        for (int64_t i = 0, at = 0; i < a->inputs; at += a->inputs - i, i++)
+        for (int64_t i = 0, at = 0; i < a->joint; at += a->inputs - i, i++)
             a->trace[u] += a->vz[i] * (a->triangle
                 ? a->triangle[(u / KB_WIDTH * entries + at) * KB_WIDTH + u % KB_WIDTH]
                 : *kb_entry(t, w->width, first + i, first + i));
     }
+    if (a->joint < a->inputs)
+        KB(loose_trace)(a);
 }
 
 /* out_u += sum_i vz_i w_ui^2. */

@@ -8,7 +8,7 @@
 
 void kb_lengths_of(const kb_net *net, kb_lengths *n)
 {
-    int64_t inputs = net->widths[0], outputs = net->widths[net->layers];
+    int64_t inputs = net->widths[0] - net->directions, outputs = net->widths[net->layers];
     int64_t features = net->widths[net->layers - 1] + 1;
     memset(n, 0, sizeof *n);
     for (int64_t l = 0; l < net->layers; l++)
@@ -19,12 +19,14 @@ void kb_lengths_of(const kb_net *net, kb_lengths *n)
             dim += ((const kb_piece *)net->pieces)[k].length;
         n->cov += kb_triangle(dim);
     }
+    n->cov += net->directions ? net->widths[1] * inputs : 0;
     n->prior_mean = n->prior_var = n->mean;
     n->noise = net->learns_noise ? 2 * outputs : 0;
     n->head_mean = net->head ? outputs * features : 0;
     n->head_cov = net->head ? outputs * kb_triangle(features) : 0;
     n->input_mean = inputs;
-    n->input_cov = kb_triangle(inputs);
+    n->input_cov = net->directions ? kb_triangle(net->directions) + inputs : kb_triangle(inputs);
+    n->view = net->directions ? inputs * (net->directions + 2) : 0;
     n->surprise = 1;
     n->counts = KB_COUNTS;
 }
@@ -64,6 +66,13 @@ static void kb_plan_layer(kb_work *w, kb_layer *a, double *memory, int64_t *used
         a->least = kb_take(memory, used, a->padded * a->inputs);
         a->old_gain = kb_take(memory, used, a->padded * a->inputs);
     }
+    if (a->joint < a->inputs) {
+        int64_t size = a->padded * (a->inputs - a->joint);
+        a->loose = kb_take(memory, used, size);
+        a->loose_prior = kb_take(memory, used, size);
+        a->loose_least = kb_take(memory, used, size);
+        a->loose_own = kb_take(memory, used, a->padded);
+    }
     a->gain = kb_take(memory, used, w->net->separate ? a->padded * a->stride
                                                      : kb_round_up(a->units, KB_ALIGN) * w->width);
     kb_take(memory, used, KB_ALIGN); /* the zeros before z, see tiles_own */
@@ -90,6 +99,7 @@ static void kb_plan_state(kb_work *w, double *memory, int64_t *used)
     s->input_cov = kb_take(memory, used, n.input_cov);
     s->surprise = kb_take(memory, used, n.surprise);
     s->counts = (int64_t *)kb_take(memory, used, n.counts);
+    s->view = kb_take(memory, used, n.view);
 }
 
 static int64_t kb_plan(kb_work *w, double *memory)
@@ -117,7 +127,15 @@ static int64_t kb_plan(kb_work *w, double *memory)
     w->new_noise = kb_take(memory, &used, 2 * o);
     w->probability = kb_take(memory, &used, o + 1);
     w->head_gain = kb_take(memory, &used, o * kb_round_up(w->features, KB_ALIGN));
-    w->x_cov = kb_take(memory, &used, w->inputs * w->inputs);
+    w->x_cov = kb_take(memory, &used, w->directions ? 0 : w->inputs * w->inputs);
+    if (w->directions) {
+        w->x_mean = kb_take(memory, &used, w->inputs);
+        w->x_var = kb_take(memory, &used, w->inputs);
+        w->low = kb_take(memory, &used, 4 * w->directions * w->directions + 2 * w->directions);
+        w->loose_gain = kb_take(memory, &used, w->inputs * w->width);
+        kb_take(memory, &used, KB_ALIGN); /* the zeros before z, see tiles_own */
+        w->z_joint = kb_take(memory, &used, 1 + w->directions + 2 * KB_ALIGN);
+    }
     w->scratch = kb_take(memory, &used, w->largest + 4 * KB_ALIGN);
     w->zeros = kb_take(memory, &used, w->largest + KB_ALIGN);
     return used;
@@ -128,6 +146,7 @@ static void kb_shape_layer(kb_work *w, int64_t l, int64_t *start, int64_t *cov)
     kb_layer *a = &w->layer[l];
     a->f = l + 1 < w->net->layers ? &w->net->activations[l] : NULL;
     a->inputs = w->net->widths[l] + 1;
+    a->joint = l == 0 && w->directions ? 1 + w->directions : a->inputs;
     a->units = w->net->widths[l + 1];
     a->lanes = w->net->separate ? a->units >= KB_LANES_FROM : l == 0 || l < w->net->layers - 1;
     a->groups = (a->units + w->width - 1) / w->width;
@@ -154,7 +173,8 @@ static void kb_shape(kb_work *w)
 {
     const kb_net *net = w->net;
     int64_t start = 0, cov = 0;
-    w->inputs = net->widths[0];
+    w->directions = net->directions;
+    w->inputs = net->widths[0] - net->directions;
     w->outputs = net->widths[net->layers];
     w->features = net->widths[net->layers - 1] + 1;
     w->largest = w->inputs + 1;
@@ -175,6 +195,7 @@ static void kb_shape(kb_work *w)
         w->block[b].tiles = kb_shape_tiles(w, dim, cov);
         cov += kb_triangle(dim);
     }
+    w->loose = cov;
     for (int64_t o = 0; net->head && o < w->outputs; o++) {
         kb_tiles *t = kb_shape_tiles(w, w->features, o * kb_triangle(w->features));
         w->head = o ? w->head : t;
@@ -202,6 +223,10 @@ static void kb_fill(kb_work *w, const double *prior_var)
                              net->floor);
                 else if (net->separate)
                     kb_place(a->tiles[u].prior, a->tiles[u].least, i, *prior, net->floor);
+                else if (i >= a->joint)
+                    kb_place(a->loose_prior, a->loose_least,
+                             (u / w->width * (a->inputs - a->joint) + i - a->joint) * w->width
+                             + u % w->width, *prior, net->floor);
             }
     }
     for (int64_t b = 0; !net->separate && b < net->blocks; b++) {
@@ -238,6 +263,7 @@ static void kb_copy_state(const kb_net *net, kb_state *to, const kb_state *from)
     kb_copy(to->input_cov, from->input_cov, n.input_cov);
     kb_copy(to->surprise, from->surprise, n.surprise);
     kb_copy(to->counts, from->counts, n.counts);
+    kb_copy(to->view, from->view, n.view);
 }
 
 static void kb_work_close(kb_work *w)

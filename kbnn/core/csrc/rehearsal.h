@@ -20,12 +20,19 @@ static inline double *kb_swap(double *there, double *ours, int64_t size, int loa
     return there + size;
 }
 
+static inline int64_t kb_loose_size(const kb_work *w)
+{
+    return w->layer[0].padded * (w->layer[0].inputs - w->layer[0].joint);
+}
+
 /* All covariances of weights; returns the end of what they take. */
 static inline double *kb_covs_swap(kb_work *w, double *there, int load)
 {
     for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++)
         if (a->triangle)
             there = kb_swap(there, a->triangle, a->padded * kb_triangle(a->inputs), load);
+    if (w->directions)
+        there = kb_swap(there, w->layer[0].loose, kb_loose_size(w), load);
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
         if (!kb_is_head(w, t))
             there = kb_swap(there, t->tiles, kb_tiles_size(w, t), load);
@@ -35,7 +42,7 @@ static inline double *kb_covs_swap(kb_work *w, double *there, int load)
 /* Keeps the covariances, in which nothing is pending; -1 without memory. */
 static inline int kb_covs_keep(kb_work *w)
 {
-    int64_t size = 0;
+    int64_t size = w->directions ? kb_loose_size(w) : 0;
     for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++)
         size += a->triangle ? a->padded * kb_triangle(a->inputs) : 0;
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)

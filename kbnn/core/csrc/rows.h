@@ -90,6 +90,8 @@ static void KB(forget)(kb_work *w, double share)
         for (int64_t g = 0; a->triangle && g < a->groups; g++)
             KB(lanes_forget)(a->triangle + g * kb_triangle(a->inputs) * KB_WIDTH,
                              a->prior + g * a->inputs * KB_WIDTH, a->inputs, share);
+    if (w->directions)
+        KB(loose_forget)(&w->layer[0], share);
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
         if (!kb_is_head(w, t))
             KB(tiles_forget)(t, share);
@@ -152,7 +154,10 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
         counts[w->role == KB_MEANS_ALONE ? KB_MOVED : KB_REHEARSED]++;
         return;
     }
-    KB(absorb)(w);
+    if (w->directions)
+        KB(absorb_wide)(w);
+    else
+        KB(absorb)(w);
     counts[KB_ROWS]++;
     counts[KB_DISTINCT] += w->role == KB_FRESH;
     for (int64_t i = 0; i < w->inputs; i++)
@@ -164,7 +169,11 @@ static void KB(run)(kb_work *w, const kb_data *data, kb_records *records, int le
     w->role = data->role;
     for (int64_t row = 0; row < data->rows; row++) {
         const double *x = data->x + row * w->inputs;
-        KB(condition)(w, x, data->x_var ? data->x_var + row * w->inputs : NULL);
+        const double *x_var = data->x_var ? data->x_var + row * w->inputs : NULL;
+        if (w->directions)
+            KB(condition_wide)(w, x, x_var);
+        else
+            KB(condition)(w, x, x_var);
         KB(outputs)(w);
         KB(record)(w, records, row);
         if (learn)

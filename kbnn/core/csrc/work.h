@@ -4,7 +4,8 @@
  * covariance triangles [group][entry][lane], so that every vector register is full and every access
  * is in sequence. A layer of fewer than four separate neurons, every joint block and every noise
  * head is kept in *tiles*. The units below joint blocks have lanes for their weights alone. Lanes,
- * rows and columns beyond the last hold zeros. */
+ * rows and columns beyond the last hold zeros. The loose weights of a wide network have lanes for
+ * their variances beside those for the weights. */
 #ifndef KBNN_WORK_H
 #define KBNN_WORK_H
 
@@ -34,6 +35,7 @@ typedef struct {
 
 typedef struct {
     int64_t inputs;   /* incoming weights per unit, bias included */
+    int64_t joint;    /* those of them that are in blocks; the others are loose */
     int64_t units, groups, padded;
     int64_t start;    /* in the mean vector */
     int64_t cov;      /* in the covariance vector, separate layers only */
@@ -42,6 +44,8 @@ typedef struct {
     double *weights;  /* lanes: [groups][inputs][width]; else a view of the mean vector */
     double *triangle; /* separate, lanes: [groups][entries][width] */
     double *prior, *least; /* separate, lanes: [groups][inputs][width], see kb_tiles */
+    double *loose, *loose_prior, *loose_least; /* [groups][inputs - joint][width] variances */
+    double *loose_own; /* z' C z over the loose weights, per unit */
     kb_tiles *tiles;  /* separate, not lanes: one per unit */
     double *gain;     /* separate: C z, lanes [groups][inputs][width], else [units][stride];
                        * joint: vectors [units][width] whose totals are `own` */
@@ -67,6 +71,7 @@ typedef struct {
     kb_state state;        /* our own copies; cov and head_cov are in lanes and tiles instead */
     int64_t width;         /* doubles in a vector register */
     int64_t outputs, inputs, features, largest;
+    int64_t directions, loose; /* of a wide network; loose: where its variances begin in cov */
     kb_layer *layer;
     kb_block *block;       /* joint blocks */
     kb_tiles *tiles, *head;
@@ -81,6 +86,7 @@ typedef struct {
     int64_t columns;
     double *direction, *cov_d, *gain_d;
     double *x_cov;         /* covariance of this row's inputs */
+    double *x_mean, *x_var, *z_joint, *low, *loose_gain; /* of a wide network, see wide.h */
     double *head_gain, *head_log_mean, *head_log_var, *noise_var, *new_noise, *share;
     double *probability;   /* of each class, before the row's label */
     double *scratch, *zeros;
@@ -135,6 +141,17 @@ static inline void kb_triangles_move(const kb_layer *a, int64_t width, double *c
         }
 }
 
+/* Loose variances, and as lanes once more what is given for each of them. */
+static inline void kb_loose_move(const kb_layer *a, int64_t width, double *cov, int load)
+{
+    int64_t n = a->inputs - a->joint;
+    for (int64_t u = 0; u < a->units; u++)
+        for (int64_t i = 0; i < n; i++) {
+            double *lane = a->loose + (u / width * n + i) * width + u % width;
+            *(load ? lane : cov + u * n + i) = *(load ? cov + u * n + i : lane);
+        }
+}
+
 /* Tiles <-> packed rows, a run of at most `width` columns at a time. */
 static inline void kb_tiles_move(const kb_tiles *t, int64_t width, double *packed, int load)
 {
@@ -165,6 +182,8 @@ static inline void kb_work_load(kb_work *w, const kb_state *from)
         if (w->layer[l].lanes && net->separate)
             kb_triangles_move(&w->layer[l], w->width, from->cov, 1);
     }
+    if (w->directions)
+        kb_loose_move(&w->layer[0], w->width, from->cov + w->loose, 1);
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
         kb_tiles_move(t, w->width, kb_is_head(w, t) ? from->head_cov : from->cov, 1);
 }
@@ -187,6 +206,8 @@ static inline void kb_work_covs(const kb_work *w, double *cov, double *head_cov)
     for (int64_t l = 0; l < w->net->layers; l++)
         if (w->layer[l].lanes && w->net->separate)
             kb_triangles_move(&w->layer[l], w->width, cov, 0);
+    if (w->directions)
+        kb_loose_move(&w->layer[0], w->width, cov + w->loose, 0);
     for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
         kb_tiles_move(t, w->width, kb_is_head(w, t) ? head_cov : cov, 0);
 }

@@ -1,0 +1,89 @@
+"""Whether the order of the rows did harm: what a finished model makes of rows that it met earlier.
+
+A model that follows a stream may forget what it knew. The record keeps an even sample of the rows
+with what was said of each when it was met; the finished model is asked about the same rows again.
+Where its errors on rows of the first three quarters are larger by a quarter, and by three standard
+errors of the difference, somebody should hear of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kbnn.core.normal import FloatArray
+from kbnn.model.model import Model
+from kbnn.model.rows import Rows
+from kbnn.task.base import Task
+from kbnn.wording import number, percent
+
+EARLIER: Final = 0.75
+MUCH: Final = 1.25
+SIGNIFICANT: Final = 3.0
+_ENOUGH: Final = 40  # rows of the sample
+
+
+class Forgotten(NamedTuple):
+    """An error when rows were met and now, in words."""
+
+    then: str
+    now: str
+
+
+def forgotten(model: Model) -> Forgotten | None:
+    """What a model has forgotten; None where it has not, or nobody can tell.
+
+    Where a row's past is an input, or targets come late, no other order can be had.
+    """
+    if model.schema.lags or model.schema.id is not None:
+        return None
+    sample = model.card.summaries.sample
+    earlier = sample.order < EARLIER * model.card.summaries.rows
+    if model.warming_up or np.count_nonzero(earlier) < _ENOUGH:
+        return None
+    x, y = sample.x[earlier], sample.y[earlier]
+    said = model.task.said(model.predict(Rows(x, y, sample.row[earlier].astype(np.int64))), ())
+    now = _errors(model.task, y, said)
+    then = _errors(model.task, y, sample.forecast[earlier])
+    known = np.isfinite(now) & np.isfinite(then)
+    now, then = now[known], then[known]
+    if len(now) < _ENOUGH:
+        return None
+    more = now - then
+    error = float(np.std(more)) / np.sqrt(len(more))
+    factor = MUCH if model.task.labels else MUCH**2
+    if np.mean(now) <= factor * np.mean(then) or np.mean(more) <= SIGNIFICANT * error:
+        return None
+    return Forgotten(_shown(model.task, then), _shown(model.task, now))
+
+
+def remark(found: Forgotten, *, shuffled: bool, alarms: int) -> str:
+    """The sentence about it, with what can be done."""
+    remedies = [] if shuffled else ["--shuffle mixes the rows"]
+    remedies += ["--drift off keeps what was learned before an alarm"] if alarms else []
+    remedies = remedies or ["--epochs 3 goes over them again"]
+    return (
+        f"on a sample of earlier rows the finished model has {found.now}, it had {found.then} when "
+        f"it met them: their order matters ({', '.join(remedies)}; of a stream that has changed "
+        "for good nothing else is to be expected)"
+    )
+
+
+def _errors(task: Task, y: FloatArray, said: FloatArray) -> FloatArray:
+    """Of each row: the squared error (the mean over targets, each in its scale), or 1 if wrong."""
+    if task.labels:
+        wrong = np.argmax(said, axis=1) != y[:, 0]
+        return np.where(np.isfinite(y[:, 0]), wrong.astype(np.float64), np.nan)
+    targets = len(task.targets)
+    scale = np.nanvar(y, axis=0) if targets > 1 else np.ones(1)
+    errors = (y - said[:, :targets]) ** 2 / np.where(scale > 0.0, scale, 1.0)
+    return np.asarray(np.mean(errors, axis=1))
+
+
+def _shown(task: Task, errors: FloatArray) -> str:
+    mean = float(np.mean(errors))
+    if task.labels:
+        return f"{percent(1.0 - mean)} right"
+    what = "RMSE" if len(task.targets) == 1 else "a standardised RMSE of"
+    return f"{what} {number(float(np.sqrt(mean)), 3)}"

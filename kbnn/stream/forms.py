@@ -1,0 +1,243 @@
+"""Find out how the numbers of columns are written, and read them.
+
+A form is taken where the first values leave no doubt. `12,5` can only have a decimal comma,
+`1,250,000` only a thousands comma. `2,984` could be either: the other columns of the table decide,
+and where they are silent it is thousands, for hardly anybody writes every number with exactly three
+decimals. What was found is announced with an example, and the options win over all of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbnn.errors import UsageError
+from kbnn.model.form import THOUSANDS, USUAL, Form, digits_pattern, usual_marks
+from kbnn.stream.chunk import shorten
+from kbnn.stream.signs import CURRENCIES, GAPS, SPACED, UNITS
+
+_MARKED: Final = re.compile(
+    r"\(?[-+]? ?(?P<left>[^\d\s.,'()+-][^\d\s,'()+-]{0,3})? ?[-+]?"
+    r"(?P<digits>[.,]?\d(?:[\d.,' ]*\d)?[.,]?)(?P<space> ?)"
+    r"(?P<right>[^\d\s.,'()+-][^\s,'()+-]{0,4})?\)?"
+)
+_POINT: Final = tuple(Form(".", mark) for mark in ("", ",", " ", "'"))
+_COMMA: Final = tuple(Form(",", mark) for mark in (".", "", " ", "'"))
+
+
+class Stated:
+    """The marks that the user stated, "" where nothing was said."""
+
+    def __init__(self, decimal: str = "", thousands: str = "") -> None:
+        thousands = {"space": " ", "\u00a0": " ", "\u2019": "'"}.get(thousands, thousands)
+        if decimal not in ("", ".", ","):
+            raise UsageError(f"--decimal is . or , and not '{decimal}'")
+        if thousands not in ("", *THOUSANDS):
+            raise UsageError(f"--thousands is , or . or ' or space and not '{thousands}'")
+        if decimal and decimal == thousands:
+            raise UsageError(f"--decimal and --thousands cannot both be '{decimal}'")
+        self.decimal = decimal or {".": ",", ",": "."}.get(thousands, "")
+        self.thousands = thousands
+
+    def forms(self, first: str) -> list[Form]:
+        """The forms in question, the likeliest first; `first` is the decimal mark of the table."""
+        marks = [*_COMMA, *_POINT] if first == "," else [*_POINT, *_COMMA]
+        return [
+            form
+            for form in marks
+            if self.decimal in ("", form.decimal) and self.thousands in ("", form.thousands)
+        ]
+
+
+def form_of(
+    values: Sequence[str], stated: Stated, first: str = "", *, any_sign: bool = False
+) -> Form:
+    """The form in which most values are numbers, the usual one where none is."""
+    free = not stated.decimal and not stated.thousands and first != ","
+    if free and all(USUAL.number(value) is not None for value in values):
+        return USUAL
+    sign = _sign(values, any_sign)
+    values = [value for value in values if value.lower() not in GAPS] or values
+    if first == "," and _grouped(values, ","):
+        first = ""
+    best, most = USUAL, 0
+    for form in stated.forms(first):
+        form = replace(form, sign=sign)
+        fits = sum(form.number(value) is not None for value in values)
+        if fits > most:
+            best, most = form, fits
+    return best if 4 * most >= 3 * len(values) else USUAL
+
+
+def _grouped(values: Sequence[str], mark: str) -> bool:
+    """Whether a mark stands before three digits wherever it stands, and small numbers have none.
+
+    Decimals of that many digits would be there in all numbers.
+    """
+    digits = [re.sub(r"[^\d.,' ]", "", value).strip() for value in values]
+    grouped = re.compile(rf"[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})+")
+    marked = [text for text in digits if mark in text]
+    small = [text for text in digits if mark not in text]
+    return (
+        len(marked) > 1
+        and bool(small)
+        and all(map(grouped.fullmatch, marked))
+        and all(text.isdecimal() and len(text) < 4 for text in small)
+    )
+
+
+def tell_points(name: str, values: Sequence[str], notice: Callable[[str], None]) -> None:
+    """Say so when points that are read as decimal might as well be those of thousands."""
+    if _grouped(values, "."):
+        shown = max((value for value in values if "." in value), key=len)
+        whole = Form(",", ".").number(shown)
+        if whole is not None:
+            notice(
+                f"column '{shorten(name)}': '{shorten(shown)}' is read as {float(shown):.15g} "
+                f"(--thousands . if it is {whole:.15g})"
+            )
+
+
+def with_gap(form: Form, values: Sequence[str]) -> Form:
+    """The form, with the one spelling of a gap that stands among its numbers."""
+    others = {value for value in values if form.number(value) is None}
+    numbers = sum(form.number(value) is not None for value in values)
+    if len(others) != 1 or numbers < 2 or min(others).lower() not in GAPS:
+        return form
+    return replace(form, gap=min(others))
+
+
+def table_mark(columns: Iterable[Sequence[str]]) -> str:
+    """The decimal mark of which some columns leave no doubt; "" where they disagree."""
+    proved = {mark for values in columns for mark in _proved(values)}
+    return proved.pop() if len(proved) == 1 else ""
+
+
+def looks_numeric(text: str) -> bool:
+    """Whether a text is a number in any form, signs left aside."""
+    return any(form.number(text) is not None for form in (*_POINT, *_COMMA))
+
+
+def _proved(values: Sequence[str]) -> set[str]:
+    """The decimal marks of which a column leaves no doubt."""
+    sign = _sign(values, any_sign=False)
+    points = [replace(form, sign=sign) for form in _POINT]
+    commas = [replace(form, sign=sign) for form in _COMMA]
+    read = [
+        (any(f.number(v) is not None for f in points), any(f.number(v) is not None for f in commas))
+        for v in values
+    ]
+    only = {".": sum(p and not c for p, c in read), ",": sum(c and not p for p, c in read)}
+    return {mark for mark, count in only.items() if 2 * count > len(values)}
+
+
+def _sign(values: Sequence[str], any_sign: bool) -> str:
+    """The one sign that stands with the numbers, "" where there is none or more than one."""
+    signs: set[str] = set()
+    for value in values:
+        found = _MARKED.fullmatch(usual_marks(value))
+        if found is None:
+            continue
+        left, right = found["left"] or "", found["right"] or ""
+        known = (
+            left in CURRENCIES
+            or right in CURRENCIES | UNITS
+            or (right in SPACED and bool(found["space"]))
+        )
+        if (left and right) or ((left or right) and not (known or any_sign)):
+            return ""
+        signs.add(left or right)
+    signs.discard("")
+    return signs.pop() if len(signs) == 1 else ""
+
+
+def tell_forms(
+    forms: Mapping[str, Form],
+    columns: Mapping[str, Sequence[str]],
+    stated: Stated,
+    notice: Callable[[str], None],
+) -> None:
+    """Say of each form that is not the usual one what it makes of a value, and in which columns."""
+    alike: dict[tuple[Form, bool], list[str]] = {}
+    for name, form in forms.items():
+        marks, values = replace(form, gap=""), columns[name]
+        shown = _example(marks, values)
+        if shown is not None:
+            doubt = not stated.decimal and _otherwise(marks, values, shown) != ""
+            alike.setdefault((marks, doubt), []).append(name)
+        if stated.decimal == "," and form.decimal == "." and any("." in v for v in values):
+            shown = next(v for v in values if "." in v)
+            notice(f"column '{shorten(name)}': '{shorten(shown)}' is read with a decimal point")
+        if form.gap:
+            gap = shorten(form.gap)
+            notice(f"column '{shorten(name)}': '{gap}' is read as missing, as with --na '{gap}'")
+    for (form, doubt), names in alike.items():
+        values = columns[names[0]]
+        text = _example(form, values) or ""
+        where = ", ".join(f"'{shorten(name)}'" for name in names[:4])
+        where += f" and {len(names) - 4} more" if len(names) > 4 else ""
+        noun = "column" if len(names) == 1 else "columns"
+        other = _otherwise(form, values, text) if doubt else ""
+        notice(f"{noun} {where}: '{shorten(text)}' is read as {form.number(text):.15g}{other}")
+
+
+def _example(form: Form, values: Sequence[str]) -> str | None:
+    """The value that shows a form best; None where all are written as usual."""
+    odd = [v for v in values if form.number(v) is not None and USUAL.number(v) != form.number(v)]
+    return max(odd, key=len) if odd else None
+
+
+def _otherwise(form: Form, values: Sequence[str], text: str) -> str:
+    """The option for the other reading of values that could be read twice."""
+    others = {
+        (".", ","): [Form(",", "", form.sign)],
+        (",", "."): [Form(".", "", form.sign), Form(".", ",", form.sign)],
+    }
+    odd = [v for v in values if USUAL.number(v) != form.number(v) or "." in v]
+    for other in others.get((form.decimal, form.thousands), []):
+        if all(other.number(value) is not None for value in odd):
+            return f" (--decimal {other.decimal} if it is {other.number(text):.15g})"
+    return ""
+
+
+def as_usual(array: pa.Array, form: Form) -> pa.Array | None:
+    """Trimmed texts, all of them numbers of a form (or null), in the usual form; None if not."""
+    sign = re.escape(form.sign)
+    left, right = (f"(?:{sign} ?)?", f"(?: ?{sign})?") if sign else ("", "")
+    if len(form.signs) == 1 and sign:
+        left = ""
+        right = f" ?{sign}"
+    pattern = f"^[-+]?{left}{digits_pattern(form)}{right}$"
+    if form.thousands == " ":
+        array = pc.replace_substring_regex(array, "[\u00a0\u2007\u2009\u202f]", " ")
+    if not pc.all(pc.match_substring_regex(array, pattern), min_count=0).as_py():
+        return None
+    if form.sign and pc.any(pc.greater(pc.count_substring(array, form.sign), 1)).as_py():
+        return None
+    for mark in (form.sign, form.thousands, " "):
+        if mark:
+            array = pc.replace_substring(array, mark, "")
+    return array if form.decimal == "." else pc.replace_substring(array, form.decimal, ".")
+
+
+def remedy(text: str, form: Form) -> str | None:
+    """The option that makes a number of a text which is none in a column's form."""
+    if USUAL.number(text) is not None:  # it lacks the sign of all others
+        return None
+    found = [
+        f"--{'decimal' if other.decimal != form.decimal else 'thousands'} "
+        f"'{other.decimal if other.decimal != form.decimal else shown_mark(other.thousands)}'"
+        for other in (Form(".", ","), Form(",", "."), Form(".", " "), Form(".", "'"))
+        if other.number(text) is not None
+    ]
+    return " or ".join(dict.fromkeys(found)) or None
+
+
+def shown_mark(mark: str) -> str:
+    """A thousands mark as it is typed."""
+    return "space" if mark == " " else mark

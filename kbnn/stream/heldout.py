@@ -1,0 +1,32 @@
+"""Rows held out of learning: chosen by their number in the source and a seed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.core.layout import IntArray
+from kbnn.model.rows import Rows
+from kbnn.score.reservoir import row_hash
+from kbnn.stream.blocks import taken
+
+_SALT: Final = 0x5EED_7E57
+"""Another choice than that of the rows sampled for pictures."""
+
+
+def held_out(number: IntArray, share: float, seed: int) -> NDArray[np.bool_]:
+    """Which rows are held out."""
+    return row_hash(number.astype(np.float64), seed + _SALT) < share
+
+
+def chosen(blocks: Iterator[Rows], share: float, seed: int, *, testing: bool) -> Iterator[Rows]:
+    """The rows that are held out, or those that are not; blocks without any vanish."""
+    for block in blocks:
+        wanted = held_out(block.number, share, seed) == testing
+        if wanted.all():
+            yield block
+        elif wanted.any():
+            yield taken(block, np.flatnonzero(wanted))

@@ -1,0 +1,113 @@
+"""What the first rows suggest that nobody asked: said once, with the option that would do it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+from kbnn.model.schema import Column
+from kbnn.stream.chunk import shorten
+from kbnn.stream.forms import tell_points
+from kbnn.stream.kinds import Sample
+from kbnn.stream.values import MAX_LABEL
+
+Notice = Callable[[str], None]
+
+FEW_CLASSES: Final = 10
+_ENOUGH: Final = 20  # values before their number says anything
+_MEASURE: Final = re.compile(
+    r"(?:[-+~<>=≤≥±$€£¥₹]|EUR|USD|GBP|CHF)?\s?[-+$€£¥₹]?\d[\d.,']*\s?[%‰°$€£¥₹]?[a-zA-Zµ/²³]{0,5}"
+)
+_CODE: Final = re.compile(r"0\d+")
+_DATE: Final = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_SENTINELS: Final = (-99.0, -999.0, -9999.0, -99999.0)
+_COUNTER: Final = re.compile(
+    r"(.*[ _.-])?(id|idx|index|row|nr|no|unnamed: 0|column1)|[a-z]+Id", re.I
+)
+
+
+def tell_column(column: Column, seen: Sample, notice: Notice) -> None:
+    """What there is to say of a column by itself."""
+    if column.kind == "number" and column.form.usual and not seen.typed:
+        tell_points(column.name, seen.present, notice)
+    if column.role == "feature" and column.kind == "number":
+        _tell_codes(column, seen, notice)
+    if column.kind == "boolean" and not {v.lower() for v in seen.present} <= {"true", "false"}:
+        shown = ", ".join(f"'{shorten(v, 12)}'" for v in list(dict.fromkeys(seen.present))[:4])
+        notice(f"column '{shorten(column.name)}': {shown} are read as true and false")
+    tell_measures(column, seen, notice)
+
+
+def tell_measures(column: Column, seen: Sample, notice: Notice) -> None:
+    """Say so when numbers with different signs or units ($3, €5, 20 furlongs) are mere texts."""
+    if column.kind != "category" or column.role not in ("feature", "target") or column.buckets:
+        return
+    present = [value for value in seen.present if len(value) <= MAX_LABEL]
+    measures = [value for value in present if _MEASURE.fullmatch(value)]
+    marked = [value for value in measures if column.form.number(value) is None]
+    if marked and 2 * len(measures) > len(present):
+        taken = "classes" if column.role == "target" else "categories"
+        name = shorten(column.name)
+        notice(
+            f"column '{name}' holds text such as '{shorten(marked[0])}': numbers with a sign or "
+            f"unit are taken for {taken} (--numeric {name} reads them where it is always the same)"
+        )
+
+
+def _tell_codes(column: Column, seen: Sample, notice: Notice) -> None:
+    """Numbers that look like names: with zeros before them, or counting the rows."""
+    name = shorten(column.name)
+    codes = [value for value in seen.present if _CODE.fullmatch(value)]
+    if codes and not seen.typed:
+        notice(
+            f"column '{name}': '{shorten(codes[0])}' is read as {float(codes[0]):.15g} "
+            f"(--categorical {name} or --hash {name}:32 if it is a code)"
+        )
+        return
+    dates = [value for value in seen.present if _DATE.fullmatch(value)]
+    if dates and len(dates) == len(seen.present):
+        notice(
+            f"column '{name}': '{dates[0]}' looks like a date and is learned as a number "
+            f"(--time {name} makes it the clock)"
+        )
+        return
+    _tell_sentinel(name, [column.form.number(value) for value in seen.present], notice)
+    if len(seen.present) < _ENOUGH or not _COUNTER.fullmatch(column.name):
+        return
+    values = [column.form.number(value) for value in seen.present]
+    if all(b is not None and a is not None and b == a + 1 for a, b in pairwise(values)):
+        notice(f"column '{name}' counts the rows and is learned as a number (--ignore {name})")
+
+
+def _tell_sentinel(name: str, read: list[float | None], notice: Notice) -> None:
+    """A number such as -999 that comes back below numbers that are never negative."""
+    values = [value for value in read if value is not None]
+    least = min(values, default=0.0)
+    others = [value for value in values if value != least]
+    count = len(values) - len(others)
+    if least in _SENTINELS and count > 1 and others and min(others) >= 0.0:
+        shown = f"{least:.15g}"
+        notice(
+            f"column '{name}': {shown} stands {count} times among {len(values)} values that are "
+            f"otherwise not negative, and is read as a number (--na {shown} if it is a gap)"
+        )
+
+
+def tell_few(target: Column, seen: Sample, task: str, notice: Notice) -> None:
+    """A target of few whole numbers may be a class."""
+    values = {target.form.number(value) for value in seen.present}
+    whole = all(value is not None and value.is_integer() for value in values)
+    if task != "auto" or target.kind != "number" or len(seen.present) < _ENOUGH or not whole:
+        return
+    if 2 <= len(values) <= FEW_CLASSES:
+        notice(
+            f"target '{shorten(target.name)}' has {len(values)} different whole numbers: they are "
+            "learned as numbers (--task classification learns classes)"
+        )
+
+
+def hashing(name: str) -> str:
+    """The remedy for a column of many values."""
+    return f"--hash {name}:32 learns from those that come back"

@@ -1,0 +1,173 @@
+"""What columns are: as the first rows suggest, as the user says, and what is hinted at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kbnn
+from kbnn.errors import UsageError
+from kbnn.stream.hashing import bucket, read_buckets
+from tests.commands import kbnn as command
+from tests.streams import assert_same, every_format, look
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def table(rows: int = 120) -> pa.Table:
+    return pa.table(
+        {
+            "zip": [f"0{2100 + at % 5}" for at in range(rows)],
+            "device": [f"dev-{(at * 37) % 90}" for at in range(rows)],
+            "code": [str(at % 7) for at in range(rows - 10)] + ["A0"] * 10,
+            "y": [float(at % 11) + 0.5 for at in range(rows)],
+        }
+    )
+
+
+KINDS: Any = {"categorical": ("zip", "code"), "hashed": (("device", 16),)}
+
+
+def test_kinds_as_stated_are_the_same_in_every_format_and_chunk(tmp_path: Path) -> None:
+    seen = []
+    for name, data in every_format(table()).items():
+        (tmp_path / name).write_bytes(data)
+        seen.append(look([tmp_path / name], **KINDS))
+        assert seen[-1].error == ""
+        for size in (1, 97):
+            assert_same(look([tmp_path / name], read_size=size, block_rows=13, **KINDS), seen[-1])
+    for one in seen:
+        assert one.schema == seen[0].schema
+        assert np.array_equal(one.x, seen[0].x)
+    assert seen[0].schema is not None
+    columns = {column["name"]: column for column in seen[0].schema["columns"]}
+    assert columns["zip"]["categories"] == ["02100", "02101", "02102", "02103", "02104"]
+    assert columns["code"]["categories"][-1] == "A0"
+    assert len(columns["device"]["categories"]) <= 16
+
+
+def test_a_label_has_its_bucket_wherever_it_is_met() -> None:
+    Path("t").write_text("device,y\n" + "".join(f"d{at % 70},{at}.5\n" for at in range(200)))
+    seen = look(["t"], hashed=(("device", 8),))
+    assert seen.schema is not None
+    names = [f"#{at}" for at in range(8)]
+    places = [place[1] for place in seen.schema["layout"]]
+    assert sorted(places) == names
+    assert np.all(seen.x.sum(axis=1) == 1.0)
+    for row in (0, 3, 73, 143):
+        assert places[int(np.argmax(seen.x[row]))] == bucket(f"d{row % 70}", 8)
+
+
+def test_one_row_at_a_time_hashes_alike() -> None:
+    rows = [({"device": f"d{at % 30}", "a": float(at % 5)}, float(at % 30)) for at in range(90)]
+    model = kbnn.Model(target="y", hash="device:8", layers=5, rehearse=0)
+    for x, y in rows:
+        model.learn_one(x, y)
+    whole = kbnn.Model(target="y", hash="device:8", layers=5, rehearse=0)
+    whole.learn({"device": [x["device"] for x, _ in rows], "a": [x["a"] for x, _ in rows],
+                 "y": [y for _, y in rows]})  # fmt: skip
+    asked = {"device": "d7", "a": 2.0}
+    assert model.predict_one(asked).mean == whole.predict_one(asked).mean
+
+
+@pytest.mark.parametrize("text", ["device", "device:", ":32", "device:1", "device:x", "d:99999"])
+def test_buckets_are_stated_as_a_number(text: str) -> None:
+    with pytest.raises(UsageError, match="--hash takes COLUMN:BUCKETS"):
+        read_buckets([text])
+
+
+def test_a_column_has_one_kind() -> None:
+    Path("t").write_text("a,y\n1,2\n3,4\n")
+    both = "column 'a' cannot be both --categorical and --numeric"
+    assert look(["t"], categorical=("a",), numeric=("a",)).error == f"UsageError: {both}"
+    assert "no column 'b'" in look(["t"], categorical=("b",)).error
+    assert (
+        "that column is the target (--task classification" in look(["t"], hashed=(("y", 4),)).error
+    )
+    assert look(["t"], numeric=("y",)).error == ""
+
+
+def test_numeric_takes_any_sign_that_is_always_the_same() -> None:
+    Path("t").write_text("a,y\n" + "".join(f"{at}xyz,{at}.5\n" for at in range(40)))
+    assert look(["t"], numeric=("a",)).x[7, 0] == 7.0
+
+
+def test_a_code_that_turns_alphanumeric_names_its_remedy(tmp_path: Path) -> None:
+    rows = [f"{at % 7},{at}.5\n" for at in range(100)] + ["A0,1.5\n"] * 20
+    (tmp_path / "t.csv").write_text("code,y\n" + "".join(rows))
+    model = tmp_path / "m.npz"
+    stopped = command("train", tmp_path / "t.csv", "-m", model)
+    assert stopped.code == 1
+    assert "cannot read 'A0' as a number (use --categorical code if these are labels" in stopped.err
+    mended = command("train", tmp_path / "t.csv", "-m", model, "--categorical", "code", "--fresh")
+    assert mended.code == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["Yes", "yes", "no", "N"], "boolean"),
+        (["TRUE", "False"], "boolean"),
+        (["true", "0", "1", "false"], "boolean"),
+        (["yes", "no"], "category"),
+        (["0", "1", "0", "1"], "number"),
+        (["ja", "Nein", "nein", "Ja"], "boolean"),
+    ],
+)
+def test_truth_in_any_spelling(values: list[str], kind: str) -> None:
+    rows = "".join(f"{values[at % len(values)]},{at}.5\n" for at in range(40))
+    Path("t").write_text("a,y\n" + rows)
+    seen = look(["t"])
+    assert seen.schema is not None
+    assert seen.schema["columns"][0]["kind"] == kind
+    if kind == "boolean":
+        truth = {"yes": 1, "true": 1, "ja": 1, "1": 1}
+        assert seen.x[:, 0].tolist() == [
+            float(truth.get(values[at % len(values)].lower(), 0)) for at in range(40)
+        ]
+        odd = not {v.lower() for v in values} <= {"true", "false"}
+        assert any("are read as true and false" in n for n in seen.notices) == odd
+
+
+@pytest.mark.parametrize(
+    ("rows", "hint"),
+    [
+        ([f"{at % 3 + 1}" for at in range(40)], True),
+        ([f"{at % 3 + 1}.5" for at in range(40)], False),
+        ([f"{at}" for at in range(40)], False),
+    ],
+)
+def test_few_whole_numbers_may_be_classes(rows: list[str], hint: bool) -> None:
+    Path("t").write_text("a,y\n" + "".join(f"{at},{y}\n" for at, y in enumerate(rows)))
+    told = "3 different whole numbers: they are learned as numbers (--task classification"
+    assert any(told in notice for notice in look(["t"]).notices) == hint
+    assert not any(told in notice for notice in look(["t"], task="regression").notices)
+
+
+def test_codes_and_counters_are_hinted_at() -> None:
+    Path("t").write_text("id,zip,y\n" + "".join(f"{at},0{at % 9}1,{at}.5\n" for at in range(40)))
+    notices = look(["t"]).notices
+    assert "column 'id' counts the rows and is learned as a number (--ignore id)" in notices
+    assert (
+        "column 'zip': '001' is read as 1 (--categorical zip or --hash zip:32 if it is a code)"
+        in notices
+    )
+
+
+def test_more_values_than_are_told_apart_are_announced() -> None:
+    rows = "".join(f"d{at % 20 if at < 40 else at},{at}.5\n" for at in range(200))
+    Path("t").write_text("d,y\n" + rows)
+    seen = look(["t"])
+    told = [notice for notice in seen.notices if "more than 64 values" in notice]
+    assert told == [
+        "column 'd' has more than 64 values: those after the first 64 are not told apart "
+        "(--hash d:32 gives each its share of 32 inputs)"
+    ]
+    assert_same(look(["t"], read_size=5), seen)

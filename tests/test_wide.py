@@ -1,0 +1,279 @@
+"""Many inputs: the wide structure against exact conditioning, its twin, and itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kbnn
+from kbnn.core import engine, twin, wide
+from kbnn.core.belief import open_state
+from kbnn.core.config import Config
+from kbnn.core.constants import SMALLEST_SPREAD
+from kbnn.core.layout import layout_of, pack_triangle
+from kbnn.core.normal import FloatArray
+from kbnn.core.sensitivity import sensitivity
+from kbnn.core.slopes import function_var, slopes
+from kbnn.core.state import ARRAYS, State, init
+from kbnn.model.growth import grow
+from kbnn.model.rescale import rescaled
+from kbnn.model.scaling import Scale
+from kbnn.model.settings import WIDE_FROM, Settings
+from kbnn.model.warmup import MOST_KEPT, rows_kept
+from kbnn.task.real import Real
+from tests.commands import kbnn as command
+
+D, K = 30, 5
+
+
+def rows(n: int = 90, d: int = D, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Inputs of four factors, and a target of two."""
+    rng = np.random.default_rng(seed)
+    factors = rng.standard_normal((n, 4))
+    x = factors @ rng.standard_normal((4, d)) / 2.0 + 0.5 * rng.standard_normal((n, d))
+    return x, np.sin(factors[:, 0]) + 0.5 * factors[:, 1]
+
+
+def wide_state(d: int = D, **options: Any) -> State:
+    config = Config(**{"inputs": d, "hidden": (9,), **options}, covariance="wide", directions=K)
+    state = init(config, 3, directions=wide.leading(rows(d=d)[0], K))
+    rng = np.random.default_rng(1)
+    view = state.view.copy()
+    view[:, 0], view[:, 1] = rng.uniform(0.8, 1.2, d), 0.1 * rng.standard_normal(d)
+    return state._replace(view=view)
+
+
+@pytest.mark.parametrize("engine_name", ["avx512", "avx2", "portable"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"hidden": (9, 6)},
+        {"hidden": ()},
+        {"outputs": 2},
+        {"hidden": (), "outputs": 2},
+        {"observation": "bernoulli"},
+        {"observation": "categorical", "outputs": 4},
+        {"observation": "categorical", "outputs": 9, "group_size": 1},
+    ],
+)
+def test_the_kernel_does_what_the_twin_does(
+    options: dict[str, Any], engine_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = pytest.importorskip("kbnn.core._kernel")
+    if not kernel.use(engine_name):
+        pytest.skip(f"no {engine_name} here")
+    monkeypatch.setenv("KBNN_ENGINE", engine_name)
+    rng = np.random.default_rng(2)
+    state = wide_state(**options)
+    x, target = rows()
+    x[rng.random(x.shape) < 0.05] = np.nan
+    x[3], x[5, 2], x[7, 1] = np.nan, 50.0, 1e7
+    x_var = np.where(rng.random(x.shape) < 0.1, rng.random(x.shape), 0.0)
+    outputs = state.config.outputs
+    y = np.column_stack([target + o for o in range(outputs)])
+    if state.config.classes:
+        y = rng.integers(0, max(outputs, 2), (len(x), 1)).astype(np.float64)
+    sessions = twin.Session(state), engine.open_session(state)
+    said = []
+    for session in sessions:
+        said.append(session.learn(x, y, x_var, rng.uniform(1.0, 1.0, len(x))))
+        session.rehearse(x[:20], y[:20], means_alone=True)
+        session.rehearse(x[:20], y[:20])
+    for a, b in zip(*said, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+    for name in ARRAYS:
+        a, b = (getattr(session.state(), name) for session in sessions)
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10, err_msg=name)
+    kernel.use("")
+
+
+def test_missing_inputs_are_conditioned_exactly() -> None:
+    """Against the dense Gaussian with the same Sigma = V L V' + D."""
+    rng = np.random.default_rng(4)
+    v = wide.leading(rows()[0], K)
+    root = rng.standard_normal((K, K))
+    low, d = root @ root.T + np.eye(K), rng.uniform(0.2, 1.0, D)
+    mu, x = rng.standard_normal(D), rng.standard_normal(D)
+    noise = np.zeros(D)
+    x[[2, 11]], noise[[5, 20]] = np.nan, [0.3, 2.0]
+    view = np.column_stack([np.ones(D), np.zeros(D), v])
+    seen = wide.condition(view, mu, np.concatenate([pack_triangle(low), d]), x, noise)
+    low += SMALLEST_SPREAD * np.eye(K)
+    sigma = v @ low @ v.T + np.diag(d)
+    known = np.isfinite(x)
+    gain = sigma[:, known] @ np.linalg.inv(sigma[np.ix_(known, known)] + np.diag(noise[known]))
+    exact = mu + gain @ (x[known] - mu[known])
+    left = np.diag(sigma - gain @ sigma[known])
+    np.testing.assert_allclose(seen.x, np.where(known & (noise == 0.0), x, exact), rtol=1e-8)
+    np.testing.assert_allclose(seen.x_var[[2, 5, 11, 20]], left[[2, 5, 11, 20]], rtol=1e-8)
+    np.testing.assert_allclose(seen.mean[:K], v.T @ seen.x, rtol=1e-12)
+    np.testing.assert_allclose(seen.mean[K:], seen.x - v @ (v.T @ seen.x), atol=1e-12)
+
+
+def test_all_directions_and_no_rest_is_a_group() -> None:
+    """With as many directions as inputs, turned not at all, the rest is 0 and a group is left."""
+    x, y = rows(60, 4)
+    group = init(Config(inputs=4, hidden=(9,)), 3, prior_variance=0.2)
+    many = init(
+        Config(inputs=4, hidden=(9,), covariance="wide", directions=4),
+        3,
+        prior_variance=0.2,
+        directions=np.eye(4),
+    )
+    layout = layout_of(many.config)
+    mean = many.mean.copy()
+    layout.matrix(mean, 0)[:, :5] = layout_of(group.config).matrix(group.mean, 0)
+    mean[layout.starts[1] :] = group.mean[layout_of(group.config).starts[1] :]
+    many = many._replace(mean=mean, prior_mean=mean)
+    _, said = twin.learn(group, x, y[:, None])
+    _, other = twin.learn(many, x, y[:, None])
+    np.testing.assert_allclose(said.mean, other.mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(said.function_var, other.function_var, rtol=1e-9)
+
+
+def test_leading_directions_are_those_of_the_covariance() -> None:
+    x = rows(400)[0]
+    found = wide.leading(x, 4)
+    z = x - x.mean(axis=0)
+    _, vectors = np.linalg.eigh(z.T @ z)
+    overlap = np.abs(np.sum(found * vectors[:, ::-1][:, :4], axis=0))
+    assert np.all(overlap > 1.0 - 1e-6)
+    np.testing.assert_allclose(found.T @ found, np.eye(4), atol=1e-9)
+    few = wide.leading(x[:3], 4)
+    assert np.count_nonzero(np.any(few != 0.0, axis=0)) == 2
+
+
+def test_a_change_of_units_changes_nothing() -> None:
+    state, _ = twin.learn(wide_state(), *(a if a.ndim > 1 else a[:, None] for a in rows()))
+    rng = np.random.default_rng(0)
+    old = Scale(rng.standard_normal(D), rng.uniform(1.0, 2.0, D))
+    new = Scale(old.center + 0.1 * rng.standard_normal(D), old.scale * rng.uniform(0.9, 1.1, D))
+    raw = old.center + old.scale * np.clip(rows(20, seed=5)[0], -4, 4)
+    moved = rescaled(state, old, new, np.ones(1), np.zeros(1))
+    before = twin.predict(state, (raw - old.center) / old.scale)
+    after = twin.predict(moved, (raw - new.center) / new.scale)
+    np.testing.assert_allclose(before.mean, after.mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(before.function_var, after.function_var, rtol=1e-9)
+
+
+def test_another_input_that_is_0_changes_nothing() -> None:
+    x, y = rows()
+    state, _ = twin.learn(wide_state(), x, y[:, None])
+    grown = grow(state, D + 2, 1)
+    asked = rows(20, seed=5)[0]
+    before = twin.predict(state, asked)
+    after = twin.predict(grown, np.hstack([asked, np.zeros((20, 2))]))
+    np.testing.assert_allclose(before.mean, after.mean, rtol=1e-12)
+    np.testing.assert_allclose(before.function_var, after.function_var, rtol=1e-12)
+    twin.learn(grown, np.hstack([x, np.ones((len(x), 2))]), y[:, None])
+
+
+def test_effects_are_slopes_of_the_prediction() -> None:
+    x, y = rows(200)
+    state, _ = twin.learn(wide_state(activation="tanh"), x, y[:, None])
+    state = state._replace(cov=1e-12 * state.cov)
+    row, step = rows(1, seed=9)[0], 1e-5
+    slope = sensitivity(state, row).slope[0]
+    ends = [twin.predict(state, row + sign * step * np.eye(D)).mean[:, 0] for sign in (1.0, -1.0)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("hidden", [(), (9,), (6, 5)])
+def test_derivatives_of_many_rows_are_those_of_each(hidden: tuple[int, ...]) -> None:
+    x, y = rows(200)
+    state, _ = twin.learn(wide_state(hidden=hidden, activation="tanh"), x, y[:, None])
+    asked = rows(7, seed=4)[0]
+    asked[2, 3] = np.nan
+    found, said = slopes(open_state(state), asked), twin.predict(state, asked)
+    np.testing.assert_allclose(found.mean, said.mean[:, 0], rtol=1e-9)
+    own = function_var(open_state(state), found.weights) + found.new_var
+    np.testing.assert_allclose(own, (said.function_var + said.noise_var)[:, 0], rtol=1e-9)
+    sure, step = state._replace(cov=1e-12 * state.cov), 1e-5
+    ends = [
+        twin.predict(sure, asked[0] + sign * step * np.eye(D)).mean[:, 0] for sign in (1.0, -1.0)
+    ]
+    slope = slopes(open_state(sure), asked[:1]).inputs[0]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
+
+
+def test_many_columns_have_a_past_and_a_future(tmp_path: Path) -> None:
+    known, coming = tmp_path / "t.csv", tmp_path / "next.csv"
+    head, *lines = write(known, 300).read_text().splitlines()
+    known.write_text("\n".join([head, *lines[:290]]) + "\n")
+    coming.write_text("\n".join([head, *(f"{r.rpartition(',')[0]}," for r in lines[290:])]) + "\n")
+    model = tmp_path / "m.npz"
+    ran = command("train", known, "-m", model, "--layers", "8", "--lags", "1,2", "-q")
+    assert ran.code == 0, ran.err
+    ran = command("predict", model, coming, "--horizon", "10", "-o", tmp_path / "out.csv")
+    assert ran.code == 0, ran.err
+    steps = np.genfromtxt(tmp_path / "out.csv", delimiter=",", names=True)
+    assert len(steps) == 10
+    assert np.all(np.isfinite(steps["mean"]) & (steps["sd"] > 0.0))
+
+
+def test_up_to_90_columns_nothing_changes() -> None:
+    class Described:
+        targets, classes, closed = ("y",), (), False
+
+    task = Real(Described())  # type: ignore[arg-type]  # all that is asked of it
+    assert WIDE_FROM == 91
+    made = {d: Settings().config(task, d, 1, 1.0) for d in (90, 91)}
+    assert made[90] == replace(Config(inputs=90), repeats=0.85)
+    assert made[91].covariance == "wide"
+    assert rows_kept(90) == MOST_KEPT
+
+
+def write(path: Path, n: int = 700, d: int = 100) -> Path:
+    x, y = rows(n, d)
+    rng = np.random.default_rng(7)
+    x[rng.random(x.shape) < 0.01] = np.nan
+    lines = [",".join("" if np.isnan(v) else f"{v:.5g}" for v in row) for row in np.c_[x, y]]
+    path.write_text("\n".join([",".join([*(f"x{i}" for i in range(d)), "y"]), *lines]) + "\n")
+    return path
+
+
+def test_wide_models_are_the_same_however_they_are_learned(tmp_path: Path) -> None:
+    whole, text = tmp_path / "t.csv", write(tmp_path / "t.csv").read_text().splitlines(True)
+    ran = command("train", whole, "-m", tmp_path / "a.npz", "--layers", "8", "--json")
+    assert ran.code == 0
+    assert "100 columns: " in ran.err
+    assert " ms a row to learn, about " in ran.err
+    # Cut short at a flawed row, mended and resumed.
+    whole.write_text("".join([*text[:300], "oops\n", *text[300:]]))
+    assert command("train", whole, "-m", tmp_path / "b.npz", "--layers", "8").code == 1
+    whole.write_text("".join(text))
+    assert command("train", whole, "-m", tmp_path / "b.npz", "--layers", "8", "--resume").code == 0
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    shown = json.loads(command("inspect", tmp_path / "a.npz", "--json").out)
+    assert shown["network"]["covariance"] == "wide"
+    one = kbnn.Model(target="y", layers=8)
+    names = text[0].strip().split(",")
+    for line in text[1:]:
+        cells = [float(cell) if cell else None for cell in line.strip("\n").split(",")]
+        row = dict(zip(names, cells, strict=True))
+        one.learn_one(row, row.pop("y"))
+    loaded = kbnn.load(tmp_path / "a.npz")
+    asked = {"x3": 1.0, "x70": -1.0}
+    assert one.predict_one(asked) == loaded.predict_one(asked)
+
+
+def test_a_column_that_leaves_its_units_is_looked_at_anew() -> None:
+    x, y = rows(2000, 200)  # more than are kept of so wide rows
+    x[1500:, 7] *= 1e4
+    x[1700:, 8] += 100.0
+    learned = kbnn.Model(target="y", layers=8, rehearse="off")
+    names = [f"x{i}" for i in range(200)]
+    for start in range(0, 2000, 100):
+        part = slice(start, start + 100)
+        learned.learn({**dict(zip(names, x[part].T, strict=True)), "y": y[part]})
+    assert learned.rows == 2000
+    view = learned._model.learned.members[0].state().view  # type: ignore[union-attr]
+    assert not wide.strayed(view)
+    figures = learned.evaluate({**dict(zip(names, x[1900:].T, strict=True)), "y": y[1900:]})
+    assert figures["rmse"] < 0.6 * figures["baseline_rmse"]
