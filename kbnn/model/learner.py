@@ -30,7 +30,7 @@ from kbnn.model.rescale import rescaled
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.scaling import Scale
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import MOST_KEPT, Kept, KeptRows, unseen, widened
+from kbnn.model.warmup import Kept, KeptRows, unseen, widened
 from kbnn.task.base import Following, Scaled, Task
 from kbnn.task.forecast import Forecast
 
@@ -112,7 +112,7 @@ class Learner:
             log_weight=np.zeros(self.settings.ensemble),
             seen=len(held.y),
             changes=0,
-            kept=Kept(MOST_KEPT, held.y.shape[1], held),
+            kept=Kept(self.settings.keep, held.y.shape[1], held),
             tails=self.task.tails(self.settings.robust),
         )
         learned, events = self._begin(learned, held, self.task.outputs(held.y))

@@ -9,17 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
 
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of a class's fields, which are costly to find."""
+    return get_type_hints(kind)
+
+
 def read(kind: type[T], plain: object) -> T:
     """The dataclass that plain data describe; ValueError when they do not."""
     if not isinstance(plain, Mapping):
         raise ValueError(f"expected an object, found {_shown(plain)}")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]  # mypy takes a class of T for unhashable
     assert is_dataclass(kind)
     known = {field.name: hints[field.name] for field in fields(kind)}
     unknown = sorted(str(name) for name in plain if name not in known)
@@ -50,7 +57,7 @@ def value_of(kind: Any, value: Any, name: str) -> Any:
     elif is_dataclass(kind) and isinstance(kind, type):
         return read(kind, value)
     elif hasattr(kind, "_fields"):
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         if isinstance(value, list | tuple) and len(value) == len(kind._fields):
             pairs = zip(kind._fields, value, strict=True)
             return kind(*(value_of(hints[field], item, name) for field, item in pairs))

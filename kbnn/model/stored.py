@@ -31,7 +31,7 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.texts import MOST_REHEARSED
 from kbnn.model.waiting import COUNTS, MOST_WAITING, Stored, restored, stored
-from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
+from kbnn.model.warmup import MOST_HELD, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Task
@@ -222,7 +222,7 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
         log_weight,
         count(header["scale"]["rows"]),
         count(header["scale"]["changes"]),
-        _kept(arrays, MOST_KEPT if states else MOST_HELD, len(model.schema.targets)),
+        _kept(arrays, settings.keep if states else MOST_HELD, len(model.schema.targets)),
         _tails(arrays, task),
         _rehearsal(header["rehearsal"], count(header["scale"]["rows"])),
     )

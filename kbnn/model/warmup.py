@@ -26,7 +26,6 @@ from kbnn.task.base import Early
 
 WARM_UP_ROWS = 32
 MOST_HELD = 512
-MOST_KEPT = 2048
 
 
 class KeptRows(NamedTuple):
@@ -127,7 +126,8 @@ class Kept:
 
     def trusted(self, trust: FloatArray) -> None:
         """Note how far each row kept is trusted now."""
-        self._rest = self.rows()._replace(trust=trust)
+        rows = self.rows()
+        self._rest = rows._replace(trust=trust[len(trust) - len(rows.y) :])
 
     def drop_before(self, number: int) -> None:
         """Keep only rows from that number on."""
