@@ -14,6 +14,10 @@ import numpy as np
 import pytest
 
 import kbnn as library
+from kbnn.core.config import Config
+from kbnn.core.layout import layout_of
+from kbnn.core.state import init
+from kbnn.fleet.start import Widths
 from kbnn.fleet.store import MODELS, Store
 from kbnn.model.file import load_bytes
 from tests.commands import Ran, kbnn, program
@@ -37,6 +41,11 @@ def trained(*words: str, sources: str = "rows.csv", fleet: str = "fleet") -> Non
 def models(fleet: str = "fleet") -> dict[str, bytes]:
     with Store(fleet, writes=False) as store:
         return {key: store.read(key) or b"" for key, _ in store.standings()}
+
+
+def widths(fleet: str = "fleet") -> Any:
+    with Store(fleet, writes=False) as store:
+        return json.loads(store.state()["counts"])["widths"]
 
 
 def told(*words: str) -> Any:
@@ -71,9 +80,11 @@ def test_neither_open_models_nor_how_a_run_is_cut_change_a_bit(
     assert models("few") == models()
     assert (here / "few.csv").read_bytes() == (here / "all.csv").read_bytes()
     lines = (here / "rows.csv").read_text().splitlines(keepends=True)
-    for name, part in (("one", lines[:1] + lines[1:40]), ("two", lines[:1] + lines[40:])):
+    for name, part in (("one", lines[:128]), ("two", lines[:1] + lines[128:])):
         (here / f"{name}.csv").write_text("".join(part))
         trained(*common, sources=f"{name}.csv", fleet="parts")
+    assert widths() == widths("few") == widths("parts")
+    assert (widths()["keys"] > 5.0) == (not common)
     for key, content in models("parts").items():
         assert load_bytes(content).rows == load_bytes(models()[key]).rows
         one, other = library.Model.from_bytes(content), library.Model.from_bytes(models()[key])
@@ -291,6 +302,27 @@ def test_a_common_start_helps_keys_that_come_late(here: Path) -> None:
         assert len(late) > 30
         errors.append(float(np.sqrt(np.mean(squares))))
     assert errors[0] < 0.75 * errors[1]  # of 500 devices 0.6, see tests.bench.fleet
+
+
+def test_a_new_key_is_as_wide_as_keys_have_moved() -> None:
+    common = init(Config(inputs=2, hidden=(10,), covariance="neuron"), 3)
+    layout = layout_of(common.config)
+    common = common._replace(cov=1e-6 * common.cov)
+    widths = Widths()
+    first = widths.begin(common)
+    assert np.allclose(first.prior_var, common.prior_var, rtol=1e-3)
+    for sign in (1.0, -1.0) * 100:
+        start = widths.begin(common)
+        key = start.mean.copy()
+        layout.matrix(key, 1)[:, 0] += sign * 1.5
+        widths.learn(start._replace(mean=key, cov=0.1 * start.cov))
+    wide = widths.begin(common)
+    assert np.array_equal(wide.mean, common.mean)
+    assert np.array_equal(wide.prior_var, wide.cov[layout.diagonal])
+    bias, others = layout.matrix(wide.prior_var, 1)[:, :1], layout.matrix(wide.prior_var, 1)[:, 1:]
+    assert np.allclose(bias, 1.5**2 / 0.9, rtol=0.02)
+    assert np.all(others < 0.01 * layout.matrix(first.prior_var, 1)[:, 1:])
+    assert np.all(layout.matrix(wide.prior_var, 0) < 0.01 * layout.matrix(first.prior_var, 0))
 
 
 def test_a_fleet_is_trained_in_python_too(here: Path) -> None:

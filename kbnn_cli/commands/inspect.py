@@ -15,10 +15,10 @@ Examples:
   kbnn inspect model.npz --report model.html
   kbnn inspect model.npz --json
   kbnn inspect new.npz --diff old.npz            what has changed since
-  kbnn inspect model.npz --weights-file w.npz    means and covariances
-  kbnn inspect model.npz --weights > weights.csv
   kbnn inspect fleet/                            the keys, and how they stand
   kbnn inspect fleet/ --key d7 --export d7.npz   one of them
+  kbnn inspect model.npz --weights-file w.npz    means and covariances
+  kbnn inspect model.npz --weights > weights.csv
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
