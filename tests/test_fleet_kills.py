@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kbnn.model.file import load_bytes
 from tests.commands import program
 from tests.fleets import made, write
 from tests.test_fleet import models
@@ -24,6 +25,10 @@ TRAIN = ["--key", "device", "--open", "20", "--checkpoint-every", "0.02", "-q"]
 BAD = ("Traceback", "unexpected error", "Exception ignored")
 
 
+def counts(fleet: str) -> dict[str, int]:
+    return {key: load_bytes(content).rows for key, content in models(fleet).items()}
+
+
 def test_a_fleet_outlives_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "rows.csv", *made(30, 60))
@@ -33,7 +38,7 @@ def test_a_fleet_outlives_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     while killed < KILLS:
         rounds += 1
         folder, said = f"fleet{rounds}", f"p{rounds}.csv"
-        words = ["train", "rows.csv", *TRAIN, "-m", folder, "--predictions", said]
+        words = ["train", "rows.csv", *TRAIN, "-m", folder, "--predictions", said, "--resume"]
         while True:
             command = [sys.executable, "-m", "kbnn_cli.app", *words]
             trainer = subprocess.Popen(command, stderr=subprocess.PIPE)
@@ -45,6 +50,7 @@ def test_a_fleet_outlives_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 break
             assert trainer.returncode < 0, err.decode()
             killed += 1
+        assert counts(folder) == counts("whole")
         assert models(folder) == models("whole")
         assert (tmp_path / said).read_bytes() == (tmp_path / "whole.csv").read_bytes()
     print(f"{killed} kills in {rounds} rounds")
