@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from kbnn.front.figures import Figures
     from kbnn.front.forecasts import Forecasts, Label, Number
     from kbnn.front.model import Model, load, train
+    from kbnn.front.step import step
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "kbnn.front.model": ("Model", "load", "train"),
+    "kbnn.front.step": ("step",),
     "kbnn.front.forecasts": ("Forecasts", "Label", "Number"),
     "kbnn.front.figures": ("Figures",),
     "kbnn.errors": ("DataError", "KbnnError", "ModelError", "UsageError"),
@@ -70,6 +72,7 @@ __all__ = [
     "learn",
     "load",
     "predict",
+    "step",
     "train",
 ]
 

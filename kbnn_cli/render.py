@@ -63,7 +63,7 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
     model = training.model
     figures = prequential(model)
     names = model.schema.targets
-    if model.warming_up or not model.card.curve.rows:
+    if (model.warming_up and not model.key) or not model.card.curve.rows:
         why = "the first 32 rows only set the scale"
         if model.held >= WARM_UP_ROWS:
             why = "rows are held until every target has varied"

@@ -42,6 +42,10 @@ def evaluation_parts(
 
             yield Text()
             yield from section_charts(section)
+    if evaluation.keys is not None:
+        from kbnn_cli.show_fleet import ranked_parts
+
+        yield from ranked_parts(evaluation.keys.to_json())
     yield Text()
     yield Text(rows_line(evaluation), style="dim")
     yield Text(time_line(evaluation), style="dim")

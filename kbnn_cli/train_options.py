@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 NETWORK = "Network"
 MODEL = "Model file"
+FLEET = "Fleet"
 
 ModelFile = Annotated[
     str,
@@ -51,6 +52,33 @@ CheckpointEvery = Annotated[
         parser=seconds,
         help="How often the model is saved on the way.",
         rich_help_panel=MODEL,
+    ),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="COLUMNS",
+        help="A model for every value of this column, in a folder (fleet if not said): a fleet.",
+        rich_help_panel=FLEET,
+    ),
+]
+Common = Annotated[
+    bool,
+    typer.Option(
+        "--common/--no-common",
+        help="Whether a new key begins from a model of all rows.",
+        rich_help_panel=FLEET,
+    ),
+]
+Open = Annotated[
+    int | None,
+    typer.Option(
+        "--open",
+        metavar="N",
+        parser=whole("--open"),
+        help="Models in memory at a time; 10000 if not said. The others rest on the disk.",
+        rich_help_panel=FLEET,
     ),
 ]
 Target = Annotated[

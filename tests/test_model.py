@@ -14,9 +14,8 @@ from kbnn.model import scaling
 from kbnn.model.model import HELD, Model
 from kbnn.model.rows import sliced
 from kbnn.model.schema import Column, Place, Schema
-from kbnn.model.settings import Settings
+from kbnn.model.settings import MOST_KEPT, Settings
 from kbnn.model.stored import copy
-from kbnn.model.warmup import MOST_KEPT
 from tests.bench.data import block, judged, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
 

@@ -23,8 +23,8 @@ from kbnn.core.state import ARRAYS, State, init
 from kbnn.model.growth import grow
 from kbnn.model.rescale import rescaled
 from kbnn.model.scaling import Scale
-from kbnn.model.settings import WIDE_FROM, Settings
-from kbnn.model.warmup import MOST_KEPT, rows_kept
+from kbnn.model.settings import MOST_KEPT, WIDE_FROM, Settings
+from kbnn.model.warmup import rows_kept
 from kbnn.task.real import Real
 from tests.commands import kbnn as command
 
@@ -226,7 +226,7 @@ def test_up_to_90_columns_nothing_changes() -> None:
     made = {d: Settings().config(task, d, 1, 1.0) for d in (90, 91)}
     assert made[90] == replace(Config(inputs=90), repeats=0.85)
     assert made[91].covariance == "wide"
-    assert rows_kept(90) == MOST_KEPT
+    assert rows_kept(90, MOST_KEPT) == MOST_KEPT
 
 
 def write(path: Path, n: int = 700, d: int = 100) -> Path:

@@ -68,8 +68,13 @@ class Forecasts:
         self.interval = interval
         self._task = task
         self._forecast = forecast
-        wanted = Wanted(interval, tuple(quantiles), decompose)
+        self._wanted = wanted = Wanted(interval, tuple(quantiles), decompose)
         self._fields = {f.name: f for f in task.fields(wanted)}
+
+    def __reduce__(self) -> tuple[type[Forecasts], tuple[Any, ...]]:
+        wanted = self._wanted
+        said = (self._task, self._forecast, wanted.interval, wanted.decompose, wanted.quantiles)
+        return Forecasts, (*said, self.when)
 
     @property
     def targets(self) -> list[str]:

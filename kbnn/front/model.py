@@ -15,7 +15,7 @@ from kbnn.front.shown import as_html, as_text
 from kbnn.model import file as modelfile
 from kbnn.model import model as inner
 from kbnn.model.stored import to_state
-from kbnn.run import evaluating, onward, standing
+from kbnn.run import evaluating, fleets, onward, standing
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_size
 from kbnn.run.interruption import Interrupted, Interruption
@@ -111,7 +111,7 @@ class Model:
 
         The model must have lags of its target; a series has them. `when` says the time of a step.
         """
-        model = self._known()
+        model = self._alone()
         if data is None:
             made = onward.go_on(model, horizon)
         else:
@@ -137,7 +137,7 @@ class Model:
 
         A feature that is not there, None or NaN is missing; one that is new becomes a column.
         """
-        model = self._model or self._begin(x, y)
+        model = self._begin(x, y) if self._model is None else self._alone()
         reader = self._reader or self._row_reader()
         model.learn(reader.rows(x, y, weight, model.met + 1))
 
@@ -145,7 +145,7 @@ class Model:
         """Predict one row: a `Number` (mean, sd, lower, upper, ...), a dict of them where there are
         several targets, or a `Label` (label, probability).
         """
-        model = self._known()
+        model = self._alone()
         reader = self._reader or self._row_reader()
         if self._one is None:
             self._one = OneForecast(model.task)
@@ -184,6 +184,13 @@ class Model:
             raise UsageError("the model has learned nothing yet: learn first")
         return self._model
 
+    def _alone(self) -> inner.Model:
+        """The model, which is no fleet."""
+        model = self._known()
+        if model.key:
+            raise UsageError("a fleet has a model for every key: this is asked of one of them")
+        return model
+
     @property
     def rows(self) -> int:
         """Rows learned, in all passes."""
@@ -216,13 +223,13 @@ class Model:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file, which the command line reads too."""
-        state = to_state(self._known())
+        state = to_state(self._alone())
         with Checkpoint(os.fspath(path)) as checkpoint:
             checkpoint.save(*state)
 
     def to_bytes(self) -> bytes:
         """What a model file holds."""
-        return modelfile.to_bytes(*to_state(self._known()))
+        return modelfile.to_bytes(*to_state(self._alone()))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -282,14 +289,15 @@ def train(
     data      a table, a dict of arrays, a numpy array (with `columns`), a path, a glob, or an
               iterator or list of those
     target    what to predict; the last column if not said
-    model     a file that is created or gone on with, saved on the way; in memory if not said
+    model     a file that is created or gone on with, saved on the way; in memory if not said;
+              with `key` a folder, which holds a model for every key
     """
     path = None if model is None else os.fspath(model)
     training = Training(stated(data, target, path, **options), _Notices())
     _run(training)
-    return Model._of(training.model)
+    return load(path) if path is not None and training.model.key else Model._of(training.model)
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """The model in a file, whoever wrote it."""
-    return Model._of(modelfile.load(os.fspath(path)))
+    """The model in a file, or the fleet in a folder, whoever wrote it."""
+    return Model._of(fleets.load(os.fspath(path)))

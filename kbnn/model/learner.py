@@ -115,7 +115,7 @@ class Learner:
             log_weight=np.zeros(self.settings.ensemble),
             seen=len(held.y),
             changes=0,
-            kept=Kept(rows_kept(width), held.y.shape[1], held),
+            kept=Kept(rows_kept(width, self.settings.keep), held.y.shape[1], held),
             tails=self.task.tails(self.settings.robust),
         )
         learned, events = self._begin(learned, held, self.task.outputs(held.y))

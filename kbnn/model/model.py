@@ -40,6 +40,9 @@ class Model:
     may race (kbnn.model.race); the first of the racers leads, and is what the model is.
     """
 
+    key: tuple[str, ...] = ()
+    """The columns by which rows find their model, of a fleet (kbnn.fleet)."""
+
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
         if targets > 1 and not isinstance(settings.noise, str) and settings.noise > 0.0:
@@ -67,7 +70,7 @@ class Model:
         self.met = 0  # rows of the stream, in all passes
         self.position: dict[str, Any] = {}
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(
-            self.task, seed=settings.seed, sample=sample_rows(schema.width)
+            self.task, seed=settings.seed, sample=min(sample_rows(schema.width), settings.sample)
         )
         self._unscored: list[tuple[Rows, Forecast]] = []
         self._waiting = 0
@@ -150,6 +153,13 @@ class Model:
         for rows, forecast in waiting if len(waiting) < 2 else [_together(waiting)]:
             self._card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
         return self._card
+
+    def gather(self) -> None:
+        """Hold rows that came one by one as few blocks, which take a small part of the room."""
+        if len(self._unscored) > 1:
+            self._unscored = [_together(self._unscored)]
+        for racer in self.racers:
+            racer.learned.kept.rows()
 
     def remember(self, card: Callable[[], Scorecard]) -> None:
         """Take over a record, made when it is first asked for: predicting needs none."""

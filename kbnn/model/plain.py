@@ -31,6 +31,7 @@ def read(kind: type[T], plain: object) -> T:
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
+    """The types of a class's fields, which are costly to find."""
     return get_type_hints(kind)
 
 

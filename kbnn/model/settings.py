@@ -14,7 +14,11 @@ from kbnn.model import texts
 from kbnn.model.plain import read
 from kbnn.model.rehearsal import OFTEN
 from kbnn.model.texts import MOST_PRIOR, MOST_REHEARSED
+from kbnn.score.summaries import SAMPLE
 from kbnn.task.base import Task
+
+MOST_KEPT: Final = 2048
+"""Of the last rows, see kbnn.model.warmup."""
 
 WIDE_FROM: Final = 91
 """Inputs from which on --covariance auto is wide: of more, a group would hold one unit."""
@@ -71,6 +75,7 @@ class Settings:
     intervals         "tracked": kept to their promise, or "stated" as the distribution has them
     kind              the task that numbers are taken for; "auto" lets those race that can be
     preset            the bundle that the defaults were taken from
+    keep, sample      rows that are kept: the last ones, and those of the record's even sample
     """
 
     hidden: tuple[int, ...] | Literal["auto"] = (50,)
@@ -93,6 +98,8 @@ class Settings:
     preset: Literal["none", "paper"] = "none"
     intervals: Literal["tracked", "stated"] = "tracked"
     kind: Literal["auto", "regression", "positive", "count"] = "auto"
+    keep: int = MOST_KEPT
+    sample: int = SAMPLE
 
     def __post_init__(self) -> None:
         if self.hidden != "auto":
@@ -112,6 +119,8 @@ class Settings:
             raise ValueError(
                 f"rehearse must be auto or between 0 and {MOST_REHEARSED}, got {self.rehearse!r}"
             )
+        if not (1 <= self.keep <= MOST_KEPT and 1 <= self.sample <= SAMPLE):
+            raise ValueError(f"keep and sample are out of range: {self.keep}, {self.sample}")
         if not 1 <= self.ensemble <= 64:
             raise ValueError(f"ensemble must be between 1 and 64, got {self.ensemble}")
         if self.hidden == "auto":
@@ -402,11 +411,11 @@ class Choices:
         chosen = {o.name: o.value(text) for o, text in said.items() if text is not None}
         return cls(**chosen, **({} if kind is None else {"kind": kind}))
 
-    def settings(self) -> Settings:
-        """The settings of a new model."""
+    def settings(self, defaults: Mapping[str, Any] | None = None) -> Settings:
+        """The settings of a new model; `defaults` are other ones than usual."""
         bundle = PRESETS[self.stated.get("preset", "none")]
         try:
-            return Settings(**{**bundle, **self.stated})
+            return Settings(**{**(defaults or {}), **bundle, **self.stated})
         except Impossible as error:
             raise UsageError(str(error)) from error
         except ValueError as error:

@@ -31,7 +31,7 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.texts import MOST_REHEARSED
 from kbnn.model.waiting import COUNTS, MOST_WAITING, Stored, restored, stored
-from kbnn.model.warmup import MOST_HELD, MOST_KEPT, Kept, KeptRows
+from kbnn.model.warmup import MOST_HELD, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Task
@@ -224,7 +224,7 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
         log_weight,
         count(header["scale"]["rows"]),
         count(header["scale"]["changes"]),
-        _kept(arrays, _most_kept(header, bool(states)), len(model.schema.targets)),
+        _kept(arrays, _most_kept(header, bool(states), settings.keep), len(model.schema.targets)),
         _tails(arrays, task),
         _rehearsal(header["rehearsal"], count(header["scale"]["rows"])),
     )
@@ -266,11 +266,11 @@ def _finite(value: Any) -> float:
     return float(value_of(float, value, "number"))
 
 
-def _most_kept(header: dict[str, Any], begun: bool) -> int:
+def _most_kept(header: dict[str, Any], begun: bool, keep: int) -> int:
     if not begun:
         return MOST_HELD
-    most = count(header.get("most_kept", MOST_KEPT))
-    _require(MOST_HELD <= most <= MOST_KEPT, "the rows it keeps")
+    most = count(header.get("most_kept", keep))
+    _require(min(MOST_HELD, keep) <= most <= keep, "the rows it keeps")
     return most
 
 

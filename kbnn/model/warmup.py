@@ -26,7 +26,6 @@ from kbnn.task.base import Early
 
 WARM_UP_ROWS = 32
 MOST_HELD = 512
-MOST_KEPT = 2048
 MOST_CELLS = 1 << 18
 """Values of inputs that are kept; of wide rows fewer are, but never less than 512."""
 
@@ -129,7 +128,8 @@ class Kept:
 
     def trusted(self, trust: FloatArray) -> None:
         """Note how far each row kept is trusted now."""
-        self._rest = self.rows()._replace(trust=trust)
+        rows = self.rows()
+        self._rest = rows._replace(trust=trust[len(trust) - len(rows.y) :])
 
     def drop_before(self, number: int) -> None:
         """Keep only rows from that number on."""
@@ -210,9 +210,9 @@ def widened(rows: FloatArray, width: int, fill: FloatArray | None = None) -> Flo
     return wide
 
 
-def rows_kept(inputs: int) -> int:
+def rows_kept(inputs: int, most: int) -> int:
     """How many rows of so many inputs are kept."""
-    return min(MOST_KEPT, max(MOST_HELD, MOST_CELLS // max(inputs, 1)))
+    return min(most, max(MOST_HELD, MOST_CELLS // max(inputs, 1)))
 
 
 def window(count: int) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from kbnn.errors import UsageError
@@ -15,9 +17,11 @@ def check_interval(interval: float) -> None:
         raise UsageError(f"--interval must lie between 0 and 1, not {interval:g}")
 
 
-def leading_columns(rows: Rows, task: Task) -> pa.RecordBatch:
-    """What stands before the predictions: the row's number and what came true."""
+def leading_columns(rows: Rows, task: Task, key: Sequence[str] = ()) -> pa.RecordBatch:
+    """What stands before the predictions: the row's number, its key and what came true."""
     columns = {"row": pa.array(rows.number)}
+    for name in key:
+        columns[name] = rows.original.column(rows.original.schema.get_field_index(name))
     if rows.schema is not None and rows.schema.id is not None and rows.id is not None:
         columns[rows.schema.id] = pa.array(rows.id, pa.string())
     for j, name in enumerate(task.targets):

@@ -24,6 +24,8 @@ from typing import Any, Final
 from kbnn.closing import Closing
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
+from kbnn.model.model import Model
+from kbnn.model.stored import to_state
 from kbnn.wording import reason_of
 
 LOCK: Final = ".lock"
@@ -134,6 +136,10 @@ class Checkpoint(Closing):
     def exists(self) -> bool:
         """Whether there is a model."""
         return os.path.exists(self.path)
+
+    def keep(self, model: Model) -> None:
+        """Replace the model file by this model."""
+        self.save(*to_state(model))
 
     def save(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Replace the model file by this state, in one step."""

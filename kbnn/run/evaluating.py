@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kbnn.errors import DataError, UsageError
+from kbnn.fleet.keys import keys_of
+from kbnn.fleet.scores import KeyScores
 from kbnn.model.model import Model
 from kbnn.score.pinball import Pinball
 from kbnn.score.scorecard import Scorecard
@@ -52,6 +54,7 @@ class Evaluation:
     pinball: dict[str, Pinball] = field(default_factory=dict)  # by target
     bad_rows: int = 0
     timing: Timing = field(default_factory=Timing)
+    keys: KeyScores | None = None  # of a fleet
 
     @property
     def rows(self) -> int:
@@ -94,7 +97,9 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """The object of `evaluate --json`."""
         objects = self.figures()
-        told = {} if self.task.labels else {"intervals": self.intervals}
+        told: dict[str, Any] = {} if self.task.labels else {"intervals": self.intervals}
+        if self.keys is not None:
+            told["keys"] = self.keys.to_json()
         time = {**told, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
         if len(objects) == 1:
             return {**next(iter(objects.values())), **time}
@@ -118,6 +123,7 @@ def evaluate(
     if quantiles and model.task.labels:
         raise UsageError("--quantiles are of numbers, and the target holds classes")
     done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
+    done.keys = KeyScores(model.task) if model.key else None
     timing = done.timing
     predict = model.ahead()
     start = perf_counter()
@@ -126,6 +132,8 @@ def evaluate(
         forecast = predict(rows)
         predicted = perf_counter()
         card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+        if done.keys is not None:
+            done.keys.add(keys_of(rows, model.key), rows, forecast)
         for j, loss in enumerate(done.pinball.values()):
             told = [stated.quantile(forecast.stated[:, j], share) for share in quantiles]
             loss.add(rows.y[:, j], np.stack(told, axis=1), rows.weight)
@@ -138,6 +146,10 @@ def evaluate(
     timing.read += perf_counter() - start
     done.bad_rows = stream.bad_rows
     if not any(score.rows for score in card.scores):
+        if any(score.invalid for score in card.scores) and model.key:
+            raise DataError(
+                "nothing to evaluate: no row has a key that the fleet can say anything of"
+            )
         if any(score.invalid for score in card.scores):
             raise DataError(
                 "nothing to evaluate: the model has no error bars yet, since its target "

@@ -206,8 +206,8 @@ def size_of(size: int) -> str:
     return f"{size} bytes"
 
 
-def inspect(model: Model, path: str) -> Inspection:
-    """Look at a model; `path` is where it was read from."""
+def inspect(model: Model, path: str, size: int | None = None) -> Inspection:
+    """Look at a model; `path` is where it was read from, `size` its bytes where that is no file."""
     members = model.learned.members
     network = None
     if members:
@@ -224,7 +224,7 @@ def inspect(model: Model, path: str) -> Inspection:
     targets, card = model.schema.targets, model.card
     return Inspection(
         path=path,
-        bytes=os.path.getsize(path),
+        bytes=os.path.getsize(path) if size is None else size,
         task=model.task.name,
         targets=targets,
         classes=list(model.schema.classes),

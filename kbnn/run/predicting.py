@@ -16,11 +16,12 @@ def predict_stream(
     stream: Stream,
     writer: Writer,
     *,
+    bare: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> None:
-    """Write the forecast of every row, in order."""
+    """Write the forecast of every row, in order, beside its columns unless `bare`."""
     for rows, forecast in _predicted(model, stream):
-        writer.write(forecast, rows.original)
+        writer.write(forecast, None if bare else rows.original)
         on_rows(len(rows.y))
 
 

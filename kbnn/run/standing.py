@@ -37,7 +37,7 @@ def opened(
         delimiter=separator(delimiter),
         columns=None if columns is None else tuple(map(str, columns)),
         on_error=on_error,  # type: ignore[arg-type]  # checked by `kept` or `scored`
-        **how,
+        **{**how, "original": how.get("original", False) or bool(model.key)},
     )
     chosen.check()
     with (

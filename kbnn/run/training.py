@@ -15,13 +15,16 @@ from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
-from kbnn.model.stored import to_state
+from kbnn.model.schema import Schema
+from kbnn.model.settings import Settings
 from kbnn.output.fields import leading_columns
 from kbnn.output.writers import STDOUT, Writer, open_writer
+from kbnn.run import fleets
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_columns, check_size
 from kbnn.run.cost import told
 from kbnn.run.evaluating import Evaluation, evaluate
+from kbnn.run.fleets import FleetHome
 from kbnn.run.interruption import Interrupted, Interruption
 from kbnn.run.order import forgotten, remark
 from kbnn.run.outcome import Tally
@@ -36,6 +39,9 @@ from kbnn.task.base import Wanted
 from kbnn.wording import rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
+
+SAVING = 4.0
+"""Seconds of learning for each of saving, at least."""
 
 
 @dataclass
@@ -98,6 +104,7 @@ class Training:
         self._unsaved = False
         self._saved_rows = 0
         self._saved_at = monotonic()
+        self._pause = 0.0  # seconds from one save to the next, where saving takes long
 
     @property
     def bad_rows(self) -> int:
@@ -112,7 +119,8 @@ class Training:
             with ExitStack() as stack:
                 self.options.check()
                 if self.options.model is not None:
-                    self._checkpoint = stack.enter_context(Checkpoint(self.options.model))
+                    home = FleetHome if self._fleet else Checkpoint
+                    self._checkpoint = stack.enter_context(home(self.options.model))
                     self._tell_of_links(self._checkpoint)
                 self._open(stack, interruption)
                 if self.stream is not None:
@@ -125,6 +133,12 @@ class Training:
                         self._learn(self.stream, interruption)
         finally:
             self.seconds.total = perf_counter() - start
+
+    @property
+    def _fleet(self) -> bool:
+        """Whether there is, or will be, a model for every key."""
+        path = self.options.model
+        return bool(self.options.key) or (path is not None and fleets.is_fleet(path))
 
     def _tell_of_links(self, checkpoint: Checkpoint) -> None:
         if checkpoint.names > 1:
@@ -165,7 +179,9 @@ class Training:
         """The model that is continued, if there is one, and nothing said contradicts it."""
         options, path = self.options, self.options.model
         model = self._known
-        if path is not None:
+        if path is not None and self._fleet:
+            model = fleets.existing(path, self._checkpoint, options)
+        elif path is not None:
             if not modelfile.exists(path):
                 return None
             if options.fresh:
@@ -182,7 +198,8 @@ class Training:
         """Find the model, the position and the schema; no stream if nothing is left to learn."""
         options, notice = self.options, self.listener.notice
         model = self._existing()
-        settings = options.choices.settings() if model is None else model.settings
+        settings = options.settings if model is None else model.settings
+        read = fleets.reading(options.read, options.key if model is None else model.key)
         last = None if model is None else Position.from_json(model.position)
         begin = Position.begin(names(options.sources), options.read, settings.seed)
         self.position = begin if options.model is None else self._where(begin, last)
@@ -199,7 +216,7 @@ class Training:
             self.stream = stack.enter_context(
                 open_stream(
                     options.sources,
-                    options=self.position.reading(options.read),
+                    options=self.position.reading(read),
                     schema=None if model is None else model.schema,
                     on_notice=notice,
                     on_bad_row=self._bad,
@@ -207,9 +224,14 @@ class Training:
             )
         self.seconds.read += perf_counter() - start
         check_size(settings, self.stream.schema)
-        self.model = model or Model.create(settings, self.stream.schema.copy())
+        self.model = model or self._new(settings, self.stream.schema.copy())
         self.before = Tally.of(self.model)
         self.ready = True
+
+    def _new(self, settings: Settings, schema: Schema) -> Model:
+        if self.options.key:
+            return fleets.begun(self._checkpoint, self.options, settings, schema)
+        return Model.create(settings, schema)
 
     def _where(self, begin: Position, last: Position | None) -> Position:
         """Where to begin: at the first row, or where a run on the same sources was cut short."""
@@ -288,7 +310,7 @@ class Training:
             else:
                 for piece in self.model.card.curve.pieces(len(rows.y)):
                     self._piece(sliced(rows, piece.start, piece.stop), again)
-            if monotonic() - self._saved_at >= self.options.checkpoint_every:
+            if monotonic() - self._saved_at >= max(self.options.checkpoint_every, self._pause):
                 self._save()
         if not self.model.rows:
             raise DataError("no row could be learned: none has a target")
@@ -330,7 +352,7 @@ class Training:
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
         if self._writer is not None and not again:
-            self._writer.write(forecast, leading_columns(rows, self.model.task))
+            self._writer.write(forecast, leading_columns(rows, self.model.task, self.model.key))
             self.seconds.save += perf_counter() - learned
         self.listener.advanced(self, [of_target[known:] for of_target in points])
 
@@ -343,9 +365,10 @@ class Training:
             self.position = replace(self.position, predictions_bytes=written)
         if self._checkpoint is not None:
             self.model.position = self.position.to_json()
-            self._checkpoint.save(*to_state(self.model))
+            self._checkpoint.keep(self.model)
         self._unsaved = False
         self._saved_rows = self.position.rows
         self._saved_at = monotonic()
+        self._pause = SAVING * (perf_counter() - start)
         self.seconds.save += perf_counter() - start
         self.listener.saved(self)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict, Unpack
 
 from kbnn.errors import UsageError
-from kbnn.model.settings import OPTIONS, Choices
+from kbnn.fleet.fleet import SMALL
+from kbnn.model.settings import OPTIONS, Choices, Settings
 from kbnn.output.fields import check_interval, check_quantile
 from kbnn.output.writers import check_name
 from kbnn.run.choices import check_one_of, check_outputs
@@ -22,6 +23,7 @@ from kbnn.stream.readoptions import ReadOptions
 from kbnn.task.table import TASKS
 
 MODEL: Final = "model.npz"
+FLEET: Final = "fleet"
 CHECKPOINT_EVERY: Final = 30.0
 
 
@@ -41,6 +43,14 @@ class TrainOptions:
     quantiles: Sequence[float] = ()  # of the predictions
     bad_rows: str | None = None
     checkpoint_every: float = CHECKPOINT_EVERY  # seconds
+    key: tuple[str, ...] = ()  # columns by which rows find their model, of a fleet
+    common: bool = True  # whether a new key begins from what all have in common
+    open: int | None = None  # models of a fleet in memory at a time
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of a new model, or of a new fleet."""
+        return self.choices.settings(SMALL if self.key else None)
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is opened."""
@@ -48,7 +58,8 @@ class TrainOptions:
             if getattr(self, other) and self.resume:
                 raise UsageError(f"--{other} and --resume contradict each other")
         self.read.check()
-        self.choices.settings()
+        self._check_key()
+        _ = self.settings
         check_interval(self.interval)
         for share in self.quantiles:
             check_quantile(share)
@@ -66,6 +77,18 @@ class TrainOptions:
         )
         if self.predictions is not None:
             check_name(self.predictions)
+
+    def _check_key(self) -> None:
+        """Refuse what a fleet cannot be."""
+        if self.open is not None and self.open < 1:
+            raise UsageError(f"--open must be at least 1, not {self.open}")
+        used = {"the target": self.read.target, "a feature": self.read.features}
+        for name in self.key:
+            for what, names in used.items():
+                if name in names:
+                    raise UsageError(f"column '{name}' cannot be both {what} and the key")
+        if self.key and self.read.id is not None:
+            raise UsageError("--key and --id cannot be combined: rows of a fleet do not wait")
 
 
 class ReadWords(TypedDict, total=False):
@@ -138,6 +161,9 @@ class Words(RunWords, ModelWords, total=False):
     resume: bool
     again: bool
     checkpoint_every: float
+    key: str | Sequence[str] | None
+    common: bool
+    open: int | None
 
 
 _READ: Final = (
@@ -163,6 +189,8 @@ _RUN: Final = (
     "quantiles",
     "bad_rows",
     "checkpoint_every",
+    "common",
+    "open",
 )
 _SETTINGS: Final = {option.flag.removeprefix("--").replace("-", "_"): option for option in OPTIONS}
 
@@ -201,6 +229,7 @@ def stated(
         for word, option in _SETTINGS.items()
     }
     return TrainOptions(
+        key=listed(said.get("key")),
         sources=sources,
         model=model,
         read=read,

@@ -59,9 +59,8 @@ def evaluate(
 ) -> None:
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
     from kbnn.errors import UsageError
-    from kbnn.model import file as modelfile
     from kbnn.output.fields import check_intervals, check_quantile
-    from kbnn.run import evaluating, inspecting, modelreport, origins, standing
+    from kbnn.run import evaluating, fleets, inspecting, modelreport, origins, standing
     from kbnn.run.choices import check_outputs
     from kbnn.score import failif
     from kbnn.score.figures import flat
@@ -76,7 +75,8 @@ def evaluate(
     shares = options.shares(quantiles)
     for share in shares:
         check_quantile(share)
-    judged = modelfile.load(model)
+    judged = fleets.load(model)
+    fleets.check_alone(judged, model, {"--horizon": horizon is not None})
     judged.with_intervals(check_intervals(intervals))
     figures = list(flat(judged.task.score().figures()))
     checks = [failif.parse(text, figures, judged.task.targets) for text in fail_if or ()]

@@ -15,6 +15,8 @@ Examples:
   kbnn inspect model.npz --report model.html
   kbnn inspect model.npz --json
   kbnn inspect new.npz --diff old.npz            what has changed since
+  kbnn inspect fleet/                            the keys, and how they stand
+  kbnn inspect fleet/ --key d7 --export d7.npz   one of them
   kbnn inspect model.npz --weights-file w.npz    means and covariances
   kbnn inspect model.npz --weights > weights.csv
 """
@@ -49,9 +51,31 @@ Diff = Annotated[
 ]
 
 
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="Of a fleet: the model of this key. Of several columns: north,d7.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+Export = Annotated[
+    str | None,
+    typer.Option(
+        "--export",
+        metavar="FILE.npz",
+        help="Write the model that is shown to a file of its own.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+
+
 @app.command(cls=Command, epilog=EXAMPLES)
 def inspect(
     model: options.Model,
+    key: Key = None,
+    export: Export = None,
     weights: Weights = False,
     weights_file: WeightsFile = None,
     diff: Diff = None,
@@ -63,12 +87,12 @@ def inspect(
     """Show what a model is, what it has seen, what it believes and how well it forecast."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.run import comparing, inspecting, modelreport
+    from kbnn.run import comparing, fleets, inspecting, modelreport
     from kbnn.run import weights as belief
     from kbnn.run.choices import check_outputs
     from kbnn.run.weights import Weight
     from kbnn.run.weights import weights as all_weights
-    from kbnn_cli import show, show_diff, show_inspect
+    from kbnn_cli import show, show_diff, show_fleet, show_inspect
 
     if diff is not None and weights:
         raise UsageError("--diff and --weights cannot be combined")
@@ -76,10 +100,28 @@ def inspect(
     if weights_file is not None:
         belief.check_name(weights_file)
         check_outputs((), {"--weights-file": weights_file}, model=model)
-    known = modelfile.load(model)
+    if export is not None:
+        check_outputs((), {"--export": export}, model=model)
+    size = None
+    known = fleets.load(model)
+    if key is not None:
+        known = fleets.one(known, model, key)
+        model, size = f"{model} {key}", fleets.size(known)
+    if known.key:
+        asked = {"--weights": weights, "--weights-file": weights_file, "--diff": diff}
+        asked |= {"--report": report, "--plot": plot, "--export": export}
+        fleets.check_alone(known, model, {name: bool(said) for name, said in asked.items()})
+        found_keys = fleets.overview(known, model)
+        if json:
+            show.json_object(found_keys)
+        else:
+            show.parts(show_fleet.overview_parts(known, found_keys))
+        return
+    if export is not None:
+        fleets.export(known, export)
     if weights_file is not None:
         belief.save(known, weights_file)
-    found = inspecting.inspect(known, model)
+    found = inspecting.inspect(known, model, size)
     title = f"{modelreport.named(model)}: {found.task} of {', '.join(found.targets)}"
     plots = show.on_terminal() and not no_plots
     try:

@@ -96,10 +96,9 @@ def predict(
     With --horizon: steps ahead of the last row learned.
     """
     from kbnn.errors import UsageError
-    from kbnn.model import file as modelfile
     from kbnn.output.fields import check_interval, check_intervals, check_quantile
     from kbnn.output.writers import check_name, open_writer
-    from kbnn.run import modelreport, onward, standing
+    from kbnn.run import fleets, modelreport, onward, standing
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
     from kbnn.task.base import Wanted
@@ -119,7 +118,8 @@ def predict(
     check_name(output)
     modelreport.check_files(None, plot)
     start = perf_counter()
-    known = modelfile.load(model)
+    known = fleets.load(model)
+    fleets.check_alone(known, model, {"--horizon": horizon is not None})
     known.with_intervals(check_intervals(intervals))
     check_interval(interval)
     wanted = Wanted(interval, options.shares(quantiles), decompose)
@@ -152,7 +152,8 @@ def predict(
             writer.write(steps.forecast, onward.leading_columns(known, steps))
         elif stream is not None:
             progress = show.progress(stream, "predicting", quiet or output == "-")
-            predict_stream(known, stream, writer, on_rows=stack.enter_context(progress))
+            on_rows = stack.enter_context(progress)
+            predict_stream(known, stream, writer, bare=only_predictions, on_rows=on_rows)
     if steps is not None:
         show_ahead.draw(known, steps, plot, terminal=output != "-" and not quiet)
     if bad is not None:

@@ -15,6 +15,7 @@ Examples:
   kbnn train more.csv                   go on with model.npz
   tail -n +1 -f log.csv | kbnn train - --predictions - | tee out.csv
   kbnn train big.parquet -m big.npz --resume   go on after a crash
+  kbnn train readings.csv --key device -m fleet/   a model for every device
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -29,6 +30,9 @@ def train(
     resume: own.Resume = False,
     again: own.Again = False,
     checkpoint_every: own.CheckpointEvery = 30.0,
+    key: own.Key = None,
+    common: own.Common = True,
+    open: own.Open = None,
     target: own.Target = None,
     features: own.Features = None,
     ignore: own.Ignore = None,
@@ -76,6 +80,8 @@ def train(
 
     if json and predictions == "-":
         raise UsageError("--json and --predictions - cannot both go to standard output")
+    if key and model == trainoptions.MODEL:
+        model = trainoptions.FLEET
     outputs = {"--model": model, "--predictions": predictions, "--bad-rows": bad_rows}
     check_outputs(sources, {**outputs, "--log": log})
     chosen = trainoptions.stated(
@@ -114,6 +120,9 @@ def train(
         resume=resume,
         again=again,
         checkpoint_every=checkpoint_every,
+        key=options.names(key),
+        common=common,
+        open=open,
         **own.settings(stated),
     )
     code = exits.DONE

@@ -1,0 +1,154 @@
+"""A common start: a new key begins from the model of all rows, as wide as keys differ.
+
+Each weight w of a key is drawn around that of the common model, w ~ N(m0, P0 + s^2), where P0 is
+what the common model does not know and s^2 by how much keys differ: one number for the biases and
+one for the other weights of each layer. It is learned from keys that have met 32 rows, whose means
+m have moved and whose variances have shrunk from p0 to p (MacKay's fixed point, empirical Bayes):
+
+    s^2 = sum (m - m0)^2 / sum (1 - p/p0)
+
+over the weights of all such keys, later ones counting for more. The noise of the common model holds
+what sets keys apart; that of a new key is the one that other keys have found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from kbnn.core.engine import open_session
+from kbnn.core.layout import layout_of
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import State, init
+from kbnn.model.learner import Learned
+from kbnn.model.model import Model
+from kbnn.model.race import Racer
+from kbnn.model.rehearsal import Rehearsal
+from kbnn.model.rows import Rows
+from kbnn.model.settings import Settings
+from kbnn.model.warmup import Kept
+
+KNOWN: Final = 32
+"""Rows after which a key tells how far it has moved."""
+KEPT: Final = 0.99
+"""What a key counts for beside the next one."""
+FIRST: Final = 0.5
+"""How many well-known weights the prior counts for, which the widths begin with."""
+NOISE_ROWS: Final = 4.0
+"""Rows that the noise of other keys counts for."""
+
+
+@dataclass
+class Widths:
+    """By how much keys differ: sums over keys, (layers, 2) of biases and of other weights."""
+
+    moved: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
+    known: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
+    log_noise: float = 0.0
+    keys: float = 0.0  # discounted
+
+    def learn(self, state: State) -> None:
+        """Count in how far a key has moved from its start."""
+        layout = layout_of(state.config)
+        if len(self.moved) != layout.layers:
+            self.moved, self.known = np.zeros((layout.layers, 2)), np.zeros((layout.layers, 2))
+        self.moved *= KEPT
+        self.known *= KEPT
+        for layer in range(layout.layers):
+            step, gained = (
+                layout.matrix(values, layer)
+                for values in (
+                    (state.mean - state.prior_mean) ** 2,
+                    np.clip(1.0 - state.cov[layout.diagonal] / state.prior_var, 0.0, 1.0),
+                )
+            )
+            for place, part in enumerate((np.s_[:, :1], np.s_[:, 1:])):
+                self.moved[layer, place] += step[part].sum()
+                self.known[layer, place] += gained[part].sum()
+        if len(state.noise) and not state.config.kind.noise_signed:
+            level = float(np.mean(np.log(state.noise[:, 1] / state.noise[:, 0])))
+            self.log_noise = KEPT * self.log_noise + level
+            self.keys = KEPT * self.keys + 1.0
+
+    def begin(self, state: State) -> State:
+        """The state that a new key begins with, from that of the common model."""
+        config = state.config
+        layout, fresh = layout_of(config), init(config)
+        spread = fresh.prior_var.copy()
+        sums = np.zeros((2, layout.layers, 2))
+        if len(self.moved) == layout.layers:
+            sums[:] = self.moved, self.known
+        for layer in range(layout.layers):
+            own = layout.matrix(spread, layer)
+            for place, part in enumerate((np.s_[:, :1], np.s_[:, 1:])):
+                moved, known = sums[:, layer, place]
+                own[part] = (moved + FIRST * own[part]) / (known + FIRST)
+        cov = state.cov.copy()
+        cov[layout.diagonal] += spread
+        return fresh._replace(
+            seed=state.seed,
+            mean=state.mean.copy(),
+            cov=cov,
+            prior_mean=state.mean.copy(),
+            prior_var=cov[layout.diagonal],
+            noise=self._noise(state),
+            input_mean=state.input_mean.copy(),
+            input_cov=state.input_cov.copy(),
+        )
+
+    def _noise(self, state: State) -> FloatArray:
+        if not len(state.noise) or state.config.kind.noise_signed:
+            return state.noise.copy()
+        level = state.noise[:, 1] / state.noise[:, 0]
+        if self.keys > 0.0:
+            level = np.full(len(state.noise), np.exp(self.log_noise / self.keys))
+        return np.stack([np.full(len(level), NOISE_ROWS), NOISE_ROWS * level], axis=1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the fleet's state."""
+        sums = {"moved": self.moved.tolist(), "known": self.known.tolist()}
+        return {**sums, "log_noise": self.log_noise, "keys": self.keys}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Widths:
+        """The inverse of `to_json`."""
+        moved, known = (
+            np.asarray(plain[name], np.float64).reshape(-1, 2) for name in ("moved", "known")
+        )
+        return cls(moved, known, float(plain["log_noise"]), float(plain["keys"]))
+
+
+def begun(settings: Settings, common: Model, widths: Widths, held: Model | None = None) -> Model:
+    """The model of a key that begins from the common one; rows it has held so far come first."""
+    leader = common.racers[0]
+    model = Model.create(settings, common.schema)
+    own = replace(leader.learner.settings, keep=settings.keep, sample=settings.sample)
+    learner = model.learner_of(own)
+    learned = Learned(
+        tuple(open_session(widths.begin(member.state())) for member in leader.learned.members),
+        leader.learned.columns.copy(),
+        np.zeros(settings.ensemble),
+        leader.learned.seen,
+        0,
+        Kept(settings.keep, len(common.schema.targets)),
+        learner.task.tails(settings.robust),
+        Rehearsal(since=leader.learned.seen, settled=True),
+    )
+    model.racers = (Racer(learner, learned),)
+    if held is not None:
+        _catch_up(model, held)
+    return model
+
+
+def _catch_up(model: Model, held: Model) -> None:
+    """Learn rows that were held: they were answered when they came, and are no news to a record."""
+    rows = held.learned.kept.rows(model.schema.width)
+    if len(rows.y):
+        number = rows.number.astype(np.int64)
+        x_sd = rows.x_sd if rows.x_sd.shape[1] else None
+        model.learn(Rows(rows.x, rows.y, number, x_sd, rows.weight))
+        _ = model.card
+    model.remember(lambda: held.card)
+    model.skipped, model.met = held.skipped, held.met

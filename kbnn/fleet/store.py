@@ -1,0 +1,199 @@
+"""Where a fleet rests: a folder with a description and one SQLite file that holds the models.
+
+    fleet.json      format, version and the columns of the key
+    models.sqlite   of each key its model file, compressed, and how it stands; the fleet's state
+
+What is written goes into one transaction, which ends when the fleet is saved: models and the
+position in the stream change together or not at all, whatever ends the process. A reader beside the
+trainer sees the fleet as it was last saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple
+
+from kbnn.closing import Closing
+from kbnn.errors import ModelError
+from kbnn.sink import write_whole
+from kbnn.wording import reason_of
+
+DESCRIPTION: Final = "fleet.json"
+MODELS: Final = "models.sqlite"
+FORMAT: Final = "kbnn fleet"
+VERSION: Final = 1
+FAST: Final = 1
+"""How much a model is compressed: to a third, in a small part of the time it takes to write."""
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS models (
+  key BLOB PRIMARY KEY, rows INTEGER, loss REAL, coverage REAL, alarms INTEGER, model BLOB);
+CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value BLOB);
+"""
+
+
+class Standing(NamedTuple):
+    """How the model of a key stands."""
+
+    rows: int
+    loss: float | None  # RMSE or error rate of its first target, each row before it was learned
+    coverage: float | None  # of its 90 % intervals
+    alarms: int
+
+
+class Store(Closing):
+    """The models of a fleet by key; `path` None keeps them in memory."""
+
+    def __init__(self, path: str | None, *, writes: bool) -> None:
+        self.path = path
+        self._shown = path or "the fleet"
+        self._begun = False
+        name = ":memory:" if path is None else os.path.join(path, MODELS)
+        with self._told():
+            if writes:
+                self._base = sqlite3.connect(name, isolation_level=None)
+                if path is not None:
+                    self._base.execute("PRAGMA journal_mode=WAL")
+                self._base.executescript(_TABLES)
+            else:
+                self._base = sqlite3.connect(_read_only(name), uri=True, isolation_level=None)
+            self._base.execute("PRAGMA synchronous=FULL")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Whatever the database refuses, as one sentence."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise ModelError(f"{self._shown}: {_refusal(error)}") from error
+        except (sqlite3.Error, zlib.error, TypeError, UnicodeDecodeError) as error:
+            raise ModelError(f"{self._shown}: is damaged ({error})") from error
+
+    def read(self, key: str) -> bytes | None:
+        """The bytes of a key's model, None where it has none."""
+        with self._told():
+            found = self._base.execute("SELECT model FROM models WHERE key = ?", (_name(key),))
+            row = found.fetchone()
+            return None if row is None else zlib.decompress(row[0])
+
+    def has(self, key: str) -> bool:
+        """Whether a key has a model."""
+        with self._told():
+            found = self._base.execute("SELECT 1 FROM models WHERE key = ?", (_name(key),))
+            return found.fetchone() is not None
+
+    def write(self, key: str, model: bytes, standing: Standing) -> None:
+        """Keep the model of a key, once the transaction ends."""
+        with self._told():
+            self._begin()
+            self._base.execute(
+                "INSERT INTO models (key, rows, loss, coverage, alarms, model) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET rows = excluded.rows, "
+                "loss = excluded.loss, coverage = excluded.coverage, alarms = excluded.alarms, "
+                "model = excluded.model",
+                (_name(key), *standing, zlib.compress(model, FAST)),
+            )
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._base.execute("BEGIN IMMEDIATE")
+            self._begun = True
+
+    def clear(self) -> None:
+        """Forget everything, once the transaction ends."""
+        with self._told():
+            self._begin()
+            self._base.execute("DELETE FROM models")
+            self._base.execute("DELETE FROM state")
+
+    def state(self) -> dict[str, bytes]:
+        """The fleet's own state by name, empty before it was first saved."""
+        with self._told():
+            return {
+                name: bytes(value)
+                for name, value in self._base.execute("SELECT name, value FROM state")
+            }
+
+    def commit(self, state: Mapping[str, bytes]) -> None:
+        """End the transaction: all that was written since the last one holds from now on."""
+        with self._told():
+            self._begin()
+            self._base.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", state.items())
+            self._base.execute("COMMIT")
+            self._begun = False
+
+    def __len__(self) -> int:
+        with self._told():
+            return int(self._base.execute("SELECT count(*) FROM models").fetchone()[0])
+
+    def standings(self) -> Iterator[tuple[str, Standing]]:
+        """Every key and how it stands, those with most rows first."""
+        with self._told():
+            for key, *standing in self._base.execute(
+                "SELECT key, rows, loss, coverage, alarms FROM models ORDER BY rows DESC, key"
+            ):
+                yield bytes(key).decode(), Standing(*standing)
+
+    def close(self) -> None:
+        """Give up what was not saved."""
+        with suppress(sqlite3.Error):
+            self._base.close()
+
+
+def _name(key: str) -> bytes:
+    return key.encode(errors="surrogateescape")
+
+
+def _read_only(name: str) -> str:
+    """How to open a file for reading; where nothing can be written beside it, it stays as it is."""
+    quoted = "".join(c if c.isalnum() or c in "/._-~" else _percent(c) for c in name)
+    alone = not os.access(os.path.dirname(name) or ".", os.W_OK)
+    return f"file:{quoted}?mode=ro{'&immutable=1' if alone else ''}"
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in os.fsencode(character))
+
+
+def _refusal(error: sqlite3.OperationalError) -> str:
+    why = str(error)
+    if "full" in why or "readonly" in why or "I/O" in why:
+        return f"cannot be saved ({why})"
+    return f"cannot be read ({why})"
+
+
+def is_fleet(path: str) -> bool:
+    """Whether there is a fleet, or the beginning of one."""
+    return os.path.isfile(os.path.join(path, DESCRIPTION))
+
+
+def describe(path: str, key: tuple[str, ...]) -> None:
+    """Write the description of a fleet; a name that is there holds the whole of it."""
+    from kbnn import __version__
+
+    whole = {"format": FORMAT, "version": VERSION, "kbnn": __version__, "key": list(key)}
+    text = f"{json.dumps(whole, indent=1)}\n"
+    write_whole(os.path.join(path, DESCRIPTION), text.encode())
+
+
+def description(path: str) -> tuple[str, ...]:
+    """The columns of a fleet's key."""
+    try:
+        with open(os.path.join(path, DESCRIPTION), "rb") as file:
+            found: Any = json.load(file)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({reason_of(error)})") from error
+    except ValueError as error:
+        raise ModelError(f"{path}: is damaged ({DESCRIPTION})") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ModelError(f"{path}: is not a kbnn fleet")
+    if isinstance(found.get("version"), int) and found["version"] > VERSION:
+        raise ModelError(f"{path}: was written by a newer kbnn, {found.get('kbnn')}")
+    key = found.get("key")
+    if not isinstance(key, list) or not key or not all(isinstance(name, str) for name in key):
+        raise ModelError(f"{path}: is damaged ({DESCRIPTION})")
+    return tuple(key)

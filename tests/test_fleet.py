@@ -1,0 +1,358 @@
+"""A fleet: a model for every key, wherever a model could be."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kbnn as library
+from kbnn.core.config import Config
+from kbnn.core.layout import layout_of
+from kbnn.core.state import init
+from kbnn.fleet.start import Widths
+from kbnn.fleet.store import MODELS, Store
+from kbnn.model.file import load_bytes
+from tests.commands import Ran, kbnn, program
+from tests.fleets import made, write
+
+KEYS = ["", 'a"b', "new\nline", "../../etc/passwd", "x" * 10_000, "a,b", " blank ", "NA", "\x01"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "rows.csv", *made(8, 60))
+    return tmp_path
+
+
+def trained(*words: str, sources: str = "rows.csv", fleet: str = "fleet") -> None:
+    done = kbnn("train", sources, "--key", "device", "-m", fleet, "-q", *words)
+    assert (done.code, done.err) == (0, "")
+
+
+def models(fleet: str = "fleet") -> dict[str, bytes]:
+    with Store(fleet, writes=False) as store:
+        return {key: store.read(key) or b"" for key, _ in store.standings()}
+
+
+def widths(fleet: str = "fleet") -> Any:
+    with Store(fleet, writes=False) as store:
+        return json.loads(store.state()["counts"])["widths"]
+
+
+def told(*words: str) -> Any:
+    return json.loads(kbnn(*words, "--json").out)
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(text.splitlines()))
+
+
+def test_without_a_common_start_a_key_is_a_model_of_its_own(here: Path) -> None:
+    trained("--no-common")
+    lines = (here / "rows.csv").read_text().splitlines()
+    own = [line for line in lines if line.startswith(("device,", "d3,"))]
+    (here / "d3.csv").write_text("\n".join(own) + "\n")
+    words = {"layers": 10, "covariance": "neuron", "rehearse": "off", "task": "regression"}
+    alone = library.train("d3.csv", "y", ignore="device", **words)  # type: ignore[arg-type]
+    kbnn("inspect", "fleet", "--key", "d3", "--export", "d3.npz")
+    fleet_one = library.load("d3.npz")
+    assert fleet_one.rows == alone.rows == len(own) - 1
+    asked = {"a": [0.5, 1.0], "b": [0.1, -1.0]}
+    assert np.allclose(fleet_one.predict(asked).mean, alone.predict(asked).mean, rtol=1e-12)
+    assert models()["d3"] == (here / "d3.npz").read_bytes()
+
+
+@pytest.mark.parametrize("common", [[], ["--no-common"]], ids=["common", "alone"])
+def test_neither_open_models_nor_how_a_run_is_cut_change_a_bit(
+    here: Path, common: list[str]
+) -> None:
+    trained("--predictions", "all.csv", *common)
+    trained("--predictions", "few.csv", "--open", "2", *common, fleet="few")
+    assert models("few") == models()
+    assert (here / "few.csv").read_bytes() == (here / "all.csv").read_bytes()
+    lines = (here / "rows.csv").read_text().splitlines(keepends=True)
+    for name, part in (("one", lines[:128]), ("two", lines[:1] + lines[128:])):
+        (here / f"{name}.csv").write_text("".join(part))
+        trained(*common, sources=f"{name}.csv", fleet="parts")
+    assert widths() == widths("few") == widths("parts")
+    assert (widths()["keys"] > 5.0) == (not common)
+    for key, content in models("parts").items():
+        assert load_bytes(content).rows == load_bytes(models()[key]).rows
+        one, other = library.Model.from_bytes(content), library.Model.from_bytes(models()[key])
+        assert one.predict_one({"a": 1.0, "b": 0.5}) == other.predict_one({"a": 1.0, "b": 0.5})
+
+
+def test_a_flawed_row_stops_there_and_the_run_goes_on_when_it_is_mended(here: Path) -> None:
+    trained("--predictions", "whole.csv", fleet="whole")
+    good = (here / "rows.csv").read_text()
+    lines = good.splitlines(keepends=True)
+    lines[300] = "d1,much,1,1\n"
+    (here / "rows.csv").write_text("".join(lines))
+    done = kbnn(
+        "train", "rows.csv", "--key", "device", "-m", "fleet", "--predictions", "p.csv", "-q"
+    )
+    assert done.code == 1
+    assert done.err.startswith("kbnn: rows.csv:301: column 'a': cannot read 'much' as a number")
+    assert told("inspect", "fleet")["rows"] == 299
+    (here / "rows.csv").write_text(good)
+    trained("--resume", "--predictions", "p.csv")
+    assert models() == models("whole")
+    assert (here / "p.csv").read_bytes() == (here / "whole.csv").read_bytes()
+
+
+def test_predict_and_evaluate_send_rows_to_their_keys(here: Path) -> None:
+    trained()
+    said = rows_of(kbnn("predict", "fleet", "rows.csv", "--limit", "50").out)
+    for name in {row["device"] for row in said}:
+        model = library.Model.from_bytes(models()[name])
+        mine = [row for row in said if row["device"] == name]
+        asked = [{"a": float(row["a"]), "b": float(row["b"])} for row in mine]
+        means = [model.predict_one(x).mean for x in asked]
+        assert means == pytest.approx([float(row["mean"]) for row in mine], rel=1e-12)
+    bare = kbnn("predict", "fleet", "rows.csv", "--limit", "5", "--only-predictions").out
+    assert bare.splitlines()[0] == "mean,sd,lower,upper"
+    judged = told("evaluate", "fleet", "rows.csv")
+    whole = rows_of(kbnn("predict", "fleet", "rows.csv").out)
+    squares: dict[str, list[float]] = {}
+    for row in whole:
+        squares.setdefault(row["device"], []).append((float(row["mean"]) - float(row["y"])) ** 2)
+    losses = sorted((np.sqrt(np.mean(all_of)), key) for key, all_of in squares.items())
+    assert judged["keys"]["count"] == 8
+    for which, place in (("best", 0), ("median", 3), ("worst", 7)):
+        assert judged["keys"][which]["key"] == losses[place][1]
+        assert judged["keys"][which]["loss"] == pytest.approx(losses[place][0])
+    assert judged["rmse"] == pytest.approx(np.sqrt(np.mean(np.concatenate([*squares.values()]))))
+    shown = kbnn("evaluate", "fleet", "rows.csv").out
+    assert all(f"\n{which} " in shown for which in ("best", "median", "worst"))
+
+
+def test_a_new_key_is_like_the_others_or_nothing_is_said_of_it(here: Path) -> None:
+    (here / "new.csv").write_text("device,a,b\nstranger,1,1\n")
+    trained()
+    said = rows_of(kbnn("predict", "fleet", "new.csv").out)[0]
+    assert float(said["sd"]) > 0.5
+    trained("--no-common", fleet="alone")
+    assert rows_of(kbnn("predict", "alone", "new.csv").out)[0]["mean"] == ""
+    assert "stranger" not in models()
+    (here / "new.csv").write_text("device,a,b,y\nstranger,1,1,1\n")
+    why = "nothing to evaluate: no row has a key that the fleet can say anything of"
+    assert why in refused("evaluate", "alone", "new.csv")
+    assert told("evaluate", "fleet", "new.csv")["rows"] == 1
+
+
+def test_passes_lags_and_full_options_are_a_fleets_too(here: Path) -> None:
+    trained("--epochs", "2", "--shuffle", fleet="twice")
+    assert told("inspect", "twice")["rows"] == 960
+    words = ("--layers", "auto", "--rehearse", "auto", "--ensemble", "2", "--limit", "200")
+    trained(*words, fleet="rich")
+    trained(*words, "--open", "1", fleet="few")
+    assert models("rich") == models("few")
+    trained("--lags", "1", fleet="lagged")
+    said = rows_of(kbnn("predict", "lagged", "rows.csv", "--limit", "20").out)
+    assert all(row["mean"] for row in said)
+
+
+def test_inspect_lists_keys_and_shows_one(here: Path) -> None:
+    trained()
+    found = told("inspect", "fleet")
+    counts = {row["key"]: row["rows"] for row in found["keys"]}
+    device, _, _ = made(8, 60)
+    assert counts == {f"d{k}": int(np.sum(device == k)) for k in range(8)}
+    assert found["rows"] == 480
+    assert list(counts.values()) == sorted(counts.values(), reverse=True)
+    for row in found["keys"]:
+        record = library.Model.from_bytes(models()[row["key"]]).record()
+        assert row["loss"] == record["rmse"]
+    assert "d5" in kbnn("inspect", "fleet").out
+    assert told("inspect", "fleet", "--key", "d5")["rows"] == counts["d5"]
+
+
+def test_a_key_may_hold_anything(here: Path) -> None:
+    draw = np.random.default_rng(1)
+    with (here / "odd.csv").open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(["device", "site", "a", "y"])
+        for k in range(300):
+            key, a = KEYS[k % len(KEYS)], draw.random()
+            out.writerow([key, "ns"[k % 2], a, 2.0 * a + k % len(KEYS)])
+    trained(sources="odd.csv")
+    assert set(models()) == set(KEYS)
+    before = sorted(path.name for path in here.iterdir())
+    assert before == ["fleet", "odd.csv", "rows.csv"]
+    for key in KEYS:
+        if "\x01" not in key and "\n" not in key:
+            assert told("inspect", "fleet", "--key", key)["rows"] >= 33
+    kbnn("train", "odd.csv", "--key", "site,device", "-m", "two", "-q")
+    assert told("inspect", "two", "--key", 's,"a,b"')["rows"] >= 16
+    assert len(told("inspect", "two")["keys"]) == 2 * len(KEYS)
+    assert "\n" not in kbnn("inspect", "fleet").out.replace("\n", "", 40).strip("\n")
+
+
+def test_classes_and_categories_grow_in_a_fleet(here: Path) -> None:
+    draw = np.random.default_rng(0)
+    with (here / "c.csv").open("w") as file:
+        file.write("device,kind,a,label\n")
+        for k in range(600):
+            a, kind = draw.normal(), "pqr"[min(k // 200, int(draw.integers(0, 3)))]
+            label = "low" if a < 0 else "high" if k < 300 or a < 1 else "top"
+            file.write(f"d{k % 5},{kind},{a:.4f},{label}\n")
+    trained(sources="c.csv")
+    trained("--open", "1", sources="c.csv", fleet="few")
+    judged = told("evaluate", "fleet", "c.csv")
+    assert judged["accuracy"] > 0.75
+    assert told("evaluate", "few", "c.csv")["accuracy"] == judged["accuracy"]
+    assert judged["keys"]["worst"]["loss"] >= judged["keys"]["best"]["loss"]
+
+
+def test_a_live_pipe_is_answered_and_saved(here: Path) -> None:
+    words = ("train", "-", "--key", "device", "-m", "fleet", "--predictions", "-", "-q")
+    done = program(*words, stdin=(here / "rows.csv").read_bytes())
+    assert done.code == 0
+    assert len(rows_of(done.out)) == 480
+    trained(fleet="file")
+    assert models() == models("file")
+
+
+def refused(*words: str) -> str:
+    done: Ran = kbnn(*words)
+    assert done.code in (1, 2)
+    assert "unexpected" not in done.err
+    assert done.out == ""
+    return done.err.splitlines()[-1]
+
+
+def test_what_is_refused_is_one_sentence(here: Path) -> None:
+    trained()
+    (here / "m.npz").write_bytes(models()["d1"])
+    (here / "other").mkdir()
+    (here / "other" / "thing").write_text("")
+    train = ("train", "rows.csv", "-q")
+    for words, why in (
+        ((*train, "--key", "none", "-m", "x"), "no column 'none'"),
+        ((*train, "--key", "a", "-m", "fleet"), "--key a contradicts fleet, which has device"),
+        ((*train, "-m", "fleet", "--layers", "20"), "--layers 20 contradicts fleet"),
+        ((*train, "--key", "device", "-m", "other"), "other: is a folder of other things"),
+        ((*train, "--key", "device", "-m", "m.npz"), "m.npz: is a file, and a fleet is kept"),
+        ((*train, "--key", "y", "--target", "y", "-m", "x"), "cannot be both the target and the"),
+        ((*train, "--key", "device", "--id", "a", "-m", "x"), "--key and --id cannot be combined"),
+        ((*train, "--key", "device", "--open", "0", "-m", "x"), "--open must be at least 1, not 0"),
+        (
+            (*train, "--key", "device", "-m", "x", "--lags", "1", "--epochs", "2"),
+            "a fleet with --lags learns one pass: leave out --epochs",
+        ),
+        (("inspect", "fleet", "--key", "d99"), "fleet: no model for the key 'd99' of device"),
+        (("inspect", "m.npz", "--key", "d1"), "--key is for a fleet, and m.npz is one model"),
+        (("inspect", "fleet", "--weights"), "--weights is for one model, and fleet is a fleet"),
+        (("predict", "fleet", "--horizon", "3"), "--horizon is for one model"),
+        (("predict", "other", "rows.csv"), "other: is a folder, not a model file"),
+    ):
+        assert why in refused(*words), words
+    assert not (here / "x").exists()
+    (here / "bare.csv").write_text("a,b\n1,2\n")
+    assert "the column 'device' of the key is not there" in refused("predict", "fleet", "bare.csv")
+
+
+def test_a_damaged_fleet_is_one_sentence(here: Path) -> None:
+    trained()
+    with sqlite3.connect(here / "fleet" / MODELS) as base:
+        base.execute("UPDATE models SET model = x'00ff' WHERE key = CAST('d1' AS BLOB)")
+    assert "fleet: is damaged" in refused("predict", "fleet", "rows.csv")
+    with sqlite3.connect(here / "fleet" / MODELS) as base:
+        base.execute("UPDATE state SET value = x'00' WHERE name = 'counts'")
+    assert "fleet: is damaged (its state)" in refused("inspect", "fleet")
+    (here / "fleet" / MODELS).write_bytes(b"no database at all, but long enough to be one" * 99)
+    assert "fleet: is damaged" in refused("inspect", "fleet")
+    (here / "fleet" / "fleet.json").write_text("{")
+    assert "fleet: is damaged (fleet.json)" in refused("inspect", "fleet")
+
+
+def test_only_one_trainer_at_a_time(here: Path) -> None:
+    from kbnn.run.fleets import FleetHome
+
+    trained()
+    with FleetHome("fleet"):
+        assert "another process trains this model" in refused("train", "rows.csv", "-m", "fleet")
+        assert told("evaluate", "fleet", "rows.csv")["keys"]["count"] == 8
+
+
+def test_a_common_start_helps_keys_that_come_late(here: Path) -> None:
+    device, x, y = made(80, 40, seed=3)
+    write(here / "many.csv", device, x, y)
+    errors = []
+    for words in ([], ["--no-common"]):
+        trained("--predictions", "p.csv", "--fresh", *words, sources="many.csv")
+        met: dict[str, int] = {}
+        late, squares = set[str](), []
+        for at, row in enumerate(rows_of((here / "p.csv").read_text())):
+            name = row["device"]
+            met[name] = met.get(name, 0) + 1
+            if met[name] == 1 and at >= len(y) // 2:
+                late.add(name)
+            if name in late and met[name] <= 20 and row["mean"]:
+                squares.append((float(row["mean"]) - float(row["y"])) ** 2)
+        assert len(late) > 30
+        errors.append(float(np.sqrt(np.mean(squares))))
+    assert errors[0] < 0.75 * errors[1]  # of 500 devices 0.6, see tests.bench.fleet
+
+
+def test_a_new_key_is_as_wide_as_keys_have_moved() -> None:
+    common = init(Config(inputs=2, hidden=(10,), covariance="neuron"), 3)
+    layout = layout_of(common.config)
+    common = common._replace(cov=1e-6 * common.cov)
+    widths = Widths()
+    first = widths.begin(common)
+    assert np.allclose(first.prior_var, common.prior_var, rtol=1e-3)
+    for sign in (1.0, -1.0) * 100:
+        start = widths.begin(common)
+        key = start.mean.copy()
+        layout.matrix(key, 1)[:, 0] += sign * 1.5
+        widths.learn(start._replace(mean=key, cov=0.1 * start.cov))
+    wide = widths.begin(common)
+    assert np.array_equal(wide.mean, common.mean)
+    assert np.array_equal(wide.prior_var, wide.cov[layout.diagonal])
+    bias, others = layout.matrix(wide.prior_var, 1)[:, :1], layout.matrix(wide.prior_var, 1)[:, 1:]
+    assert np.allclose(bias, 1.5**2 / 0.9, rtol=0.02)
+    assert np.all(others < 0.01 * layout.matrix(first.prior_var, 1)[:, 1:])
+    assert np.all(layout.matrix(wide.prior_var, 0) < 0.01 * layout.matrix(first.prior_var, 0))
+
+
+def test_a_fleet_is_trained_in_python_too(here: Path) -> None:
+    fleet = library.train("rows.csv", "y", key="device", model="fleet")
+    assert fleet.rows == 480
+    said = fleet.predict("rows.csv")["mean"]
+    assert np.array_equal(library.load("fleet").predict("rows.csv")["mean"], said)
+    memory = library.train("rows.csv", "y", key="device")
+    memory.learn("rows.csv")
+    assert memory.rows == 960
+    assert memory.evaluate("rows.csv")["keys"]["count"] == 8
+    for ask in (
+        memory.to_bytes,
+        lambda: memory.predict_one({"a": 1.0}),
+        lambda: memory.forecast(3),
+    ):
+        with pytest.raises(library.UsageError, match="a fleet has a model for every key"):
+            ask()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_full_disk_is_one_sentence_and_the_fleet_stays_as_it_was(here: Path) -> None:
+    trained()
+    before = models()
+    write(here / "more.csv", *made(60, 20, seed=1))
+    command = f"ulimit -f 200; {sys.executable} -m kbnn_cli.app train more.csv -m fleet -q"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("kbnn: fleet: cannot be saved (")
+    assert done.stderr.count("\n") == 1
+    assert models() == before
+    trained(sources="more.csv")
+    assert told("inspect", "fleet")["rows"] == 480 + 1200
