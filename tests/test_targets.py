@@ -262,3 +262,21 @@ def test_intervals_that_were_not_tracked_cannot_be_asked_for(tmp_path: Path) -> 
     assert (wrong.code, wrong.err) == (2, "kbnn: --intervals is tracked or stated, not 'wide'\n")
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--quantiles", "0.5,1.5")
     assert (wrong.code, wrong.err) == (2, "kbnn: --quantiles must lie between 0 and 1, not 1.5\n")
+
+
+@pytest.mark.parametrize(
+    ("task", "sentence"),
+    [
+        ("count", "--task count is for whole numbers from 0 on"),
+        ("positive", "is for numbers above 0"),
+    ],
+)
+def test_first_values_that_a_stated_kind_cannot_have_are_refused(
+    task: str, sentence: str, tmp_path: Path
+) -> None:
+    ran = kbnn("train", SAMPLES / "cubic.csv", "--task", task, "-m", tmp_path / "m.npz")
+    assert ran.code == 1
+    assert sentence in ran.err
+    assert "target 'y' holds -" in ran.err
+    assert "(use --task regression)" in ran.err
+    assert not (tmp_path / "m.npz").exists()

@@ -8,6 +8,7 @@ import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
+from kbnn.task import counted, logged
 from kbnn.task.base import Described, Task
 from kbnn.task.classes import Classes
 from kbnn.task.count import Count
@@ -88,6 +89,7 @@ def choose(targets: list[Seen], stated: str) -> Choice:
     `stated` is "auto" or a task's name.
     """
     labelled = next((target for target in targets if target.kind == "category"), None)
+    _check_values(targets, stated)
     auto = stated == "auto"
     numeric = Real.name if auto else stated
     if len(targets) > 1:
@@ -100,8 +102,8 @@ def choose(targets: list[Seen], stated: str) -> Choice:
     if not auto and not TASKS[stated].labels:
         if labelled is not None:
             raise DataError(
-                f"target '{target.name}' holds text such as '{min(target.values)}': a {stated} "
-                "needs numbers (use --task classification)"
+                f"target '{target.name}' holds text such as '{min(target.values)}': --task "
+                f"{stated} needs numbers (use --task classification)"
             )
         return Choice(stated, [])
     if stated == Classes.name and not binary and target.kind == "number":
@@ -120,3 +122,18 @@ def choose(targets: list[Seen], stated: str) -> Choice:
         return Choice(Real.name, [], notice=why)
     why = f"task: classification, since '{target.name}' holds text"
     return Choice(Classes.name, [], notice=why if auto else "")
+
+
+def _check_values(targets: list[Seen], stated: str) -> None:
+    """Refuse first values that a stated kind of number cannot have."""
+    possible = {Count.name: counted.possible, Positive.name: logged.possible}.get(stated)
+    if possible is None:
+        return
+    for target in targets:
+        wrong = [v for v in sorted(target.numbers or ()) if not possible(np.array([v]))[0]]
+        if wrong:
+            what = "whole numbers from 0 on" if stated == Count.name else "numbers above 0"
+            raise DataError(
+                f"target '{target.name}' holds {wrong[0]:g}: --task {stated} is for {what} "
+                "(use --task regression)"
+            )
