@@ -235,7 +235,8 @@ COLUMNS: Final = [
     _case(
         "regression of text",
         "a,y\n1,x\n2,z\n",
-        "target 'y' holds text such as 'x': --task regression needs numbers (use --task classification)",
+        "target 'y' holds text such as 'x': --task regression needs numbers "
+        "(use --task classification)",
         task="regression",
     ),
     _case(
