@@ -81,7 +81,9 @@ def test_a_model_of_an_earlier_format_keeps_its_record(name: str) -> None:
     assert differences(model, restored(model)) == []
 
 
-@pytest.mark.parametrize("name", [m for m in MODELS if m.endswith(("real", "classes", "held", "positive"))])
+@pytest.mark.parametrize(
+    "name", [m for m in MODELS if m.endswith(("real", "classes", "held", "positive"))]
+)
 def test_a_model_of_an_earlier_format_goes_on(name: str, tmp_path: Path) -> None:
     model = tmp_path / "model.npz"
     model.write_bytes((FIXTURES / f"{name}.npz").read_bytes())

@@ -36,7 +36,7 @@ DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG
 KIND_DECIDED: Final = YOUNG // 2
 SAFEST: Final = "regression"
-MARGIN: Final = 20.0
+MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
 
