@@ -19,6 +19,11 @@ from kbnn.task.sigmoid import SigmoidClasses
 TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classes, Positive, Count)}
 
 
+LARGE: Final = 100.0
+"""Whole numbers above 0 that are typically as large as this are told by their size, not counted:
+prices in whole euros are positive numbers."""
+
+
 class Named(Described, Protocol):
     """A schema says its task by name."""
 
@@ -58,9 +63,11 @@ def kinds_of(schema: Named, y: FloatArray) -> list[str]:
         return [schema.task]
     y = y[np.isfinite(y)]
     kinds: list[type[Task]] = [Real]
-    if np.all(y > 0.0):
+    positive = bool(np.all(y > 0.0))
+    if positive:
         kinds.append(Positive)
-    if np.all((y >= 0.0) & (y == np.rint(y))):
+    large = positive and y.size > 0 and float(np.median(y)) >= LARGE
+    if np.all((y >= 0.0) & (y == np.rint(y))) and not large:
         kinds.append(Count)
     return [kind.name for kind in kinds]
 
