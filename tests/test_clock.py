@@ -30,12 +30,14 @@ SPELLINGS = [
     "03/14/2026 3:09 PM",
     "14 Mar 2026 15:09",
     "March 14, 2026 15:09",
+    "Sat, 14 Mar 2026 15:09",
+    "14-Mar-26 15:09",
     "20260314T150900",
 ]
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
-def test_twelve_spellings_of_one_moment(text: str) -> None:
+def test_fourteen_spellings_of_one_moment(text: str) -> None:
     found = point(text)
     assert found is not None
     assert found.instant == MOMENT
@@ -296,3 +298,16 @@ def test_months_are_months_and_texts_come_back() -> None:
         "2025-01-31T02:00:00+01:00"
     ]
     assert phase("year", np.array([np.nan, day]))[1] == pytest.approx(30 / 365)
+
+
+def test_years_of_two_digits_are_told_and_those_in_doubt_ignored(tmp_path: Path) -> None:
+    def spelt(form: str) -> Any:
+        rows = [f"{day:{form}},{at % 7},{at}.5\n" for at, day in enumerate(hours(60, days=1))]
+        (tmp_path / "t").write_text("".join(["day,a,y\n", *rows]))
+        return look([tmp_path / "t"])
+
+    said = "column 'day' is the clock, years 1969 to 2068 in two digits"
+    assert any(said in note for note in spelt("%d-%b-%y").notices)
+    seen = spelt("%d/%m/%y")
+    assert seen.schema["columns"][0]["kind"] == "ignored"
+    assert any("such as '27/03/26'" in n and "four digits" in n for n in seen.notices)

@@ -12,7 +12,7 @@ from kbnn.stream.chunk import shorten
 from kbnn.stream.forms import table_mark, tell_forms
 from kbnn.stream.header import count, no_column
 from kbnn.stream.hints import Notice, hashing, tell_column, tell_few
-from kbnn.stream.kinds import MANY, TEXT, Sample, kind_of, written
+from kbnn.stream.kinds import MANY, SHORT, TEXT, Sample, kind_of, written
 from kbnn.stream.roles import Roles, check_kinds, stated_kind
 from kbnn.stream.series import Found, add_time, find_clock, holds_time
 from kbnn.task.table import Choice, Seen, choose
@@ -119,9 +119,11 @@ def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: N
     for one in (roles.weight, roles.id):
         if one is not None and one not in names:
             raise no_column(one, names)
-    targets = list(dict.fromkeys(roles.target)) or [_last(names, found, roles)]
+    named = _named(names, found)
+    targets = list(dict.fromkeys(roles.target)) or [_last(named, found, roles)]
     if not roles.target:
-        last = "last column" if targets[0] == names[-1] else "last column but the clock,"
+        last = "last column" if targets[0] == named[-1] else "last column but the clock,"
+        last += " that is not empty," if targets[0] == named[-1] != names[-1] else ""
         notice(f"target: {last} '{targets[0]}' (choose with --target)")
     for name in targets:
         for what, others in (("ignored", roles.ignore), ("a feature", roles.features)):
@@ -132,6 +134,14 @@ def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: N
         if name == roles.id:
             raise UsageError(f"column '{name}' cannot be both the target and the id")
     return targets
+
+
+def _named(names: list[str], found: dict[str, Sample]) -> list[str]:
+    """The columns without those at the end that have neither a name nor a value."""
+    end = len(names)
+    while end > 1 and names[end - 1] == f"column{end}" and not found[names[end - 1]].present:
+        end -= 1
+    return names[:end]
 
 
 def _last(names: list[str], found: dict[str, Sample], roles: Roles) -> str:
@@ -180,7 +190,7 @@ def _unusable_feature(
         if what in (TEXT, MANY):
             return "category", "feature"
         raise DataError(f"column '{name}' holds {what}, which cannot be a feature")
-    example = f" such as '{shorten(first)}'" if what in (TEXT, MANY) else ""
+    example = f" such as '{shorten(first)}'" if what in (TEXT, MANY, SHORT) else ""
     remedy = f" ({hashing(shorten(name))})" if what == MANY else ""
     notice(f"column '{name}' is ignored: it holds {what}{example}{remedy}")
     return "ignored", "none"
