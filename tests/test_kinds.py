@@ -236,3 +236,19 @@ def test_truth_in_two_spellings_of_one_word() -> None:
     Path("t").write_text("a,y\n" + "".join(f"{a},{at}.5\n" for at, a in enumerate(cells)))
     seen = look(["t"])
     assert seen.x[:, 0].tolist() == [1.0] * 50 + [0.0] * 10
+
+
+def test_a_run_cut_short_resumes_with_hashes_and_kinds_to_the_byte() -> None:
+    lines = [
+        f"0{2100 + at % 5},dev-{(at * 37) % 90},{at % 7 if at < 100 else 'A0'},{at % 11}.5\n"
+        for at in range(160)
+    ]
+    said = ["--categorical", "zip,code", "--hash", "device:16", "--layers", "8"]
+    whole = Path("t.csv")
+    whole.write_text("".join(["zip,device,code,y\n", *lines]))
+    assert command("train", whole, "-m", "a.npz", *said).code == 0
+    whole.write_text("".join(["zip,device,code,y\n", *lines[:90], "oops\n", *lines[90:]]))
+    assert command("train", whole, "-m", "b.npz", *said).code == 1
+    whole.write_text("".join(["zip,device,code,y\n", *lines]))
+    assert command("train", whole, "-m", "b.npz", *said, "--resume").code == 0
+    assert Path("a.npz").read_bytes() == Path("b.npz").read_bytes()
