@@ -219,7 +219,8 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
     for size in (13, 1 << 20):
         notices = look([path], read_size=size, block_rows=3).notices
         assert notices[-2:] == [
-            f"{path}: the clock goes back in row 52: rows are learned in the order they come",
+            f"{path}: the clock goes back in row 52: rows are learned in the order they come "
+            "(where another series begins, --key COLUMN keeps a model for each)",
             f"{path}: row 61 has the time of the row above it: both are learned, one after the "
             "other",
         ]
@@ -228,7 +229,22 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
 def test_several_series_in_one_file_are_remarked(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(series([str(m) for m in hours(30) for _ in range(3)]))
-    assert any("come several at a time" in notice for notice in look([path]).notices)
+    notices = [notice for notice in look([path]).notices if "come several at a time" in notice]
+    assert len(notices) == 1
+    assert "--key COLUMN keeps a model for each" in notices[0]
+
+
+@pytest.mark.parametrize("sorted_by", ["key", "time"])
+def test_with_a_key_each_series_has_its_lags(sorted_by: str, tmp_path: Path) -> None:
+    rows = [(f"2026-03-{1 + at % 28:02},{key}", at) for key in "abc" for at in range(28)]
+    rows.sort(key=lambda row: row[0] if sorted_by == "time" else row[0].split(",")[1])
+    path = tmp_path / "t.csv"
+    path.write_text("day,who,y\n" + "".join(f"{cells},{at}.5\n" for cells, at in rows))
+    words: Any = {"ignore": ("who",), "key": ("who",)}
+    seen = look([path], **words)
+    assert_same(look([path], read_size=13, block_rows=3, **words), seen)
+    assert any("lags 1, 2, 3, 7, 8 of 'y' are inputs" in note for note in seen.notices)
+    assert not any("--key" in note or "row" in note for note in seen.notices[2:])
 
 
 def test_a_moment_that_cannot_be_read_is_a_flaw(tmp_path: Path) -> None:

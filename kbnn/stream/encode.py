@@ -45,6 +45,7 @@ class Encoder:
         use_target: bool = True,
         original: bool = False,
         late: bool = False,
+        keyed: bool = False,
         notice: Notice = lambda text: None,
     ) -> None:
         self.schema = schema
@@ -56,7 +57,7 @@ class Encoder:
         self._late = late
         self._notice = notice
         self._tiny: set[str] = set()
-        self._watch = Watch(schema, notice)
+        self._watch = Watch(schema, notice, keyed=keyed)
         self._sentinels = Sentinels(notice)
         self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -103,12 +104,23 @@ def _clock(
     if named is not None and named in roles.kinds:
         raise UsageError(f"column '{named}' cannot be the clock and of another kind")
     others = (*roles.ignore, *sd_of, *roles.kinds, roles.weight, roles.id)
+    rows = _one_series(found, roles.key)
     values = {
-        name: seen.values
+        name: [seen.values[at] for at in rows]
         for name, seen in found.items()
         if name == named or (name in features and name not in others)
     }
     return find_clock(values, targets, roles.about_time)
+
+
+def _one_series(found: dict[str, Sample], key: tuple[str, ...]) -> list[int]:
+    """Of the first rows those of one key, the commonest; all of them where there is none."""
+    count = min(len(seen.values) for seen in found.values())
+    keys = [tuple(found[name].values[at] for name in key if name in found) for at in range(count)]
+    if not keys:
+        return []
+    commonest = Counter(keys).most_common(1)[0][0]
+    return [at for at, each in enumerate(keys) if each == commonest]
 
 
 def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: Notice) -> list[str]:

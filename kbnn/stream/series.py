@@ -103,7 +103,7 @@ def add_time(schema: Schema, found: Found | None, asked: Asked, notice: Notice) 
         if several([each.instant for each in found.points.points]):
             notice(
                 f"rows of '{found.name}' come several at a time: where a file holds more than one "
-                "series, lags and cycles are right in a file, and a model, for each of them"
+                "series, --key COLUMN keeps a model for each, with lags and cycles of its own"
             )
     if asked.lags == OFF or (asked.lags is None and not lone):
         return
