@@ -6,7 +6,7 @@ R and shift d of the outliers, and the gains of its intervals (see kbnn.core.tai
     (1 - eps) N(m, s^2) + eps N(m + d s, R s^2)
 
 With A(x, s) = E |N(x, s^2)| its CRPS is sum_i w_i A(y - mu_i, s_i) - sum_ij w_i w_j A(mu_i - mu_j,
-sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is in csrc/tails.c.
+sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is csrc/judge.c.
 """
 
 from __future__ import annotations

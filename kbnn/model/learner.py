@@ -196,11 +196,11 @@ class Learner:
         labels = z[:, :t] if t else y[:done]
         if np.count_nonzero(columns[:t, scaling.COUNT]) < t:  # what never had a value would be 0
             labels = np.where(np.isnan(y[:done]), np.nan, labels)
-        learned = learned._replace(columns=columns, seen=learned.seen + done)
+        tails = learned.tails.copy()
+        learned = learned._replace(columns=columns, seen=learned.seen + done, tails=tails)
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
         learned, made = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
-        learned = learned._replace(tails=learned.tails.copy())
         following = Following(y[:done], self.settings.robust, self.settings.intervals == "tracked")
         return learned, self._forecast(learned, made, following), done
 

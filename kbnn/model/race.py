@@ -29,12 +29,12 @@ from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
 from kbnn.task.forecast import Forecast, joined
 
-DROPPED: Final = 20.0
+DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG
 KIND_DECIDED: Final = YOUNG // 2
 SAFEST: Final = "regression"
-MARGIN: Final = DROPPED
+MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
 
@@ -134,7 +134,7 @@ def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Ste
         return Step(moved, said, skipped)
     kept = _looked_at(moved)
     lost = _lost(moved, kept, seen)
-    return Step(_forked(kept) if seen == DECIDED else kept, said, skipped, lost)
+    return Step(_forked(kept) if seen == DECIDED else _aged(kept, seen), said, skipped, lost)
 
 
 def _together(
@@ -200,6 +200,13 @@ def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
         order = [racer for racer in order if racer.learner.settings.kind == kind]
     kept = [r for r in order if r.evidence > best[r.learner.settings.kind].evidence - DROPPED]
     return (leader, *(racer for racer in kept if racer is not leader))
+
+
+def _aged(racers: tuple[Racer, ...], seen: int) -> tuple[Racer, ...]:
+    """Whenever rows have doubled, what was before counts half: a fast start is no good end."""
+    if seen & (seen - 1) or len(racers) == 1:
+        return racers
+    return tuple(replace(racer, evidence=0.5 * racer.evidence) for racer in racers)
 
 
 def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:

@@ -61,7 +61,7 @@ class ReadOptions:
     original: bool = False  # whether blocks carry the source's columns
     read_ahead: bool = True
     read_size: int = READ_SIZE
-    block_rows: int = 4096
+    block_rows: int = 16_384
 
     @property
     def roles(self) -> Roles:
