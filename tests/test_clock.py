@@ -326,4 +326,6 @@ def test_years_of_two_digits_are_told_and_those_in_doubt_ignored(tmp_path: Path)
     assert any(said in note for note in spelt("%d-%b-%y").notices)
     seen = spelt("%d/%m/%y")
     assert seen.schema["columns"][0]["kind"] == "ignored"
-    assert any("such as '27/03/26'" in n and "four digits" in n for n in seen.notices)
+    assert any(
+        "such as '27/03/26'" in n and "(write years with four digits)" in n for n in seen.notices
+    )

@@ -203,7 +203,8 @@ def _unusable_feature(
             return "category", "feature"
         raise DataError(f"column '{name}' holds {what}, which cannot be a feature")
     example = f" such as '{shorten(first)}'" if what in (TEXT, MANY, SHORT) else ""
-    remedy = f" ({hashing(shorten(name))})" if what == MANY else ""
+    remedies = {MANY: hashing(shorten(name)), SHORT: "write years with four digits"}
+    remedy = f" ({remedies[what]})" if what in remedies else ""
     notice(f"column '{name}' is ignored: it holds {what}{example}{remedy}")
     return "ignored", "none"
 

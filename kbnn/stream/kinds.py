@@ -25,7 +25,7 @@ from kbnn.stream.values import (
 
 MANY: Final = "values that nearly all differ"
 TEXT: Final = "free text"
-SHORT: Final = "dates that can be read in more than one way: write years with four digits"
+SHORT: Final = "dates that can be read in more than one way"
 _SHORT_DATE: Final = re.compile(r"\d{1,2}([-/.])\d{1,2}\1\d{2}([T ,].*)?")
 _ENOUGH: Final = 20  # values needed before "nearly all differ" means anything
 
