@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.model.model import Model
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
-from kbnn.task import counted, logged, stated
+from kbnn.task import counted, link, logged, stated
 from tests.bench.data import block, schema
 from tests.commands import SAMPLES, kbnn
 
@@ -78,36 +79,64 @@ def test_a_count_is_judged_as_summation_would(mu: float, inverse: float, share: 
     assert truth.cdf(upper) - truth.cdf(lower - 1) >= 0.9 - 1e-9
 
 
-def log_rows(shape: tuple[float, float, float]) -> FloatArray:
+def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
     rows = np.ones((1, STATED_FIELDS))
     rows[0, : STATED.gain] = (0.7, 0.4, *shape)
-    rows[:, STATED.kind] = stated.POSITIVE
+    rows[:, STATED.kind], rows[:, STATED.unit] = stated.POSITIVE, unit
     return rows
 
 
+@pytest.mark.parametrize("unit", [0.0, 2.0, 5.0, 40.0])
 @pytest.mark.parametrize("shape", [(0.0, 1.0, 0.0), (0.05, 9.0, 1.0), (0.2, 40.0, -1.0)])
 @pytest.mark.parametrize("y", [0.3, 2.0, 9.0])
 def test_a_positive_value_is_judged_as_integration_would(
-    shape: tuple[float, float, float], y: float
+    shape: tuple[float, float, float], y: float, unit: float
 ) -> None:
-    rows = log_rows(shape)
+    rows = log_rows(shape, unit)
     share, ratio, shift = shape
     near, far = stats.norm(0.7, 0.4), stats.norm(0.7 + 0.4 * shift, 0.4 * math.sqrt(ratio))
 
+    def linked(t: float) -> float:
+        return math.log(math.expm1(t / unit)) if unit else math.log(t)
+
+    def value(z: float) -> float:
+        return unit * math.log1p(math.exp(z)) if unit else math.exp(z)
+
+    def slope(z: float) -> float:
+        return unit / (1.0 + math.exp(-z)) if unit else math.exp(z)
+
     def cdf(t: float) -> float:
-        return float((1.0 - share) * near.cdf(math.log(t)) + share * far.cdf(math.log(t)))
+        return float((1.0 - share) * near.cdf(linked(t)) + share * far.cdf(linked(t)))
 
     told = logged.judge(np.array([y]), rows)
-    density = ((1.0 - share) * near.pdf(math.log(y)) + share * far.pdf(math.log(y))) / y
+    z = linked(y)
+    density = ((1.0 - share) * near.pdf(z) + share * far.pdf(z)) / slope(z)
     assert told.nll[0] == pytest.approx(-math.log(density), rel=1e-9)
-    low = integrate.quad(lambda u: cdf(math.exp(u)) ** 2 * math.exp(u), -40, math.log(y), limit=400)
-    high = integrate.quad(
-        lambda u: (1 - cdf(math.exp(u))) ** 2 * math.exp(u), math.log(y), 40, limit=400
-    )
-    assert told.crps[0] == pytest.approx(low[0] + high[0], rel=1e-7)
+    points = sorted({-20.0, -3.0, -1.0, 0.0, 0.7, 1.5, 3.0, 6.0, 15.0, 40.0, z})
+    total = 0.0
+    for a, b in pairwise(points):
+        below = 0.5 * (a + b) < z
+        total += integrate.quad(
+            lambda u, below=below: (cdf(value(u)) - (not below)) ** 2 * slope(u),
+            a, b, limit=400, epsabs=1e-13, epsrel=1e-12,
+        )[0]  # fmt: skip
+    assert told.crps[0] == pytest.approx(total, rel=1e-9 if unit else 1e-7)
     assert cdf(float(logged.quantile(rows, 0.3)[0])) == pytest.approx(0.3, rel=1e-9)
     whole = logged.log_density(np.array([2.0]), rows)[0]
     assert whole == pytest.approx(math.log(cdf(2.5) - cdf(1.5)), rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [0.0, 2.0, 1e5])
+def test_the_link_of_positive_values_goes_there_and_back(unit: float) -> None:
+    y = np.geomspace(1e-120, 1e120, 241) if unit == 0.0 else np.geomspace(1e-60, 1e3, 64) * unit
+    units = np.full(len(y), unit)
+    z = link.linked(y, units)
+    assert np.all(np.diff(z) > 0.0)
+    np.testing.assert_allclose(link.valued(z, units), y, rtol=1e-13 if unit else 1e-11)
+    step = 1e-6
+    slope = (link.valued(z + step, units) - link.valued(z - step, units)) / (2.0 * step)
+    np.testing.assert_allclose(np.log(slope), link.log_slope(y, units), atol=1e-6)
+    assert link.linked(np.array([0.0, -1.0]), units[:2]).tolist() == [np.inf, np.inf]
 
 
 def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,10 +43,11 @@ class Stated(NamedTuple):
     gain: int = 5  # the first of them
     most: int = 5 + GAINS  # the largest value that came before
     kind: int = 6 + GAINS  # what kind of distribution the others are those of, 0 this one
+    unit: int = 7 + GAINS  # of a positive target's link, see kbnn.task.link
 
 
 STATED: Final = Stated()
-STATED_FIELDS: Final = STATED.kind + 1
+STATED_FIELDS: Final = STATED.unit + 1
 
 
 class Verdicts(NamedTuple):

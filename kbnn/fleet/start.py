@@ -22,6 +22,7 @@ from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
+from kbnn.core.tails import UNIT
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
@@ -126,6 +127,8 @@ def begun(settings: Settings, common: Model, widths: Widths, held: Model | None 
     model = Model.create(settings, common.schema)
     own = replace(leader.learner.settings, keep=settings.keep, sample=settings.sample)
     learner = model.learner_of(own)
+    tails = learner.task.tails(settings.robust)
+    tails[:, UNIT] = leader.learned.tails[:, UNIT]
     learned = Learned(
         tuple(open_session(widths.begin(member.state())) for member in leader.learned.members),
         leader.learned.columns.copy(),
@@ -133,7 +136,7 @@ def begun(settings: Settings, common: Model, widths: Widths, held: Model | None 
         leader.learned.seen,
         0,
         Kept(settings.keep, len(common.schema.targets)),
-        learner.task.tails(settings.robust),
+        tails,
         Rehearsal(since=leader.learned.seen, settled=True),
     )
     model.racers = (Racer(learner, learned),)

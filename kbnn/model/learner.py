@@ -102,6 +102,8 @@ class Learner:
         """Take the scale from the rows held, make the networks, and learn the rows in order."""
         kept.unseen = unseen(self.indicators)
         held = kept.rows(len(self.indicators))
+        tails = self.task.tails(self.settings.robust, held.y)
+        held = held._replace(y=self.task.linked(held.y, tails))
         used = np.flatnonzero(
             np.any(self._needed(held.x, 0), axis=0) | (self.indicators + self.late == 0.0)
         )
@@ -116,7 +118,7 @@ class Learner:
             seen=len(held.y),
             changes=0,
             kept=Kept(rows_kept(width, self.settings.keep), held.y.shape[1], held),
-            tails=self.task.tails(self.settings.robust),
+            tails=tails,
         )
         learned, events = self._begin(learned, held, self.task.outputs(held.y))
         return self._rehearsed(learned, len(held.y)), events

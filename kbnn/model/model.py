@@ -317,7 +317,7 @@ class Model:
         if not self.warming_up:
             return self.learned
         if self._trial is None:
-            self._trial, _ = self.learner.start(linked(self._held(), self.task))
+            self._trial, _ = self.learner.start(self._held())
         return self._trial
 
     def ahead(self) -> Callable[[Rows], Forecast]:
@@ -342,8 +342,7 @@ class Model:
         for settings in self.settings.candidates(kinds, held.rows().x.shape[1]):
             same = settings.kind == self.learner.settings.kind
             learner = self.learner_of(settings, self.task if same else None)
-            start = learner.start(linked(held, learner.task))
-            racers.append(Racer(learner, self.learned).after(*start))
+            racers.append(Racer(learner, self.learned).after(*learner.start(self._held())))
         self.racers = tuple(racers)
 
     def _hold(self, rows: Rows) -> Forecast:
@@ -401,12 +400,6 @@ class Model:
         self._waiting += len(rows.y)
         if self._waiting >= UNSCORED:
             _ = self.card
-
-
-def linked(held: Kept, task: Task) -> Kept:
-    """Rows held, their targets as a task's networks learn them."""
-    rows = held.rows()
-    return Kept(held.most, held.targets, rows._replace(y=task.linked(rows.y)))
 
 
 def _together(waiting: list[tuple[Rows, Forecast]]) -> tuple[Rows, Forecast]:

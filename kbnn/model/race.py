@@ -2,9 +2,11 @@
 
 A candidate is a model's settings with every choice made. All of them begin with the same rows and
 meet every row; what each says of a row before it learns it is its evidence, the logarithm of the
-density of what came true. The leader speaks. A candidate 20 nats behind is dropped, and after 1,024
-rows only the leader goes on. No row counts for more than five nats between two candidates, so that
-no outlier decides. The race is looked at where row counts say, not where blocks end.
+density of what came true. The leader speaks. Whenever rows have doubled, what was before counts
+half: what a fast start has won is no promise, and shapes that will be best often start slowly. A
+candidate 100 nats behind is dropped, and after 1,024 rows only the leader goes on. No row counts
+for more than five nats between two candidates, so that no outlier decides. The race is looked at
+where row counts say, not where blocks end.
 
 What kind of number the target is races too: kinds are compared, each by its best candidate, for 512
 rows, since it takes that long for tails to show, and a real target is given up only for one that is
@@ -156,7 +158,7 @@ def _together(
 
 
 def _advance(racer: Racer, rows: Rows, first: int, again: bool) -> tuple[Racer, Forecast, int]:
-    y = racer.learner.task.linked(rows.y)
+    y = racer.learner.task.linked(rows.y, racer.learned.tails)
     linked = rows if y is rows.y else rows._replace(y=y)
     learned, said, events = racer.learner.advance(racer.learned, linked, first, again)
     return racer.after(learned, events), said, events.skipped

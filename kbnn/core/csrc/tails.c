@@ -113,6 +113,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             memcpy(out + KB_SHARE, tail + KB_TAIL_SHARE, (3 + 2 * KB_LEVELS) * sizeof(double));
             out[KB_MOST] = tail[KB_MOST_SEEN];
             out[KB_KIND] = 0.0;
+            out[KB_UNIT] = tail[KB_TAIL_UNIT];
             if (!isfinite(y[at]))
                 continue;
             double t = clip((y[at] - mean[at]) / spread, -k->tails_reach, k->tails_reach);
