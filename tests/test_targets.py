@@ -309,3 +309,29 @@ def test_first_values_that_a_stated_kind_cannot_have_are_refused(
     assert "target 'y' holds -" in ran.err
     assert "(use --task regression)" in ran.err
     assert not (tmp_path / "m.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "odd", "words"),
+    [
+        ("count", "-4", "whole numbers from 0 on"),
+        ("count", "2.5", "whole numbers from 0 on"),
+        ("positive", "-0.5", "numbers above 0"),
+    ],
+)
+def test_a_later_value_that_a_kind_cannot_have_is_told_once(
+    task: str, odd: str, words: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    cells = [odd if at in (80, 90) else str(1 + rng.poisson(3)) for at in range(120)]
+    path, model = tmp_path / "t.csv", tmp_path / "m.npz"
+    path.write_text("a,y\n" + "".join(f"{at % 7},{y}\n" for at, y in enumerate(cells)))
+    ran = kbnn("train", str(path), "-m", str(model), "--task", task, "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["rejected"] == 2
+    sentence = (
+        f"row 81: target 'y' is {odd}, and --task {task} is for {words}: such rows are left out "
+        "(--task regression takes any number)"
+    )
+    assert ran.err.count("such rows are left out") == ran.err.count(sentence) == 1
+    assert kbnn("evaluate", str(model), str(path)).err.count(sentence) == 1

@@ -30,6 +30,7 @@ from kbnn.run.order import forgotten, remark
 from kbnn.run.outcome import Tally
 from kbnn.run.position import Position, shown
 from kbnn.run.trainoptions import TrainOptions
+from kbnn.run.unlearnable import Unlearnable
 from kbnn.score.curve import CurvePoint
 from kbnn.stream.badrows import BadRowList
 from kbnn.stream.inputs import names
@@ -100,6 +101,7 @@ class Training:
         self.test: Evaluation | None = None  # of the rows held out
         self._checkpoint: Checkpoint | None = None
         self._bad: BadRowList | None = None
+        self._unlearnable = Unlearnable()
         self._writer: Writer | None = None
         self._unsaved = False
         self._saved_rows = 0
@@ -330,7 +332,7 @@ class Training:
             return
         stream.reopen(testing=True)
         try:
-            self.test = evaluate(self.model, stream)
+            self.test = evaluate(self.model, stream, notice=notice)
         except DataError as error:
             notice(f"of the rows held out there is {error}")
             return
@@ -351,6 +353,9 @@ class Training:
         self.rows += len(rows.y)
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
+        odd = self._unlearnable.look(rows, self.model.task.name, self.model.schema.targets)
+        if odd is not None:
+            self.listener.notice(odd)
         if self._writer is not None and not again:
             self._writer.write(forecast, leading_columns(rows, self.model.task, self.model.key))
             self.seconds.save += perf_counter() - learned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +23,20 @@ TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classe
 LARGE: Final = 100.0
 """Whole numbers above 0 that are typically as large as this are told by their size, not counted:
 prices in whole euros are positive numbers."""
+
+
+class Range(NamedTuple):
+    """What values a kind of number has."""
+
+    words: str
+    possible: Callable[[FloatArray], FloatArray]
+
+
+RANGES: Final = {
+    Count.name: Range("whole numbers from 0 on", counted.possible),
+    Positive.name: Range("numbers above 0", logged.possible),
+}
+"""Of kinds that cannot have any value."""
 
 
 class Named(Described, Protocol):
@@ -133,14 +148,13 @@ def choose(targets: list[Seen], stated: str) -> Choice:
 
 def _check_values(targets: list[Seen], stated: str) -> None:
     """Refuse first values that a stated kind of number cannot have."""
-    possible = {Count.name: counted.possible, Positive.name: logged.possible}.get(stated)
-    if possible is None:
+    if stated not in RANGES:
         return
+    words, possible = RANGES[stated]
     for target in targets:
         wrong = [v for v in sorted(target.numbers or ()) if not possible(np.array([v]))[0]]
         if wrong:
-            what = "whole numbers from 0 on" if stated == Count.name else "numbers above 0"
             raise DataError(
-                f"target '{target.name}' holds {wrong[0]:g}: --task {stated} is for {what} "
+                f"target '{target.name}' holds {wrong[0]:g}: --task {stated} is for {words} "
                 "(use --task regression)"
             )
