@@ -335,3 +335,63 @@ def test_a_later_value_that_a_kind_cannot_have_is_told_once(
     )
     assert ran.err.count("such rows are left out") == ran.err.count(sentence) == 1
     assert kbnn("evaluate", str(model), str(path)).err.count(sentence) == 1
+
+
+def refuted_rows(rows: int = 900, at: int = 700) -> tuple[FloatArray, FloatArray]:
+    """A target that is positive for a long time, and then 0 now and then."""
+    x, y = made("positive", rows)
+    y[at::3] = 0.0
+    return x, y
+
+
+def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
+    x, y = refuted_rows()
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x[:700], y[:700]))
+    assert model.task.name == "positive"
+    model.learn(block(x[700:], y[700:], first=701))
+    assert model.task.name == "regression"
+    assert (model.rows, model.rejected, model.met) == (900, 0, 900)
+    assert model.refuted == ("positive", 701, 0.0)
+    plain = Model.create(Settings(hidden=(12,), kind="regression"), schema(3))
+    plain.learn(block(x, y))
+    off = [float(np.std(m.predict(block(x, y)).mean[:, 0] - y)) for m in (model, plain)]
+    assert off[0] < 1.2 * off[1]
+    stays = Model.create(Settings(hidden=(12,), kind="positive"), schema(3))
+    stays.learn(block(x, y))
+    assert (stays.task.name, stays.rejected) == ("positive", int(np.sum(y == 0.0)))
+
+
+def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut() -> None:
+    x, y = refuted_rows()
+    whole, cut = (Model.create(Settings(hidden=(12,)), schema(3)) for _ in range(2))
+    whole.learn(block(x, y))
+    for start, stop in ((0, 300), (300, 700), (700, 701), (701, 900)):
+        cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
+        header, arrays = to_state(cut)
+        cut = from_state(json.loads(json.dumps(header)), {k: a.copy() for k, a in arrays.items()})
+    one, other = to_state(whole)[1], to_state(cut)[1]
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_a_row_that_refutes_the_kind_while_it_races_ends_that_race() -> None:
+    x, y = refuted_rows(at=200)
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x, y))
+    assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
+    assert all(racer.learner.settings.kind == "regression" for racer in model.racers)
+
+
+def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
+    x, y = refuted_rows()
+    lines = [f"{a:.4f},{b:.4f},{c:.4f},{v:.3f}" for (a, b, c), v in zip(x, y, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c,y", *lines]) + "\n")
+    said = kbnn("train", tmp_path / "t.csv", "-m", tmp_path / "m.npz", "--layers", "12")
+    assert said.code == 0
+    assert (
+        "row 701: target 'y' is 0, so it is not positive: what was learned is learned anew as any "
+        "number (--task positive leaves such rows out)"
+    ) in said.err
+    assert "left out (--task regression" not in said.err

@@ -30,6 +30,7 @@ from kbnn.model.rehearsal import BURST, YOUNG
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
 from kbnn.task.forecast import Forecast, joined
+from kbnn.task.table import RANGES
 
 DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
@@ -115,6 +116,19 @@ def kinds_told(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> tuple[str, 
         return None
     nats, other = min(others)
     return kind, other, nats
+
+
+def beyond(racers: tuple[Racer, ...], y: FloatArray) -> int:
+    """The first row whose target (n, T) a racer's kind cannot have; n if there is none."""
+    wrong = np.zeros(len(y), np.bool_)
+    for kind in {racer.learner.settings.kind for racer in racers} & RANGES.keys():
+        wrong |= np.any(np.isfinite(y) & (RANGES[kind].possible(y) == 0.0), axis=1)
+    return int(np.argmax(wrong)) if wrong.any() else len(y)
+
+
+def able(racers: tuple[Racer, ...], y: FloatArray) -> tuple[Racer, ...]:
+    """The racers whose kind can have these targets (1, T)."""
+    return tuple(racer for racer in racers if beyond((racer,), y) == len(y))
 
 
 def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Step:

@@ -208,7 +208,7 @@ def refit(columns: FloatArray, fixed: FloatArray) -> FloatArray:
         near = _SETTLED if column[COUNT] > _YOUNG else 0.5 * _SETTLED
         left |= bool(max(ratio, 1.0 / ratio) > 1.0 + near or shift > near)
         found.append((int(j), scale))
-    for j, scale in found if left else []:
-        new[j, [CENTER, SCALE]] = new[j, MEAN], scale
-        new[j, [RECENT, RECENT_SQUARE]] = 0.0, 1.0
+    for at, scale in found if left else []:
+        new[at, [CENTER, SCALE]] = new[at, MEAN], scale
+        new[at, [RECENT, RECENT_SQUARE]] = 0.0, 1.0
     return new

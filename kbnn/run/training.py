@@ -37,7 +37,7 @@ from kbnn.stream.inputs import names
 from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
 from kbnn.task.base import Wanted
-from kbnn.wording import rows_of
+from kbnn.wording import count, rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
 
@@ -353,6 +353,14 @@ class Training:
         self.rows += len(rows.y)
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
+        refuted, self.model.refuted = self.model.refuted, None
+        if refuted is not None:
+            name = self.model.schema.targets[0]
+            self.listener.notice(
+                f"row {count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
+                f"{refuted.kind}: what was learned is learned anew as any number (--task "
+                f"{refuted.kind} leaves such rows out)"
+            )
         odd = self._unlearnable.look(rows, self.model.task.name, self.model.schema.targets)
         if odd is not None:
             self.listener.notice(odd)

@@ -155,6 +155,10 @@ class Task(ABC):
         """
         return y
 
+    def unlinked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+        """The inverse of `linked`."""
+        return y
+
     # Forecasts.
 
     @abstractmethod

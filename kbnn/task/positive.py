@@ -40,6 +40,10 @@ class Positive(Real):
         """Through the link; what is not above 0 is no label."""
         return link.linked(y, known[:, UNIT])
 
+    def unlinked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+        """The values; NaN where there was no label."""
+        return np.where(np.isfinite(y), link.valued(y, known[:, UNIT]), np.nan)
+
     def stated(
         self, mean: FloatArray, sd: FloatArray, known: FloatArray, following: Following | None
     ) -> FloatArray:
