@@ -9,19 +9,19 @@ a block is cut where a key begins, and a key begins from what all rows before ha
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from kbnn.core.network import LEARNED, REJECTED, UNLABELLED
-from kbnn.core.state import State
 from kbnn.errors import ModelError
 from kbnn.fleet.keys import keys_of
-from kbnn.fleet.start import KNOWN, Widths, begun
-from kbnn.fleet.store import Standing, Store
+from kbnn.fleet.packed import packs, to_bytes
+from kbnn.fleet.part import NEW, Forms, Part
+from kbnn.fleet.start import Widths, begun, begun_packed, own_settings
+from kbnn.fleet.store import Store
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
@@ -29,7 +29,6 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import MOST_KEPT, Settings
 from kbnn.model.stored import to_state
 from kbnn.score.summaries import SAMPLE
-from kbnn.stream.blocks import taken
 from kbnn.task import forecast as said_of
 from kbnn.task.base import blank
 from kbnn.task.forecast import HELD, Forecast
@@ -40,14 +39,15 @@ SMALL: Final = {
     "rehearse": 0,
     "kind": "regression",
     "keep": 64,
-    "sample": 16,
+    "sample": 0,
 }
-"""The settings of a fleet where nothing else is said: a key takes some 20 KB."""
+"""The settings of a fleet where nothing else is said: a key takes some 7 KB."""
 OPEN: Final = 10_000
 """Models that are open at a time where nothing else is said."""
 
-GATHERED: Final = 8
-"""Rows after which a model holds those that came one by one as one block."""
+WINDOW: Final = 512
+"""Rows of the stream at a time to which keys come with one idea of how far keys differ: what is
+found out in a window counts from the next but one on, so that no row waits for the one before."""
 
 
 class Fleet(Model):
@@ -62,10 +62,11 @@ class Fleet(Model):
         self.most_open = OPEN
         self.common: Model | None = None
         self.widths = Widths()
+        self.forms = Forms()
         self._rows = self._rejected = 0
         self._young: set[str] = set()  # keys that came before the common model had begun
-        self._open: OrderedDict[str, Model] = OrderedDict()
-        self._changed: set[str] = set()
+        self._moved: list[tuple[int, list[float]]] = []  # by row, what the widths have to learn
+        self._part = Part(settings, schema, self.forms)
         self._wanted: str | None = None
 
     @classmethod
@@ -98,6 +99,8 @@ class Fleet(Model):
             fleet._rows, fleet._rejected = int(plain["rows"]), int(plain["rejected"])
             fleet._young = set(map(str, plain["young"]))
             fleet.widths = Widths.from_json(plain["widths"])
+            fleet._moved = [(int(row), list(move)) for row, move in plain.get("moved", [])]
+            fleet.forms.learn(plain.get("forms", {}))
             if "common" in state:
                 fleet.common = modelfile.load_bytes(state["common"], f"{name}: the common model")
         except (KeyError, TypeError, ValueError) as error:
@@ -107,15 +110,16 @@ class Fleet(Model):
 
     def save(self) -> None:
         """Write what has changed, all of it in one step."""
-        for key in sorted(self._changed):
-            self._write(key, self._open[key])
-        self._changed.clear()
+        for resting in self._part.changed():
+            self.store.write(*resting)
         counts = {
             "key": list(self.key),
             "rows": self._rows,
             "rejected": self._rejected,
             "young": sorted(self._young),
             "widths": self.widths.to_json(),
+            "moved": self._moved,
+            "forms": self.forms.plain(),
         }
         state = {
             "fleet": modelfile.to_bytes(*to_state(self)),
@@ -125,34 +129,28 @@ class Fleet(Model):
             state["common"] = modelfile.to_bytes(*to_state(self.common))
         self.store.commit(state)
 
-    def _write(self, key: str, model: Model) -> None:
-        lines = model.card.scores[0].lines()
-        figures = [lines.get(name, (None, None))[0] for name in ("loss", "coverage_90")]
-        standing = Standing(model.rows, figures[0], figures[1], model.alarm_count)
-        self.store.write(key, modelfile.to_bytes(*to_state(model)), standing)
-
     def model_of(self, key: str) -> Model | None:
         """The model of a key, None where it has none yet."""
-        model = self._open.get(key)
-        if model is not None:
-            self._open.move_to_end(key)
-            return model
-        content = self.store.read(key)
-        if content is None:
-            return None
-        model = modelfile.load_bytes(content, f"{self.store.path}: a model")
-        model.with_intervals(self._wanted)
-        return self._opened(key, model)
+        content = None if key in self._part else self.store.read(key)
+        if content is not None:
+            self._opened({key: content})
+        return self._part.model(key) if key in self._part else None
 
-    def _opened(self, key: str, model: Model) -> Model:
-        """Keep a model open, and let that rest which was not used for longest."""
-        self._open[key] = model
-        while len(self._open) > self.most_open:
-            oldest, resting = self._open.popitem(last=False)
-            if oldest in self._changed:
-                self._changed.discard(oldest)
-                self._write(oldest, resting)
-        return model
+    def file_of(self, key: str) -> bytes:
+        """What the model file of a key would hold; nothing where it has no model."""
+        model = self.model_of(key)
+        return b"" if model is None else modelfile.to_bytes(*to_state(model))
+
+    def _opened(self, found: Mapping[str, bytes]) -> None:
+        try:
+            self._part.open(found)
+        except ModelError as error:
+            raise ModelError(f"{self.store.path}: {error}") from error
+
+    def _rest(self) -> None:
+        """Let those rest that were not used for longest."""
+        for resting in self._part.rest(self.most_open):
+            self.store.write(*resting)
 
     # What a model is asked.
 
@@ -174,7 +172,7 @@ class Fleet(Model):
     def with_intervals(self, wanted: str | None) -> None:
         """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""
         super().with_intervals(wanted)
-        self._wanted = wanted
+        self._wanted = self._part.wanted = wanted
 
     # Rows.
 
@@ -184,14 +182,12 @@ class Fleet(Model):
             self.schema = rows.schema
         keys = keys_of(rows, self.key)
         rows = rows._replace(original=None, schema=self._schema)
-        parts = []
-        for start, stop in self._stretches(keys):
-            part = sliced(rows, start, stop)
-            parts.append(self._taught(keys[start:stop], part, again))
-            if self.common is not None:
-                self.common.learn(part, again)
+        parts, at = [], 0
+        while at < len(keys):
+            stop = self._until(keys, at)
+            parts.append(self._taught(keys[at:stop], sliced(rows, at, stop), again))
+            at = stop
         said = said_of.joined(parts) if parts else blank(0, self.task.numbers)
-        self.met += len(rows.y)
         self._rows += int(np.count_nonzero(said.status & (LEARNED | HELD)))
         self._rejected += int(np.count_nonzero(said.status & REJECTED))
         self.skipped += int(np.count_nonzero(said.status & UNLABELLED))
@@ -199,63 +195,77 @@ class Fleet(Model):
             self._score(rows, said, True)
         return said
 
-    def _stretches(self, keys: list[str]) -> Iterator[tuple[int, int]]:
-        """Pieces of a block: with a common start each begins where a key does."""
-        if self.common is None:
-            yield 0, len(keys)
-            return
-        start = 0
-        while start < len(keys):
-            ready, seen = not self.common.warming_up, {keys[start]}
-            self._start(keys[start], ready)
-            stop = start + 1
-            while ready and stop < len(keys):
-                if keys[stop] not in seen and not self._has_begun(keys[stop]):
-                    break
-                seen.add(keys[stop])
-                stop += 1
-            yield start, stop
-            start = stop
-
-    def _has_begun(self, key: str) -> bool:
-        return key not in self._young and (key in self._open or self.store.has(key))
-
-    def _start(self, key: str, ready: bool) -> None:
-        """Give a key its model, from the common one where that has begun."""
-        if self.common is None or self._has_begun(key) or (key in self._young and not ready):
-            return
-        if ready:
-            held = self.model_of(key) if key in self._young else None
-            self._young.discard(key)
-            self._opened(key, begun(self.settings, self.common, self.widths, held))
-        else:
-            self._young.add(key)
-            self._opened(key, Model(self.settings, self._schema))
-        self._changed.add(key)
+    def _until(self, keys: list[str], start: int) -> int:
+        """Where a piece of a block ends: with a common start at the end of a window at last."""
+        stop = len(keys)
+        if self.common is not None:
+            room = 1 if self.common.warming_up else WINDOW - self.met % WINDOW
+            stop = min(stop, start + room)
+        if stop - start <= self.most_open:
+            return stop
+        seen: set[str] = set()
+        for at in range(start, stop):
+            seen.add(keys[at])
+            if len(seen) > self.most_open:
+                return at
+        return stop
 
     def _taught(self, keys: list[str], rows: Rows, again: bool) -> Forecast:
-        """Let the models of keys learn; one that has met enough rows tells how far it has moved."""
-        moved: list[tuple[int, list[State]]] = []
-
-        def learn(key: str, part: Rows, places: Sequence[int]) -> Forecast:
-            model = self.model_of(key) or self._opened(key, Model(self.settings, self._schema))
-            self._changed.add(key)
-            if model.met % GATHERED == GATHERED - 1:
-                model.gather()
-            left = KNOWN - model.met
-            if self.common is None or not 0 < left <= len(places) or model.warming_up:
-                return model.learn(part, again)
-            said = [model.learn(sliced(part, 0, left), again)]
-            moved.append((places[left - 1], [m.state() for m in model.learned.members]))
-            if left < len(places):
-                said.append(model.learn(sliced(part, left, len(places)), again))
-            return said_of.joined(said)
-
-        said = _routed(keys, rows, learn)
-        for _, states in sorted(moved, key=lambda one: one[0]):
-            for state in states:
-                self.widths.learn(state)
+        """Let the models of keys learn, new ones from the common start; then the common model."""
+        if self.met % WINDOW == 0:
+            self._widen(self.met - WINDOW)
+        self._opened(self._found(keys, rows, again))
+        said, moved = self._part.learn(keys, rows, again)
+        if self.common is not None:
+            self._moved += [(self.met + at + 1, move.tolist()) for at, move in moved]
+        self.met += len(keys)
+        self._rest()
         return said
+
+    def _widen(self, row: int) -> None:
+        """Learn from keys that had moved by that row of the stream."""
+        while self._moved and self._moved[0][0] <= row:
+            self.widths.learn(np.array(self._moved.pop(0)[1]))
+
+    def _found(self, keys: list[str], rows: Rows, again: bool) -> dict[str, bytes]:
+        """What rests of keys that are not open; the common model learns the rows on the way."""
+        found: dict[str, bytes] = {}
+        ready = self.common is not None and not self.common.warming_up
+        at = 0
+        for place, key in enumerate(keys):
+            young = ready and key in self._young
+            if key in found or (key in self._part and not young):
+                continue
+            content = None if young else self.store.read(key)
+            if content is None and self.common is not None and ready:
+                if place > at:
+                    self.common.learn(sliced(rows, at, place), again)
+                    at = place
+                content = self._begun(self.common, key)
+            elif content is None:
+                content = NEW
+                if self.common is not None:
+                    self._young.add(key)
+            found[key] = content
+        if self.common is not None:
+            self.common.learn(sliced(rows, at, len(keys)) if at else rows, again)
+        return found
+
+    def _begun(self, common: Model, key: str) -> bytes:
+        """A new key's model; rows that it has held so far come first."""
+        if key in self._young:
+            self._young.discard(key)
+            content = None if key in self._part else self.store.read(key)
+            if content is not None:
+                self._opened({key: content})
+            held = self._part.take(key)
+            model = begun(self.settings, common, self.widths, held)
+            return modelfile.to_bytes(*to_state(model))
+        if not packs(self.settings, self._schema) or common.task.name != "regression":
+            return modelfile.to_bytes(*to_state(begun(self.settings, common, self.widths)))
+        state = common.learned.members[0].state()
+        form = self.forms.of(own_settings(self.settings, common), state.config, state.seed)
+        return to_bytes(form, begun_packed(form, common, self.widths))
 
     def predict(self, rows: Rows) -> Forecast:
         """Predict each row by the model of its key; a key that is new is like the others."""
@@ -276,33 +286,17 @@ class Fleet(Model):
         stranger = None
         if self.common is not None and not self.common.warming_up:
             stranger = begun(self.settings, self.common, self.widths)
-
-        def say(key: str, part: Rows, places: Sequence[int]) -> Forecast:
-            model = self.model_of(key) or stranger
-            return _nothing(part, self.task.numbers) if model is None else ask(model, part)
-
+            stranger.with_intervals(self._wanted)
         keys = keys_of(rows, self.key)
-        return _routed(keys, rows._replace(original=None), say)
-
-
-def _routed(
-    keys: list[str], rows: Rows, ask: Callable[[str, Rows, Sequence[int]], Forecast]
-) -> Forecast:
-    """What is said of the rows of each key, at these places, in the order of the rows."""
-    places: dict[str, list[int]] = {}
-    for at, key in enumerate(keys):
-        places.setdefault(key, []).append(at)
-    if len(places) == 1:
-        return ask(keys[0], rows, range(len(keys)))
-    order = np.array([at for group in places.values() for at in group])
-    parts = [ask(key, taken(rows, np.array(group)), group) for key, group in places.items()]
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return said_of.taken(said_of.joined(parts), back)
-
-
-def _nothing(rows: Rows, numbers: int) -> Forecast:
-    """What is said of rows that nothing is known of."""
-    said = blank(len(rows.y), numbers)
-    parts: list[Any] = [part + np.nan for part in said[:-2]]
-    return Forecast._make([*parts, said.status, said.stated + np.nan])
+        rows = rows._replace(original=None)
+        parts, at = [], 0
+        while at < len(keys):
+            stop = min(len(keys), at + max(1, self.most_open))
+            asked = keys[at:stop]
+            absent = [key for key in dict.fromkeys(asked) if key not in self._part]
+            resting = [(key, self.store.read(key)) for key in absent]
+            self._opened({key: content for key, content in resting if content is not None})
+            parts.append(self._part.ask(asked, sliced(rows, at, stop), stranger, ask))
+            self._rest()
+            at = stop
+        return said_of.joined(parts) if parts else blank(0, self.task.numbers)

@@ -22,6 +22,8 @@ from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
+from kbnn.fleet import packed as of
+from kbnn.fleet.packed import Form, Packed
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
@@ -40,6 +42,27 @@ NOISE_ROWS: Final = 4.0
 """Rows that the noise of other keys counts for."""
 
 
+PARTS: Final = (np.s_[:, :1], np.s_[:, 1:])
+"""The biases of a layer, and its other weights."""
+
+
+def moved_by(state: State) -> FloatArray:
+    """How far a key has moved: (moved, known) of biases and others by layer, then its noise."""
+    layout = layout_of(state.config)
+    step = (state.mean - state.prior_mean) ** 2
+    gained = np.clip(1.0 - state.cov[layout.diagonal] / state.prior_var, 0.0, 1.0)
+    sums = [
+        float(layout.matrix(values, layer)[part].sum())
+        for values in (step, gained)
+        for layer in range(layout.layers)
+        for part in PARTS
+    ]
+    level = np.nan
+    if len(state.noise) and not state.config.kind.noise_signed:
+        level = float(np.mean(np.log(state.noise[:, 1] / state.noise[:, 0])))
+    return np.array([*sums, level])
+
+
 @dataclass
 class Widths:
     """By how much keys differ: sums over keys, (layers, 2) of biases and of other weights."""
@@ -48,43 +71,28 @@ class Widths:
     known: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
     log_noise: float = 0.0
     keys: float = 0.0  # discounted
+    _spread: tuple[State, FloatArray] | None = field(default=None, compare=False, repr=False)
 
-    def learn(self, state: State) -> None:
-        """Count in how far a key has moved from its start."""
-        layout = layout_of(state.config)
-        if len(self.moved) != layout.layers:
-            self.moved, self.known = np.zeros((layout.layers, 2)), np.zeros((layout.layers, 2))
-        self.moved *= KEPT
-        self.known *= KEPT
-        for layer in range(layout.layers):
-            step, gained = (
-                layout.matrix(values, layer)
-                for values in (
-                    (state.mean - state.prior_mean) ** 2,
-                    np.clip(1.0 - state.cov[layout.diagonal] / state.prior_var, 0.0, 1.0),
-                )
-            )
-            for place, part in enumerate((np.s_[:, :1], np.s_[:, 1:])):
-                self.moved[layer, place] += step[part].sum()
-                self.known[layer, place] += gained[part].sum()
-        if len(state.noise) and not state.config.kind.noise_signed:
-            level = float(np.mean(np.log(state.noise[:, 1] / state.noise[:, 0])))
-            self.log_noise = KEPT * self.log_noise + level
+    def learn(self, move: FloatArray) -> None:
+        """Count in how far a key has moved from its start, see `moved_by`."""
+        layers = (len(move) - 1) // 4
+        if len(self.moved) != layers:
+            self.moved, self.known = np.zeros((layers, 2)), np.zeros((layers, 2))
+        moved, known = move[:-1].reshape(2, layers, 2)
+        self.moved, self.known = KEPT * self.moved + moved, KEPT * self.known + known
+        if not np.isnan(move[-1]):
+            self.log_noise = KEPT * self.log_noise + float(move[-1])
             self.keys = KEPT * self.keys + 1.0
+        self._spread = None
 
     def begin(self, state: State) -> State:
         """The state that a new key begins with, from that of the common model."""
         config = state.config
-        layout, fresh = layout_of(config), init(config)
-        spread = fresh.prior_var.copy()
-        sums = np.zeros((2, layout.layers, 2))
-        if len(self.moved) == layout.layers:
-            sums[:] = self.moved, self.known
-        for layer in range(layout.layers):
-            own = layout.matrix(spread, layer)
-            for place, part in enumerate((np.s_[:, :1], np.s_[:, 1:])):
-                moved, known = sums[:, layer, place]
-                own[part] = (moved + FIRST * own[part]) / (known + FIRST)
+        layout = layout_of(config)
+        if self._spread is None or self._spread[0].config != config:
+            fresh = init(config)
+            self._spread = fresh, self._spread_of(fresh)
+        fresh, spread = self._spread
         cov = state.cov.copy()
         cov[layout.diagonal] += spread
         return fresh._replace(
@@ -97,6 +105,19 @@ class Widths:
             input_mean=state.input_mean.copy(),
             input_cov=state.input_cov.copy(),
         )
+
+    def _spread_of(self, fresh: State) -> FloatArray:
+        """By how much each weight of a key differs from the common one, as a variance."""
+        layout, spread = layout_of(fresh.config), fresh.prior_var.copy()
+        sums = np.zeros((2, layout.layers, 2))
+        if len(self.moved) == layout.layers:
+            sums[:] = self.moved, self.known
+        for layer in range(layout.layers):
+            own = layout.matrix(spread, layer)
+            for place, part in enumerate(PARTS):
+                moved, known = sums[:, layer, place]
+                own[part] = (moved + FIRST * own[part]) / (known + FIRST)
+        return spread
 
     def _noise(self, state: State) -> FloatArray:
         if not len(state.noise) or state.config.kind.noise_signed:
@@ -124,7 +145,7 @@ def begun(settings: Settings, common: Model, widths: Widths, held: Model | None 
     """The model of a key that begins from the common one; rows it has held so far come first."""
     leader = common.racers[0]
     model = Model.create(settings, common.schema)
-    own = replace(leader.learner.settings, keep=settings.keep, sample=settings.sample)
+    own = own_settings(settings, common)
     learner = model.learner_of(own)
     learned = Learned(
         tuple(open_session(widths.begin(member.state())) for member in leader.learned.members),
@@ -140,6 +161,26 @@ def begun(settings: Settings, common: Model, widths: Widths, held: Model | None 
     if held is not None:
         _catch_up(model, held)
     return model
+
+
+def begun_packed(form: Form, common: Model, widths: Widths) -> Packed:
+    """The same of a key that has held nothing, packed."""
+    learned = common.learned
+    counts = np.zeros(of.COUNTS, np.int64)
+    counts[[of.SEEN, of.SINCE, of.SETTLED]] = learned.seen, learned.seen, 1
+    blank: list[Any] = [np.zeros(shape, kind) for shape, kind in form.shapes(0)]
+    return Packed._make([*blank, (), ()])._replace(
+        belief=form.belief_of(widths.begin(learned.members[0].state())),
+        columns=learned.columns,
+        tails=common.task.tails(form.settings.robust)[0],
+        constant=np.array([np.nan, 0.0, 0.0, 0.0]),
+        counts=counts,
+    )
+
+
+def own_settings(settings: Settings, common: Model) -> Settings:
+    """The settings of a key that begins from the common model: with what was chosen there."""
+    return replace(common.learner.settings, keep=settings.keep, sample=settings.sample)
 
 
 def _catch_up(model: Model, held: Model) -> None:
