@@ -9,7 +9,6 @@ import pytest
 
 from kbnn.core import engine
 from kbnn.errors import ModelError
-from kbnn.fleet import fleet as fleet_module
 from kbnn.fleet import packed as of
 from kbnn.fleet import part as part_module
 from kbnn.fleet.fleet import Fleet
@@ -63,7 +62,6 @@ def test_packed_models_are_the_models_that_objects_would_be(
         patch.setattr(part_module, "FEW", 0)
         assert trained("alone", *words) == said
         patch.setattr(of, "packs", lambda *_: False)
-        patch.setattr(fleet_module, "packs", lambda *_: False)
         assert trained("objects", *words) == said
     found = models("packed")
     assert found == models("few") == models("alone") == models("objects")

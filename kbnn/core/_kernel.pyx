@@ -357,9 +357,9 @@ cdef class Session:
 
 
 cdef class Many:
-    """Working memory for beliefs of one network that lie side by side, a row of numbers each.
+    """Working memory for beliefs of one network that lie side by side.
 
-    A belief is its arrays one after another, in the order of the C struct.
+    Each row of numbers begins with a belief: its arrays one after another, in the C struct's order.
     """
 
     cdef kb_session *session
@@ -394,7 +394,7 @@ cdef class Many:
         cdef _Buffer places = _buffer(at, "at", False, True), rows = _buffer(x, "x")
         cdef const kb_net *net = &self.net.net
         cdef int64_t inputs = net.widths[0] - net.directions, outputs = net.widths[net.layers]
-        cdef int64_t n = places.length, k, held = all_beliefs.length // self.length
+        cdef int64_t n = places.length, k, held, stride
         cdef int learn = y is not None, failed = 0
         cdef _Buffer seen = _buffer(y, "y") if learn else None
         cdef _Buffer counts = None if weight is None else _buffer(weight, "weight")
@@ -402,7 +402,8 @@ cdef class Many:
         cdef kb_records out
         cdef kb_state state
         cdef _Buffer made_mean, made_var, made_noise, made_inlier, made_status
-        if held * self.length != all_beliefs.length or rows.length != n * inputs:
+        held, stride = all_beliefs.view.shape[0], all_beliefs.view.shape[1]
+        if all_beliefs.view.ndim != 2 or stride < self.length or rows.length != n * inputs:
             raise ValueError("beliefs and x must be those of the network")
         if (learn and seen.length != n * net.labels) or net.classes or (
                 counts is not None and counts.length != n):
@@ -419,7 +420,7 @@ cdef class Many:
         with nogil:
             for k in range(n):
                 self._at(<double *>all_beliefs.at
-                         + (<const int64_t *>places.at)[k] * self.length, &state)
+                         + (<const int64_t *>places.at)[k] * stride, &state)
                 if self.session == NULL:
                     failed = kb_open(&self.session, net, &state)
                     if failed:

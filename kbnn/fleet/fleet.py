@@ -17,10 +17,10 @@ import numpy as np
 
 from kbnn.core.network import LEARNED, REJECTED, UNLABELLED
 from kbnn.errors import ModelError
+from kbnn.fleet.forms import Forms
 from kbnn.fleet.keys import keys_of
-from kbnn.fleet.packed import packs, to_bytes
-from kbnn.fleet.part import NEW, Forms, Part
-from kbnn.fleet.start import Widths, begun, begun_packed, own_settings
+from kbnn.fleet.part import NEW, Part
+from kbnn.fleet.start import Widths, begun, caught_up, first_bytes, window_end, window_start
 from kbnn.fleet.store import Store
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
@@ -28,7 +28,6 @@ from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import MOST_KEPT, Settings
 from kbnn.model.stored import to_state
-from kbnn.score.summaries import SAMPLE
 from kbnn.task import forecast as said_of
 from kbnn.task.base import blank
 from kbnn.task.forecast import HELD, Forecast
@@ -44,10 +43,6 @@ SMALL: Final = {
 """The settings of a fleet where nothing else is said: a key takes some 7 KB."""
 OPEN: Final = 10_000
 """Models that are open at a time where nothing else is said."""
-
-WINDOW: Final = 512
-"""Rows of the stream at a time to which keys come with one idea of how far keys differ: what is
-found out in a window counts from the next but one on, so that no row waits for the one before."""
 
 
 class Fleet(Model):
@@ -66,6 +61,7 @@ class Fleet(Model):
         self._rows = self._rejected = 0
         self._young: set[str] = set()  # keys that came before the common model had begun
         self._moved: list[tuple[int, list[float]]] = []  # by row, what the widths have to learn
+        self._start = NEW  # what new keys begin from in this window
         self._part = Part(settings, schema, self.forms)
         self._wanted: str | None = None
 
@@ -79,7 +75,8 @@ class Fleet(Model):
         """
         fleet = cls(settings, schema, key, store)
         if common and not schema.lags:
-            fleet.common = Model(replace(settings, keep=MOST_KEPT, sample=SAMPLE), schema)
+            fleet.common = Model(replace(settings, keep=MOST_KEPT), schema)
+            fleet.common.scored = False
         return fleet
 
     # Keeping it.
@@ -101,8 +98,10 @@ class Fleet(Model):
             fleet.widths = Widths.from_json(plain["widths"])
             fleet._moved = [(int(row), list(move)) for row, move in plain.get("moved", [])]
             fleet.forms.learn(plain.get("forms", {}))
+            fleet._start = state.get("start", NEW)
             if "common" in state:
                 fleet.common = modelfile.load_bytes(state["common"], f"{name}: the common model")
+                fleet.common.scored = False
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{name}: is damaged (its state)") from error
         fleet.met = fleet._rows + fleet._rejected + fleet.skipped
@@ -126,6 +125,7 @@ class Fleet(Model):
             "counts": json.dumps(counts).encode(),
         }
         if self.common is not None:
+            state["start"] = self._start
             state["common"] = modelfile.to_bytes(*to_state(self.common))
         self.store.commit(state)
 
@@ -199,7 +199,7 @@ class Fleet(Model):
         """Where a piece of a block ends: with a common start at the end of a window at last."""
         stop = len(keys)
         if self.common is not None:
-            room = 1 if self.common.warming_up else WINDOW - self.met % WINDOW
+            room = 1 if self.common.warming_up else window_end(self.met) - self.met
             stop = min(stop, start + room)
         if stop - start <= self.most_open:
             return stop
@@ -211,61 +211,55 @@ class Fleet(Model):
         return stop
 
     def _taught(self, keys: list[str], rows: Rows, again: bool) -> Forecast:
-        """Let the models of keys learn, new ones from the common start; then the common model."""
-        if self.met % WINDOW == 0:
-            self._widen(self.met - WINDOW)
-        self._opened(self._found(keys, rows, again))
+        """Let the models of keys learn a piece, and beside them the common one."""
+        self._look_around()
+        self._opened(self._found(keys))
         said, moved = self._part.learn(keys, rows, again)
         if self.common is not None:
             self._moved += [(self.met + at + 1, move.tolist()) for at, move in moved]
+            self.common.learn(rows, again)
         self.met += len(keys)
         self._rest()
         return said
 
-    def _widen(self, row: int) -> None:
-        """Learn from keys that had moved by that row of the stream."""
-        while self._moved and self._moved[0][0] <= row:
-            self.widths.learn(np.array(self._moved.pop(0)[1]))
+    def _look_around(self) -> None:
+        """Where a window begins: what new keys begin from in it."""
+        if self.common is None or self.common.warming_up:
+            return
+        begins = self.met == window_start(self.met)
+        if begins:
+            before = window_start(self.met - 1)
+            while self._moved and self._moved[0][0] <= before:
+                self.widths.learn(np.array(self._moved.pop(0)[1]))
+        if begins or not self._start:
+            self._start = first_bytes(self.settings, self.common, self.widths, self.forms)
 
-    def _found(self, keys: list[str], rows: Rows, again: bool) -> dict[str, bytes]:
-        """What rests of keys that are not open; the common model learns the rows on the way."""
+    def _found(self, keys: list[str]) -> dict[str, bytes]:
+        """What rests of keys that are not open, and what new ones begin from."""
         found: dict[str, bytes] = {}
-        ready = self.common is not None and not self.common.warming_up
-        at = 0
-        for place, key in enumerate(keys):
-            young = ready and key in self._young
+        for key in keys:
+            young = bool(self._start) and key in self._young
             if key in found or (key in self._part and not young):
                 continue
             content = None if young else self.store.read(key)
-            if content is None and self.common is not None and ready:
-                if place > at:
-                    self.common.learn(sliced(rows, at, place), again)
-                    at = place
-                content = self._begun(self.common, key)
+            if young:
+                content = self._grown_up(key)
             elif content is None:
-                content = NEW
-                if self.common is not None:
+                content = self._start
+                if self.common is not None and not self._start:
                     self._young.add(key)
             found[key] = content
-        if self.common is not None:
-            self.common.learn(sliced(rows, at, len(keys)) if at else rows, again)
         return found
 
-    def _begun(self, common: Model, key: str) -> bytes:
-        """A new key's model; rows that it has held so far come first."""
-        if key in self._young:
-            self._young.discard(key)
-            content = None if key in self._part else self.store.read(key)
-            if content is not None:
-                self._opened({key: content})
-            held = self._part.take(key)
-            model = begun(self.settings, common, self.widths, held)
-            return modelfile.to_bytes(*to_state(model))
-        if not packs(self.settings, self._schema) or common.task.name != "regression":
-            return modelfile.to_bytes(*to_state(begun(self.settings, common, self.widths)))
-        state = common.learned.members[0].state()
-        form = self.forms.of(own_settings(self.settings, common), state.config, state.seed)
-        return to_bytes(form, begun_packed(form, common, self.widths))
+    def _grown_up(self, key: str) -> bytes:
+        """A key that came before the common model had begun: it begins now, and learns its rows."""
+        self._young.discard(key)
+        content = None if key in self._part else self.store.read(key)
+        if content is not None:
+            self._opened({key: content})
+        held = self._part.take(key)
+        self._opened({key: self._start})
+        return modelfile.to_bytes(*to_state(caught_up(self._part.take(key), held)))
 
     def predict(self, rows: Rows) -> Forecast:
         """Predict each row by the model of its key; a key that is new is like the others."""

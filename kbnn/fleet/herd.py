@@ -20,7 +20,6 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.tails import FIRST_GAIN, MEAN_WIDTH
 from kbnn.fleet import packed as of
 from kbnn.fleet.packed import Form, Packed
-from kbnn.fleet.store import Standing
 from kbnn.model import scaling
 from kbnn.model.learner import FIRST_REFIT, Learner
 from kbnn.model.model import Model
@@ -37,7 +36,6 @@ from kbnn.task.numeric_score import Judged
 
 ROOM: Final = 64
 """Places that a herd begins with; it doubles when they are taken."""
-ARRAYS: Final = Packed._fields[:10]
 
 
 class Round(NamedTuple):
@@ -53,11 +51,11 @@ class Herd:
     def __init__(self, form: Form) -> None:
         self.form = form
         self._many = engine.open_many(form.config)
-        shapes = form.shapes(form.keep)
-        self._arrays: list[Any] = [np.zeros((ROOM, *shape), kind) for shape, kind in shapes]
+        self._rows = np.zeros((ROOM, form.size))
         self._free = list(range(ROOM))
         self._told: dict[int, tuple[tuple[CurvePoint, ...], tuple[int, ...]]] = {}
         self._ready = np.zeros(ROOM, np.bool_)  # every scale is set
+        self._last: tuple[FloatArray | None, bool] = None, False
         self._learner: Learner | None = None
 
     def fits(self, schema: Schema, settings: Settings) -> None:
@@ -83,33 +81,22 @@ class Herd:
 
     def set(self, at: int, whole: Packed) -> None:
         """Let a model be at a place what it is now."""
-        kept = len(whole.rest)
-        for name, mine, given in zip(ARRAYS, self._arrays, whole[:10], strict=True):
-            if name in ("x", "rest"):
-                mine[at, :kept] = given
-            else:
-                mine[at] = given
-        counts, told = self._counts[at], (whole.points, whole.alarms)
-        counts[of.KEPT] = kept
-        if any(told):
-            self._told[at] = told
+        self._rows[at] = whole.row
+        if whole.points or whole.alarms:
+            self._told[at] = whole.points, whole.alarms
         else:
             self._told.pop(at, None)
-        columns = whole.columns
-        moving = (columns[:, scaling.SCALE] == 0.0) & (self.learner.passing[: len(columns)] == 0.0)
-        self._ready[at] = not moving.any() and columns[0, scaling.COUNT] > 0.0
+        if whole.row is not self._last[0]:
+            columns = self.form.of(whole.row, "columns")
+            fixed = self.learner.passing[: len(columns)] > 0.0
+            still = (columns[:, scaling.SCALE] == 0.0) & ~fixed
+            ready = not still.any() and columns[0, scaling.COUNT] > 0.0
+            self._last = whole.row, bool(ready)
+        self._ready[at] = self._last[1]
 
     def get(self, at: int) -> Packed:
-        """The model at a place."""
-        keep, kept = self.form.keep, int(self._counts[at, of.KEPT])
-        found: list[Any] = []
-        for name, mine in zip(ARRAYS, self._arrays, strict=True):
-            part = mine[at]
-            if name in ("x", "rest"):
-                part = part[:kept] if kept <= keep else np.roll(part, -(kept % keep), axis=0)
-            found.append(part.copy())
-        found[-1][of.KEPT] = min(kept, keep)
-        return Packed._make([*found, *self._told.get(at, ((), ()))])
+        """The model at a place, as it is there: a view."""
+        return Packed(self._rows[at], *self._told.get(at, ((), ())))
 
     def drop(self, at: int) -> None:
         """Give up a place."""
@@ -118,49 +105,39 @@ class Herd:
 
     def _grow(self) -> None:
         room = len(self._ready)
-        self._free = list(range(room, 2 * room))
-        for k, array in enumerate(self._arrays):
-            more = np.zeros((2 * room, *array.shape[1:]), array.dtype)
-            more[:room] = array
-            self._arrays[k] = more
-        self._ready = np.concatenate((self._ready, np.zeros(room, np.bool_)))
+        more = max(ROOM, room // 2)
+        self._free = list(range(room, room + more))
+        wider = np.zeros((room + more, self.form.size))
+        wider[:room] = self._rows
+        self._rows = wider
+        self._ready = np.concatenate((self._ready, np.zeros(more, np.bool_)))
 
-    @property
-    def _counts(self) -> NDArray[np.int64]:
-        return np.asarray(self._arrays[-1])
+    def _part(self, name: str) -> Any:
+        return self.form.of(self._rows, name)
 
     def met(self, at: IntArray) -> IntArray:
         """Rows that models have met."""
-        return np.asarray(self._counts[at, of.MET])
-
-    def belief(self, at: int) -> FloatArray:
-        """The belief of a model."""
-        return np.asarray(self._arrays[0][at])
-
-    def standing(self, at: int) -> Standing:
-        """How a model stands."""
-        return of.standing(self.form, self._arrays[0][at], self._arrays[5][at])
+        return np.asarray(self._part("counts")[at, of.MET])
 
     # Rows.
 
     def predict(self, at: IntArray, rows: Rows, plain: bool) -> Forecast:
         """Predict a row by each of the models at these places; `plain`: intervals as stated."""
-        beliefs, columns, tails = self._arrays[:3]
-        scale, width = columns[at], self.form.inputs
+        scale, width = self._part("columns")[at], self.form.inputs
         z = scaling.standardise(
             scale[:, 1:].reshape(-1, scaling.FIELDS),
             rows.x[:, :width].reshape(1, -1),
             np.tile(self.learner.as_is[:width], len(at)),
         )
-        made = self._many.run(beliefs, at, z)
-        known = tails[at]
+        made = self._many.run(self._rows, at, z)
+        known = self._part("tails")[at]
         if plain:
             known[:, FIRST_GAIN:MEAN_WIDTH] = 1.0
         return self._forecast(made, scale, known, None)
 
     def learn(self, at: IntArray, rows: Rows) -> Round:
         """Predict and learn a row at each of these places, which differ; some may be left alone."""
-        beliefs, columns, tails = self._arrays[:3]
+        columns, tails, counts = (self._part(name) for name in ("columns", "tails", "counts"))
         open_to = np.flatnonzero(self._open_to(at, rows))
         scale, width = columns[at[open_to]], self.form.inputs
         x, y = rows.x[open_to, :width], rows.y[open_to]
@@ -174,7 +151,7 @@ class Herd:
         weight = None if rows.weight is None else np.ascontiguousarray(rows.weight[open_to])
         places = np.ascontiguousarray(at[open_to])
         labels, inputs = np.ascontiguousarray(z[:, :1]), np.ascontiguousarray(z[:, 1:])
-        made = self._many.run(beliefs, places, inputs, labels, weight)
+        made = self._many.run(self._rows, places, inputs, labels, weight)
         calm = (made.status.astype(np.int64) & ALARM) == 0
         if not calm.all():
             made = Prediction._make(part[calm] for part in made)
@@ -191,7 +168,6 @@ class Herd:
         tails[here] = known
         self._keep(here, rows.x[open_to, :width], y[:, 0], weight, said.outlier)
         self._score(here, y, said, weight)
-        counts = self._counts
         for which in (of.SEEN, of.MET, of.CURVE):
             counts[here, which] += 1
         counts[here, of.SKIPPED] += (said.status & UNLABELLED) > 0
@@ -199,7 +175,8 @@ class Herd:
 
     def _open_to(self, at: IntArray, rows: Rows) -> NDArray[np.bool_]:
         """Rows at which nothing is due."""
-        seen, curve = self._counts[at, of.SEEN] + 1, self._counts[at, of.CURVE] + 1
+        counts = self._part("counts")
+        seen, curve = counts[at, of.SEEN] + 1, counts[at, of.CURVE] + 1
         due = ((seen & (seen - 1)) == 0) & (seen >= FIRST_REFIT)
         due |= ((curve & (curve - 1)) == 0) & (curve >= FIRST_POINT)
         due |= ~self._ready[at]
@@ -239,13 +216,13 @@ class Herd:
         weight: FloatArray | None,
         outlier: FloatArray,
     ) -> None:
-        counts, kept_x, rest = self._counts, self._arrays[3], self._arrays[4]
-        place = counts[at, of.KEPT] % self.form.keep
-        kept_x[at, place] = x
-        trust = 1.0 - outlier if self.form.settings.robust else 1.0
-        rest[at, place, of.Y], rest[at, place, of.TRUST] = y, trust
-        rest[at, place, of.WEIGHT] = 1.0 if weight is None else weight
-        rest[at, place, of.NUMBER] = counts[at, of.MET] + 1
+        counts, kept = self._part("counts"), self._part("kept")
+        rows = np.empty((len(at), of.REST + x.shape[1]))
+        rows[:, of.Y], rows[:, of.REST :] = y, x
+        rows[:, of.WEIGHT] = 1.0 if weight is None else weight
+        rows[:, of.NUMBER] = counts[at, of.MET] + 1
+        rows[:, of.TRUST] = 1.0 - outlier if self.form.settings.robust else 1.0
+        kept[at, counts[at, of.KEPT] % self.form.keep] = rows
         counts[at, of.KEPT] += 1
 
     def _score(
@@ -254,7 +231,7 @@ class Herd:
         """Count a row into each record, as a score does (kbnn.task.numeric_score)."""
         judged = self.learner.task.judge(y, said, weight)[0]
         assert isinstance(judged, Judged)
-        counts = self._counts
+        counts = self._part("counts")
         known = np.isfinite(y[:, 0])
         counts[at, of.UNSCORED] += ~known
         counts[at, of.INVALID] += known & ~judged.usable
@@ -268,7 +245,7 @@ class Herd:
             terms[:, k] = figure.term(judged)
         if not judged.even:
             terms[:, 1:] *= judged.weight[:, None]
-        sums, recent, constant, pit = self._arrays[5:9]
+        sums, recent, constant, pit = map(self._part, ("sums", "recent", "constant", "pit"))
         sums[at] += terms
         recent[at] += terms[:, of.DRAWN]
         bins = np.minimum((judged.told.below * PIT_BINS).astype(np.int64), PIT_BINS - 1)

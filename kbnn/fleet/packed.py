@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 import zlib
 from dataclasses import asdict
@@ -52,7 +53,9 @@ REST: Final = 4
 ORIGIN, TOTAL, SHIFT, SPREAD = range(4)
 CONSTANT: Final = 4
 """The best constant of the record, see kbnn.task.numeric_score."""
-_HEAD: Final = struct.Struct("<5s16sIII")
+WHOLE: Final = frozenset(("pit", "counts"))
+"""Parts of a packed model that are whole numbers."""
+_HEAD: Final = struct.Struct("<5s16sII")
 _FIGURES: Final = NumericScore()
 FIGURES: Final = tuple(_FIGURES._summed)
 SUMS: Final = 1 + len(FIGURES)
@@ -61,18 +64,9 @@ DRAWN: Final = tuple([0, *(1 + at for at in _FIGURES._drawn)])
 
 
 class Packed(NamedTuple):
-    """A model; what is kept of the last rows is in their order."""
+    """A model: a row of numbers as its form lays them out, points of its curve, its alarms."""
 
-    belief: FloatArray  # every array of the belief, one after another
-    columns: FloatArray  # of the target and the inputs, see kbnn.model.scaling
-    tails: FloatArray
-    x: FloatArray  # (kept, inputs)
-    rest: FloatArray  # (kept, REST)
-    sums: FloatArray  # of the record: weight, then the sums of its figures
-    recent: FloatArray  # and those of the curve since its last point
-    constant: FloatArray
-    pit: IntArray
-    counts: IntArray
+    row: FloatArray
     points: tuple[CurvePoint, ...] = ()
     alarms: tuple[int, ...] = ()
 
@@ -88,9 +82,36 @@ class Form:
         self._shapes = [(name, getattr(blank, name).shape) for name in ARRAYS]
         self._whole = ARRAYS.index("counts")
         before = self._shapes[: self._whole]
-        self._counted = sum(int(np.prod(shape)) for _, shape in before)
-        self.belief = sum(int(np.prod(shape)) for _, shape in self._shapes)
-        self.tails = tails.FIELDS
+        self._counted = sum(math.prod(shape) for _, shape in before)
+        self.belief = sum(math.prod(shape) for _, shape in self._shapes)
+        width = REST + self.inputs
+        self.part: dict[str, tuple[slice, tuple[int, ...]]] = {}
+        at = 0
+        for name, shape in (
+            ("belief", (self.belief,)),
+            ("columns", (1 + self.inputs, scaling.FIELDS)),
+            ("tails", (tails.FIELDS,)),
+            ("sums", (SUMS,)),
+            ("recent", (len(DRAWN),)),
+            ("constant", (CONSTANT,)),
+            ("pit", (PIT_BINS,)),
+            ("counts", (COUNTS,)),
+            ("kept", (self.keep, width)),
+        ):
+            self.part[name] = slice(at, at + math.prod(shape)), shape
+            at += math.prod(shape)
+        self.size, self.least = at, at - self.keep * width
+
+    def of(self, rows: FloatArray, name: str) -> Any:
+        """A part of packed models (..., size), as it is there: a view."""
+        place, shape = self.part[name]
+        found = rows[..., place]
+        found = found.view(np.int64) if name in WHOLE else found
+        return found if len(shape) == 1 else found.reshape(*found.shape[:-1], *shape)
+
+    def length(self, counts: IntArray) -> int:
+        """How much of a row is in use, with these counts."""
+        return self.least + min(int(counts[KEPT]), self.keep) * (REST + self.inputs)
 
     @cached_property
     def plain(self) -> dict[str, Any]:
@@ -126,7 +147,7 @@ class Form:
         arrays: dict[str, Any] = {}
         at = 0
         for name, shape in self._shapes:
-            size = int(np.prod(shape))
+            size = math.prod(shape)
             part = belief[at : at + size].copy()
             arrays[name] = (part.view(np.int64) if name == "counts" else part).reshape(shape)
             at += size
@@ -135,21 +156,6 @@ class Form:
     def counted(self, belief: FloatArray) -> IntArray:
         """The counts of a belief, see kbnn.core.state.Counts."""
         return belief[self._counted : self._counted + len(COUNT)].view(np.int64)
-
-    def shapes(self, kept: int) -> list[tuple[tuple[int, ...], type]]:
-        """Shape and type of each array of a packed model with so many rows kept."""
-        return [
-            ((self.belief,), np.float64),
-            ((1 + self.inputs, scaling.FIELDS), np.float64),
-            ((self.tails,), np.float64),
-            ((kept, self.inputs), np.float64),
-            ((kept, REST), np.float64),
-            ((SUMS,), np.float64),
-            ((len(DRAWN),), np.float64),
-            ((CONSTANT,), np.float64),
-            ((PIT_BINS,), np.int64),
-            ((COUNTS,), np.int64),
-        ]
 
 
 def packs(settings: Settings, schema: Schema) -> bool:
@@ -198,83 +204,97 @@ def packed(form: Form, model: Model) -> Packed:
     counts += [score.rows, score.skipped, score.invalid, card.curve.rows]
     counts += [again.since, int(again.settled), again.rows, again.alarm]
     origin = np.nan if score._origin is None else score._origin
-    return Packed(
-        form.belief_of(learned.members[0].state()),
-        learned.columns,
-        learned.tails[0],
-        kept.x,
-        np.column_stack((kept.y, kept.weight, kept.number, kept.trust)),
-        np.concatenate(([score._weight], score._sums)),
-        score._recent,
-        np.array([origin, score._total, score._shift, score._spread]),
-        score.pit.counts,
-        np.array(counts),
-        tuple(card.curve.points[0]),
-        racer.alarms,
+    row = np.zeros(form.size)
+    for name, part in (
+        ("belief", form.belief_of(learned.members[0].state())),
+        ("columns", learned.columns),
+        ("tails", learned.tails[0]),
+        ("sums", np.concatenate(([score._weight], score._sums))),
+        ("recent", score._recent),
+        ("constant", np.array([origin, score._total, score._shift, score._spread])),
+        ("pit", score.pit.counts),
+        ("counts", np.array(counts)),
+    ):
+        form.of(row, name)[:] = part
+    form.of(row, "kept")[: len(kept.y)] = np.column_stack(
+        (kept.y, kept.weight, kept.number, kept.trust, kept.x)
     )
+    return Packed(row, tuple(card.curve.points[0]), racer.alarms)
 
 
 def unpacked(form: Form, whole: Packed, settings: Settings, schema: Schema) -> Model:
     """The model that was packed."""
     model = Model(settings, schema)
     learner = model.learner_of(form.settings)
-    counts, rest = whole.counts.tolist(), whole.rest
+    row = whole.row
+    counts = form.of(row, "counts").tolist()
+    rows = _in_order(form.of(row, "kept"), counts[KEPT])
     kept = KeptRows(
-        whole.x.copy(),
-        np.zeros((len(rest), 0)),
-        rest[:, [Y]],
-        *(rest[:, at].copy() for at in (WEIGHT, NUMBER, TRUST)),
+        rows[:, REST:].copy(),
+        np.zeros((len(rows), 0)),
+        rows[:, [Y]],
+        *(rows[:, at].copy() for at in (WEIGHT, NUMBER, TRUST)),
     )
     learned = Learned(
-        (open_session(form.state_of(whole.belief)),),
-        whole.columns.copy(),
+        (open_session(form.state_of(form.of(row, "belief"))),),
+        form.of(row, "columns").copy(),
         np.zeros(1),
         counts[SEEN],
         counts[CHANGES],
         Kept(form.keep, 1, kept),
-        whole.tails[None].copy(),
+        form.of(row, "tails")[None].copy(),
         Rehearsal(0.0, counts[SINCE], bool(counts[SETTLED]), counts[REHEARSED], counts[WARNED]),
     )
     model.racers = (Racer(learner, learned, 0.0, whole.alarms),)
     model.met, model.skipped, model.let_go = counts[MET], counts[SKIPPED], counts[LET_GO]
-    model.remember(lambda: _record(model, whole))
+    model.remember(lambda: _record(model, form, whole))
     return model
 
 
-def _record(model: Model, whole: Packed) -> Scorecard:
+def _in_order(kept: FloatArray, count: int) -> FloatArray:
+    """The rows kept, oldest first: once all places are taken, each new one takes the oldest's."""
+    most = len(kept)
+    return kept[:count] if count <= most else np.roll(kept, -(count % most), axis=0)
+
+
+def _record(model: Model, form: Form, whole: Packed) -> Scorecard:
     card = Scorecard(model.task, seed=model.settings.seed, sample=0)
-    score, counts = card.scores[0], whole.counts.tolist()
+    row = whole.row
+    score, counts = card.scores[0], form.of(row, "counts").tolist()
     assert isinstance(score, NumericScore)
     score.rows, score.skipped, score.invalid = counts[SCORED], counts[UNSCORED], counts[INVALID]
-    score._weight, score._sums = float(whole.sums[0]), whole.sums[1:].copy()
-    score._recent = whole.recent.copy()
-    origin, score._total, score._shift, score._spread = whole.constant.tolist()
+    sums = form.of(row, "sums")
+    score._weight, score._sums = float(sums[0]), sums[1:].copy()
+    score._recent = form.of(row, "recent").copy()
+    origin, score._total, score._shift, score._spread = form.of(row, "constant").tolist()
     score._origin = None if np.isnan(origin) else origin
-    score.pit.counts = whole.pit.copy()
+    score.pit.counts = form.of(row, "pit").copy()
     card.curve.rows, card.curve.points = counts[CURVE], [list(whole.points)]
     card.summaries.rows = counts[CURVE]
     return card
 
 
-def standing(form: Form, belief: FloatArray, sums: FloatArray) -> Standing:
+def standing(form: Form, row: FloatArray) -> Standing:
     """How a packed model stands."""
-    score = NumericScore()
-    score._weight, score._sums = float(sums[0]), sums[1:]
-    lines = score.lines()
-    counts = form.counted(belief)
+    weight, *sums = form.of(row, "sums").tolist()
+    told: dict[str, float] = {}
+    for figure, total in zip(FIGURES, sums, strict=True):
+        if figure.curve and weight > 0.0:
+            told[figure.curve] = (figure.on_curve or figure.finish)(total / weight)
+    counts = form.counted(row)
     rows, alarms = int(counts[COUNT.rows]), int(counts[COUNT.alarms])
-    return Standing(rows, lines["loss"][0], lines["coverage_90"][0], alarms)
+    return Standing(rows, told.get("loss"), told.get("coverage_90"), alarms)
 
 
 def to_bytes(form: Form, whole: Packed) -> bytes:
-    """What rests: a head, the arrays, points of the curve and alarms, and a checksum."""
-    head = _HEAD.pack(PACKED, form.name, len(whole.rest), len(whole.points), len(whole.alarms))
-    parts = [head, *(np.ascontiguousarray(part).tobytes() for part in whole[:10])]
-    if whole.points:
-        told = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
-        parts.append(np.array(told, np.float64).tobytes())
-    parts.append(np.array(whole.alarms, np.int64).tobytes())
-    content = b"".join(parts)
+    """What rests: a head, the row as far as it is in use, points and alarms, and a checksum."""
+    head = _HEAD.pack(PACKED, form.name, len(whole.points), len(whole.alarms))
+    used = form.length(form.of(whole.row, "counts"))
+    told = b""
+    if whole.points or whole.alarms:
+        points = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
+        told = np.array(points, np.float64).tobytes() + np.array(whole.alarms, np.int64).tobytes()
+    content = head + whole.row[:used].tobytes() + told
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
@@ -290,24 +310,27 @@ def is_packed(content: bytes) -> bool:
 
 def from_bytes(form: Form, content: bytes) -> Packed:
     """The inverse of `to_bytes`; ModelError where the bytes are none of that form."""
+    row = np.zeros(form.size)
     try:
-        _, name, kept, points, alarms = _HEAD.unpack_from(content)
-        shapes = form.shapes(kept)
-        size = sum(8 * int(np.prod(shape)) for shape, _ in shapes) + 56 * points + 8 * alarms
-        sound = name == form.name and _HEAD.size + size + 4 == len(content)
-        if not sound or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
-            raise ModelError("is damaged (the bytes of a model do not fit)")
+        _, name, points, alarms = _HEAD.unpack_from(content)
     except struct.error as error:
         raise ModelError("is damaged (the bytes of a model are cut short)") from error
-    at = _HEAD.size
-    arrays: list[Any] = []
-    for shape, kind in shapes:
-        many = int(np.prod(shape))
-        arrays.append(np.frombuffer(content, kind, many, at).reshape(shape))
-        at += 8 * many
+    after = 56 * points + 8 * alarms + 4
+    used = (len(content) - _HEAD.size - after) // 8
+    sound = name == form.name and form.least <= used <= form.size
+    sound = sound and _HEAD.size + 8 * used + after == len(content)
+    if not sound or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
+        raise ModelError("is damaged (the bytes of a model do not fit)")
+    row[:used] = np.frombuffer(content, np.float64, used, _HEAD.size)
+    if form.length(form.of(row, "counts")) != used:
+        raise ModelError("is damaged (the rows that a model keeps do not fit)")
+    if not points and not alarms:
+        return Packed(row)
+    at = _HEAD.size + 8 * used
     told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7).tolist()
     rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
     curve = tuple(
-        CurvePoint(int(row), *(None if np.isnan(v) else v for v in values)) for row, *values in told
+        CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
+        for count, *values in told
     )
-    return Packed._make([*arrays, curve, tuple(rows)])
+    return Packed(row, curve, tuple(rows))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
-from kbnn.errors import ModelError
 from kbnn.fleet import packed as of
+from kbnn.fleet.forms import Forms
 from kbnn.fleet.herd import Herd
 from kbnn.fleet.packed import Form
 from kbnn.fleet.start import KNOWN, moved_by
@@ -39,40 +39,6 @@ NEW: Final = b""
 """What rests of a key that begins from ignorance."""
 
 Ask = Callable[[Model, Rows], Forecast]
-
-
-class Forms:
-    """The forms that packed models have, by name."""
-
-    def __init__(self, plain: Mapping[str, Any] | None = None) -> None:
-        self._named: dict[bytes, Form] = {}
-        self._known: dict[tuple[Any, ...], Form] = {}
-        self.learn(plain or {})
-
-    def learn(self, plain: Mapping[str, Any]) -> None:
-        """Know these too."""
-        for name, one in plain.items():
-            if bytes.fromhex(name) not in self._named:
-                form = Form.from_plain(one)
-                self.of(form.settings, form.config, form.seed)
-
-    def of(self, *said: Any) -> Form:
-        """The form of these settings, this network and this seed."""
-        form = self._known.get(said)
-        if form is None:
-            form = self._known[said] = Form(*said)
-            self._named[form.name] = form
-        return form
-
-    def named(self, name: bytes) -> Form:
-        """The form of that name."""
-        if name not in self._named:
-            raise ModelError("is damaged (the form of a model is not known)")
-        return self._named[name]
-
-    def plain(self) -> dict[str, Any]:
-        """All of them as plain data."""
-        return {name.hex(): form.plain for name, form in sorted(self._named.items())}
 
 
 class Place(NamedTuple):
@@ -120,11 +86,13 @@ class Part:
 
     def open(self, found: Mapping[str, bytes]) -> None:
         """Open the models of keys from the bytes that rested."""
+        before, whole = NEW, None  # new keys have the same bytes one after another
         for key, content in found.items():
             if of.is_packed(content):
-                form = self.forms.named(of.form_name(content))
-                herd = self._herd(form)
-                self._open[key] = Place(herd, herd.put(of.from_bytes(form, content)))
+                if whole is None or content is not before:
+                    form = self.forms.named(of.form_name(content))
+                    before, whole, herd = content, of.from_bytes(form, content), self._herd(form)
+                self._open[key] = Place(herd, herd.put(whole))
                 continue
             if content == NEW:
                 model = Model(self.settings, self._schema)
@@ -178,8 +146,8 @@ class Part:
     def _resting(self, key: str) -> Resting:
         entry = self._open[key]
         if isinstance(entry, Place):
-            content = of.to_bytes(entry.herd.form, entry.herd.get(entry.at))
-            return Resting(key, content, entry.herd.standing(entry.at))
+            form, whole = entry.herd.form, entry.herd.get(entry.at)
+            return Resting(key, of.to_bytes(form, whole), of.standing(form, whole.row))
         lines = entry.card.scores[0].lines()
         figures = [lines.get(name, (None, None))[0] for name in ("loss", "coverage_90")]
         standing = Standing(entry.rows, figures[0], figures[1], entry.alarm_count)
@@ -217,7 +185,7 @@ class Part:
             work.add(where[done], said)
             for k in np.flatnonzero(herd.met(at[done]) == KNOWN).tolist():
                 place = int(done[k])
-                state = herd.form.state_of(herd.belief(int(at[place])))
+                state = herd.form.state_of(herd.get(int(at[place])).row)
                 work.moved.append((int(where[place]), moved_by(state)))
             if len(done) < len(members):
                 left = np.ones(len(members), np.bool_)

@@ -23,13 +23,15 @@ from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
 from kbnn.fleet import packed as of
-from kbnn.fleet.packed import Form, Packed
+from kbnn.fleet.forms import Forms
+from kbnn.model import file as modelfile
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
 from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
+from kbnn.model.stored import to_state
 from kbnn.model.warmup import Kept
 
 KNOWN: Final = 32
@@ -38,6 +40,11 @@ KEPT: Final = 0.99
 """What a key counts for beside the next one."""
 FIRST: Final = 0.5
 """How many well-known weights the prior counts for, which the widths begin with."""
+WINDOW: Final = 512
+STEPS: Final = 16
+"""New keys begin from the common model as it was where a window of the stream began: of 512 rows,
+and of a sixteenth to an eighth of all rows so far while these are fewer. How far keys have moved
+counts from the window after the next on. So no row waits for what the one before has taught."""
 NOISE_ROWS: Final = 4.0
 """Rows that the noise of other keys counts for."""
 
@@ -141,12 +148,23 @@ class Widths:
         return cls(moved, known, float(plain["log_noise"]), float(plain["keys"]))
 
 
-def begun(settings: Settings, common: Model, widths: Widths, held: Model | None = None) -> Model:
-    """The model of a key that begins from the common one; rows it has held so far come first."""
+def window_start(row: int) -> int:
+    """Where the window began in which the row after so many is."""
+    size = min(max(1, (1 << row.bit_length()) // STEPS), WINDOW)
+    return row // size * size
+
+
+def window_end(row: int) -> int:
+    """Where the window ends in which the row after so many is."""
+    size = min(max(1, (1 << row.bit_length()) // STEPS), WINDOW)
+    return window_start(row) + size
+
+
+def begun(settings: Settings, common: Model, widths: Widths) -> Model:
+    """The model of a key that begins from the common one."""
     leader = common.racers[0]
     model = Model.create(settings, common.schema)
-    own = own_settings(settings, common)
-    learner = model.learner_of(own)
+    learner = model.learner_of(_own(settings, common))
     learned = Learned(
         tuple(open_session(widths.begin(member.state())) for member in leader.learned.members),
         leader.learned.columns.copy(),
@@ -158,32 +176,25 @@ def begun(settings: Settings, common: Model, widths: Widths, held: Model | None 
         Rehearsal(since=leader.learned.seen, settled=True),
     )
     model.racers = (Racer(learner, learned),)
-    if held is not None:
-        _catch_up(model, held)
     return model
 
 
-def begun_packed(form: Form, common: Model, widths: Widths) -> Packed:
-    """The same of a key that has held nothing, packed."""
-    learned = common.learned
-    counts = np.zeros(of.COUNTS, np.int64)
-    counts[[of.SEEN, of.SINCE, of.SETTLED]] = learned.seen, learned.seen, 1
-    blank: list[Any] = [np.zeros(shape, kind) for shape, kind in form.shapes(0)]
-    return Packed._make([*blank, (), ()])._replace(
-        belief=form.belief_of(widths.begin(learned.members[0].state())),
-        columns=learned.columns,
-        tails=common.task.tails(form.settings.robust)[0],
-        constant=np.array([np.nan, 0.0, 0.0, 0.0]),
-        counts=counts,
-    )
+def first_bytes(settings: Settings, common: Model, widths: Widths, forms: Forms) -> bytes:
+    """What rests of a key that begins from the common model before its first row."""
+    model = begun(settings, common, widths)
+    said = of.form_of(model) if of.packs(settings, common.schema) else None
+    if said is None:
+        return modelfile.to_bytes(*to_state(model))
+    form = forms.of(*said)
+    return of.to_bytes(form, of.packed(form, model))
 
 
-def own_settings(settings: Settings, common: Model) -> Settings:
+def _own(settings: Settings, common: Model) -> Settings:
     """The settings of a key that begins from the common model: with what was chosen there."""
     return replace(common.learner.settings, keep=settings.keep, sample=settings.sample)
 
 
-def _catch_up(model: Model, held: Model) -> None:
+def caught_up(model: Model, held: Model) -> Model:
     """Learn rows that were held: they were answered when they came, and are no news to a record."""
     rows = held.learned.kept.rows(model.schema.width)
     if len(rows.y):
@@ -193,3 +204,4 @@ def _catch_up(model: Model, held: Model) -> None:
         _ = model.card
     model.remember(lambda: held.card)
     model.skipped, model.met = held.skipped, held.met
+    return model

@@ -42,6 +42,8 @@ class Model:
 
     key: tuple[str, ...] = ()
     """The columns by which rows find their model, of a fleet (kbnn.fleet)."""
+    scored: bool = True
+    """Whether what it says goes into its record; it learns the same without."""
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
@@ -388,6 +390,8 @@ class Model:
 
     def _score(self, rows: Rows, forecast: Forecast, held: bool) -> None:
         """Count rows into the record, but for those held."""
+        if not self.scored:
+            return
         if held:
             made = (forecast.status & HELD) == 0
             rows = Rows(
