@@ -402,8 +402,10 @@ cdef class Many:
         cdef kb_records out
         cdef kb_state state
         cdef _Buffer made_mean, made_var, made_noise, made_inlier, made_status
+        if all_beliefs.view.ndim != 2:
+            raise ValueError("beliefs must be rows of numbers")
         held, stride = all_beliefs.view.shape[0], all_beliefs.view.shape[1]
-        if all_beliefs.view.ndim != 2 or stride < self.length or rows.length != n * inputs:
+        if stride < self.length or rows.length != n * inputs:
             raise ValueError("beliefs and x must be those of the network")
         if (learn and seen.length != n * net.labels) or net.classes or (
                 counts is not None and counts.length != n):

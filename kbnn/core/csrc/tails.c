@@ -30,13 +30,8 @@ static double below(const mixture *m, double t)
     return (1.0 - m->share) * cdf(t) + (m->share > 0.0 ? m->share * cdf((t - m->shift) / m->root) : 0.0);
 }
 
-static double density(const mixture *m, double t)
-{
-    return (1.0 - m->share) * pdf(t)
-           + (m->share > 0.0 ? m->share * pdf((t - m->shift) / m->root) / m->root : 0.0);
-}
-
-/* The t with so much below it, p at most a half; guarded Newton between the two quantiles. */
+/* The t with so much below it, p at most a half, between the two quantiles: Halley's steps, each of
+ * which makes the third power of an error of it, guarded by halving. */
 static double quantile(const mixture *m, double p, double z)
 {
     double wide = m->shift + m->root * z;
@@ -50,10 +45,14 @@ static double quantile(const mixture *m, double p, double z)
             high = t;
         else
             low = t;
-        double step = gap / density(m, t), next = t - step;
-        if (!(next > low && next < high))
+        double far = (t - m->shift) / m->root;
+        double own = (1.0 - m->share) * pdf(t), other = m->share * pdf(far) / m->root;
+        double step = gap / (own + other), bend = (t * own + far / m->root * other) / (own + other);
+        double next = t - step / (1.0 + 0.5 * step * bend);
+        int halved = !(next > low && next < high);
+        if (halved)
             next = 0.5 * (low + high);
-        if (fabs(next - t) <= 1e-15 * (1.0 + fabs(t)))
+        if (fabs(next - t) <= (halved ? 1e-15 : 1e-6) * (1.0 + fabs(t)))
             return next;
         t = next;
     }
