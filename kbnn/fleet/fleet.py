@@ -109,8 +109,7 @@ class Fleet(Model):
 
     def save(self) -> None:
         """Write what has changed, all of it in one step."""
-        for resting in self._part.changed():
-            self.store.write(*resting)
+        self.store.write(self._part.changed())
         counts = {
             "key": list(self.key),
             "rows": self._rows,
@@ -149,8 +148,8 @@ class Fleet(Model):
 
     def _rest(self) -> None:
         """Let those rest that were not used for longest."""
-        for resting in self._part.rest(self.most_open):
-            self.store.write(*resting)
+        if len(self._part) > self.most_open:
+            self.store.write(self._part.rest(self.most_open))
 
     # What a model is asked.
 
@@ -213,7 +212,8 @@ class Fleet(Model):
     def _taught(self, keys: list[str], rows: Rows, again: bool) -> Forecast:
         """Let the models of keys learn a piece, and beside them the common one."""
         self._look_around()
-        self._opened(self._found(keys))
+        found = self._found(keys)
+        self._opened(found)
         said, moved = self._part.learn(keys, rows, again)
         if self.common is not None:
             self._moved += [(self.met + at + 1, move.tolist()) for at, move in moved]
@@ -223,33 +223,45 @@ class Fleet(Model):
         return said
 
     def _look_around(self) -> None:
-        """Where a window begins: what new keys begin from in it."""
-        if self.common is None or self.common.warming_up:
-            return
-        begins = self.met == window_start(self.met)
-        if begins:
+        """Where a window begins: how far keys have moved counts for those that are new in it."""
+        if self._begins and self.met == window_start(self.met):
+            self._start = NEW
             before = window_start(self.met - 1)
             while self._moved and self._moved[0][0] <= before:
                 self.widths.learn(np.array(self._moved.pop(0)[1]))
-        if begins or not self._start:
+
+    def _first(self) -> bytes:
+        """What a new key begins from in this window."""
+        if not self._start and self.common is not None and self._begins:
             self._start = first_bytes(self.settings, self.common, self.widths, self.forms)
+        return self._start
 
     def _found(self, keys: list[str]) -> dict[str, bytes]:
         """What rests of keys that are not open, and what new ones begin from."""
         found: dict[str, bytes] = {}
+        begins, young, known = self._begins, self._young, self._part.keys
         for key in keys:
-            young = bool(self._start) and key in self._young
-            if key in found or (key in self._part and not young):
+            if key in known and (not young or not begins or key not in young):
                 continue
-            content = None if young else self.store.read(key)
-            if young:
-                content = self._grown_up(key)
-            elif content is None:
-                content = self._start
-                if self.common is not None and not self._start:
-                    self._young.add(key)
+            if key in found:
+                continue
+            if begins and key in young:
+                found[key] = self._grown_up(key)
+                continue
+            content = self.store.read(key)
+            if content is None:
+                content = self._first()
+                if self.common is not None and not begins:
+                    young.add(key)
             found[key] = content
+        if begins and self.met + len(keys) < window_end(self.met):
+            self._first()  # the common model goes on, and this window's keys do not
         return found
+
+    @property
+    def _begins(self) -> bool:
+        """Whether there is a common model that keys begin from."""
+        return self.common is not None and not self.common.warming_up
 
     def _grown_up(self, key: str) -> bytes:
         """A key that came before the common model had begun: it begins now, and learns its rows."""
@@ -258,7 +270,7 @@ class Fleet(Model):
         if content is not None:
             self._opened({key: content})
         held = self._part.take(key)
-        self._opened({key: self._start})
+        self._opened({key: self._first()})
         return modelfile.to_bytes(*to_state(caught_up(self._part.take(key), held)))
 
     def predict(self, rows: Rows) -> Forecast:

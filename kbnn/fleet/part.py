@@ -8,7 +8,7 @@ rows of a key depends on these alone.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -81,6 +81,11 @@ class Part:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def keys(self) -> Container[str]:
+        """The keys that are open."""
+        return self._open
 
     # Opening and resting.
 

@@ -15,7 +15,7 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,8 @@ FILE: Final = b"PK"
 """How a model file begins."""
 PACKED: Final = b"kbnn1"
 """How a packed model begins, see kbnn.fleet.packed."""
+PAGE: Final = 16_384
+"""Bytes that are written at a time: two or three models."""
 FAST: Final = 1
 """How much a model is compressed: to a third, in a small part of the time it takes to write."""
 _TABLES: Final = """
@@ -61,6 +63,7 @@ class Store(Closing):
         with self._told():
             if writes:
                 self._base = sqlite3.connect(name, isolation_level=None)
+                self._base.execute(f"PRAGMA page_size={PAGE}")
                 if path is not None:
                     self._base.execute("PRAGMA journal_mode=WAL")
                 self._base.executescript(_TABLES)
@@ -85,16 +88,16 @@ class Store(Closing):
             row = found.fetchone()
             return None if row is None else _expanded(row[0])
 
-    def write(self, key: str, model: bytes, standing: Standing) -> None:
-        """Keep the model of a key, once the transaction ends."""
+    def write(self, resting: Iterable[tuple[str, bytes, Standing]]) -> None:
+        """Keep the models of keys, once the transaction ends."""
         with self._told():
             self._begin()
-            self._base.execute(
+            self._base.executemany(
                 "INSERT INTO models (key, rows, loss, coverage, alarms, model) "
                 "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET rows = excluded.rows, "
                 "loss = excluded.loss, coverage = excluded.coverage, alarms = excluded.alarms, "
                 "model = excluded.model",
-                (_name(key), *standing, _compressed(model)),
+                ((_name(key), *standing, _compressed(model)) for key, model, standing in resting),
             )
 
     def _begin(self) -> None:

@@ -40,7 +40,7 @@ from kbnn.wording import rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
 
-SAVING = 4.0
+SAVING = 9.0
 """Seconds of learning for each of saving, at least."""
 
 
