@@ -9,7 +9,8 @@ a block is cut where a key begins, and a key begins from what all rows before ha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -19,15 +20,17 @@ from kbnn.core.network import LEARNED, REJECTED, UNLABELLED
 from kbnn.errors import ModelError
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.keys import keys_of
-from kbnn.fleet.part import NEW, Part
+from kbnn.fleet.part import NEW, Ask, Part, Taught, Work, model_from
 from kbnn.fleet.start import Widths, begun, caught_up, first_bytes, window_end, window_start
 from kbnn.fleet.store import Store
+from kbnn.fleet.team import Crew, Team
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import MOST_KEPT, Settings
 from kbnn.model.stored import to_state
+from kbnn.stream.blocks import taken
 from kbnn.task import forecast as said_of
 from kbnn.task.base import blank
 from kbnn.task.forecast import HELD, Forecast
@@ -62,7 +65,9 @@ class Fleet(Model):
         self._young: set[str] = set()  # keys that came before the common model had begun
         self._moved: list[tuple[int, list[float]]] = []  # by row, what the widths have to learn
         self._start = NEW  # what new keys begin from in this window
-        self._part = Part(settings, schema, self.forms)
+        self._part: Part | Team = Part(settings, schema, self.forms)
+        self._sent: list[tuple[int, Callable[[], Taught]]] = []  # by row, what is being learned
+        self._spoken: list[Forecast] = []
         self._wanted: str | None = None
 
     @classmethod
@@ -127,29 +132,49 @@ class Fleet(Model):
             state["start"] = self._start
             state["common"] = modelfile.to_bytes(*to_state(self.common))
         self.store.commit(state)
+        if isinstance(self._part, Team):
+            self._part.saved(self.most_open)
+
+    def on(self, crew: Crew | None) -> None:
+        """Have the models of keys learn and answer in workers of a cluster, or here again."""
+        if crew is None:
+            self._part = Part(self.settings, self._schema, self.forms)
+        else:
+            self._part = Team(crew, self.settings, self._schema, self.forms, self.store.path)
+        self._part.wanted = self._wanted
 
     def model_of(self, key: str) -> Model | None:
         """The model of a key, None where it has none yet."""
-        content = None if key in self._part else self.store.read(key)
-        if content is not None:
-            self._opened({key: content})
-        return self._part.model(key) if key in self._part else None
+        content = self._part.file(key) if key in self._part else self.store.read(key)
+        if content is None:
+            return None
+        with self._named():
+            model = model_from(content, self.forms, self.settings, self._schema)
+        model.with_intervals(self._wanted)
+        return model
 
     def file_of(self, key: str) -> bytes:
         """What the model file of a key would hold; nothing where it has no model."""
         model = self.model_of(key)
         return b"" if model is None else modelfile.to_bytes(*to_state(model))
 
-    def _opened(self, found: Mapping[str, bytes]) -> None:
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Where a model was that is refused."""
         try:
-            self._part.open(found)
+            yield
         except ModelError as error:
             raise ModelError(f"{self.store.path}: {error}") from error
 
     def _rest(self) -> None:
-        """Let those rest that were not used for longest."""
-        if len(self._part) > self.most_open:
+        """Let those rest that were not used for longest; in workers, when all is saved next."""
+        if isinstance(self._part, Part) and len(self._part) > self.most_open:
             self.store.write(self._part.rest(self.most_open))
+
+    @property
+    def wants_saving(self) -> bool:
+        """Whether more models are open than may be, and only saving lets them rest."""
+        return isinstance(self._part, Team) and len(self._part) > self.most_open
 
     # What a model is asked.
 
@@ -181,11 +206,13 @@ class Fleet(Model):
             self.schema = rows.schema
         keys = keys_of(rows, self.key)
         rows = rows._replace(original=None, schema=self._schema)
-        parts, at = [], 0
+        at = 0
         while at < len(keys):
             stop = self._until(keys, at)
-            parts.append(self._taught(keys[at:stop], sliced(rows, at, stop), again))
+            self._teach(keys[at:stop], sliced(rows, at, stop), again)
             at = stop
+        self._collect(self.met)
+        parts, self._spoken = self._spoken, []
         said = said_of.joined(parts) if parts else blank(0, self.task.numbers)
         self._rows += int(np.count_nonzero(said.status & (LEARNED | HELD)))
         self._rejected += int(np.count_nonzero(said.status & REJECTED))
@@ -209,24 +236,38 @@ class Fleet(Model):
                 return at
         return stop
 
-    def _taught(self, keys: list[str], rows: Rows, again: bool) -> Forecast:
+    def _teach(self, keys: list[str], rows: Rows, again: bool) -> None:
         """Let the models of keys learn a piece, and beside them the common one."""
         self._look_around()
         found = self._found(keys)
-        self._opened(found)
-        said, moved = self._part.learn(keys, rows, again)
+        with self._named():
+            if isinstance(self._part, Team):
+                self._sent.append((self.met, self._part.learn(keys, rows, found, again)))
+            else:
+                taught = self._part.learn(keys, rows, found, again)
+                self._sent.append((self.met, lambda: taught))
         if self.common is not None:
-            self._moved += [(self.met + at + 1, move.tolist()) for at, move in moved]
             self.common.learn(rows, again)
         self.met += len(keys)
+        if isinstance(self._part, Part):
+            self._collect(self.met)
         self._rest()
-        return said
+
+    def _collect(self, row: int) -> None:
+        """Take in what became of the pieces that begin before a row of the stream."""
+        while self._sent and self._sent[0][0] < row:
+            first, result = self._sent.pop(0)
+            said, moved = result()
+            self._spoken.append(said)
+            if self.common is not None:
+                self._moved += [(first + at + 1, move.tolist()) for at, move in moved]
 
     def _look_around(self) -> None:
         """Where a window begins: how far keys have moved counts for those that are new in it."""
         if self._begins and self.met == window_start(self.met):
             self._start = NEW
             before = window_start(self.met - 1)
+            self._collect(before)
             while self._moved and self._moved[0][0] <= before:
                 self.widths.learn(np.array(self._moved.pop(0)[1]))
 
@@ -239,7 +280,7 @@ class Fleet(Model):
     def _found(self, keys: list[str]) -> dict[str, bytes]:
         """What rests of keys that are not open, and what new ones begin from."""
         found: dict[str, bytes] = {}
-        begins, young, known = self._begins, self._young, self._part.keys
+        begins, young, known = self._begins, self._young, self._part
         for key in keys:
             if key in known and (not young or not begins or key not in young):
                 continue
@@ -266,12 +307,16 @@ class Fleet(Model):
     def _grown_up(self, key: str) -> bytes:
         """A key that came before the common model had begun: it begins now, and learns its rows."""
         self._young.discard(key)
-        content = None if key in self._part else self.store.read(key)
-        if content is not None:
-            self._opened({key: content})
-        held = self._part.take(key)
-        self._opened({key: self._first()})
-        return modelfile.to_bytes(*to_state(caught_up(self._part.take(key), held)))
+        if key in self._part:
+            self._collect(self.met)
+            held = self._part.take(key)
+        else:
+            held = self._from(self.store.read(key) or NEW)
+        return modelfile.to_bytes(*to_state(caught_up(self._from(self._first()), held)))
+
+    def _from(self, content: bytes) -> Model:
+        with self._named():
+            return model_from(content, self.forms, self.settings, self._schema)
 
     def predict(self, rows: Rows) -> Forecast:
         """Predict each row by the model of its key; a key that is new is like the others."""
@@ -288,21 +333,36 @@ class Fleet(Model):
 
         return lambda rows: self._asked(rows, say)
 
-    def _asked(self, rows: Rows, ask: Callable[[Model, Rows], Forecast]) -> Forecast:
-        stranger = None
-        if self.common is not None and not self.common.warming_up:
-            stranger = begun(self.settings, self.common, self.widths)
-            stranger.with_intervals(self._wanted)
+    def _asked(self, rows: Rows, ask: Ask) -> Forecast:
         keys = keys_of(rows, self.key)
         rows = rows._replace(original=None)
-        parts, at = [], 0
+        work, at = Work(rows), 0
+        strange: list[int] = []
         while at < len(keys):
             stop = min(len(keys), at + max(1, self.most_open))
-            asked = keys[at:stop]
-            absent = [key for key in dict.fromkeys(asked) if key not in self._part]
-            resting = [(key, self.store.read(key)) for key in absent]
-            self._opened({key: content for key, content in resting if content is not None})
-            parts.append(self._part.ask(asked, sliced(rows, at, stop), stranger, ask))
+            found: dict[str, bytes] = {}
+            for key in dict.fromkeys(keys[at:stop]):
+                content = None if key in self._part else self.store.read(key)
+                if content is not None:
+                    found[key] = content
+            known = [k for k in range(at, stop) if keys[k] in self._part or keys[k] in found]
+            strange += sorted(set(range(at, stop)).difference(known))
+            if known:
+                where = np.array(known)
+                asked = [keys[k] for k in known]
+                with self._named():
+                    work.add(where, self._part.ask(asked, taken(rows, where), found, ask))
             self._rest()
             at = stop
-        return said_of.joined(parts) if parts else blank(0, self.task.numbers)
+        if strange:
+            where = np.array(strange)
+            work.add(where, self._of_strangers(taken(rows, where), ask))
+        return work.joined() if len(keys) else blank(0, self.task.numbers)
+
+    def _of_strangers(self, rows: Rows, ask: Ask) -> Forecast:
+        """What is said of rows whose key was never seen: what is true of keys at large."""
+        if self.common is None or self.common.warming_up:
+            return said_of.nothing(len(rows.y), self.task.numbers)
+        stranger = begun(self.settings, self.common, self.widths)
+        stranger.with_intervals(self._wanted)
+        return ask(stranger, rows)

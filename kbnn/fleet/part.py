@@ -7,8 +7,9 @@ rows of a key depends on these alone.
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -70,7 +71,6 @@ class Part:
         self.settings, self.forms = settings, forms
         self.wanted: str | None = None  # how intervals are wanted, see Model.with_intervals
         self._schema = schema
-        self._numbers = Model(settings, schema).task.numbers
         self._packs = of.packs(settings, schema)
         self._herds: dict[bytes, Herd] = {}
         self._open: OrderedDict[str, Model | Place] = OrderedDict()
@@ -81,11 +81,6 @@ class Part:
 
     def __len__(self) -> int:
         return len(self._open)
-
-    @property
-    def keys(self) -> Container[str]:
-        """The keys that are open."""
-        return self._open
 
     # Opening and resting.
 
@@ -99,12 +94,9 @@ class Part:
                     before, whole, herd = content, of.from_bytes(form, content), self._herd(form)
                 self._open[key] = Place(herd, herd.put(whole))
                 continue
-            if content == NEW:
-                model = Model(self.settings, self._schema)
-            else:
-                model = modelfile.load_bytes(content, "a model")
-                model.with_intervals(self.wanted)
-            self._open[key] = model
+            self._open[key] = model_from(content, self.forms, self.settings, self._schema)
+            if self.wanted:
+                self.model(key).with_intervals(self.wanted)
 
     def _herd(self, form: Form) -> Herd:
         herd = self._herds.get(form.name)
@@ -133,6 +125,14 @@ class Part:
         if isinstance(entry, Place):
             entry.herd.drop(entry.at)
 
+    def taken(self, key: str) -> bytes:
+        """The same as bytes."""
+        return modelfile.to_bytes(*to_state(self.take(key)))
+
+    def file(self, key: str) -> bytes:
+        """What the model file of a key would hold."""
+        return modelfile.to_bytes(*to_state(self.model(key)))
+
     def rest(self, most: int) -> Iterator[Resting]:
         """Close models until so many are open; those that have changed are to be written."""
         while len(self._open) > most:
@@ -141,6 +141,13 @@ class Part:
                 yield self._resting(key)
                 self._changed.discard(key)
             self._close(key)
+
+    def shut(self, most: int) -> list[str]:
+        """Close models, which are all saved, until so many are open; their keys."""
+        closed = list(itertools.islice(self._open, max(0, len(self._open) - most)))
+        for key in closed:
+            self._close(key)
+        return closed
 
     def changed(self) -> Iterator[Resting]:
         """The models that have changed since they were last asked for; they stay open."""
@@ -160,13 +167,16 @@ class Part:
 
     # Rows.
 
-    def learn(self, keys: Sequence[str], rows: Rows, again: bool = False) -> Taught:
+    def learn(
+        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
+    ) -> Taught:
         """Predict each row by the model of its key, then learn it there."""
         if rows.schema is not None and rows.schema is not self._schema:
             self._schema = rows.schema
             for herd in self._herds.values():
                 herd.fits(self._schema, self.settings)
-        work = _Work(rows)
+        self.open(found)
+        work = Work(rows)
         together: dict[bytes, list[tuple[str, int, list[int]]]] = {}
         for key, group in _places(keys).items():
             entry = self._open[key]
@@ -180,7 +190,7 @@ class Part:
             self._rounds(self._herds[name], members, work)
         return Taught(work.joined(), work.moved)
 
-    def _rounds(self, herd: Herd, members: list[tuple[str, int, list[int]]], work: _Work) -> None:
+    def _rounds(self, herd: Herd, members: list[tuple[str, int, list[int]]], work: Work) -> None:
         """Rows of packed models, one of each at a time."""
         turn = 0
         while members:
@@ -205,7 +215,7 @@ class Part:
             turn += 1
             members = [member for member in members if len(member[2]) > turn]
 
-    def _alone(self, key: str, group: list[int], work: _Work, again: bool) -> None:
+    def _alone(self, key: str, group: list[int], work: Work, again: bool) -> None:
         """The rows of one key by its model."""
         model, entry = self.model(key), self._open[key]
         part, places = taken(work.rows, np.array(group)), group
@@ -237,16 +247,15 @@ class Part:
             herd = self._herd(form)
             self._open[key] = Place(herd, herd.put(of.packed(form, model)))
 
-    def ask(self, keys: Sequence[str], rows: Rows, stranger: Model | None, ask: Ask) -> Forecast:
-        """What is said of rows by the models of their keys, and by a stranger of other keys."""
-        work = _Work(rows)
+    def ask(
+        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: Ask
+    ) -> Forecast:
+        """What is said of rows by the models of their keys."""
+        self.open(found)
+        work = Work(rows)
         together: dict[bytes, list[tuple[int, int]]] = {}
-        unknown: list[int] = []
         for key, group in _places(keys).items():
-            entry = self._open.get(key)
-            if entry is None:
-                unknown += group
-                continue
+            entry = self._open[key]
             self._open.move_to_end(key)
             if isinstance(entry, Model) or rows.x_sd is not None:
                 model = self.model(key)
@@ -254,20 +263,26 @@ class Part:
                     model.with_intervals(self.wanted)
                 work.add(np.array(group), ask(model, taken(rows, np.array(group))))
             else:
-                found = together.setdefault(entry.herd.form.name, [])
-                found += [(entry.at, place) for place in group]
+                there = together.setdefault(entry.herd.form.name, [])
+                there += [(entry.at, place) for place in group]
         for name, pairs in together.items():
             at, where = np.array(pairs).T
             herd, plain = self._herds[name], self.wanted == "stated"
             work.add(where, herd.predict(np.ascontiguousarray(at), taken(rows, where), plain))
-        if unknown and stranger is not None:
-            work.add(np.array(unknown), ask(stranger, taken(rows, np.array(unknown))))
-        elif unknown:
-            work.add(np.array(unknown), said_of.nothing(len(unknown), self._numbers))
         return work.joined()
 
 
-class _Work:
+def model_from(content: bytes, forms: Forms, settings: Settings, schema: Schema) -> Model:
+    """The model of bytes that rested."""
+    if content == NEW:
+        return Model(settings, schema)
+    if not of.is_packed(content):
+        return modelfile.load_bytes(content, "a model")
+    form = forms.named(of.form_name(content))
+    return of.unpacked(form, of.from_bytes(form, content), settings, schema)
+
+
+class Work:
     """What is said of the rows of a block, in whichever order they are learned."""
 
     def __init__(self, rows: Rows) -> None:

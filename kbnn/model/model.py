@@ -44,6 +44,8 @@ class Model:
     """The columns by which rows find their model, of a fleet (kbnn.fleet)."""
     scored: bool = True
     """Whether what it says goes into its record; it learns the same without."""
+    elsewhere: Callable[[Rows], Forecast] | None = None
+    """Who predicts in its place, see kbnn.run.engines."""
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
@@ -186,6 +188,11 @@ class Model:
             self.learned = self.learned._replace(tails=tails)
 
     @property
+    def wants_saving(self) -> bool:
+        """Whether it is to be saved soon; a fleet in workers may want it."""
+        return False
+
+    @property
     def warming_up(self) -> bool:
         """Whether rows are still held back for their scale."""
         return not self.learned.members
@@ -324,6 +331,8 @@ class Model:
 
     def ahead(self) -> Callable[[Rows], Forecast]:
         """What predicts rows that come after those learned: each is after those above it."""
+        if self.elsewhere is not None:
+            return self.elsewhere
         if not self._schema.lags:
             return self.predict
         history = self.history.copy()
