@@ -22,7 +22,7 @@ import numpy as np
 from kbnn.core import engine, tails
 from kbnn.core.config import Config
 from kbnn.core.engine import open_session
-from kbnn.core.layout import IntArray
+from kbnn.core.layout import IntArray, layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import ARRAYS, COUNT, State, init
 from kbnn.errors import ModelError
@@ -47,6 +47,8 @@ SCORED, UNSCORED, INVALID, CURVE = range(6, 10)
 SINCE, SETTLED, REHEARSED, WARNED = range(10, 14)
 COUNTS: Final = 14
 """Numbers of a packed model that count: of its rows, of its record, of what it rehearses."""
+LARGEST: Final = 8192
+"""Numbers of a belief up to which it is packed: to copy a larger one costs more than it saves."""
 Y, WEIGHT, NUMBER, TRUST = range(4)
 REST: Final = 4
 """What is kept of a row beside its inputs."""
@@ -190,8 +192,10 @@ def form_of(model: Model) -> tuple[Settings, Config, int] | None:
     )
     if not plain or learned.members[0].config.directions:
         return None
-    state = learned.members[0].state()
-    return settings, state.config, state.seed
+    config = learned.members[0].config
+    if config.weights + layout_of(config).size > LARGEST:
+        return None
+    return settings, config, learned.members[0].state().seed
 
 
 def packed(form: Form, model: Model) -> Packed:
