@@ -32,8 +32,6 @@ _TRUTH: Final[dict[str, Hashable]] = {"false": False, "true": True}
 class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
     """What both estimators share."""
 
-    _task: str
-
     def __init__(
         self,
         layers: Any = 50,
@@ -47,6 +45,7 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
         rehearse: str | int = "auto",
         seed: int = 0,
         lags: str | None = None,
+        task: str = "auto",
     ) -> None:
         self.layers = layers
         self.activation = activation
@@ -59,6 +58,7 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
         self.rehearse = rehearse
         self.seed = seed
         self.lags = lags
+        self.task = task
         self.model: Model | None = None
 
     @property
@@ -72,7 +72,7 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
             while target in x:
                 target += "_"
             words: ModelWords = {
-                "task": self._task,
+                "task": self.task,
                 "layers": self.layers,
                 "activation": self.activation,
                 "covariance": self.covariance,
@@ -141,6 +141,8 @@ class KBNNRegressor(_Estimator, base.MiniBatchRegressor):  # type: ignore[misc] 
         Of the first weights.
     lags
         Targets of rows before to learn from: "1,2,24".
+    task
+        What kind of number the target is: regression (any), positive, count, or auto: what fits.
 
     Examples
     --------
@@ -152,8 +154,6 @@ class KBNNRegressor(_Estimator, base.MiniBatchRegressor):  # type: ignore[misc] 
     True
 
     """
-
-    _task = "regression"
 
     def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
         """Learn a row, which counts `w` times."""
@@ -198,8 +198,6 @@ class KBNNClassifier(_Estimator, base.MiniBatchClassifier):  # type: ignore[misc
 
     """
 
-    _task = "classification"
-
     def __init__(
         self,
         layers: Any = 50,
@@ -224,6 +222,7 @@ class KBNNClassifier(_Estimator, base.MiniBatchClassifier):  # type: ignore[misc
             ensemble,
             rehearse,
             seed,
+            task="classification",
         )
         self._labels: dict[str, Hashable] = {}
 

@@ -29,7 +29,7 @@ _BITS: Final = "a,y\n" + "".join(f"{at},{at % 2}\n" for at in range(40))
 _FLAGS: Final = "a,y\n" + "".join(f"{at},{'true' if at % 2 else 'false'}\n" for at in range(40))
 _PARQUET: Final = parquet_bytes(pa.table({"a": [1, 2], "y": [3, 4]}))
 _ARROW: Final = mixed_table(50)
-_LATIN: Final = "(convert it with iconv -f LATIN1 -t UTF-8)"
+_LATIN: Final = "(convert it with iconv -f WINDOWS-1252 -t UTF-8)"
 _SKIP: Final = "(use --on-error skip)"
 _UTF16: Final = "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"
 

@@ -30,12 +30,14 @@ SPELLINGS = [
     "03/14/2026 3:09 PM",
     "14 Mar 2026 15:09",
     "March 14, 2026 15:09",
+    "Sat, 14 Mar 2026 15:09",
+    "14-Mar-26 15:09",
     "20260314T150900",
 ]
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
-def test_twelve_spellings_of_one_moment(text: str) -> None:
+def test_fourteen_spellings_of_one_moment(text: str) -> None:
     found = point(text)
     assert found is not None
     assert found.instant == MOMENT
@@ -217,7 +219,8 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
     for size in (13, 1 << 20):
         notices = look([path], read_size=size, block_rows=3).notices
         assert notices[-2:] == [
-            f"{path}: the clock goes back in row 52: rows are learned in the order they come",
+            f"{path}: the clock goes back in row 52: rows are learned in the order they come "
+            "(where another series begins, --key COLUMN keeps a model for each)",
             f"{path}: row 61 has the time of the row above it: both are learned, one after the "
             "other",
         ]
@@ -226,7 +229,22 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
 def test_several_series_in_one_file_are_remarked(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(series([str(m) for m in hours(30) for _ in range(3)]))
-    assert any("come several at a time" in notice for notice in look([path]).notices)
+    notices = [notice for notice in look([path]).notices if "come several at a time" in notice]
+    assert len(notices) == 1
+    assert "--key COLUMN keeps a model for each" in notices[0]
+
+
+@pytest.mark.parametrize("sorted_by", ["key", "time"])
+def test_with_a_key_each_series_has_its_lags(sorted_by: str, tmp_path: Path) -> None:
+    rows = [(f"2026-03-{1 + at % 28:02},{key}", at) for key in "abc" for at in range(28)]
+    rows.sort(key=lambda row: row[0] if sorted_by == "time" else row[0].split(",")[1])
+    path = tmp_path / "t.csv"
+    path.write_text("day,who,y\n" + "".join(f"{cells},{at}.5\n" for cells, at in rows))
+    words: Any = {"ignore": ("who",), "key": ("who",)}
+    seen = look([path], **words)
+    assert_same(look([path], read_size=13, block_rows=3, **words), seen)
+    assert any("lags 1, 2, 3, 7, 8 of 'y' are inputs" in note for note in seen.notices)
+    assert not any("--key" in note or "row" in note for note in seen.notices[2:])
 
 
 def test_a_moment_that_cannot_be_read_is_a_flaw(tmp_path: Path) -> None:
@@ -296,3 +314,18 @@ def test_months_are_months_and_texts_come_back() -> None:
         "2025-01-31T02:00:00+01:00"
     ]
     assert phase("year", np.array([np.nan, day]))[1] == pytest.approx(30 / 365)
+
+
+def test_years_of_two_digits_are_told_and_those_in_doubt_ignored(tmp_path: Path) -> None:
+    def spelt(form: str) -> Any:
+        rows = [f"{day:{form}},{at % 7},{at}.5\n" for at, day in enumerate(hours(60, days=1))]
+        (tmp_path / "t").write_text("".join(["day,a,y\n", *rows]))
+        return look([tmp_path / "t"])
+
+    said = "column 'day' is the clock, years 1969 to 2068 in two digits"
+    assert any(said in note for note in spelt("%d-%b-%y").notices)
+    seen = spelt("%d/%m/%y")
+    assert seen.schema["columns"][0]["kind"] == "ignored"
+    assert any(
+        "such as '27/03/26'" in n and "(write years with four digits)" in n for n in seen.notices
+    )

@@ -204,3 +204,23 @@ def test_a_format_told_overrides_what_the_file_looks_like(tmp_path: Path) -> Non
     assert seen.schema is not None
     assert [column["name"] for column in seen.schema["columns"]] == ['{"a;b"', "y"]
     assert not seen.error
+
+
+@pytest.mark.parametrize("line", ["sep=;\n", "SEP=;\r\n", '"sep=;"\n'])
+def test_the_line_in_which_excel_states_the_separator(line: str, tmp_path: Path) -> None:
+    rows = "".join(f"{at},5;{at}\n" for at in range(40)).encode()
+    (tmp_path / "plain").write_bytes(b"a;y\n" + rows)
+    (tmp_path / "excel").write_bytes(b"\xef\xbb\xbf" + line.encode() + b"a;y\n" + rows)
+    plain = look([tmp_path / "plain"])
+    assert plain.error == ""
+    for size in (1 << 16, 3):
+        assert_same(look([tmp_path / "excel"], read_size=size), plain)
+    (tmp_path / "excel").write_bytes(line.encode() + b"a;y\n" + rows + b"1;2;3\n")
+    assert "excel:43: has 3 fields" in look([tmp_path / "excel"]).error
+
+
+def test_columns_without_name_and_value_are_not_the_target(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a;y;;\n" + "".join(f"{at};{at % 5}.5;;\n" for at in range(40)))
+    seen = look([tmp_path / "t"])
+    assert seen.error == ""
+    assert "target: last column that is not empty, 'y' (choose with --target)" in seen.notices

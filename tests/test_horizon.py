@@ -22,6 +22,7 @@ from kbnn.model.horizon import Ahead, ahead, coming
 from kbnn.model.model import Model
 from kbnn.model.rows import sliced
 from kbnn.stream.blocks import joined
+from kbnn.task.gaussian import Z
 from tests.commands import kbnn as command
 from tests.test_lags import moment, series, trained, values
 
@@ -147,7 +148,8 @@ def test_the_path_stays_in_reach(learned: Model) -> None:
     low, high = learned.history.low[0], learned.history.high[0]
     assert made.mean.min() >= low - 0.25 * (high - low) - 1e-9
     assert made.mean.max() <= high + 0.25 * (high - low) + 1e-9
-    assert made.sd.max() <= 1.5 * (high - low) * horizon.WIDER[1] + 1e-9
+    most = horizon.ALONE[1] * horizon.CARRIED[1]
+    assert made.sd.max() <= 1.5 * (high - low) * most + 1e-9
 
 
 def test_an_ensemble_goes_on_together(tmp_path: Path) -> None:
@@ -159,10 +161,26 @@ def test_an_ensemble_goes_on_together(tmp_path: Path) -> None:
 
 def test_bands_widen_where_the_last_forecasts_missed(learned: Model) -> None:
     plain = path_of(learned).sd
-    learned.history.missed = np.full((100, 1), 1.645 * 1.2)
-    np.testing.assert_allclose(path_of(learned).sd, plain * 1.2, rtol=1e-3)
+    learned.history.missed = 1.2 * np.random.default_rng(0).normal(size=(200_000, 1))
+    np.testing.assert_allclose(path_of(learned).sd, plain * 1.2, rtol=0.01)
     learned.history.missed = np.full((horizon.ENOUGH - 1, 1), 50.0)
     np.testing.assert_array_equal(path_of(learned).sd, plain)
+
+
+def test_errors_carried_along_are_those_of_their_sums() -> None:
+    rng = np.random.default_rng(1)
+    walk = np.ones(16)
+    assert horizon.wider(rng.normal(size=100_000), walk) == pytest.approx(1.0, abs=0.02)
+    tails = rng.standard_t(3, size=100_000)  # a sum of many is nearly Gaussian again
+    sums = np.abs(np.convolve(tails, walk, "valid")) / 4.0
+    expected = np.quantile(sums, 0.9) / Z[90]
+    assert horizon.wider(tails, walk) == pytest.approx(expected, rel=0.01)
+    even = rng.normal(size=100_000)
+    back = even[1:] - 0.9 * even[:-1]  # what goes up comes down: the sum stays where it is
+    assert horizon.wider(back / np.std(back), walk) == pytest.approx(horizon.CARRIED[0], abs=0.02)
+    assert horizon.wider(rng.normal(size=horizon.ENOUGH - 1), walk) == 1.0
+    assert horizon.wider(np.zeros(100), walk) == 1.0
+    assert horizon.wider(rng.normal(size=100), np.zeros(3)) == 1.0
 
 
 def test_predict_goes_on_from_the_last_row(tmp_path: Path) -> None:

@@ -171,3 +171,84 @@ def test_more_values_than_are_told_apart_are_announced() -> None:
         "(--hash d:32 gives each its share of 32 inputs)"
     ]
     assert_same(look(["t"], read_size=5), seen)
+
+
+def test_a_number_that_stands_for_a_gap_is_one_in_every_format_and_chunk(tmp_path: Path) -> None:
+    rows = 90
+    values = [-999.0 if at % 7 == 3 else at + 0.5 for at in range(rows)]
+    gaps = pa.table(
+        {
+            "a": values,
+            "whole": [-999 if at % 5 == 2 else at for at in range(rows)],
+            "town": ["a" if at % 2 else "b" for at in range(rows)],
+            "y": [-999.0 if at % 9 == 8 else float(at) for at in range(rows)],
+        }
+    )
+    seen = []
+    for name, data in every_format(gaps).items():
+        (tmp_path / name).write_bytes(data)
+        seen.append(look([tmp_path / name], na=("-999",)))
+        assert_same(look([tmp_path / name], na=("-999",), read_size=61, block_rows=7), seen[-1])
+    for one in seen:
+        np.testing.assert_array_equal(one.x, seen[0].x)
+        np.testing.assert_array_equal(one.y, seen[0].y)
+    np.testing.assert_array_equal(np.isnan(seen[0].x[:, 0]), np.array(values) == -999.0)
+    assert np.isnan(seen[0].y[8, 0])
+    assert not any("-999" in note for note in seen[0].notices)
+
+
+def test_a_number_that_stands_for_a_gap_is_one_in_single_rows() -> None:
+    spelt = [-999.0 if at % 4 == 1 else float(at % 9) for at in range(60)]
+    empty = [None if value == -999.0 else value for value in spelt]
+    y = [float(at % 9) for at in range(60)]
+    one = kbnn.train({"a": spelt, "y": y}, layers=5, rehearse=0, na=["-999"])
+    other = kbnn.train({"a": empty, "y": y}, layers=5, rehearse=0)
+    for model, gap in ((one, -999), (one, "-999"), (other, None), (other, None)):
+        model.learn_one({"a": gap}, 4.0)
+    assert one.predict_one({"a": 3.0}).mean == other.predict_one({"a": 3.0}).mean
+    assert one.predict_one({"a": -999.0}).mean == other.predict_one({"a": None}).mean
+
+
+@pytest.mark.parametrize(
+    ("values", "row"),
+    [
+        ([5, 3, -999, 2] * 20, 3),
+        ([5] * 60 + [-999.0], 61),
+        ([5, -1, -999, 2] * 20, None),  # below 0 before: numbers like others
+        ([5, -998, 2] * 20, None),
+    ],
+)
+def test_a_first_negative_number_that_may_be_a_gap_is_told(
+    values: list[float], row: int | None
+) -> None:
+    Path("t").write_text("a,y\n" + "".join(f"{a},{at}.5\n" for at, a in enumerate(values)))
+    for size in (1 << 16, 7):
+        notes = "\n".join(look(["t"], read_size=size, block_rows=5).notices)
+        if row is None:
+            assert "--na -99" not in notes
+        else:
+            assert f"column 'a': -999 in row {row} is its first negative number" in notes
+
+
+def test_truth_in_two_spellings_of_one_word() -> None:
+    """The other word comes late."""
+    cells = ["Yes" if at % 2 else "yes" for at in range(50)] + ["no", "N"] * 5
+    Path("t").write_text("a,y\n" + "".join(f"{a},{at}.5\n" for at, a in enumerate(cells)))
+    seen = look(["t"])
+    assert seen.x[:, 0].tolist() == [1.0] * 50 + [0.0] * 10
+
+
+def test_a_run_cut_short_resumes_with_hashes_and_kinds_to_the_byte() -> None:
+    lines = [
+        f"0{2100 + at % 5},dev-{(at * 37) % 90},{at % 7 if at < 100 else 'A0'},{at % 11}.5\n"
+        for at in range(160)
+    ]
+    said = ["--categorical", "zip,code", "--hash", "device:16", "--layers", "8"]
+    whole = Path("t.csv")
+    whole.write_text("".join(["zip,device,code,y\n", *lines]))
+    assert command("train", whole, "-m", "a.npz", *said).code == 0
+    whole.write_text("".join(["zip,device,code,y\n", *lines[:90], "oops\n", *lines[90:]]))
+    assert command("train", whole, "-m", "b.npz", *said).code == 1
+    whole.write_text("".join(["zip,device,code,y\n", *lines]))
+    assert command("train", whole, "-m", "b.npz", *said, "--resume").code == 0
+    assert Path("a.npz").read_bytes() == Path("b.npz").read_bytes()

@@ -19,12 +19,15 @@ from tests.modelling import differences, restored
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FIRST = FIXTURES / "format1"
+THIRD = FIXTURES / "format3"
 MODELS = sorted(f"{path.parent.name}/{path.stem}" for path in FIXTURES.glob("format*/*.npz"))
 
 
 def rows_of(name: str) -> Path:
     """The table that the models of a name learned."""
-    return FIRST / ("labels.csv" if name.endswith("classes") else "mixed.csv")
+    tables = {"classes": "labels.csv", "positive": "prices.csv", "waiting": "late.csv"}
+    table = tables.get(name.split("/")[1], "mixed.csv")
+    return (THIRD if table in ("prices.csv", "late.csv") else FIRST) / table
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -78,7 +81,9 @@ def test_a_model_of_an_earlier_format_keeps_its_record(name: str) -> None:
     assert differences(model, restored(model)) == []
 
 
-@pytest.mark.parametrize("name", [m for m in MODELS if m.endswith(("real", "classes", "held"))])
+@pytest.mark.parametrize(
+    "name", [m for m in MODELS if m.endswith(("real", "classes", "held", "positive"))]
+)
 def test_a_model_of_an_earlier_format_goes_on(name: str, tmp_path: Path) -> None:
     model = tmp_path / "model.npz"
     model.write_bytes((FIXTURES / f"{name}.npz").read_bytes())
@@ -87,7 +92,7 @@ def test_a_model_of_an_earlier_format_goes_on(name: str, tmp_path: Path) -> None
     assert ran.code == 0, ran.err
     after = modelfile.load(str(model))
     assert after.rows > before
-    assert after.settings.rehearse == 0  # it goes on as it was made
+    assert after.settings == modelfile.load(str(FIXTURES / f"{name}.npz")).settings
     assert json.loads(_header(model))["version"] == modelfile.VERSION
 
 

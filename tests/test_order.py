@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kbnn import train as train_here
 from kbnn.run.order import forgotten
+from kbnn.run.remedies import judged
 from kbnn.stream.heldout import held_out
 from tests.commands import kbnn
 from tests.streams import look
@@ -145,3 +147,17 @@ def test_a_run_cut_short_goes_on_with_the_same_split() -> None:
     rest = kbnn("train", "t.csv", "-m", "b.npz", "--test-split", "0.2", "--resume", "--json", "-q")
     assert json.loads(rest.out)["test"]["rmse"] == json.loads(whole.out)["test"]["rmse"]
     assert Path("a.npz").read_bytes() == Path("b.npz").read_bytes()
+
+
+def test_nobody_is_told_to_shuffle_rows_that_need_their_order() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=600)
+    y = np.where((np.arange(600) // 40) % 2 == 0, -5.0, 5.0) + 0.1 * a
+    data = {"a": a, "y": y}
+    free, bound = train_here(data), train_here(data, lags="a:1")
+    for model, advised in ((free, True), (bound, False)):
+        assert model._model is not None
+        [(_, verdict)] = judged(model._model)
+        [changed] = [text for text in verdict.sentences if text.startswith("The stream changed")]
+        assert ("--shuffle" in changed) == advised
+        assert "--drift off" in changed

@@ -276,13 +276,17 @@ def stream_part(stream: Any, start: int, stop: int) -> Any:
 
 
 def test_one_pass_with_rehearsal_beats_one_without() -> None:
-    x, y = rows(900, 5)
-    found = {}
-    for often in (0, 8):
-        model = trained(x[:600], y[:600], hidden=(30,), rehearse=often)
-        said = model.predict(block(x[600:], y[600:]))
-        found[often] = np.sqrt(np.mean((said.mean[:, 0] - y[600:]) ** 2))
-    assert found[8] < 0.7 * found[0]
+    better = []
+    for seed in (5, 6, 7):
+        x, y = rows(900, seed)
+        found = {}
+        for often in (0, 8):
+            model = trained(x[:600], y[:600], hidden=(30,), rehearse=often)
+            said = model.predict(block(x[600:], y[600:]))
+            found[often] = np.sqrt(np.mean((said.mean[:, 0] - y[600:]) ** 2))
+        better.append(found[8] / found[0])
+    assert np.mean(better) < 0.8
+    assert max(better) < 0.9
 
 
 def test_the_layout_of_a_rehearsed_model_is_sound() -> None:

@@ -18,7 +18,10 @@ pytestmark = [
 HOSTILE_ROWS = "".join(
     f'{i % 17},{i * 7 % 23},"<b>{i % 2}</b>",{i % 17 + i % 2}\n' for i in range(300)
 )
-NAMES = ["cubic", "cubic_small", "moons", "circles", "rotating_moons", "sensors", "load", "hostile"]
+NAMES = [
+    *("cubic", "cubic_small", "moons", "circles", "rotating_moons", "sensors"),
+    *("load", "visits", "prices", "hostile"),
+]
 
 
 @pytest.mark.parametrize("command", ["evaluate", "inspect"])
@@ -40,3 +43,4 @@ def test_the_page_of_a_sample(name: str, command: str, tmp_path: Path) -> None:
         assert seen["scripts"] == 0
         assert "CONSOLE" not in log, log
         assert name != "hostile" or HOSTILE in seen["text"]
+        assert ("What comes next" in seen["text"]) == (name == "load")

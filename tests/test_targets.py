@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.model.model import Model
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
-from kbnn.task import counted, logged, stated
+from kbnn.task import counted, link, logged, stated
 from tests.bench.data import block, schema
 from tests.commands import SAMPLES, kbnn
 
@@ -78,36 +79,64 @@ def test_a_count_is_judged_as_summation_would(mu: float, inverse: float, share: 
     assert truth.cdf(upper) - truth.cdf(lower - 1) >= 0.9 - 1e-9
 
 
-def log_rows(shape: tuple[float, float, float]) -> FloatArray:
+def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
     rows = np.ones((1, STATED_FIELDS))
     rows[0, : STATED.gain] = (0.7, 0.4, *shape)
-    rows[:, STATED.kind] = stated.POSITIVE
+    rows[:, STATED.kind], rows[:, STATED.unit] = stated.POSITIVE, unit
     return rows
 
 
+@pytest.mark.parametrize("unit", [0.0, 2.0, 5.0, 40.0])
 @pytest.mark.parametrize("shape", [(0.0, 1.0, 0.0), (0.05, 9.0, 1.0), (0.2, 40.0, -1.0)])
 @pytest.mark.parametrize("y", [0.3, 2.0, 9.0])
 def test_a_positive_value_is_judged_as_integration_would(
-    shape: tuple[float, float, float], y: float
+    shape: tuple[float, float, float], y: float, unit: float
 ) -> None:
-    rows = log_rows(shape)
+    rows = log_rows(shape, unit)
     share, ratio, shift = shape
     near, far = stats.norm(0.7, 0.4), stats.norm(0.7 + 0.4 * shift, 0.4 * math.sqrt(ratio))
 
+    def linked(t: float) -> float:
+        return math.log(math.expm1(t / unit)) if unit else math.log(t)
+
+    def value(z: float) -> float:
+        return unit * math.log1p(math.exp(z)) if unit else math.exp(z)
+
+    def slope(z: float) -> float:
+        return unit / (1.0 + math.exp(-z)) if unit else math.exp(z)
+
     def cdf(t: float) -> float:
-        return float((1.0 - share) * near.cdf(math.log(t)) + share * far.cdf(math.log(t)))
+        return float((1.0 - share) * near.cdf(linked(t)) + share * far.cdf(linked(t)))
 
     told = logged.judge(np.array([y]), rows)
-    density = ((1.0 - share) * near.pdf(math.log(y)) + share * far.pdf(math.log(y))) / y
+    z = linked(y)
+    density = ((1.0 - share) * near.pdf(z) + share * far.pdf(z)) / slope(z)
     assert told.nll[0] == pytest.approx(-math.log(density), rel=1e-9)
-    low = integrate.quad(lambda u: cdf(math.exp(u)) ** 2 * math.exp(u), -40, math.log(y), limit=400)
-    high = integrate.quad(
-        lambda u: (1 - cdf(math.exp(u))) ** 2 * math.exp(u), math.log(y), 40, limit=400
-    )
-    assert told.crps[0] == pytest.approx(low[0] + high[0], rel=1e-7)
+    points = sorted({-20.0, -3.0, -1.0, 0.0, 0.7, 1.5, 3.0, 6.0, 15.0, 40.0, z})
+    total = 0.0
+    for a, b in pairwise(points):
+        below = 0.5 * (a + b) < z
+        total += integrate.quad(
+            lambda u, below=below: (cdf(value(u)) - (not below)) ** 2 * slope(u),
+            a, b, limit=400, epsabs=1e-13, epsrel=1e-12,
+        )[0]  # fmt: skip
+    assert told.crps[0] == pytest.approx(total, rel=1e-9 if unit else 1e-7)
     assert cdf(float(logged.quantile(rows, 0.3)[0])) == pytest.approx(0.3, rel=1e-9)
     whole = logged.log_density(np.array([2.0]), rows)[0]
     assert whole == pytest.approx(math.log(cdf(2.5) - cdf(1.5)), rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [0.0, 2.0, 1e5])
+def test_the_link_of_positive_values_goes_there_and_back(unit: float) -> None:
+    y = np.geomspace(1e-120, 1e120, 241) if unit == 0.0 else np.geomspace(1e-60, 1e3, 64) * unit
+    units = np.full(len(y), unit)
+    z = link.linked(y, units)
+    assert np.all(np.diff(z) > 0.0)
+    np.testing.assert_allclose(link.valued(z, units), y, rtol=1e-13 if unit else 1e-11)
+    step = 1e-6
+    slope = (link.valued(z + step, units) - link.valued(z - step, units)) / (2.0 * step)
+    np.testing.assert_allclose(np.log(slope), link.log_slope(y, units), atol=1e-6)
+    assert link.linked(np.array([0.0, -1.0]), units[:2]).tolist() == [np.inf, np.inf]
 
 
 def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,3 +309,89 @@ def test_first_values_that_a_stated_kind_cannot_have_are_refused(
     assert "target 'y' holds -" in ran.err
     assert "(use --task regression)" in ran.err
     assert not (tmp_path / "m.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "odd", "words"),
+    [
+        ("count", "-4", "whole numbers from 0 on"),
+        ("count", "2.5", "whole numbers from 0 on"),
+        ("positive", "-0.5", "numbers above 0"),
+    ],
+)
+def test_a_later_value_that_a_kind_cannot_have_is_told_once(
+    task: str, odd: str, words: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    cells = [odd if at in (80, 90) else str(1 + rng.poisson(3)) for at in range(120)]
+    path, model = tmp_path / "t.csv", tmp_path / "m.npz"
+    path.write_text("a,y\n" + "".join(f"{at % 7},{y}\n" for at, y in enumerate(cells)))
+    ran = kbnn("train", str(path), "-m", str(model), "--task", task, "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["rejected"] == 2
+    sentence = (
+        f"row 81: target 'y' is {odd}, and --task {task} is for {words}: such rows are left out "
+        "(--task regression takes any number)"
+    )
+    assert ran.err.count("such rows are left out") == ran.err.count(sentence) == 1
+    assert kbnn("evaluate", str(model), str(path)).err.count(sentence) == 1
+
+
+def refuted_rows(rows: int = 900, at: int = 700) -> tuple[FloatArray, FloatArray]:
+    """A target that is positive for a long time, and then 0 now and then."""
+    x, y = made("positive", rows)
+    y[at::3] = 0.0
+    return x, y
+
+
+def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
+    x, y = refuted_rows()
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x[:700], y[:700]))
+    assert model.task.name == "positive"
+    model.learn(block(x[700:], y[700:], first=701))
+    assert model.task.name == "regression"
+    assert (model.rows, model.rejected, model.met) == (900, 0, 900)
+    assert model.refuted == ("positive", 701, 0.0)
+    plain = Model.create(Settings(hidden=(12,), kind="regression"), schema(3))
+    plain.learn(block(x, y))
+    off = [float(np.std(m.predict(block(x, y)).mean[:, 0] - y)) for m in (model, plain)]
+    assert off[0] < 1.2 * off[1]
+    stays = Model.create(Settings(hidden=(12,), kind="positive"), schema(3))
+    stays.learn(block(x, y))
+    assert (stays.task.name, stays.rejected) == ("positive", int(np.sum(y == 0.0)))
+
+
+def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut() -> None:
+    x, y = refuted_rows()
+    whole, cut = (Model.create(Settings(hidden=(12,)), schema(3)) for _ in range(2))
+    whole.learn(block(x, y))
+    for start, stop in ((0, 300), (300, 700), (700, 701), (701, 900)):
+        cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
+        header, arrays = to_state(cut)
+        cut = from_state(json.loads(json.dumps(header)), {k: a.copy() for k, a in arrays.items()})
+    one, other = to_state(whole)[1], to_state(cut)[1]
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_a_row_that_refutes_the_kind_while_it_races_ends_that_race() -> None:
+    x, y = refuted_rows(at=200)
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x, y))
+    assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
+    assert all(racer.learner.settings.kind == "regression" for racer in model.racers)
+
+
+def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
+    x, y = refuted_rows()
+    lines = [f"{a:.4f},{b:.4f},{c:.4f},{v:.3f}" for (a, b, c), v in zip(x, y, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c,y", *lines]) + "\n")
+    said = kbnn("train", tmp_path / "t.csv", "-m", tmp_path / "m.npz", "--layers", "12")
+    assert said.code == 0
+    assert (
+        "row 701: target 'y' is 0, so it is not positive: what was learned is learned anew as any "
+        "number (--task positive leaves such rows out)"
+    ) in said.err
+    assert "left out (--task regression" not in said.err

@@ -1,6 +1,7 @@
 """Sixty files as they are met in the wild: one table in many spellings.
 
-    python -m tests.wild        a table: what was done with each, and what was said
+    python -m tests.wild        what was done with each and with those of tests/wild_spelt.py, and
+                                what was said; 1 where something is wrong in silence
 
 A case names the column in question, what becomes of it (values by row, a kind, or an error), and
 words that must be said; nothing that is read otherwise than written may go unsaid.
@@ -141,7 +142,7 @@ def _gaps() -> Iterator[Wild]:
         yield Wild(f"gaps: {gap or 'nothing'}", holed(gap), values=rate)
     for gap in ("-", "?", "n.a.", "--", "missing"):
         yield Wild(f"gaps: {gap}", holed(gap), (f"'{gap}' is read as missing",), rate)
-    yield Wild("gaps: -999", holed("-999"), ("-999 stands", "--na -999"), {2: -999.0})
+    yield Wild("gaps: -999", holed("-999"), ("-999 in row 3", "--na -999"), {2: -999.0})
     late = _file(lambda at: "tbc" if at == 50 else f"{RATE[at]}")
     yield Wild("a gap of its own comes late", late, error="(use --na 'tbc' or --on-error skip)")
 
@@ -181,8 +182,11 @@ def _dates() -> Iterator[Wild]:
     for name, spell in spelled.items():
         data = _file([spell(*one) for one in day].__getitem__)
         yield Wild(f"dates: {name}", data, ("column 'a' is the clock",), kind="time")
-    short = _file(lambda at: "{2:02}-Jan-{1}".format(*day[at]))
-    yield Wild("dates: 05-Jan-24", short, ("column 'a' is ignored",), kind="ignored")
+    short = _file(lambda at: f"{day[at][2]}-Jan-{at % 30:02}")
+    said = "years 1969 to 2068 in two digits"
+    yield Wild("dates: 5-Jan-24", short, (said,), kind="time")
+    short = _file(lambda at: f"{day[at][2]}/{day[at][1]}/24")
+    yield Wild("dates: 5/1/24", short, ("write years with four digits",), kind="ignored")
     said = "column 'a' is the clock, days before months"
     euro = _file(lambda at: "{2}.{1}.{0}".format(*day[at]), target=lambda at: _de(Y[at], 3))
     stated: dict[str, Any] = {"decimal": ","}
@@ -202,22 +206,30 @@ def cases() -> list[Wild]:
 
 
 def main() -> int:
-    from tests.streams import look
+    """Print what became of all files; 1 where one is wrong in silence."""
+    from tests.wild_real import print_table
 
+    print("Made tables: the column `a` of each\n")
     print("| file | first value | what became of it | what was said |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for case in cases():
-            path = Path(folder, "t")
-            path.write_bytes(case.data)
-            seen = look([path], **case.options)
-            column = {} if seen.schema is None else seen.schema["columns"][0]
-            became = "refused" if seen.error else f"{column['kind']}, {column['role']}"
-            usual = ("target: last", "task: ")
-            said = [note for note in seen.notices if not note.startswith(usual)]
-            words = "; ".join([*said, seen.error]).replace(f"{path}", "t").replace("|", "\\|")
-            first = case.data.decode(errors="replace").splitlines()[1].split(";")[0]
-            print(f"| {case.name} | `{first[:24]}` | {became} | {words} |")
-    return 0
+            _print_case(case, Path(folder, "t"))
+        print("\nReal tables: each file beside the plain spelling of the same table\n")
+        return print_table(Path(folder))
+
+
+def _print_case(case: Wild, path: Path) -> None:
+    from tests.streams import look
+
+    path.write_bytes(case.data)
+    seen = look([path], **case.options)
+    column = {} if seen.schema is None else seen.schema["columns"][0]
+    became = "refused" if seen.error else f"{column['kind']}, {column['role']}"
+    usual = ("target: last", "task: ")
+    said = [note for note in seen.notices if not note.startswith(usual)]
+    words = "; ".join([*said, seen.error]).replace(f"{path}", "t").replace("|", "\\|")
+    first = case.data.decode(errors="replace").splitlines()[1].split(";")[0]
+    print(f"| {case.name} | `{first[:24]}` | {became} | {words} |")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ R and shift d of the outliers, and the gains of its intervals (see kbnn.core.tai
     (1 - eps) N(m, s^2) + eps N(m + d s, R s^2)
 
 With A(x, s) = E |N(x, s^2)| its CRPS is sum_i w_i A(y - mu_i, s_i) - sum_ij w_i w_j A(mu_i - mu_j,
-sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is in csrc/tails.c.
+sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is csrc/judge.c.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ class Stated(NamedTuple):
     gain: int = 5  # the first of them
     most: int = 5 + GAINS  # the largest value that came before
     kind: int = 6 + GAINS  # what kind of distribution the others are those of, 0 this one
+    unit: int = 7 + GAINS  # of a positive target's link, see kbnn.task.link
 
 
 STATED: Final = Stated()
-STATED_FIELDS: Final = STATED.kind + 1
+STATED_FIELDS: Final = STATED.unit + 1
 
 
 class Verdicts(NamedTuple):

@@ -8,7 +8,7 @@ they import.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from mmap import mmap
 from statistics import NormalDist
@@ -50,6 +50,7 @@ def cdf(u: FloatArray) -> FloatArray:
     return out
 
 
+@lru_cache(256)
 def quantile(p: float) -> float:
     """The u with Phi(u) = p."""
     return NormalDist().inv_cdf(p)

@@ -61,7 +61,9 @@ FIRST_MEAN: Final = FIRST_GAIN + GAINS
 MEAN_WIDTH: Final = FIRST_MEAN + GAINS
 """What gains and width have been on average, 1 for some rows before the first: a model that learns
 no more goes by that."""
-FIELDS: Final = MEAN_WIDTH + 1
+UNIT: Final = MEAN_WIDTH + 1
+"""Of a positive target's link, see kbnn.task.link."""
+FIELDS: Final = UNIT + 1
 
 
 def blank(targets: int, mixed: bool = True) -> FloatArray:
@@ -69,6 +71,7 @@ def blank(targets: int, mixed: bool = True) -> FloatArray:
     tails = np.ones((targets, FIELDS))
     tails[:, : len(START)] = START
     tails[:, [SHARE, RATIO, SHIFT]] = (START[0] / START[1], START[3] / START[2], 0.0)
+    tails[:, UNIT] = 0.0
     if not mixed:
         tails[:, [SHARE, RATIO, SHIFT]] = (0.0, 1.0, 0.0)
     return tails
@@ -76,7 +79,7 @@ def blank(targets: int, mixed: bool = True) -> FloatArray:
 
 def sound(tails: FloatArray) -> bool:
     """Whether numbers from a file can be what is known of tails."""
-    sums, rest = tails[:, :MOST], tails[:, SHARE:]
+    sums, rest, unit = tails[:, :MOST], tails[:, SHARE:UNIT], tails[:, UNIT]
     sizes = tails[:, MOST + 1 : SHARE]
     positive = tails[:, [AMONG, EXTREMES, SQUARES, WIDTH, RATIO, MEAN_WIDTH]]
     share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:MEAN_WIDTH]
@@ -90,6 +93,7 @@ def sound(tails: FloatArray) -> bool:
         and np.all((share >= 0.0) & (share < 1.0))
         and np.all((gains >= LEAST_GAIN) & (gains <= MOST_GAIN))
         and np.all(tails[:, MOST] < np.inf)
+        and np.all((unit >= 0.0) & (unit <= 1e300))
     )
 
 
@@ -111,6 +115,7 @@ def stated(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     rows[..., STATED.gain : STATED.most] = tails[:, FIRST_MEAN:MEAN_WIDTH]
     rows[..., STATED.most] = tails[:, MOST]
     rows[..., STATED.kind] = 0.0
+    rows[..., STATED.unit] = tails[:, UNIT]
     return rows
 
 

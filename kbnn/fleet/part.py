@@ -178,10 +178,12 @@ class Part:
         self.open(found)
         work = Work(rows)
         together: dict[bytes, list[tuple[str, int, list[int]]]] = {}
-        for key, group in _places(keys).items():
+        places = _places(keys)
+        self._changed.update(places)
+        used = self._open.move_to_end
+        for key, group in places.items():
             entry = self._open[key]
-            self._open.move_to_end(key)
-            self._changed.add(key)
+            used(key)
             if again or isinstance(entry, Model) or len(group) > FEW:
                 self._alone(key, group, work, again)
             else:

@@ -22,6 +22,7 @@ from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
+from kbnn.core.tails import UNIT
 from kbnn.fleet import packed as of
 from kbnn.fleet.forms import Forms
 from kbnn.model import file as modelfile
@@ -40,9 +41,9 @@ KEPT: Final = 0.99
 """What a key counts for beside the next one."""
 FIRST: Final = 0.5
 """How many well-known weights the prior counts for, which the widths begin with."""
-WINDOW: Final = 512
+WINDOW: Final = 2048
 STEPS: Final = 16
-"""New keys begin from the common model as it was where a window of the stream began: of 512 rows,
+"""New keys begin from the common model as it was where a window of the stream began: of 2,048 rows,
 and of a sixteenth to an eighth of all rows so far while these are fewer. How far keys have moved
 counts from the window after the next on. So no row waits for what the one before has taught."""
 NOISE_ROWS: Final = 4.0
@@ -165,6 +166,8 @@ def begun(settings: Settings, common: Model, widths: Widths) -> Model:
     leader = common.racers[0]
     model = Model.create(settings, common.schema)
     learner = model.learner_of(_own(settings, common))
+    tails = learner.task.tails(settings.robust)
+    tails[:, UNIT] = leader.learned.tails[:, UNIT]
     learned = Learned(
         tuple(open_session(widths.begin(member.state())) for member in leader.learned.members),
         leader.learned.columns.copy(),
@@ -172,7 +175,7 @@ def begun(settings: Settings, common: Model, widths: Widths) -> Model:
         leader.learned.seen,
         0,
         Kept(settings.keep, len(common.schema.targets)),
-        learner.task.tails(settings.robust),
+        tails,
         Rehearsal(since=leader.learned.seen, settled=True),
     )
     model.racers = (Racer(learner, learned),)

@@ -221,20 +221,24 @@ class OneForecast:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        fields = [] if task.labels else task.fields(Wanted(decompose=True))
-        each = len(Number._fields)
-        fields = fields[: each * len(task.targets)]
-        self._targets = [
-            [field.values for field in fields[start : start + each]]
-            for start in range(0, len(fields), each)
-        ]
 
     def __call__(self, forecast: Forecast) -> Any:
         """Of the first row."""
         if self._task.labels:
             return self._label(forecast.probability[0].tolist())
-        made = [Number(*(float(f(forecast)[0]) for f in parts)) for parts in self._targets]
+        made = [self._number(forecast, j) for j in range(len(self._task.targets))]
         return made[0] if len(made) == 1 else dict(zip(self._task.targets, made, strict=True))
+
+    def _number(self, forecast: Forecast, j: int) -> Number:
+        lower, upper = stated.interval(forecast.stated[:1, j], 0.9)
+        parts = (forecast.function_sd, forecast.noise_sd)
+        return Number(
+            float(forecast.mean[0, j]),
+            float(forecast.sd[0, j]),
+            float(lower[0]),
+            float(upper[0]),
+            *(float(part[0, j]) for part in parts),
+        )
 
     def _label(self, known: list[float]) -> Label:
         names = self._task.schema.classes

@@ -127,7 +127,7 @@ class Model:
         how = standing.scored(words.pop("on_error", "stop"))
         model = self._known()
         with standing.opened(model, data, notice=_log.info, on_error=how, **words) as (stream, _):
-            made = evaluating.evaluate(model, stream)
+            made = evaluating.evaluate(model, stream, notice=_log.info)
         return Figures(made.to_json(), model.task, made.card)
 
     # One row.

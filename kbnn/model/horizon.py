@@ -7,6 +7,11 @@ its lags, the lag that a change is counted from included,
 are the total derivative by the weights, which all steps share, and the share of each step's own
 noise; var y_h = kappa D_h P D_h' + |A_h|^2. To first order in what is not known that is exact. The
 mean path stays within the range that was seen, and a quarter of it beyond; so does the sd.
+
+How wide a band of 90 % is, the last errors of one step tell: in units of what was stated they are
+e_t, and sum_k A_hk e_(t+k)/|A_h| is what the same path would have missed from row t on. The 90 %
+quantiles of their sizes, beside that of a Gaussian, make steps wider or narrower. So heavy tails,
+of which sums have less, and errors that follow one another are reckoned with.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.slopes import function_var, slopes
 from kbnn.errors import UsageError
 from kbnn.model import ensemble, scaling
-from kbnn.model.lags import History, Lag
+from kbnn.model.lags import JUDGED, History, Lag
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
 from kbnn.task.base import blank
@@ -31,8 +36,10 @@ from kbnn.task.gaussian import Z
 
 BEYOND: Final = 0.25
 ENOUGH: Final = 64
-"""Forecasts that must have been judged before that makes others wider."""
-WIDER: Final = (1.0, 1.5)
+"""Forecasts that must have been judged before they say anything of others."""
+ALONE: Final = (0.9, 1.5)
+CARRIED: Final = (0.7, 1.5)
+"""How much narrower or wider the last errors make a band: by themselves, and carried along."""
 MOST_STEPS: Final = 10_000
 
 
@@ -106,17 +113,22 @@ def ahead(model: Model, histories: Sequence[History], steps: Sequence[Rows]) -> 
     between = sum(w * (p.mean - mean) ** 2 for w, p in zip(weights, parts, strict=True))
     function = sum(w * p.function_var for w, p in zip(weights, parts, strict=True))
     noise = sum(w * p.noise_var for w, p in zip(weights, parts, strict=True))
-    wider = np.array([_wider(history) for history in histories])[:, None] ** 2
-    wider = wider * learned.tails[0, tails.MEAN_WIDTH]
-    return Ahead(mean, np.asarray(function + between) * wider, np.asarray(noise) * wider)
+    width = learned.tails[0, tails.MEAN_WIDTH]
+    return Ahead(mean, np.asarray(function + between) * width, np.asarray(noise) * width)
 
 
-def _wider(history: History) -> float:
-    """By how much the last one-step forecasts should have been wider to hold 90 %."""
-    off = np.abs(history.missed[:, 0])
-    if len(off) < ENOUGH:
+def wider(missed: FloatArray, shares: FloatArray) -> float:
+    """By how much a step should be wider to hold 90 %, by the last errors and its shares of noise.
+
+    There are but n/h stretches of h among n errors: the power n/(n + h) trusts few of them less.
+    """
+    n, h, norm = len(missed), len(shares), float(np.linalg.norm(shares))
+    alone = float(np.quantile(np.abs(missed), 0.9)) if n >= ENOUGH else 0.0
+    if alone == 0.0 or norm == 0.0:
         return 1.0
-    return float(np.clip(np.quantile(off, 0.9) / Z[90], *WIDER))
+    carried = np.abs(np.convolve(missed, shares[::-1] / norm, "valid"))
+    more = (float(np.quantile(carried, 0.9)) / alone) ** (n / (n + h))
+    return float(np.clip(alone / Z[90], *ALONE) * np.clip(more, *CARRIED))
 
 
 def back(lag: Lag, step: float) -> int:
@@ -145,6 +157,7 @@ def _member(
     made = Ahead(*np.zeros((3, n, count)))
     d: list[FloatArray] = []
     a = np.zeros((count, n, count))
+    width_of = [1.0] * n
     for h, rows in enumerate(steps):
         rows = rows._replace(y=np.full((n, 1), np.nan))
         placed = [timeline.look(past, sliced(rows, k, k + 1)) for k, past in enumerate(histories)]
@@ -167,7 +180,12 @@ def _member(
         d.append(now * share[:, None])
         a[h] *= share[:, None]
         made.mean[:, h] = np.clip(mean, low, high)
-        made.function_var[:, h], made.noise_var[:, h] = function * share**2, noise * share**2
+        if 2 * (h + 1) <= JUDGED:  # of longer stretches there are too few to tell
+            width_of = [
+                wider(past.missed[:, 0], a[h, k, : h + 1]) for k, past in enumerate(histories)
+            ]
+        widened = (share * np.array(width_of)) ** 2
+        made.function_var[:, h], made.noise_var[:, h] = function * widened, noise * widened
         for k, past in enumerate(histories):
             row = sliced(rows, k, k + 1)._replace(y=made.mean[k : k + 1, h : h + 1])
             timeline.move(past, row)

@@ -18,7 +18,7 @@ import numpy as np
 from kbnn.core.engine import open_session
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
-from kbnn.core.tails import MOST
+from kbnn.core.tails import MOST, UNIT
 from kbnn.errors import ModelError
 from kbnn.model import ensemble, scaling
 from kbnn.model.growth import grow
@@ -103,6 +103,8 @@ def _difference(one: Model, other: Model) -> str:
     shapes = [(c.hidden, c.activations, c.covariance, c.observation) for c in configs]
     if shapes[0] != shapes[1] or configs[0].learns_noise != configs[1].learns_noise:
         return "their networks differ (say --layers and --covariance for both)"
+    if not np.array_equal(one.learned.tails[:, UNIT], other.learned.tails[:, UNIT]):
+        return "their targets are learned in other units (say --task regression for both)"
     if _apart(one.settings) != _apart(other.settings):
         return "they were trained with other options"
     return ""

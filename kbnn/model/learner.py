@@ -102,6 +102,8 @@ class Learner:
         """Take the scale from the rows held, make the networks, and learn the rows in order."""
         kept.unseen = unseen(self.indicators)
         held = kept.rows(len(self.indicators))
+        tails = self.task.tails(self.settings.robust, held.y)
+        held = held._replace(y=self.task.linked(held.y, tails))
         used = np.flatnonzero(
             np.any(self._needed(held.x, 0), axis=0) | (self.indicators + self.late == 0.0)
         )
@@ -116,7 +118,7 @@ class Learner:
             seen=len(held.y),
             changes=0,
             kept=Kept(rows_kept(width, self.settings.keep), held.y.shape[1], held),
-            tails=self.task.tails(self.settings.robust),
+            tails=tails,
         )
         learned, events = self._begin(learned, held, self.task.outputs(held.y))
         return self._rehearsed(learned, len(held.y)), events
@@ -196,11 +198,11 @@ class Learner:
         labels = z[:, :t] if t else y[:done]
         if np.count_nonzero(columns[:t, scaling.COUNT]) < t:  # what never had a value would be 0
             labels = np.where(np.isnan(y[:done]), np.nan, labels)
-        learned = learned._replace(columns=columns, seen=learned.seen + done)
+        tails = learned.tails.copy()
+        learned = learned._replace(columns=columns, seen=learned.seen + done, tails=tails)
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
         learned, made = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
-        learned = learned._replace(tails=learned.tails.copy())
         following = Following(y[:done], self.settings.robust, self.settings.intervals == "tracked")
         return learned, self._forecast(learned, made, following), done
 

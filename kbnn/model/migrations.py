@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnn.core.constants import HALF_90
-from kbnn.core.tails import blank
+from kbnn.core.tails import UNIT, blank
 from kbnn.errors import ModelError
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -107,7 +107,7 @@ def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
         moved[name if name.startswith("record/") else f"racer0/{name}"] = array
     moved["racer0/kept/trust"] = np.ones(len(arrays["kept/y"]))
     targets = 0 if header["schema"]["task"] == "classification" else len(header["record"]["scores"])
-    moved["racer0/stated/tails"] = blank(targets, mixed=False)
+    moved["racer0/stated/tails"] = blank(targets, mixed=False)[:, :UNIT]
     for name in ("record/sample.forecast", "record/worst.forecast") if targets else ():
         mean, sd = np.split(np.asarray(moved[name]), 2, axis=1)
         moved[name] = np.hstack((mean, sd, mean - HALF_90 * sd, mean + HALF_90 * sd))
@@ -125,4 +125,19 @@ def _widths(score: dict[str, Any]) -> dict[str, Any]:
     return {**score, "sums": {**score["sums"], name: 2 * HALF_90 * score["sums"][name]}}
 
 
-STEPS: tuple[Step, ...] = (_second, _third)
+def _fourth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Version 3 learned the logarithm of a positive target, for which the unit 0 stands."""
+    moved = dict(arrays)
+    for name, array in arrays.items():
+        if name.endswith("/stated/tails"):
+            moved[name] = np.pad(array, ((0, 0), (0, 1)))
+    if "waiting/stated" in arrays:
+        said = arrays["waiting/stated"].reshape(len(arrays["waiting/stated"]), -1, _STATED_BEFORE)
+        moved["waiting/stated"] = np.pad(said, ((0, 0), (0, 0), (0, 1))).reshape(len(said), -1)
+    return header, moved
+
+
+_STATED_BEFORE = 15
+"""Fields of what was stated of a row up to version 3."""
+
+STEPS: tuple[Step, ...] = (_second, _third, _fourth)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kbnn.core.engine import open_session
 from kbnn.core.layout import IntArray
 from kbnn.core.network import UNLABELLED
 from kbnn.core.tails import FIRST_GAIN, MEAN_WIDTH
@@ -20,7 +21,7 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.timeline import Placed, Timeline
 from kbnn.model.waiting import Room, learn_by_id, told
-from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, widened, window
+from kbnn.model.warmup import MOST_HELD, Kept, KeptRows, rows_to_hold, unseen, widened, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import sample_rows
 from kbnn.task.base import Early, Task, blank
@@ -31,6 +32,14 @@ __all__ = ["HELD", "Forecast", "Model", "Rows"]
 
 UNSCORED = 256
 """Rows that may wait to be counted into the record: alone each would cost more than learning it."""
+
+
+class Refuted(NamedTuple):
+    """A kind of target that was found by evidence, and the row that it cannot have."""
+
+    kind: str
+    row: int
+    value: float
 
 
 class Model:
@@ -72,6 +81,7 @@ class Model:
         self.skipped = 0  # rows without a target
         self.let_go = 0  # rows held and let go before any target had varied
         self.met = 0  # rows of the stream, in all passes
+        self.refuted: Refuted | None = None
         self.position: dict[str, Any] = {}
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(
             self.task, seed=settings.seed, sample=min(sample_rows(schema.width), settings.sample)
@@ -281,6 +291,7 @@ class Model:
             if self.warming_up:
                 said = self._hold(rest)
             else:
+                rest = self._until_beyond(rest)
                 self.racers, said, skipped, lost = race.learn(
                     self.racers, rest, self.met + 1, again
                 )
@@ -297,6 +308,46 @@ class Model:
                 off = (placed.rows.y - forecast.mean) / forecast.sd if self.task.numbers else rows.y
                 self.history.judge(np.where((forecast.status & HELD)[:, None], np.nan, off))
         return forecast
+
+    def _until_beyond(self, rows: Rows) -> Rows:
+        """Rows up to the next that the kind of target found by evidence cannot have.
+
+        Where the first is one, that evidence was wrong: what was learned is learned anew as any
+        number, from the rows kept.
+        """
+        if self.settings.kind != "auto":
+            return rows
+        stop = race.beyond(self.racers, rows.y)
+        if stop:
+            return rows if stop == len(rows.y) else sliced(rows, 0, stop)
+        able = race.able(self.racers, rows.y[:1])
+        kept = self.learned.kept.rows(len(self.learned.columns) - self.task.scaled)
+        if able:
+            self.racers = able
+        elif len(kept.y):
+            self.refuted = Refuted(self.task.name, int(rows.number[0]), float(rows.y[0, 0]))
+            self.racers = (self._as_any_number(kept),)
+        else:  # in a later pass there is nothing to begin from, and all rows were seen before
+            return sliced(rows, 0, 1)
+        return self._until_beyond(rows)
+
+    def _as_any_number(self, kept: KeptRows) -> Racer:
+        leader = self.racers[0]
+        before = leader.learned
+        raw = kept._replace(y=leader.learner.task.unlinked(kept.y, before.tails))
+        learner = self.learner_of(replace(leader.learner.settings, kind=race.SAFEST))
+        began, events = learner.start(Kept(len(raw.y), raw.y.shape[1], raw))
+        pairs = zip(began.members, before.members, strict=True)
+        members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]
+        whole = began.seen == before.seen
+        began = began._replace(
+            members=tuple(map(open_session, members)),
+            seen=before.seen,
+            rehearsal=began.rehearsal if whole else before.rehearsal,
+        )
+        return Racer(learner, began, 0.0, leader.alarms).after(
+            began, events._replace(restarted=False)
+        )
 
     def _placed(self, rows: Rows) -> Placed:
         """Rows beside those before them, which they join."""
@@ -326,7 +377,7 @@ class Model:
         if not self.warming_up:
             return self.learned
         if self._trial is None:
-            self._trial, _ = self.learner.start(linked(self._held(), self.task))
+            self._trial, _ = self.learner.start(self._held())
         return self._trial
 
     def ahead(self) -> Callable[[Rows], Forecast]:
@@ -353,8 +404,7 @@ class Model:
         for settings in self.settings.candidates(kinds, held.rows().x.shape[1]):
             same = settings.kind == self.learner.settings.kind
             learner = self.learner_of(settings, self.task if same else None)
-            start = learner.start(linked(held, learner.task))
-            racers.append(Racer(learner, self.learned).after(*start))
+            racers.append(Racer(learner, self.learned).after(*learner.start(self._held())))
         self.racers = tuple(racers)
 
     def _hold(self, rows: Rows) -> Forecast:
@@ -414,12 +464,6 @@ class Model:
         self._waiting += len(rows.y)
         if self._waiting >= UNSCORED:
             _ = self.card
-
-
-def linked(held: Kept, task: Task) -> Kept:
-    """Rows held, their targets as a task's networks learn them."""
-    rows = held.rows()
-    return Kept(held.most, held.targets, rows._replace(y=task.linked(rows.y)))
 
 
 def _together(waiting: list[tuple[Rows, Forecast]]) -> tuple[Rows, Forecast]:

@@ -2,9 +2,11 @@
 
 A candidate is a model's settings with every choice made. All of them begin with the same rows and
 meet every row; what each says of a row before it learns it is its evidence, the logarithm of the
-density of what came true. The leader speaks. A candidate 20 nats behind is dropped, and after 1,024
-rows only the leader goes on. No row counts for more than five nats between two candidates, so that
-no outlier decides. The race is looked at where row counts say, not where blocks end.
+density of what came true. The leader speaks. Whenever rows have doubled, what was before counts
+half: what a fast start has won is no promise, and shapes that will be best often start slowly. A
+candidate 100 nats behind is dropped, and after 1,024 rows only the leader goes on. No row counts
+for more than five nats between two candidates, so that no outlier decides. The race is looked at
+where row counts say, not where blocks end.
 
 What kind of number the target is races too: kinds are compared, each by its best candidate, for 512
 rows, since it takes that long for tails to show, and a real target is given up only for one that is
@@ -28,13 +30,14 @@ from kbnn.model.rehearsal import BURST, YOUNG
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
 from kbnn.task.forecast import Forecast, joined
+from kbnn.task.table import RANGES
 
-DROPPED: Final = 20.0
+DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG
 KIND_DECIDED: Final = YOUNG // 2
 SAFEST: Final = "regression"
-MARGIN: Final = DROPPED
+MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
 
@@ -115,6 +118,19 @@ def kinds_told(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> tuple[str, 
     return kind, other, nats
 
 
+def beyond(racers: tuple[Racer, ...], y: FloatArray) -> int:
+    """The first row whose target (n, T) a racer's kind cannot have; n if there is none."""
+    wrong = np.zeros(len(y), np.bool_)
+    for kind in {racer.learner.settings.kind for racer in racers} & RANGES.keys():
+        wrong |= np.any(np.isfinite(y) & (RANGES[kind].possible(y) == 0.0), axis=1)
+    return int(np.argmax(wrong)) if wrong.any() else len(y)
+
+
+def able(racers: tuple[Racer, ...], y: FloatArray) -> tuple[Racer, ...]:
+    """The racers whose kind can have these targets (1, T)."""
+    return tuple(racer for racer in racers if beyond((racer,), y) == len(y))
+
+
 def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Step:
     """Learn rows up to where the race is looked at: at least one, perhaps not all.
 
@@ -134,7 +150,7 @@ def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Ste
         return Step(moved, said, skipped)
     kept = _looked_at(moved)
     lost = _lost(moved, kept, seen)
-    return Step(_forked(kept) if seen == DECIDED else kept, said, skipped, lost)
+    return Step(_forked(kept) if seen == DECIDED else _aged(kept, seen), said, skipped, lost)
 
 
 def _together(
@@ -156,7 +172,7 @@ def _together(
 
 
 def _advance(racer: Racer, rows: Rows, first: int, again: bool) -> tuple[Racer, Forecast, int]:
-    y = racer.learner.task.linked(rows.y)
+    y = racer.learner.task.linked(rows.y, racer.learned.tails)
     linked = rows if y is rows.y else rows._replace(y=y)
     learned, said, events = racer.learner.advance(racer.learned, linked, first, again)
     return racer.after(learned, events), said, events.skipped
@@ -200,6 +216,13 @@ def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
         order = [racer for racer in order if racer.learner.settings.kind == kind]
     kept = [r for r in order if r.evidence > best[r.learner.settings.kind].evidence - DROPPED]
     return (leader, *(racer for racer in kept if racer is not leader))
+
+
+def _aged(racers: tuple[Racer, ...], seen: int) -> tuple[Racer, ...]:
+    """Whenever rows have doubled, what was before counts half: a fast start is no good end."""
+    if seen & (seen - 1) or len(racers) == 1:
+        return racers
+    return tuple(replace(racer, evidence=0.5 * racer.evidence) for racer in racers)
 
 
 def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:

@@ -28,8 +28,10 @@ COUNT, MEAN, SQUARES, RECENT, RECENT_SQUARE, CENTER, SCALE = range(7)
 FIELDS = 7
 
 _WARM_UP_WINSOR = 8.0 * 1.4826
-_SETTLED_RATIO = 1.1
-_SETTLED_SHIFT = 0.1
+_SETTLED = 0.1
+"""Share by which a scale, and in units of it a center, may be off; half of it in a young stream,
+where all there is can be learned anew."""
+_YOUNG = 512
 _FAR_RATIO = float(np.log(1.5))
 _FAR_SHIFT = 0.5
 
@@ -184,22 +186,29 @@ def refit(columns: FloatArray, fixed: FloatArray) -> FloatArray:
     """The statistics with a scale that fits the stream.
 
     A column that has outgrown its scale takes its recent mean and spread, and forgets all but its
-    last rows; every other takes its running statistics if they have left the scale in use.
+    last rows. Where any has left the scale in use, all take their running statistics: what has
+    settled together need not be looked at one by one.
     """
     new = columns.copy()
-    for j in np.flatnonzero((fixed == 0.0) & (columns[:, SCALE] > 0.0)):
+    varied = np.flatnonzero((fixed == 0.0) & (columns[:, SCALE] > 0.0))
+    found: list[tuple[int, float]] = []
+    left = False
+    for j in varied:
         column = new[j]
         if column[RECENT_SQUARE] > OUTGROWN:
             spread = np.sqrt(max(column[RECENT_SQUARE] - column[RECENT] ** 2, 1.0))
             column[MEAN] = column[CENTER] + column[SCALE] * column[RECENT]
             column[COUNT] = min(column[COUNT], RECENT_ROWS)
             column[SQUARES] = column[COUNT] * (column[SCALE] * spread) ** 2
-        scale = np.sqrt(column[SQUARES] / column[COUNT])
+        scale = float(np.sqrt(column[SQUARES] / column[COUNT]))
         if not (np.isfinite(scale) and scale > 0.0):
             continue
         ratio = scale / column[SCALE]
         shift = abs(column[MEAN] - column[CENTER]) / scale
-        if max(ratio, 1.0 / ratio) > _SETTLED_RATIO or shift > _SETTLED_SHIFT:
-            column[CENTER], column[SCALE] = column[MEAN], scale
-            column[RECENT], column[RECENT_SQUARE] = 0.0, 1.0
+        near = _SETTLED if column[COUNT] > _YOUNG else 0.5 * _SETTLED
+        left |= bool(max(ratio, 1.0 / ratio) > 1.0 + near or shift > near)
+        found.append((int(j), scale))
+    for at, scale in found if left else []:
+        new[at, [CENTER, SCALE]] = new[at, MEAN], scale
+        new[at, [RECENT, RECENT_SQUARE]] = 0.0, 1.0
     return new

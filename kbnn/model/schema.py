@@ -105,6 +105,11 @@ class Schema:
         """The name of the column by which late targets find their rows."""
         return next(iter(self.names("id")), None)
 
+    @property
+    def in_order(self) -> bool:
+        """Whether rows must come in their order: each has a past, or waits for its target."""
+        return bool(self.lags) or self.id is not None
+
     def names(self, role: Role) -> list[str]:
         """The names of all columns in a role."""
         return [column.name for column in self.columns if column.role == role]

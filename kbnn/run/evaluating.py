@@ -13,6 +13,7 @@ from kbnn.errors import DataError, UsageError
 from kbnn.fleet.keys import keys_of
 from kbnn.fleet.scores import KeyScores
 from kbnn.model.model import Model
+from kbnn.run.unlearnable import Unlearnable
 from kbnn.score.pinball import Pinball
 from kbnn.score.scorecard import Scorecard
 from kbnn.stream.opening import Stream
@@ -113,6 +114,7 @@ def evaluate(
     *,
     quantiles: Sequence[float] = (),
     on_rows: Callable[[int], None] = lambda rows: None,
+    notice: Callable[[str], None] = lambda text: None,
 ) -> Evaluation:
     """Predict and score every row of a stream; the model stays as it is. Constant memory.
 
@@ -125,10 +127,13 @@ def evaluate(
     done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
     timing = done.timing
-    predict = model.ahead()
+    predict, unlearnable = model.ahead(), Unlearnable()
     start = perf_counter()
     for rows in stream:
         got = perf_counter()
+        odd = unlearnable.look(rows, model.task.name, model.task.targets)
+        if odd is not None:
+            notice(odd)
         forecast = predict(rows)
         predicted = perf_counter()
         card.add(rows.x, rows.y, forecast, rows.weight, rows.number)

@@ -135,7 +135,7 @@ def reading(read: ReadOptions, key: tuple[str, ...]) -> ReadOptions:
         return read
     if any(name == read.weight for name in key):
         raise UsageError(f"column '{read.weight}' cannot be both the weight and the key")
-    return replace(read, original=True, ignore=(*read.ignore, *key))
+    return replace(read, original=True, ignore=(*read.ignore, *key), key=key)
 
 
 def load(path: str) -> Model:

@@ -95,12 +95,19 @@ def page_data(model: Model, card: Scorecard, inspection: Inspection, shown: Show
                     model.task,
                     card.summaries,
                     at,
-                    model.schema.features,
+                    shown_columns(model),
                     lambda x: cells(model, x),
                 ),
             )
         )
     return ReportData(shown.title, inspection.summary, targets, inspection.card(), __version__)
+
+
+def shown_columns(model: Model) -> list[str]:
+    """What is shown of a row: its columns, and its lags in the place of the clock."""
+    schema = model.schema
+    clock = "" if schema.clock is None else schema.clock.column
+    return [name for name in schema.features if name != clock] + [lag.name for lag in schema.lags]
 
 
 def cells(model: Model, x: FloatArray) -> list[str]:
@@ -113,7 +120,7 @@ def cells(model: Model, x: FloatArray) -> list[str]:
             found[place.column] = place.category
         else:
             found.setdefault(place.column, "-")
-    return [found.get(name, "-") for name in model.schema.features]
+    return [found.get(name, "-") for name in shown_columns(model)]
 
 
 def predictor(

@@ -89,7 +89,7 @@ def chart(model: Model, onward: Onward) -> Chart:
         "What comes next",
         {"past": past, "mean": mean, "sd": sd, "name": target},
         f"The last values, and the forecast of {span} with its 90 % band.",
-        "line: known, then forecast in its 90 % band",
+        "known, then forecast with 90 % band",
     )
 
 

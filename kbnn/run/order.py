@@ -36,7 +36,7 @@ def forgotten(model: Model) -> Forgotten | None:
 
     Where a row's past is an input, or targets come late, no other order can be had.
     """
-    if model.schema.lags or model.schema.id is not None:
+    if model.schema.in_order:
         return None
     sample = model.card.summaries.sample
     earlier = sample.order < EARLIER * model.card.summaries.rows

@@ -39,7 +39,7 @@ def _remedy(model: Model, headline: str) -> str:
         if model.settings.intervals == "stated":
             return "--intervals tracked keeps intervals to their promise, --ensemble 5 widens them."
         return "--ensemble 5 widens them; fewer --epochs learn less by heart."
-    if headline.startswith("Biased"):
+    if headline.startswith("Biased") and not model.schema.in_order:
         return "Rows in the order of another column look like drift: --shuffle mixes them."
     return ""
 
@@ -49,7 +49,10 @@ def _drift(model: Model) -> str:
     alarms, rows = model.alarm_count, model.learned.seen
     if alarms < MANY_ALARMS or alarms * 10_000 < MANY_ALARMS * rows:
         return ""
+    changed = f"The stream changed {count(alarms)} times in {rows_of(rows)}:"
+    if model.schema.in_order:
+        return f"{changed} where it did not, --drift off keeps what was learned before an alarm."
     return (
-        f"The stream changed {count(alarms)} times in {rows_of(rows)}: where that is the order of "
-        "the rows and not of the world, use --shuffle, or --drift off."
+        f"{changed} where that is the order of the rows and not of the world, use --shuffle, or "
+        "--drift off."
     )

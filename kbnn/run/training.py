@@ -31,13 +31,14 @@ from kbnn.run.order import forgotten, remark
 from kbnn.run.outcome import Tally
 from kbnn.run.position import Position, shown
 from kbnn.run.trainoptions import TrainOptions
+from kbnn.run.unlearnable import Unlearnable
 from kbnn.score.curve import CurvePoint
 from kbnn.stream.badrows import BadRowList
 from kbnn.stream.inputs import names
 from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
 from kbnn.task.base import Wanted
-from kbnn.wording import rows_of
+from kbnn.wording import count, rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
 
@@ -101,6 +102,7 @@ class Training:
         self.test: Evaluation | None = None  # of the rows held out
         self._checkpoint: Checkpoint | None = None
         self._bad: BadRowList | None = None
+        self._unlearnable = Unlearnable()
         self._writer: Writer | None = None
         self._unsaved = False
         self._saved_rows = 0
@@ -333,7 +335,7 @@ class Training:
             return
         stream.reopen(testing=True)
         try:
-            self.test = evaluate(self.model, stream)
+            self.test = evaluate(self.model, stream, notice=notice)
         except DataError as error:
             notice(f"of the rows held out there is {error}")
             return
@@ -354,6 +356,17 @@ class Training:
         self.rows += len(rows.y)
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
+        refuted, self.model.refuted = self.model.refuted, None
+        if refuted is not None:
+            name = self.model.schema.targets[0]
+            self.listener.notice(
+                f"row {count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
+                f"{refuted.kind}: what was learned is learned anew as any number (--task "
+                f"{refuted.kind} leaves such rows out)"
+            )
+        odd = self._unlearnable.look(rows, self.model.task.name, self.model.schema.targets)
+        if odd is not None:
+            self.listener.notice(odd)
         if self._writer is not None and not again:
             self._writer.write(forecast, leading_columns(rows, self.model.task, self.model.key))
             self.seconds.save += perf_counter() - learned

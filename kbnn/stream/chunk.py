@@ -87,7 +87,7 @@ def not_utf8(column: str, error: UnicodeDecodeError) -> Flaw:
     """The flaw of a value in another encoding."""
     value = shorten(error.object.decode(errors="backslashreplace"))
     reason = f"byte 0x{error.object[error.start]:02X} is not UTF-8"
-    return Flaw(column, value, reason, "convert it with iconv -f LATIN1 -t UTF-8")
+    return Flaw(column, value, reason, "convert it with iconv -f WINDOWS-1252 -t UTF-8")
 
 
 @dataclass

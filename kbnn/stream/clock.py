@@ -17,10 +17,10 @@ import numpy as np
 from kbnn.errors import DataError
 from kbnn.model.clock import CYCLES, DAY, Clock, Unit, Written, names_of, phase
 from kbnn.stream.header import is_number
-from kbnn.stream.times import TICKS, Point, point
+from kbnn.stream.times import SHORT_YEARS, TICKS, Point, point
 
 TIME_UNITS: Final = ("auto", "s", "ms", "us", "ns", "year")
-_NAMED: Final = re.compile(
+NAMED: Final = re.compile(
     r"(unix|epoch|event|local|utc)?[ _]?"
     r"(date|day|time|timestamp|datetime|ts|ds|epoch|zeit|datum|zeitstempel)[ _]?(utc|s|ms|us|ns)?",
     re.I,
@@ -103,7 +103,7 @@ def _digits(name: str, present: list[str], alone: bool) -> Ticking | None:
     if _YEARS.fullmatch(name):
         lone = alone and len(set(numbers)) == len(numbers) > 1
         return _numbers(present, "year") if lone and 1000 <= numbers[0] <= 2999 else None
-    if not _NAMED.fullmatch(name):
+    if not NAMED.fullmatch(name):
         return None
     dates = _texts([f"{number:.0f}" for number in numbers])
     if dates is not None and all(1 <= n // 10**4 <= 9999 for n in numbers):
@@ -171,8 +171,8 @@ def _shows(found: Ticking, cycle: str) -> bool:
     return len(np.unique(np.round(phases, 3))) >= 3
 
 
-def tell(clock: Clock) -> str:
-    """What is learned from a clock, in words."""
+def tell(clock: Clock, short: bool = False) -> str:
+    """What is learned from a clock, in words; `short`: its years have two digits."""
     words = {"day": "hour of the day", "week": "day of the week", "year": "day of the year"}
     learned = [words[cycle] for cycle in clock.cycles]
     if len(clock.names) > 2 * len(clock.cycles):
@@ -182,6 +182,8 @@ def tell(clock: Clock) -> str:
     order = ""
     if clock.day_first:
         order = ", days before months"
+    if short:
+        order += ", years {} to {} in two digits".format(*SHORT_YEARS)
     return (
         f"column '{clock.column}' is the clock{order}: {listed} (--ignore {clock.column} drops it)"
     )

@@ -7,6 +7,7 @@ values, so it does not matter where chunks begin and end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 
@@ -34,6 +35,7 @@ from kbnn.stream.records import (
     record_starts,
 )
 
+_SEPARATOR = re.compile(rb'"?sep=([,;\t|])"?\r?\n', re.I)
 _UNBALANCED = Flaw("", "", "a quote is opened and never closed", "use --on-error skip")
 
 
@@ -55,7 +57,12 @@ class CsvReader:
         self._pins = pins
         self._line = 1
         self._row = 1
-        first, self._head = self._first(delimiter or "".join(DELIMITERS))
+        first, self._head = self._first(b"", delimiter or "".join(DELIMITERS))
+        stated = _SEPARATOR.fullmatch(first)
+        if stated is not None:  # Excel's own line, which says what separates the cells below
+            self._line += 1
+            delimiter = delimiter or stated[1].decode()
+            first, self._head = self._first(self._head, delimiter)
         check_text(first, name)
         if header is None:
             check_comment(first, name)
@@ -70,10 +77,9 @@ class CsvReader:
         else:
             self._head = first + self._head
 
-    def _first(self, delimiters: str) -> tuple[bytes, bytes]:
+    def _first(self, data: bytes, delimiters: str) -> tuple[bytes, bytes]:
         """The first record that is not blank, and what came behind it."""
-        data = b""
-        for piece in self._pieces:
+        for piece in chain([b""], self._pieces):
             data += piece
             found = first_record(data, delimiters)
             if found is not None:

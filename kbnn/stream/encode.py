@@ -20,6 +20,7 @@ from kbnn.stream.admission import Admission, OnError
 from kbnn.stream.blocks import taken
 from kbnn.stream.chunk import Chunk, Flaw
 from kbnn.stream.hints import Notice
+from kbnn.stream.sentinels import Sentinels
 from kbnn.stream.values import FloatArray, IntArray, missing_tokens
 from kbnn.stream.watch import Watch
 
@@ -44,6 +45,7 @@ class Encoder:
         use_target: bool = True,
         original: bool = False,
         late: bool = False,
+        keyed: bool = False,
         notice: Notice = lambda text: None,
     ) -> None:
         self.schema = schema
@@ -55,7 +57,8 @@ class Encoder:
         self._late = late
         self._notice = notice
         self._tiny: set[str] = set()
-        self._watch = Watch(schema, notice)
+        self._watch = Watch(schema, notice, keyed=keyed)
+        self._sentinels = Sentinels(notice)
         self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
 
     def encode(self, chunk: Chunk) -> Encoded:
@@ -76,6 +79,8 @@ class Encoder:
         found.decide_undecided()
         found.read_classes()
         found.read_categories()
+        if self._admit:
+            self._sentinels.look(found.values, found.good, chunk)
         flaws = {at: flaw for at, (_, flaw) in sorted(found.flaws.items())}
         stopped = found.stop and bool(flaws)
         if stopped:

@@ -26,6 +26,9 @@ _MARKED: Final = re.compile(
     r"(?P<digits>[.,]?\d(?:[\d.,' ]*\d)?[.,]?)(?P<space> ?)"
     r"(?P<right>[^\d\s.,'()+-][^\s,'()+-]{0,4})?\)?"
 )
+_GROUP: Final = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
+MANY: Final = 20
+"""Numbers of three decimals each, from which on that is worth a word."""
 _POINT: Final = tuple(Form(".", mark) for mark in ("", ",", " ", "'"))
 _COMMA: Final = tuple(Form(",", mark) for mark in (".", "", " ", "'"))
 
@@ -91,9 +94,18 @@ def _grouped(values: Sequence[str], mark: str) -> bool:
     )
 
 
+def _all_grouped(values: Sequence[str]) -> bool:
+    """Whether every number has a point before three digits, zeros at the end among them."""
+    return (
+        len(values) >= MANY
+        and all(map(_GROUP.fullmatch, values))
+        and any(value.endswith("0") for value in values)
+    )
+
+
 def tell_points(name: str, values: Sequence[str], notice: Callable[[str], None]) -> None:
     """Say so when points that are read as decimal might as well be those of thousands."""
-    if _grouped(values, "."):
+    if _grouped(values, ".") or _all_grouped(values):
         shown = max((value for value in values if "." in value), key=len)
         whole = Form(",", ".").number(shown)
         if whole is not None:

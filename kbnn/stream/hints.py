@@ -9,6 +9,7 @@ from typing import Final
 
 from kbnn.model.schema import Column
 from kbnn.stream.chunk import shorten
+from kbnn.stream.clock import NAMED
 from kbnn.stream.forms import tell_points
 from kbnn.stream.kinds import Sample
 from kbnn.stream.values import MAX_LABEL
@@ -22,7 +23,7 @@ _MEASURE: Final = re.compile(
 )
 _CODE: Final = re.compile(r"0\d+")
 _DATE: Final = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
-_SENTINELS: Final = (-99.0, -999.0, -9999.0, -99999.0)
+_SERIALS: Final = (20_000.0, 60_000.0)  # 1954 to 2064
 _COUNTER: Final = re.compile(
     r"(.*[ _.-])?(id|idx|index|row|nr|no|unnamed: 0|column1)|[a-z]+Id", re.I
 )
@@ -73,7 +74,13 @@ def _tell_codes(column: Column, seen: Sample, notice: Notice) -> None:
             f"(--time {name} makes it the clock)"
         )
         return
-    _tell_sentinel(name, [column.form.number(value) for value in seen.present], notice)
+    days = [column.form.number(value) for value in seen.present]
+    if NAMED.fullmatch(column.name) and len(days) > 1 and all(map(_is_serial, days)):
+        notice(
+            f"column '{name}': '{seen.present[0]}' may be a date as Excel counts days and is "
+            "learned as a number (written as a date it is the clock)"
+        )
+        return
     if len(seen.present) < _ENOUGH or not _COUNTER.fullmatch(column.name):
         return
     values = [column.form.number(value) for value in seen.present]
@@ -81,18 +88,9 @@ def _tell_codes(column: Column, seen: Sample, notice: Notice) -> None:
         notice(f"column '{name}' counts the rows and is learned as a number (--ignore {name})")
 
 
-def _tell_sentinel(name: str, read: list[float | None], notice: Notice) -> None:
-    """A number such as -999 that comes back below numbers that are never negative."""
-    values = [value for value in read if value is not None]
-    least = min(values, default=0.0)
-    others = [value for value in values if value != least]
-    count = len(values) - len(others)
-    if least in _SENTINELS and count > 1 and others and min(others) >= 0.0:
-        shown = f"{least:.15g}"
-        notice(
-            f"column '{name}': {shown} stands {count} times among {len(values)} values that are "
-            f"otherwise not negative, and is read as a number (--na {shown} if it is a gap)"
-        )
+def _is_serial(value: float | None) -> bool:
+    """Whether a number is a day of our time, counted from 1900."""
+    return value is not None and _SERIALS[0] <= value <= _SERIALS[1]
 
 
 def tell_few(target: Column, seen: Sample, task: str, notice: Notice) -> None:

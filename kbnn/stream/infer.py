@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,7 +13,7 @@ from kbnn.stream.chunk import shorten
 from kbnn.stream.forms import table_mark, tell_forms
 from kbnn.stream.header import count, no_column
 from kbnn.stream.hints import Notice, hashing, tell_column, tell_few
-from kbnn.stream.kinds import MANY, TEXT, Sample, kind_of, written
+from kbnn.stream.kinds import MANY, SHORT, TEXT, Sample, kind_of, written
 from kbnn.stream.roles import Roles, check_kinds, stated_kind
 from kbnn.stream.series import Found, add_time, find_clock, holds_time
 from kbnn.task.table import Choice, Seen, choose
@@ -103,12 +104,23 @@ def _clock(
     if named is not None and named in roles.kinds:
         raise UsageError(f"column '{named}' cannot be the clock and of another kind")
     others = (*roles.ignore, *sd_of, *roles.kinds, roles.weight, roles.id)
+    rows = _one_series(found, roles.key)
     values = {
-        name: seen.values
+        name: [seen.values[at] for at in rows]
         for name, seen in found.items()
         if name == named or (name in features and name not in others)
     }
     return find_clock(values, targets, roles.about_time)
+
+
+def _one_series(found: dict[str, Sample], key: tuple[str, ...]) -> list[int]:
+    """Of the first rows those of one key, the commonest; all of them where there is none."""
+    count = min(len(seen.values) for seen in found.values())
+    keys = [tuple(found[name].values[at] for name in key if name in found) for at in range(count)]
+    if not keys:
+        return []
+    commonest = Counter(keys).most_common(1)[0][0]
+    return [at for at, each in enumerate(keys) if each == commonest]
 
 
 def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: Notice) -> list[str]:
@@ -119,9 +131,11 @@ def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: N
     for one in (roles.weight, roles.id):
         if one is not None and one not in names:
             raise no_column(one, names)
-    targets = list(dict.fromkeys(roles.target)) or [_last(names, found, roles)]
+    named = _named(names, found)
+    targets = list(dict.fromkeys(roles.target)) or [_last(named, found, roles)]
     if not roles.target:
-        last = "last column" if targets[0] == names[-1] else "last column but the clock,"
+        last = "last column" if targets[0] == named[-1] else "last column but the clock,"
+        last += " that is not empty," if targets[0] == named[-1] != names[-1] else ""
         notice(f"target: {last} '{targets[0]}' (choose with --target)")
     for name in targets:
         for what, others in (("ignored", roles.ignore), ("a feature", roles.features)):
@@ -132,6 +146,14 @@ def _targets(names: list[str], found: dict[str, Sample], roles: Roles, notice: N
         if name == roles.id:
             raise UsageError(f"column '{name}' cannot be both the target and the id")
     return targets
+
+
+def _named(names: list[str], found: dict[str, Sample]) -> list[str]:
+    """The columns without those at the end that have neither a name nor a value."""
+    end = len(names)
+    while end > 1 and names[end - 1] == f"column{end}" and not found[names[end - 1]].present:
+        end -= 1
+    return names[:end]
 
 
 def _last(names: list[str], found: dict[str, Sample], roles: Roles) -> str:
@@ -180,8 +202,9 @@ def _unusable_feature(
         if what in (TEXT, MANY):
             return "category", "feature"
         raise DataError(f"column '{name}' holds {what}, which cannot be a feature")
-    example = f" such as '{shorten(first)}'" if what in (TEXT, MANY) else ""
-    remedy = f" ({hashing(shorten(name))})" if what == MANY else ""
+    example = f" such as '{shorten(first)}'" if what in (TEXT, MANY, SHORT) else ""
+    remedies = {MANY: hashing(shorten(name)), SHORT: "write years with four digits"}
+    remedy = f" ({remedies[what]})" if what in remedies else ""
     notice(f"column '{name}' is ignored: it holds {what}{example}{remedy}")
     return "ignored", "none"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -24,6 +25,8 @@ from kbnn.stream.values import (
 
 MANY: Final = "values that nearly all differ"
 TEXT: Final = "free text"
+SHORT: Final = "dates that can be read in more than one way"
+_SHORT_DATE: Final = re.compile(r"\d{1,2}([-/.])\d{1,2}\1\d{2}([T ,].*)?")
 _ENOUGH: Final = 20  # values needed before "nearly all differ" means anything
 
 
@@ -81,6 +84,8 @@ def kind_of(seen: Sample, form: Form = USUAL) -> tuple[Kind, str]:
         return "ignored", "nested values"
     if all(looks_like_time(value) for value in present):
         return "ignored", "timestamps"
+    if all(map(_SHORT_DATE.fullmatch, present)):
+        return "ignored", SHORT
     if 2 * sum(len(value) > MAX_LABEL for value in present) >= len(present):
         return "ignored", TEXT
     if len(present) >= _ENOUGH and 10 * len(set(present)) > 9 * len(present):
@@ -98,4 +103,5 @@ def are_truths(values: Sequence[str]) -> bool:
     if lower <= {"true", "false"}:
         return True
     words = lower - {"0", "1"}
-    return bool(words) and lower <= TRUTH.keys() and len(set(values)) > 2
+    spelt = len(set(values))
+    return bool(words) and lower <= TRUTH.keys() and (spelt > 2 or spelt > len(lower))

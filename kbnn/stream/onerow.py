@@ -23,7 +23,7 @@ from kbnn.stream.hashing import bucket
 from kbnn.stream.hints import Notice
 from kbnn.stream.roles import Roles
 from kbnn.stream.times import one
-from kbnn.stream.values import MAX_LABEL, TRUTH, missing_tokens
+from kbnn.stream.values import MAX_LABEL, TRUTH, missing_numbers, missing_tokens
 from kbnn.task.table import TASKS
 
 _NAN: Final = math.nan
@@ -42,7 +42,9 @@ class RowReader:
     def _settle(self) -> None:
         """Look up once what every row needs."""
         schema = self.schema
-        self._missing = frozenset(missing_tokens(schema.missing))
+        tokens = missing_tokens(schema.missing)
+        self._missing = frozenset(tokens)
+        self._gaps = frozenset(missing_numbers(tokens).tolist())
         self._columns = {column.name: column for column in schema.columns}
         self._features = [
             column
@@ -54,7 +56,7 @@ class RowReader:
         for at, place in enumerate(schema.layout):
             self._at.setdefault(place.column, {})[place.category] = at
         numbers = [c.name for c in self._features if c.kind == "number"]
-        plain = len(numbers) == len(schema.layout) == len(self._features)
+        plain = len(numbers) == len(schema.layout) == len(self._features) and not self._gaps
         self.plain = [place.column for place in schema.layout] if plain else None
         self._sd = [c for c in schema.columns if c.role == "input_sd"]
         self._known = frozenset(self._columns)
@@ -134,6 +136,8 @@ class RowReader:
                 value = float(value)
             except (TypeError, ValueError, OverflowError):
                 raise self._refusal(name, value, "a number") from None
+        if value in self._gaps:
+            return _NAN
         if math.isinf(value):
             raise DataError(f"column '{name}': {value} is not a finite number")
         if abs(value) > LARGEST:

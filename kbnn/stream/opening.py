@@ -275,6 +275,7 @@ class Stream(Closing):
             use_target=options.use_target,
             original=options.original,
             late=self._reading.admit,
+            keyed=bool(options.key),
             notice=self._notices.append,
         )
         good = 0

@@ -44,6 +44,7 @@ class ReadOptions:
     time: str | None = None  # the column that is the clock
     time_unit: str = "auto"
     lags: str | None = None  # None: a series gets its own
+    key: tuple[str, ...] = ()  # columns that say which series a row belongs to
     id: str | None = None  # the column by which late targets find their rows
     wait: int | None = None  # rows that may wait for theirs
     on_error: OnError = "stop"
@@ -60,7 +61,7 @@ class ReadOptions:
     original: bool = False  # whether blocks carry the source's columns
     read_ahead: bool = True
     read_size: int = READ_SIZE
-    block_rows: int = 4096
+    block_rows: int = 16_384
 
     @property
     def roles(self) -> Roles:
@@ -80,6 +81,7 @@ class ReadOptions:
             Asked(self.time, self.time_unit, self.lags, self.mixed, self.id is not None),
             self.id,
             WAIT if self.wait is None else self.wait,
+            self.key,
         )
 
     @property
@@ -136,7 +138,10 @@ class ReadOptions:
             raise UsageError(f"--wait is between 1 and {MOST_WAITING:,}, not {self.wait}")
         option = self.mixed or ("--epochs" if self.epochs > 1 else "")
         if self.id is not None and option:
-            raise UsageError(f"--id and {option} contradict each other: rows come in their order")
+            raise UsageError(
+                f"--id and {option} contradict each other: rows come in their order, and each is "
+                "learned once, when its label is there"
+            )
 
     def check_against(self, schema: Schema) -> None:
         """Options that contradict a schema are an error."""

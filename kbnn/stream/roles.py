@@ -32,6 +32,7 @@ class Roles:
     about_time: Asked = field(default_factory=Asked)
     id: str | None = None
     wait: int = 0  # rows that may wait for their target, with an id
+    key: tuple[str, ...] = ()  # columns that say which series a row belongs to
 
     @property
     def labels(self) -> bool:

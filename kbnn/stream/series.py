@@ -22,6 +22,11 @@ NEAR: Final = (1, 2, 3)
 LONGEST_WEEK: Final = 2016
 """Rows of a week that a lag looks back over: one in five minutes."""
 
+_NO_SPLIT: Final = (
+    ", and a row held out would be the past of those after it (every row is forecast before it is "
+    "learned: the record of a run is its test)"
+)
+
 Notice = Callable[[str], None]
 
 
@@ -54,6 +59,7 @@ class Asked(NamedTuple):
         if self.mixed:
             raise UsageError(
                 f"--lags and {self.mixed} contradict each other: lags need rows in order"
+                + _NO_SPLIT * (self.mixed == "--test-split")
             )
 
 
@@ -93,11 +99,11 @@ def add_time(schema: Schema, found: Found | None, asked: Asked, notice: Notice) 
         wanted = asked.lags is None and lone
         schema.clock = clock_of(found.name, found.points, not wanted, names)
         schema.layout += [Place(name, None) for name in schema.clock.names]
-        notice(tell(schema.clock))
+        notice(tell(schema.clock, any(each.short for each in found.points.points)))
         if several([each.instant for each in found.points.points]):
             notice(
                 f"rows of '{found.name}' come several at a time: where a file holds more than one "
-                "series, lags and cycles are right in a file, and a model, for each of them"
+                "series, --key COLUMN keeps a model for each, with lags and cycles of its own"
             )
     if asked.lags == OFF or (asked.lags is None and not lone):
         return

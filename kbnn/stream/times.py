@@ -28,13 +28,16 @@ _CLOCK: Final = (
     r"(?:\s?(?P<half>[ap])\.?m\.?)?)?"
     r"\s?(?P<zone>Z|UTC|GMT|[-+]\d{2}(?::?\d{2})?)?"
 )
+_WEEKDAY: Final = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,? )?"
 _FORMS: Final = tuple(
     re.compile(form, re.I)
     for form in (
         r"(?P<y>\d{4})(?P<sep>[-/.])(?P<m>\d{1,2})(?P=sep)(?P<d>\d{1,2})" + _CLOCK,
         r"(?P<a>\d{1,2})(?P<sep>[-/.])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4})" + _CLOCK,
-        r"(?P<d>\d{1,2})[-. ]{1,2}(?P<name>[a-z]{3,9})\.?[-., ]{1,2}(?P<y>\d{4})" + _CLOCK,
-        r"(?P<name>[a-z]{3,9})\.? (?P<d>\d{1,2}),? (?P<y>\d{4})" + _CLOCK,
+        _WEEKDAY
+        + r"(?P<d>\d{1,2})[-. ]{1,2}(?P<name>[a-z]{3,9})\.?[-., ]{1,2}(?P<y>\d{4}|\d{2})"
+        + _CLOCK,
+        _WEEKDAY + r"(?P<name>[a-z]{3,9})\.? (?P<d>\d{1,2}),? (?P<y>\d{4})" + _CLOCK,
         r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
         r"(?:[T ]?(?P<h>\d{2})(?P<n>\d{2})(?P<s>\d{2})?)?(?P<zone>Z)?",
         r"(?P<y>\d{4})[-/](?P<m>\d{2})",
@@ -42,6 +45,8 @@ _FORMS: Final = tuple(
         r"(?P<y>\d{4})[- ]?Q(?P<q>[1-4])",
     )
 )
+SHORT_YEARS: Final = (1969, 2068)
+"""What years of two digits are, as in POSIX."""
 TICKS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
@@ -54,6 +59,7 @@ class Point(NamedTuple):
     written: str = "text"  # "day" or "month" where no hour, or no day, was said
     order: str = ""  # of 03/04/2026: "day", "month", or "either"
     digits: bool = False  # nothing but digits: it may as well be a number
+    short: bool = False  # the year has two digits
 
 
 class Times(NamedTuple):
@@ -69,7 +75,9 @@ def point(text: str, day_first: bool = False) -> Point | None:
     if found is None:
         return None
     part = found.groupdict()
-    year, order = int(part["y"]), ""
+    year, order, short = int(part["y"]), "", len(part["y"]) == 2
+    if short:
+        year += 2000 if year < SHORT_YEARS[0] % 100 else 1900
     if part.get("name"):
         month, day = _MONTHS.get(part["name"].lower(), 0), int(part.get("d") or 1)
     elif part.get("a"):
@@ -98,7 +106,7 @@ def point(text: str, day_first: bool = False) -> Point | None:
     zone = part.get("zone")
     written = "text" if part.get("h") else "day" if part.get("d") or part.get("a") else "month"
     digits = text.isdigit()
-    return Point(local - _offset(zone), local, zone is not None, written, order, digits)
+    return Point(local - _offset(zone), local, zone is not None, written, order, digits, short)
 
 
 def _offset(zone: str | None) -> float:

@@ -49,6 +49,15 @@ def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*spellings, *_FAULTS, *(token.strip() for token in extra)]))
 
 
+def missing_numbers(tokens: Sequence[str]) -> FloatArray:
+    """Numbers that the user said are no values, such as -999."""
+    read = [USUAL.number(token) for token in tokens[_USUAL_TOKENS:]]
+    return np.array([value for value in read if value is not None])
+
+
+_USUAL_TOKENS: Final = len(missing_tokens())
+
+
 class Read(NamedTuple):
     """Values of a column as numbers, NaN where missing, and the texts that could not be read."""
 
@@ -108,7 +117,8 @@ def texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:
     if pa.types.is_boolean(array.type):
         return [None if v is None else str(v).lower() for v in array.to_pylist()]
     if is_numeric(array.type):
-        return [None if np.isnan(v) else number_text(v) for v in floats(array)]
+        values = _gapped(floats(array), tokens)
+        return [None if np.isnan(v) else number_text(v) for v in values]
     return [None] * len(array)
 
 
@@ -124,8 +134,19 @@ def floats(array: pa.Array) -> FloatArray:
     return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
 
 
+def _gapped(values: FloatArray, tokens: pa.Array) -> FloatArray:
+    """The values, NaN where a number stands for a gap, however it was written."""
+    gaps = missing_numbers(tokens.to_pylist()) if len(tokens) > _USUAL_TOKENS else ()
+    return np.where(np.isin(values, gaps), np.nan, values) if len(gaps) else values
+
+
 def numbers(array: pa.Array, tokens: pa.Array, form: Form = USUAL) -> Read:
     """Read a column as numbers, texts in the form in which they are written."""
+    read = _numbers(array, tokens, form)
+    return Read(_gapped(read.values, tokens), read.unread)
+
+
+def _numbers(array: pa.Array, tokens: pa.Array, form: Form) -> Read:
     if is_numeric(array.type):
         return Read(floats(array), {})
     if is_text(array.type) and not form.usual:
@@ -219,7 +240,7 @@ def present(array: pa.Array, tokens: pa.Array) -> npt.NDArray[np.bool_]:
         there = pc.invert(pc.is_in(plain_text(array), value_set=tokens))
         mask = pc.and_(there, array.is_valid())
     elif is_numeric(array.type):
-        return ~np.isnan(floats(array))
+        return ~np.isnan(_gapped(floats(array), tokens))
     else:
         mask = array.is_valid()
     return mask.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

@@ -13,8 +13,9 @@ from kbnn.stream.values import FloatArray
 class Watch:
     """Tells, once each, of what is unusual about the order of rows."""
 
-    def __init__(self, schema: Schema, notice: Notice) -> None:
-        self._clock = schema.clock
+    def __init__(self, schema: Schema, notice: Notice, *, keyed: bool = False) -> None:
+        """`keyed`: rows are of many series, each with a past of its own."""
+        self._clock = None if keyed else schema.clock
         self._by_rows = any(lag.rows for lag in schema.lags)
         self._notice = notice
         self._last = np.nan
@@ -42,7 +43,8 @@ class Watch:
 
 
 _SENTENCES = {
-    "back": "the clock goes back in row {:,}: rows are learned in the order they come",
+    "back": "the clock goes back in row {:,}: rows are learned in the order they come (where "
+    "another series begins, --key COLUMN keeps a model for each)",
     "twice": "row {:,} has the time of the row above it: both are learned, one after the other",
     "gap": "there is a gap before row {:,}: lags count rows (--lags 1h,1d count time)",
 }

@@ -148,8 +148,15 @@ class Task(ABC):
         """Where the outputs of a network begin that these targets (n, T) call for; None: at 0."""
         return None
 
-    def linked(self, y: FloatArray) -> FloatArray:
-        """Targets (n, T) as the network learns them, before they are scaled: here as they are."""
+    def linked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+        """Targets (n, T) as the network learns them, before they are scaled: here as they are.
+
+        `known` of the tails says in which unit.
+        """
+        return y
+
+    def unlinked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+        """The inverse of `linked`."""
         return y
 
     # Forecasts.
@@ -158,8 +165,10 @@ class Task(ABC):
     def early(self) -> Early:
         """What is said before there is a network."""
 
-    def tails(self, mixed: bool) -> FloatArray:
-        """What is known of the tails of forecasts before the first row; classes have none."""
+    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+        """What is known of the tails of forecasts before the first row, but for the targets (n, T)
+        of the rows held; classes have none.
+        """
         return tails.blank(0, mixed)
 
     @abstractmethod

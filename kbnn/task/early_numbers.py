@@ -20,7 +20,8 @@ class Stating(Protocol):
 
     targets: tuple[str, ...]
 
-    def linked(self, y: FloatArray) -> FloatArray: ...
+    def linked(self, y: FloatArray, known: FloatArray) -> FloatArray: ...
+    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray: ...
     def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray: ...
     def shown(self, told: FloatArray) -> tuple[FloatArray, FloatArray]: ...
 
@@ -38,7 +39,7 @@ class EarlyNumbers(Early):
     def tell(self, y: FloatArray) -> Forecast:
         """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
         mean, sd = np.full((2, *y.shape), np.nan)
-        for j, column in enumerate(self._task.linked(y).T.tolist()):
+        for j, column in enumerate(self._task.linked(y, self._task.tails(False)).T.tolist()):
             n, center, squares = self._sums[j]
             for row, value in enumerate(column):
                 if n:

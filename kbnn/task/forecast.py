@@ -60,8 +60,10 @@ def joined(parts: Sequence[Forecast]) -> Forecast:
     if len(parts) == 1:
         return parts[0]
     classes = max(part.probability.shape[1] for part in parts)
-    wide = [part._replace(probability=_widened(part.probability, classes)) for part in parts]
-    return Forecast._make(np.concatenate(arrays) for arrays in zip(*wide, strict=True))
+    columns = list(zip(*parts, strict=True))
+    at = Forecast._fields.index("probability")
+    columns[at] = tuple(_widened(known, classes) for known in columns[at])
+    return Forecast._make(map(np.concatenate, columns))
 
 
 def _widened(probability: FloatArray, classes: int) -> FloatArray:

@@ -1,21 +1,32 @@
-"""A positive number: its logarithm has the mixture of kbnn.core.mixture.
+"""A positive number: what its link makes of it (kbnn.task.link) has the mixture of
+kbnn.core.mixture.
 
-With E min(X, y) = e^(m + s^2/2) Phi(w - s) + y Phi(-w), w = (ln y - m)/s, and
-E min(X, X') = sum over both of e^(m + s^2/2) Phi(-(m - m' + s^2)/sqrt(s^2 + s'^2)), the CRPS is
-y - 2 E min(X, y) + E min(X, X'): no mean appears, which a wide part would have beyond all numbers.
+Where the link is the plain logarithm, with E min(X, y) = e^(m + s^2/2) Phi(w - s) + y Phi(-w),
+w = (ln y - m)/s, and E min(X, X') = sum over both of e^(m + s^2/2) Phi(-(m - m' + s^2)/sqrt(s^2 +
+s'^2)), the CRPS is y - 2 E min(X, y) + E min(X, X'): no mean appears, which a wide part would have
+beyond all numbers. Elsewhere it is the integral of (F(z) - 1[z > z_y])^2 dy/dz over z, by
+Gauss-Legendre between points that follow every scale there is in it.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 
 from kbnn.core import mixture, normal
 from kbnn.core.mixture import STATED, Verdicts
 from kbnn.core.normal import FloatArray
+from kbnn.task.link import MOST_LOG, linked, log_slope, valued
 
-MOST_LOG = 690.0
-"""Logarithms beyond which there are no numbers to speak of."""
 LEAST_WHOLE = 0.5
+_REACH: Final = np.array([-9.0, -5.0, -2.5, 0.0, 2.5, 5.0, 9.0])
+"""Between these, in spreads of a part, its cdf is smooth."""
+_BENDS: Final = np.array([-40.0, -30.0, -22.0, -15.0, -10.0, -6.0, -3.0, 0.0, 3.0, 6.0, 10.0, 15.0])
+"""And between these the slope of the link; below the first it is 0."""
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_TOGETHER: Final = 256
+"""Rows that are integrated at a time."""
 
 
 def possible(y: FloatArray) -> FloatArray:
@@ -25,37 +36,70 @@ def possible(y: FloatArray) -> FloatArray:
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
     """The value that so large a share lies below."""
-    return powers(mixture.quantile(rows, share))
+    return valued(mixture.quantile(rows, share), rows[:, STATED.unit])
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
     """The central interval of that share."""
     lower, upper = mixture.interval(rows, share)
-    return powers(lower), powers(upper)
+    return valued(lower, rows[:, STATED.unit]), valued(upper, rows[:, STATED.unit])
 
 
 def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
     """Values beside what was stated of them."""
-    log_y = np.log(y)
-    told = mixture.judge(log_y, rows)
+    unit = rows[:, STATED.unit]
+    told = mixture.judge(linked(y, unit), rows)
     return told._replace(
-        nll=told.nll + log_y, crps=crps(y, rows), lower=powers(told.lower), upper=powers(told.upper)
+        nll=told.nll + log_slope(y, unit),
+        crps=crps(y, rows),
+        lower=valued(told.lower, unit),
+        upper=valued(told.upper, unit),
     )
 
 
 def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
     """Of values; of whole numbers the mass of what would be rounded to them."""
-    log_y = np.log(y)
-    fine = mixture.log_pdf(log_y, rows) - log_y
+    unit = rows[:, STATED.unit]
+    fine = mixture.log_pdf(linked(y, unit), rows) - log_slope(y, unit)
     whole = y == np.rint(y)
     if not whole.any():
         return fine
-    low = np.log(np.maximum(y - LEAST_WHOLE, np.finfo(float).tiny))
-    return np.where(whole, mixture.log_between(low, np.log(y + LEAST_WHOLE), rows), fine)
+    low = linked(np.maximum(y - LEAST_WHOLE, np.finfo(float).tiny), unit)
+    return np.where(whole, mixture.log_between(low, linked(y + LEAST_WHOLE, unit), rows), fine)
 
 
 def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     """Continuous ranked probability score, in the units of y."""
+    soft = rows[:, STATED.unit] > 0.0
+    found = np.empty(len(y))
+    found[~soft] = _log_crps(y[~soft], rows[~soft])
+    places = np.flatnonzero(soft)
+    for start in range(0, len(places), _TOGETHER):
+        at = places[start : start + _TOGETHER]
+        found[at] = _soft_crps(y[at], rows[at])
+    return found
+
+
+def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
+    place, spread, share, ratio, shift = rows[:, : STATED.gain, None].transpose(1, 0, 2)
+    unit = rows[:, STATED.unit]
+    center, wide = place + shift * spread, np.sqrt(ratio) * spread
+    value = linked(y, unit)[:, None]
+    points = [place + spread * _REACH, center + wide * _REACH, np.tile(_BENDS, (len(y), 1)), value]
+    edges = np.sort(np.maximum(np.concatenate(points, axis=1), _BENDS[0]), axis=1)
+    half = 0.5 * np.diff(edges, axis=1)
+    z = (edges[:, :-1] + half)[..., None] + half[..., None] * _NODES
+    z = z.reshape(len(y), -1)
+    turned = np.where(z < value, 1.0, -1.0)  # the side on which the square is small
+    tail = (1.0 - share) * normal.cdf(turned * (z - place) / spread)
+    tail += share * normal.cdf(turned * (z - center) / wide)
+    square = tail**2 / (1.0 + np.exp(-z))
+    inner = np.sum(square.reshape(*half.shape, -1) * _WEIGHTS, axis=2)
+    # Far above, dy/dz is the unit: what lies beyond the last point is nothing.
+    return np.asarray(unit * np.sum(inner * half, axis=1))
+
+
+def _log_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     place, spread, share, ratio, shift = rows[:, : STATED.gain].T
     parts = [(1.0 - share, place, spread), (share, place + shift * spread, np.sqrt(ratio) * spread)]
     log_y = np.log(y)

@@ -48,7 +48,7 @@ class Numeric(Task):
         """One for each target."""
         return len(self.targets)
 
-    def tails(self, mixed: bool) -> FloatArray:
+    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
         """What is known of the tails before the first row; not `mixed`, they are a Gaussian's."""
         return tails.blank(len(self.targets), mixed)
 

@@ -1,4 +1,4 @@
-"""A positive target: its logarithm is what the network learns."""
+"""A positive target: a number above 0, learned through the link of kbnn.task.link."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import numpy as np
 
 from kbnn.core.mixture import STATED
 from kbnn.core.normal import FloatArray
+from kbnn.core.tails import UNIT
+from kbnn.task import link
 from kbnn.task.base import Following
 from kbnn.task.logged import powers
 from kbnn.task.real import Real
@@ -13,6 +15,8 @@ from kbnn.task.stated import POSITIVE
 
 MOST_VARIANCE = 40.0
 """Of a logarithm: the mean of what is wider says nothing."""
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+_SHARES = _WEIGHTS / np.sum(_WEIGHTS)
 
 
 class Positive(Real):
@@ -22,18 +26,28 @@ class Positive(Real):
 
     @property
     def noisy(self) -> bool:
-        """Of the logarithm, and not in units that could be given."""
+        """Of what is learned, and not in units that could be given."""
         return False
 
-    def linked(self, y: FloatArray) -> FloatArray:
-        """The logarithm; what has none is no label."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(np.isnan(y), np.nan, np.where(y > 0.0, np.log(y), np.inf))
+    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+        """With the unit of the link that the first targets call for."""
+        known = super().tails(mixed)
+        if y is not None:
+            known[:, UNIT] = [link.unit_of(column) for column in y.T]
+        return known
+
+    def linked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+        """Through the link; what is not above 0 is no label."""
+        return link.linked(y, known[:, UNIT])
+
+    def unlinked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+        """The values; NaN where there was no label."""
+        return np.where(np.isfinite(y), link.valued(y, known[:, UNIT]), np.nan)
 
     def stated(
         self, mean: FloatArray, sd: FloatArray, known: FloatArray, following: Following | None
     ) -> FloatArray:
-        """The mixture of the logarithm."""
+        """The mixture of what is learned."""
         told = super().stated(mean, sd, known, following)
         told[..., STATED.kind] = POSITIVE
         return told
@@ -46,8 +60,15 @@ class Positive(Real):
 
     def shown(self, told: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Of the ordinary values; no mean is above the largest value seen."""
+        place, unit, most = (told[..., at] for at in (STATED.place, STATED.unit, STATED.most))
         var = np.minimum(told[..., STATED.spread] ** 2, MOST_VARIANCE)
-        most = told[..., STATED.most]
-        mean = told[..., STATED.place] + 0.5 * var
-        mean = powers(np.where(np.isfinite(most), np.minimum(mean, most), mean))
-        return mean, np.sqrt(np.expm1(var)) * mean
+        mean, sd = powers(place + 0.5 * var), np.zeros_like(place)
+        if np.any(unit > 0.0):
+            z = place[..., None] + np.sqrt(var)[..., None] * _NODES
+            soft = link.valued(z, unit[..., None])
+            first = np.sum(soft * _SHARES, axis=-1)
+            sd = np.sqrt(np.sum((soft - first[..., None]) ** 2 * _SHARES, axis=-1))
+            mean = np.where(unit > 0.0, first, mean)
+        seen = np.isfinite(most)
+        mean = np.where(seen, np.minimum(mean, link.valued(np.where(seen, most, 0.0), unit)), mean)
+        return mean, np.where(unit > 0.0, sd, np.sqrt(np.expm1(var)) * mean)

@@ -11,6 +11,9 @@ from kbnn.task.base import Following, Scaled
 from kbnn.task.forecast import Forecast
 from kbnn.task.numeric import Numeric
 
+_NONE = np.finfo(np.float64).tiny
+"""Stands for a deviation of 0, whose parts are 0 too."""
+
 
 class Real(Numeric):
     """One or several numbers of any size."""
@@ -33,15 +36,15 @@ class Real(Numeric):
     ) -> Forecast:
         """What is stated, in the user's units, and the two parts of its spread."""
         center, scale = scaled
-        sd = scale * np.sqrt(made.function_var + made.noise_var)
-        told = self.stated(center + scale * made.mean, sd, known, following)
+        root = np.sqrt(made.function_var + made.noise_var)
+        told = self.stated(center + scale * made.mean, scale * root, known, following)
         mean, shown = self.shown(told)
-        wider = np.divide(shown, sd, out=np.ones_like(sd), where=sd > 0.0)
+        wider = shown / np.maximum(root, _NONE)
         return Forecast(
             mean,
             shown,
-            scale * np.sqrt(made.function_var) * wider,
-            scale * np.sqrt(made.noise_var) * wider,
+            np.sqrt(made.function_var) * wider,
+            np.sqrt(made.noise_var) * wider,
             made.probability,
             1.0 - made.inlier if robust else np.full(len(made.inlier), np.nan),
             made.status.astype(np.int64),

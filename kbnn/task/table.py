@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -17,6 +18,25 @@ from kbnn.task.real import Real
 from kbnn.task.sigmoid import SigmoidClasses
 
 TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classes, Positive, Count)}
+
+
+LARGE: Final = 100.0
+"""Whole numbers above 0 that are typically as large as this are told by their size, not counted:
+prices in whole euros are positive numbers."""
+
+
+class Range(NamedTuple):
+    """What values a kind of number has."""
+
+    words: str
+    possible: Callable[[FloatArray], FloatArray]
+
+
+RANGES: Final = {
+    Count.name: Range("whole numbers from 0 on", counted.possible),
+    Positive.name: Range("numbers above 0", logged.possible),
+}
+"""Of kinds that cannot have any value."""
 
 
 class Named(Described, Protocol):
@@ -58,9 +78,11 @@ def kinds_of(schema: Named, y: FloatArray) -> list[str]:
         return [schema.task]
     y = y[np.isfinite(y)]
     kinds: list[type[Task]] = [Real]
-    if np.all(y > 0.0):
+    positive = bool(np.all(y > 0.0))
+    if positive:
         kinds.append(Positive)
-    if np.all((y >= 0.0) & (y == np.rint(y))):
+    large = positive and y.size > 0 and float(np.median(y)) >= LARGE
+    if np.all((y >= 0.0) & (y == np.rint(y))) and not large:
         kinds.append(Count)
     return [kind.name for kind in kinds]
 
@@ -126,14 +148,13 @@ def choose(targets: list[Seen], stated: str) -> Choice:
 
 def _check_values(targets: list[Seen], stated: str) -> None:
     """Refuse first values that a stated kind of number cannot have."""
-    possible = {Count.name: counted.possible, Positive.name: logged.possible}.get(stated)
-    if possible is None:
+    if stated not in RANGES:
         return
+    words, possible = RANGES[stated]
     for target in targets:
         wrong = [v for v in sorted(target.numbers or ()) if not possible(np.array([v]))[0]]
         if wrong:
-            what = "whole numbers from 0 on" if stated == Count.name else "numbers above 0"
             raise DataError(
-                f"target '{target.name}' holds {wrong[0]:g}: --task {stated} is for {what} "
+                f"target '{target.name}' holds {wrong[0]:g}: --task {stated} is for {words} "
                 "(use --task regression)"
             )

@@ -101,7 +101,9 @@ def evaluate(
         if horizon is not None:
             steps = origins.judge(judged, stream, horizon)
         else:
-            result = evaluating.evaluate(judged, stream, quantiles=shares, on_rows=on_rows)
+            result = evaluating.evaluate(
+                judged, stream, quantiles=shares, on_rows=on_rows, notice=reading.notice(quiet)
+            )
     reading.say_bad_rows(bad, "skipped", quiet)
     if horizon is not None:
         if json:

@@ -184,19 +184,20 @@ def main() -> None:
     print(f"below AutoETS on {beaten} of {len(series_list)}\n")
     at = [1, 6, 12, 24]
     head = "".join(f"{step:>8}" for step in at)
-    print(f"{'in 90 %, by step':24}{head}{'all':>8}   interval score{head}   means only{head}")
+    ends = f"{'low':>8}{'high':>8}"
+    print(f"{'in 90 %, by step':24}{head}{ends}   interval score{head}   means only{head}")
     for series in series_list:
         steps = steps_ahead(series)
         unit = float(np.std(series.values))
         held, own = inside(steps, steps.sd), interval_score(steps, steps.own, unit)
         score = interval_score(steps, steps.sd, unit)
         every.append((held, score, own))
-        print(f"{series.name:24}{_row(held, at)}{held.mean():8.3f}{'':17}{_row(score, at)}"
+        print(f"{series.name:24}{_row(held, at)}{_ends(held)}{'':17}{_row(score, at)}"
               f"{'':13}{_row(own, at)}   {len(steps.truth)} origins", flush=True)  # fmt: skip
         if len(series.values) >= LONG and not (held.min() >= 0.80 and held.max() <= 0.96):
             failed.append(f"{series.name}: {held.min():.3f} to {held.max():.3f} inside")
     held, score, own = (np.mean(np.stack(part), axis=0) for part in zip(*every, strict=True))
-    all_steps = f"{_row(held, at)}{held.mean():8.3f}{'':17}{_row(score, at)}{'':13}{_row(own, at)}"
+    all_steps = f"{_row(held, at)}{_ends(held)}{'':17}{_row(score, at)}{'':13}{_row(own, at)}"
     print(f"{'average':24}{all_steps}")
     if not (held.min() >= 0.85 and held.max() <= 0.93):
         failed.append(f"average: {held.min():.3f} to {held.max():.3f} inside")
@@ -206,6 +207,11 @@ def main() -> None:
         failed.append("AutoETS is better on more than two")
     print("\n".join(["not kept:", *failed]) if failed else "all kept")
     raise SystemExit(1 if failed else 0)
+
+
+def _ends(held: Floats) -> str:
+    """The least and the greatest share over all steps."""
+    return f"{held.min():8.3f}{held.max():8.3f}"
 
 
 def _row(values: Floats, at: list[int]) -> str:

@@ -1,112 +1,7 @@
-#include "tails.h"
+/* How what is stated follows a stream. */
+#include "mixture.h"
 
-#include <math.h>
 #include <string.h>
-
-static const double outside[KB_LEVELS] = {0.25, 0.10, 0.05, 0.025}; /* on each side */
-
-static double clip(double value, double low, double high)
-{
-    return value < low ? low : (value > high ? high : value);
-}
-
-static double cdf(double u) { return 0.5 * erfc(-0.7071067811865476 * u); }
-
-static double pdf(double u) { return 0.3989422804014327 * exp(-0.5 * u * u); }
-
-/* The mixture (1 - share) N(0, 1) + share N(shift, ratio), in units of the ordinary spread. */
-typedef struct {
-    double share, ratio, shift, root;
-} mixture;
-
-static mixture mixture_of(const double *fields)
-{
-    mixture m = {fields[0], fields[1], fields[2], sqrt(fields[1])};
-    return m;
-}
-
-static double below(const mixture *m, double t)
-{
-    return (1.0 - m->share) * cdf(t) + (m->share > 0.0 ? m->share * cdf((t - m->shift) / m->root) : 0.0);
-}
-
-/* The t with so much below it, p at most a half, between the two quantiles: Halley's steps, each of
- * which makes the third power of an error of it, guarded by halving. */
-static double quantile(const mixture *m, double p, double z)
-{
-    double wide = m->shift + m->root * z;
-    double low = z < wide ? z : wide, high = z < wide ? wide : z;
-    if (m->share <= 0.0)
-        return z;
-    double t = z;
-    for (int turn = 0; turn < 100 && high > low; turn++) {
-        double gap = below(m, t) - p;
-        if (gap > 0.0)
-            high = t;
-        else
-            low = t;
-        double far = (t - m->shift) / m->root;
-        double own = (1.0 - m->share) * pdf(t), other = m->share * pdf(far) / m->root;
-        double step = gap / (own + other), bend = (t * own + far / m->root * other) / (own + other);
-        double next = t - step / (1.0 + 0.5 * step * bend);
-        int halved = !(next > low && next < high);
-        if (halved)
-            next = 0.5 * (low + high);
-        if (fabs(next - t) <= (halved ? 1e-15 : 1e-6) * (1.0 + fabs(t)))
-            return next;
-        t = next;
-    }
-    return t;
-}
-
-/* Median and edges of the central intervals, in units of the spread. */
-typedef struct {
-    double median, low[KB_LEVELS], high[KB_LEVELS];
-} edges;
-
-static void solve_edges(const mixture *m, edges *e, const kb_constants *k)
-{
-    const double z[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
-    mixture turned = *m;
-    turned.shift = -m->shift;
-    e->median = quantile(m, 0.5, 0.0);
-    for (int level = 0; level < KB_LEVELS; level++) {
-        e->low[level] = quantile(m, outside[level], -z[level]);
-        e->high[level] = -quantile(&turned, outside[level], -z[level]);
-    }
-}
-
-#if defined(_MSC_VER)
-#define KB_OF_THREAD __declspec(thread)
-#else
-#define KB_OF_THREAD _Thread_local
-#endif
-enum { REMEMBERED = 4096 };
-
-/* The same, but those of the last shapes are remembered: rows of many models that are stated, judged
- * for their own record and judged once more for that of all have each its shape. */
-static void find_edges(const mixture *m, edges *e, const kb_constants *k)
-{
-    static KB_OF_THREAD struct {
-        double shape[3];
-        edges found;
-    } known[REMEMBERED];
-    double shape[3] = {m->share, m->ratio, m->shift};
-    uint64_t word[3], mixed = 0;
-    memcpy(word, shape, sizeof word);
-    for (int i = 0; i < 3; i++)
-        mixed = (mixed ^ word[i]) * 0x9E3779B97F4A7C15u;
-    mixed >>= 52; /* twelve bits */
-    if (!(m->share > 0.0)) {
-        solve_edges(m, e, k);
-        return;
-    }
-    if (memcmp(known[mixed].shape, shape, sizeof shape)) {
-        solve_edges(m, &known[mixed].found, k);
-        memcpy(known[mixed].shape, shape, sizeof shape);
-    }
-    *e = known[mixed].found;
-}
 
 static void refresh(double *tail, const kb_constants *k)
 {
@@ -123,12 +18,16 @@ static int is_due(const double *tail, const kb_constants *k)
     return seen < k->tails_young || fmod(seen, k->tails_every) == 0.0;
 }
 
-/* How the share, size and place of outliers and the ordinary width follow a value. */
-static void learn_tail(double *tail, const mixture *m, double t, const kb_constants *k)
+/* The log odds that a value is no outlier, before it is looked at. */
+static double usual_odds(const mixture *m)
 {
-    double far = t - m->shift;
-    double odds = log((1.0 - m->share) / m->share) + 0.5 * log(m->ratio)
-                  - 0.5 * (t * t - far * far / m->ratio);
+    return log((1.0 - m->share) / m->share) + 0.5 * log(m->ratio);
+}
+
+/* How the share, size and place of outliers and the ordinary width follow a value. */
+static void learn_tail(double *tail, const mixture *m, double usual, double t, const kb_constants *k)
+{
+    double far = t - m->shift, odds = usual - 0.5 * (t * t - far * far / m->ratio);
     double w = 1.0 / (1.0 + exp(clip(odds, -700.0, 700.0)));
     tail[KB_OUTLIERS] += w;
     tail[KB_AMONG] += 1.0;
@@ -197,6 +96,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
         double *tail = tails + j * KB_TAIL_FIELDS;
         mixture m = mixture_of(tail + KB_TAIL_SHARE);
         edges e;
+        double usual = usual_odds(&m);
         int known = 0;
         for (int64_t row = 0; row < rows; row++) {
             int64_t at = row * targets + j;
@@ -204,6 +104,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             if (mix && isfinite(y[at]) && is_due(tail, k)) {
                 refresh(tail, k);
                 m = mixture_of(tail + KB_TAIL_SHARE);
+                usual = usual_odds(&m);
                 known = 0;
             }
             double spread = sqrt(tail[KB_WIDTH_FACTOR]) * sd[at];
@@ -212,17 +113,18 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             memcpy(out + KB_SHARE, tail + KB_TAIL_SHARE, (3 + 2 * KB_LEVELS) * sizeof(double));
             out[KB_MOST] = tail[KB_MOST_SEEN];
             out[KB_KIND] = 0.0;
+            out[KB_UNIT] = tail[KB_TAIL_UNIT];
             if (!isfinite(y[at]))
                 continue;
             double t = clip((y[at] - mean[at]) / spread, -k->tails_reach, k->tails_reach);
             if (!isfinite(t))
                 continue;
             if (!known && tracked) {
-                find_edges(&m, &e, k);
+                e = edges_of(&m, k);
                 known = 1;
             }
             if (mix) {
-                learn_tail(tail, &m, t, k);
+                learn_tail(tail, &m, usual, t, k);
                 learn_sizes(tail, y[at], spread, k);
             }
             if (tracked)
@@ -235,6 +137,8 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
     }
 }
 
+static double below(double u) { return 0.5 * erfc(-0.7071067811865476 * u); }
+
 /* The gains of a count's intervals. Where the lower edge is 0 nothing lies below it, and the upper
  * one leaves out both shares. */
 static void track_count(double *gains, double u, double none, const kb_constants *k)
@@ -242,12 +146,12 @@ static void track_count(double *gains, double u, double none, const kb_constants
     const double z[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
     const double one_sided[KB_LEVELS] = {0.0, k->half_60, k->half_80, k->half_90};
     for (int level = 0; level < KB_LEVELS; level++) {
-        double *gain = gains + 2 * level, low = cdf(-z[level] * gain[0]);
+        double *gain = gains + 2 * level, low = below(-z[level] * gain[0]);
         int from_zero = none >= low;
         double half = from_zero ? one_sided[level] : z[level];
         double beyond = from_zero ? 2.0 * outside[level] : outside[level];
         if (half > 0.0)
-            gain[1] = clip(gain[1] * exp(k->track_step * ((u > cdf(half * gain[1])) - beyond)),
+            gain[1] = clip(gain[1] * exp(k->track_step * ((u > below(half * gain[1])) - beyond)),
                            k->least_gain, k->most_gain);
         if (!from_zero)
             gain[0] = clip(gain[0] * exp(k->track_step * ((u < low) - outside[level])),
@@ -273,107 +177,3 @@ void kb_follow_counts(double *tail, int64_t rows, const double *y, const double 
     }
 }
 
-/* The gain of an edge that lies z from a normal's mean, between those of two levels. */
-static double gain_at(const double *gains, double z, const kb_constants *k)
-{
-    const double known[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
-    int after = 0;
-    while (after < KB_LEVELS && known[after] < z)
-        after++;
-    if (after == 0)
-        return gains[0];
-    if (after == KB_LEVELS || known[after] == z)
-        return gains[2 * (after < KB_LEVELS ? after : KB_LEVELS - 1)];
-    double share = (z - known[after - 1]) / (known[after] - known[after - 1]);
-    return exp((1.0 - share) * log(gains[2 * (after - 1)]) + share * log(gains[2 * after]));
-}
-
-void kb_edges(const double *stated, int64_t rows, double beyond, double z, int plain, double *lower,
-              double *upper, const kb_constants *k)
-{
-    mixture m = {-1.0, 0.0, 0.0, 0.0};
-    double median = 0.0, low = 0.0, high = 0.0;
-    for (int64_t row = 0; row < rows; row++) {
-        const double *s = stated + row * KB_STATED_FIELDS;
-        if (s[KB_SHARE] != m.share || s[KB_RATIO] != m.ratio || s[KB_SHIFT] != m.shift) {
-            m = mixture_of(s + KB_SHARE);
-            mixture turned = m;
-            turned.shift = -m.shift;
-            median = quantile(&m, 0.5, 0.0);
-            low = quantile(&m, beyond, -z);
-            high = -quantile(&turned, beyond, -z);
-        }
-        double below = plain ? 1.0 : gain_at(s + KB_EDGE_GAINS, z, k);
-        double above = plain ? 1.0 : gain_at(s + KB_EDGE_GAINS + 1, z, k);
-        lower[row] = s[KB_PLACE] + s[KB_SPREAD] * (median - (median - low) * below);
-        upper[row] = s[KB_PLACE] + s[KB_SPREAD] * (median + (high - median) * above);
-    }
-}
-
-/* E |N(x, s^2)|. */
-static double distance(double x, double s)
-{
-    return x * (2.0 * cdf(x / s) - 1.0) + 2.0 * s * pdf(x / s);
-}
-
-/* The normal quantile of a share p of at most a half: Newton on its logarithm. */
-static double normal_score(double p, double guess)
-{
-    if (!(p > 1e-300))
-        return -37.0;
-    double z = guess < 0.0 && guess > -3.0 ? guess : (p > 0.1 ? 2.5 * (p - 0.5) : -sqrt(-2.0 * log(p)));
-    for (int turn = 0; turn < 12; turn++) {
-        double here = cdf(z), step = here / pdf(z) * log(here / p);
-        z -= step;
-        if (fabs(step) <= 1e-13 * (1.0 + fabs(z)))
-            break;
-    }
-    return z;
-}
-
-void kb_judge(const double *y, const double *stated, int64_t rows, double *judged,
-              const kb_constants *k)
-{
-    mixture m = {-1.0, 0.0, 0.0, 0.0};
-    edges e = {0};
-    double apart = 0.0;
-    for (int64_t row = 0; row < rows; row++) {
-        const double *s = stated + row * KB_STATED_FIELDS;
-        double *out = judged + row, spread = s[KB_SPREAD];
-        if (s[KB_SHARE] != m.share || s[KB_RATIO] != m.ratio || s[KB_SHIFT] != m.shift) {
-            m = mixture_of(s + KB_SHARE);
-            find_edges(&m, &e, k);
-            apart = (1.0 - m.share) * (1.0 - m.share) * distance(0.0, sqrt(2.0));
-            if (m.share > 0.0)
-                apart += m.share * m.share * distance(0.0, sqrt(2.0 * m.ratio))
-                         + 2.0 * m.share * (1.0 - m.share) * distance(m.shift, sqrt(1.0 + m.ratio));
-        }
-        double t = clip((y[row] - s[KB_PLACE]) / spread, -k->label_limit, k->label_limit);
-        double far = (t - m.shift) / m.root;
-        double near_log = log1p(-m.share) - 0.5 * t * t, most = near_log, sum = 1.0;
-        if (m.share > 0.0) {
-            double far_log = log(m.share) - log(m.root) - 0.5 * far * far;
-            most = near_log > far_log ? near_log : far_log;
-            sum = exp(near_log - most) + exp(far_log - most);
-        }
-        out[KB_NLL * rows] = log(spread) + 0.9189385332046727 - most - log(sum);
-        double crps = (1.0 - m.share) * distance(t, 1.0)
-                      + (m.share > 0.0 ? m.share * distance(t - m.shift, m.root) : 0.0);
-        out[KB_CRPS * rows] = spread * (crps - 0.5 * apart);
-        mixture turned = m;
-        turned.shift = -m.shift;
-        double tail = t < e.median ? below(&m, t) : below(&turned, -t);
-        double score = normal_score(tail < 0.5 ? tail : 0.5, -fabs(t));
-        out[KB_BELOW * rows] = t < e.median ? tail : 1.0 - tail;
-        out[KB_SCORE * rows] = t < e.median ? score : -score;
-        for (int level = 0; level < KB_LEVELS; level++) {
-            double low = e.median - (e.median - e.low[level]) * s[KB_EDGE_GAINS + 2 * level];
-            double high = e.median + (e.high[level] - e.median) * s[KB_EDGE_GAINS + 2 * level + 1];
-            out[(KB_INSIDE + level) * rows] = t >= low && t <= high;
-            if (level == 2) {
-                out[KB_LOWER * rows] = s[KB_PLACE] + spread * low;
-                out[KB_UPPER * rows] = s[KB_PLACE] + spread * high;
-            }
-        }
-    }
-}

@@ -1,0 +1,94 @@
+/* The mixture that is stated of a real target, in units of its ordinary spread: as in
+ * kbnn/core/mixture.py. */
+#ifndef KBNN_MIXTURE_H
+#define KBNN_MIXTURE_H
+
+#include "tails.h"
+
+#include <math.h>
+
+static const double outside[KB_LEVELS] = {0.25, 0.10, 0.05, 0.025}; /* on each side */
+
+static inline double clip(double value, double low, double high)
+{
+    return value < low ? low : (value > high ? high : value);
+}
+
+/* A normal at u: its density, and the share beyond u on the side where that is small. */
+typedef struct {
+    double pdf, beyond;
+} place;
+
+static inline place place_of(double u)
+{
+    place p = {0.3989422804014327 * exp(-0.5 * u * u), 0.5 * erfc(0.7071067811865476 * fabs(u))};
+    return p;
+}
+
+/* P(X <= u), or with `over` P(X >= u). */
+static inline double share_of(const place *p, double u, int over)
+{
+    return (u > 0.0) == over ? p->beyond : 1.0 - p->beyond;
+}
+
+/* (1 - share) N(0, 1) + share N(shift, ratio). */
+typedef struct {
+    double share, ratio, shift, root;
+} mixture;
+
+static inline mixture mixture_of(const double *fields)
+{
+    mixture m = {fields[0], fields[1], fields[2], sqrt(fields[1])};
+    return m;
+}
+
+/* The t with so much below it, p at most a half, z being the normal's: Halley's steps, which triple the
+ * digits, guarded by the quantiles of the two parts. */
+static inline double quantile(const mixture *m, double p, double z)
+{
+    double near = 1.0 - m->share, wide = m->shift + m->root * z;
+    double low = z < wide ? z : wide, high = z < wide ? wide : z, t = z;
+    for (int turn = 0; turn < 100 && m->share > 0.0; turn++) {
+        double far = (t - m->shift) / m->root;
+        place here = place_of(t), there = place_of(far);
+        double gap = near * share_of(&here, t, 0) + m->share * share_of(&there, far, 0) - p;
+        double slope = near * here.pdf + m->share * there.pdf / m->root;
+        double bend = -near * t * here.pdf - m->share * far * there.pdf / m->ratio;
+        double step = gap / slope, next = t - step / (1.0 - 0.5 * step * bend / slope);
+        if (gap > 0.0)
+            high = t;
+        else
+            low = t;
+        double small = 1e-6 * (1.0 + fabs(t));
+        if (fabs(next - t) <= small || high - low <= 1e-9 * small)
+            return clip(next, low, high);
+        t = next > low && next < high ? next : 0.5 * (low + high);
+    }
+    return t;
+}
+
+/* Median and edges of the central intervals. */
+typedef struct {
+    double median, low[KB_LEVELS], high[KB_LEVELS];
+} edges;
+
+static inline mixture turned(mixture m)
+{
+    m.shift = -m.shift;
+    return m;
+}
+
+static inline edges edges_of(const mixture *m, const kb_constants *k)
+{
+    const double z[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
+    mixture other = turned(*m);
+    edges e;
+    e.median = quantile(m, 0.5, 0.0);
+    for (int level = 0; level < KB_LEVELS; level++) {
+        e.low[level] = quantile(m, outside[level], -z[level]);
+        e.high[level] = -quantile(&other, outside[level], -z[level]);
+    }
+    return e;
+}
+
+#endif

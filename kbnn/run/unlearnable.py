@@ -1,0 +1,49 @@
+"""Rows whose target a stated kind of number cannot have: the first is shown, once a run.
+
+While kinds of numbers still race, nobody knows which will be learned: the first row against each is
+kept, and told when the model is of that kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.model.rows import Rows
+from kbnn.task.table import RANGES
+from kbnn.wording import count
+
+
+class _First(NamedTuple):
+    row: int
+    target: int
+    value: float
+
+
+class Unlearnable:
+    """What has come so far that some kind of number cannot be."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, _First] = {}
+        self._told = False
+
+    def look(self, rows: Rows, task: str, targets: Sequence[str]) -> str | None:
+        """Look at rows; the sentence about the first that the task cannot have, once."""
+        if self._told or task not in ("regression", *RANGES):
+            return None
+        for name, range_ in RANGES.items():
+            wrong = np.isfinite(rows.y) & (range_.possible(rows.y) == 0.0)
+            if name not in self._first and wrong.any():
+                row, target = np.argwhere(wrong)[0].tolist()
+                self._first[name] = _First(int(rows.number[row]), target, rows.y[row, target])
+        first = self._first.get(task)
+        if first is None:
+            return None
+        self._told = True
+        return (
+            f"row {count(first.row)}: target '{targets[first.target]}' is {first.value:g}, and "
+            f"--task {task} is for {RANGES[task].words}: such rows are left out (--task "
+            "regression takes any number)"
+        )
