@@ -17,6 +17,7 @@ COMMANDS = {
     "predict": "Predict rows, with error bars or class probabilities.",
     "evaluate": "Score a model on rows it does not learn.",
     "inspect": "Show what a model is, has seen and believes.",
+    "join": "Make one model of several that learned shares of the rows.",
     "help": "Show the help of a command: kbnn help train.",
 }
 """The commands in the order of use, each with what it does: help loads none of them."""

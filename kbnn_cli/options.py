@@ -12,6 +12,7 @@ from kbnn.stream.formats import FORMATS
 
 COLUMNS = "Columns"
 READING = "Reading"
+CLUSTER = "Cluster"
 OUTPUT = "Output"
 
 
@@ -206,3 +207,23 @@ def names(values: list[str] | None) -> tuple[str, ...]:
     for row in csv.reader(values or [], skipinitialspace=True):
         found.extend(name.strip() for name in row if name.strip())
     return tuple(found)
+
+
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="here|dask",
+        help="Where rows are learned and answered: here, or in the workers of a Dask cluster.",
+        rich_help_panel=CLUSTER,
+    ),
+]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="local:N|ADDRESS",
+        help="With --engine dask: so many workers here, or those of a scheduler.",
+        rich_help_panel=CLUSTER,
+    ),
+]

@@ -13,6 +13,7 @@ cdef extern from "kernel.h" nogil:
     enum:
         KB_NODES
         KB_FRESH
+        KB_ALARM
         KB_AGAIN
         KB_REHEARSAL
         KB_MEANS_ALONE
@@ -77,6 +78,7 @@ cdef extern from "kernel.h" nogil:
         pass
     void kb_lengths_of(const kb_net *, kb_lengths *)
     int kb_open(kb_session **, const kb_net *, const kb_state *)
+    void kb_turn_to(kb_session *, const kb_state *)
     void kb_close(kb_session *)
     int kb_run(kb_session *, const kb_data *, kb_records *, int)
     void kb_save(kb_session *, kb_state *)
@@ -351,6 +353,98 @@ cdef class Session:
         finally:
             for k in range(views):
                 PyBuffer_Release(&view[k])
+        return self.records(made)
+
+
+cdef class Many:
+    """Working memory for beliefs of one network that lie side by side.
+
+    Each row of numbers begins with a belief: its arrays one after another, in the C struct's order.
+    """
+
+    cdef kb_session *session
+    cdef Net net
+    cdef object records
+    cdef int64_t length
+
+    def __cinit__(self, Net net, records):
+        cdef const int64_t *lengths = <const int64_t *>&net.lengths
+        cdef int64_t k
+        self.net, self.records = net, records
+        for k in range(<int64_t>(sizeof(kb_lengths) // sizeof(int64_t))):
+            self.length += lengths[k]
+
+    def __dealloc__(self):
+        kb_close(self.session)
+
+    cdef void _at(self, double *belief, kb_state *state) noexcept nogil:
+        cdef const int64_t *lengths = <const int64_t *>&self.net.lengths
+        cdef void **place = <void **>state
+        cdef int64_t k
+        for k in range(<int64_t>(sizeof(kb_lengths) // sizeof(int64_t))):
+            place[k] = belief
+            belief += lengths[k]
+
+    def run(self, beliefs, at, x, y=None, weight=None):
+        """Predict a row by each of the beliefs at these places and, with y, learn it there.
+
+        A belief that would raise an alarm stays as it was: its status says so.
+        """
+        cdef _Buffer all_beliefs = _buffer(beliefs, "beliefs", True)
+        cdef _Buffer places = _buffer(at, "at", False, True), rows = _buffer(x, "x")
+        cdef const kb_net *net = &self.net.net
+        cdef int64_t inputs = net.widths[0] - net.directions, outputs = net.widths[net.layers]
+        cdef int64_t n = places.length, k, held, stride
+        cdef int learn = y is not None, failed = 0
+        cdef _Buffer seen = _buffer(y, "y") if learn else None
+        cdef _Buffer counts = None if weight is None else _buffer(weight, "weight")
+        cdef kb_data data
+        cdef kb_records out
+        cdef kb_state state
+        cdef _Buffer made_mean, made_var, made_noise, made_inlier, made_status
+        if all_beliefs.view.ndim != 2:
+            raise ValueError("beliefs must be rows of numbers")
+        held, stride = all_beliefs.view.shape[0], all_beliefs.view.shape[1]
+        if stride < self.length or rows.length != n * inputs:
+            raise ValueError("beliefs and x must be those of the network")
+        if (learn and seen.length != n * net.labels) or net.classes or (
+                counts is not None and counts.length != n):
+            raise ValueError("y and weight must have a row for each place")
+        wide = (n, outputs)
+        made = (_empty(wide), _empty(wide), _empty(wide), _empty((n, 0)), _empty(n), _empty(n))
+        made_mean, made_var = _buffer(made[0], "record", True), _buffer(made[1], "record", True)
+        made_noise = _buffer(made[2], "record", True)
+        made_inlier, made_status = _buffer(made[4], "record", True), _buffer(made[5], "record", True)
+        data.rows, data.role, data.x_var = 1, KB_FRESH, NULL
+        for k in range(n):
+            if not 0 <= (<const int64_t *>places.at)[k] < held:
+                raise IndexError("there is no such belief")
+        with nogil:
+            for k in range(n):
+                self._at(<double *>all_beliefs.at
+                         + (<const int64_t *>places.at)[k] * stride, &state)
+                if self.session == NULL:
+                    failed = kb_open(&self.session, net, &state)
+                    if failed:
+                        break
+                else:
+                    kb_turn_to(self.session, &state)
+                data.x = <const double *>rows.at + k * inputs
+                data.y = <const double *>seen.at + k * net.labels if learn else NULL
+                data.weight = NULL if counts is None else <const double *>counts.at + k
+                out.mean = <double *>made_mean.at + k * outputs
+                out.function_var = <double *>made_var.at + k * outputs
+                out.noise_var = <double *>made_noise.at + k * outputs
+                out.probability = NULL
+                out.inlier = <double *>made_inlier.at + k
+                out.status = <double *>made_status.at + k
+                failed = kb_run(self.session, &data, &out, learn)
+                if failed:
+                    break
+                if learn and not <int64_t>out.status[0] & KB_ALARM:
+                    kb_save(self.session, &state)
+        if failed:
+            raise MemoryError("not enough memory for the network's working copy")
         return self.records(made)
 
 

@@ -115,6 +115,11 @@ def open_session(state: State) -> Session:
     return _kernel.Session(_net(state.config), state, _as_records, ARRAYS, COUNT._fields)
 
 
+def open_many(config: Config) -> _kernel.Many:
+    """Working memory for beliefs that lie side by side; the kernel alone has it."""
+    return _kernel.Many(_net(config), _as_records)
+
+
 def learn(
     state: State,
     x: FloatArray,

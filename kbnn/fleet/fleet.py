@@ -9,26 +9,27 @@ a block is cut where a key begins, and a key begins from what all rows before ha
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from kbnn.core.network import LEARNED, REJECTED, UNLABELLED
-from kbnn.core.state import State
 from kbnn.errors import ModelError
+from kbnn.fleet.forms import Forms
 from kbnn.fleet.keys import keys_of
-from kbnn.fleet.start import KNOWN, Widths, begun
-from kbnn.fleet.store import Standing, Store
+from kbnn.fleet.part import NEW, Ask, Part, Taught, Work, model_from
+from kbnn.fleet.start import Widths, begun, caught_up, first_bytes, window_end, window_start
+from kbnn.fleet.store import Store
+from kbnn.fleet.team import Crew, Team
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import MOST_KEPT, Settings
 from kbnn.model.stored import to_state
-from kbnn.score.summaries import SAMPLE
 from kbnn.stream.blocks import taken
 from kbnn.task import forecast as said_of
 from kbnn.task.base import blank
@@ -40,14 +41,11 @@ SMALL: Final = {
     "rehearse": 0,
     "kind": "regression",
     "keep": 64,
-    "sample": 16,
+    "sample": 0,
 }
-"""The settings of a fleet where nothing else is said: a key takes some 20 KB."""
+"""The settings of a fleet where nothing else is said: a key takes some 7 KB."""
 OPEN: Final = 10_000
 """Models that are open at a time where nothing else is said."""
-
-GATHERED: Final = 8
-"""Rows after which a model holds those that came one by one as one block."""
 
 
 class Fleet(Model):
@@ -62,10 +60,14 @@ class Fleet(Model):
         self.most_open = OPEN
         self.common: Model | None = None
         self.widths = Widths()
+        self.forms = Forms()
         self._rows = self._rejected = 0
         self._young: set[str] = set()  # keys that came before the common model had begun
-        self._open: OrderedDict[str, Model] = OrderedDict()
-        self._changed: set[str] = set()
+        self._moved: list[tuple[int, list[float]]] = []  # by row, what the widths have to learn
+        self._start = NEW  # what new keys begin from in this window
+        self._part: Part | Team = Part(settings, schema, self.forms)
+        self._sent: list[tuple[int, Callable[[], Taught]]] = []  # by row, what is being learned
+        self._spoken: list[Forecast] = []
         self._wanted: str | None = None
 
     @classmethod
@@ -78,7 +80,8 @@ class Fleet(Model):
         """
         fleet = cls(settings, schema, key, store)
         if common and not schema.lags:
-            fleet.common = Model(replace(settings, keep=MOST_KEPT, sample=SAMPLE), schema)
+            fleet.common = Model(replace(settings, keep=MOST_KEPT), schema)
+            fleet.common.scored = False
         return fleet
 
     # Keeping it.
@@ -98,8 +101,12 @@ class Fleet(Model):
             fleet._rows, fleet._rejected = int(plain["rows"]), int(plain["rejected"])
             fleet._young = set(map(str, plain["young"]))
             fleet.widths = Widths.from_json(plain["widths"])
+            fleet._moved = [(int(row), list(move)) for row, move in plain.get("moved", [])]
+            fleet.forms.learn(plain.get("forms", {}))
+            fleet._start = state.get("start", NEW)
             if "common" in state:
                 fleet.common = modelfile.load_bytes(state["common"], f"{name}: the common model")
+                fleet.common.scored = False
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{name}: is damaged (its state)") from error
         fleet.met = fleet._rows + fleet._rejected + fleet.skipped
@@ -107,52 +114,67 @@ class Fleet(Model):
 
     def save(self) -> None:
         """Write what has changed, all of it in one step."""
-        for key in sorted(self._changed):
-            self._write(key, self._open[key])
-        self._changed.clear()
+        self.store.write(self._part.changed())
         counts = {
             "key": list(self.key),
             "rows": self._rows,
             "rejected": self._rejected,
             "young": sorted(self._young),
             "widths": self.widths.to_json(),
+            "moved": self._moved,
+            "forms": self.forms.plain(),
         }
         state = {
             "fleet": modelfile.to_bytes(*to_state(self)),
             "counts": json.dumps(counts).encode(),
         }
         if self.common is not None:
+            state["start"] = self._start
             state["common"] = modelfile.to_bytes(*to_state(self.common))
         self.store.commit(state)
+        if isinstance(self._part, Team):
+            self._part.saved(self.most_open)
 
-    def _write(self, key: str, model: Model) -> None:
-        lines = model.card.scores[0].lines()
-        figures = [lines.get(name, (None, None))[0] for name in ("loss", "coverage_90")]
-        standing = Standing(model.rows, figures[0], figures[1], model.alarm_count)
-        self.store.write(key, modelfile.to_bytes(*to_state(model)), standing)
+    def on(self, crew: Crew | None) -> None:
+        """Have the models of keys learn and answer in workers of a cluster, or here again."""
+        if crew is None:
+            self._part = Part(self.settings, self._schema, self.forms)
+        else:
+            self._part = Team(crew, self.settings, self._schema, self.forms, self.store.path)
+        self._part.wanted = self._wanted
 
     def model_of(self, key: str) -> Model | None:
         """The model of a key, None where it has none yet."""
-        model = self._open.get(key)
-        if model is not None:
-            self._open.move_to_end(key)
-            return model
-        content = self.store.read(key)
+        content = self._part.file(key) if key in self._part else self.store.read(key)
         if content is None:
             return None
-        model = modelfile.load_bytes(content, f"{self.store.path}: a model")
+        with self._named():
+            model = model_from(content, self.forms, self.settings, self._schema)
         model.with_intervals(self._wanted)
-        return self._opened(key, model)
-
-    def _opened(self, key: str, model: Model) -> Model:
-        """Keep a model open, and let that rest which was not used for longest."""
-        self._open[key] = model
-        while len(self._open) > self.most_open:
-            oldest, resting = self._open.popitem(last=False)
-            if oldest in self._changed:
-                self._changed.discard(oldest)
-                self._write(oldest, resting)
         return model
+
+    def file_of(self, key: str) -> bytes:
+        """What the model file of a key would hold; nothing where it has no model."""
+        model = self.model_of(key)
+        return b"" if model is None else modelfile.to_bytes(*to_state(model))
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Where a model was that is refused."""
+        try:
+            yield
+        except ModelError as error:
+            raise ModelError(f"{self.store.path}: {error}") from error
+
+    def _rest(self) -> None:
+        """Let those rest that were not used for longest; in workers, when all is saved next."""
+        if isinstance(self._part, Part) and len(self._part) > self.most_open:
+            self.store.write(self._part.rest(self.most_open))
+
+    @property
+    def wants_saving(self) -> bool:
+        """Whether more models are open than may be, and only saving lets them rest."""
+        return isinstance(self._part, Team) and len(self._part) > self.most_open
 
     # What a model is asked.
 
@@ -174,7 +196,7 @@ class Fleet(Model):
     def with_intervals(self, wanted: str | None) -> None:
         """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""
         super().with_intervals(wanted)
-        self._wanted = wanted
+        self._wanted = self._part.wanted = wanted
 
     # Rows.
 
@@ -184,14 +206,14 @@ class Fleet(Model):
             self.schema = rows.schema
         keys = keys_of(rows, self.key)
         rows = rows._replace(original=None, schema=self._schema)
-        parts = []
-        for start, stop in self._stretches(keys):
-            part = sliced(rows, start, stop)
-            parts.append(self._taught(keys[start:stop], part, again))
-            if self.common is not None:
-                self.common.learn(part, again)
+        at = 0
+        while at < len(keys):
+            stop = self._until(keys, at)
+            self._teach(keys[at:stop], sliced(rows, at, stop), again)
+            at = stop
+        self._collect(self.met)
+        parts, self._spoken = self._spoken, []
         said = said_of.joined(parts) if parts else blank(0, self.task.numbers)
-        self.met += len(rows.y)
         self._rows += int(np.count_nonzero(said.status & (LEARNED | HELD)))
         self._rejected += int(np.count_nonzero(said.status & REJECTED))
         self.skipped += int(np.count_nonzero(said.status & UNLABELLED))
@@ -199,63 +221,102 @@ class Fleet(Model):
             self._score(rows, said, True)
         return said
 
-    def _stretches(self, keys: list[str]) -> Iterator[tuple[int, int]]:
-        """Pieces of a block: with a common start each begins where a key does."""
-        if self.common is None:
-            yield 0, len(keys)
-            return
-        start = 0
-        while start < len(keys):
-            ready, seen = not self.common.warming_up, {keys[start]}
-            self._start(keys[start], ready)
-            stop = start + 1
-            while ready and stop < len(keys):
-                if keys[stop] not in seen and not self._has_begun(keys[stop]):
-                    break
-                seen.add(keys[stop])
-                stop += 1
-            yield start, stop
-            start = stop
+    def _until(self, keys: list[str], start: int) -> int:
+        """Where a piece of a block ends: with a common start at the end of a window at last."""
+        stop = len(keys)
+        if self.common is not None:
+            room = 1 if self.common.warming_up else window_end(self.met) - self.met
+            stop = min(stop, start + room)
+        if stop - start <= self.most_open:
+            return stop
+        seen: set[str] = set()
+        for at in range(start, stop):
+            seen.add(keys[at])
+            if len(seen) > self.most_open:
+                return at
+        return stop
 
-    def _has_begun(self, key: str) -> bool:
-        return key not in self._young and (key in self._open or self.store.has(key))
+    def _teach(self, keys: list[str], rows: Rows, again: bool) -> None:
+        """Let the models of keys learn a piece, and beside them the common one."""
+        self._look_around()
+        found = self._found(keys)
+        with self._named():
+            if isinstance(self._part, Team):
+                self._sent.append((self.met, self._part.learn(keys, rows, found, again)))
+            else:
+                taught = self._part.learn(keys, rows, found, again)
+                self._sent.append((self.met, lambda: taught))
+        if self.common is not None:
+            self.common.learn(rows, again)
+        self.met += len(keys)
+        if isinstance(self._part, Part):
+            self._collect(self.met)
+        self._rest()
 
-    def _start(self, key: str, ready: bool) -> None:
-        """Give a key its model, from the common one where that has begun."""
-        if self.common is None or self._has_begun(key) or (key in self._young and not ready):
-            return
-        if ready:
-            held = self.model_of(key) if key in self._young else None
-            self._young.discard(key)
-            self._opened(key, begun(self.settings, self.common, self.widths, held))
+    def _collect(self, row: int) -> None:
+        """Take in what became of the pieces that begin before a row of the stream."""
+        while self._sent and self._sent[0][0] < row:
+            first, result = self._sent.pop(0)
+            said, moved = result()
+            self._spoken.append(said)
+            if self.common is not None:
+                self._moved += [(first + at + 1, move.tolist()) for at, move in moved]
+
+    def _look_around(self) -> None:
+        """Where a window begins: how far keys have moved counts for those that are new in it."""
+        if self._begins and self.met == window_start(self.met):
+            self._start = NEW
+            before = window_start(self.met - 1)
+            self._collect(before)
+            while self._moved and self._moved[0][0] <= before:
+                self.widths.learn(np.array(self._moved.pop(0)[1]))
+
+    def _first(self) -> bytes:
+        """What a new key begins from in this window."""
+        if not self._start and self.common is not None and self._begins:
+            self._start = first_bytes(self.settings, self.common, self.widths, self.forms)
+        return self._start
+
+    def _found(self, keys: list[str]) -> dict[str, bytes]:
+        """What rests of keys that are not open, and what new ones begin from."""
+        found: dict[str, bytes] = {}
+        begins, young, known = self._begins, self._young, self._part
+        for key in keys:
+            if key in known and (not young or not begins or key not in young):
+                continue
+            if key in found:
+                continue
+            if begins and key in young:
+                found[key] = self._grown_up(key)
+                continue
+            content = self.store.read(key)
+            if content is None:
+                content = self._first()
+                if self.common is not None and not begins:
+                    young.add(key)
+            found[key] = content
+        if begins and self.met + len(keys) < window_end(self.met):
+            self._first()  # the common model goes on, and this window's keys do not
+        return found
+
+    @property
+    def _begins(self) -> bool:
+        """Whether there is a common model that keys begin from."""
+        return self.common is not None and not self.common.warming_up
+
+    def _grown_up(self, key: str) -> bytes:
+        """A key that came before the common model had begun: it begins now, and learns its rows."""
+        self._young.discard(key)
+        if key in self._part:
+            self._collect(self.met)
+            held = self._part.take(key)
         else:
-            self._young.add(key)
-            self._opened(key, Model(self.settings, self._schema))
-        self._changed.add(key)
+            held = self._from(self.store.read(key) or NEW)
+        return modelfile.to_bytes(*to_state(caught_up(self._from(self._first()), held)))
 
-    def _taught(self, keys: list[str], rows: Rows, again: bool) -> Forecast:
-        """Let the models of keys learn; one that has met enough rows tells how far it has moved."""
-        moved: list[tuple[int, list[State]]] = []
-
-        def learn(key: str, part: Rows, places: Sequence[int]) -> Forecast:
-            model = self.model_of(key) or self._opened(key, Model(self.settings, self._schema))
-            self._changed.add(key)
-            if model.met % GATHERED == GATHERED - 1:
-                model.gather()
-            left = KNOWN - model.met
-            if self.common is None or not 0 < left <= len(places) or model.warming_up:
-                return model.learn(part, again)
-            said = [model.learn(sliced(part, 0, left), again)]
-            moved.append((places[left - 1], [m.state() for m in model.learned.members]))
-            if left < len(places):
-                said.append(model.learn(sliced(part, left, len(places)), again))
-            return said_of.joined(said)
-
-        said = _routed(keys, rows, learn)
-        for _, states in sorted(moved, key=lambda one: one[0]):
-            for state in states:
-                self.widths.learn(state)
-        return said
+    def _from(self, content: bytes) -> Model:
+        with self._named():
+            return model_from(content, self.forms, self.settings, self._schema)
 
     def predict(self, rows: Rows) -> Forecast:
         """Predict each row by the model of its key; a key that is new is like the others."""
@@ -272,37 +333,36 @@ class Fleet(Model):
 
         return lambda rows: self._asked(rows, say)
 
-    def _asked(self, rows: Rows, ask: Callable[[Model, Rows], Forecast]) -> Forecast:
-        stranger = None
-        if self.common is not None and not self.common.warming_up:
-            stranger = begun(self.settings, self.common, self.widths)
-
-        def say(key: str, part: Rows, places: Sequence[int]) -> Forecast:
-            model = self.model_of(key) or stranger
-            return _nothing(part, self.task.numbers) if model is None else ask(model, part)
-
+    def _asked(self, rows: Rows, ask: Ask) -> Forecast:
         keys = keys_of(rows, self.key)
-        return _routed(keys, rows._replace(original=None), say)
+        rows = rows._replace(original=None)
+        work, at = Work(rows), 0
+        strange: list[int] = []
+        while at < len(keys):
+            stop = min(len(keys), at + max(1, self.most_open))
+            found: dict[str, bytes] = {}
+            for key in dict.fromkeys(keys[at:stop]):
+                content = None if key in self._part else self.store.read(key)
+                if content is not None:
+                    found[key] = content
+            known = [k for k in range(at, stop) if keys[k] in self._part or keys[k] in found]
+            strange += sorted(set(range(at, stop)).difference(known))
+            if known:
+                where = np.array(known)
+                asked = [keys[k] for k in known]
+                with self._named():
+                    work.add(where, self._part.ask(asked, taken(rows, where), found, ask))
+            self._rest()
+            at = stop
+        if strange:
+            where = np.array(strange)
+            work.add(where, self._of_strangers(taken(rows, where), ask))
+        return work.joined() if len(keys) else blank(0, self.task.numbers)
 
-
-def _routed(
-    keys: list[str], rows: Rows, ask: Callable[[str, Rows, Sequence[int]], Forecast]
-) -> Forecast:
-    """What is said of the rows of each key, at these places, in the order of the rows."""
-    places: dict[str, list[int]] = {}
-    for at, key in enumerate(keys):
-        places.setdefault(key, []).append(at)
-    if len(places) == 1:
-        return ask(keys[0], rows, range(len(keys)))
-    order = np.array([at for group in places.values() for at in group])
-    parts = [ask(key, taken(rows, np.array(group)), group) for key, group in places.items()]
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return said_of.taken(said_of.joined(parts), back)
-
-
-def _nothing(rows: Rows, numbers: int) -> Forecast:
-    """What is said of rows that nothing is known of."""
-    said = blank(len(rows.y), numbers)
-    parts: list[Any] = [part + np.nan for part in said[:-2]]
-    return Forecast._make([*parts, said.status, said.stated + np.nan])
+    def _of_strangers(self, rows: Rows, ask: Ask) -> Forecast:
+        """What is said of rows whose key was never seen: what is true of keys at large."""
+        if self.common is None or self.common.warming_up:
+            return said_of.nothing(len(rows.y), self.task.numbers)
+        stranger = begun(self.settings, self.common, self.widths)
+        stranger.with_intervals(self._wanted)
+        return ask(stranger, rows)

@@ -23,12 +23,16 @@ from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
 from kbnn.core.tails import UNIT
+from kbnn.fleet import packed as of
+from kbnn.fleet.forms import Forms
+from kbnn.model import file as modelfile
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
 from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
+from kbnn.model.stored import to_state
 from kbnn.model.warmup import Kept
 
 KNOWN: Final = 32
@@ -37,8 +41,34 @@ KEPT: Final = 0.99
 """What a key counts for beside the next one."""
 FIRST: Final = 0.5
 """How many well-known weights the prior counts for, which the widths begin with."""
+WINDOW: Final = 2048
+STEPS: Final = 16
+"""New keys begin from the common model as it was where a window of the stream began: of 2,048 rows,
+and of a sixteenth to an eighth of all rows so far while these are fewer. How far keys have moved
+counts from the window after the next on. So no row waits for what the one before has taught."""
 NOISE_ROWS: Final = 4.0
 """Rows that the noise of other keys counts for."""
+
+
+PARTS: Final = (np.s_[:, :1], np.s_[:, 1:])
+"""The biases of a layer, and its other weights."""
+
+
+def moved_by(state: State) -> FloatArray:
+    """How far a key has moved: (moved, known) of biases and others by layer, then its noise."""
+    layout = layout_of(state.config)
+    step = (state.mean - state.prior_mean) ** 2
+    gained = np.clip(1.0 - state.cov[layout.diagonal] / state.prior_var, 0.0, 1.0)
+    sums = [
+        float(layout.matrix(values, layer)[part].sum())
+        for values in (step, gained)
+        for layer in range(layout.layers)
+        for part in PARTS
+    ]
+    level = np.nan
+    if len(state.noise) and not state.config.kind.noise_signed:
+        level = float(np.mean(np.log(state.noise[:, 1] / state.noise[:, 0])))
+    return np.array([*sums, level])
 
 
 @dataclass
@@ -49,43 +79,28 @@ class Widths:
     known: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
     log_noise: float = 0.0
     keys: float = 0.0  # discounted
+    _spread: tuple[State, FloatArray] | None = field(default=None, compare=False, repr=False)
 
-    def learn(self, state: State) -> None:
-        """Count in how far a key has moved from its start."""
-        layout = layout_of(state.config)
-        if len(self.moved) != layout.layers:
-            self.moved, self.known = np.zeros((layout.layers, 2)), np.zeros((layout.layers, 2))
-        self.moved *= KEPT
-        self.known *= KEPT
-        for layer in range(layout.layers):
-            step, gained = (
-                layout.matrix(values, layer)
-                for values in (
-                    (state.mean - state.prior_mean) ** 2,
-                    np.clip(1.0 - state.cov[layout.diagonal] / state.prior_var, 0.0, 1.0),
-                )
-            )
-            for place, part in enumerate((np.s_[:, :1], np.s_[:, 1:])):
-                self.moved[layer, place] += step[part].sum()
-                self.known[layer, place] += gained[part].sum()
-        if len(state.noise) and not state.config.kind.noise_signed:
-            level = float(np.mean(np.log(state.noise[:, 1] / state.noise[:, 0])))
-            self.log_noise = KEPT * self.log_noise + level
+    def learn(self, move: FloatArray) -> None:
+        """Count in how far a key has moved from its start, see `moved_by`."""
+        layers = (len(move) - 1) // 4
+        if len(self.moved) != layers:
+            self.moved, self.known = np.zeros((layers, 2)), np.zeros((layers, 2))
+        moved, known = move[:-1].reshape(2, layers, 2)
+        self.moved, self.known = KEPT * self.moved + moved, KEPT * self.known + known
+        if not np.isnan(move[-1]):
+            self.log_noise = KEPT * self.log_noise + float(move[-1])
             self.keys = KEPT * self.keys + 1.0
+        self._spread = None
 
     def begin(self, state: State) -> State:
         """The state that a new key begins with, from that of the common model."""
         config = state.config
-        layout, fresh = layout_of(config), init(config)
-        spread = fresh.prior_var.copy()
-        sums = np.zeros((2, layout.layers, 2))
-        if len(self.moved) == layout.layers:
-            sums[:] = self.moved, self.known
-        for layer in range(layout.layers):
-            own = layout.matrix(spread, layer)
-            for place, part in enumerate((np.s_[:, :1], np.s_[:, 1:])):
-                moved, known = sums[:, layer, place]
-                own[part] = (moved + FIRST * own[part]) / (known + FIRST)
+        layout = layout_of(config)
+        if self._spread is None or self._spread[0].config != config:
+            fresh = init(config)
+            self._spread = fresh, self._spread_of(fresh)
+        fresh, spread = self._spread
         cov = state.cov.copy()
         cov[layout.diagonal] += spread
         return fresh._replace(
@@ -98,6 +113,19 @@ class Widths:
             input_mean=state.input_mean.copy(),
             input_cov=state.input_cov.copy(),
         )
+
+    def _spread_of(self, fresh: State) -> FloatArray:
+        """By how much each weight of a key differs from the common one, as a variance."""
+        layout, spread = layout_of(fresh.config), fresh.prior_var.copy()
+        sums = np.zeros((2, layout.layers, 2))
+        if len(self.moved) == layout.layers:
+            sums[:] = self.moved, self.known
+        for layer in range(layout.layers):
+            own = layout.matrix(spread, layer)
+            for place, part in enumerate(PARTS):
+                moved, known = sums[:, layer, place]
+                own[part] = (moved + FIRST * own[part]) / (known + FIRST)
+        return spread
 
     def _noise(self, state: State) -> FloatArray:
         if not len(state.noise) or state.config.kind.noise_signed:
@@ -121,12 +149,23 @@ class Widths:
         return cls(moved, known, float(plain["log_noise"]), float(plain["keys"]))
 
 
-def begun(settings: Settings, common: Model, widths: Widths, held: Model | None = None) -> Model:
-    """The model of a key that begins from the common one; rows it has held so far come first."""
+def window_start(row: int) -> int:
+    """Where the window began in which the row after so many is."""
+    size = min(max(1, (1 << row.bit_length()) // STEPS), WINDOW)
+    return row // size * size
+
+
+def window_end(row: int) -> int:
+    """Where the window ends in which the row after so many is."""
+    size = min(max(1, (1 << row.bit_length()) // STEPS), WINDOW)
+    return window_start(row) + size
+
+
+def begun(settings: Settings, common: Model, widths: Widths) -> Model:
+    """The model of a key that begins from the common one."""
     leader = common.racers[0]
     model = Model.create(settings, common.schema)
-    own = replace(leader.learner.settings, keep=settings.keep, sample=settings.sample)
-    learner = model.learner_of(own)
+    learner = model.learner_of(_own(settings, common))
     tails = learner.task.tails(settings.robust)
     tails[:, UNIT] = leader.learned.tails[:, UNIT]
     learned = Learned(
@@ -140,12 +179,25 @@ def begun(settings: Settings, common: Model, widths: Widths, held: Model | None 
         Rehearsal(since=leader.learned.seen, settled=True),
     )
     model.racers = (Racer(learner, learned),)
-    if held is not None:
-        _catch_up(model, held)
     return model
 
 
-def _catch_up(model: Model, held: Model) -> None:
+def first_bytes(settings: Settings, common: Model, widths: Widths, forms: Forms) -> bytes:
+    """What rests of a key that begins from the common model before its first row."""
+    model = begun(settings, common, widths)
+    said = of.form_of(model) if of.packs(settings, common.schema) else None
+    if said is None:
+        return modelfile.to_bytes(*to_state(model))
+    form = forms.of(*said)
+    return of.to_bytes(form, of.packed(form, model))
+
+
+def _own(settings: Settings, common: Model) -> Settings:
+    """The settings of a key that begins from the common model: with what was chosen there."""
+    return replace(common.learner.settings, keep=settings.keep, sample=settings.sample)
+
+
+def caught_up(model: Model, held: Model) -> Model:
     """Learn rows that were held: they were answered when they came, and are no news to a record."""
     rows = held.learned.kept.rows(model.schema.width)
     if len(rows.y):
@@ -155,3 +207,4 @@ def _catch_up(model: Model, held: Model) -> None:
         _ = model.card
     model.remember(lambda: held.card)
     model.skipped, model.met = held.skipped, held.met
+    return model

@@ -1,8 +1,9 @@
 """Where a fleet rests: a folder with a description and one SQLite file that holds the models.
 
     fleet.json      format, version and the columns of the key
-    models.sqlite   of each key its model file, compressed, and how it stands; the fleet's state
+    models.sqlite   of each key its model and how it stands; the fleet's state
 
+A model is packed (kbnn.fleet.packed) or, where it cannot be, a model file compressed.
 What is written goes into one transaction, which ends when the fleet is saved: models and the
 position in the stream change together or not at all, whatever ends the process. A reader beside the
 trainer sees the fleet as it was last saved.
@@ -14,7 +15,7 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +27,13 @@ from kbnn.wording import reason_of
 DESCRIPTION: Final = "fleet.json"
 MODELS: Final = "models.sqlite"
 FORMAT: Final = "kbnn fleet"
-VERSION: Final = 1
+VERSION: Final = 2
+FILE: Final = b"PK"
+"""How a model file begins."""
+PACKED: Final = b"kbnn1"
+"""How a packed model begins, see kbnn.fleet.packed."""
+PAGE: Final = 16_384
+"""Bytes that are written at a time: two or three models."""
 FAST: Final = 1
 """How much a model is compressed: to a third, in a small part of the time it takes to write."""
 _TABLES: Final = """
@@ -56,6 +63,7 @@ class Store(Closing):
         with self._told():
             if writes:
                 self._base = sqlite3.connect(name, isolation_level=None)
+                self._base.execute(f"PRAGMA page_size={PAGE}")
                 if path is not None:
                     self._base.execute("PRAGMA journal_mode=WAL")
                 self._base.executescript(_TABLES)
@@ -78,24 +86,18 @@ class Store(Closing):
         with self._told():
             found = self._base.execute("SELECT model FROM models WHERE key = ?", (_name(key),))
             row = found.fetchone()
-            return None if row is None else zlib.decompress(row[0])
+            return None if row is None else _expanded(row[0])
 
-    def has(self, key: str) -> bool:
-        """Whether a key has a model."""
-        with self._told():
-            found = self._base.execute("SELECT 1 FROM models WHERE key = ?", (_name(key),))
-            return found.fetchone() is not None
-
-    def write(self, key: str, model: bytes, standing: Standing) -> None:
-        """Keep the model of a key, once the transaction ends."""
+    def write(self, resting: Iterable[tuple[str, bytes, Standing]]) -> None:
+        """Keep the models of keys, once the transaction ends."""
         with self._told():
             self._begin()
-            self._base.execute(
+            self._base.executemany(
                 "INSERT INTO models (key, rows, loss, coverage, alarms, model) "
                 "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET rows = excluded.rows, "
                 "loss = excluded.loss, coverage = excluded.coverage, alarms = excluded.alarms, "
                 "model = excluded.model",
-                (_name(key), *standing, zlib.compress(model, FAST)),
+                ((_name(key), *standing, _compressed(model)) for key, model, standing in resting),
             )
 
     def _begin(self) -> None:
@@ -142,6 +144,15 @@ class Store(Closing):
         """Give up what was not saved."""
         with suppress(sqlite3.Error):
             self._base.close()
+
+
+def _compressed(model: bytes) -> bytes:
+    """A model file compressed; a packed model is small as it is."""
+    return zlib.compress(model, FAST) if model.startswith(FILE) else model
+
+
+def _expanded(content: bytes) -> bytes:
+    return content if content.startswith(PACKED) else zlib.decompress(content)
 
 
 def _name(key: str) -> bytes:

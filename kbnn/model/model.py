@@ -51,6 +51,10 @@ class Model:
 
     key: tuple[str, ...] = ()
     """The columns by which rows find their model, of a fleet (kbnn.fleet)."""
+    scored: bool = True
+    """Whether what it says goes into its record; it learns the same without."""
+    elsewhere: Callable[[Rows], Forecast] | None = None
+    """Who predicts in its place, see kbnn.run.engines."""
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
@@ -192,6 +196,11 @@ class Model:
             tails = self.learned.tails.copy()
             tails[:, FIRST_GAIN:MEAN_WIDTH] = 1.0
             self.learned = self.learned._replace(tails=tails)
+
+    @property
+    def wants_saving(self) -> bool:
+        """Whether it is to be saved soon; a fleet in workers may want it."""
+        return False
 
     @property
     def warming_up(self) -> bool:
@@ -374,6 +383,8 @@ class Model:
 
     def ahead(self) -> Callable[[Rows], Forecast]:
         """What predicts rows that come after those learned: each is after those above it."""
+        if self.elsewhere is not None:
+            return self.elsewhere
         if not self._schema.lags:
             return self.predict
         history = self.history.copy()
@@ -439,6 +450,8 @@ class Model:
 
     def _score(self, rows: Rows, forecast: Forecast, held: bool) -> None:
         """Count rows into the record, but for those held."""
+        if not self.scored:
+            return
         if held:
             made = (forecast.status & HELD) == 0
             rows = Rows(

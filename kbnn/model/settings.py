@@ -119,7 +119,7 @@ class Settings:
             raise ValueError(
                 f"rehearse must be auto or between 0 and {MOST_REHEARSED}, got {self.rehearse!r}"
             )
-        if not (1 <= self.keep <= MOST_KEPT and 1 <= self.sample <= SAMPLE):
+        if not (1 <= self.keep <= MOST_KEPT and 0 <= self.sample <= SAMPLE):
             raise ValueError(f"keep and sample are out of range: {self.keep}, {self.sample}")
         if not 1 <= self.ensemble <= 64:
             raise ValueError(f"ensemble must be between 1 and 64, got {self.ensemble}")

@@ -23,6 +23,7 @@ from kbnn.run import fleets
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_columns, check_size
 from kbnn.run.cost import told
+from kbnn.run.engines import engaged
 from kbnn.run.evaluating import Evaluation, evaluate
 from kbnn.run.fleets import FleetHome
 from kbnn.run.interruption import Interrupted, Interruption
@@ -41,7 +42,7 @@ from kbnn.wording import count, rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
 
-SAVING = 4.0
+SAVING = 9.0
 """Seconds of learning for each of saving, at least."""
 
 
@@ -131,7 +132,8 @@ class Training:
                     cost = told(self.model, self.stream, self.position.epochs)
                     if cost is not None:
                         self.listener.notice(cost)
-                    with self._saved_first():
+                    there = engaged(self.model, self.options.engine, self.options.cluster)
+                    with there, self._saved_first():
                         self._learn(self.stream, interruption)
         finally:
             self.seconds.total = perf_counter() - start
@@ -312,7 +314,8 @@ class Training:
             else:
                 for piece in self.model.card.curve.pieces(len(rows.y)):
                     self._piece(sliced(rows, piece.start, piece.stop), again)
-            if monotonic() - self._saved_at >= max(self.options.checkpoint_every, self._pause):
+            pause = max(self.options.checkpoint_every, self._pause)
+            if self.model.wants_saving or monotonic() - self._saved_at >= pause:
                 self._save()
         if not self.model.rows:
             raise DataError("no row could be learned: none has a target")

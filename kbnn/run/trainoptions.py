@@ -25,6 +25,9 @@ from kbnn.task.table import TASKS
 MODEL: Final = "model.npz"
 FLEET: Final = "fleet"
 CHECKPOINT_EVERY: Final = 30.0
+HERE: Final = "here"
+ENGINES: Final = (HERE, "dask")
+LOCAL: Final = "local:2"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class TrainOptions:
     key: tuple[str, ...] = ()  # columns by which rows find their model, of a fleet
     common: bool = True  # whether a new key begins from what all have in common
     open: int | None = None  # models of a fleet in memory at a time
+    engine: str = HERE  # where a fleet learns: here, or in the workers of a cluster
+    cluster: str = LOCAL
 
     @property
     def settings(self) -> Settings:
@@ -59,6 +64,11 @@ class TrainOptions:
                 raise UsageError(f"--{other} and --resume contradict each other")
         self.read.check()
         self._check_key()
+        check_one_of("--engine", self.engine, ENGINES)
+        if self.engine != HERE and (self.model is None or not self.key):
+            raise UsageError(
+                f"--engine {self.engine} is for a fleet that is kept: say --key and --model"
+            )
         _ = self.settings
         check_interval(self.interval)
         for share in self.quantiles:
@@ -164,6 +174,8 @@ class Words(RunWords, ModelWords, total=False):
     key: str | Sequence[str] | None
     common: bool
     open: int | None
+    engine: str
+    cluster: str
 
 
 _READ: Final = (
@@ -191,6 +203,8 @@ _RUN: Final = (
     "checkpoint_every",
     "common",
     "open",
+    "engine",
+    "cluster",
 )
 _SETTINGS: Final = {option.flag.removeprefix("--").replace("-", "_"): option for option in OPTIONS}
 

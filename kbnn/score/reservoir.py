@@ -112,7 +112,7 @@ class KeptRows:
             ):
                 raise ValueError(f"{prefix}.{name} does not fit the other arrays")
             setattr(kept, name, stored)
-        if not 0 < size <= LARGEST or len(kept) > size:
+        if not 0 <= size <= LARGEST or len(kept) > size:
             raise ValueError(f"{prefix} holds {len(kept)} rows of at most {size}")
         return kept
 

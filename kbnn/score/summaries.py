@@ -37,7 +37,7 @@ def sample_rows(features: int, most: int = SAMPLE) -> int:
 
 
 class Summaries:
-    """Streaming summaries of rows and of what was said of them."""
+    """Streaming summaries of rows and of what was said of them; a sample of none keeps none."""
 
     def __init__(self, features: int, seed: int = 0, sample: int = SAMPLE) -> None:
         self.seed = seed
@@ -59,6 +59,9 @@ class Summaries:
         `surprise` is the NLL of each row; a row where it is NaN could not be judged.
         """
         n = x.shape[0]
+        if not self.sample.size:
+            self.rows += n
+            return
         order = np.arange(self.rows, self.rows + n, dtype=np.float64)
         numbers = order + 1 if number is None else number.astype(np.float64)
         self.features.widen(x.shape[1])
@@ -75,6 +78,8 @@ class Summaries:
 
     def widen(self, unseen: FloatArray) -> None:
         """Make room for columns of x; in the rows so far they held what `unseen` says."""
+        if not self.sample.size:
+            return
         self.features.widen(len(unseen), unseen)
         self.sample.widen(unseen)
         self.worst.widen(unseen)

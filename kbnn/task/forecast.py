@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.core.layout import IntArray
-from kbnn.core.mixture import STATED
+from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.normal import FloatArray
 
 HELD = 16
@@ -38,6 +38,14 @@ def without(forecast: Forecast, rows: NDArray[np.bool_]) -> Forecast:
     """The forecast with nothing said of these rows."""
     blank = [np.where(rows.reshape(-1, *[1] * (part.ndim - 1)), np.nan, part) for part in forecast]
     return Forecast._make(blank)._replace(status=forecast.status)
+
+
+def nothing(rows: int, numbers: int) -> Forecast:
+    """The forecast of rows that nothing is known of."""
+    none = np.full((rows, numbers), np.nan)
+    stated = np.full((rows, numbers, STATED_FIELDS), np.nan)
+    blank = (none, none, none, none, np.zeros((rows, 0)), np.full(rows, np.nan))
+    return Forecast(*blank, np.zeros(rows, np.int64), stated)
 
 
 def shifted(forecast: Forecast, base: FloatArray) -> Forecast:

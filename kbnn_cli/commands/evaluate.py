@@ -56,11 +56,13 @@ def evaluate(
     na: options.Na = None,
     delimiter: options.Delimiter = None,
     header: options.Header = None,
+    engine: options.Engine = "here",
+    cluster: options.Cluster = "local:2",
 ) -> None:
     """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
     from kbnn.errors import UsageError
     from kbnn.output.fields import check_intervals, check_quantile
-    from kbnn.run import evaluating, fleets, inspecting, modelreport, origins, standing
+    from kbnn.run import engines, evaluating, fleets, inspecting, modelreport, origins, standing
     from kbnn.run.choices import check_outputs
     from kbnn.score import failif
     from kbnn.score.figures import flat
@@ -94,6 +96,7 @@ def evaluate(
             header=header,
         ) as (stream, bad),
         show.progress(stream, "evaluating", quiet) as on_rows,
+        engines.engaged(judged, engine, cluster),
     ):
         if horizon is not None:
             steps = origins.judge(judged, stream, horizon)

@@ -90,6 +90,8 @@ def predict(
     na: options.Na = None,
     delimiter: options.Delimiter = None,
     header: options.Header = None,
+    engine: options.Engine = "here",
+    cluster: options.Cluster = "local:2",
 ) -> None:
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities.
 
@@ -98,7 +100,7 @@ def predict(
     from kbnn.errors import UsageError
     from kbnn.output.fields import check_interval, check_intervals, check_quantile
     from kbnn.output.writers import check_name, open_writer
-    from kbnn.run import fleets, modelreport, onward, standing
+    from kbnn.run import engines, fleets, modelreport, onward, standing
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
     from kbnn.task.base import Wanted
@@ -153,6 +155,7 @@ def predict(
         elif stream is not None:
             progress = show.progress(stream, "predicting", quiet or output == "-")
             on_rows = stack.enter_context(progress)
+            stack.enter_context(engines.engaged(known, engine, cluster))
             predict_stream(known, stream, writer, bare=only_predictions, on_rows=on_rows)
     if steps is not None:
         show_ahead.draw(known, steps, plot, terminal=output != "-" and not quiet)

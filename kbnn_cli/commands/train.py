@@ -33,6 +33,8 @@ def train(
     key: own.Key = None,
     common: own.Common = True,
     open: own.Open = None,
+    engine: options.Engine = "here",
+    cluster: options.Cluster = "local:2",
     target: own.Target = None,
     features: own.Features = None,
     ignore: own.Ignore = None,
@@ -123,6 +125,8 @@ def train(
         key=options.names(key),
         common=common,
         open=open,
+        engine=engine,
+        cluster=cluster,
         **own.settings(stated),
     )
     code = exits.DONE

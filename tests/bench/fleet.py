@@ -11,13 +11,21 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 
+import kbnn
+from kbnn.core.layout import IntArray
+from kbnn.core.normal import FloatArray
 from tests.fleets import made, write
 
 MOST_BYTES = 25_000
+LEAST_SHARE = 0.1
+"""Of the rate of one small model, with every model open."""
+MOST_MEMORY = {True: 3e9, False: 1e9}
+"""Bytes, with every model open or not."""
 MOST_ERROR = 0.6
 """Of keys that come late, in their rows 1 to 20, beside the same without a common start."""
 
@@ -26,13 +34,14 @@ import json, resource, sys, time
 from kbnn.run.training import Training
 from kbnn.run.trainoptions import stated
 words = json.loads(sys.argv[1])
-training = Training(stated(**words))
-start = time.process_time()
-training.run()
-used = time.process_time() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-seconds = vars(training.seconds)
-print(json.dumps({"processor": used, "peak": peak, "rows": training.rows, **seconds}))
+if __name__ == "__main__":
+    training = Training(stated(**words))
+    start = time.process_time()
+    training.run()
+    used = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    seconds = vars(training.seconds)
+    print(json.dumps({"processor": used, "peak": peak, "rows": training.rows, **seconds}))
 """
 
 
@@ -48,7 +57,7 @@ def run(**words: object) -> dict[str, float]:
     return found
 
 
-def many_keys(folder: Path, keys: int, rows: int, opened: list[int]) -> bool:
+def many_keys(folder: Path, keys: int, rows: int, opened: list[int], workers: int) -> bool:
     """So many keys with so many rows each, in random order."""
     draw = np.random.default_rng(0)
     device = draw.permutation(np.repeat(np.arange(keys), rows))
@@ -71,8 +80,26 @@ def many_keys(folder: Path, keys: int, rows: int, opened: list[int]) -> bool:
         print(f"{most:>10,}{here:>10,.0f}{100 * here / rate:>8.1f}%", end="")
         print(f"{made_of['learn']:>9.1f}{made_of['save']:>8.1f}", end="")
         print(f"{made_of['peak'] / 1e6:>9,.0f}{size / 1e3:>10.1f}", flush=True)
-        kept = kept and size <= MOST_BYTES
+        kept = kept and size <= MOST_BYTES and made_of["peak"] <= MOST_MEMORY[most >= keys]
+        kept = kept and (most < keys or here >= LEAST_SHARE * rate)
+    if workers:
+        words = {"engine": "dask", "cluster": f"local:{workers}", "open": keys}
+        made_of = run(**source, **words, key="device", model=str(folder / "workers"))
+        told = f"{workers} workers: {made_of['rows'] / made_of['learn']:,.0f} rows/s by the clock"
+        print(f"{told}, {made_of['processor']:.1f} s of processor in the process that reads")
+    print(f"a plain loop over kbnn.Model.learn_one: {plain(device, x, y):,.0f} rows/s")
     return kept
+
+
+def plain(device: IntArray, x: FloatArray, y: FloatArray) -> float:
+    """Rows a second of the loop that a user would write: a dict of models, some rows of it."""
+    models: dict[int, kbnn.Model] = {}
+    start, most = time.process_time(), 5_000
+    for key, (a, b), target in zip(device[:most].tolist(), x.tolist(), y.tolist(), strict=False):
+        if key not in models:
+            models[key] = kbnn.Model(target="y", layers=10, covariance="neuron", rehearse="off")
+        models[key].learn_one({"a": a, "b": b}, target)
+    return most / (time.process_time() - start)
 
 
 def common_start(folder: Path, devices: int) -> bool:
@@ -112,11 +139,12 @@ def main() -> int:
     reader.add_argument("--keys", type=int, default=2_000)
     reader.add_argument("--rows", type=int, default=20)
     reader.add_argument("--open", type=int, nargs="*", default=None)
+    reader.add_argument("--workers", type=int, default=2, help="of Dask; 0: none")
     reader.add_argument("--devices", type=int, default=500)
     said = reader.parse_args()
     opened = said.open or [said.keys]
     with tempfile.TemporaryDirectory() as folder:
-        kept = many_keys(Path(folder), said.keys, said.rows, opened)
+        kept = many_keys(Path(folder), said.keys, said.rows, opened, said.workers)
         if said.devices:
             kept = common_start(Path(folder), said.devices) and kept
     print("\neverything promised is kept" if kept else "\nNOT KEPT: see above")

@@ -116,6 +116,8 @@ void kb_close(kb_session *session)
     free(session);
 }
 
+void kb_turn_to(kb_session *session, const kb_state *state) { kb_work_take(&session->work, state); }
+
 int kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn)
 {
     kb_work *w = &session->work;

@@ -109,6 +109,9 @@ enum { KB_OPENED, KB_NO_MEMORY, KB_UNKNOWN_ACTIVATION, KB_UNKNOWN_OBSERVATION };
 int kb_open(kb_session **session, const kb_net *net, const kb_state *state);
 void kb_close(kb_session *session);
 
+/* Another belief of the same network in the place of the one that is open. */
+void kb_turn_to(kb_session *session, const kb_state *state);
+
 /* Predicts each row and, if it is to `learn`, learns it; KB_NO_MEMORY before anything changed. */
 int kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn);
 

@@ -275,6 +275,30 @@ static void kb_work_close(kb_work *w)
     free(w->tiles);
 }
 
+/* The belief that is worked on from now on; whatever was there before leaves no trace. */
+static void kb_work_take(kb_work *w, const kb_state *state)
+{
+    const kb_net *net = w->net;
+    memset(w->memory, 0, w->size);
+    kb_plan(w, w->memory);
+    kb_copy_state(net, &w->state, state);
+    for (kb_layer *a = w->layer; a < w->layer + net->layers; a++) {
+        a->pending = 0;
+        if (!a->lanes) {
+            a->weights = w->state.mean + a->start;
+            kb_copy(a->weights, state->mean + a->start, a->units * a->inputs);
+        }
+        a->z[0] = 1.0;
+    }
+    for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++) {
+        t->pending = t->unsquared = 0;
+        t->repairs = kb_is_head(w, t) ? &w->unseen : &w->state.counts[KB_REPAIRS];
+    }
+    w->unseen = 0;
+    kb_fill(w, state->prior_var);
+    kb_work_load(w, state);
+}
+
 static int kb_work_open(kb_work *w, const kb_net *net, const kb_state *state, int64_t width)
 {
     int64_t outputs = net->widths[net->layers];
@@ -289,26 +313,13 @@ static int kb_work_open(kb_work *w, const kb_net *net, const kb_state *state, in
         return -1;
     }
     kb_shape(w);
-    size_t size = (size_t)kb_plan(w, NULL) * sizeof(double);
-    w->memory = aligned_alloc(64, (size + 127) / 64 * 64);
+    w->size = (size_t)kb_plan(w, NULL) * sizeof(double);
+    w->memory = aligned_alloc(64, (w->size + 127) / 64 * 64);
     if (!w->memory) {
         kb_work_close(w);
         return -1;
     }
-    memset(w->memory, 0, size);
-    kb_plan(w, w->memory);
-    kb_copy_state(net, &w->state, state);
-    for (kb_layer *a = w->layer; a < w->layer + net->layers; a++) {
-        if (!a->lanes) {
-            a->weights = w->state.mean + a->start;
-            kb_copy(a->weights, state->mean + a->start, a->units * a->inputs);
-        }
-        a->z[0] = 1.0;
-    }
-    for (kb_tiles *t = w->tiles; t < w->tiles + w->tiled; t++)
-        t->repairs = kb_is_head(w, t) ? &w->unseen : &w->state.counts[KB_REPAIRS];
-    kb_fill(w, state->prior_var);
-    kb_work_load(w, state);
+    kb_work_take(w, state);
     return 0;
 }
 

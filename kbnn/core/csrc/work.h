@@ -11,6 +11,7 @@
 
 #include "kernel.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -78,6 +79,7 @@ typedef struct {
     int64_t tiled;
     int64_t unseen;        /* repairs that are not counted: those of the heads */
     double *memory;
+    size_t size;           /* of it, in bytes */
     double *before;        /* what a rehearsal puts back, see kbnn/core/csrc/rehearsal.h */
     double *q;             /* (outputs, outputs) covariance of the outputs */
     double *out_mean, *out_var, *stated_var, *input_var, *target, *label_var, *residual;

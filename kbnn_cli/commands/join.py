@@ -1,0 +1,69 @@
+"""`kbnn join`: one model from several that learned shares of the rows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kbnn_cli import options
+from kbnn_cli.help import Command
+
+EXAMPLES = """\b
+Examples:
+  kbnn train half1.csv -m a.npz              on one machine
+  kbnn train half2.csv -m b.npz              on another
+  kbnn join a.npz b.npz -o c.npz             an ensemble of both
+  kbnn train more.csv -m c.npz               it goes on learning
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+Models = Annotated[list[str], typer.Argument(metavar="MODELS...", help="Model files, two or more.")]
+Output = Annotated[
+    str,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE.npz",
+        help="Where to write the joined model.",
+        rich_help_panel=options.OUTPUT,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Replace the output if it is there.", rich_help_panel=options.OUTPUT
+    ),
+]
+
+
+@app.command(cls=Command, epilog=EXAMPLES)
+def join(
+    models: Models,
+    output: Output,
+    force: Force = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Join models that learned shares of the rows: an ensemble, with weights by evidence."""
+    from kbnn.run.joining import join as together
+    from kbnn.run.joining import weights_of
+    from kbnn_cli import reading, show
+
+    made = together(models, output, force=force)
+    members, shares = made.settings.ensemble, weights_of(made)
+    if json:
+        show.json_object(
+            {
+                "model": output,
+                "joined": models,
+                "members": members,
+                "rows": made.rows,
+                "weights": shares,
+            }
+        )
+    elif not quiet:
+        told = ", ".join(f"{100 * weight:.0f} %" for weight in shares)
+        text = f"{output}: {members} networks, {made.rows:,} rows learned, weights {told}"
+        reading.notice(quiet)(text)

@@ -1,0 +1,103 @@
+"""A fleet in the workers of a Dask cluster: the same to the bit, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbnn.core import engine
+from kbnn.fleet import team
+from tests.commands import kbnn
+from tests.test_fleet import models
+from tests.test_herd import restless
+
+pytest.importorskip("distributed")
+pytestmark = [
+    pytest.mark.skipif(not engine.compiled(), reason="the kernel is not built"),
+    pytest.mark.filterwarnings("ignore"),  # of the cluster's own
+]
+
+TRAIN = ("train", "rows.csv", "--target", "y", "--key", "device", "-q")
+DASK = ("--engine", "dask", "--cluster", "local:2")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    restless(tmp_path / "rows.csv", rows=3000, keys=40)
+    done = kbnn(*TRAIN, "-m", "one", "--predictions", "one.csv")
+    assert done.code == 0, done.err
+    return tmp_path
+
+
+def figures(*words: str) -> Any:
+    found = json.loads(kbnn("evaluate", *words, "rows.csv", "--json").out)
+    return {name: value for name, value in found.items() if "second" not in name}
+
+
+def test_two_workers_make_what_one_process_makes(here: Path) -> None:
+    words = ("-m", "two", "--predictions", "two.csv", "--open", "15")
+    done = kbnn(*TRAIN, *words, *DASK)
+    assert (done.code, done.err) == (0, "")
+    assert models("two") == models("one")
+    assert (here / "two.csv").read_bytes() == (here / "one.csv").read_bytes()
+    assert figures("two", *DASK) == figures("one")
+    asked = ("rows.csv", "--limit", "500")
+    assert kbnn("predict", "two", *asked, *DASK).out == kbnn("predict", "one", *asked).out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_counted_twice(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, killed = 0, list[int]()
+    learn = team.Team.learn
+
+    def dying(self: team.Team, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls in (60, 75):
+            pids = self._crew._client.run(os.getpid)
+            killed.append(sorted(pids.values())[0])
+            os.kill(killed[-1], signal.SIGKILL)
+        return learn(self, *args)
+
+    monkeypatch.setattr(team.Team, "learn", dying)
+    words = ("--predictions", "two.csv", "--checkpoint-every", "0.3")
+    done = kbnn(*TRAIN, "-m", "two", *words, *DASK)
+    assert (done.code, len(set(killed))) == (0, 2), done.err
+    assert models("two") == models("one")
+    assert (here / "two.csv").read_bytes() == (here / "one.csv").read_bytes()
+
+
+def test_one_model_answers_in_workers(here: Path) -> None:
+    assert kbnn("train", "rows.csv", "--ignore", "device", "-m", "m.npz", "-q").code == 0
+    assert figures("m.npz", *DASK) == figures("m.npz")
+    asked = ("predict", "m.npz", "rows.csv")
+    assert kbnn(*asked, *DASK).out == kbnn(*asked).out
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--engine", "ray"), "--engine is here or dask, not 'ray'"),
+        (("--engine", "dask", "--cluster", "local:x"), "--cluster local:N takes a number of"),
+        (("--engine", "dask", "--cluster", "tcp://127.0.0.1:9"), "no Dask scheduler answers there"),
+    ],
+)
+def test_what_is_refused_is_one_sentence(here: Path, words: tuple[str, ...], why: str) -> None:
+    done = kbnn(*TRAIN, "-m", "two", *words)
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert why in done.err
+
+
+def test_one_model_is_learned_here(here: Path) -> None:
+    done = kbnn("train", "rows.csv", "-m", "m.npz", "-q", *DASK)
+    assert done.code == 2
+    assert "--engine dask is for a fleet that is kept: say --key and --model" in done.err
