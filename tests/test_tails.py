@@ -191,6 +191,15 @@ def test_intervals_come_back_to_their_promise_when_the_world_widens() -> None:
     assert np.mean(mixture.judge(y[:, 0], stated[:, 0]).in_90[4000:]) < 0.65
 
 
+@pytest.mark.parametrize("factor", [1.5, 1 / 1.5])
+def test_intervals_keep_up_with_forecasts_that_become_wrong_slowly(factor: float) -> None:
+    y = np.random.default_rng(2).normal(size=(4000, 1))
+    y *= factor ** np.clip((np.arange(4000)[:, None] - 2000) / 2000, 0.0, 1.0)
+    said = tails.follow(tails.blank(1), np.zeros_like(y), np.ones_like(y), y, mix=False, track=True)
+    inside = np.mean(mixture.judge(y[:, 0], said[:, 0]).in_90[2000:])
+    assert 0.89 < inside < 0.91
+
+
 def test_what_a_file_holds_is_checked() -> None:
     good = tails.blank(2)
     assert tails.sound(good)

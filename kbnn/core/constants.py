@@ -151,8 +151,11 @@ WIDTH_CAP = 25.0
 LEAST_WIDTH, MOST_WIDTH = 0.01, 100.0
 """Between these the ordinary variance may be off."""
 
-TRACK_STEP = 0.02
-"""A row's part in the logarithm of an interval's half-width: a memory of some hundred rows."""
+TRACK_STEP = 0.06
+"""A row's part in the logarithm of an interval's half-width. While that half-width has to change by
+a factor f, n rows are inside log(f)/(n step) too seldom or too often on each side: errors that fall
+tenfold within a few thousand rows need a step as long as this. A steady stream pays with intervals
+that are a hundredth or two wider."""
 
 LEAST_GAIN, MOST_GAIN = math.exp(-3.0), math.exp(5.0)
 """Between these a half-width may be off."""

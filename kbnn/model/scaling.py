@@ -97,7 +97,8 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
     """Rows in the scale in use, statistics untouched; NaN stays NaN but for absent columns."""
     scale = columns[:, SCALE]
     if np.count_nonzero(scale) == len(scale) and not np.count_nonzero(fixed):
-        return np.ascontiguousarray((raw - columns[:, CENTER]) / scale)
+        with np.errstate(over="ignore"):  # what is beyond all numbers is no measurement
+            return np.ascontiguousarray((raw - columns[:, CENTER]) / scale)
     safe = np.where(scale > 0.0, scale, 1.0)
     unvaried = np.where(np.isnan(raw), raw, 0.0)
     out = np.where(scale > 0.0, (raw - columns[:, CENTER]) / safe, unvaried)

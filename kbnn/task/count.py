@@ -45,7 +45,10 @@ class Count(Numeric):
     def output_mean(self, y: FloatArray) -> FloatArray:
         """The logarithm of the mean, seen through the link; no count is far beyond the others."""
         known = np.where(np.isfinite(y) & (y >= 0.0), y, np.nan)
-        most = FAR * (1.0 + np.nanmedian(known, axis=0))
+        if not len(known):
+            return np.zeros(y.shape[1])
+        seen = np.where(np.isfinite(known).any(axis=0), known, 0.0)
+        most = FAR * (1.0 + np.nanmedian(seen, axis=0))
         total = np.nansum(np.minimum(known, most), axis=0)
         return np.asarray(
             np.log((total + 0.5) / (np.isfinite(known).sum(axis=0) + 0.5)) / COUNT_RATE

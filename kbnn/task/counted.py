@@ -120,7 +120,7 @@ def _parameters(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
-    """The least count k with P(Y <= k) >= share, by halving."""
+    """The least count k with P(Y <= k) >= share, by halving, or the largest that is told apart."""
     mu, alpha = _parameters(rows)
     sd = np.sqrt(mu + mu * mu / alpha)
     low, high = np.full(len(rows), -1.0), np.ceil(mu + 4.0 * sd) + 1.0
@@ -129,6 +129,7 @@ def _quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
         if not short.any() or np.all(high[short] > MOST):
             break
         high = np.where(short, 2.0 * high, high)
+    high = np.minimum(high, MOST)  # there is not a number for every count beyond
     while np.any(high - low > 1.0):
         middle = np.floor(0.5 * (low + high))
         enough = cdf(middle, rows) >= share

@@ -20,6 +20,9 @@ MEDIANS: Final = 4.0
 """The unit, in medians of the first targets."""
 MOST_LOG: Final = 690.0
 """Logarithms beyond which there are no numbers to speak of."""
+MOST_UNITS: Final = 1e300
+"""A value counts as at most so many units: far beyond what is taken for a measurement."""
+LARGEST: Final = float(np.finfo(np.float64).max)
 
 
 def unit_of(y: FloatArray) -> float:
@@ -31,8 +34,8 @@ def unit_of(y: FloatArray) -> float:
 def linked(y: FloatArray, unit: FloatArray) -> FloatArray:
     """z of values above 0; infinite where there is none, NaN where nothing is known."""
     soft = unit > 0.0
-    share = y / np.where(soft, unit, 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = np.minimum(y / np.where(soft, unit, 1.0), MOST_UNITS)
         z = np.where(soft, share + np.log(-np.expm1(-share)), np.log(y))
     return np.where(np.isnan(y), np.nan, np.where(y > 0.0, z, np.inf))
 
@@ -42,11 +45,19 @@ def valued(z: FloatArray, unit: FloatArray) -> FloatArray:
     plain = np.exp(np.clip(z, -MOST_LOG, MOST_LOG))
     soft = np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(np.maximum(z, -MOST_LOG))))
     soft = np.where(z < -30.0, plain, soft)  # where 1 + e^z is 1
-    return np.where(unit > 0.0, unit * soft, plain)
+    return np.where(unit > 0.0, times(unit, soft), plain)
+
+
+def times(unit: FloatArray, size: FloatArray) -> FloatArray:
+    """So many units, all of them numbers."""
+    with np.errstate(over="ignore"):
+        return np.minimum(unit * size, LARGEST)
 
 
 def log_slope(y: FloatArray, unit: FloatArray) -> FloatArray:
     """log dy/dz at values above 0: what the density of z loses."""
     soft = unit > 0.0
     safe = np.where(soft, unit, 1.0)
-    return np.where(soft, np.log(safe) + np.log(-np.expm1(-y / safe)), np.log(y))
+    with np.errstate(over="ignore"):
+        share = y / safe
+    return np.where(soft, np.log(safe) + np.log(-np.expm1(-share)), np.log(y))

@@ -65,10 +65,11 @@ class Positive(Real):
         mean, sd = powers(place + 0.5 * var), np.zeros_like(place)
         if np.any(unit > 0.0):
             z = place[..., None] + np.sqrt(var)[..., None] * _NODES
-            soft = link.valued(z, unit[..., None])
+            soft = link.valued(z, np.ones(1))  # in units: squares of values may be beyond all
             first = np.sum(soft * _SHARES, axis=-1)
-            sd = np.sqrt(np.sum((soft - first[..., None]) ** 2 * _SHARES, axis=-1))
-            mean = np.where(unit > 0.0, first, mean)
+            var_soft = np.sum((soft - first[..., None]) ** 2 * _SHARES, axis=-1)
+            sd = link.times(unit, np.sqrt(var_soft))
+            mean = np.where(unit > 0.0, link.times(unit, first), mean)
         seen = np.isfinite(most)
         mean = np.where(seen, np.minimum(mean, link.valued(np.where(seen, most, 0.0), unit)), mean)
-        return mean, np.where(unit > 0.0, sd, np.sqrt(np.expm1(var)) * mean)
+        return mean, np.where(unit > 0.0, sd, link.times(np.sqrt(np.expm1(var)), mean))
