@@ -44,7 +44,7 @@ def table(text: str = NUMBERS) -> pd.DataFrame:
     frame = pd.DataFrame([line.split(",") for line in lines], columns=header.split(","))
     for name in frame.columns:
         if name not in ("c", "label"):
-            frame[name] = pd.to_numeric(frame[name])
+            frame[name] = [float(cell) if cell else np.nan for cell in frame[name]]
     return frame
 
 

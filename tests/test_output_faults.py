@@ -145,7 +145,14 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("name", EVERY)
+ALIKE = ("inspect json", "weights", "diff", "evaluate json", "dry run", "command help")
+"""Commands that go the way of one that is run by default."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in ALIKE else name for name in EVERY],
+)
 def test_standard_output_full_or_closed(name: str, model: str, here: Path) -> None:
     line = EVERY[name].format(m=model, d=CUBIC)
     for where, why in ((">/dev/full", "no space left on device"), (">&-", "it is closed")):
@@ -263,7 +270,7 @@ HIDDEN = "\x1b[31mred\x1b]0_t\x07\x9b2J\u202egnp\u200b\x7f"
 LEAK = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-@pytest.mark.parametrize("target", ["number", "class"])
+@pytest.mark.parametrize("target", ["number", pytest.param("class", marks=pytest.mark.slow)])
 def test_nothing_hidden_is_shown(target: str, here: Path) -> None:
     data, model, page = f"d{HIDDEN}.csv", f"m{HIDDEN}.npz", f"r{HIDDEN}.html"
     truth = [f"k{HIDDEN}{at % 3}" if target == "class" else str(at) for at in range(60)]

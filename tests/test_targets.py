@@ -198,6 +198,13 @@ def test_nothing_below_zero_is_said_of_what_cannot_be(kind: str) -> None:
     assert np.all(said.mean > 0.0)
 
 
+def assert_same_bits(one: Model, other: Model) -> None:
+    first, second = to_state(one)[1], to_state(other)[1]
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
 @pytest.mark.parametrize("kind", ["count", "positive"])
 def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
     x, y = made(kind, 620)
@@ -207,10 +214,7 @@ def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
         cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
         header, arrays = to_state(cut)
         cut = from_state(json.loads(json.dumps(header)), {k: a.copy() for k, a in arrays.items()})
-    one, other = to_state(whole)[1], to_state(cut)[1]
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    assert_same_bits(whole, cut)
     assert whole.card.figures() == cut.card.figures()
 
 
@@ -370,10 +374,7 @@ def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut() -> None:
         cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
         header, arrays = to_state(cut)
         cut = from_state(json.loads(json.dumps(header)), {k: a.copy() for k, a in arrays.items()})
-    one, other = to_state(whole)[1], to_state(cut)[1]
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+    assert_same_bits(whole, cut)
 
 
 def test_a_row_that_refutes_the_kind_while_it_races_ends_that_race() -> None:

@@ -120,13 +120,20 @@ def stated(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
 
 
 def follow(
-    tails: FloatArray, mean: FloatArray, sd: FloatArray, y: FloatArray, mix: bool, track: bool
+    tails: FloatArray,
+    mean: FloatArray,
+    sd: FloatArray,
+    y: FloatArray,
+    mix: bool,
+    track: bool,
+    compiled: bool | None = None,
 ) -> FloatArray:
     """What is stated of rows one after another; the tails, in place, learn from each.
 
-    With `mix` they learn the mixture, with `track` the gains of the intervals.
+    With `mix` they learn the mixture, with `track` the gains of the intervals. `compiled`: whether
+    the kernel serves, where that is known.
     """
-    if engine.compiled():
+    if engine.compiled() if compiled is None else compiled:
         mean, sd, y = (np.ascontiguousarray(part) for part in (mean, sd, y))
         return engine.follow_tails(tails, mean, sd, y, mix, track)
     rows = np.empty((*mean.shape, STATED_FIELDS))

@@ -161,7 +161,8 @@ class Learner:
         learned, said, done = self._follow(learned, rows, burst)
         width = len(learned.columns) - self.task.scaled
         known = rows if done == len(rows.y) else sliced(rows, 0, done)
-        learned.kept.add(known, width, first, _trust(said))
+        trust = 1.0 - said.outlier if self.settings.robust else None
+        learned.kept.add(known, width, first, trust)
         events = _events(said, first)
         if events.alarms:
             learned = _warned(learned, events.alarms[-1])
@@ -203,7 +204,12 @@ class Learner:
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
         learned, made = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
-        following = Following(y[:done], self.settings.robust, self.settings.intervals == "tracked")
+        following = Following(
+            y[:done],
+            self.settings.robust,
+            self.settings.intervals == "tracked",
+            self.compiled,
+        )
         return learned, self._forecast(learned, made, following), done
 
     def _step(
@@ -486,11 +492,6 @@ def copied(learned: Learned) -> Learned:
 def _warned(learned: Learned, number: int) -> Learned:
     """After an alarm raised by the row of that number."""
     return learned._replace(rehearsal=learned.rehearsal._replace(alarm=number))
-
-
-def _trust(said: Forecast) -> FloatArray | None:
-    """How probable it is that a row's target was no outlier; None: nobody asked."""
-    return None if np.count_nonzero(np.isnan(said.outlier)) else 1.0 - said.outlier
 
 
 def _worth_rehearsing(rows: KeptRows) -> IntArray:

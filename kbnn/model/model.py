@@ -284,11 +284,11 @@ class Model:
             self.settle()
         placed = self._placed(rows)
         parts: list[Forecast] = []
-        at, held = 0, self.warming_up
+        at, held = 0, not self.racers[0].learned.members
         rows = placed.changes
         while at < len(rows.y):
             rest = rows if at == 0 else sliced(rows, at, len(rows.y))
-            if self.warming_up:
+            if not self.racers[0].learned.members:
                 said = self._hold(rest)
             else:
                 rest = self._until_beyond(rest)
@@ -315,7 +315,8 @@ class Model:
         Where the first is one, that evidence was wrong: what was learned is learned anew as any
         number, from the rows kept.
         """
-        if self.settings.kind != "auto":
+        alone = len(self.racers) == 1 and self.task.name == race.SAFEST
+        if alone or self.settings.kind != "auto":
             return rows
         stop = race.beyond(self.racers, rows.y)
         if stop:

@@ -28,7 +28,7 @@ BURST: Final = 32
 """New rows between two bursts while the stream is young."""
 LONGEST: Final = 256
 """And in a long stream: an alarm is acted upon at the next burst."""
-BUDGET: Final = 1024
+BUDGET: Final = 2048
 """Rows learned between two new ones at most, so that a live stream never waits long."""
 OFTEN: Final = 8
 """How often a row is rehearsed while the stream is young, where nothing else was said."""

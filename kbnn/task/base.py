@@ -68,6 +68,7 @@ class Following(NamedTuple):
     y: FloatArray  # (n, T) as the network learns it
     mixed: bool  # whether the mixture is learned
     tracked: bool  # whether intervals are kept to their promise
+    compiled: bool | None = None  # whether the kernel serves, where that is known
 
 
 class Wanted(NamedTuple):
