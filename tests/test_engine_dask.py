@@ -52,6 +52,7 @@ def test_two_workers_make_what_one_process_makes(here: Path) -> None:
     assert kbnn("predict", "two", *asked, *DASK).out == kbnn("predict", "one", *asked).out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_counted_twice(
     here: Path, monkeypatch: pytest.MonkeyPatch
@@ -76,6 +77,7 @@ def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_counted_twice(
     assert (here / "two.csv").read_bytes() == (here / "one.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_one_model_answers_in_workers(here: Path) -> None:
     assert kbnn("train", "rows.csv", "--ignore", "device", "-m", "m.npz", "-q").code == 0
     assert figures("m.npz", *DASK) == figures("m.npz")
