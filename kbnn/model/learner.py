@@ -161,8 +161,7 @@ class Learner:
         learned, said, done = self._follow(learned, rows, burst)
         width = len(learned.columns) - self.task.scaled
         known = rows if done == len(rows.y) else sliced(rows, 0, done)
-        trust = 1.0 - said.outlier if self.settings.robust else None
-        learned.kept.add(known, width, first, trust)
+        learned.kept.add(known, width, first, _trust(said))
         events = _events(said, first)
         if events.alarms:
             learned = _warned(learned, events.alarms[-1])
@@ -492,6 +491,11 @@ def copied(learned: Learned) -> Learned:
 def _warned(learned: Learned, number: int) -> Learned:
     """After an alarm raised by the row of that number."""
     return learned._replace(rehearsal=learned.rehearsal._replace(alarm=number))
+
+
+def _trust(said: Forecast) -> FloatArray | None:
+    """How probable it is that a row's target was no outlier; None: nobody asked."""
+    return None if np.count_nonzero(np.isnan(said.outlier)) else 1.0 - said.outlier
 
 
 def _worth_rehearsing(rows: KeptRows) -> IntArray:
