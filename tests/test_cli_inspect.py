@@ -20,13 +20,15 @@ from tests.modelling import network
 @pytest.fixture(scope="module")
 def plant(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("models")
-    return trained(folder / "plant.npz", "sensors.csv", "--layers", "10", "--limit", "600")
+    words = ("--layers", "10", "--limit", "600", "--task", "regression")
+    return trained(folder / "plant.npz", "sensors.csv", *words)
 
 
 @pytest.fixture(scope="module")
 def more(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("models")
-    return trained(folder / "more.npz", "sensors.csv", "--layers", "10", "--limit", "900")
+    words = ("--layers", "10", "--limit", "900", "--task", "regression")
+    return trained(folder / "more.npz", "sensors.csv", *words)
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_header_is_plain_json_and_holds_no_dates(model_path: Path) -> None:
     with zipfile.ZipFile(model_path) as archive:
         assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         header = json.loads(archive.read("header.json"))
-    assert (header["format"], header["version"]) == ("kbnn model", 3)
+    assert (header["format"], header["version"]) == ("kbnn model", modelfile.VERSION)
     assert header["model"]["schema"]["task"] == "regression"
 
 
@@ -114,8 +114,8 @@ def test_newer_and_wrong_headers(tmp_path: Path, model_path: Path) -> None:
     def told(**changes: Any) -> str:
         return refusal(changed_header(tmp_path, model_path, **changes))
 
-    assert told(version=4, kbnn="9.0") == (
-        "M: was written by a newer kbnn, 9.0 (format 4); this is 0.1.0, which reads format 3"
+    assert told(version=5, kbnn="9.0") == (
+        "M: was written by a newer kbnn, 9.0 (format 5); this is 0.1.0, which reads format 4"
     )
     assert told(format="other") == "M: is not a kbnn model"
     assert told(version="1") == "M: is damaged (its version)"

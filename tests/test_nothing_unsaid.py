@@ -170,7 +170,7 @@ def test_some_columns_of_a_wide_file_can_be_read(form: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="memory is measured by POSIX")
-@pytest.mark.parametrize("quote", [b"", b'"'])
+@pytest.mark.parametrize("quote", [b"", pytest.param(b'"', marks=pytest.mark.slow)])
 def test_a_million_columns_cost_little(quote: bytes) -> None:
     header, *rows = wide(1_000_000, "csv").splitlines(keepends=True)
     names = [quote + name + quote for name in header.strip().split(b",")]
@@ -232,8 +232,8 @@ LINES = {
     "trian a.csv": (2, "no such command 'trian': did you mean 'train'? (see 'kbnn --help')"),
     "train a.csv --output x.csv": (
         2,
-        "no such option: --output, which is an option of 'kbnn predict'; here it is --predictions "
-        "(see 'kbnn train --help')",
+        "no such option: --output, which is an option of 'kbnn predict' and 'kbnn join'; here it "
+        "is --predictions (see 'kbnn train --help')",
     ),
     "train a.csv --limt 3": (
         2,
@@ -242,7 +242,7 @@ LINES = {
     "inspect m.npz --quiet": (
         2,
         "no such option: --quiet, which is an option of 'kbnn train' and 'kbnn predict' and "
-        "'kbnn evaluate' (see 'kbnn inspect --help')",
+        "'kbnn evaluate' and 'kbnn join' (see 'kbnn inspect --help')",
     ),
     "predict m.npz a.csv -o a.xlsx": (
         2,
