@@ -38,6 +38,9 @@ from kbnn.task.forecast import Forecast
 FIRST_REFIT = 64
 VIEWED = 512
 """Rows up to which a wide network looks for its directions anew, see kbnn.core.wide."""
+SETTLING = 128
+"""Rows whose alarms say that little is known yet, not that the world has changed: what was before
+them is rehearsed all the same."""
 KNOWLEDGE_CARRIED = 0.05
 """Share of the old information that outlives a large change of scale, see kbnn.model.warmup."""
 
@@ -163,7 +166,7 @@ class Learner:
         known = rows if done == len(rows.y) else sliced(rows, 0, done)
         learned.kept.add(known, width, first, _trust(said))
         events = _events(said, first)
-        if events.alarms:
+        if events.alarms and before >= SETTLING:
             learned = _warned(learned, events.alarms[-1])
         changes, spent = learned.changes, 0
         due = next_refit(before) == learned.seen
@@ -312,7 +315,7 @@ class Learner:
         learned.kept.trusted(made.inlier)
         raised = np.flatnonzero(made.status.astype(np.int64) & ALARM)
         alarms = [int(number) for number in rows.number[raised]]
-        if alarms:
+        if len(raised) and raised[-1] >= SETTLING:
             learned = _warned(learned, alarms[-1])
         return learned, Events(alarms, restarted=True)
 
