@@ -297,7 +297,7 @@ def test_the_layout_of_a_rehearsed_model_is_sound() -> None:
 
 
 def test_an_alarm_among_the_first_rows_does_not_end_rehearsal() -> None:
-    """This stream raises one before row 64, of which a scale that is learned anew leaves no trace."""
+    """This stream raises one before row 64; a scale learned anew leaves no trace of it."""
     x = np.random.default_rng(1).standard_normal((400, 3))
     y = np.sin(2.0 * x[:, 0]) + 0.1 * x[:, 2]
     model = trained(x[:, :2], y, hidden=(3,))
