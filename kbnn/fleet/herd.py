@@ -107,9 +107,8 @@ class Herd:
         room = len(self._ready)
         more = max(ROOM, room // 2)
         self._free = list(range(room, room + more))
-        wider = np.zeros((room + more, self.form.size))
-        wider[:room] = self._rows
-        self._rows = wider
+        # In place where the system can: nobody holds on to what `get` shows.
+        self._rows.resize((room + more, self.form.size), refcheck=False)
         self._ready = np.concatenate((self._ready, np.zeros(more, np.bool_)))
 
     def _part(self, name: str) -> Any:

@@ -175,6 +175,7 @@ class Part:
             self._schema = rows.schema
             for herd in self._herds.values():
                 herd.fits(self._schema, self.settings)
+        rows = rows._replace(schema=self._schema)
         self.open(found)
         work = Work(rows)
         together: dict[bytes, list[tuple[str, int, list[int]]]] = {}

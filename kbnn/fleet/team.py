@@ -103,8 +103,15 @@ class _Told(NamedTuple):
 class Member:
     """A part and the worker it lives in."""
 
-    def __init__(self, crew: Crew, make: Callable[[], tuple[Any, ...]], path: str | None) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        make: Callable[[Schema], tuple[Any, ...]],
+        schema: Schema,
+        path: str | None,
+    ) -> None:
         self._crew, self._make, self._path = crew, make, path
+        self.schema = self._saved_schema = schema  # as the part knows it, now and when last saved
         self.keys: set[str] = set()
         self._told: list[_Told] = []  # since the fleet was last saved
         self._futures: list[Any] = []  # of the same
@@ -113,7 +120,7 @@ class Member:
     def _begin(self) -> None:
         self._worker, self._name, self._number = self._crew.place(), uuid.uuid4().hex, 0
         self._last = None
-        self._last = self._send("make", self._make())
+        self._last = self._send("make", self._make(self._saved_schema))
 
     def _send(self, order: str, args: tuple[Any, ...]) -> Any:
         future = self._crew.submit(
@@ -149,6 +156,7 @@ class Member:
     def saved(self) -> None:
         """All that was told so far is in the store."""
         self._told, self._futures = [], []
+        self._saved_schema = self.schema
 
     def _recover(self) -> None:
         """Make the part anew, as it was when last saved, and tell it all that it was told since."""
@@ -262,13 +270,13 @@ class Team:
         self, crew: Crew, settings: Settings, schema: Schema, forms: Forms, path: str | None
     ) -> None:
         self.forms, self.wanted = forms, None
-        self._crew, self._schema = crew, schema
+        self._crew = crew
         self._homes: dict[str, int] = {}
 
-        def make() -> tuple[Any, ...]:
-            return settings, self._schema, forms.plain(), self.wanted
+        def make(known: Schema) -> tuple[Any, ...]:
+            return settings, known, forms.plain(), self.wanted
 
-        self._members = [Member(crew, make, path) for _ in range(crew.count)]
+        self._members = [Member(crew, make, schema, path) for _ in range(crew.count)]
 
     wanted: str | None
 
@@ -298,15 +306,18 @@ class Team:
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
     ) -> Callable[[], Taught]:
         """Have rows learned; what came of them is there when it is asked for."""
-        if rows.schema is not None:
-            self._schema = rows.schema
         plain = self.forms.plain()
-        sent = []
+        sent, schema = [], rows.schema
+        rows = rows._replace(schema=None)
         for member, where in self._shared_out(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
             member.keys.update(mine)
-            number = member.tell("learn", (plain, mine, taken(rows, where), new, again))
+            share = taken(rows, where)
+            if schema is not None and schema is not member.schema:  # told once: it is large
+                member.schema = schema
+                share = share._replace(schema=schema)
+            number = member.tell("learn", (plain, mine, share, new, again))
             sent.append((member, where, number))
 
         def result() -> Taught:
