@@ -192,20 +192,17 @@ class Learner:
         due = min(refit, burst) if self.settings.often else refit
         stop = min(len(rows.y), due - learned.seen)
         x, y = rows.x[:stop, :width], rows.y[:stop]
-        raw = np.concatenate((y, x), axis=1) if t else np.ascontiguousarray(x)
+        scaled = y if t else y[:, :0]
         # The scale of a block must not depend on one that is set within it.
-        raw = raw[: scaling.steady_rows(learned.columns, raw, fixed)]
+        steady = scaling.steady_rows(learned.columns, scaled, x, fixed)
         columns = learned.columns.copy()
-        z = scaling.follow(columns, raw, fixed, self.compiled)
+        labels, z = scaling.follow(columns, scaled[:steady], x[:steady], fixed, self.compiled)
         done = len(z)
-        labels = z[:, :t] if t else y[:done]
-        if np.count_nonzero(columns[:t, scaling.COUNT]) < t:  # what never had a value would be 0
-            labels = np.where(np.isnan(y[:done]), np.nan, labels)
         tails = learned.tails.copy()
         learned = learned._replace(columns=columns, seen=learned.seen + done, tails=tails)
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
-        learned, made = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
+        learned, made = self._step(learned, z, labels if t else y[:done], x_sd, weight)
         following = Following(
             y[:done],
             self.settings.robust,

@@ -106,16 +106,17 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
     return np.ascontiguousarray(np.where(fixed > 0.0, raw, out))
 
 
-def steady_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> int:
+def steady_rows(columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray) -> int:
     """Rows up to the next, after the first, at which a constant column varies and gets a scale."""
-    steady = len(raw)
+    steady = len(x)
     if np.count_nonzero(columns[:, SCALE]) == len(columns):
         return steady
     for j in np.flatnonzero((columns[:, SCALE] == 0.0) & (fixed == 0.0)):
-        seen = np.flatnonzero(np.isfinite(raw[:steady, j]))
+        values = y[:steady, j] if j < y.shape[1] else x[:steady, j - y.shape[1]]
+        seen = np.flatnonzero(np.isfinite(values))
         if len(seen):
-            center = columns[j, CENTER] if columns[j, COUNT] > 0.0 else raw[seen[0], j]
-            varied = seen[raw[seen, j] != center]
+            center = columns[j, CENTER] if columns[j, COUNT] > 0.0 else values[seen[0]]
+            varied = seen[values[seen] != center]
             # A first row that varies has set the scale by the time its block is standardised.
             if len(varied) and varied[0] > 0:
                 steady = int(varied[0])
@@ -123,19 +124,26 @@ def steady_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> int:
 
 
 def follow(
-    columns: FloatArray, raw: FloatArray, fixed: FloatArray, compiled: bool | None = None
-) -> FloatArray:
-    """Standardise rows in order and count each into the statistics, in place.
+    columns: FloatArray,
+    y: FloatArray,
+    x: FloatArray,
+    fixed: FloatArray,
+    compiled: bool | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Standardise scaled targets y and inputs x in order, counting each row into the statistics.
 
-    Stops after the first row at which a column has outgrown its scale; the result may therefore
-    have fewer rows than `raw`. `compiled`: whether the kernel serves, where that is known.
+    Stops after the first row at which a column has outgrown its scale; the labels and inputs that
+    come back may therefore have fewer rows. `compiled`: whether the kernel serves, where that is
+    known.
     """
+    if engine.compiled() if compiled is None else compiled:
+        return engine.scale_rows(columns, np.ascontiguousarray(y), np.ascontiguousarray(x), fixed)
+    targets = y.shape[1]
+    raw = np.hstack([y, x])
     out = np.empty_like(raw)
-    serving = engine.compiled() if compiled is None else compiled
-    done = engine.scale_rows(columns, raw, out, fixed, serving)
-    if done is None:
-        done = _follow_rows(columns, raw, out, fixed)
-    return out[:done]
+    done = _follow_rows(columns, raw, out, fixed)
+    labels = np.where(np.isnan(y[:done]), np.nan, out[:done, :targets])
+    return labels, np.ascontiguousarray(out[:done, targets:])
 
 
 def _follow_rows(columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray) -> int:

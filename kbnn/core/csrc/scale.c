@@ -47,19 +47,27 @@ static double kb_scale_value(double *c, double value, const kb_constants *k, int
     return z;
 }
 
-int64_t kb_scale_rows(double *columns, int64_t width, const double *raw, double *out, int64_t rows,
+int64_t kb_scale_rows(double *columns, int64_t targets, int64_t inputs, const double *y,
+                      const double *x, double *labels, double *z, int64_t rows,
                       const double *fixed, const kb_constants *k)
 {
     for (int64_t row = 0; row < rows; row++) {
         int64_t restless = 0;
-        for (int64_t j = 0; j < width; j++) {
-            double value = raw[row * width + j], *c = columns + j * KB_COLUMN_FIELDS;
-            if (fixed[j] != 0.0)
-                out[row * width + j] = value;
+        double *c = columns;
+        for (int64_t j = 0; j < targets; j++, c += KB_COLUMN_FIELDS) {
+            double value = y[row * targets + j];
+            labels[row * targets + j] = fixed[j] != 0.0 || !isfinite(value)
+                                            ? value
+                                            : kb_scale_value(c, value, k, &restless);
+        }
+        for (int64_t j = 0; j < inputs; j++, c += KB_COLUMN_FIELDS) {
+            double value = x[row * inputs + j], *to = z + row * inputs + j;
+            if (fixed[targets + j] != 0.0)
+                *to = value;
             else if (!isfinite(value))
-                out[row * width + j] = isnan(value) && c[KB_COUNT] == 0.0 ? 0.0 : value;
+                *to = isnan(value) && c[KB_COUNT] == 0.0 ? 0.0 : value;
             else
-                out[row * width + j] = kb_scale_value(c, value, k, &restless);
+                *to = kb_scale_value(c, value, k, &restless);
         }
         if (restless)
             return row + 1;
