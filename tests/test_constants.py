@@ -137,9 +137,9 @@ def scaled(shared: Any) -> list[Any]:
     raw = rng.standard_normal((400, 1))
     raw[40] = 300.0
     raw[200:] += 25.0
-    columns = scaling.blank_columns(1)
-    _, z = _kernel.scale_rows(columns, raw[:, :0], raw, np.zeros(1), shared)
-    return [len(z), columns, z]
+    columns = scaling.warm_up(raw[:2])
+    _, z, outgrown = _kernel.scale_rows(columns, raw[2:, :0], raw[2:], np.zeros(1), shared)
+    return [len(z), columns, z, outgrown]
 
 
 def stated(shared: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from tests.bench.data import trained
 def followed(raw: FloatArray, held: int = 32) -> tuple[FloatArray, FloatArray]:
     """Columns and standardised values after a warm-up and all further rows."""
     columns = scaling.warm_up(raw[:held])
-    _, z = scaling.follow(columns, raw[held:, :0], raw[held:], np.zeros(raw.shape[1]))
+    _, z, _ = scaling.follow(columns, raw[held:, :0], raw[held:], np.zeros(raw.shape[1]))
     return columns, z
 
 
@@ -37,9 +37,10 @@ def test_kernel_and_twin_agree_to_the_bit() -> None:
     fixed = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
     compiled, plain = scaling.warm_up(raw[:20]), scaling.warm_up(raw[:20])
     y, x = raw[20:, :2], raw[20:, 2:]
-    labels, z = scaling.follow(compiled, y, x, fixed, True)
-    others, out = scaling.follow(plain, y, x, fixed, False)
+    labels, z, outgrown = scaling.follow(compiled, y, x, fixed, True)
+    others, out, restless = scaling.follow(plain, y, x, fixed, False)
     assert np.array_equal(labels, others, equal_nan=True)
+    assert outgrown == restless
     assert np.array_equal(z, out, equal_nan=True)
     assert np.array_equal(compiled, plain)
 
@@ -103,7 +104,7 @@ def test_units_that_fit_stay_and_those_outgrown_change() -> None:
     raw = np.column_stack([rng.standard_normal(200), rng.standard_normal(200)])
     raw[100:, 1] *= 50.0
     columns = scaling.warm_up(raw[:64])
-    _, z = scaling.follow(columns, raw[64:, :0], raw[64:], np.zeros(2))
+    _, z, _ = scaling.follow(columns, raw[64:, :0], raw[64:], np.zeros(2))
     assert 36 < len(z) < 66  # stops soon after the scale has changed, at row 36 of these
     columns[0, [MEAN, SQUARES]] = columns[0, CENTER], columns[0, COUNT] * columns[0, SCALE] ** 2
     new = scaling.refit(columns, np.zeros(2))

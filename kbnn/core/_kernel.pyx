@@ -93,7 +93,7 @@ cdef extern from "activation.h":
 
 cdef extern from "scale.h" nogil:
     int64_t kb_scale_rows(double *, int64_t, int64_t, const double *, const double *, double *,
-                          double *, int64_t, const double *, const kb_constants *)
+                          double *, int64_t, const double *, int *, const kb_constants *)
 
 cdef extern from "tails.h" nogil:
     enum:
@@ -498,11 +498,12 @@ def normal_log_cdf(u, out):
 
 
 def scale_rows(columns, y, x, fixed, Constants constants):
-    """Labels and inputs standardised in order, up to the row at which a column was outgrown."""
+    """Labels and inputs of the first rows, standardised in order, and whether one outgrew them."""
     cdef _Buffer stats = _buffer(columns, "columns", True), seen = _buffer(y, "y")
     cdef _Buffer given = _buffer(x, "x"), same = _buffer(fixed, "fixed")
     cdef int64_t rows = given.view.shape[0], targets = seen.view.shape[1]
     cdef int64_t inputs = given.view.shape[1], done
+    cdef int outgrown
     if (stats.length != 7 * same.length or same.length != targets + inputs
             or seen.view.shape[0] != rows):
         raise ValueError("columns, y, x and fixed must have one width")
@@ -511,8 +512,10 @@ def scale_rows(columns, y, x, fixed, Constants constants):
     with nogil:
         done = kb_scale_rows(<double *>stats.at, targets, inputs, <const double *>seen.at,
                              <const double *>given.at, <double *>to.at, <double *>into.at, rows,
-                             <const double *>same.at, &constants.k)
-    return (labels, z) if done == rows else (labels[:done], z[:done])
+                             <const double *>same.at, &outgrown, &constants.k)
+    if done < rows:
+        labels, z = labels[:done], z[:done]
+    return labels, z, outgrown != 0
 
 
 def follow_tails(tails, mean, sd, y, bint mix, bint track, Constants constants):

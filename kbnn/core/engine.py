@@ -146,7 +146,7 @@ def predict(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Rec
 
 def scale_rows(
     columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray, bool]:
     """See kbnn.model.scaling; in the kernel."""
     return _kernel.scale_rows(columns, y, x, fixed, kernel_constants())
 

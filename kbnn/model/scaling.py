@@ -14,6 +14,7 @@ never held a value is absent: 0 as well. Indicator columns are fixed: they pass 
 from __future__ import annotations
 
 import math
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -106,21 +107,12 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
     return np.ascontiguousarray(np.where(fixed > 0.0, raw, out))
 
 
-def steady_rows(columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray) -> int:
-    """Rows up to the next, after the first, at which a constant column varies and gets a scale."""
-    steady = len(x)
-    if np.count_nonzero(columns[:, SCALE]) == len(columns):
-        return steady
-    for j in np.flatnonzero((columns[:, SCALE] == 0.0) & (fixed == 0.0)):
-        values = y[:steady, j] if j < y.shape[1] else x[:steady, j - y.shape[1]]
-        seen = np.flatnonzero(np.isfinite(values))
-        if len(seen):
-            center = columns[j, CENTER] if columns[j, COUNT] > 0.0 else values[seen[0]]
-            varied = seen[values[seen] != center]
-            # A first row that varies has set the scale by the time its block is standardised.
-            if len(varied) and varied[0] > 0:
-                steady = int(varied[0])
-    return steady
+class Followed(NamedTuple):
+    """The first rows, standardised; the last of them may have shown that a scale was outgrown."""
+
+    labels: FloatArray  # (n, T)
+    inputs: FloatArray  # (n, D)
+    outgrown: bool
 
 
 def follow(
@@ -129,25 +121,34 @@ def follow(
     x: FloatArray,
     fixed: FloatArray,
     compiled: bool | None = None,
-) -> tuple[FloatArray, FloatArray]:
+) -> Followed:
     """Standardise scaled targets y and inputs x in order, counting each row into the statistics.
 
-    Stops after the first row at which a column has outgrown its scale; the labels and inputs that
-    come back may therefore have fewer rows. `compiled`: whether the kernel serves, where that is
-    known.
+    Stops after the first row at which a column has outgrown its scale, and before one, but for the
+    first, with which a constant column varies: the scale of a block must not depend on one that is
+    set within it. `compiled`: whether the kernel serves, where that is known.
     """
     if engine.compiled() if compiled is None else compiled:
-        return engine.scale_rows(columns, np.ascontiguousarray(y), np.ascontiguousarray(x), fixed)
+        y, x = np.ascontiguousarray(y), np.ascontiguousarray(x)
+        return _as_followed(engine.scale_rows(columns, y, x, fixed))
     targets = y.shape[1]
     raw = np.hstack([y, x])
     out = np.empty_like(raw)
-    done = _follow_rows(columns, raw, out, fixed)
+    done, outgrown = _follow_rows(columns, raw, out, fixed)
     labels = np.where(np.isnan(y[:done]), np.nan, out[:done, :targets])
-    return labels, np.ascontiguousarray(out[:done, targets:])
+    return Followed(labels, np.ascontiguousarray(out[:done, targets:]), outgrown)
 
 
-def _follow_rows(columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray) -> int:
+_as_followed = partial(tuple.__new__, Followed)
+
+
+def _follow_rows(
+    columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray
+) -> tuple[int, bool]:
     for row, values in enumerate(raw):
+        constant = (columns[:, SCALE] == 0.0) & (columns[:, COUNT] > 0.0) & (fixed == 0.0)
+        if row and np.any(constant & np.isfinite(values) & (values != columns[:, CENTER])):
+            return row, False
         restless = False
         for j, value in enumerate(values):
             if fixed[j]:
@@ -158,8 +159,8 @@ def _follow_rows(columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: F
                 out[row, j] = _follow_value(columns[j], float(value))
                 restless |= bool(columns[j, RECENT_SQUARE] > OUTGROWN)
         if restless:
-            return row + 1
-    return len(raw)
+            return row + 1, True
+    return len(raw), False
 
 
 def _follow_value(column: FloatArray, value: float) -> float:

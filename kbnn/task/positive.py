@@ -8,7 +8,7 @@ from kbnn.core import tails
 from kbnn.core.mixture import STATED
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.core.tails import UNIT
+from kbnn.core.tails import UNIT, Told
 from kbnn.task import link
 from kbnn.task.logged import powers
 from kbnn.task.real import Real
@@ -45,12 +45,12 @@ class Positive(Real):
         """The values; NaN where there was no label."""
         return np.where(np.isfinite(y), link.valued(y, known[:, UNIT]), np.nan)
 
-    def presented(self, told: tails.Told, made: Prediction) -> tails.Told:
+    def presented(self, told: Told, made: Prediction) -> Told:
         """The mixture is one of what is learned."""
         told.stated[..., STATED.kind] = POSITIVE
         mean, sd = self.shown(told.stated)
         split = tails.parts(sd, made.function_var, made.noise_var)
-        return tails.Told(told.stated, mean, sd, *split)
+        return Told(told.stated, mean, sd, *split)
 
     def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """A log-normal."""

@@ -8,9 +8,11 @@ from kbnn.core import tails
 from kbnn.core.mixture import STATED
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
+from kbnn.core.tails import Told
 from kbnn.task.base import AT_REST, Following, Scaled
 from kbnn.task.forecast import Forecast
 from kbnn.task.numeric import Numeric
+
 
 class Real(Numeric):
     """One or several numbers of any size."""
@@ -42,7 +44,7 @@ class Real(Numeric):
             told.stated,
         )
 
-    def presented(self, told: tails.Told, made: Prediction) -> tails.Told:
+    def presented(self, told: Told, made: Prediction) -> Told:
         """What is stated, as the kind of target has it."""
         return told
 

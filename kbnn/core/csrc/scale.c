@@ -47,13 +47,34 @@ static double kb_scale_value(double *c, double value, const kb_constants *k, int
     return z;
 }
 
+/* Whether a column that has been constant varies with one of these values, and gets a scale. */
+static int varies(const double *columns, const double *values, int64_t width, const double *fixed)
+{
+    for (int64_t j = 0; j < width; j++) {
+        const double *c = columns + j * KB_COLUMN_FIELDS;
+        if (c[KB_SCALE] == 0.0 && c[KB_COUNT] != 0.0 && fixed[j] == 0.0 && isfinite(values[j])
+            && values[j] != c[KB_CENTER])
+            return 1;
+    }
+    return 0;
+}
+
 int64_t kb_scale_rows(double *columns, int64_t targets, int64_t inputs, const double *y,
                       const double *x, double *labels, double *z, int64_t rows,
-                      const double *fixed, const kb_constants *k)
+                      const double *fixed, int *outgrown, const kb_constants *k)
 {
+    int constant = 0;
+    for (int64_t j = 0; j < targets + inputs; j++)
+        constant |= columns[j * KB_COLUMN_FIELDS + KB_SCALE] == 0.0;
+    *outgrown = 0;
     for (int64_t row = 0; row < rows; row++) {
         int64_t restless = 0;
         double *c = columns;
+        if (constant && row
+            && (varies(columns, y + row * targets, targets, fixed)
+                || varies(columns + targets * KB_COLUMN_FIELDS, x + row * inputs, inputs,
+                          fixed + targets)))
+            return row;
         for (int64_t j = 0; j < targets; j++, c += KB_COLUMN_FIELDS) {
             double value = y[row * targets + j];
             labels[row * targets + j] = fixed[j] != 0.0 || !isfinite(value)
@@ -69,8 +90,10 @@ int64_t kb_scale_rows(double *columns, int64_t targets, int64_t inputs, const do
             else
                 *to = kb_scale_value(c, value, k, &restless);
         }
-        if (restless)
+        if (restless) {
+            *outgrown = 1;
             return row + 1;
+        }
     }
     return rows;
 }
