@@ -138,6 +138,7 @@ def scaled(shared: Any) -> list[Any]:
     raw[40] = 300.0
     raw[200:] += 25.0
     columns = scaling.warm_up(raw[:2])
+    raw[2] = 40.0
     _, z, outgrown = _kernel.scale_rows(columns, raw[2:, :0], raw[2:], np.zeros(1), shared)
     return [len(z), columns, z, outgrown]
 

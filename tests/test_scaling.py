@@ -60,10 +60,13 @@ def test_a_column_is_exactly_zero_until_it_varies() -> None:
     raw = np.full((80, 1), 0.1)  # 31 copies of 0.1 do not average to 0.1
     raw[60:, 0] = 0.4
     columns, z = followed(raw)
-    assert np.all(z[:28] == 0.0)
+    assert len(z) == 28  # the row with which it varies begins a block
+    assert np.all(z == 0.0)
     assert columns[0, CENTER] == 0.1
+    _, later, _ = scaling.follow(columns, raw[60:, :0], raw[60:], np.zeros(1))
     assert columns[0, SCALE] == abs(0.4 - 0.1)
-    assert np.all(z[28:] == 1.0)
+    assert len(later) == 20
+    assert np.all(later == 1.0)
 
 
 def test_a_column_that_varies_late_has_its_weights_at_the_prior_until_then() -> None:

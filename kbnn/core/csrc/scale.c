@@ -18,7 +18,8 @@ static int is_near(const double *c, double value, const kb_constants *k)
 }
 
 /* One value through its column's statistics; returns it standardised. */
-static double kb_scale_value(double *c, double value, const kb_constants *k, int64_t *restless)
+static inline double kb_scale_value(double *c, double value, const kb_constants *k,
+                                    int64_t *restless)
 {
     if (c[KB_COUNT] == 0.0) {
         c[KB_COUNT] = 1.0;
@@ -40,8 +41,9 @@ static double kb_scale_value(double *c, double value, const kb_constants *k, int
     if (c[KB_SCALE] == 0.0)
         return 0.0;
     double z = (value - c[KB_CENTER]) / c[KB_SCALE], bounded = clip(z, -k->winsor, k->winsor);
-    c[KB_RECENT] += (bounded - c[KB_RECENT]) / k->recent_rows;
-    c[KB_RECENT_SQUARE] += (bounded * bounded - c[KB_RECENT_SQUARE]) / k->recent_rows;
+    double rate = 1.0 / k->recent_rows; /* a power of two: as good as dividing */
+    c[KB_RECENT] += (bounded - c[KB_RECENT]) * rate;
+    c[KB_RECENT_SQUARE] += (bounded * bounded - c[KB_RECENT_SQUARE]) * rate;
     if (c[KB_RECENT_SQUARE] > k->outgrown)
         *restless = 1;
     return z;

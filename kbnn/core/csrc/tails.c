@@ -15,8 +15,8 @@ static void refresh(double *tail, const kb_constants *k)
 
 static int is_due(const double *tail, const kb_constants *k)
 {
-    double seen = tail[KB_TAIL_SEEN];
-    return seen < k->tails_young || fmod(seen, k->tails_every) == 0.0;
+    double turns = tail[KB_TAIL_SEEN] / k->tails_every;
+    return tail[KB_TAIL_SEEN] < k->tails_young || turns == floor(turns);
 }
 
 /* The log odds that a value is no outlier, before it is looked at. */
