@@ -137,9 +137,10 @@ def scaled(shared: Any) -> list[Any]:
     raw = rng.standard_normal((400, 1))
     raw[40] = 300.0
     raw[200:] += 25.0
-    columns, out = scaling.blank_columns(1), np.zeros_like(raw)
-    done = _kernel.scale_rows(columns, raw, out, np.zeros(1), shared)
-    return [done, columns, out[:done]]
+    columns = scaling.warm_up(raw[:2])
+    raw[2] = 40.0
+    _, z, outgrown = _kernel.scale_rows(columns, raw[2:, :0], raw[2:], np.zeros(1), shared)
+    return [len(z), columns, z, outgrown]
 
 
 def stated(shared: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from tests.bench.data import trained
 def followed(raw: FloatArray, held: int = 32) -> tuple[FloatArray, FloatArray]:
     """Columns and standardised values after a warm-up and all further rows."""
     columns = scaling.warm_up(raw[:held])
-    z = scaling.follow(columns, raw[held:], np.zeros(raw.shape[1]))
+    _, z, _ = scaling.follow(columns, raw[held:, :0], raw[held:], np.zeros(raw.shape[1]))
     return columns, z
 
 
@@ -36,11 +36,12 @@ def test_kernel_and_twin_agree_to_the_bit() -> None:
     raw[:, 4] = np.nan  # absent
     fixed = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
     compiled, plain = scaling.warm_up(raw[:20]), scaling.warm_up(raw[:20])
-    out = np.empty_like(raw[20:])
-    done = scaling._follow_rows(plain, raw[20:], out, fixed)
-    z = scaling.follow(compiled, raw[20:], fixed)
-    assert done == len(z)
-    assert np.array_equal(z, out[:done], equal_nan=True)
+    y, x = raw[20:, :2], raw[20:, 2:]
+    labels, z, outgrown = scaling.follow(compiled, y, x, fixed, True)
+    others, out, restless = scaling.follow(plain, y, x, fixed, False)
+    assert np.array_equal(labels, others, equal_nan=True)
+    assert outgrown == restless
+    assert np.array_equal(z, out, equal_nan=True)
     assert np.array_equal(compiled, plain)
 
 
@@ -59,10 +60,13 @@ def test_a_column_is_exactly_zero_until_it_varies() -> None:
     raw = np.full((80, 1), 0.1)  # 31 copies of 0.1 do not average to 0.1
     raw[60:, 0] = 0.4
     columns, z = followed(raw)
-    assert np.all(z[:28] == 0.0)
+    assert len(z) == 28  # the row with which it varies begins a block
+    assert np.all(z == 0.0)
     assert columns[0, CENTER] == 0.1
+    _, later, _ = scaling.follow(columns, raw[60:, :0], raw[60:], np.zeros(1))
     assert columns[0, SCALE] == abs(0.4 - 0.1)
-    assert np.all(z[28:] == 1.0)
+    assert len(later) == 20
+    assert np.all(later == 1.0)
 
 
 def test_a_column_that_varies_late_has_its_weights_at_the_prior_until_then() -> None:
@@ -95,7 +99,7 @@ def test_indicators_pass_as_they_are() -> None:
     z = scaling.standardise(columns, raw, fixed)
     assert np.array_equal(z[:, 0], raw[:, 0])
     assert np.allclose(z[:, 1], (raw[:, 1] - columns[1, CENTER]) / columns[1, SCALE])
-    assert np.array_equal(scaling.follow(columns, raw, np.ones(2)), raw)
+    assert np.array_equal(scaling.follow(columns, raw[:, :0], raw, np.ones(2))[1], raw)
 
 
 def test_units_that_fit_stay_and_those_outgrown_change() -> None:
@@ -103,7 +107,7 @@ def test_units_that_fit_stay_and_those_outgrown_change() -> None:
     raw = np.column_stack([rng.standard_normal(200), rng.standard_normal(200)])
     raw[100:, 1] *= 50.0
     columns = scaling.warm_up(raw[:64])
-    z = scaling.follow(columns, raw[64:], np.zeros(2))
+    _, z, _ = scaling.follow(columns, raw[64:, :0], raw[64:], np.zeros(2))
     assert 36 < len(z) < 66  # stops soon after the scale has changed, at row 36 of these
     columns[0, [MEAN, SQUARES]] = columns[0, CENTER], columns[0, COUNT] * columns[0, SCALE] ** 2
     new = scaling.refit(columns, np.zeros(2))

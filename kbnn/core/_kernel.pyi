@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kbnn.core.config import Config
@@ -73,8 +73,8 @@ class Many:
 def normal_log_cdf(u: FloatArray, out: FloatArray) -> None: ...
 def normal_cdf(u: FloatArray, out: FloatArray) -> None: ...
 def scale_rows(
-    columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray, constants: Constants
-) -> int: ...
+    columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray, constants: Constants
+) -> tuple[FloatArray, FloatArray, bool]: ...
 def follow_tails(
     tails: FloatArray,
     mean: FloatArray,
@@ -84,6 +84,14 @@ def follow_tails(
     track: bool,
     constants: Constants,
 ) -> FloatArray: ...
+def forecast(
+    tails: FloatArray,
+    said: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
+    y: FloatArray | None,
+    mix: bool,
+    track: bool,
+    constants: Constants,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]: ...
 def follow_counts(
     tail: FloatArray,
     y: FloatArray,
@@ -97,6 +105,9 @@ def edges(
     stated: FloatArray, beyond: float, z: float, plain: bool, constants: Constants
 ) -> FloatArray: ...
 def judge(y: FloatArray, stated: FloatArray, constants: Constants) -> FloatArray: ...
+def plain_row(
+    x: Mapping[str, Any], names: list[str], smallest: float, largest: float
+) -> FloatArray | None: ...
 def lines(text: bytes) -> int: ...
 def decimals(text: bytes, delimiter: str, columns: int) -> FloatArray | None: ...
 def instructions() -> str: ...

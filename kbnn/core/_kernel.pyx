@@ -92,8 +92,8 @@ cdef extern from "activation.h":
         KB_ACTIVATIONS
 
 cdef extern from "scale.h" nogil:
-    int64_t kb_scale_rows(double *, int64_t, const double *, double *, int64_t, const double *,
-                          const kb_constants *)
+    int64_t kb_scale_rows(double *, int64_t, int64_t, const double *, const double *, double *,
+                          double *, int64_t, const double *, int *, const kb_constants *)
 
 cdef extern from "tails.h" nogil:
     enum:
@@ -102,6 +102,12 @@ cdef extern from "tails.h" nogil:
         KB_JUDGED_FIELDS
     void kb_follow_tails(double *, int64_t, int64_t, const double *, const double *,
                          const double *, int, int, double *, const kb_constants *)
+    ctypedef struct kb_said:
+        pass
+    ctypedef struct kb_told:
+        pass
+    void kb_forecast(double *, int64_t, int64_t, const kb_said *, const double *, int, int,
+                     kb_told *, const kb_constants *)
     void kb_follow_counts(double *, int64_t, const double *, const double *, const double *, int,
                           double *, const kb_constants *)
     void kb_edges(const double *, int64_t, double, double, int, double *, double *,
@@ -491,19 +497,25 @@ def normal_log_cdf(u, out):
                                     + log1p(-w * (1.0 - 3.0 * w * (1.0 - 5.0 * w))))
 
 
-def scale_rows(columns, raw, out, fixed, Constants constants):
-    """Standardise rows in order; returns how many were done before a column was outgrown."""
-    cdef _Buffer stats = _buffer(columns, "columns", True), rows = _buffer(raw, "raw")
-    cdef _Buffer to = _buffer(out, "out", True), same = _buffer(fixed, "fixed")
-    cdef int64_t width = same.length, count = rows.view.shape[0], done
-    if stats.length != 7 * width or rows.length != count * width or to.length != rows.length:
-        raise ValueError("columns, raw, out and fixed must have one width")
-    if not count or not width:
-        return count
+def scale_rows(columns, y, x, fixed, Constants constants):
+    """Labels and inputs of the first rows, standardised in order, and whether one outgrew them."""
+    cdef _Buffer stats = _buffer(columns, "columns", True), seen = _buffer(y, "y")
+    cdef _Buffer given = _buffer(x, "x"), same = _buffer(fixed, "fixed")
+    cdef int64_t rows = given.view.shape[0], targets = seen.view.shape[1]
+    cdef int64_t inputs = given.view.shape[1], done
+    cdef int outgrown
+    if (stats.length != 7 * same.length or same.length != targets + inputs
+            or seen.view.shape[0] != rows):
+        raise ValueError("columns, y, x and fixed must have one width")
+    labels, z = _empty((rows, targets)), _empty((rows, inputs))
+    cdef _Buffer to = _buffer(labels, "labels", True), into = _buffer(z, "z", True)
     with nogil:
-        done = kb_scale_rows(<double *>stats.at, width, <const double *>rows.at, <double *>to.at,
-                             count, <const double *>same.at, &constants.k)
-    return done
+        done = kb_scale_rows(<double *>stats.at, targets, inputs, <const double *>seen.at,
+                             <const double *>given.at, <double *>to.at, <double *>into.at, rows,
+                             <const double *>same.at, &outgrown, &constants.k)
+    if done < rows:
+        labels, z = labels[:done], z[:done]
+    return labels, z, outgrown != 0
 
 
 def follow_tails(tails, mean, sd, y, bint mix, bint track, Constants constants):
@@ -521,6 +533,52 @@ def follow_tails(tails, mean, sd, y, bint mix, bint track, Constants constants):
                         <const double *>sds.at, <const double *>seen.at, mix, track,
                         <double *>out.at, &constants.k)
     return stated
+
+
+def forecast(tails, tuple said, y, bint mix, bint track, Constants constants):
+    """What is stated of rows (rows, targets, fields), then mean, sd and its two parts.
+
+    said    mean, function_var and noise_var (rows, targets), center and scale (targets,)
+    y       what came true, from which the tails learn; None: they learn no more
+    """
+    cdef Py_buffer view[12]
+    cdef int views = 0, k
+    cdef kb_said given
+    cdef kb_told out
+    cdef const double **at = <const double **>&given
+    cdef double **to = <double **>&out
+    cdef double *known
+    cdef const double *seen = NULL
+    cdef int64_t rows = said[0].shape[0], targets = said[0].shape[1], length
+    try:
+        _view(tails, "tails", True, False, &view[views])
+        known = <double *>view[views].buf
+        views += 1
+        if view[0].len != targets * KB_TAIL_FIELDS * 8:
+            raise ValueError("tails must have a row for each target")
+        for k in range(5):
+            _view(said[k], "said", False, False, &view[views])
+            at[k] = <const double *>view[views].buf
+            views += 1
+            length = rows * targets if k < 3 else targets
+            if view[views - 1].len != 8 * length:
+                raise ValueError("what is said must have one number of targets")
+        if y is not None:
+            _table(y, "y", rows, targets, &view[views], &seen)
+            views += 1
+        wide = (rows, targets)
+        made = (_empty((rows, targets, KB_STATED_FIELDS)), _empty(wide), _empty(wide), _empty(wide),
+                _empty(wide))
+        for k in range(5):
+            _view(made[k], "made", True, False, &view[views])
+            to[k] = <double *>view[views].buf
+            views += 1
+        with nogil:
+            kb_forecast(known, targets, rows, &given, seen, mix, track, &out, &constants.k)
+    finally:
+        for k in range(views):
+            PyBuffer_Release(&view[k])
+    return made
 
 
 def follow_counts(tail, y, u, none, bint track, stated, Constants constants):
@@ -564,6 +622,29 @@ def judge(y, stated, Constants constants):
         kb_judge(<const double *>seen.at, <const double *>said.at, rows, <double *>out.at,
                  &constants.k)
     return judged
+
+
+def plain_row(x, list names, double smallest, double largest):
+    """(1, D): the numbers that a dict has by these names; None where one is anything else."""
+    row = _empty((1, len(names)))
+    cdef Py_buffer view
+    cdef double value, size
+    cdef Py_ssize_t k = 0
+    _view(row, "row", True, False, &view)
+    try:
+        for name in names:
+            item = x.get(name)
+            if type(item) is not float:
+                return None
+            value = item
+            size = -value if value < 0.0 else value
+            if not smallest < size < largest:
+                return None
+            (<double *>view.buf)[k] = value
+            k += 1
+    finally:
+        PyBuffer_Release(&view)
+    return row
 
 
 def lines(bytes text):

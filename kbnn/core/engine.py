@@ -28,6 +28,10 @@ except ImportError:  # built without a compiler: the twin serves
     _BUILT = False
 
 
+Said = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
+"""Mean, function_var and noise_var (n, T) in the network's units; center and scale (T,)."""
+
+
 def description() -> str:
     """Which engine serves, in words."""
     if not _BUILT:
@@ -141,12 +145,10 @@ def predict(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Rec
 
 
 def scale_rows(
-    columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray, serving: bool
-) -> int | None:
-    """Standardise rows in the kernel (see kbnn.model.scaling); None where it is not `serving`."""
-    if not serving:
-        return None
-    return _kernel.scale_rows(columns, raw, out, fixed, kernel_constants())
+    columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray
+) -> tuple[FloatArray, FloatArray, bool]:
+    """See kbnn.model.scaling; in the kernel."""
+    return _kernel.scale_rows(columns, y, x, fixed, kernel_constants())
 
 
 def follow_tails(
@@ -154,6 +156,13 @@ def follow_tails(
 ) -> FloatArray:
     """See kbnn.core.tails; in the kernel."""
     return _kernel.follow_tails(tails, mean, sd, y, mix, track, kernel_constants())
+
+
+def forecast(
+    tails: FloatArray, said: Said, y: FloatArray | None, mix: bool, track: bool
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """See kbnn.core.tails; in the kernel."""
+    return _kernel.forecast(tails, said, y, mix, track, kernel_constants())
 
 
 def follow_counts(

@@ -21,7 +21,8 @@ grouped.
 from __future__ import annotations
 
 import math
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -49,6 +50,8 @@ from kbnn.core.constants import (
 from kbnn.core.mixture import GAINS, HALVES, OUTSIDE, STATED, STATED_FIELDS, edges_of
 from kbnn.core.normal import FloatArray
 
+_NONE: Final = float(np.finfo(np.float64).tiny)
+"""Stands for a deviation of 0, whose parts are 0 too."""
 ONE_SIDED: Final = (0.0, HALF_60, HALF_80, HALF_90)
 """Half-widths with both shares of each level beyond."""
 START: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
@@ -117,6 +120,54 @@ def stated(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     rows[..., STATED.kind] = 0.0
     rows[..., STATED.unit] = tails[:, UNIT]
     return rows
+
+
+class Told(NamedTuple):
+    """What is stated of rows (n, T, fields); place and spread of it, and the spread's two parts."""
+
+    stated: FloatArray
+    mean: FloatArray
+    sd: FloatArray
+    function_sd: FloatArray
+    noise_sd: FloatArray
+
+
+def forecast(
+    tails: FloatArray,
+    said: engine.Said,
+    y: FloatArray | None,
+    mix: bool,
+    track: bool,
+    compiled: bool | None = None,
+) -> Told:
+    """What becomes of what a network says of rows, in the units of the targets.
+
+    With y, what came true, the tails, in place, learn from each row (see `follow`).
+    """
+    if engine.compiled() if compiled is None else compiled:
+        said = tuple(map(np.ascontiguousarray, said))  # type: ignore[assignment]  # five, as before
+        seen = None if y is None else np.ascontiguousarray(y)
+        return _as_told(engine.forecast(tails, said, seen, mix, track))
+    mean, function_var, noise_var, center, scale = said
+    root = np.sqrt(function_var + noise_var)
+    place, spread = center + scale * mean, scale * root
+    if y is None:
+        rows = stated(tails, place, spread)
+    else:
+        rows = follow(tails, place, spread, y, mix, track, False)
+    shown = rows[..., STATED.spread].copy()
+    return Told(rows, place, shown, *parts(shown, function_var, noise_var))
+
+
+_as_told = partial(tuple.__new__, Told)
+
+
+def parts(
+    shown: FloatArray, function_var: FloatArray, noise_var: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The parts of the spread that is shown, in proportion to those of the network."""
+    wider = shown / np.maximum(np.sqrt(function_var + noise_var), _NONE)
+    return np.sqrt(function_var) * wider, np.sqrt(noise_var) * wider
 
 
 def follow(

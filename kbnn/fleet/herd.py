@@ -142,8 +142,8 @@ class Herd:
         x, y = rows.x[open_to, :width], rows.y[open_to]
         raw = np.concatenate((y, x), axis=1)
         fixed = np.tile(self.learner.passing[: 1 + width], len(open_to))
-        z = scaling.follow(scale.reshape(-1, scaling.FIELDS), raw.reshape(1, -1), fixed, True)
-        z = z.reshape(raw.shape)
+        apart = scale.reshape(-1, scaling.FIELDS), np.empty((1, 0)), raw.reshape(1, -1)
+        z = scaling.follow(*apart, fixed, True)[1].reshape(raw.shape)
         steady = ~(scale[:, :, scaling.RECENT_SQUARE] > scaling.OUTGROWN).any(axis=1)
         if not steady.all():
             open_to, scale, z = open_to[steady], scale[steady], z[steady]

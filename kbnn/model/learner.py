@@ -8,6 +8,7 @@ at the row that outgrew it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -101,6 +102,16 @@ class Learner:
         """Whether the kernel serves: to ask for every row would cost more than to scale it."""
         return engine.compiled()
 
+    @cached_property
+    def often(self) -> int:
+        """How often a row is rehearsed while the stream is young."""
+        return self.settings.often
+
+    @cached_property
+    def tracked(self) -> bool:
+        """Whether intervals are kept to their promise."""
+        return self.settings.intervals == "tracked"
+
     def start(self, kept: Kept) -> tuple[Learned, Events]:
         """Take the scale from the rows held, make the networks, and learn the rows in order."""
         kept.unseen = unseen(self.indicators)
@@ -160,59 +171,53 @@ class Learner:
             said = self._forecast(learned, made)
             return learned, _as_before(said, surprised), _events(said, first)
         before = learned.seen
-        burst = rehearsal.next_burst(learned.rehearsal, before)
-        learned, said, done = self._follow(learned, rows, burst)
-        width = len(learned.columns) - self.task.scaled
+        burst, refit = rehearsal.next_burst(learned.rehearsal, before), next_refit(before)
+        due = min(refit, burst) if self.often else refit
+        learned, said, outgrown = self._follow(learned, rows, due)
+        done = len(said.status)
         known = rows if done == len(rows.y) else sliced(rows, 0, done)
-        learned.kept.add(known, width, first, _trust(said))
+        learned.kept.add(known, len(learned.columns) - self.task.scaled, first, _trust(said))
         events = _events(said, first)
         if events.alarms and before >= SETTLING:
             learned = _warned(learned, events.alarms[-1])
         changes, spent = learned.changes, 0
-        due = next_refit(before) == learned.seen
-        outgrown = learned.columns[:, scaling.RECENT_SQUARE] > scaling.OUTGROWN
-        if due or np.count_nonzero(outgrown):
+        if refit == learned.seen or outgrown:
             learned, restarted = self._refit(learned)
             if restarted is not None:
                 events = events._replace(alarms=restarted.alarms, restarted=True)
             spent = len(learned.kept) if learned.changes > changes else 0
-        if learned.seen == burst and self.settings.often:
+        if learned.seen == burst and self.often:
             learned = self._rehearsed(self._owing(learned), spent)
         return learned, _as_before(said, surprised), events
 
-    def _follow(self, learned: Learned, rows: Rows, burst: int) -> tuple[Learned, Forecast, int]:
-        """Standardise rows, count them into the scale, and learn them; how many it came to.
-
-        At the row count `burst` rows are rehearsed.
+    def _follow(self, learned: Learned, rows: Rows, due: int) -> tuple[Learned, Forecast, bool]:
+        """Standardise rows, count them into the scale, and learn them, up to the row count `due`
+        or to where a scale is set or outgrown; whether it was outgrown.
         """
         t = self.task.scaled
         width = len(learned.columns) - t
         fixed = self.passing[: t + width]
-        refit = next_refit(learned.seen)
-        due = min(refit, burst) if self.settings.often else refit
         stop = min(len(rows.y), due - learned.seen)
         x, y = rows.x[:stop, :width], rows.y[:stop]
-        raw = np.concatenate((y, x), axis=1) if t else np.ascontiguousarray(x)
-        # The scale of a block must not depend on one that is set within it.
-        raw = raw[: scaling.steady_rows(learned.columns, raw, fixed)]
         columns = learned.columns.copy()
-        z = scaling.follow(columns, raw, fixed, self.compiled)
+        labels, z, outgrown = scaling.follow(columns, y if t else y[:, :0], x, fixed, self.compiled)
         done = len(z)
-        labels = z[:, :t] if t else y[:done]
-        if np.count_nonzero(columns[:t, scaling.COUNT]) < t:  # what never had a value would be 0
-            labels = np.where(np.isnan(y[:done]), np.nan, labels)
         tails = learned.tails.copy()
-        learned = learned._replace(columns=columns, seen=learned.seen + done, tails=tails)
+        learned = Learned(
+            learned.members,
+            columns,
+            learned.log_weight,
+            learned.seen + done,
+            learned.changes,
+            learned.kept,
+            tails,
+            learned.rehearsal,
+        )
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
-        learned, made = self._step(learned, z[:, t:] if t else z, labels, x_sd, weight)
-        following = Following(
-            y[:done],
-            self.settings.robust,
-            self.settings.intervals == "tracked",
-            self.compiled,
-        )
-        return learned, self._forecast(learned, made, following), done
+        learned, made = self._step(learned, z, labels if t else y[:done], x_sd, weight)
+        following = Following(y[:done], self.settings.robust, self.tracked, self.compiled)
+        return learned, self._forecast(learned, made, following), outgrown
 
     def _step(
         self,
@@ -262,7 +267,7 @@ class Learner:
 
     def _settled(self, learned: Learned) -> Learned:
         """The end of youth: what rehearsed rows pretended to know is taken back, once."""
-        if learned.rehearsal.settled or not self.settings.often:
+        if learned.rehearsal.settled or not self.often:
             return learned
         return learned._replace(
             members=tuple(
@@ -273,7 +278,7 @@ class Learner:
 
     def _owing(self, learned: Learned) -> Learned:
         """What is to be rehearsed now; after an alarm the stream is young again."""
-        now, often = learned.rehearsal, self.settings.often
+        now, often = learned.rehearsal, self.often
         if not now.alarm:
             now = rehearsal.accrued(now, learned.seen, often)
             return learned._replace(rehearsal=now)
@@ -309,7 +314,7 @@ class Learner:
         )
         learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
         learned, made = self._step(learned, z, labels, x_sd, rows.weight)
-        owed = self.settings.often * min(learned.seen, rehearsal.YOUNG)
+        owed = self.often * min(learned.seen, rehearsal.YOUNG)
         settled = learned.seen > rehearsal.YOUNG
         learned = learned._replace(rehearsal=Rehearsal(float(owed), 0, settled))
         learned.kept.trusted(made.inlier)
@@ -497,8 +502,8 @@ def _warned(learned: Learned, number: int) -> Learned:
 
 
 def _trust(said: Forecast) -> FloatArray | None:
-    """How probable it is that a row's target was no outlier; None: nobody asked."""
-    return None if np.count_nonzero(np.isnan(said.outlier)) else 1.0 - said.outlier
+    """How probable it is that a row's target was no outlier; None: nobody asks, of any row."""
+    return None if math.isnan(said.outlier.item(0)) else 1.0 - said.outlier
 
 
 def _worth_rehearsing(rows: KeptRows) -> IntArray:

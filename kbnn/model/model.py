@@ -280,11 +280,13 @@ class Model:
     def _learn(self, rows: Rows, then: dict[int, Forecast], again: bool = False) -> Forecast:
         """Predict and learn rows; of some, by place, a forecast was made when they came."""
         self._trial = None
-        if self.warming_up and (again or not self.settings.units):
+        held = not self.racers[0].learned.members
+        if held and (again or not self.settings.units):
             self.settle()
+            held = False
         placed = self._placed(rows)
         parts: list[Forecast] = []
-        at, held = 0, not self.racers[0].learned.members
+        at = 0
         rows = placed.changes
         while at < len(rows.y):
             rest = rows if at == 0 else sliced(rows, at, len(rows.y))
@@ -315,8 +317,9 @@ class Model:
         Where the first is one, that evidence was wrong: what was learned is learned anew as any
         number, from the rows kept.
         """
-        alone = len(self.racers) == 1 and self.task.name == race.SAFEST
-        if alone or self.settings.kind != "auto":
+        if self.settings.kind != "auto":
+            return rows
+        if len(self.racers) == 1 and self.task.name == race.SAFEST:
             return rows
         stop = race.beyond(self.racers, rows.y)
         if stop:
@@ -470,9 +473,10 @@ class Model:
 def _together(waiting: list[tuple[Rows, Forecast]]) -> tuple[Rows, Forecast]:
     """Small blocks as one; all are scored alike however they were cut."""
     rows = [part for part, _ in waiting]
-    width = max(part.x.shape[1] for part in rows)
+    widths = {part.x.shape[1] for part in rows}
+    x = [part.x if len(widths) == 1 else widened(part.x, max(widths)) for part in rows]
     return Rows(
-        np.concatenate([widened(part.x, width) for part in rows]),
+        np.concatenate(x),
         np.concatenate([part.y for part in rows]),
         np.concatenate([part.number for part in rows]),
         weight=_weights(rows),

@@ -14,6 +14,7 @@ never held a value is absent: 0 as well. Indicator columns are fixed: they pass 
 from __future__ import annotations
 
 import math
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -106,40 +107,48 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
     return np.ascontiguousarray(np.where(fixed > 0.0, raw, out))
 
 
-def steady_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> int:
-    """Rows up to the next, after the first, at which a constant column varies and gets a scale."""
-    steady = len(raw)
-    if np.count_nonzero(columns[:, SCALE]) == len(columns):
-        return steady
-    for j in np.flatnonzero((columns[:, SCALE] == 0.0) & (fixed == 0.0)):
-        seen = np.flatnonzero(np.isfinite(raw[:steady, j]))
-        if len(seen):
-            center = columns[j, CENTER] if columns[j, COUNT] > 0.0 else raw[seen[0], j]
-            varied = seen[raw[seen, j] != center]
-            # A first row that varies has set the scale by the time its block is standardised.
-            if len(varied) and varied[0] > 0:
-                steady = int(varied[0])
-    return steady
+class Followed(NamedTuple):
+    """The first rows, standardised; the last of them may have shown that a scale was outgrown."""
+
+    labels: FloatArray  # (n, T)
+    inputs: FloatArray  # (n, D)
+    outgrown: bool
 
 
 def follow(
-    columns: FloatArray, raw: FloatArray, fixed: FloatArray, compiled: bool | None = None
-) -> FloatArray:
-    """Standardise rows in order and count each into the statistics, in place.
+    columns: FloatArray,
+    y: FloatArray,
+    x: FloatArray,
+    fixed: FloatArray,
+    compiled: bool | None = None,
+) -> Followed:
+    """Standardise scaled targets y and inputs x in order, counting each row into the statistics.
 
-    Stops after the first row at which a column has outgrown its scale; the result may therefore
-    have fewer rows than `raw`. `compiled`: whether the kernel serves, where that is known.
+    Stops after the first row at which a column has outgrown its scale, and before one, but for the
+    first, with which a constant column varies: the scale of a block must not depend on one that is
+    set within it. `compiled`: whether the kernel serves, where that is known.
     """
+    if engine.compiled() if compiled is None else compiled:
+        y, x = np.ascontiguousarray(y), np.ascontiguousarray(x)
+        return _as_followed(engine.scale_rows(columns, y, x, fixed))
+    targets = y.shape[1]
+    raw = np.hstack([y, x])
     out = np.empty_like(raw)
-    serving = engine.compiled() if compiled is None else compiled
-    done = engine.scale_rows(columns, raw, out, fixed, serving)
-    if done is None:
-        done = _follow_rows(columns, raw, out, fixed)
-    return out[:done]
+    done, outgrown = _follow_rows(columns, raw, out, fixed)
+    labels = np.where(np.isnan(y[:done]), np.nan, out[:done, :targets])
+    return Followed(labels, np.ascontiguousarray(out[:done, targets:]), outgrown)
 
 
-def _follow_rows(columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray) -> int:
+_as_followed = partial(tuple.__new__, Followed)
+
+
+def _follow_rows(
+    columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray
+) -> tuple[int, bool]:
     for row, values in enumerate(raw):
+        constant = (columns[:, SCALE] == 0.0) & (columns[:, COUNT] > 0.0) & (fixed == 0.0)
+        if row and np.any(constant & np.isfinite(values) & (values != columns[:, CENTER])):
+            return row, False
         restless = False
         for j, value in enumerate(values):
             if fixed[j]:
@@ -150,8 +159,8 @@ def _follow_rows(columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: F
                 out[row, j] = _follow_value(columns[j], float(value))
                 restless |= bool(columns[j, RECENT_SQUARE] > OUTGROWN)
         if restless:
-            return row + 1
-    return len(raw)
+            return row + 1, True
+    return len(raw), False
 
 
 def _follow_value(column: FloatArray, value: float) -> float:

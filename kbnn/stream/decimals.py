@@ -7,7 +7,11 @@ left to others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from kbnn.core.normal import FloatArray
+from kbnn.model.rows import LARGEST, SMALLEST
 from kbnn.stream.formats import DELIMITERS
 
 try:
@@ -28,3 +32,8 @@ def decimals(text: bytes, delimiter: str, columns: int) -> FloatArray | None:
 def lines(text: bytes) -> int:
     """How many newlines there are."""
     return _kernel.lines(text) if _BUILT else text.count(b"\n")
+
+
+def plain_row(x: Mapping[str, Any], names: list[str]) -> FloatArray | None:
+    """(1, D) of one row with a plain float by each name; None when it is anything else."""
+    return _kernel.plain_row(x, names, SMALLEST, LARGEST) if _BUILT else None

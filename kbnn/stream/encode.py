@@ -121,7 +121,7 @@ def schema_size(schema: Schema) -> tuple[int, ...]:
 def _rows(found: Admission, spoilt: BoolArray | None, original: pa.RecordBatch | None) -> Rows:
     """Put the arrays together, with nothing known about the spoilt rows."""
     schema, size = found.schema, found.size
-    x = np.zeros((size, schema.width))
+    x = np.empty((size, schema.width))
     places: dict[str, list[int]] = {}
     for at, place in enumerate(schema.layout):
         places.setdefault(place.column, []).append(at)
@@ -155,6 +155,7 @@ def _indicators(found: Admission, x: FloatArray, own: list[int], name: str) -> N
     """Set the indicator columns of one feature: 1 for the label, NaN when it is missing."""
     names, codes = found.labels[name]
     at = {found.schema.layout[place].category: place for place in own}
+    x[:, own] = 0.0
     targets = np.array([at.get(label, -1) for label in names] + [-1], np.int64)[codes]
     rows = np.flatnonzero(targets >= 0)
     x[rows, targets[rows]] = 1.0

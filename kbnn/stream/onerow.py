@@ -17,6 +17,7 @@ from kbnn.errors import DataError, UsageError
 from kbnn.model.rows import LARGEST, SMALLEST, Rows
 from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Schema
 from kbnn.stream.chunk import shorten
+from kbnn.stream.decimals import plain_row
 from kbnn.stream.firstrow import column_of, value_text
 from kbnn.stream.forms import Stated
 from kbnn.stream.hashing import bucket
@@ -63,12 +64,16 @@ class RowReader:
         self._targets = schema.targets
         self._derived = schema.derived
         self._labelled = TASKS[schema.task].labels
+        self._id = schema.id
 
     def features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
         """(1, D) of one row; with `admit` the schema grows where it must."""
         if admit and not self.schema.chosen and not self._known.issuperset(x):
             self._admit_columns(x)
         if self.plain is not None:
+            row = plain_row(x, self.plain)
+            if row is not None:
+                return row
             get = x.get
             values = []
             for name in self.plain:
@@ -257,7 +262,7 @@ class RowReader:
             None if weight == 1.0 else np.array([float(weight)]),
             schema=self.schema,
             time=self.time(x),
-            id=None if self.schema.id is None else [self._text(x.get(self.schema.id))],
+            id=None if self._id is None else [self._text(x.get(self._id))],
         )
 
     def question(self, x: Mapping[str, Any]) -> Rows:

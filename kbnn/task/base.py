@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -65,10 +65,14 @@ class Line(NamedTuple):
 class Following(NamedTuple):
     """What the tails of a forecast learn from (see kbnn.core.tails)."""
 
-    y: FloatArray  # (n, T) as the network learns it
+    y: FloatArray | None  # (n, T) as the network learns it
     mixed: bool  # whether the mixture is learned
     tracked: bool  # whether intervals are kept to their promise
     compiled: bool | None = None  # whether the kernel serves, where that is known
+
+
+AT_REST: Final = Following(None, False, False)
+"""Of a model that learns no more."""
 
 
 class Wanted(NamedTuple):

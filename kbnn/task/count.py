@@ -89,7 +89,7 @@ class Count(Numeric):
         plain[:, tails.MEAN_WIDTH] = 1.0
         told = tails.stated(plain, mean, sd)
         told[..., STATED.kind] = COUNT
-        if following is None:
+        if following is None or following.y is None:
             return told
         for j in range(len(self.targets)):
             y = following.y[:, j]

@@ -59,10 +59,11 @@ def joined(parts: Sequence[Forecast]) -> Forecast:
     """Forecasts one after another; classes unknown to earlier rows had probability 0."""
     if len(parts) == 1:
         return parts[0]
-    classes = max(part.probability.shape[1] for part in parts)
     columns = list(zip(*parts, strict=True))
     at = Forecast._fields.index("probability")
-    columns[at] = tuple(_widened(known, classes) for known in columns[at])
+    classes = {part.shape[1] for part in columns[at]}
+    if len(classes) > 1:
+        columns[at] = tuple(_widened(known, max(classes)) for known in columns[at])
     return Forecast._make(map(np.concatenate, columns))
 
 

@@ -17,7 +17,7 @@ from kbnn.score.scorecard import Compared
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
 from kbnn.task import stated
-from kbnn.task.base import Early, Field, Following, Line, Task, Wanted
+from kbnn.task.base import Early, Field, Line, Task, Wanted
 from kbnn.task.early_numbers import EarlyNumbers
 from kbnn.task.forecast import Forecast
 from kbnn.task.numeric_score import Judged, NumericScore
@@ -51,14 +51,6 @@ class Numeric(Task):
     def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
         """What is known of the tails before the first row; not `mixed`, they are a Gaussian's."""
         return tails.blank(len(self.targets), mixed)
-
-    def stated(
-        self, mean: FloatArray, sd: FloatArray, known: FloatArray, following: Following | None
-    ) -> FloatArray:
-        """What the tails make of means and standard deviations (n, T), and learn from what came."""
-        if following is None:
-            return tails.stated(known, mean, sd)
-        return tails.follow(known, mean, sd, *following)
 
     @abstractmethod
     def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from kbnn.core import tails
 from kbnn.core.mixture import STATED
+from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.core.tails import UNIT
+from kbnn.core.tails import UNIT, Told
 from kbnn.task import link
-from kbnn.task.base import Following
 from kbnn.task.logged import powers
 from kbnn.task.real import Real
 from kbnn.task.stated import POSITIVE
@@ -44,13 +45,12 @@ class Positive(Real):
         """The values; NaN where there was no label."""
         return np.where(np.isfinite(y), link.valued(y, known[:, UNIT]), np.nan)
 
-    def stated(
-        self, mean: FloatArray, sd: FloatArray, known: FloatArray, following: Following | None
-    ) -> FloatArray:
-        """The mixture of what is learned."""
-        told = super().stated(mean, sd, known, following)
-        told[..., STATED.kind] = POSITIVE
-        return told
+    def presented(self, told: Told, made: Prediction) -> Told:
+        """The mixture is one of what is learned."""
+        told.stated[..., STATED.kind] = POSITIVE
+        mean, sd = self.shown(told.stated)
+        split = tails.parts(sd, made.function_var, made.noise_var)
+        return Told(told.stated, mean, sd, *split)
 
     def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """A log-normal."""

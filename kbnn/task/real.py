@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from kbnn.core import tails
+from kbnn.core.mixture import STATED
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.task.base import Following, Scaled
+from kbnn.core.tails import Told
+from kbnn.task.base import AT_REST, Following, Scaled
 from kbnn.task.forecast import Forecast
 from kbnn.task.numeric import Numeric
-
-_NONE = np.finfo(np.float64).tiny
-"""Stands for a deviation of 0, whose parts are 0 too."""
 
 
 class Real(Numeric):
@@ -35,25 +34,23 @@ class Real(Numeric):
         following: Following | None = None,
     ) -> Forecast:
         """What is stated, in the user's units, and the two parts of its spread."""
-        center, scale = scaled
-        root = np.sqrt(made.function_var + made.noise_var)
-        told = self.stated(center + scale * made.mean, scale * root, known, following)
-        mean, shown = self.shown(told)
-        wider = shown / np.maximum(root, _NONE)
+        said = made.mean, made.function_var, made.noise_var, *scaled
+        told = self.presented(tails.forecast(known, said, *(following or AT_REST)), made)
         return Forecast(
-            mean,
-            shown,
-            np.sqrt(made.function_var) * wider,
-            np.sqrt(made.noise_var) * wider,
+            *told[1:],
             made.probability,
             1.0 - made.inlier if robust else np.full(len(made.inlier), np.nan),
             made.status.astype(np.int64),
-            told,
+            told.stated,
         )
+
+    def presented(self, told: Told, made: Prediction) -> Told:
+        """What is stated, as the kind of target has it."""
+        return told
 
     def shown(self, told: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Place and spread of the ordinary values."""
-        return told[..., 0].copy(), told[..., 1].copy()
+        return told[..., STATED.place].copy(), told[..., STATED.spread].copy()
 
     def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """A Gaussian."""

@@ -55,10 +55,11 @@ def _by_kind(
     rows: FloatArray, make: Callable[[ModuleType, Any], Any], parts: int = 0
 ) -> FloatArray:
     """What each row's kind makes of it: (n,), or (parts, n)."""
-    kinds = np.nan_to_num(rows[:, STATED.kind])  # nothing is stated of some rows
-    first = int(kinds[0]) if len(rows) else REAL
-    if not len(rows) or np.count_nonzero(kinds == first) == len(rows):
-        return np.asarray(make(KINDS[first], slice(None)))
+    kinds = rows[:, STATED.kind]
+    first = kinds.item(0) if len(rows) else REAL
+    if np.count_nonzero(kinds == first) == len(rows):
+        return np.asarray(make(KINDS[int(first)], slice(None)))
+    kinds = np.nan_to_num(kinds)  # nothing is stated of some rows
     made = np.empty((parts, len(rows)) if parts else len(rows))
     for code in np.unique(kinds):
         at = kinds == code

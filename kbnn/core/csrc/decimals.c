@@ -3,6 +3,8 @@
  * IEEE 754 rounds correctly, gives the double nearest to the decimal. */
 #include "decimals.h"
 
+#include <string.h>
+
 enum { DIGITS = 18 };
 
 static const double power_of_ten[DIGITS + 1] = {
@@ -12,8 +14,11 @@ static const double power_of_ten[DIGITS + 1] = {
 int64_t kb_lines(const char *text, int64_t length)
 {
     int64_t lines = 0;
-    for (int64_t i = 0; i < length; i++)
-        lines += text[i] == '\n';
+    const char *end = text + length;
+    while (text < end && (text = memchr(text, '\n', (size_t)(end - text)))) {
+        lines++;
+        text++;
+    }
     return lines;
 }
 

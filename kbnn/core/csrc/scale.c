@@ -18,7 +18,8 @@ static int is_near(const double *c, double value, const kb_constants *k)
 }
 
 /* One value through its column's statistics; returns it standardised. */
-static double kb_scale_value(double *c, double value, const kb_constants *k, int64_t *restless)
+static inline double kb_scale_value(double *c, double value, const kb_constants *k,
+                                    int64_t *restless)
 {
     if (c[KB_COUNT] == 0.0) {
         c[KB_COUNT] = 1.0;
@@ -40,29 +41,61 @@ static double kb_scale_value(double *c, double value, const kb_constants *k, int
     if (c[KB_SCALE] == 0.0)
         return 0.0;
     double z = (value - c[KB_CENTER]) / c[KB_SCALE], bounded = clip(z, -k->winsor, k->winsor);
-    c[KB_RECENT] += (bounded - c[KB_RECENT]) / k->recent_rows;
-    c[KB_RECENT_SQUARE] += (bounded * bounded - c[KB_RECENT_SQUARE]) / k->recent_rows;
+    double rate = 1.0 / k->recent_rows; /* a power of two: as good as dividing */
+    c[KB_RECENT] += (bounded - c[KB_RECENT]) * rate;
+    c[KB_RECENT_SQUARE] += (bounded * bounded - c[KB_RECENT_SQUARE]) * rate;
     if (c[KB_RECENT_SQUARE] > k->outgrown)
         *restless = 1;
     return z;
 }
 
-int64_t kb_scale_rows(double *columns, int64_t width, const double *raw, double *out, int64_t rows,
-                      const double *fixed, const kb_constants *k)
+/* Whether a column that has been constant varies with one of these values, and gets a scale. */
+static int varies(const double *columns, const double *values, int64_t width, const double *fixed)
 {
+    for (int64_t j = 0; j < width; j++) {
+        const double *c = columns + j * KB_COLUMN_FIELDS;
+        if (c[KB_SCALE] == 0.0 && c[KB_COUNT] != 0.0 && fixed[j] == 0.0 && isfinite(values[j])
+            && values[j] != c[KB_CENTER])
+            return 1;
+    }
+    return 0;
+}
+
+int64_t kb_scale_rows(double *columns, int64_t targets, int64_t inputs, const double *y,
+                      const double *x, double *labels, double *z, int64_t rows,
+                      const double *fixed, int *outgrown, const kb_constants *k)
+{
+    int constant = 0;
+    for (int64_t j = 0; j < targets + inputs; j++)
+        constant |= columns[j * KB_COLUMN_FIELDS + KB_SCALE] == 0.0;
+    *outgrown = 0;
     for (int64_t row = 0; row < rows; row++) {
         int64_t restless = 0;
-        for (int64_t j = 0; j < width; j++) {
-            double value = raw[row * width + j], *c = columns + j * KB_COLUMN_FIELDS;
-            if (fixed[j] != 0.0)
-                out[row * width + j] = value;
-            else if (!isfinite(value))
-                out[row * width + j] = isnan(value) && c[KB_COUNT] == 0.0 ? 0.0 : value;
-            else
-                out[row * width + j] = kb_scale_value(c, value, k, &restless);
+        double *c = columns;
+        if (constant && row
+            && (varies(columns, y + row * targets, targets, fixed)
+                || varies(columns + targets * KB_COLUMN_FIELDS, x + row * inputs, inputs,
+                          fixed + targets)))
+            return row;
+        for (int64_t j = 0; j < targets; j++, c += KB_COLUMN_FIELDS) {
+            double value = y[row * targets + j];
+            labels[row * targets + j] = fixed[j] != 0.0 || !isfinite(value)
+                                            ? value
+                                            : kb_scale_value(c, value, k, &restless);
         }
-        if (restless)
+        for (int64_t j = 0; j < inputs; j++, c += KB_COLUMN_FIELDS) {
+            double value = x[row * inputs + j], *to = z + row * inputs + j;
+            if (fixed[targets + j] != 0.0)
+                *to = value;
+            else if (!isfinite(value))
+                *to = isnan(value) && c[KB_COUNT] == 0.0 ? 0.0 : value;
+            else
+                *to = kb_scale_value(c, value, k, &restless);
+        }
+        if (restless) {
+            *outgrown = 1;
             return row + 1;
+        }
     }
     return rows;
 }

@@ -1,6 +1,7 @@
 /* How what is stated follows a stream. */
 #include "mixture.h"
 
+#include <float.h>
 #include <string.h>
 
 static void refresh(double *tail, const kb_constants *k)
@@ -14,8 +15,8 @@ static void refresh(double *tail, const kb_constants *k)
 
 static int is_due(const double *tail, const kb_constants *k)
 {
-    double seen = tail[KB_TAIL_SEEN];
-    return seen < k->tails_young || fmod(seen, k->tails_every) == 0.0;
+    double turns = tail[KB_TAIL_SEEN] / k->tails_every;
+    return tail[KB_TAIL_SEEN] < k->tails_young || turns == floor(turns);
 }
 
 /* The log odds that a value is no outlier, before it is looked at. */
@@ -134,6 +135,48 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             if (y[at] > tail[KB_MOST_SEEN])
                 tail[KB_MOST_SEEN] = y[at];
         }
+    }
+}
+
+static void state_rows(const double *tails, int64_t targets, int64_t rows, const double *mean,
+                       const double *sd, double *stated)
+{
+    for (int64_t j = 0; j < targets; j++) {
+        const double *tail = tails + j * KB_TAIL_FIELDS;
+        double width = sqrt(tail[KB_MEAN_WIDTH]);
+        for (int64_t at = j; at < rows * targets; at += targets) {
+            double *out = stated + at * KB_STATED_FIELDS;
+            out[KB_PLACE] = mean[at];
+            out[KB_SPREAD] = width * sd[at];
+            memcpy(out + KB_SHARE, tail + KB_TAIL_SHARE, 3 * sizeof(double));
+            memcpy(out + KB_EDGE_GAINS, tail + KB_MEAN_GAINS, 2 * KB_LEVELS * sizeof(double));
+            out[KB_MOST] = tail[KB_MOST_SEEN];
+            out[KB_KIND] = 0.0;
+            out[KB_UNIT] = tail[KB_TAIL_UNIT];
+        }
+    }
+}
+
+void kb_forecast(double *tails, int64_t targets, int64_t rows, const kb_said *said, const double *y,
+                 int mix, int tracked, kb_told *told, const kb_constants *k)
+{
+    int64_t n = rows * targets;
+    for (int64_t at = 0; at < n; at++) {
+        int64_t j = at % targets;
+        told->mean[at] = said->center[j] + said->scale[j] * said->mean[at];
+        told->sd[at] = said->scale[j] * sqrt(said->function_var[at] + said->noise_var[at]);
+    }
+    if (y)
+        kb_follow_tails(tails, targets, rows, told->mean, told->sd, y, mix, tracked, told->stated, k);
+    else
+        state_rows(tails, targets, rows, told->mean, told->sd, told->stated);
+    for (int64_t at = 0; at < n; at++) {
+        double function = said->function_var[at], noise = said->noise_var[at];
+        double root = sqrt(function + noise), spread = told->stated[at * KB_STATED_FIELDS + KB_SPREAD];
+        double wider = spread / (root > DBL_MIN ? root : DBL_MIN);
+        told->sd[at] = spread;
+        told->function_sd[at] = sqrt(function) * wider;
+        told->noise_sd[at] = sqrt(noise) * wider;
     }
 }
 

@@ -30,7 +30,21 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
                      const double *sd, const double *y, int mix, int track, double *stated,
                      const kb_constants *k);
 
-/* The same for one target's counts: the gains and the largest count go into what is stated
+/* What the network says of rows (rows, targets), and center and scale of each target's units. */
+typedef struct {
+    const double *mean, *function_var, *noise_var, *center, *scale;
+} kb_said;
+
+/* What becomes of it: what is stated, its place and spread, and the spread's two parts. */
+typedef struct {
+    double *stated, *mean, *sd, *function_sd, *noise_sd;
+} kb_told;
+
+/* In the units of the targets; without y the tails learn no more, and state by what they were on average. */
+void kb_forecast(double *tails, int64_t targets, int64_t rows, const kb_said *said, const double *y,
+                 int mix, int track, kb_told *told, const kb_constants *k);
+
+/* As kb_follow_tails for one target's counts: the gains and the largest count go into what is stated
  * (rows, KB_STATED_FIELDS), and follow y (NaN: not seen), its place u in what was stated and the
  * stated probability of no more than 0. */
 void kb_follow_counts(double *tail, int64_t rows, const double *y, const double *u,
