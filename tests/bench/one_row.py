@@ -3,7 +3,8 @@
     python -m tests.bench.one_row
 
 Processor time, best of several looks; 13 inputs x 50 units, after the young phase. Blocks of rows
-give the kernel's own time a row; `learn_one` and `predict_one` take a dict, as river's learners do.
+give the kernel's own time a row; the model learns each row once, as the kernel does, and rehearses
+in the next line; `learn_one` and `predict_one` take a dict, as river's learners do, and rehearse.
 """
 
 from __future__ import annotations
@@ -75,9 +76,11 @@ def measure(covariance: Covariance) -> dict[str, float]:
     session.learn(x[:WARM], y[:WARM, None])
     later, labels = x[WARM:], y[WARM:, None]
     single = [(later[i : i + 1], labels[i : i + 1]) for i in range(ROWS)]
-    model = Model.create(Settings(covariance=covariance), schema(INPUTS))
     rows = block(x, y)
+    model = Model.create(Settings(covariance=covariance), schema(INPUTS))
     model.learn(sliced(rows, 0, WARM))
+    plain = Model.create(Settings(covariance=covariance, rehearse=0), schema(INPUTS))
+    plain.learn(sliced(rows, 0, WARM))
     alone = [sliced(rows, WARM + i, WARM + i + 1) for i in range(ROWS)]
     front = kbnn.Model("y", covariance=covariance)
     names = [*(f"x{at}" for at in range(INPUTS)), "y"]
@@ -86,7 +89,8 @@ def measure(covariance: Covariance) -> dict[str, float]:
     return {
         "kernel learns": best(lambda: session.learn(later, labels), ROWS),
         "session learns": one_by_one(lambda row: session.learn(*row), single),
-        "model learns": one_by_one(model.learn, alone),
+        "model learns": one_by_one(plain.learn, alone),
+        "and rehearses": one_by_one(model.learn, alone),
         "kernel predicts": best(lambda: session.predict(later), ROWS),
         "session predicts": one_by_one(lambda row: session.predict(row[0]), single),
         "model predicts": one_by_one(model.predict, alone),
