@@ -20,8 +20,9 @@ from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.timeline import Placed, Timeline
+from kbnn.model.unscored import Unscored
 from kbnn.model.waiting import Room, learn_by_id, told
-from kbnn.model.warmup import MOST_HELD, Kept, KeptRows, rows_to_hold, unseen, widened, window
+from kbnn.model.warmup import MOST_HELD, Kept, KeptRows, rows_to_hold, unseen, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import sample_rows
 from kbnn.task.base import Early, Task, blank
@@ -29,9 +30,6 @@ from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
 from kbnn.task.table import kinds_of, task_of
 
 __all__ = ["HELD", "Forecast", "Model", "Rows"]
-
-UNSCORED = 256
-"""Rows that may wait to be counted into the record: alone each would cost more than learning it."""
 
 
 class Refuted(NamedTuple):
@@ -86,8 +84,7 @@ class Model:
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(
             self.task, seed=settings.seed, sample=min(sample_rows(schema.width), settings.sample)
         )
-        self._unscored: list[tuple[Rows, Forecast]] = []
-        self._waiting = 0
+        self._unscored = Unscored()
         self._trial: Learned | None = None
         self._early: tuple[int, Early] | None = None
         self.timeline = Timeline(schema)
@@ -112,7 +109,7 @@ class Model:
     @schema.setter
     def schema(self, schema: Schema) -> None:
         wider = schema.width > self._schema.width
-        if wider and self._unscored:
+        if wider and self._unscored.rows:
             _ = self.card  # what waits is counted as it was
         self._schema = schema
         self.timeline = Timeline(schema)
@@ -163,15 +160,14 @@ class Model:
         if not isinstance(self._card, Scorecard):
             self._card = self._card()
         self._card.judge = self.task
-        waiting, self._unscored, self._waiting = self._unscored, [], 0
-        for rows, forecast in waiting if len(waiting) < 2 else [_together(waiting)]:
-            self._card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+        if self._unscored.rows:
+            rows, said = self._unscored.taken()
+            self._card.add(rows.x, rows.y, said, rows.weight, rows.number)
         return self._card
 
     def gather(self) -> None:
         """Hold rows that came one by one as few blocks, which take a small part of the room."""
-        if len(self._unscored) > 1:
-            self._unscored = [_together(self._unscored)]
+        self._unscored.fit()
         for racer in self.racers:
             racer.learned.kept.rows()
 
@@ -464,28 +460,8 @@ class Model:
                 weight=None if rows.weight is None else rows.weight[made],
             )
             forecast = taken(forecast, made)
-        self._unscored.append((rows, forecast))
-        self._waiting += len(rows.y)
-        if self._waiting >= UNSCORED:
-            _ = self.card
-
-
-def _together(waiting: list[tuple[Rows, Forecast]]) -> tuple[Rows, Forecast]:
-    """Small blocks as one; all are scored alike however they were cut."""
-    rows = [part for part, _ in waiting]
-    widths = {part.x.shape[1] for part in rows}
-    x = [part.x if len(widths) == 1 else widened(part.x, max(widths)) for part in rows]
-    return Rows(
-        np.concatenate(x),
-        np.concatenate([part.y for part in rows]),
-        np.concatenate([part.number for part in rows]),
-        weight=_weights(rows),
-    ), joined([forecast for _, forecast in waiting])
-
-
-def _weights(rows: list[Rows]) -> Any:
-    if all(part.weight is None for part in rows):
-        return None
-    return np.concatenate(
-        [np.ones(len(part.y)) if part.weight is None else part.weight for part in rows]
-    )
+        if self._unscored.add(rows, forecast):
+            return
+        card = self.card
+        if not self._unscored.add(rows, forecast):
+            card.add(rows.x, rows.y, forecast, rows.weight, rows.number)

@@ -1,0 +1,70 @@
+"""Rows and what was said of them, until enough wait to be counted into the record.
+
+Alone each would cost more to count than to learn. They are copied into arrays that are used over
+and over: memory that is at hand is cheaper than memory that is new with every row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.model.rows import Rows
+from kbnn.task.forecast import Forecast
+
+ENOUGH: Final = 256
+FEWEST: Final = 16
+
+
+class Unscored:
+    """At most ENOUGH rows of one shape."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._shape = (-1, -1)  # columns of x, and of probability
+        self._arrays: list[NDArray[Any]] = []
+        self._weight = np.ones(0)
+        self._weighted = False
+
+    def add(self, rows: Rows, said: Forecast) -> bool:
+        """Take rows in; False if these must be counted before, there being no room for more."""
+        start, stop = self.rows, self.rows + len(rows.y)
+        shape = rows.x.shape[1], said.probability.shape[1]
+        if stop > ENOUGH or (start and shape != self._shape):
+            return False
+        parts = (rows.x, rows.y, rows.number, *said)
+        if shape != self._shape or stop > len(self._weight):
+            self._make_room(parts, shape, stop)
+        for kept, part in zip(self._arrays, parts, strict=True):
+            kept[start:stop] = part
+        self._weight[start:stop] = 1.0 if rows.weight is None else rows.weight
+        self._weighted = self._weighted or rows.weight is not None
+        self.rows = stop
+        return True
+
+    def taken(self) -> tuple[Rows, Forecast]:
+        """What waits, which does no more: to be counted before anything is added."""
+        n, self.rows = self.rows, 0
+        x, y, number, *said = (array[:n] for array in self._arrays)
+        weight = self._weight[:n] if self._weighted else None
+        self._weighted = False
+        return Rows(x, y, number, weight=weight), Forecast._make(said)
+
+    def fit(self) -> None:
+        """Take no more room than the rows need."""
+        self._arrays = [array[: self.rows].copy() for array in self._arrays]
+        self._weight = self._weight[: self.rows].copy()
+
+    def _make_room(self, parts: tuple[Any, ...], shape: tuple[int, int], rows: int) -> None:
+        room = FEWEST
+        while room < rows:
+            room *= 2
+        before = [array[: self.rows] for array in (*self._arrays, self._weight)]
+        made = [np.empty((room, *part.shape[1:]), part.dtype) for part in (*parts, np.ones(0))]
+        if self.rows:
+            for new, old in zip(made, before, strict=True):
+                new[: self.rows] = old
+        *self._arrays, self._weight = made
+        self._shape = shape
