@@ -1,0 +1,142 @@
+"""Small parts whose change larger tests would not notice, each by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kbnn.core import tails
+from kbnn.core.config import Config
+from kbnn.core.layout import layout_of
+from kbnn.core.state import COUNT, init
+from kbnn.core.wide import leading
+from kbnn.model import horizon, join, race, rehearsal, scaling
+from kbnn.model.growth import grow
+from kbnn.model.lags import History
+from kbnn.model.learner import _worth_rehearsing
+from kbnn.model.model import Model
+from kbnn.model.rehearsal import Rehearsal
+from kbnn.model.settings import Settings
+from kbnn.model.warmup import KeptRows
+from kbnn.task.table import task_of
+from tests.bench.data import block, schema
+
+
+def test_loose_weights_lose_their_surplus_too() -> None:
+    z = np.random.default_rng(0).standard_normal((60, 12))
+    config = Config(inputs=12, hidden=(4,), covariance="wide", directions=3)
+    state = init(config, directions=leading(z, 3))
+    layout = layout_of(config)
+    assert len(layout.loose)
+    prior = state.prior_var[layout.loose]
+    narrow = layout.pack(layout.unpack(state.cov), prior / 5.0)
+    counts = state.counts.copy()
+    counts[COUNT.rows], counts[COUNT.rehearsed] = 10, 30
+    back = rehearsal.taken_back(state._replace(cov=narrow, counts=counts))
+    # 1/P = 5/P0 from 40 rows of which 10 were new: 1/P0 + (4/P0)/4.
+    assert layout.loose_var(back.cov) == pytest.approx(prior / 2.0)
+
+
+def test_after_an_alarm_fewer_rows_are_owed() -> None:
+    calm, alarmed = Rehearsal(), Rehearsal(since=1000)
+    assert rehearsal.accrued(calm, 32, 8).debt == 32 * 8
+    assert rehearsal.accrued(alarmed, 1032, 8).debt == 32 * rehearsal.AFTER_ALARM
+    assert rehearsal.accrued(alarmed, 1032, 1).debt == 32
+
+
+@pytest.mark.parametrize(("seen", "left"), [(480, 1.0), (512, 0.5), (1024, 0.5), (1056, 1.0)])
+def test_evidence_counts_half_whenever_rows_have_doubled(seen: int, left: float) -> None:
+    racer = Model.create(Settings(), schema(1)).racers[0]
+    two = (replace(racer, evidence=30.0), replace(racer, evidence=-8.0))
+    aged = race._aged(two, seen)
+    assert [one.evidence for one in aged] == [30.0 * left, -8.0 * left]
+    assert race._aged(two[:1], seen)[0].evidence == 30.0  # alone there is nothing to compare
+
+
+def test_rows_of_a_later_pass_have_no_width_of_new_ones() -> None:
+    known = tails.blank(2)
+    known[:, [tails.WIDTH, tails.MEAN_WIDTH]] = 1.7
+    again = tails.known_again(known)
+    assert np.all(again[:, [tails.WIDTH, tails.MEAN_WIDTH]] == 1.0)
+    assert np.array_equal(known[:, tails.WIDTH], [1.7, 1.7])  # the given ones stay
+
+
+def test_one_wild_count_does_not_say_where_a_network_begins() -> None:
+    task = task_of(schema(1), Settings(kind="count"))
+    usual = np.tile([2.0, 3.0, 4.0], 11)[:, None]
+    wild = usual.copy()
+    wild[5] = 1e9
+    plain, told = (task.output_mean(y) for y in (usual, wild))
+    assert plain is not None
+    assert told is not None
+    assert abs(float(told[0] - plain[0])) < 1.5  # a mean of millions would be 25 away
+
+
+def test_few_errors_are_trusted_less_to_widen_a_step() -> None:
+    """Errors that swing a little: among 96 of them there are but four stretches of 24."""
+    rng = np.random.default_rng(3)
+    missed = rng.standard_normal(96) + 0.6 * np.sin(np.arange(96) / 8.0)
+    sums = np.lib.stride_tricks.sliding_window_view(missed, 24).sum(axis=1) / np.sqrt(24.0)
+    alone, carried = (np.quantile(np.abs(part), 0.9) for part in (missed, sums))
+    more = (carried / alone) ** (96 / 120)
+    assert horizon.CARRIED[0] < more < horizon.CARRIED[1]
+    assert abs(more - 1.0) > 0.05
+    expected = alone / 1.6448536269514722 * more
+    assert horizon.wider(missed, np.ones(24)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_path_may_go_a_little_beyond_all_that_was_seen() -> None:
+    history = History(1, 1)
+    history.low[0], history.high[0] = 10.0, 30.0
+    low, high = horizon._range([history])
+    reach = 20.0 * horizon.BEYOND
+    assert reach > 0.0
+    assert (low[0], high[0]) == (10.0 - reach, 30.0 + reach)
+
+
+def test_an_input_that_joins_a_wide_network_is_seen_as_it_is() -> None:
+    z = np.random.default_rng(0).standard_normal((60, 12))
+    config = Config(inputs=12, hidden=(4,), covariance="wide", directions=3)
+    state = init(config, directions=leading(z, 3))
+    more = grow(state, 14, 1)
+    assert np.array_equal(more.view[:12], state.view)
+    assert np.all(more.view[12:, 0] == 1.0)  # its gain
+    assert np.all(more.view[12:, 1:] == 0.0)  # no shift, and part of no direction
+
+
+def test_statistics_of_shares_together_are_those_of_all_rows() -> None:
+    raw = np.random.default_rng(1).normal([5.0, -2.0], [1.0, 30.0], (300, 2))
+    raw[200:] += [3.0, 100.0]
+    parts = [scaling.warm_up(part) for part in (raw[:200], raw[200:])]
+    for part, rows in zip(parts, (raw[:200], raw[200:]), strict=True):
+        part[:, scaling.MEAN] = rows.mean(axis=0)
+        part[:, scaling.SQUARES] = len(rows) * rows.var(axis=0)
+    whole = join._together(parts, np.zeros(2))
+    assert whole[:, scaling.COUNT] == pytest.approx([300.0, 300.0])
+    assert whole[:, scaling.CENTER] == pytest.approx(raw.mean(axis=0))
+    assert whole[:, scaling.SCALE] == pytest.approx(raw.std(axis=0))
+
+
+def test_the_share_that_was_forecast_better_weighs_more_and_rows_are_numbered_on() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((300, 1))
+    models = []
+    for noise in (0.1, 2.0):
+        model = Model.create(Settings(hidden=(4,), kind="regression"), schema(1))
+        model.learn(block(x, np.sin(x[:, 0]) + noise * rng.standard_normal(300)))
+        models.append(model)
+    good, bad = join._evidence(models)
+    assert good == 0.0
+    assert bad < -5.0
+    numbers = join._kept(models).rows().number
+    assert np.all(np.diff(numbers) > 0.0)
+    assert numbers[-1] == 600.0
+
+
+def test_rows_that_may_be_outliers_or_have_no_target_are_not_rehearsed() -> None:
+    y = np.array([[1.0], [np.nan], [2.0], [3.0]])
+    trust = np.array([0.9, 1.0, 0.4, 0.5])
+    kept = KeptRows(np.zeros((4, 1)), np.zeros((4, 0)), y, np.ones(4), np.arange(4.0), trust)
+    assert _worth_rehearsing(kept).tolist() == [0, 3]
