@@ -12,12 +12,13 @@ from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, init
 from kbnn.core.wide import leading
-from kbnn.model import horizon, join, race, rehearsal, scaling
+from kbnn.model import horizon, join, learner, race, rehearsal, scaling
 from kbnn.model.growth import grow
 from kbnn.model.lags import History
 from kbnn.model.learner import _worth_rehearsing
 from kbnn.model.model import Model
 from kbnn.model.rehearsal import Rehearsal
+from kbnn.model.rows import sliced
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import KeptRows
 from kbnn.task.table import task_of
@@ -140,3 +141,16 @@ def test_rows_that_may_be_outliers_or_have_no_target_are_not_rehearsed() -> None
     trust = np.array([0.9, 1.0, 0.4, 0.5])
     kept = KeptRows(np.zeros((4, 1)), np.zeros((4, 0)), y, np.ones(4), np.arange(4.0), trust)
     assert _worth_rehearsing(kept).tolist() == [0, 3]
+
+
+@pytest.mark.parametrize(("rows", "noted"), [(60, False), (200, True)])
+def test_an_alarm_among_the_first_rows_is_no_change_of_the_world(
+    rows: int, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(4).standard_normal((rows + 1, 1))
+    model = Model.create(Settings(hidden=(4,), kind="regression"), schema(1))
+    taken = block(x, np.sin(x[:, 0]))
+    model.learn(sliced(taken, 0, rows))
+    monkeypatch.setattr(learner, "_events", lambda said, first: learner.Events([first]))
+    model.learn(sliced(taken, rows, rows + 1))
+    assert model.learned.rehearsal.alarm == (rows + 1 if noted else 0)
