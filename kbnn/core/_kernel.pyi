@@ -84,6 +84,9 @@ def follow_tails(
     track: bool,
     constants: Constants,
 ) -> FloatArray: ...
+def mix_counts(
+    tail: FloatArray, y: FloatArray, stated: FloatArray, constants: Constants
+) -> None: ...
 def follow_counts(
     tail: FloatArray,
     y: FloatArray,

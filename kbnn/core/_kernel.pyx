@@ -102,6 +102,7 @@ cdef extern from "tails.h" nogil:
         KB_JUDGED_FIELDS
     void kb_follow_tails(double *, int64_t, int64_t, const double *, const double *,
                          const double *, int, int, double *, const kb_constants *)
+    void kb_mix_counts(double *, int64_t, const double *, double *, const kb_constants *)
     void kb_follow_counts(double *, int64_t, const double *, const double *, const double *, int,
                           double *, const kb_constants *)
     void kb_edges(const double *, int64_t, double, double, int, double *, double *,
@@ -521,6 +522,18 @@ def follow_tails(tails, mean, sd, y, bint mix, bint track, Constants constants):
                         <const double *>sds.at, <const double *>seen.at, mix, track,
                         <double *>out.at, &constants.k)
     return stated
+
+
+def mix_counts(tail, y, stated, Constants constants):
+    """Outliers and dispersion as they were stated at each row; the tail learns from each."""
+    cdef _Buffer known = _buffer(tail, "tail", True), seen = _buffer(y, "y")
+    cdef _Buffer out = _buffer(stated, "stated", True)
+    cdef int64_t rows = seen.length
+    if known.length != KB_TAIL_FIELDS or out.length != rows * KB_STATED_FIELDS:
+        raise ValueError("y and stated must have one number of rows")
+    with nogil:
+        kb_mix_counts(<double *>known.at, rows, <const double *>seen.at, <double *>out.at,
+                      &constants.k)
 
 
 def follow_counts(tail, y, u, none, bint track, stated, Constants constants):
