@@ -21,6 +21,7 @@ from kbnn.model.model import Model
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from kbnn.task import counted, link, logged, stated
+from kbnn.task.table import kinds_of
 from tests.bench.data import block, schema
 from tests.commands import SAMPLES, kbnn
 
@@ -448,3 +449,34 @@ def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
         "number (--task positive leaves such rows out)"
     ) in said.err
     assert "left out (--task regression" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("positive", "positive regression of y0"), ("count", "count of y0")]
+)
+def test_pictures_and_words_are_those_of_the_kind(kind: str, words: str) -> None:
+    model = learned(kind, 620)
+    assert model.task.called == words
+    drawn = model.task.drawn(model.card.scores[0], model.card.summaries, 0)
+    made_of = drawn.values(model.predict(block(*made(kind, 300, seed=5))))
+    assert made_of.lower is not None
+    assert made_of.upper is not None
+    assert np.all((made_of.lower >= 0.0) & (made_of.lower < made_of.upper))
+    assert np.any(made_of.value - 1.645 * made_of.sd < 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ([0.0, 3.0, 1.0], ["count", "regression"]),
+        ([0.0, 1.0, 0.0], ["regression", "count"]),
+        ([2.0, 3.0, 1.0], ["regression", "positive", "count"]),
+        ([0.0, 2.5, 1.0], ["regression"]),
+        ([200.0, 300.0], ["regression", "positive"]),
+    ],
+)
+def test_which_kinds_race_and_who_speaks_first(values: list[float], kinds: list[str]) -> None:
+    assert kinds_of(schema(1), np.array(values)[:, None]) == kinds
+    first = Settings().candidates(kinds)[0]
+    assert first.kind == kinds[0]
+    assert [one.kind for one in Settings(noise=1.0).candidates(kinds)] == ["regression"] * 2
