@@ -258,7 +258,7 @@ def assert_same_bits(one: Model, other: Model) -> None:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["count", "positive"])
+@pytest.mark.parametrize("kind", ["count", "positive", "regression"])
 def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
     x, y = made(kind, 620)
     whole = learned(kind, 620)
@@ -268,6 +268,9 @@ def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
         header, arrays = to_state(cut)
         cut = from_state(json.loads(json.dumps(header)), {k: a.copy() for k, a in arrays.items()})
     assert_same_bits(whole, cut)
+    rows = block(*made(kind, 90, seed=3))
+    for one, other in zip(whole.predict(rows), cut.predict(rows), strict=True):
+        np.testing.assert_array_equal(one, other)
     assert whole.card.figures() == cut.card.figures()
 
 
