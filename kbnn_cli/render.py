@@ -147,7 +147,7 @@ def schema_parts(model: Model) -> Iterator[RenderableType]:
     yield Text()
     layers = ",".join(map(str, model.learner.settings.hidden)) or "none"
     yield Text(
-        f"{model.task.name} of {clean(', '.join(schema.targets))} from {len(schema.features)} "
+        f"{model.task.called} from {len(schema.features)} "
         f"{'feature' if len(schema.features) == 1 else 'features'}; layers {layers}"
     )
     if model.rows:

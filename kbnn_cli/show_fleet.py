@@ -27,7 +27,7 @@ def overview_parts(model: Model, found: dict[str, Any]) -> Iterator[RenderableTy
     keys = found["keys"]
     by = clean(", ".join(found["key"]))
     yield Text(
-        f"{clean(found['fleet'])}: {found['task']} of {clean(', '.join(found['targets']))} "
+        f"{clean(found['fleet'])}: {model.task.called} "
         f"by {by}, {count(len(keys))} {'key' if len(keys) == 1 else 'keys'}, "
         f"{rows_of(found['rows'])} learned"
     )

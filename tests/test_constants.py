@@ -11,6 +11,7 @@ import pytest
 
 from kbnn import Config, State, init
 from kbnn.core import constants, engine, tails, twin
+from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.state import ARRAYS, COUNT
 from kbnn.core.twin import Records
 from kbnn.model import scaling
@@ -162,7 +163,19 @@ def stated(shared: Any) -> list[Any]:
     known, rows = tails.blank(1)[0], said[:, 0].copy()
     u, none = rng.random(1500), np.where(np.arange(1500) % 2, 0.0, 0.3)
     _kernel.follow_counts(known, np.ones(1500), u, none, True, rows, shared)
-    return [*found, known, rows]
+    return [*found, known, rows, *mixed_counts(shared)]
+
+
+def mixed_counts(shared: Any) -> list[Any]:
+    """What is stated of counts, some far off, some as expected for so long that none seem so."""
+    found: list[Any] = []
+    for values, share in (([3.0, 1e6, 0.0] * 100, 0.01), ([2.0] * 40, 1e-12)):
+        known, rows = tails.blank(1)[0], np.ones((len(values), STATED_FIELDS))
+        rows[:, STATED.place], rows[:, STATED.spread] = 2.0, 0.1
+        known[tails.OUTLIERS], known[tails.SHARE] = share * known[tails.AMONG], share
+        _kernel.mix_counts(known, np.array(values), rows, shared)
+        found += [known, rows]
+    return found
 
 
 def outcomes(shared: Any) -> list[Any]:

@@ -29,6 +29,7 @@ from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Task
 from kbnn.task.forecast import Forecast
+from kbnn.task.section import Curve
 from kbnn.wording import clean
 from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
 
@@ -308,11 +309,11 @@ def picture_data(features: int) -> PictureData:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, features))
 
-    def model(table: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        sd = 0.1 + 0.1 * np.abs(table[:, -1])
-        return np.sin(table[:, 0]), sd, 0.5 * sd
+    def model(table: FloatArray) -> Curve:
+        mean, sd = np.sin(table[:, 0]), 0.1 + 0.1 * np.abs(table[:, -1])
+        return Curve(mean, sd, 0.5 * sd, mean - sd, mean + 2.0 * sd)
 
-    mean, sd, _ = model(x)
+    mean, sd, *_ = model(x)
     names = [HOSTILE, "$y$", "c"][:features]
     card, task = number_card(1, features), number_task("yield")
     card.add(x, mean[:, None] + 0.1, numbers(mean, sd))
@@ -343,7 +344,7 @@ def test_classes_get_a_reliability_picture(tmp_path: Path) -> None:
     card, task = class_card(), label_task(["r", "s", "t"], "species")
     drawn = task.drawn(card.scores[0], card.summaries, 0)
 
-    def predict(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    def predict(x: FloatArray) -> Curve:
         said: Forecast = labels(np.tile([0.2, 0.3, 0.5], (len(x), 1)))
         return drawn.values(said)
 

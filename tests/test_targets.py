@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
-from kbnn.core import counts, engine, tails
+from kbnn.core import count_tails, counts, engine
 from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.normal import FloatArray
 from kbnn.model.model import Model
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from kbnn.task import counted, link, logged, stated
+from kbnn.task.table import kinds_of
 from tests.bench.data import block, schema
 from tests.commands import SAMPLES, kbnn
 
@@ -51,9 +52,9 @@ def test_the_update_by_a_count_is_near_that_of_quadrature() -> None:
     assert np.mean(wide) < 0.02
 
 
-def count_rows(mu: list[float], inverse: list[float]) -> FloatArray:
+def count_rows(mu: list[float], inverse: list[float], share: float = 0.0) -> FloatArray:
     rows = np.ones((len(mu), STATED_FIELDS))
-    rows[:, STATED.place], rows[:, STATED.spread] = mu, inverse
+    rows[:, STATED.place], rows[:, STATED.spread], rows[:, STATED.share] = mu, inverse, share
     rows[:, STATED.kind] = stated.COUNT
     return rows
 
@@ -77,6 +78,56 @@ def test_a_count_is_judged_as_summation_would(mu: float, inverse: float, share: 
     lower, upper = (float(edge[0]) for edge in counted.interval(rows, 0.9))
     assert 0.0 <= lower <= upper
     assert truth.cdf(upper) - truth.cdf(lower - 1) >= 0.9 - 1e-9
+
+
+@pytest.mark.parametrize(("mu", "inverse"), [(0.02, 1e-4), (0.5, 0.3), (3.0, 60.0), (300.0, 4.0)])
+@pytest.mark.parametrize("eps", [1e-9, 0.01, 0.4])
+@pytest.mark.parametrize("y", [0, 2, 500])
+def test_a_count_among_outliers_is_judged_as_summation_would(
+    mu: float, inverse: float, eps: float, y: int
+) -> None:
+    rows, s = count_rows([mu], [inverse], eps), mu + 1.0
+    near = stats.nbinom(1.0 / inverse, 1.0 / (1.0 + mu * inverse))
+    at = np.arange(300_000.0)
+    below = (1.0 - eps) * near.cdf(at) + eps * (at + 1.0) / (s + at + 1.0)
+    mass = (1.0 - eps) * near.pmf(y) + eps * s / ((s + y) * (s + y + 1.0))
+    told = counted.judge(np.array([float(y)]), rows)
+    assert told.nll[0] == pytest.approx(-math.log(mass), rel=1e-9, abs=1e-9)
+    beyond = (eps * s) ** 2 * special.polygamma(1, s + at[-1] + 2.0)  # all of it the outliers'
+    total = np.sum((below - (at >= y)) ** 2) + beyond
+    assert told.crps[0] == pytest.approx(total, rel=1e-9, abs=1e-9)
+    assert counted.cdf(np.array([float(y)]), rows)[0] == pytest.approx(below[y], rel=1e-9)
+    for level in (0.05, 0.5, 0.975):
+        assert counted.quantile(rows, level)[0] == np.argmax(below >= level)
+
+
+@pytest.mark.parametrize("mu", [0.02, 3.0, 4000.0])
+@pytest.mark.parametrize("inverse", [1e-4, 0.7, 1e6])
+def test_what_a_count_asks_of_the_dispersion_is_the_slope_of_its_mass(
+    mu: float, inverse: float
+) -> None:
+    step = 1e-3
+    for y in (0.0, 1.0, 30.0, 5000.0):
+        mass = [
+            counted.log_density(np.array([y]), count_rows([mu], [inverse * math.exp(move)]))[0]
+            for move in (-step, step)
+        ]
+        slope = (mass[1] - mass[0]) / (2.0 * step)
+        assert counts.wider(y, mu, inverse) == pytest.approx(slope, rel=1e-4, abs=1e-6)
+    for x in (1e-6, 0.3, 5.0, 1e9):
+        assert counts.digamma(x) == pytest.approx(special.digamma(x), rel=1e-12)
+
+
+def test_counts_far_off_are_stated_as_outliers() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.poisson(3.0, 3000).astype(float)
+    y[::50] = 400.0
+    tail, rows = count_tails.begin(1, True)[0], count_rows([3.0] * 3000, [0.05] * 3000)
+    count_tails.mix(tail, y, rows)
+    assert 0.01 < rows[-1, STATED.share] < 0.06
+    assert rows[-1, STATED.spread] < 0.2
+    plain = -counted.log_density(y, count_rows([3.0] * 3000, [0.05] * 3000)).mean()
+    assert -counted.log_density(y, rows).mean() < plain - 5.0
 
 
 def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
@@ -145,12 +196,14 @@ def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) ->
     rng = np.random.default_rng(0)
     y = rng.poisson(2.0, 900).astype(float)
     y[rng.random(900) < 0.1] = np.nan
+    y[rng.random(900) < 0.02] = 1e6
     u, none = rng.random(900), rng.random(900) * 0.2
     found = []
     for compiled in (True, False):
         monkeypatch.setattr(engine, "compiled", lambda compiled=compiled: compiled)
-        known, rows = tails.blank(1)[0], count_rows([2.0] * 900, [0.1] * 900)
-        tails.follow_counts(known, y, u, none, True, rows)
+        known, rows = count_tails.begin(1, True)[0], count_rows([2.0] * 900, [0.1] * 900)
+        count_tails.mix(known, y, rows)
+        count_tails.follow(known, y, u, none, True, rows)
         found.append((known, rows))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11)
@@ -205,7 +258,7 @@ def assert_same_bits(one: Model, other: Model) -> None:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-@pytest.mark.parametrize("kind", ["count", "positive"])
+@pytest.mark.parametrize("kind", ["count", "positive", "regression"])
 def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
     x, y = made(kind, 620)
     whole = learned(kind, 620)
@@ -215,6 +268,9 @@ def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
         header, arrays = to_state(cut)
         cut = from_state(json.loads(json.dumps(header)), {k: a.copy() for k, a in arrays.items()})
     assert_same_bits(whole, cut)
+    rows = block(*made(kind, 90, seed=3))
+    for one, other in zip(whole.predict(rows), cut.predict(rows), strict=True):
+        np.testing.assert_array_equal(one, other)
     assert whole.card.figures() == cut.card.figures()
 
 
@@ -396,3 +452,34 @@ def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
         "number (--task positive leaves such rows out)"
     ) in said.err
     assert "left out (--task regression" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("positive", "positive regression of y0"), ("count", "count of y0")]
+)
+def test_pictures_and_words_are_those_of_the_kind(kind: str, words: str) -> None:
+    model = learned(kind, 620)
+    assert model.task.called == words
+    drawn = model.task.drawn(model.card.scores[0], model.card.summaries, 0)
+    made_of = drawn.values(model.predict(block(*made(kind, 300, seed=5))))
+    assert made_of.lower is not None
+    assert made_of.upper is not None
+    assert np.all((made_of.lower >= 0.0) & (made_of.lower < made_of.upper))
+    assert np.any(made_of.value - 1.645 * made_of.sd < 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ([0.0, 3.0, 1.0], ["count", "regression"]),
+        ([0.0, 1.0, 0.0], ["regression", "count"]),
+        ([2.0, 3.0, 1.0], ["regression", "positive", "count"]),
+        ([0.0, 2.5, 1.0], ["regression"]),
+        ([200.0, 300.0], ["regression", "positive"]),
+    ],
+)
+def test_which_kinds_race_and_who_speaks_first(values: list[float], kinds: list[str]) -> None:
+    assert kinds_of(schema(1), np.array(values)[:, None]) == kinds
+    first = Settings().candidates(kinds)[0]
+    assert first.kind == kinds[0]
+    assert [one.kind for one in Settings(noise=1.0).candidates(kinds)] == ["regression"] * 2

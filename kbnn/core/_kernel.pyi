@@ -92,6 +92,9 @@ def forecast(
     track: bool,
     constants: Constants,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]: ...
+def mix_counts(
+    tail: FloatArray, y: FloatArray, stated: FloatArray, constants: Constants
+) -> None: ...
 def follow_counts(
     tail: FloatArray,
     y: FloatArray,

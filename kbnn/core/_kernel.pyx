@@ -108,6 +108,7 @@ cdef extern from "tails.h" nogil:
         pass
     void kb_forecast(double *, int64_t, int64_t, const kb_said *, const double *, int, int,
                      kb_told *, const kb_constants *)
+    void kb_mix_counts(double *, int64_t, const double *, double *, const kb_constants *)
     void kb_follow_counts(double *, int64_t, const double *, const double *, const double *, int,
                           double *, const kb_constants *)
     void kb_edges(const double *, int64_t, double, double, int, double *, double *,
@@ -579,6 +580,18 @@ def forecast(tails, tuple said, y, bint mix, bint track, Constants constants):
         for k in range(views):
             PyBuffer_Release(&view[k])
     return made
+
+
+def mix_counts(tail, y, stated, Constants constants):
+    """Outliers and dispersion as they were stated at each row; the tail learns from each."""
+    cdef _Buffer known = _buffer(tail, "tail", True), seen = _buffer(y, "y")
+    cdef _Buffer out = _buffer(stated, "stated", True)
+    cdef int64_t rows = seen.length
+    if known.length != KB_TAIL_FIELDS or out.length != rows * KB_STATED_FIELDS:
+        raise ValueError("y and stated must have one number of rows")
+    with nogil:
+        kb_mix_counts(<double *>known.at, rows, <const double *>seen.at, <double *>out.at,
+                      &constants.k)
 
 
 def follow_counts(tail, y, u, none, bint track, stated, Constants constants):

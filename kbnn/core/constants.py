@@ -127,6 +127,9 @@ LEAST_RATIO = 4.0
 MOST_RATIO = 1e8
 """And at most this."""
 
+LEAST_SHARE = 1e-9
+"""And are at least this share: one may always come."""
+
 TAILS_YOUNG = 512.0
 """Rows after which the stated tails are looked at with every row no more: they move slowly then."""
 
@@ -151,11 +154,11 @@ WIDTH_CAP = 25.0
 LEAST_WIDTH, MOST_WIDTH = 0.01, 100.0
 """Between these the ordinary variance may be off."""
 
-TRACK_STEP = 0.06
+TRACK_STEP = 0.045
 """A row's part in the logarithm of an interval's half-width. While that half-width has to change by
-a factor f, n rows are inside log(f)/(n step) too seldom or too often on each side: errors that fall
-tenfold within a few thousand rows need a step as long as this. A steady stream pays with intervals
-that are a hundredth or two wider."""
+a factor f, n rows are inside log(f)/(n step) too seldom or too often on each side: one half more
+within 2,000 rows costs a hundredth of them. A steady stream pays with intervals a hundredth
+or two wider. A step that is longer while half-widths are on the move did no better."""
 
 LEAST_GAIN, MOST_GAIN = math.exp(-3.0), math.exp(5.0)
 """Between these a half-width may be off."""
@@ -183,6 +186,12 @@ DISPERSION_BOUND = 25.0
 
 LEAST_DISPERSION, MOST_DISPERSION = 1e-4, 50.0
 """Between a Poisson's and what is mostly zeros."""
+
+DISPERSION_STEP = 0.04
+"""A count's part in the logarithm of how much wider than the network says its dispersion is."""
+
+DISPERSION_MOVE = 3.0
+"""The slope of its log mass counts there as at most this."""
 
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""

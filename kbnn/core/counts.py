@@ -78,14 +78,36 @@ def posterior(now: Rate, y: float, phi: float) -> Rate:
     return Rate(eta - 0.5 * information * (1.0 - 2.0 * s) * var * var, var)
 
 
-def inlier_probability(y: float, mu: float, inverse: float) -> float:
-    """That a count is no outlier; `inverse` is 1/alpha."""
+def inlier_probability(y: float, mu: float, inverse: float, share: float = OUTLIER_SHARE) -> float:
+    """That a count is no outlier, of which there are such a share; `inverse` is 1/alpha."""
     alpha, s = 1.0 / inverse, mu + 1.0
     log_mass = math.lgamma(y + alpha) - math.lgamma(alpha) - math.lgamma(y + 1.0)
     log_mass += -alpha * math.log1p(mu * inverse) - y * math.log1p(alpha / mu)
     log_far = math.log(s) - math.log(s + y) - math.log(s + y + 1.0)
-    odds = math.log((1.0 - OUTLIER_SHARE) / OUTLIER_SHARE) + log_mass - log_far
+    odds = math.log((1.0 - share) / share) + log_mass - log_far
     return 1.0 / (1.0 + math.exp(min(max(-odds, -700.0), 700.0)))
+
+
+def wider(y: float, mu: float, inverse: float) -> float:
+    """d log mass/d log(1/alpha) = -alpha (psi(y + alpha) - psi(alpha) - log(1 + mu/alpha)
+    + (mu - y)/(mu + alpha)): above 0 where the count asks for more dispersion.
+    """
+    alpha = 1.0 / inverse
+    slope = digamma(y + alpha) - digamma(alpha) - math.log1p(mu * inverse)
+    return -alpha * (slope + (mu - y) / (mu + alpha))
+
+
+def digamma(x: float) -> float:
+    """psi of a number above 0: by its recurrence up to 8, and its series from there."""
+    below = 0.0
+    while x < 8.0:
+        below += 1.0 / x
+        x += 1.0
+    z = 1.0 / (x * x)
+    series = 0.0
+    for term in (691 / 32760, 1 / 132, 1 / 240, 1 / 252, 1 / 120, 1 / 12):
+        series = z * (term - series)
+    return math.log(x) - 0.5 / x - series - below
 
 
 def learn_dispersion(

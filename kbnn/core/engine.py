@@ -165,6 +165,11 @@ def forecast(
     return _kernel.forecast(tails, said, y, mix, track, kernel_constants())
 
 
+def mix_counts(tail: FloatArray, y: FloatArray, stated: FloatArray) -> None:
+    """See kbnn.core.count_tails; in the kernel."""
+    _kernel.mix_counts(tail, y, stated, kernel_constants())
+
+
 def follow_counts(
     tail: FloatArray,
     y: FloatArray,
@@ -173,7 +178,7 @@ def follow_counts(
     track: bool,
     stated: FloatArray,
 ) -> None:
-    """See kbnn.core.tails; in the kernel."""
+    """See kbnn.core.count_tails; in the kernel."""
     _kernel.follow_counts(tail, y, u, none, track, stated, kernel_constants())
 
 

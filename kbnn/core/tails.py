@@ -30,11 +30,9 @@ from kbnn.core import engine
 from kbnn.core.constants import (
     ANY_SHARE,
     EXTREMES_MEMORY,
-    HALF_60,
-    HALF_80,
-    HALF_90,
     LEAST_GAIN,
     LEAST_RATIO,
+    LEAST_SHARE,
     LEAST_WIDTH,
     MOST_GAIN,
     MOST_RATIO,
@@ -47,13 +45,11 @@ from kbnn.core.constants import (
     WIDTH_CAP,
     WIDTH_STEP,
 )
-from kbnn.core.mixture import GAINS, HALVES, OUTSIDE, STATED, STATED_FIELDS, edges_of
+from kbnn.core.mixture import GAINS, OUTSIDE, STATED, STATED_FIELDS, edges_of
 from kbnn.core.normal import FloatArray
 
 _NONE: Final = float(np.finfo(np.float64).tiny)
 """Stands for a deviation of 0, whose parts are 0 too."""
-ONE_SIDED: Final = (0.0, HALF_60, HALF_80, HALF_90)
-"""Half-widths with both shares of each level beyond."""
 START: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
 OUTLIERS, AMONG, EXTREMES, SQUARES, MEAN, WIDTH, SEEN, MOST = range(8)
 VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15)
@@ -209,52 +205,11 @@ def follow(
                 _learn_sizes(tail, float(y[i, j]), float(rows[i, j, STATED.spread]))
             if edges is not None:
                 _track(tail[FIRST_GAIN:FIRST_MEAN], edges, t)
-            _average(tail)
+            average(tail)
+            average_width(tail, float(tail[SEEN]))
             tail[SEEN] += 1.0
             tail[MOST] = max(tail[MOST], y[i, j])
     return rows
-
-
-def follow_counts(
-    tail: FloatArray, y: FloatArray, u: FloatArray, none: FloatArray, track: bool, rows: FloatArray
-) -> None:
-    """The same for the intervals of counts: gains and largest value are written into `rows`.
-
-    y (n,) is NaN where nothing was seen, u its place in what was stated, `none` the stated
-    probability of 0. Gains are those of the edges' normal scores. Where the lower edge is 0 nothing
-    lies below it, and the upper one leaves out both shares.
-    """
-    if engine.compiled():
-        engine.follow_counts(tail, y, u, none, track, rows)
-        return
-    for i, value in enumerate(y.tolist()):
-        rows[i, STATED.gain : STATED.most] = tail[FIRST_GAIN:FIRST_MEAN]
-        rows[i, STATED.most] = tail[MOST]
-        if math.isnan(value):
-            continue
-        if track:
-            _track_count(tail[FIRST_GAIN:FIRST_MEAN], float(u[i]), float(none[i]))
-        _average(tail)
-        tail[SEEN] += 1.0
-        tail[MOST] = max(tail[MOST], value)
-
-
-def _track_count(gains: FloatArray, u: float, none: float) -> None:
-    for level, (outside, half) in enumerate(zip(OUTSIDE, HALVES, strict=True)):
-        low, high = 2 * level, 2 * level + 1
-        under = _cdf(-half * float(gains[low]))
-        from_zero = none >= under
-        reach = ONE_SIDED[level] if from_zero else half
-        beyond = 2.0 * outside if from_zero else outside
-        moves = [] if reach == 0.0 else [(high, (u > _cdf(reach * float(gains[high]))) - beyond)]
-        moves += [] if from_zero else [(low, (u < under) - outside)]
-        for at, move in moves:
-            grown = float(gains[at]) * math.exp(TRACK_STEP * move)
-            gains[at] = min(max(grown, LEAST_GAIN), MOST_GAIN)
-
-
-def _cdf(u: float) -> float:
-    return 0.5 * math.erfc(-0.7071067811865476 * u)
 
 
 def _refresh(tail: FloatArray) -> None:
@@ -265,17 +220,23 @@ def _refresh(tail: FloatArray) -> None:
     tail[SHIFT] = tail[MEAN]
 
 
+def among(tail: FloatArray, w: float) -> None:
+    """Count a value that is an outlier with probability w."""
+    tail[OUTLIERS] += w
+    tail[AMONG] += 1.0
+    if tail[AMONG] > TAILS_MEMORY:
+        tail[OUTLIERS] *= TAILS_MEMORY / tail[AMONG]
+        tail[AMONG] = TAILS_MEMORY
+    tail[OUTLIERS] = max(tail[OUTLIERS], LEAST_SHARE * tail[AMONG])
+
+
 def _learn(tail: FloatArray, t: float) -> None:
     share, ratio, shift = (float(part) for part in tail[SHARE : SHIFT + 1])
     far = t - shift
     odds = math.log((1.0 - share) / share) + 0.5 * math.log(ratio)
     odds -= 0.5 * (t * t - far * far / ratio)
     w = 1.0 / (1.0 + math.exp(min(max(odds, -700.0), 700.0)))
-    tail[OUTLIERS] += w
-    tail[AMONG] += 1.0
-    if tail[AMONG] > TAILS_MEMORY:
-        tail[OUTLIERS] *= TAILS_MEMORY / tail[AMONG]
-        tail[AMONG] = TAILS_MEMORY
+    among(tail, w)
     tail[EXTREMES] += w
     gap = t - float(tail[MEAN])
     tail[MEAN] += w * gap / tail[EXTREMES]
@@ -296,12 +257,19 @@ def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:
     tail[SPREAD_VAR] += rate * (spread * spread - tail[SPREAD_VAR])
 
 
-def _average(tail: FloatArray) -> None:
-    rate = 1.0 / min(float(tail[SEEN]) + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
-    tail[FIRST_MEAN:MEAN_WIDTH] += rate * (
-        tail[FIRST_GAIN:FIRST_MEAN] - tail[FIRST_MEAN:MEAN_WIDTH]
-    )
-    tail[MEAN_WIDTH] += rate * (tail[WIDTH] - tail[MEAN_WIDTH])
+def average(tail: FloatArray) -> None:
+    """Count the gains into what they have been on average."""
+    gains, mean = tail[FIRST_GAIN:FIRST_MEAN], tail[FIRST_MEAN:MEAN_WIDTH]
+    mean += _rate(float(tail[SEEN])) * (gains - mean)
+
+
+def average_width(tail: FloatArray, seen: float) -> None:
+    """Count the width after so many rows into what it has been on average."""
+    tail[MEAN_WIDTH] += _rate(seen) * (tail[WIDTH] - tail[MEAN_WIDTH])
+
+
+def _rate(seen: float) -> float:
+    return 1.0 / min(seen + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
 
 
 def _track(gains: FloatArray, edges: list[float], t: float) -> None:

@@ -20,7 +20,7 @@ def as_text(model: Model | None, target: Sequence[str]) -> str:
     if model is None:
         return f"<kbnn.Model of {_names(target) if target else 'y'}: nothing learned yet>"
     schema = model.schema
-    what = f"{model.task.name} of {_names(schema.targets)} from {_names(schema.features)}"
+    what = f"{model.task.called} from {_names(schema.features)}"
     return f"<kbnn.Model: {what}, {rows_of(model.rows)} learned>"
 
 

@@ -9,8 +9,8 @@ for more than five nats between two candidates, so that no outlier decides. The 
 where row counts say, not where blocks end.
 
 What kind of number the target is races too: kinds are compared, each by its best candidate, for 512
-rows, since it takes that long for tails to show, and a real target is given up only for one that is
-20 nats ahead.
+rows, since it takes that long for tails to show. A real target is given up for a positive one only
+where that is 10 nats ahead; counts show themselves, or not, by far more.
 
 A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
 rows stay true. A second race tells, up to row 4,096: beside a winner that goes on to rehearse runs
@@ -37,6 +37,7 @@ DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG
 KIND_DECIDED: Final = YOUNG // 2
 SAFEST: Final = "regression"
+HASTY: Final = "positive"
 MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
@@ -205,10 +206,7 @@ def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
     """The leader first, and those still in the race."""
     order = sorted(racers, key=lambda racer: -racer.evidence)
     best = {racer.learner.settings.kind: racer for racer in reversed(order)}
-    leader = order[0]
-    safe = best.get(SAFEST)
-    if safe is not None and leader.evidence <= safe.evidence + MARGIN:
-        leader = safe
+    leader = next(racer for racer in order if _may_lead(racer, best.get(SAFEST)))
     seen, kind = leader.learned.seen, leader.learner.settings.kind
     if seen in (DECIDED, DECIDED_LATE):
         return (leader,)
@@ -216,6 +214,12 @@ def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
         order = [racer for racer in order if racer.learner.settings.kind == kind]
     kept = [r for r in order if r.evidence > best[r.learner.settings.kind].evidence - DROPPED]
     return (leader, *(racer for racer in kept if racer is not leader))
+
+
+def _may_lead(racer: Racer, safe: Racer | None) -> bool:
+    """Whether a real target may be given up for it."""
+    close = safe is not None and racer.evidence <= safe.evidence + MARGIN
+    return not (close and racer.learner.settings.kind == HASTY)
 
 
 def _aged(racers: tuple[Racer, ...], seen: int) -> tuple[Racer, ...]:

@@ -209,7 +209,8 @@ class Settings:
         `kinds` are the tasks that the first rows allow; of many inputs every shape is as wide.
         """
         if self.kind != "auto" or not self.units or not isinstance(self.noise, str):
-            kinds = [kinds[0] if self.kind == "auto" else self.kind]
+            safest = "regression" if "regression" in kinds else kinds[0]
+            kinds = [safest if self.kind == "auto" else self.kind]
         if self.hidden == "auto" and self.covariance == "auto" and inputs >= WIDE_FROM:
             shapes = [(h, "") for h in dict.fromkeys(h for h, _ in SHAPES)]
         elif self.hidden == "auto":

@@ -23,7 +23,7 @@ from kbnn.report.text import label
 from kbnn.score.rowsums import FloatArray
 from kbnn.sink import write_whole
 from kbnn.task.gaussian import Z
-from kbnn.task.section import Chart, Drawn
+from kbnn.task.section import Chart, Curve, Drawn
 
 FORMATS = ("png", "svg", "pdf")
 GRID = 80
@@ -35,7 +35,7 @@ class PictureData:
     """What the picture needs: a sample of rows, and the model as a function when D is 1 or 2.
 
     features (D names)   x (k, D)   truth (k,): what was true of them, as the task draws it
-    predict              features (n, D) to what is drawn, its sd and perhaps the function's sd
+    predict              features (n, D) to what is drawn
     """
 
     target: str
@@ -43,7 +43,7 @@ class PictureData:
     x: FloatArray
     truth: FloatArray
     drawn: Drawn
-    predict: Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray | None]]
+    predict: Callable[[FloatArray], Curve]
 
 
 def write_picture(data: PictureData | Chart, path: str | Path) -> None:
@@ -95,15 +95,18 @@ def span(values: FloatArray) -> tuple[float, float]:
 def band(ax: Any, data: PictureData) -> None:
     """What is drawn, the 90 % band of the prediction, and inside it that of the function."""
     grid = np.linspace(*span(data.x[:, 0]), 4 * GRID)
-    mean, sd, inner = data.predict(grid[:, None])
-    if inner is not None:
-        for spread, alpha, text in ((sd, 0.16, "90 %, data"), (inner, 0.32, "90 %, function")):
-            half = Z[90] * spread
-            ax.fill_between(
-                grid, mean - half, mean + half, color=BLUE, alpha=alpha, lw=0, label=text
-            )
+    made = data.predict(grid[:, None])
+    if made.function_sd is not None:
+        lower, upper = made.lower, made.upper
+        half = Z[90] * made.function_sd
+        inner = [np.clip(made.value + side * half, lower, upper) for side in (-1.0, 1.0)]
+        for edges, alpha, text in (
+            ((lower, upper), 0.16, "90 %, data"),
+            (inner, 0.32, "90 %, function"),
+        ):
+            ax.fill_between(grid, *edges, color=BLUE, alpha=alpha, lw=0, label=text)
     named = data.drawn.name
-    ax.plot(grid, mean, color=BLUE, label=label(named if data.drawn.marks else "mean"))
+    ax.plot(grid, made.value, color=BLUE, label=label(named if data.drawn.marks else "mean"))
     ax.plot(data.x[:, 0], data.truth, ".", color=INK, ms=4, alpha=0.6, label="rows", zorder=1)
     ax.set(xlim=(grid[0], grid[-1]), xlabel=label(data.features[0]), ylabel=label(named))
     ax.legend(loc="best")
@@ -113,11 +116,11 @@ def fields(figure: Any, data: PictureData) -> None:
     """What is drawn and its standard deviation over the plane of two features."""
     across, up = (np.linspace(*span(data.x[:, j]), GRID) for j in (0, 1))
     table = np.column_stack([part.ravel() for part in np.meshgrid(across, up)])
-    mean, sd, _ = data.predict(table)
+    made = data.predict(table)
     drawn = data.drawn
     for ax, values, name, colours in zip(
         figure.subplots(1, 2, sharex=True, sharey=True),
-        (mean, sd),
+        (made.value, made.sd),
         (drawn.name if drawn.marks else "mean", drawn.sd_name),
         ("cividis", "magma_r"),
         strict=True,

@@ -27,6 +27,7 @@ class Inspection:
     path: str
     bytes: int
     task: str
+    called: str  # task and targets in words
     targets: list[str]
     classes: list[str]
     facts: list[tuple[str, str]]  # what else describes the targets
@@ -76,8 +77,7 @@ class Inspection:
     @property
     def summary(self) -> str:
         """What it is and what it has seen, in one line."""
-        names = ", ".join(clean(name) for name in self.targets)
-        return f"{self.task} of {names}, {rows_of(self.rows)} learned"
+        return f"{self.called}, {rows_of(self.rows)} learned"
 
     def card(self) -> list[tuple[str, str]]:
         """Label and value of everything worth a line."""
@@ -85,7 +85,7 @@ class Inspection:
 
     def what(self) -> list[tuple[str, str]]:
         """What it is."""
-        found = [("task", f"{self.task} of {', '.join(clean(name) for name in self.targets)}")]
+        found = [("task", self.called)]
         found += self.facts
         settings, network = self.settings, self.network
         widths = settings["hidden"] if network is None else network["hidden"]
@@ -226,6 +226,7 @@ def inspect(model: Model, path: str, size: int | None = None) -> Inspection:
         path=path,
         bytes=os.path.getsize(path) if size is None else size,
         task=model.task.name,
+        called=model.task.called,
         targets=targets,
         classes=list(model.schema.classes),
         facts=model.task.facts(),

@@ -20,7 +20,7 @@ from kbnn.run.inspecting import Inspection
 from kbnn.run.onward import with_next
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.section import Drawn
+from kbnn.task.section import Curve, Drawn
 from kbnn.wording import clean, number
 
 DEPENDENCES = 5
@@ -123,12 +123,10 @@ def cells(model: Model, x: FloatArray) -> list[str]:
     return [found.get(name, "-") for name in shown_columns(model)]
 
 
-def predictor(
-    model: Model, drawn: Drawn
-) -> Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray | None]]:
-    """The model as a function of x: what is drawn, its sd and, where known, the function's sd."""
+def predictor(model: Model, drawn: Drawn) -> Callable[[FloatArray], Curve]:
+    """The model as a function of x."""
 
-    def predict(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    def predict(x: FloatArray) -> Curve:
         unknown = np.full((x.shape[0], len(model.task.targets)), np.nan)
         return drawn.values(model.predict(Rows(x, unknown, np.arange(1, x.shape[0] + 1))))
 
@@ -145,8 +143,9 @@ def dependences(
     whole = predictor(model, drawn)
 
     def predict(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        mean, _, sd = whole(x)
-        return mean, np.zeros_like(mean) if sd is None else sd
+        made = whole(x)
+        sd = made.function_sd
+        return made.value, np.zeros_like(made.value) if sd is None else sd
 
     places: dict[str, dict[str | None, int]] = {}
     for at, place in enumerate(model.schema.layout):

@@ -25,7 +25,7 @@ from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
 from kbnn.task.forecast import Forecast
 from kbnn.task.section import Drawn, Section, Tile
-from kbnn.wording import count
+from kbnn.wording import clean, count
 
 
 class Described(Protocol):
@@ -101,6 +101,8 @@ class Task(ABC):
     """One kind of target; an instance knows the names of a model's targets."""
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
+    """What it is called before "of" and the target, if not by its name."""
     observation: ClassVar[str]
     score: ClassVar[type[Score]]
     baseline: ClassVar[str]
@@ -274,6 +276,11 @@ class Task(ABC):
     @abstractmethod
     def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
         """What effects are told of: a name, a title, and the outputs it adds up, with signs."""
+
+    @property
+    def called(self) -> str:
+        """What it is, in words."""
+        return f"{self.title or self.name} of {', '.join(clean(name) for name in self.targets)}"
 
     def facts(self) -> list[tuple[str, str]]:
         """What else describes the targets, label and value."""

@@ -19,7 +19,7 @@ from kbnn.task.class_score import ClassScore, Judged
 from kbnn.task.class_verdict import class_verdict
 from kbnn.task.early_labels import EarlyLabels
 from kbnn.task.forecast import Forecast
-from kbnn.task.section import Chart, Crossed, Drawn, Group, Section, learning_chart
+from kbnn.task.section import Chart, Crossed, Curve, Drawn, Group, Section, learning_chart
 from kbnn.wording import clean, number, percent
 
 MOST_GROUPED = 4
@@ -154,9 +154,9 @@ class Classes(Task):
         if len(self.schema.classes) > 2 and score.confusion.size:
             shown = int(np.argmax(score.confusion.sum(axis=1)))
 
-        def values(forecast: Forecast) -> tuple[FloatArray, FloatArray, None]:
+        def values(forecast: Forecast) -> Curve:
             p = forecast.probability[:, shown]
-            return p, np.sqrt(p * (1 - p)), None
+            return Curve(p, np.sqrt(p * (1 - p)))
 
         name = clean(self.named(shown))
         weight, confidence, right = score.reliability()

@@ -1,15 +1,15 @@
 """A count: a negative binomial whose rate is an exponential of the network's output.
 
 The network says mean and variance of the logarithm of the rate, m and q, and a dispersion phi (see
-kbnn.core.counts). Stated is the negative binomial with the first two moments of all that:
-mu = e^(m + q/2) and 1/alpha = e^q (1 + phi) - 1.
+kbnn.core.counts). Stated is the negative binomial with the first two moments of all that,
+mu = e^(m + q/2) and 1/alpha = e^q (1 + phi) - 1, and outliers (kbnn.core.count_tails).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from kbnn.core import tails
+from kbnn.core import count_tails, tails
 from kbnn.core.constants import (
     COUNT_RATE,
     LEAST_DISPERSION,
@@ -54,6 +54,10 @@ class Count(Numeric):
             np.log((total + 0.5) / (np.isfinite(known).sum(axis=0) + 0.5)) / COUNT_RATE
         )
 
+    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+        """As many outliers as inference reckons with."""
+        return count_tails.begin(len(self.targets), mixed)
+
     def forecast(
         self,
         made: Prediction,
@@ -84,9 +88,11 @@ class Count(Numeric):
     def stated(
         self, mean: FloatArray, sd: FloatArray, known: FloatArray, following: Following | None
     ) -> FloatArray:
-        """The rows of means mu and dispersions 1/alpha; their intervals follow what came true."""
+        """The rows of means mu and dispersions 1/alpha, as they follow what came true."""
         plain = known.copy()
         plain[:, tails.MEAN_WIDTH] = 1.0
+        if following is None:
+            sd = sd * known[:, tails.MEAN_WIDTH]
         told = tails.stated(plain, mean, sd)
         told[..., STATED.kind] = COUNT
         if following is None or following.y is None:
@@ -95,8 +101,10 @@ class Count(Numeric):
             y = following.y[:, j]
             rows = np.ascontiguousarray(told[:, j])
             y = np.where(counted.possible(y) > 0.0, y, np.nan)
+            if following.mixed:
+                count_tails.mix(known[j], y, rows)
             u, none = counted.drawn(y, rows), counted.cdf(np.zeros(len(y)), rows)
-            tails.follow_counts(known[j], y, u, none, following.tracked, rows)
+            count_tails.follow(known[j], y, u, none, following.tracked, rows)
             told[:, j] = rows
         return told
 

@@ -1,4 +1,8 @@
-"""A count: a negative binomial of mean mu and variance mu + mu^2/alpha, its row (mu, 1/alpha, ..).
+"""A count: a negative binomial of mean mu and variance mu + mu^2/alpha, and outliers, a share eps;
+its row is (mu, 1/alpha, eps, ..).
+
+An outlier has the mass s/((s + y)(s + y + 1)), s = mu + 1, which is P(Y > y) = s/(s + y + 1): a
+tail without a mean. The CRPS is therefore written without one, y - 2 E min(X, y) + E min(X, X').
 
 A count is a step of its distribution, from P(Y < y) to P(Y <= y); u is drawn between the two by a
 hash of the row, so that it is even where what is stated is right, and the same whenever it is asked
@@ -19,6 +23,11 @@ from kbnn.core.normal import FloatArray
 
 MOST: Final = 2.0**53
 """Counts beyond this are not told apart."""
+_STEP: Final = 0.25
+_LOG_V: Final = np.arange(-37.0, 4.0, _STEP)
+"""Where an integral is taken, see `_near_and_far`."""
+_TOGETHER: Final = 256
+"""Rows that it is taken for at a time."""
 
 
 def possible(y: FloatArray) -> FloatArray:
@@ -28,21 +37,25 @@ def possible(y: FloatArray) -> FloatArray:
 
 def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
     """P(Y <= y)."""
-    mu, alpha = _parameters(rows)
-    k = np.floor(y)
-    below = normal.special().betainc(alpha, np.maximum(k, 0.0) + 1.0, alpha / (alpha + mu))
-    return np.where(k < 0.0, 0.0, below)
+    share, s = rows[:, STATED.share], rows[:, STATED.place] + 1.0
+    k = np.maximum(np.floor(y), -1.0)
+    near = _ordinary_cdf(k, *_parameters(rows))
+    return np.asarray((1.0 - share) * near + share * (k + 1.0) / (s + k + 1.0))
 
 
 def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
     """The logarithm of the mass of a count."""
     mu, alpha = _parameters(rows)
+    share, s = rows[:, STATED.share], mu + 1.0
     gammaln = normal.special().gammaln
     chosen = gammaln(y + alpha) - gammaln(alpha) - gammaln(y + 1.0)
     log_p = -np.log1p(mu / alpha)
     with np.errstate(divide="ignore"):
         log_q = -np.log1p(alpha / mu)
-    return np.asarray(chosen + alpha * log_p + np.where(y > 0.0, y * log_q, 0.0))
+        log_share = np.log(share)
+    near = chosen + alpha * log_p + np.where(y > 0.0, y * log_q, 0.0)
+    far = np.log(s) - np.log(s + y) - np.log(s + y + 1.0)
+    return np.asarray(np.logaddexp(np.log1p(-share) + near, log_share + far))
 
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
@@ -91,28 +104,65 @@ def drawn(y: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """y (2F(y) - 1) - mu (2F(y - 1; alpha + 1) - 1 + 2F1(alpha + 1, 1/2; 2; -4 (1 - p)/p^2)/p)."""
+    """y - 2 E min(X, y) + E min(X, X'), each by its parts, ordinary and outliers."""
+    mu, alpha = _parameters(rows)
+    share, s = rows[:, STATED.share], mu + 1.0
+    digamma, trigamma = normal.special().digamma, normal.special().polygamma
+    far = s * (digamma(s + y + 1.0) - digamma(s + 1.0))  # the sum of P(X > k) over k < y
+    alike = (1.0 - share) ** 2 * (mu - _half_apart(rows))
+    alike += share**2 * s * s * trigamma(1, s + 1.0)
+    mixed = np.flatnonzero(share > 0.0)
+    for start in range(0, len(mixed), _TOGETHER):
+        at = mixed[start : start + _TOGETHER]
+        alike[at] += 2.0 * share[at] * (1.0 - share[at]) * _near_and_far(mu[at], alpha[at])
+    near = 0.5 * (mu + y - _apart(y, mu, alpha))
+    return np.asarray(y - 2.0 * ((1.0 - share) * near + share * far) + alike)
+
+
+def _apart(y: FloatArray, mu: FloatArray, alpha: FloatArray) -> FloatArray:
+    """E |X - y| of the ordinary ones: y (2F(y) - 1) - mu (2F(y - 1; alpha + 1) - 1)."""
+    above = _ordinary_cdf(y - 1.0, mu * (alpha + 1.0) / alpha, alpha + 1.0)
+    return y * (2.0 * _ordinary_cdf(y, mu, alpha) - 1.0) - mu * (2.0 * above - 1.0)
+
+
+def _near_and_far(mu: FloatArray, alpha: FloatArray) -> FloatArray:
+    """E min(X, Z) of an ordinary X and an outlier Z.
+
+    It is the sum of P(X > k) s/(s + k + 1) over k; with s/(s + k + 1) = the integral of
+    e^(-v) t^(k + 1), t = e^(-v/s), that of e^(-v) (1 - G(t))/(1/t - 1), where G(t) =
+    (1 + mu (1 - t)/alpha)^-alpha is the generating function of X. In log v the rule of even steps
+    is exact to rounding.
+    """
+    v, s = np.exp(_LOG_V), mu[:, None] + 1.0
+    lost = -np.expm1(-alpha[:, None] * np.log1p(-(mu / alpha)[:, None] * np.expm1(-v / s)))
+    return np.asarray(np.sum(lost / np.expm1(v / s) * (np.exp(-v) * v * _STEP), axis=1))
+
+
+def _half_apart(rows: FloatArray) -> FloatArray:
+    """E |X - X'|/2 of two ordinary ones: mu/p 2F1(alpha + 1, 1/2; 2; -4 (1 - p)/p^2)."""
     mu, alpha = _parameters(rows)
     p = alpha / (alpha + mu)
-    more = rows.copy()
-    more[:, STATED.place], more[:, STATED.spread] = mu * (alpha + 1.0) / alpha, 1.0 / (alpha + 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
         apart = mu / p * normal.special().hyp2f1(alpha + 1.0, 0.5, 2.0, -4.0 * (1.0 - p) / (p * p))
     for at in np.flatnonzero(~np.isfinite(apart)):
-        apart[at] = _half_apart(rows[at : at + 1])
-    near = y * (2.0 * cdf(y, rows) - 1.0) - mu * (2.0 * cdf(y - 1.0, more) - 1.0)
-    return np.asarray(near - apart)
+        apart[at] = _summed_apart(float(mu[at]), float(alpha[at]))
+    return np.asarray(apart)
 
 
-def _half_apart(row: FloatArray) -> float:
-    """E |X - X'|/2 = sum of F (1 - F) where the series does not converge: many and alike."""
-    mu, alpha = (float(part[0]) for part in _parameters(row))
+def _summed_apart(mu: float, alpha: float) -> float:
+    """The same as the sum of F (1 - F) where the series does not converge: many and alike."""
     sd = math.sqrt(mu + mu * mu / alpha)
     low, high = math.floor(max(mu - 12.0 * sd, 0.0)), math.ceil(mu + 12.0 * sd + 40.0)
     step = max(1, (high - low) // 4000)  # many steps of a smooth sum are an integral
     at = np.arange(low, high, step, dtype=np.float64)
-    below = cdf(at, np.tile(row, (len(at), 1)))
+    below = _ordinary_cdf(at, np.full(len(at), mu), np.full(len(at), alpha))
     return float(step * np.sum(below * (1.0 - below)))
+
+
+def _ordinary_cdf(k: FloatArray, mu: FloatArray, alpha: FloatArray) -> FloatArray:
+    """P(X <= k) of the negative binomial, k whole or below 0."""
+    below = normal.special().betainc(alpha, np.maximum(k, 0.0) + 1.0, alpha / (alpha + mu))
+    return np.where(k < 0.0, 0.0, below)
 
 
 def _parameters(rows: FloatArray) -> tuple[FloatArray, FloatArray]:

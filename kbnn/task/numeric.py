@@ -22,7 +22,7 @@ from kbnn.task.early_numbers import EarlyNumbers
 from kbnn.task.forecast import Forecast
 from kbnn.task.numeric_score import Judged, NumericScore
 from kbnn.task.numeric_verdict import numeric_verdict
-from kbnn.task.section import Chart, Drawn, Group, Section, learning_chart
+from kbnn.task.section import Chart, Curve, Drawn, Group, Section, learning_chart
 from kbnn.wording import number, percent, rows_of
 
 IMPOSSIBLE = 50.0
@@ -149,11 +149,16 @@ class Numeric(Task):
     def drawn(self, score: Score, summaries: Summaries, target: int) -> Drawn:
         """The mean, with the band of the prediction and that of the function."""
         name = self.targets[target]
+
+        def values(f: Forecast) -> Curve:
+            parts = (f.mean[:, target], f.sd[:, target], f.function_sd[:, target])
+            return Curve(*parts, *stated.interval(f.stated[:, target], 0.9))
+
         return Drawn(
             name=name,
             sd_name="standard deviation",
             effect=name,
-            values=lambda f: (f.mean[:, target], f.sd[:, target], f.function_sd[:, target]),
+            values=values,
             truth=lambda y: y,
             marks=False,
             chart=Chart("truth", name, {**self.sampled(summaries, target), "name": name}),

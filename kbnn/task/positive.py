@@ -24,6 +24,7 @@ class Positive(Real):
     """Numbers above 0 whose size varies by factors: prices, durations, concentrations."""
 
     name = "positive"
+    title = "positive regression"
 
     @property
     def noisy(self) -> bool:

@@ -60,10 +60,20 @@ class Section(NamedTuple):
     crossed: Crossed | None = None
 
 
+class Curve(NamedTuple):
+    """What is drawn of forecasts, each (n,)."""
+
+    value: FloatArray
+    sd: FloatArray
+    function_sd: FloatArray | None = None  # None: it has no bands
+    lower: FloatArray | None = None  # of the 90 % interval
+    upper: FloatArray | None = None
+
+
 class Drawn(NamedTuple):
     """A target as a function of its inputs, for partial dependences and the main picture.
 
-    values   makes of a forecast what is drawn, its sd and, where it is known, the function's sd
+    values   makes of forecasts what is drawn
     truth    makes of targets (n,) what they are drawn as
     marks    whether the truth is yes or no: rows are marked, not placed
     chart    the picture where there are too many inputs for one of the function
@@ -72,7 +82,7 @@ class Drawn(NamedTuple):
     name: str
     sd_name: str
     effect: str  # what an effect of a feature is a change of
-    values: Callable[[Forecast], tuple[FloatArray, FloatArray, FloatArray | None]]
+    values: Callable[[Forecast], Curve]
     truth: Callable[[FloatArray], FloatArray]
     marks: bool
     chart: Chart

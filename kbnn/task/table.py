@@ -71,7 +71,10 @@ def task_of(schema: Named, settings: Chosen) -> Task:
 
 
 def kinds_of(schema: Named, y: FloatArray) -> list[str]:
-    """The tasks that the first targets (n, T) can be taken for, the safest first."""
+    """The tasks that the first targets (n, T) can be taken for, the likeliest first.
+
+    That is a real target, but for whole numbers of several sizes with a 0 among them.
+    """
     if TASKS[schema.task].labels:
         return [Real.name]  # of no consequence
     if schema.task != Real.name or len(schema.targets) > 1:
@@ -83,7 +86,8 @@ def kinds_of(schema: Named, y: FloatArray) -> list[str]:
         kinds.append(Positive)
     large = positive and y.size > 0 and float(np.median(y)) >= LARGE
     if np.all((y >= 0.0) & (y == np.rint(y))) and not large:
-        kinds.append(Count)
+        several = not positive and np.any(y > 1.0)
+        kinds.insert(0 if several else len(kinds), Count)
     return [kind.name for kind in kinds]
 
 

@@ -122,7 +122,7 @@ def inspect(
     if weights_file is not None:
         belief.save(known, weights_file)
     found = inspecting.inspect(known, model, size)
-    title = f"{modelreport.named(model)}: {found.task} of {', '.join(found.targets)}"
+    title = f"{modelreport.named(model)}: {found.called}"
     plots = show.on_terminal() and not no_plots
     try:
         if diff is not None:

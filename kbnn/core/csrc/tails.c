@@ -25,17 +25,26 @@ static double usual_odds(const mixture *m)
     return log((1.0 - m->share) / m->share) + 0.5 * log(m->ratio);
 }
 
-/* How the share, size and place of outliers and the ordinary width follow a value. */
-static void learn_tail(double *tail, const mixture *m, double usual, double t, const kb_constants *k)
+/* One more value, an outlier with probability w. */
+static void count_among(double *tail, double w, const kb_constants *k)
 {
-    double far = t - m->shift, odds = usual - 0.5 * (t * t - far * far / m->ratio);
-    double w = 1.0 / (1.0 + exp(clip(odds, -700.0, 700.0)));
     tail[KB_OUTLIERS] += w;
     tail[KB_AMONG] += 1.0;
     if (tail[KB_AMONG] > k->tails_memory) {
         tail[KB_OUTLIERS] *= k->tails_memory / tail[KB_AMONG];
         tail[KB_AMONG] = k->tails_memory;
     }
+    double least = k->least_share * tail[KB_AMONG];
+    if (tail[KB_OUTLIERS] < least)
+        tail[KB_OUTLIERS] = least;
+}
+
+/* How the share, size and place of outliers and the ordinary width follow a value. */
+static void learn_tail(double *tail, const mixture *m, double usual, double t, const kb_constants *k)
+{
+    double far = t - m->shift, odds = usual - 0.5 * (t * t - far * far / m->ratio);
+    double w = 1.0 / (1.0 + exp(clip(odds, -700.0, 700.0)));
+    count_among(tail, w, k);
     tail[KB_EXTREMES] += w;
     double gap = t - tail[KB_EXTREME_MEAN];
     tail[KB_EXTREME_MEAN] += w * gap / tail[KB_EXTREMES];
@@ -74,15 +83,24 @@ static void track(double *gains, const edges *e, double t, const double (*factor
     }
 }
 
+static double rate_of(double seen, const kb_constants *k)
+{
+    seen += 1.0 + k->tails_young;
+    return 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
+}
+
 /* What gains and width have been on average, 1 for some rows before the first: a model that learns no more
  * goes by that. */
 static void average(double *tail, const kb_constants *k)
 {
-    double seen = tail[KB_TAIL_SEEN] + 1.0 + k->tails_young;
-    double rate = 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
+    double rate = rate_of(tail[KB_TAIL_SEEN], k);
     for (int at = 0; at < 2 * KB_LEVELS; at++)
         tail[KB_MEAN_GAINS + at] += rate * (tail[KB_GAINS + at] - tail[KB_MEAN_GAINS + at]);
-    tail[KB_MEAN_WIDTH] += rate * (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]);
+}
+
+static void average_width(double *tail, double seen, const kb_constants *k)
+{
+    tail[KB_MEAN_WIDTH] += rate_of(seen, k) * (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]);
 }
 
 void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double *mean,
@@ -131,6 +149,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             if (tracked)
                 track(tail + KB_GAINS, &e, t, factors, k);
             average(tail, k);
+            average_width(tail, tail[KB_TAIL_SEEN], k);
             tail[KB_TAIL_SEEN] += 1.0;
             if (y[at] > tail[KB_MOST_SEEN])
                 tail[KB_MOST_SEEN] = y[at];
@@ -177,6 +196,46 @@ void kb_forecast(double *tails, int64_t targets, int64_t rows, const kb_said *sa
         told->sd[at] = spread;
         told->function_sd[at] = sqrt(function) * wider;
         told->noise_sd[at] = sqrt(noise) * wider;
+    }
+}
+
+static double digamma(double x)
+{
+    double below = 0.0;
+    for (; x < 8.0; x += 1.0)
+        below += 1.0 / x;
+    double z = 1.0 / (x * x);
+    double series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240
+                    - z * (1.0 / 132 - z * 691.0 / 32760)))));
+    return log(x) - 0.5 / x - series - below;
+}
+
+void kb_mix_counts(double *tail, int64_t rows, const double *y, double *stated,
+                   const kb_constants *k)
+{
+    double seen = tail[KB_TAIL_SEEN];
+    for (int64_t row = 0; row < rows; row++) {
+        double *out = stated + row * KB_STATED_FIELDS, share = tail[KB_TAIL_SHARE];
+        out[KB_SPREAD] *= tail[KB_WIDTH_FACTOR];
+        out[KB_SHARE] = share;
+        if (isnan(y[row]))
+            continue;
+        double mu = out[KB_PLACE], inverse = out[KB_SPREAD], alpha = 1.0 / inverse, s = mu + 1.0;
+        double value = y[row], spread = log1p(mu * inverse);
+        double mass = lgamma(value + alpha) - lgamma(alpha) - lgamma(value + 1.0) - alpha * spread
+                      - value * log1p(alpha / mu);
+        double far = log(s) - log(s + value) - log(s + value + 1.0);
+        double odds = log((1.0 - share) / share) + mass - far;
+        double p = 1.0 / (1.0 + exp(clip(-odds, -700.0, 700.0)));
+        double slope = digamma(value + alpha) - digamma(alpha) - spread;
+        double move = clip(-alpha * (slope + (mu - value) / (mu + alpha)), -k->dispersion_move,
+                           k->dispersion_move);
+        tail[KB_WIDTH_FACTOR] = clip(tail[KB_WIDTH_FACTOR] * exp(k->dispersion_step * p * move),
+                                     k->least_width, k->most_width);
+        count_among(tail, 1.0 - p, k);
+        tail[KB_TAIL_SHARE] = tail[KB_OUTLIERS] / tail[KB_AMONG];
+        average_width(tail, seen, k);
+        seen += 1.0;
     }
 }
 

@@ -44,8 +44,12 @@ typedef struct {
 void kb_forecast(double *tails, int64_t targets, int64_t rows, const kb_said *said, const double *y,
                  int mix, int track, kb_told *told, const kb_constants *k);
 
-/* As kb_follow_tails for one target's counts: the gains and the largest count go into what is stated
- * (rows, KB_STATED_FIELDS), and follow y (NaN: not seen), its place u in what was stated and the
+/* Counts of one target, of which mu and 1/alpha are stated (rows, KB_STATED_FIELDS): the share of
+ * outliers and the width of the dispersion go into that, and follow y (NaN: not seen). */
+void kb_mix_counts(double *tail, int64_t rows, const double *y, double *stated,
+                   const kb_constants *k);
+
+/* And then the gains and the largest count, which follow y, its place u in what was stated and the
  * stated probability of no more than 0. */
 void kb_follow_counts(double *tail, int64_t rows, const double *y, const double *u,
                       const double *none, int track, double *stated, const kb_constants *k);
