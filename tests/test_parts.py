@@ -154,3 +154,23 @@ def test_an_alarm_among_the_first_rows_is_no_change_of_the_world(
     monkeypatch.setattr(learner, "_events", lambda said, first: learner.Events([first]))
     model.learn(sliced(taken, rows, rows + 1))
     assert model.learned.rehearsal.alarm == (rows + 1 if noted else 0)
+
+
+@pytest.mark.parametrize(("rows", "moves"), [(64, True), (4096, False)])
+def test_a_young_scale_is_held_to_half_the_tolerance(rows: int, moves: bool) -> None:
+    columns = scaling.blank_columns(1)
+    spread = 1.0 + 0.7 * scaling._SETTLED
+    columns[0, [scaling.COUNT, scaling.SCALE]] = rows, 1.0
+    columns[0, scaling.SQUARES] = rows * spread**2
+    after = scaling.refit(columns, np.zeros(1))
+    assert after[0, scaling.SCALE] == pytest.approx(spread if moves else 1.0)
+
+
+def test_a_scale_that_was_outgrown_forgets_all_but_the_last_rows() -> None:
+    columns = scaling.blank_columns(1)
+    columns[0, [scaling.COUNT, scaling.SCALE, scaling.SQUARES]] = 5000.0, 2.0, 5000.0 * 4.0
+    columns[0, [scaling.RECENT, scaling.RECENT_SQUARE]] = 10.0, 109.0
+    after = scaling.refit(columns, np.zeros(1))
+    assert after[0, scaling.COUNT] == scaling.RECENT_ROWS
+    assert after[0, scaling.CENTER] == pytest.approx(2.0 * 10.0)
+    assert after[0, scaling.SCALE] == pytest.approx(2.0 * np.sqrt(109.0 - 100.0))
