@@ -145,6 +145,11 @@ TAILS_REACH = 1e4
 WIDTH_STEP = 0.002
 """A row's part in the width of the ordinary values."""
 
+WIDTH_FIRST = 100.0
+"""Among the first rows it is larger, 1 over the rows before them and so many: a mean, until that is
+slower to follow. What a network is off by shows within a few hundred rows, which is all that a small
+set has."""
+
 WIDTH_CAP = 25.0
 """Its square in units of the width counts there as at most this."""
 

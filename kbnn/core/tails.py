@@ -44,6 +44,7 @@ from kbnn.core.constants import (
     TAILS_YOUNG,
     TRACK_STEP,
     WIDTH_CAP,
+    WIDTH_FIRST,
     WIDTH_STEP,
 )
 from kbnn.core.mixture import GAINS, HALVES, OUTSIDE, STATED, STATED_FIELDS, edges_of
@@ -59,8 +60,8 @@ seen and the largest value among them; then what is stated, eps, R and d, and a 
 and the upper edge of each level."""
 FIRST_MEAN: Final = FIRST_GAIN + GAINS
 MEAN_WIDTH: Final = FIRST_MEAN + GAINS
-"""What gains and width have been on average, 1 for some rows before the first: a model that learns
-no more goes by that."""
+"""What gains and width have been on average, gains 1 for some rows before the first, the width over
+the later half of the rows: a model that learns no more goes by that."""
 UNIT: Final = MEAN_WIDTH + 1
 """Of a positive target's link, see kbnn.task.link."""
 FIELDS: Final = UNIT + 1
@@ -98,11 +99,12 @@ def sound(tails: FloatArray) -> bool:
 
 
 def known_again(tails: FloatArray) -> FloatArray:
-    """For rows of a later pass: the width that new rows asked for is not theirs."""
-    if np.all(tails[:, [WIDTH, MEAN_WIDTH]] == 1.0):
+    """For rows of a later pass: width and gains that new rows asked for are not theirs."""
+    asked = [WIDTH, *range(FIRST_GAIN, UNIT)]
+    if np.all(tails[:, asked] == 1.0):
         return tails
     after = tails.copy()
-    after[:, [WIDTH, MEAN_WIDTH]] = 1.0
+    after[:, asked] = 1.0
     return after
 
 
@@ -232,7 +234,8 @@ def _learn(tail: FloatArray, t: float) -> None:
     if tail[EXTREMES] > EXTREMES_MEMORY:
         tail[SQUARES] *= EXTREMES_MEMORY / tail[EXTREMES]
         tail[EXTREMES] = EXTREMES_MEMORY
-    grown = tail[WIDTH] * math.exp(WIDTH_STEP * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
+    step = max(1.0 / (float(tail[SEEN]) + WIDTH_FIRST), WIDTH_STEP)
+    grown = tail[WIDTH] * math.exp(step * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
     tail[WIDTH] = min(max(grown, LEAST_WIDTH), MOST_WIDTH)
 
 
@@ -250,6 +253,7 @@ def _average(tail: FloatArray) -> None:
     tail[FIRST_MEAN:MEAN_WIDTH] += rate * (
         tail[FIRST_GAIN:FIRST_MEAN] - tail[FIRST_MEAN:MEAN_WIDTH]
     )
+    rate = max(2.0 / (float(tail[SEEN]) + 2.0), 1.0 / TAILS_MEMORY)
     tail[MEAN_WIDTH] += rate * (tail[WIDTH] - tail[MEAN_WIDTH])
 
 

@@ -43,9 +43,11 @@ static void learn_tail(double *tail, const mixture *m, double usual, double t, c
         tail[KB_EXTREME_SQUARES] *= k->extremes_memory / tail[KB_EXTREMES];
         tail[KB_EXTREMES] = k->extremes_memory;
     }
+    double step = 1.0 / (tail[KB_TAIL_SEEN] + k->width_first);
+    step = step > k->width_step ? step : k->width_step;
     double square = t * t < k->width_cap ? t * t : k->width_cap;
     tail[KB_WIDTH_FACTOR] = clip(
-        tail[KB_WIDTH_FACTOR] * exp(k->width_step * (1.0 - w) * (square - 1.0)), k->least_width,
+        tail[KB_WIDTH_FACTOR] * exp(step * (1.0 - w) * (square - 1.0)), k->least_width,
         k->most_width);
 }
 
@@ -73,14 +75,16 @@ static void track(double *gains, const edges *e, double t, const double (*factor
     }
 }
 
-/* What gains and width have been on average, 1 for some rows before the first: a model that learns no more
- * goes by that. */
+/* What gains and width have been on average, gains 1 for some rows before the first, the width over the
+ * later half of the rows: a model that learns no more goes by that. */
 static void average(double *tail, const kb_constants *k)
 {
     double seen = tail[KB_TAIL_SEEN] + 1.0 + k->tails_young;
     double rate = 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
     for (int at = 0; at < 2 * KB_LEVELS; at++)
         tail[KB_MEAN_GAINS + at] += rate * (tail[KB_GAINS + at] - tail[KB_MEAN_GAINS + at]);
+    rate = 2.0 / (tail[KB_TAIL_SEEN] + 2.0);
+    rate = rate > 1.0 / k->tails_memory ? rate : 1.0 / k->tails_memory;
     tail[KB_MEAN_WIDTH] += rate * (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]);
 }
 
