@@ -8,7 +8,7 @@ candidate 100 nats behind is dropped, and after 1,024 rows only the leader goes 
 for more than five nats between two candidates, so that no outlier decides. The race is looked at
 where row counts say, not where blocks end.
 
-What kind of number the target is races too: kinds are compared, each by its best candidate, for 512
+What kind of number the target is races too: kinds are compared, each by its best candidate, for 480
 rows, since it takes that long for tails to show, and a real target is given up only for one that is
 20 nats ahead.
 
@@ -35,7 +35,8 @@ from kbnn.task.table import RANGES
 DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG
-KIND_DECIDED: Final = YOUNG // 2
+KIND_DECIDED: Final = YOUNG // 2 - BURST
+"""Where the scale is looked at next, all that is still in the race is learned anew at once."""
 SAFEST: Final = "regression"
 MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
@@ -233,9 +234,10 @@ def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
         return racers
     goes_on = replace(settings, rehearse=settings.often)
     stops = replace(settings, rehearse=0)
+    stopped = winner.learner.settled(copied(winner.learned))
     return (
         Racer(replace(winner.learner, settings=goes_on), winner.learned, 0.0, winner.alarms),
-        Racer(replace(winner.learner, settings=stops), copied(winner.learned), 0.0, winner.alarms),
+        Racer(replace(winner.learner, settings=stops), stopped, 0.0, winner.alarms),
     )
 
 

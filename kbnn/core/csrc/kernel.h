@@ -16,7 +16,7 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
     X(residual_bound) X(outlier_var_ratio) X(outlier_odds) X(outlier_decay) X(outlier_reach) \
     X(head_log_var_cap) X(head_log_mean_low) X(head_log_mean_high) X(head_step_cap) \
     X(surprise_cap) X(surprise_var) X(tail_reach) X(trusted) X(winsor) X(recent_rows) X(outgrown) \
-    X(moved_share) X(smallest_spread) \
+    X(moved_share) X(rehearsed_power) X(smallest_spread) \
     X(half_50) X(half_60) X(half_80) X(half_90) X(half_95) X(any_share) X(least_ratio) X(most_ratio) \
     X(tails_young) X(tails_every) X(tails_memory) X(extremes_memory) X(tails_reach) X(width_step) \
     X(width_first) X(width_cap) X(least_width) X(most_width) X(track_step) X(least_gain) X(most_gain) \
