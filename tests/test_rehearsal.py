@@ -14,7 +14,7 @@ from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, COUNT, State, init
 from kbnn.model import rehearsal
 from kbnn.model.model import Model
-from kbnn.model.rehearsal import BUDGET, BURST, LONGEST, YOUNG, Rehearsal
+from kbnn.model.rehearsal import BUDGET, BURST, LONGEST, OLD, YOUNG, Rehearsal
 from kbnn.model.settings import Settings
 from tests.bench.data import FloatArray, block, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
@@ -111,7 +111,7 @@ def test_the_debt_of_a_stream_is_k_rows_each_and_then_tends_to_nothing() -> None
         young = now.debt if at == YOUNG else young
     assert young == 8 * YOUNG
     late = now.debt - young
-    assert late == pytest.approx(8 * YOUNG * np.log(at / YOUNG), rel=0.02)
+    assert late == pytest.approx(8 * YOUNG * np.log(OLD / YOUNG), rel=0.02)
 
 
 def test_every_row_is_drawn_before_one_is_drawn_twice() -> None:

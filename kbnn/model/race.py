@@ -13,7 +13,7 @@ rows, since it takes that long for tails to show, and a real target is given up 
 20 nats ahead.
 
 A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
-rows stay true. A second race tells, up to row 4,096: beside a winner that goes on to rehearse runs
+rows stay true. A second race tells, up to row 4,064: beside a winner that goes on to rehearse runs
 its copy that stops.
 """
 
@@ -34,9 +34,9 @@ from kbnn.task.table import RANGES
 
 DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
-DECIDED_LATE: Final = 4 * YOUNG
+DECIDED_LATE: Final = 4 * YOUNG - BURST
 KIND_DECIDED: Final = YOUNG // 2 - BURST
-"""Where the scale is looked at next, all that is still in the race is learned anew at once."""
+"""Both before a row where the scale is looked at: all that races then is learned anew at once."""
 SAFEST: Final = "regression"
 MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
