@@ -9,6 +9,7 @@ import pytest
 
 from kbnn.core import tails
 from kbnn.core.config import Config
+from kbnn.core.constants import RECENT_ROWS
 from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, init
 from kbnn.core.wide import leading
@@ -171,6 +172,6 @@ def test_a_scale_that_was_outgrown_forgets_all_but_the_last_rows() -> None:
     columns[0, [scaling.COUNT, scaling.SCALE, scaling.SQUARES]] = 5000.0, 2.0, 5000.0 * 4.0
     columns[0, [scaling.RECENT, scaling.RECENT_SQUARE]] = 10.0, 109.0
     after = scaling.refit(columns, np.zeros(1))
-    assert after[0, scaling.COUNT] == scaling.RECENT_ROWS
+    assert after[0, scaling.COUNT] == RECENT_ROWS
     assert after[0, scaling.CENTER] == pytest.approx(2.0 * 10.0)
     assert after[0, scaling.SCALE] == pytest.approx(2.0 * np.sqrt(109.0 - 100.0))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core.config import Config
-from kbnn.core.constants import MOVED_SHARE
+from kbnn.core.constants import MOVED_SHARE, REHEARSED_POWER
 from kbnn.core.layout import IntArray, Layout, layout_of, pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT, State
@@ -60,7 +60,7 @@ class Belief:
         )
         power, distinct = self.config.repeats, max(1.0, distinct)
         more = 1.0 + (rehearsed + MOVED_SHARE * moved) / distinct
-        return float(max(1.0, rows / distinct) ** power * more ** min(power, 0.5))
+        return float(max(1.0, rows / distinct) ** power * more ** min(power, REHEARSED_POWER))
 
     def weights(self, layer: int) -> FloatArray:
         """Weight means (units, inputs + 1) of a layer; a view."""

@@ -113,6 +113,9 @@ MOVED_SHARE = 0.25
 """A row rehearsed for the means alone counts so much among repeated rows: it was not counted as
 information, but the means have seen it more often than the covariance says."""
 
+REHEARSED_POWER = 0.5
+"""The function's variance is stated times the power of rehearsed rows a row; at most this one."""
+
 HALF_50, HALF_60, HALF_80, HALF_90, HALF_95 = (
     NormalDist().inv_cdf(0.5 + share / 2) for share in (0.5, 0.6, 0.8, 0.9, 0.95)
 )
@@ -147,6 +150,11 @@ TAILS_REACH = 1e4
 
 WIDTH_STEP = 0.002
 """A row's part in the width of the ordinary values."""
+
+WIDTH_FIRST = 150.0
+"""Among the first rows it is larger, 1 over the rows before them and so many: a mean, until that is
+slower to follow. What a network is off by shows within a few hundred rows, which is all that a
+small set has."""
 
 WIDTH_CAP = 25.0
 """Its square in units of the width counts there as at most this."""

@@ -43,6 +43,7 @@ from kbnn.core.constants import (
     TAILS_YOUNG,
     TRACK_STEP,
     WIDTH_CAP,
+    WIDTH_FIRST,
     WIDTH_STEP,
 )
 from kbnn.core.mixture import GAINS, OUTSIDE, STATED, STATED_FIELDS, edges_of
@@ -58,8 +59,8 @@ seen and the largest value among them; then what is stated, eps, R and d, and a 
 and the upper edge of each level."""
 FIRST_MEAN: Final = FIRST_GAIN + GAINS
 MEAN_WIDTH: Final = FIRST_MEAN + GAINS
-"""What gains and width have been on average, 1 for some rows before the first: a model that learns
-no more goes by that."""
+"""What gains and width have been on average, gains 1 for some rows before the first, the width over
+the later half of the rows: a model that learns no more goes by that."""
 UNIT: Final = MEAN_WIDTH + 1
 """Of a positive target's link, see kbnn.task.link."""
 FIELDS: Final = UNIT + 1
@@ -97,11 +98,12 @@ def sound(tails: FloatArray) -> bool:
 
 
 def known_again(tails: FloatArray) -> FloatArray:
-    """For rows of a later pass: the width that new rows asked for is not theirs."""
-    if np.all(tails[:, [WIDTH, MEAN_WIDTH]] == 1.0):
+    """For rows of a later pass: width and gains that new rows asked for are not theirs."""
+    asked = [WIDTH, *range(FIRST_GAIN, UNIT)]
+    if np.all(tails[:, asked] == 1.0):
         return tails
     after = tails.copy()
-    after[:, [WIDTH, MEAN_WIDTH]] = 1.0
+    after[:, asked] = 1.0
     return after
 
 
@@ -244,7 +246,8 @@ def _learn(tail: FloatArray, t: float) -> None:
     if tail[EXTREMES] > EXTREMES_MEMORY:
         tail[SQUARES] *= EXTREMES_MEMORY / tail[EXTREMES]
         tail[EXTREMES] = EXTREMES_MEMORY
-    grown = tail[WIDTH] * math.exp(WIDTH_STEP * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
+    step = max(1.0 / (float(tail[SEEN]) + WIDTH_FIRST), WIDTH_STEP)
+    grown = tail[WIDTH] * math.exp(step * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
     tail[WIDTH] = min(max(grown, LEAST_WIDTH), MOST_WIDTH)
 
 
@@ -260,16 +263,13 @@ def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:
 def average(tail: FloatArray) -> None:
     """Count the gains into what they have been on average."""
     gains, mean = tail[FIRST_GAIN:FIRST_MEAN], tail[FIRST_MEAN:MEAN_WIDTH]
-    mean += _rate(float(tail[SEEN])) * (gains - mean)
+    mean += (gains - mean) / min(float(tail[SEEN]) + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
 
 
 def average_width(tail: FloatArray, seen: float) -> None:
-    """Count the width after so many rows into what it has been on average."""
-    tail[MEAN_WIDTH] += _rate(seen) * (tail[WIDTH] - tail[MEAN_WIDTH])
-
-
-def _rate(seen: float) -> float:
-    return 1.0 / min(seen + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
+    """Count the width after so many rows into what it has been over the later half of them."""
+    rate = max(2.0 / (seen + 2.0), 1.0 / TAILS_MEMORY)
+    tail[MEAN_WIDTH] += rate * (tail[WIDTH] - tail[MEAN_WIDTH])
 
 
 def _track(gains: FloatArray, edges: list[float], t: float) -> None:

@@ -72,5 +72,5 @@ def mix(members: list[Prediction], weights: FloatArray) -> Prediction:
         function_var=average("function_var") + spread,
         noise_var=average("noise_var"),
         probability=average("probability"),
-        inlier=np.sum(weights * np.stack([m.inlier for m in members], 1), 1),
+        inlier=np.minimum(np.sum(weights * np.stack([m.inlier for m in members], 1), 1), 1.0),
     )

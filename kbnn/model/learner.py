@@ -160,7 +160,7 @@ class Learner:
         learned, rows, surprised = self._grown(learned, rows)
         if again:
             learned.kept.clear()
-            learned = self._settled(learned)
+            learned = self.settled(learned)
             width = len(learned.columns) - self.task.scaled
             z = scaling.standardise(
                 learned.columns[self.task.scaled :], rows.x[:, :width], self.as_is[:width]
@@ -246,7 +246,7 @@ class Learner:
     def _rehearsed(self, learned: Learned, spent: int) -> Learned:
         """Rehearse what is owed and may be, `spent` rows having been learned anew just now."""
         debt, settled = learned.rehearsal.debt, learned.rehearsal.settled
-        count = int(min(debt, rehearsal.BUDGET - spent))
+        count = int(min(debt, max(0, rehearsal.BUDGET - spent)))
         kept = learned.kept.rows(len(learned.columns) - self.task.scaled)
         worth = _worth_rehearsing(kept)
         if count > 0 and len(worth):
@@ -263,9 +263,12 @@ class Learner:
             learned = learned._replace(
                 rehearsal=learned.rehearsal._replace(debt=debt - count, rows=done)
             )
-        return self._settled(learned) if learned.seen >= rehearsal.YOUNG else learned
+        elif count > 0:  # what cannot be rehearsed is not owed
+            learned = learned._replace(rehearsal=learned.rehearsal._replace(debt=0.0))
+        grown = learned.seen >= rehearsal.YOUNG and learned.rehearsal.debt < 1.0
+        return self.settled(learned) if grown else learned
 
-    def _settled(self, learned: Learned) -> Learned:
+    def settled(self, learned: Learned) -> Learned:
         """The end of youth: what rehearsed rows pretended to know is taken back, once."""
         if learned.rehearsal.settled or not self.often:
             return learned
@@ -279,6 +282,8 @@ class Learner:
     def _owing(self, learned: Learned) -> Learned:
         """What is to be rehearsed now; after an alarm the stream is young again."""
         now, often = learned.rehearsal, self.often
+        if not rehearsal.accrues(now, learned.seen):
+            return learned
         if not now.alarm:
             now = rehearsal.accrued(now, learned.seen, often)
             return learned._replace(rehearsal=now)
@@ -414,7 +419,7 @@ class Learner:
             return learned, None
         learned = learned._replace(changes=learned.changes + (not same))
         rows = learned.kept.rows(width)
-        if len(rows.y) == learned.seen:  # all there ever was, and none of it learned again
+        if len(rows.y) == learned.seen <= rehearsal.YOUNG:  # all there ever was, and none again
             return self._begin(learned, rows, outputs)
         gain, shift = np.ones(outputs), np.zeros(outputs)
         if t:
@@ -426,6 +431,7 @@ class Learner:
         after = Scale(new.center[t:], new.scale[t:])
         large = not directions and scaling.far_apart(old, new) and len(rows.y) > 0
         share = KNOWLEDGE_CARRIED if large else 1.0
+        rows = KeptRows._make(part[-rehearsal.YOUNG :] for part in rows)
         standard = self._standard(columns, rows) if large else None
 
         def moved(member: Session) -> Session:

@@ -8,12 +8,12 @@ candidate 100 nats behind is dropped, and after 1,024 rows only the leader goes 
 for more than five nats between two candidates, so that no outlier decides. The race is looked at
 where row counts say, not where blocks end.
 
-What kind of number the target is races too: kinds are compared, each by its best candidate, for 512
+What kind of number the target is races too: kinds are compared, each by its best candidate, for 480
 rows, since it takes that long for tails to show. A real target is given up for a positive one only
 where that is 10 nats ahead; counts show themselves, or not, by far more.
 
 A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
-rows stay true. A second race tells, up to row 4,096: beside a winner that goes on to rehearse runs
+rows stay true. A second race tells, up to row 4,064: beside a winner that goes on to rehearse runs
 its copy that stops.
 """
 
@@ -34,8 +34,9 @@ from kbnn.task.table import RANGES
 
 DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
-DECIDED_LATE: Final = 4 * YOUNG
-KIND_DECIDED: Final = YOUNG // 2
+DECIDED_LATE: Final = 4 * YOUNG - BURST
+KIND_DECIDED: Final = YOUNG // 2 - BURST
+"""Both before a row where the scale is looked at: all that races then is learned anew at once."""
 SAFEST: Final = "regression"
 HASTY: Final = "positive"
 MARGIN: Final = 10.0
@@ -237,9 +238,10 @@ def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
         return racers
     goes_on = replace(settings, rehearse=settings.often)
     stops = replace(settings, rehearse=0)
+    stopped = winner.learner.settled(copied(winner.learned))
     return (
         Racer(replace(winner.learner, settings=goes_on), winner.learned, 0.0, winner.alarms),
-        Racer(replace(winner.learner, settings=stops), copied(winner.learned), 0.0, winner.alarms),
+        Racer(replace(winner.learner, settings=stops), stopped, 0.0, winner.alarms),
     )
 
 

@@ -2,8 +2,10 @@
 
 A network that meets a row once takes from it what its weights, as they were, allowed. While fewer
 than 1,024 rows have come, each new row is therefore followed by K rows drawn from those kept; later
-by K 1024/n, so that the cost of a long stream tends to that of learning it once. Rows are rehearsed
-in bursts between two new ones, whose places depend on row counts alone.
+by K 1024/n, and after 16,384 by none, so that the cost of a long stream tends to that of learning
+it once. Rows are rehearsed in bursts between two new ones, whose places depend on row counts alone.
+What one burst leaves, since a live stream must not wait, is rehearsed after each of the next rows
+until nothing is owed.
 
 Repeated rows are no new information. When youth ends, the surplus is taken back, block by block,
 P^-1 <- P0^-1 + (P^-1 - P0^-1)/phi with phi = rows learned/new rows, and from then on rehearsal
@@ -24,12 +26,14 @@ from kbnn.core.layout import IntArray, inverse, layout_of
 from kbnn.core.state import COUNT, State
 
 YOUNG: Final = 1024
+OLD: Final = 16 * YOUNG
+"""From here on a stream has rows enough of its own."""
 BURST: Final = 32
 """New rows between two bursts while the stream is young."""
 LONGEST: Final = 256
 """And in a long stream: an alarm is acted upon at the next burst."""
-BUDGET: Final = 2048
-"""Rows learned between two new ones at most, so that a live stream never waits long."""
+BUDGET: Final = 512
+"""Rows rehearsed between two new ones at most, those learned anew there counted in."""
 OFTEN: Final = 8
 """How often a row is rehearsed while the stream is young, where nothing else was said."""
 
@@ -55,17 +59,25 @@ def interval(n: int) -> int:
 
 
 def next_burst(rehearsal: Rehearsal, seen: int) -> int:
-    """The row count after `seen` at which a burst is due."""
+    """The row count after `seen` at which a burst is due; after an alarm old debts wait."""
+    if rehearsal.debt >= 1.0 and not rehearsal.alarm:
+        return seen + 1
     n = seen - rehearsal.since
     step = interval(n)
     return rehearsal.since + (n // step + 1) * step
 
 
+def accrues(rehearsal: Rehearsal, seen: int) -> bool:
+    """Whether rows are due here anew, and not only what is owed."""
+    n = seen - rehearsal.since
+    return n % interval(n - 1) == 0
+
+
 def accrued(rehearsal: Rehearsal, seen: int, often: int) -> Rehearsal:
-    """What the rows since the last burst add to the debt."""
+    """What the rows of an interval add to the debt."""
     n = seen - rehearsal.since
     often = min(often, AFTER_ALARM) if rehearsal.since else often
-    share = min(1.0, YOUNG / n)
+    share = min(1.0, YOUNG / n) if n <= OLD else 0.0
     return rehearsal._replace(debt=rehearsal.debt + interval(n - 1) * often * share)
 
 

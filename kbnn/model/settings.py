@@ -23,7 +23,7 @@ MOST_KEPT: Final = 2048
 WIDE_FROM: Final = 91
 """Inputs from which on --covariance auto is wide: of more, a group would hold one unit."""
 
-REPEATS: Final = {"paper": 0.3, "neuron": 0.65, "group": 0.85, "full": 1.0, "wide": 0.85}
+REPEATS: Final = {"paper": 0.35, "neuron": 0.7, "group": 0.8, "full": 0.95, "wide": 0.8}
 """By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
 
 SHAPES: Final[tuple[tuple[tuple[int, ...], str], ...]] = (

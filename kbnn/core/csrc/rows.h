@@ -22,7 +22,7 @@ KB_PART void KB(outputs)(kb_work *w)
     if (passes > 1.0)
         w->kappa *= pow(passes, power);
     if (more > 0.0)
-        w->kappa *= pow(1.0 + more / distinct, power < 0.5 ? power : 0.5);
+        w->kappa *= pow(1.0 + more / distinct, fmin(power, w->net->k->rehearsed_power));
     if (w->net->paper)
         KB(paper_outputs)(w);
     else

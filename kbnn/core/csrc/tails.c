@@ -53,9 +53,11 @@ static void learn_tail(double *tail, const mixture *m, double usual, double t, c
         tail[KB_EXTREME_SQUARES] *= k->extremes_memory / tail[KB_EXTREMES];
         tail[KB_EXTREMES] = k->extremes_memory;
     }
+    double step = 1.0 / (tail[KB_TAIL_SEEN] + k->width_first);
+    step = step > k->width_step ? step : k->width_step;
     double square = t * t < k->width_cap ? t * t : k->width_cap;
     tail[KB_WIDTH_FACTOR] = clip(
-        tail[KB_WIDTH_FACTOR] * exp(k->width_step * (1.0 - w) * (square - 1.0)), k->least_width,
+        tail[KB_WIDTH_FACTOR] * exp(step * (1.0 - w) * (square - 1.0)), k->least_width,
         k->most_width);
 }
 
@@ -89,8 +91,8 @@ static double rate_of(double seen, const kb_constants *k)
     return 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
 }
 
-/* What gains and width have been on average, 1 for some rows before the first: a model that learns no more
- * goes by that. */
+/* What gains have been on average, 1 for some rows before the first: a model that learns no more goes by
+ * that. */
 static void average(double *tail, const kb_constants *k)
 {
     double rate = rate_of(tail[KB_TAIL_SEEN], k);
@@ -98,9 +100,12 @@ static void average(double *tail, const kb_constants *k)
         tail[KB_MEAN_GAINS + at] += rate * (tail[KB_GAINS + at] - tail[KB_MEAN_GAINS + at]);
 }
 
+/* And the width, over the later half of the rows. */
 static void average_width(double *tail, double seen, const kb_constants *k)
 {
-    tail[KB_MEAN_WIDTH] += rate_of(seen, k) * (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]);
+    double rate = 2.0 / (seen + 2.0), least = 1.0 / k->tails_memory;
+    rate = rate > least ? rate : least;
+    tail[KB_MEAN_WIDTH] += rate * (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]);
 }
 
 void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double *mean,
