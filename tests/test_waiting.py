@@ -66,7 +66,14 @@ def same_network(one: Model, other: Model) -> bool:
 
 
 @pytest.mark.parametrize("classes", [False, True])
-@pytest.mark.parametrize("words", [{"layers": 6}, {"layers": "auto"}, {"ensemble": 2, "layers": 4}])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"layers": 6},
+        pytest.param({"layers": "auto"}, marks=pytest.mark.slow),
+        {"ensemble": 2, "layers": 4},
+    ],
+)
 def test_late_labels_learn_the_weights_of_labels_in_order(
     words: dict[str, Any], classes: bool, tmp_path: Path
 ) -> None:
