@@ -22,6 +22,7 @@ from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.rows import sliced
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import KeptRows
+from kbnn.stream.onerow import RowReader
 from kbnn.task.table import task_of
 from tests.bench.data import block, schema
 
@@ -175,3 +176,11 @@ def test_a_scale_that_was_outgrown_forgets_all_but_the_last_rows() -> None:
     assert after[0, scaling.COUNT] == RECENT_ROWS
     assert after[0, scaling.CENTER] == pytest.approx(2.0 * 10.0)
     assert after[0, scaling.SCALE] == pytest.approx(2.0 * np.sqrt(109.0 - 100.0))
+
+
+@pytest.mark.parametrize("value", [1e-200, -1e-200, 0.0])
+def test_what_is_too_small_to_reckon_with_is_0_in_a_single_row(value: float) -> None:
+    reader = RowReader(schema(2), lambda text: None)
+    assert reader.plain == ["x0", "x1"]
+    row = reader.features({"x0": value, "x1": 2.0}, admit=True)
+    assert row.tolist() == [[0.0, 2.0]]
