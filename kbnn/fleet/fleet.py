@@ -279,22 +279,18 @@ class Fleet(Model):
 
     def _found(self, keys: list[str]) -> dict[str, bytes]:
         """What rests of keys that are not open, and what new ones begin from."""
-        found: dict[str, bytes] = {}
-        begins, young, known = self._begins, self._young, self._part
-        for key in keys:
-            if key in known and (not young or not begins or key not in young):
-                continue
-            if key in found:
-                continue
-            if begins and key in young:
-                found[key] = self._grown_up(key)
-                continue
-            content = self.store.read(key)
+        begins, part = self._begins, self._part
+        grown = [key for key in dict.fromkeys(keys) if key in self._young] if begins else []
+        found = {key: self._grown_up(key) for key in grown}
+        unknown = part.unknown(keys)
+        resting = self.store.read_many(unknown)
+        for key in unknown:
+            content = resting.get(key)
             if content is None:
                 content = self._first()
                 if self.common is not None and not begins:
-                    young.add(key)
-            found[key] = content
+                    self._young.add(key)
+            found.setdefault(key, content)
         if begins and self.met + len(keys) < window_end(self.met):
             self._first()  # the common model goes on, and this window's keys do not
         return found

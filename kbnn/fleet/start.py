@@ -24,6 +24,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
 from kbnn.core.tails import UNIT
 from kbnn.fleet import packed as of
+from kbnn.fleet import resting
 from kbnn.fleet.forms import Forms
 from kbnn.model import file as modelfile
 from kbnn.model.learner import Learned
@@ -189,7 +190,7 @@ def first_bytes(settings: Settings, common: Model, widths: Widths, forms: Forms)
     if said is None:
         return modelfile.to_bytes(*to_state(model))
     form = forms.of(*said)
-    return of.to_bytes(form, of.packed(form, model))
+    return resting.to_bytes(form, of.packed(form, model))
 
 
 def _own(settings: Settings, common: Model) -> Settings:

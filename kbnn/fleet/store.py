@@ -15,7 +15,7 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +34,8 @@ PACKED: Final = b"kbnn1"
 """How a packed model begins, see kbnn.fleet.packed."""
 PAGE: Final = 16_384
 """Bytes that are written at a time: two or three models."""
+ASKED: Final = 500
+"""Keys that are asked for at a time."""
 FAST: Final = 1
 """How much a model is compressed: to a third, in a small part of the time it takes to write."""
 _TABLES: Final = """
@@ -87,6 +89,17 @@ class Store(Closing):
             found = self._base.execute("SELECT model FROM models WHERE key = ?", (_name(key),))
             row = found.fetchone()
             return None if row is None else _expanded(row[0])
+
+    def read_many(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of those keys that have a model."""
+        found: dict[str, bytes] = {}
+        with self._told():
+            for start in range(0, len(keys), ASKED):
+                some = {_name(key): key for key in keys[start : start + ASKED]}
+                asked = f"SELECT key, model FROM models WHERE key IN (?{',?' * (len(some) - 1)})"
+                for name, model in self._base.execute(asked, list(some)):
+                    found[some[bytes(name)]] = _expanded(model)
+        return found
 
     def write(self, resting: Iterable[tuple[str, bytes, Standing]]) -> None:
         """Keep the models of keys, once the transaction ends."""
