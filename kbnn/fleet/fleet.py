@@ -280,7 +280,8 @@ class Fleet(Model):
     def _found(self, keys: list[str]) -> dict[str, bytes]:
         """What rests of keys that are not open, and what new ones begin from."""
         begins, part = self._begins, self._part
-        grown = [key for key in dict.fromkeys(keys) if key in self._young] if begins else []
+        young = self._young if begins else ()
+        grown = [key for key in dict.fromkeys(keys) if key in young] if young else []
         found = {key: self._grown_up(key) for key in grown}
         unknown = part.unknown(keys)
         resting = self.store.read_many(unknown)

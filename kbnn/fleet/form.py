@@ -137,5 +137,5 @@ class Form:
         return State(config=self.config, seed=self.seed, **arrays)
 
     def counted(self, belief: FloatArray) -> IntArray:
-        """The counts of a belief, see kbnn.core.state.Counts."""
-        return belief[self._counted : self._counted + len(COUNT)].view(np.int64)
+        """The counts of beliefs (..., numbers), see kbnn.core.state.Counts."""
+        return belief[..., self._counted : self._counted + len(COUNT)].view(np.int64)

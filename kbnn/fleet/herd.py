@@ -20,9 +20,11 @@ from kbnn.core.mixture import Verdicts
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.core.tails import FIRST_GAIN, MEAN_WIDTH
+from kbnn.fleet import resting
 from kbnn.fleet.form import DRAWN, FIGURES, SUMS, Form
 from kbnn.fleet.packed import Packed
 from kbnn.fleet.start import KNOWN
+from kbnn.fleet.store import Standing
 from kbnn.model import scaling
 from kbnn.model.learner import FIRST_REFIT, Learner
 from kbnn.model.model import Model
@@ -107,6 +109,10 @@ class Herd:
     def get(self, at: int) -> Packed:
         """The model at a place, as it is there: a view."""
         return Packed(self._rows[at], *self._told.get(at, ((), ())))
+
+    def standings(self, at: IntArray) -> list[Standing]:
+        """How the models at these places stand."""
+        return resting.standings(self.form, self._rows[at, : self.form.least])
 
     def drop(self, at: int) -> None:
         """Give up a place."""
@@ -207,7 +213,8 @@ class Herd:
     ) -> None:
         """Count rows into their records, as a score does (kbnn.task.numeric_score)."""
         if not counted.all():
-            at, y, mean, stated, judged = (part[counted] for part in (at, y, mean, stated, judged))
+            at, y, mean = at[counted], y[counted], mean[counted]
+            stated, judged = stated[counted], judged[counted]
             weight = None if weight is None else weight[counted]
         if not len(at):
             return

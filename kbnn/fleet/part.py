@@ -36,6 +36,8 @@ GATHERED: Final = 8
 """Rows after which a model holds those that came one by one as one block."""
 FEW: Final = 64
 """Rows of a key in one block up to which they are learned with those of other keys."""
+WRITTEN: Final = 1024
+"""Models that are written down at a time."""
 NEW: Final = b""
 """What rests of a key that begins from ignorance."""
 
@@ -143,33 +145,45 @@ class Part:
 
     def rest(self, most: int) -> Iterator[Resting]:
         """Close models until so many are open; those that have changed are to be written."""
-        for number in self._register.unused(len(self) - most):
-            if self._register.is_changed(number):
-                yield self._resting(number)
+        numbers = self._register.unused(len(self) - most)
+        yield from self._resting([n for n in numbers if self._register.is_changed(n)])
+        for number in numbers:
             self._close(number)
 
     def shut(self, most: int) -> list[str]:
         """Close models, which are all saved, until so many are open; their keys."""
-        closed = []
-        for number in self._register.unused(len(self) - most):
-            closed.append(self._register.key(number))
+        numbers = self._register.unused(len(self) - most)
+        closed = list(map(self._register.key, numbers))
+        for number in numbers:
             self._close(number)
         return closed
 
     def changed(self) -> Iterator[Resting]:
         """The models that have changed since they were last asked for; they stay open."""
-        return map(self._resting, self._register.changed())
+        yield from self._resting(self._register.changed())
+        self._register.unchange()
 
-    def _resting(self, number: int) -> Resting:
-        key, there = self._register.key(number), self._of(number)
-        if there is not None:
-            form, whole = there[0].form, there[0].get(there[1])
-            return Resting(key, resting.to_bytes(form, whole), resting.standing(form, whole.row))
-        model = self._models[number]
-        lines = model.card.scores[0].lines()
-        figures = [lines.get(name, (None, None))[0] for name in ("loss", "coverage_90")]
-        standing = Standing(model.rows, figures[0], figures[1], model.alarm_count)
-        return Resting(key, modelfile.to_bytes(*to_state(model)), standing)
+    def _resting(self, numbers: list[int]) -> Iterator[Resting]:
+        for start in range(0, len(numbers), WRITTEN):
+            some = np.array(numbers[start : start + WRITTEN])
+            herds = self._register.herd[some]
+            for which in np.unique(herds).tolist():
+                these = some[herds == which]
+                yield from self._packed(which, these) if which != ALONE else self._whole(these)
+
+    def _packed(self, which: int, numbers: IntArray) -> Iterator[Resting]:
+        herd, places = self._herds[which], self._register.place[numbers]
+        keys = map(self._register.key, numbers.tolist())
+        for key, at, told in zip(keys, places.tolist(), herd.standings(places), strict=True):
+            yield Resting(key, resting.to_bytes(herd.form, herd.get(at)), told)
+
+    def _whole(self, numbers: IntArray) -> Iterator[Resting]:
+        for number in numbers.tolist():
+            model = self._models[number]
+            lines = model.card.scores[0].lines()
+            loss, inside = (lines.get(name, (None, None))[0] for name in resting.SHOWN)
+            told = Standing(model.rows, loss, inside, model.alarm_count)
+            yield Resting(self._register.key(number), modelfile.to_bytes(*to_state(model)), told)
 
     # Rows.
 

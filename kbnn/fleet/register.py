@@ -5,8 +5,8 @@ So a block of rows costs one look into a dictionary a row, and the rest is done 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Register:
 
     def unknown(self, keys: Sequence[str]) -> list[str]:
         """Those of the keys that are not open, each once."""
-        if self._numbers.keys() >= set(keys):
+        if None not in map(self._numbers.get, keys):
             return []
         return [key for key in dict.fromkeys(keys) if key not in self._numbers]
 
@@ -88,20 +88,27 @@ class Register:
             self._changed[numbers] = True
 
     def is_changed(self, number: int) -> bool:
-        """Whether a model has changed since `changed` told so last."""
+        """Whether a model has changed since all was written down."""
         return bool(self._changed[number])
 
-    def changed(self) -> Iterator[int]:
-        """The numbers of those that have changed, in the order of the keys; then none has."""
-        open_keys = self._numbers.items()
-        for _, number in sorted(one for one in open_keys if self._changed[one[1]]):
-            yield number
+    def changed(self) -> list[int]:
+        """The numbers of those that have changed since, in the order of the keys."""
+        there = self._all()
+        return self._sorted(there[self._changed[there]])
+
+    def unchange(self) -> None:
+        """All is written down: none has changed."""
         self._changed[:] = False
 
     def unused(self, count: int) -> list[int]:
         """The numbers of so many that were not used for longest, in the order of the keys."""
         if count <= 0:
             return []
-        there: Any = np.fromiter(self._numbers.values(), np.int64, len(self._numbers))
-        oldest = there[np.argpartition(self._used[there], count - 1)[:count]]
-        return sorted(oldest.tolist(), key=self._keys.__getitem__)
+        there = self._all()
+        return self._sorted(there[np.argpartition(self._used[there], count - 1)[:count]])
+
+    def _all(self) -> IntArray:
+        return np.fromiter(self._numbers.values(), np.int64, len(self._numbers))
+
+    def _sorted(self, numbers: IntArray) -> list[int]:
+        return sorted(numbers.tolist(), key=self._keys.__getitem__)

@@ -16,19 +16,23 @@ from kbnn.fleet.packed import Packed
 from kbnn.fleet.store import PACKED, Standing
 from kbnn.score.curve import CurvePoint
 
+SHOWN: Final = ("loss", "coverage_90")
+"""Figures of a learning curve that a standing has."""
 _HEAD: Final = struct.Struct("<5s16sII")
 
 
-def standing(form: Form, row: FloatArray) -> Standing:
-    """How a packed model stands."""
-    weight, *sums = form.of(row, "sums").tolist()
-    told: dict[str, float] = {}
+def standings(form: Form, rows: FloatArray) -> list[Standing]:
+    """How packed models (n, size) stand."""
+    weight, *sums = form.of(rows, "sums").T
+    told: dict[str, list[float | None]] = {}
     for figure, total in zip(FIGURES, sums, strict=True):
-        if figure.curve and weight > 0.0:
-            told[figure.curve] = (figure.on_curve or figure.finish)(total / weight)
-    counts = form.counted(row)
-    rows, alarms = int(counts[COUNT.rows]), int(counts[COUNT.alarms])
-    return Standing(rows, told.get("loss"), told.get("coverage_90"), alarms)
+        if figure.curve in SHOWN:
+            finish = figure.on_curve or figure.finish
+            means = np.divide(total, weight, out=np.full(len(rows), np.nan), where=weight > 0.0)
+            told[figure.curve] = [None if m != m else finish(m) for m in means.tolist()]
+    counts = form.counted(rows)
+    columns = (counts[:, COUNT.rows].tolist(), *(told[name] for name in SHOWN))
+    return list(map(Standing, *columns, counts[:, COUNT.alarms].tolist()))
 
 
 def to_bytes(form: Form, whole: Packed) -> bytes:
@@ -39,7 +43,7 @@ def to_bytes(form: Form, whole: Packed) -> bytes:
     if whole.points or whole.alarms:
         points = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
         told = np.array(points, np.float64).tobytes() + np.array(whole.alarms, np.int64).tobytes()
-    content = head + whole.row[:used].tobytes() + told
+    content = b"".join((head, whole.row[:used].data, told))
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 

@@ -42,9 +42,9 @@ KEPT: Final = 0.99
 """What a key counts for beside the next one."""
 FIRST: Final = 0.5
 """How many well-known weights the prior counts for, which the widths begin with."""
-WINDOW: Final = 2048
+WINDOW: Final = 8192
 STEPS: Final = 16
-"""New keys begin from the common model as it was where a window of the stream began: of 2,048 rows,
+"""New keys begin from the common model as it was where a window of the stream began: of 8,192 rows,
 and of a sixteenth to an eighth of all rows so far while these are fewer. How far keys have moved
 counts from the window after the next on. So no row waits for what the one before has taught."""
 NOISE_ROWS: Final = 4.0

@@ -292,6 +292,10 @@ class Team:
     def __contains__(self, key: str) -> bool:
         return key in self._members[self._home(key)].keys
 
+    def unknown(self, keys: Sequence[str]) -> list[str]:
+        """Those of the keys that are not open, each once."""
+        return [key for key in dict.fromkeys(keys) if key not in self]
+
     def __len__(self) -> int:
         return sum(len(member.keys) for member in self._members)
 
