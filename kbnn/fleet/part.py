@@ -16,6 +16,7 @@ from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
 from kbnn.fleet import packed as of
 from kbnn.fleet import resting
+from kbnn.fleet.beginnings import NEW
 from kbnn.fleet.form import Form
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.herd import Herd
@@ -38,8 +39,6 @@ FEW: Final = 64
 """Rows of a key in one block up to which they are learned with those of other keys."""
 WRITTEN: Final = 1024
 """Models that are written down at a time."""
-NEW: Final = b""
-"""What rests of a key that begins from ignorance."""
 
 Ask = Callable[[Model, Rows], Forecast]
 

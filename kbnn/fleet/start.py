@@ -42,11 +42,6 @@ KEPT: Final = 0.99
 """What a key counts for beside the next one."""
 FIRST: Final = 0.5
 """How many well-known weights the prior counts for, which the widths begin with."""
-WINDOW: Final = 8192
-STEPS: Final = 16
-"""New keys begin from the common model as it was where a window of the stream began: of 8,192 rows,
-and of a sixteenth to an eighth of all rows so far while these are fewer. How far keys have moved
-counts from the window after the next on. So no row waits for what the one before has taught."""
 NOISE_ROWS: Final = 4.0
 """Rows that the noise of other keys counts for."""
 
@@ -150,18 +145,6 @@ class Widths:
         return cls(moved, known, float(plain["log_noise"]), float(plain["keys"]))
 
 
-def window_start(row: int) -> int:
-    """Where the window began in which the row after so many is."""
-    size = min(max(1, (1 << row.bit_length()) // STEPS), WINDOW)
-    return row // size * size
-
-
-def window_end(row: int) -> int:
-    """Where the window ends in which the row after so many is."""
-    size = min(max(1, (1 << row.bit_length()) // STEPS), WINDOW)
-    return window_start(row) + size
-
-
 def begun(settings: Settings, common: Model, widths: Widths) -> Model:
     """The model of a key that begins from the common one."""
     leader = common.racers[0]
@@ -183,10 +166,9 @@ def begun(settings: Settings, common: Model, widths: Widths) -> Model:
     return model
 
 
-def first_bytes(settings: Settings, common: Model, widths: Widths, forms: Forms) -> bytes:
-    """What rests of a key that begins from the common model before its first row."""
-    model = begun(settings, common, widths)
-    said = of.form_of(model) if of.packs(settings, common.schema) else None
+def first_bytes(model: Model, forms: Forms) -> bytes:
+    """What rests of a key that begins as that model before its first row."""
+    said = of.form_of(model) if of.packs(model.settings, model.schema) else None
     if said is None:
         return modelfile.to_bytes(*to_state(model))
     form = forms.of(*said)
