@@ -19,12 +19,13 @@ import numpy as np
 from kbnn.core.network import LEARNED, REJECTED, UNLABELLED
 from kbnn.errors import ModelError
 from kbnn.fleet.beginnings import NEW, Beginnings
+from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.keys import keys_of
 from kbnn.fleet.part import Ask, Part, Taught, Work, model_from
 from kbnn.fleet.start import caught_up
 from kbnn.fleet.store import Store
-from kbnn.fleet.team import Crew, Team
+from kbnn.fleet.team import Team
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
@@ -209,8 +210,12 @@ class Fleet(Model):
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row by the model of its key, then learn it there."""
-        self.send(rows, again)
-        return self.receive()[1]
+        self.send(self.keys(rows), rows, again)
+        return self.receive()
+
+    def keys(self, rows: Rows) -> list[str]:
+        """The key of each row."""
+        return keys_of(rows, self.key)
 
     @property
     def in_workers(self) -> bool:
@@ -222,21 +227,20 @@ class Fleet(Model):
         """Blocks that were sent and not received."""
         return len(self._under_way)
 
-    def send(self, rows: Rows, again: bool) -> None:
+    def send(self, keys: list[str], rows: Rows, again: bool) -> None:
         """Have a block learned; what is said of it can be received later."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
-        keys = keys_of(rows, self.key)
-        plain = rows._replace(original=None, schema=self._schema)
+        rows = rows._replace(original=None, schema=self._schema)
         at = 0
         while at < len(keys):
             stop = self._until(keys, at)
-            self._teach(keys[at:stop], sliced(plain, at, stop), again)
+            self._teach(keys[at:stop], sliced(rows, at, stop), again)
             at = stop
         self._under_way.append((rows, again, self.met))
 
-    def receive(self) -> tuple[Rows, Forecast]:
-        """The block that was sent first, and what was said of it."""
+    def receive(self) -> Forecast:
+        """What was said of the block that was sent first."""
         rows, again, end = self._under_way.pop(0)
         self._collect(end)
         mine = [said for first, said in self._spoken if first < end]
@@ -246,8 +250,8 @@ class Fleet(Model):
         self._rejected += int(np.count_nonzero(said.status & REJECTED))
         self.skipped += int(np.count_nonzero(said.status & UNLABELLED))
         if not again:
-            self._score(rows._replace(original=None), said, True)
-        return rows, said
+            self._score(rows, said, True)
+        return said
 
     def _until(self, keys: list[str], start: int) -> int:
         """Where a piece of a block ends: with a common start at the end of a window at last."""

@@ -110,7 +110,7 @@ class Store(Closing):
                 "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET rows = excluded.rows, "
                 "loss = excluded.loss, coverage = excluded.coverage, alarms = excluded.alarms, "
                 "model = excluded.model",
-                ((_name(key), *standing, _compressed(model)) for key, model, standing in resting),
+                ((_name(key), *standing, compressed(model)) for key, model, standing in resting),
             )
 
     def _begin(self) -> None:
@@ -159,8 +159,8 @@ class Store(Closing):
             self._base.close()
 
 
-def _compressed(model: bytes) -> bytes:
-    """A model file compressed; a packed model is small as it is."""
+def compressed(model: bytes) -> bytes:
+    """A model file compressed; a packed model is small as it is, or it was compressed before."""
     return zlib.compress(model, FAST) if model.startswith(FILE) else model
 
 
