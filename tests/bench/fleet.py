@@ -29,6 +29,8 @@ MOST_MEMORY = {True: 3e9, False: 1e9}
 """Bytes, with every model open or not."""
 MOST_ERROR = 0.6
 """Of keys that come late, in their rows 1 to 20, beside the same without a common start."""
+LEAST_GAIN = 1.6
+"""Of two workers on two cores, where learning is what takes time."""
 MOST_LATER = 1.02
 """The same after 500 rows."""
 
@@ -43,8 +45,11 @@ if __name__ == "__main__":
     training.run()
     used = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
+    others = others.ru_utime + others.ru_stime
     seconds = vars(training.seconds)
-    print(json.dumps({"processor": used, "peak": peak, "rows": training.rows, **seconds}))
+    told = {"processor": used, "others": others, "peak": peak, "rows": training.rows}
+    print(json.dumps({**told, **seconds}))
 """
 
 
@@ -103,6 +108,38 @@ def plain(device: IntArray, x: FloatArray, y: FloatArray) -> float:
             models[key] = kbnn.Model(target="y", layers=10, covariance="neuron", rehearse="off")
         models[key].learn_one({"a": a, "b": b}, target)
     return most / (time.process_time() - start)
+
+
+def wide_rows(folder: Path, rows: int) -> bool:
+    """Rows that take longer to learn than to read: one process, and two workers beside it.
+
+    By the processor, two cores can be no faster than half of all that was used, nor than the
+    process that reads.
+    """
+    draw, keys, inputs = np.random.default_rng(0), 8, 50
+    device, x = draw.integers(0, keys, rows), draw.normal(size=(rows, inputs))
+    y = np.sin(2.0 * x @ (draw.normal(size=inputs) / 7.0)) + draw.normal(size=keys)[device]
+    y += 0.1 * draw.normal(size=rows)
+    names = ",".join(f"x{j}" for j in range(inputs))
+    with (folder / "wide.csv").open("w", encoding="utf-8") as file:
+        file.write(f"device,{names},y\n")
+        for key, values, target in zip(device.tolist(), x.tolist(), y.tolist(), strict=True):
+            file.write(f"d{key},{','.join(f'{v:.4f}' for v in values)},{target:.4f}\n")
+    words = {"sources": str(folder / "wide.csv"), "target": "y", "key": "device", "layers": 200}
+    one = run(**words, covariance="neuron", model=str(folder / "wide"))
+    dask = {"engine": "dask", "cluster": "local:2", "model": str(folder / "wide2")}
+    two = run(**words, **dask, covariance="neuron")
+    clock = [sum(run[name] for name in ("read", "encode", "learn", "save")) for run in (one, two)]
+    reads, works = two["processor"], two["others"]
+    least = max(reads, 0.5 * (reads + works))
+    print(f"\n{rows:,} rows of {inputs} inputs, 200 units, {keys} keys: one process")
+    print(
+        f"  {clock[0]:.1f} s, {one['processor']:.1f} s of processor; two workers {clock[1]:.1f} s,"
+    )
+    print(f"  {reads:.1f} s of processor in the process that reads, {works:.1f} s in workers")
+    rates = clock[0] / clock[1], one["processor"] / least
+    print(f"  rate {rates[0]:.2f} by the clock, {rates[1]:.2f} by the processor", flush=True)
+    return max(rates) >= LEAST_GAIN
 
 
 class Young(NamedTuple):
@@ -192,10 +229,13 @@ def main() -> int:
     reader.add_argument("--open", type=int, nargs="*", default=None)
     reader.add_argument("--workers", type=int, default=2, help="of Dask; 0: none")
     reader.add_argument("--devices", type=int, default=500)
+    reader.add_argument("--wide", type=int, default=20_000, help="wide rows for workers; 0: none")
     said = reader.parse_args()
     opened = said.open or [said.keys]
     with tempfile.TemporaryDirectory() as folder:
         kept = many_keys(Path(folder), said.keys, said.rows, opened, said.workers)
+        if said.workers and said.wide:
+            kept = wide_rows(Path(folder), said.wide) and kept
         if said.devices:
             kept = common_start(Path(folder), said.devices) and kept
     print("\neverything promised is kept" if kept else "\nNOT KEPT: see above")
