@@ -18,7 +18,7 @@ from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
 from kbnn.core.state import init
 from kbnn.fleet.fleet import Fleet
-from kbnn.fleet.start import Widths, moved_by
+from kbnn.fleet.start import LEAST_APART, OWN, PARTS, SHAPE, Widths, moved_by
 from kbnn.fleet.store import MODELS, Store
 from kbnn.model.file import load_bytes
 from tests.commands import Ran, kbnn, program
@@ -314,19 +314,24 @@ def test_a_new_key_is_as_wide_as_keys_have_moved() -> None:
     common = common._replace(cov=1e-6 * common.cov)
     widths = Widths()
     first = widths.begin(common)
-    assert np.allclose(first.prior_var, common.prior_var, rtol=1e-3)
+    last, level = layout.layers - 1, common.noise[0, 1] / common.noise[0, 0]
+    begun = common.prior_var.copy()
+    layout.matrix(begun, last)[:, 0] = (1.0 - OWN) * level  # what the common one takes for noise
+    assert np.allclose(first.prior_var, begun, rtol=1e-3)
     for sign in (1.0, -1.0) * 100:
         start = widths.begin(common)
         key = start.mean.copy()
-        layout.matrix(key, 1)[:, 0] += sign * 1.5
-        widths.learn(moved_by(start._replace(mean=key, cov=0.1 * start.cov)))
+        layout.matrix(key, 0)[:, 0] += sign * 1.5
+        told = start._replace(mean=key, cov=0.1 * start.cov, noise=np.array([[4.0, 4.0 * 0.2]]))
+        widths.learn(moved_by(told))
     wide = widths.begin(common)
     assert np.array_equal(wide.mean, common.mean)
     assert np.array_equal(wide.prior_var, wide.cov[layout.diagonal])
-    bias, others = layout.matrix(wide.prior_var, 1)[:, :1], layout.matrix(wide.prior_var, 1)[:, 1:]
-    assert np.allclose(bias, 1.5**2 / 0.9, rtol=0.02)
-    assert np.all(others < 0.01 * layout.matrix(first.prior_var, 1)[:, 1:])
-    assert np.all(layout.matrix(wide.prior_var, 0) < 0.01 * layout.matrix(first.prior_var, 0))
+    bias, others = (layout.matrix(wide.prior_var, 0)[part] for part in PARTS)
+    assert np.allclose(bias, SHAPE * 1.5**2 / 0.9, rtol=0.02)
+    assert np.all(others < 0.01 * layout.matrix(first.prior_var, 0)[PARTS[1]])
+    apart = max(level - 0.2, LEAST_APART * level)
+    assert np.allclose(layout.matrix(wide.prior_var, last)[:, 0], apart, rtol=1e-3)
 
 
 def test_a_fleet_is_trained_in_python_too(here: Path) -> None:

@@ -11,6 +11,7 @@ from kbnn.core import engine
 from kbnn.errors import ModelError
 from kbnn.fleet import packed as of
 from kbnn.fleet import part as part_module
+from kbnn.fleet import resting
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.store import Store
 from tests.commands import kbnn
@@ -67,7 +68,7 @@ def test_packed_models_are_the_models_that_objects_would_be(
     assert found == models("few") == models("alone") == models("objects")
     with Store("packed", writes=False) as store:
         kept = [store.read(key) or b"" for key in found]
-        assert sum(map(of.is_packed, kept)) >= len(found) - 2
+        assert sum(map(resting.is_packed, kept)) >= len(found) - 2
         alarms = {key: told.alarms for key, told in store.standings()}
     assert max(alarms.values()) > 0
     asked = ("rows.csv", "--limit", "200")
@@ -84,17 +85,19 @@ def test_a_packed_model_that_is_damaged_is_refused(tmp_path: Path) -> None:
     with Store(name, writes=False) as store:
         fleet = Fleet.load(store)
         assert fleet is not None
-        content = next(c for k, _ in store.standings() if of.is_packed(c := store.read(k) or b""))
-        form = fleet.forms.named(of.form_name(content))
-        whole = of.from_bytes(form, content)
-        assert of.to_bytes(form, whole) == content
+        content = next(
+            c for k, _ in store.standings() if resting.is_packed(c := store.read(k) or b"")
+        )
+        form = fleet.forms.named(resting.form_name(content))
+        whole = resting.from_bytes(form, content)
+        assert resting.to_bytes(form, whole) == content
         draw = np.random.default_rng(0)
         for _ in range(200):
             at, bit = int(draw.integers(len(content))), 1 << int(draw.integers(8))
             broken = bytearray(content)
             broken[at] ^= bit
             with pytest.raises(ModelError, match="damaged"):
-                of.from_bytes(form, bytes(broken))
+                resting.from_bytes(form, bytes(broken))
         for length in (0, 5, 40, len(content) - 1):
             with pytest.raises(ModelError, match="damaged"):
-                of.from_bytes(form, content[:length])
+                resting.from_bytes(form, content[:length])

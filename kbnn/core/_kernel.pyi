@@ -1,6 +1,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kbnn.core.config import Config
 from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
@@ -60,15 +63,31 @@ class Session:
     def state(self) -> State: ...
 
 class Many:
-    def __init__(self, net: Net, records: Callable[[tuple[Any, ...]], Records]) -> None: ...
-    def run(
+    def __init__(
+        self, net: Net, records: Callable[[tuple[Any, ...]], Records], form: Sequence[int]
+    ) -> None: ...
+    def predict(self, models: FloatArray, at: IntArray, x: FloatArray) -> Records: ...
+    def learn(
         self,
-        beliefs: FloatArray,
+        models: FloatArray,
+        order: IntArray,
         at: IntArray,
         x: FloatArray,
-        y: FloatArray | None = None,
-        weight: FloatArray | None = None,
-    ) -> Records: ...
+        y: FloatArray,
+        weight: FloatArray | None,
+        alone: bytes,
+        fixed: FloatArray,
+        manner: IntArray,
+    ) -> tuple[NDArray[np.uint8], IntArray, tuple[FloatArray, ...]]: ...
+    def count(
+        self,
+        models: FloatArray,
+        at: IntArray,
+        terms: FloatArray,
+        drawn: IntArray,
+        bins: IntArray,
+        y: FloatArray,
+    ) -> None: ...
 
 def normal_log_cdf(u: FloatArray, out: FloatArray) -> None: ...
 def normal_cdf(u: FloatArray, out: FloatArray) -> None: ...

@@ -13,7 +13,6 @@ cdef extern from "kernel.h" nogil:
     enum:
         KB_NODES
         KB_FRESH
-        KB_ALARM
         KB_AGAIN
         KB_REHEARSAL
         KB_MEANS_ALONE
@@ -114,6 +113,42 @@ cdef extern from "tails.h" nogil:
     void kb_edges(const double *, int64_t, double, double, int, double *, double *,
                   const kb_constants *)
     void kb_judge(const double *, const double *, int64_t, double *, const kb_constants *)
+
+cdef extern from "herd.h" nogil:
+    enum:
+        KB_LEFT
+    ctypedef struct kb_form:
+        int64_t size
+        int64_t kept
+        int64_t keep
+        int64_t summed
+        int64_t drawn
+        int64_t bins
+    ctypedef struct kb_manner:
+        pass
+    ctypedef struct kb_many_rows:
+        int64_t rows
+        const int64_t *order
+        const int64_t *at
+        const double *x
+        const double *y
+        const double *weight
+        const unsigned char *alone
+        const double *fixed
+    ctypedef struct kb_many_said:
+        double *mean
+        double *sd
+        double *function_sd
+        double *noise_sd
+        double *outlier
+        double *stated
+        double *judged
+        int64_t *status
+        unsigned char *done
+    int kb_herd_learn(kb_session **, const kb_net *, const kb_form *, const kb_manner *, double *,
+                      const kb_many_rows *, const kb_many_said *)
+    void kb_herd_count(const kb_form *, double *, int64_t, const int64_t *, const double *,
+                       const int64_t *, const int64_t *, const double *)
 
 cdef extern from "decimals.h" nogil:
     int64_t kb_lines(const char *, int64_t)
@@ -364,25 +399,48 @@ cdef class Session:
 
 
 cdef class Many:
-    """Working memory for beliefs of one network that lie side by side.
+    """Working memory for packed models of one network that lie side by side (kbnn.fleet.herd).
 
-    Each row of numbers begins with a belief: its arrays one after another, in the C struct's order.
+    Each is a row of numbers that begins with its belief: the arrays one after another, in the C
+    struct's order. `form` is where the other parts begin and how long they are, see kb_form.
     """
 
     cdef kb_session *session
     cdef Net net
     cdef object records
     cdef int64_t length
+    cdef kb_form form
 
-    def __cinit__(self, Net net, records):
+    def __cinit__(self, Net net, records, form):
         cdef const int64_t *lengths = <const int64_t *>&net.lengths
-        cdef int64_t k
+        cdef int64_t *place = <int64_t *>&self.form
+        cdef int64_t k, last = <int64_t>(sizeof(kb_form) // sizeof(int64_t))
         self.net, self.records = net, records
         for k in range(<int64_t>(sizeof(kb_lengths) // sizeof(int64_t))):
             self.length += lengths[k]
+        if len(form) != last:
+            raise ValueError(f"a form has {last} numbers, got {len(form)}")
+        for k in range(last):
+            place[k] = form[k]
+        k = net.net.widths[0] - net.net.directions + 4
+        if (net.net.classes or net.net.widths[net.net.layers] != 1
+                or self.length > self.form.size
+                or self.form.kept + self.form.keep * k > self.form.size or self.form.keep < 1):
+            raise ValueError("the form is not one of this network")
 
     def __dealloc__(self):
         kb_close(self.session)
+
+    cdef double *_models(self, _Buffer models, _Buffer places) except NULL:
+        """Where models begin; they are to be of the form, and all places there."""
+        cdef int64_t k, held
+        if models.view.ndim != 2 or models.view.shape[1] != self.form.size:
+            raise ValueError("models must be rows of numbers of the form")
+        held = models.view.shape[0]
+        for k in range(places.length):
+            if not 0 <= (<const int64_t *>places.at)[k] < held:
+                raise IndexError("there is no such model")
+        return <double *>models.at
 
     cdef void _at(self, double *belief, kb_state *state) noexcept nogil:
         cdef const int64_t *lengths = <const int64_t *>&self.net.lengths
@@ -392,44 +450,29 @@ cdef class Many:
             place[k] = belief
             belief += lengths[k]
 
-    def run(self, beliefs, at, x, y=None, weight=None):
-        """Predict a row by each of the beliefs at these places and, with y, learn it there.
-
-        A belief that would raise an alarm stays as it was: its status says so.
-        """
-        cdef _Buffer all_beliefs = _buffer(beliefs, "beliefs", True)
+    def predict(self, models, at, x):
+        """Predict a row by each of the models at these places."""
+        cdef _Buffer all_models = _buffer(models, "models", True)
         cdef _Buffer places = _buffer(at, "at", False, True), rows = _buffer(x, "x")
+        cdef double *first = self._models(all_models, places)
         cdef const kb_net *net = &self.net.net
-        cdef int64_t inputs = net.widths[0] - net.directions, outputs = net.widths[net.layers]
-        cdef int64_t n = places.length, k, held, stride
-        cdef int learn = y is not None, failed = 0
-        cdef _Buffer seen = _buffer(y, "y") if learn else None
-        cdef _Buffer counts = None if weight is None else _buffer(weight, "weight")
+        cdef int64_t inputs = net.widths[0] - net.directions, n = places.length, k
+        cdef int failed = 0
         cdef kb_data data
         cdef kb_records out
         cdef kb_state state
         cdef _Buffer made_mean, made_var, made_noise, made_inlier, made_status
-        if all_beliefs.view.ndim != 2:
-            raise ValueError("beliefs must be rows of numbers")
-        held, stride = all_beliefs.view.shape[0], all_beliefs.view.shape[1]
-        if stride < self.length or rows.length != n * inputs:
-            raise ValueError("beliefs and x must be those of the network")
-        if (learn and seen.length != n * net.labels) or net.classes or (
-                counts is not None and counts.length != n):
-            raise ValueError("y and weight must have a row for each place")
-        wide = (n, outputs)
-        made = (_empty(wide), _empty(wide), _empty(wide), _empty((n, 0)), _empty(n), _empty(n))
+        if rows.length != n * inputs:
+            raise ValueError("x must have a row for each place")
+        made = (_empty((n, 1)), _empty((n, 1)), _empty((n, 1)), _empty((n, 0)), _empty(n), _empty(n))
         made_mean, made_var = _buffer(made[0], "record", True), _buffer(made[1], "record", True)
         made_noise = _buffer(made[2], "record", True)
         made_inlier, made_status = _buffer(made[4], "record", True), _buffer(made[5], "record", True)
-        data.rows, data.role, data.x_var = 1, KB_FRESH, NULL
-        for k in range(n):
-            if not 0 <= (<const int64_t *>places.at)[k] < held:
-                raise IndexError("there is no such belief")
+        data.rows, data.role, data.x_var, data.y, data.weight = 1, KB_FRESH, NULL, NULL, NULL
+        out.probability = NULL
         with nogil:
             for k in range(n):
-                self._at(<double *>all_beliefs.at
-                         + (<const int64_t *>places.at)[k] * stride, &state)
+                self._at(first + (<const int64_t *>places.at)[k] * self.form.size, &state)
                 if self.session == NULL:
                     failed = kb_open(&self.session, net, &state)
                     if failed:
@@ -437,22 +480,83 @@ cdef class Many:
                 else:
                     kb_turn_to(self.session, &state)
                 data.x = <const double *>rows.at + k * inputs
-                data.y = <const double *>seen.at + k * net.labels if learn else NULL
-                data.weight = NULL if counts is None else <const double *>counts.at + k
-                out.mean = <double *>made_mean.at + k * outputs
-                out.function_var = <double *>made_var.at + k * outputs
-                out.noise_var = <double *>made_noise.at + k * outputs
-                out.probability = NULL
+                out.mean = <double *>made_mean.at + k
+                out.function_var = <double *>made_var.at + k
+                out.noise_var = <double *>made_noise.at + k
                 out.inlier = <double *>made_inlier.at + k
                 out.status = <double *>made_status.at + k
-                failed = kb_run(self.session, &data, &out, learn)
+                failed = kb_run(self.session, &data, &out, 0)
                 if failed:
                     break
-                if learn and not <int64_t>out.status[0] & KB_ALARM:
-                    kb_save(self.session, &state)
         if failed:
             raise MemoryError("not enough memory for the network's working copy")
         return self.records(made)
+
+    def learn(self, models, order, at, x, y, weight, bytes alone, fixed, manner):
+        """Learn rows by the models at their places, in place, see kb_herd_learn.
+
+        Comes back: what became of each row (0: it is left alone), its status, and (mean, sd,
+        function_sd, noise_sd, outlier, stated, judged) of it.
+        """
+        cdef _Buffer all_models = _buffer(models, "models", True)
+        cdef _Buffer turns = _buffer(order, "order", False, True)
+        cdef _Buffer places = _buffer(at, "at", False, True), inputs = _buffer(x, "x")
+        cdef _Buffer labels = _buffer(y, "y"), passing = _buffer(fixed, "fixed")
+        cdef _Buffer counts = None if weight is None else _buffer(weight, "weight")
+        cdef _Buffer limits = _buffer(manner, "manner", False, True)
+        cdef double *first = self._models(all_models, places)
+        cdef int64_t n = places.length, width = self.net.net.widths[0] - self.net.net.directions, k
+        cdef kb_many_rows rows
+        cdef kb_many_said said
+        cdef double **place = <double **>&said
+        cdef int failed
+        if (turns.length != n or labels.length != n or inputs.length != n * width
+                or len(alone) != n or passing.length != 1 + width
+                or (counts is not None and counts.length != n)
+                or limits.length != <int64_t>(sizeof(kb_manner) // sizeof(int64_t))):
+            raise ValueError("order, x, y, weight and alone must have a row for each place")
+        for k in range(n):
+            if not 0 <= (<const int64_t *>turns.at)[k] < n:
+                raise IndexError("there is no such row")
+        made = tuple([_empty(n) for k in range(5)]) + (
+            np.zeros((n, KB_STATED_FIELDS)), np.zeros((n, KB_JUDGED_FIELDS)))
+        status, done = np.zeros(n, np.int64), bytearray(n)
+        cdef list held = [_buffer(one, "record", True) for one in made]
+        for k in range(7):
+            place[k] = <double *>(<_Buffer>held[k]).at
+        cdef _Buffer bits = _buffer(status, "status", True, True)
+        said.status = <int64_t *>bits.at
+        said.done = <unsigned char *>done
+        rows.rows, rows.order = n, <const int64_t *>turns.at
+        rows.at = <const int64_t *>places.at
+        rows.x, rows.y = <const double *>inputs.at, <const double *>labels.at
+        rows.weight = NULL if counts is None else <const double *>counts.at
+        rows.alone, rows.fixed = <const unsigned char *>alone, <const double *>passing.at
+        with nogil:
+            failed = kb_herd_learn(&self.session, &self.net.net, &self.form,
+                                   <const kb_manner *>limits.at, first, &rows, &said)
+        if failed:
+            raise MemoryError("not enough memory for the network's working copy")
+        return np.frombuffer(done, np.uint8), status, made
+
+    def count(self, models, at, terms, drawn, bins, y):
+        """Count judged rows into the records of the models at their places, see kb_herd_count."""
+        cdef _Buffer all_models = _buffer(models, "models", True)
+        cdef _Buffer places = _buffer(at, "at", False, True), sums = _buffer(terms, "terms")
+        cdef _Buffer shown = _buffer(drawn, "drawn", False, True)
+        cdef _Buffer bin = _buffer(bins, "bins", False, True), labels = _buffer(y, "y")
+        cdef double *first = self._models(all_models, places)
+        cdef int64_t n = places.length, k
+        if (sums.length != n * self.form.summed or bin.length != n or labels.length != n
+                or shown.length != self.form.drawn):
+            raise ValueError("terms, bins and y must have a row for each place")
+        for k in range(n):
+            if not 0 <= (<const int64_t *>bin.at)[k] < self.form.bins:
+                raise IndexError("there is no such bin")
+        with nogil:
+            kb_herd_count(&self.form, first, n, <const int64_t *>places.at,
+                          <const double *>sums.at, <const int64_t *>shown.at,
+                          <const int64_t *>bin.at, <const double *>labels.at)
 
 
 cdef int64_t _table(object array, str name, int64_t rows, int64_t width, Py_buffer *view,

@@ -7,6 +7,7 @@ instruction set of the kernel.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache, lru_cache, partial
 from typing import Protocol
 
@@ -119,9 +120,9 @@ def open_session(state: State) -> Session:
     return _kernel.Session(_net(state.config), state, _as_records, ARRAYS, COUNT._fields)
 
 
-def open_many(config: Config) -> _kernel.Many:
-    """Working memory for beliefs that lie side by side; the kernel alone has it."""
-    return _kernel.Many(_net(config), _as_records)
+def open_many(config: Config, form: Sequence[int]) -> _kernel.Many:
+    """Working memory for models that lie side by side as `form` says; the kernel alone has it."""
+    return _kernel.Many(_net(config), _as_records, form)
 
 
 def learn(

@@ -18,12 +18,14 @@ import numpy as np
 
 from kbnn.core.network import LEARNED, REJECTED, UNLABELLED
 from kbnn.errors import ModelError
+from kbnn.fleet.beginnings import NEW, Beginnings
+from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.keys import keys_of
-from kbnn.fleet.part import NEW, Ask, Part, Taught, Work, model_from
-from kbnn.fleet.start import Widths, begun, caught_up, first_bytes, window_end, window_start
+from kbnn.fleet.part import Ask, Part, Taught, Work, model_from
+from kbnn.fleet.start import caught_up
 from kbnn.fleet.store import Store
-from kbnn.fleet.team import Crew, Team
+from kbnn.fleet.team import Team
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
@@ -52,22 +54,24 @@ class Fleet(Model):
     """The models of all keys; what it has itself is the record of all rows and the position."""
 
     def __init__(
-        self, settings: Settings, schema: Schema, key: Sequence[str], store: Store
+        self,
+        settings: Settings,
+        schema: Schema,
+        key: Sequence[str],
+        store: Store,
+        common: Model | None = None,
     ) -> None:
         super().__init__(settings, schema)
         self.key = tuple(key)
         self.store = store
         self.most_open = OPEN
-        self.common: Model | None = None
-        self.widths = Widths()
         self.forms = Forms()
+        self.beginnings = Beginnings(settings, self.forms, common)
         self._rows = self._rejected = 0
-        self._young: set[str] = set()  # keys that came before the common model had begun
-        self._moved: list[tuple[int, list[float]]] = []  # by row, what the widths have to learn
-        self._start = NEW  # what new keys begin from in this window
         self._part: Part | Team = Part(settings, schema, self.forms)
         self._sent: list[tuple[int, Callable[[], Taught]]] = []  # by row, what is being learned
-        self._spoken: list[Forecast] = []
+        self._spoken: list[tuple[int, Forecast]] = []  # by row, what was said
+        self._under_way: list[tuple[Rows, bool, int]] = []  # blocks, and the row after each
         self._wanted: str | None = None
 
     @classmethod
@@ -78,11 +82,16 @@ class Fleet(Model):
 
         Where a row's own past is part of it, there is no row of all keys.
         """
-        fleet = cls(settings, schema, key, store)
+        of_all = None
         if common and not schema.lags:
-            fleet.common = Model(replace(settings, keep=MOST_KEPT), schema)
-            fleet.common.scored = False
-        return fleet
+            of_all = Model(replace(settings, keep=MOST_KEPT), schema)
+            of_all.scored = False
+        return cls(settings, schema, key, store, of_all)
+
+    @property
+    def common(self) -> Model | None:
+        """The model of all rows, if there is one."""
+        return self.beginnings.common
 
     # Keeping it.
 
@@ -95,18 +104,17 @@ class Fleet(Model):
         try:
             own = modelfile.load_bytes(state["fleet"], name)
             plain = json.loads(state["counts"])
-            fleet = cls(own.settings, own.schema, list(map(str, plain["key"])), store)
+            common = None
+            if "common" in state:
+                common = modelfile.load_bytes(state["common"], f"{name}: the common model")
+                common.scored = False
+            key = list(map(str, plain["key"]))
+            fleet = cls(own.settings, own.schema, key, store, common)
             fleet.remember(lambda: own.card)
             fleet.position, fleet.skipped = own.position, own.skipped
             fleet._rows, fleet._rejected = int(plain["rows"]), int(plain["rejected"])
-            fleet._young = set(map(str, plain["young"]))
-            fleet.widths = Widths.from_json(plain["widths"])
-            fleet._moved = [(int(row), list(move)) for row, move in plain.get("moved", [])]
+            fleet.beginnings.restore(plain, state.get("start", NEW))
             fleet.forms.learn(plain.get("forms", {}))
-            fleet._start = state.get("start", NEW)
-            if "common" in state:
-                fleet.common = modelfile.load_bytes(state["common"], f"{name}: the common model")
-                fleet.common.scored = False
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{name}: is damaged (its state)") from error
         fleet.met = fleet._rows + fleet._rejected + fleet.skipped
@@ -115,22 +123,22 @@ class Fleet(Model):
     def save(self) -> None:
         """Write what has changed, all of it in one step."""
         self.store.write(self._part.changed())
+        begun = self.beginnings
+        start = begun.kept()
         counts = {
             "key": list(self.key),
             "rows": self._rows,
             "rejected": self._rejected,
-            "young": sorted(self._young),
-            "widths": self.widths.to_json(),
-            "moved": self._moved,
+            **begun.to_json(),
             "forms": self.forms.plain(),
         }
         state = {
             "fleet": modelfile.to_bytes(*to_state(self)),
             "counts": json.dumps(counts).encode(),
         }
-        if self.common is not None:
-            state["start"] = self._start
-            state["common"] = modelfile.to_bytes(*to_state(self.common))
+        if begun.common is not None:
+            state["start"] = start
+            state["common"] = modelfile.to_bytes(*to_state(begun.common))
         self.store.commit(state)
         if isinstance(self._part, Team):
             self._part.saved(self.most_open)
@@ -202,18 +210,42 @@ class Fleet(Model):
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row by the model of its key, then learn it there."""
+        self.send(self.keys(rows), rows, again)
+        return self.receive()
+
+    def keys(self, rows: Rows) -> list[str]:
+        """The key of each row."""
+        return keys_of(rows, self.key)
+
+    @property
+    def in_workers(self) -> bool:
+        """Whether models are in workers: what is sent there is learned meanwhile."""
+        return isinstance(self._part, Team)
+
+    @property
+    def under_way(self) -> int:
+        """Blocks that were sent and not received."""
+        return len(self._under_way)
+
+    def send(self, keys: list[str], rows: Rows, again: bool) -> None:
+        """Have a block learned; what is said of it can be received later."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
-        keys = keys_of(rows, self.key)
         rows = rows._replace(original=None, schema=self._schema)
         at = 0
         while at < len(keys):
             stop = self._until(keys, at)
             self._teach(keys[at:stop], sliced(rows, at, stop), again)
             at = stop
-        self._collect(self.met)
-        parts, self._spoken = self._spoken, []
-        said = said_of.joined(parts) if parts else blank(0, self.task.numbers)
+        self._under_way.append((rows, again, self.met))
+
+    def receive(self) -> Forecast:
+        """What was said of the block that was sent first."""
+        rows, again, end = self._under_way.pop(0)
+        self._collect(end)
+        mine = [said for first, said in self._spoken if first < end]
+        self._spoken = self._spoken[len(mine) :]
+        said = said_of.joined(mine) if mine else blank(0, self.task.numbers)
         self._rows += int(np.count_nonzero(said.status & (LEARNED | HELD)))
         self._rejected += int(np.count_nonzero(said.status & REJECTED))
         self.skipped += int(np.count_nonzero(said.status & UNLABELLED))
@@ -225,8 +257,7 @@ class Fleet(Model):
         """Where a piece of a block ends: with a common start at the end of a window at last."""
         stop = len(keys)
         if self.common is not None:
-            room = 1 if self.common.warming_up else window_end(self.met) - self.met
-            stop = min(stop, start + room)
+            stop = min(stop, start + self.beginnings.room(self.met))
         if stop - start <= self.most_open:
             return stop
         seen: set[str] = set()
@@ -238,7 +269,10 @@ class Fleet(Model):
 
     def _teach(self, keys: list[str], rows: Rows, again: bool) -> None:
         """Let the models of keys learn a piece, and beside them the common one."""
-        self._look_around()
+        before = self.beginnings.settled_before(self.met)
+        if before is not None:
+            self._collect(before)
+            self.beginnings.look_around(before)
         found = self._found(keys)
         with self._named():
             if isinstance(self._part, Team):
@@ -246,8 +280,7 @@ class Fleet(Model):
             else:
                 taught = self._part.learn(keys, rows, found, again)
                 self._sent.append((self.met, lambda: taught))
-        if self.common is not None:
-            self.common.learn(rows, again)
+        self.beginnings.learn(rows, self.met, again)
         self.met += len(keys)
         if isinstance(self._part, Part):
             self._collect(self.met)
@@ -258,61 +291,35 @@ class Fleet(Model):
         while self._sent and self._sent[0][0] < row:
             first, result = self._sent.pop(0)
             said, moved = result()
-            self._spoken.append(said)
-            if self.common is not None:
-                self._moved += [(first + at + 1, move.tolist()) for at, move in moved]
-
-    def _look_around(self) -> None:
-        """Where a window begins: how far keys have moved counts for those that are new in it."""
-        if self._begins and self.met == window_start(self.met):
-            self._start = NEW
-            before = window_start(self.met - 1)
-            self._collect(before)
-            while self._moved and self._moved[0][0] <= before:
-                self.widths.learn(np.array(self._moved.pop(0)[1]))
-
-    def _first(self) -> bytes:
-        """What a new key begins from in this window."""
-        if not self._start and self.common is not None and self._begins:
-            self._start = first_bytes(self.settings, self.common, self.widths, self.forms)
-        return self._start
+            self._spoken.append((first, said))
+            self.beginnings.moved(first, moved)
 
     def _found(self, keys: list[str]) -> dict[str, bytes]:
         """What rests of keys that are not open, and what new ones begin from."""
-        found: dict[str, bytes] = {}
-        begins, young, known = self._begins, self._young, self._part
-        for key in keys:
-            if key in known and (not young or not begins or key not in young):
-                continue
-            if key in found:
-                continue
-            if begins and key in young:
-                found[key] = self._grown_up(key)
-                continue
-            content = self.store.read(key)
+        begins, known = self.beginnings.begins, self.beginnings.young
+        young = known if begins else ()
+        grown = [key for key in dict.fromkeys(keys) if key in young] if young else []
+        found = {key: self._grown_up(key) for key in grown}
+        unknown = self._part.unknown(keys)
+        resting = self.store.read_many(unknown)
+        for key in unknown:
+            content = resting.get(key)
             if content is None:
-                content = self._first()
+                content = self.beginnings.first()
                 if self.common is not None and not begins:
-                    young.add(key)
-            found[key] = content
-        if begins and self.met + len(keys) < window_end(self.met):
-            self._first()  # the common model goes on, and this window's keys do not
+                    known.add(key)
+            found.setdefault(key, content)
         return found
-
-    @property
-    def _begins(self) -> bool:
-        """Whether there is a common model that keys begin from."""
-        return self.common is not None and not self.common.warming_up
 
     def _grown_up(self, key: str) -> bytes:
         """A key that came before the common model had begun: it begins now, and learns its rows."""
-        self._young.discard(key)
+        self.beginnings.young.discard(key)
         if key in self._part:
             self._collect(self.met)
             held = self._part.take(key)
         else:
             held = self._from(self.store.read(key) or NEW)
-        return modelfile.to_bytes(*to_state(caught_up(self._from(self._first()), held)))
+        return modelfile.to_bytes(*to_state(caught_up(self._from(self.beginnings.first()), held)))
 
     def _from(self, content: bytes) -> Model:
         with self._named():
@@ -361,8 +368,8 @@ class Fleet(Model):
 
     def _of_strangers(self, rows: Rows, ask: Ask) -> Forecast:
         """What is said of rows whose key was never seen: what is true of keys at large."""
-        if self.common is None or self.common.warming_up:
+        if not self.beginnings.begins:
             return said_of.nothing(len(rows.y), self.task.numbers)
-        stranger = begun(self.settings, self.common, self.widths)
+        stranger = self.beginnings.like_others()
         stranger.with_intervals(self._wanted)
         return ask(stranger, rows)

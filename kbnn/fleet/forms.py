@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbnn.errors import ModelError
-from kbnn.fleet.packed import Form
+from kbnn.fleet.form import Form
 
 
 class Forms:

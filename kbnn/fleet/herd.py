@@ -1,25 +1,30 @@
-"""Packed models side by side: rows of many of them are learned in a few calls.
+"""Packed models side by side: rows of many of them are learned in one call.
 
-A round takes at most one row of each model. What happens among most rows is the same for all: they
-are scaled, learned, stated and scored, and these are calls over all rows of the round. A row at
-which anything else happens (its scale is looked at or outgrown, the network grows, an alarm, a
-point of the learning curve) is left alone, and its model with it: whoever asked unpacks it.
+What happens among most rows is the same for all: they are scaled, learned, stated, kept and judged,
+one after another in the kernel (kbnn/core/csrc/herd.c), each by its own model. A row at which
+anything else happens (its scale is looked at or outgrown, the network grows, an alarm, a point of
+the learning curve, a key that comes of age) is left alone, and with it the later rows of its model:
+whoever asked unpacks it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.core import engine
 from kbnn.core.layout import IntArray
-from kbnn.core.network import ALARM, UNLABELLED, Prediction
+from kbnn.core.mixture import Verdicts
+from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.core.tails import FIRST_GAIN, MEAN_WIDTH
-from kbnn.fleet import packed as of
-from kbnn.fleet.packed import Form, Packed
+from kbnn.fleet import resting
+from kbnn.fleet.form import DRAWN, FIGURES, SUMS, Form
+from kbnn.fleet.packed import Packed
+from kbnn.fleet.start import KNOWN
+from kbnn.fleet.store import Standing
 from kbnn.model import scaling
 from kbnn.model.learner import FIRST_REFIT, Learner
 from kbnn.model.model import Model
@@ -29,17 +34,20 @@ from kbnn.model.settings import Settings
 from kbnn.score.curve import FIRST as FIRST_POINT
 from kbnn.score.curve import CurvePoint
 from kbnn.score.histograms import PIT_BINS
-from kbnn.score.rowsums import cut
-from kbnn.task.base import Following, Scaled
-from kbnn.task.forecast import Forecast
+from kbnn.task.base import Scaled
+from kbnn.task.forecast import Forecast, taken
 from kbnn.task.numeric_score import Judged
 
-ROOM: Final = 64
-"""Places that a herd begins with; it doubles when they are taken."""
+ROOM: Final = 1 << 22
+"""Bytes of memory that a herd begins with, not used before there are models; from that size on
+numpy asks for large pages, which spare every second visit to a model a detour."""
+JUDGED: Final = 2
+"""What becomes of a row that is learned and counted, see kb_herd_learn; 1: learned, 0: neither."""
+_DRAWN: Final = np.array(DRAWN)
 
 
 class Round(NamedTuple):
-    """Which rows were learned, by their places in the round, and what was said of them."""
+    """Which rows were learned, by their places in the block, and what was said of them."""
 
     done: IntArray
     said: Forecast
@@ -50,13 +58,17 @@ class Herd:
 
     def __init__(self, form: Form) -> None:
         self.form = form
-        self._many = engine.open_many(form.config)
-        self._rows = np.zeros((ROOM, form.size))
-        self._free = list(range(ROOM))
+        self._many = engine.open_many(form.config, form.places)
+        room = 1 + ROOM // (8 * form.size)
+        self._rows = np.zeros((room, form.size))
+        self._free = list(range(room))
         self._told: dict[int, tuple[tuple[CurvePoint, ...], tuple[int, ...]]] = {}
-        self._ready = np.zeros(ROOM, np.bool_)  # every scale is set
+        self._ready = np.zeros(room, np.bool_)  # every scale is set
         self._last: tuple[FloatArray | None, bool] = None, False
         self._learner: Learner | None = None
+        tracked = form.settings.intervals == "tracked"
+        manner = (form.settings.robust, tracked, FIRST_REFIT, FIRST_POINT, KNOWN)
+        self._manner = np.array(manner, np.int64)
 
     def fits(self, schema: Schema, settings: Settings) -> None:
         """Take rows of this schema from now on."""
@@ -98,6 +110,10 @@ class Herd:
         """The model at a place, as it is there: a view."""
         return Packed(self._rows[at], *self._told.get(at, ((), ())))
 
+    def standings(self, at: IntArray) -> list[Standing]:
+        """How the models at these places stand."""
+        return resting.standings(self.form, self._rows[at, : self.form.least])
+
     def drop(self, at: int) -> None:
         """Give up a place."""
         self._told.pop(at, None)
@@ -105,96 +121,34 @@ class Herd:
 
     def _grow(self) -> None:
         room = len(self._ready)
-        more = max(ROOM, room // 2)
+        more = room // 2
         self._free = list(range(room, room + more))
         # In place where the system can: nobody holds on to what `get` shows.
         self._rows.resize((room + more, self.form.size), refcheck=False)
         self._ready = np.concatenate((self._ready, np.zeros(more, np.bool_)))
 
-    def _part(self, name: str) -> Any:
-        return self.form.of(self._rows, name)
-
-    def met(self, at: IntArray) -> IntArray:
-        """Rows that models have met."""
-        return np.asarray(self._part("counts")[at, of.MET])
-
     # Rows.
 
     def predict(self, at: IntArray, rows: Rows, plain: bool) -> Forecast:
         """Predict a row by each of the models at these places; `plain`: intervals as stated."""
-        scale, width = self._part("columns")[at], self.form.inputs
+        scale, width = self.form.of(self._rows, "columns")[at], self.form.inputs
         z = scaling.standardise(
             scale[:, 1:].reshape(-1, scaling.FIELDS),
             rows.x[:, :width].reshape(1, -1),
             np.tile(self.learner.as_is[:width], len(at)),
         )
-        made = self._many.run(self._rows, at, z)
-        known = self._part("tails")[at]
+        made = self._many.predict(self._rows, at, z)
+        known = self.form.of(self._rows, "tails")[at]
         if plain:
             known[:, FIRST_GAIN:MEAN_WIDTH] = 1.0
-        return self._forecast(made, scale, known, None)
+        return self._forecast(made, scale, known)
 
-    def learn(self, at: IntArray, rows: Rows) -> Round:
-        """Predict and learn a row at each of these places, which differ; some may be left alone."""
-        columns, tails, counts = (self._part(name) for name in ("columns", "tails", "counts"))
-        open_to = np.flatnonzero(self._open_to(at, rows))
-        scale, width = columns[at[open_to]], self.form.inputs
-        x, y = rows.x[open_to, :width], rows.y[open_to]
-        raw = np.concatenate((y, x), axis=1)
-        fixed = np.tile(self.learner.passing[: 1 + width], len(open_to))
-        apart = scale.reshape(-1, scaling.FIELDS), np.empty((1, 0)), raw.reshape(1, -1)
-        z = scaling.follow(*apart, fixed, True)[1].reshape(raw.shape)
-        steady = ~(scale[:, :, scaling.RECENT_SQUARE] > scaling.OUTGROWN).any(axis=1)
-        if not steady.all():
-            open_to, scale, z = open_to[steady], scale[steady], z[steady]
-        weight = None if rows.weight is None else np.ascontiguousarray(rows.weight[open_to])
-        places = np.ascontiguousarray(at[open_to])
-        labels, inputs = np.ascontiguousarray(z[:, :1]), np.ascontiguousarray(z[:, 1:])
-        made = self._many.run(self._rows, places, inputs, labels, weight)
-        calm = (made.status.astype(np.int64) & ALARM) == 0
-        if not calm.all():
-            made = Prediction._make(part[calm] for part in made)
-            open_to, scale = open_to[calm], scale[calm]
-        here, y = at[open_to], rows.y[open_to]
-        weight = None if rows.weight is None else rows.weight[open_to]
-        columns[here] = scale
-        known = tails[here]
-        settings = self.form.settings
-        following = Following(
-            np.ascontiguousarray(y.T), settings.robust, settings.intervals == "tracked"
-        )
-        said = self._forecast(made, scale, known, following)
-        tails[here] = known
-        self._keep(here, rows.x[open_to, :width], y[:, 0], weight, said.outlier)
-        self._score(here, y, said, weight)
-        for which in (of.SEEN, of.MET, of.CURVE):
-            counts[here, which] += 1
-        counts[here, of.SKIPPED] += (said.status & UNLABELLED) > 0
-        return Round(open_to, said)
-
-    def _open_to(self, at: IntArray, rows: Rows) -> NDArray[np.bool_]:
-        """Rows at which nothing is due."""
-        counts = self._part("counts")
-        seen, curve = counts[at, of.SEEN] + 1, counts[at, of.CURVE] + 1
-        due = ((seen & (seen - 1)) == 0) & (seen >= FIRST_REFIT)
-        due |= ((curve & (curve - 1)) == 0) & (curve >= FIRST_POINT)
-        due |= ~self._ready[at]
-        width = self.form.inputs
-        if rows.x.shape[1] > width:
-            due |= np.any(self.learner._needed(rows.x[:, width:], width), axis=1)
-        if rows.x_sd is not None:
-            due |= np.any(rows.x_sd > 0.0, axis=1)
-        return np.asarray(~due)
-
-    def _forecast(
-        self, made: Prediction, scale: FloatArray, tails: FloatArray, following: Following | None
-    ) -> Forecast:
+    def _forecast(self, made: Prediction, scale: FloatArray, tails: FloatArray) -> Forecast:
         """What models say of a row each: to a task that is one row of many targets."""
         scaled = Scaled(scale[:, 0, scaling.CENTER], scale[:, 0, scaling.SCALE])
         mean, function_var, noise_var = (part.T for part in made[:3])
         one = Prediction(mean, function_var, noise_var, made.probability, made.inlier, made.status)
-        robust = self.form.settings.robust
-        said = self.learner.task.forecast(one, scaled, robust, tails, following)
+        said = self.learner.task.forecast(one, scaled, self.form.settings.robust, tails)
         turned = [np.ascontiguousarray(part.swapaxes(0, 1)) for part in said[:4]]
         return Forecast(
             turned[0],
@@ -207,59 +161,71 @@ class Herd:
             np.ascontiguousarray(said.stated.swapaxes(0, 1)),
         )
 
-    def _keep(
+    def learn(self, at: IntArray, rows: Rows) -> Round:
+        """Predict and learn each row at its place; some may be left alone."""
+        width = self.form.inputs
+        y = np.ascontiguousarray(rows.y[:, 0])
+        weight = None if rows.weight is None else np.ascontiguousarray(rows.weight)
+        became, status, made = self._many.learn(
+            self._rows,
+            np.argsort(at, kind="stable"),
+            at,
+            np.ascontiguousarray(rows.x[:, :width]),
+            y,
+            weight,
+            self._alone(at, rows),
+            np.ascontiguousarray(self.learner.passing[: 1 + width]),
+            self._manner,
+        )
+        mean, sd, function_sd, noise_sd, outlier, stated, judged = made
+        said = Forecast(
+            mean[:, None],
+            sd[:, None],
+            function_sd[:, None],
+            noise_sd[:, None],
+            np.empty((len(at), 0)),
+            outlier,
+            status,
+            stated[:, None],
+        )
+        self._count(at, became == JUDGED, y, mean, stated, judged, weight)
+        done = np.flatnonzero(became)
+        return Round(done, said if len(done) == len(at) else taken(said, done))
+
+    def _alone(self, at: IntArray, rows: Rows) -> bytes:
+        """Rows that are beyond what all have in common, a byte for each."""
+        alone, width = ~self._ready[at], self.form.inputs
+        if rows.x.shape[1] > width:
+            alone |= np.any(self.learner._needed(rows.x[:, width:], width), axis=1)
+        if rows.x_sd is not None:
+            alone |= np.any(rows.x_sd > 0.0, axis=1)
+        return alone.tobytes()
+
+    def _count(
         self,
         at: IntArray,
-        x: FloatArray,
+        counted: NDArray[np.bool_],
         y: FloatArray,
+        mean: FloatArray,
+        stated: FloatArray,
+        judged: FloatArray,
         weight: FloatArray | None,
-        outlier: FloatArray,
     ) -> None:
-        counts, kept = self._part("counts"), self._part("kept")
-        rows = np.empty((len(at), of.REST + x.shape[1]))
-        rows[:, of.Y], rows[:, of.REST :] = y, x
-        rows[:, of.WEIGHT] = 1.0 if weight is None else weight
-        rows[:, of.NUMBER] = counts[at, of.MET] + 1
-        rows[:, of.TRUST] = 1.0 - outlier if self.form.settings.robust else 1.0
-        kept[at, counts[at, of.KEPT] % self.form.keep] = rows
-        counts[at, of.KEPT] += 1
-
-    def _score(
-        self, at: IntArray, y: FloatArray, said: Forecast, weight: FloatArray | None
-    ) -> None:
-        """Count a row into each record, as a score does (kbnn.task.numeric_score)."""
-        judged = self.learner.task.judge(y, said, weight)[0]
-        assert isinstance(judged, Judged)
-        counts = self._part("counts")
-        known = np.isfinite(y[:, 0])
-        counts[at, of.UNSCORED] += ~known
-        counts[at, of.INVALID] += known & ~judged.usable
-        if not judged.usable.all():
-            at = at[judged.usable]
-        counts[at, of.SCORED] += 1
-        terms = np.empty((len(at), of.SUMS))
-        terms[:, 0] = judged.weight
-        for k, figure in enumerate(of.FIGURES, start=1):
+        """Count rows into their records, as a score does (kbnn.task.numeric_score)."""
+        if not counted.all():
+            at, y, mean = at[counted], y[counted], mean[counted]
+            stated, judged = stated[counted], judged[counted]
+            weight = None if weight is None else weight[counted]
+        if not len(at):
+            return
+        verdicts = Verdicts._make(np.ascontiguousarray(judged.T))
+        told = Judged(y, mean, stated, weight, verdicts)
+        terms = np.empty((len(at), SUMS))
+        terms[:, 0] = told.weight
+        for k, figure in enumerate(FIGURES, start=1):
             assert figure.term is not None
-            terms[:, k] = figure.term(judged)
-        if not judged.even:
-            terms[:, 1:] *= judged.weight[:, None]
-        sums, recent, constant, pit = map(self._part, ("sums", "recent", "constant", "pit"))
-        sums[at] += terms
-        recent[at] += terms[:, of.DRAWN]
-        bins = np.minimum((judged.told.below * PIT_BINS).astype(np.int64), PIT_BINS - 1)
-        pit[at, bins] += 1
-        constant[at] = _constant(constant[at], counts[at, of.SCORED] == 1, judged)
-
-
-def _constant(known: FloatArray, first: NDArray[np.bool_], judged: Judged) -> FloatArray:
-    """Welford's step of each record's best constant."""
-    origin, total, shift, spread = known.T.copy()
-    origin[first] = cut(judged.y[first])
-    with np.errstate(over="ignore"):
-        d = cut(judged.y - origin)
-    w = judged.weight
-    weights, shifts = total + w, shift + w * d
-    before = np.divide(shift, total, out=d.copy(), where=total > 0)
-    gain = np.maximum(w * (d - before) * (d - shifts / weights), 0.0)
-    return np.column_stack((origin, weights, shifts, spread + gain))
+            terms[:, k] = figure.term(told)
+        if not told.even:
+            terms[:, 1:] *= told.weight[:, None]
+        bins = np.minimum((verdicts.below * PIT_BINS).astype(np.int64), PIT_BINS - 1)
+        self._many.count(self._rows, at, terms, _DRAWN, bins, y)

@@ -40,7 +40,10 @@ def spelt(cells: Sequence[str]) -> str:
 def _texts(column: pa.Array) -> list[str]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return [_text(value) for value in column.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_string(column.type) and not column.null_count:
+        return values
+    return [_text(value) for value in values]
 
 
 def _text(value: Any) -> str:

@@ -8,61 +8,51 @@ and unpacked a model is the same to the bit, and so are the bytes of its model f
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
-import struct
-import zlib
-from dataclasses import asdict
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from kbnn.core import engine, tails
+from kbnn.core import engine
 from kbnn.core.config import Config
 from kbnn.core.engine import open_session
-from kbnn.core.layout import IntArray, layout_of
+from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
-from kbnn.core.state import ARRAYS, COUNT, State, init
-from kbnn.errors import ModelError
-from kbnn.fleet.store import PACKED, Standing
-from kbnn.model import scaling
+from kbnn.fleet.form import (
+    CHANGES,
+    CURVE,
+    INVALID,
+    KEPT,
+    LET_GO,
+    MET,
+    NUMBER,
+    REHEARSED,
+    REST,
+    SCORED,
+    SEEN,
+    SETTLED,
+    SINCE,
+    SKIPPED,
+    TRUST,
+    UNSCORED,
+    WARNED,
+    WEIGHT,
+    Form,
+    Y,
+)
 from kbnn.model.learner import Learned
 from kbnn.model.model import Model
-from kbnn.model.plain import read
 from kbnn.model.race import Racer
 from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import Kept, KeptRows, rows_kept
 from kbnn.score.curve import CurvePoint
-from kbnn.score.histograms import PIT_BINS
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.numeric_score import NumericScore
 from kbnn.task.real import Real
 
-SEEN, CHANGES, MET, SKIPPED, LET_GO, KEPT = range(6)
-SCORED, UNSCORED, INVALID, CURVE = range(6, 10)
-SINCE, SETTLED, REHEARSED, WARNED = range(10, 14)
-COUNTS: Final = 14
-"""Numbers of a packed model that count: of its rows, of its record, of what it rehearses."""
 LARGEST: Final = 8192
 """Numbers of a belief up to which it is packed: to copy a larger one costs more than it saves."""
-Y, WEIGHT, NUMBER, TRUST = range(4)
-REST: Final = 4
-"""What is kept of a row beside its inputs."""
-ORIGIN, TOTAL, SHIFT, SPREAD = range(4)
-CONSTANT: Final = 4
-"""The best constant of the record, see kbnn.task.numeric_score."""
-WHOLE: Final = frozenset(("pit", "counts"))
-"""Parts of a packed model that are whole numbers."""
-_HEAD: Final = struct.Struct("<5s16sII")
-_FIGURES: Final = NumericScore()
-FIGURES: Final = tuple(_FIGURES._summed)
-SUMS: Final = 1 + len(FIGURES)
-DRAWN: Final = tuple([0, *(1 + at for at in _FIGURES._drawn)])
-"""The sums, of which the weight is the first, that a learning curve shows."""
 
 
 class Packed(NamedTuple):
@@ -71,93 +61,6 @@ class Packed(NamedTuple):
     row: FloatArray
     points: tuple[CurvePoint, ...] = ()
     alarms: tuple[int, ...] = ()
-
-
-class Form:
-    """What models have in common that lie side by side."""
-
-    def __init__(self, settings: Settings, config: Config, seed: int) -> None:
-        self.settings, self.config, self.seed = settings, config, seed
-        self.inputs = config.inputs
-        self.keep = rows_kept(config.inputs, settings.keep)
-        blank = init(config, 0)
-        self._shapes = [(name, getattr(blank, name).shape) for name in ARRAYS]
-        self._whole = ARRAYS.index("counts")
-        before = self._shapes[: self._whole]
-        self._counted = sum(math.prod(shape) for _, shape in before)
-        self.belief = sum(math.prod(shape) for _, shape in self._shapes)
-        width = REST + self.inputs
-        self.part: dict[str, tuple[slice, tuple[int, ...]]] = {}
-        at = 0
-        for name, shape in (
-            ("belief", (self.belief,)),
-            ("columns", (1 + self.inputs, scaling.FIELDS)),
-            ("tails", (tails.FIELDS,)),
-            ("sums", (SUMS,)),
-            ("recent", (len(DRAWN),)),
-            ("constant", (CONSTANT,)),
-            ("pit", (PIT_BINS,)),
-            ("counts", (COUNTS,)),
-            ("kept", (self.keep, width)),
-        ):
-            self.part[name] = slice(at, at + math.prod(shape)), shape
-            at += math.prod(shape)
-        self.size, self.least = at, at - self.keep * width
-
-    def of(self, rows: FloatArray, name: str) -> Any:
-        """A part of packed models (..., size), as it is there: a view."""
-        place, shape = self.part[name]
-        found = rows[..., place]
-        found = found.view(np.int64) if name in WHOLE else found
-        return found if len(shape) == 1 else found.reshape(*found.shape[:-1], *shape)
-
-    def length(self, counts: IntArray) -> int:
-        """How much of a row is in use, with these counts."""
-        return self.least + min(int(counts[KEPT]), self.keep) * (REST + self.inputs)
-
-    @cached_property
-    def plain(self) -> dict[str, Any]:
-        """The form as plain data."""
-        config = {**asdict(self.config), "hidden": list(self.config.hidden)}
-        return {
-            "settings": self.settings.to_json(),
-            "config": config,
-            "seed": self.seed,
-            "figures": list(_FIGURES._place),
-        }
-
-    @cached_property
-    def name(self) -> bytes:
-        """By which models say which form they have."""
-        text = json.dumps(self.plain, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Form:
-        """The inverse of `plain`."""
-        settings = Settings.from_json(plain["settings"])
-        return cls(settings, read(Config, plain["config"]), int(plain["seed"]))
-
-    def belief_of(self, state: State) -> FloatArray:
-        """The arrays of a belief one after another."""
-        parts = [getattr(state, name).ravel() for name in ARRAYS]
-        parts[self._whole] = parts[self._whole].view(np.float64)
-        return np.concatenate(parts)
-
-    def state_of(self, belief: FloatArray) -> State:
-        """The belief that `belief_of` laid out, in arrays of its own."""
-        arrays: dict[str, Any] = {}
-        at = 0
-        for name, shape in self._shapes:
-            size = math.prod(shape)
-            part = belief[at : at + size].copy()
-            arrays[name] = (part.view(np.int64) if name == "counts" else part).reshape(shape)
-            at += size
-        return State(config=self.config, seed=self.seed, **arrays)
-
-    def counted(self, belief: FloatArray) -> IntArray:
-        """The counts of a belief, see kbnn.core.state.Counts."""
-        return belief[self._counted : self._counted + len(COUNT)].view(np.int64)
 
 
 def packs(settings: Settings, schema: Schema) -> bool:
@@ -276,65 +179,3 @@ def _record(model: Model, form: Form, whole: Packed) -> Scorecard:
     card.curve.rows, card.curve.points = counts[CURVE], [list(whole.points)]
     card.summaries.rows = counts[CURVE]
     return card
-
-
-def standing(form: Form, row: FloatArray) -> Standing:
-    """How a packed model stands."""
-    weight, *sums = form.of(row, "sums").tolist()
-    told: dict[str, float] = {}
-    for figure, total in zip(FIGURES, sums, strict=True):
-        if figure.curve and weight > 0.0:
-            told[figure.curve] = (figure.on_curve or figure.finish)(total / weight)
-    counts = form.counted(row)
-    rows, alarms = int(counts[COUNT.rows]), int(counts[COUNT.alarms])
-    return Standing(rows, told.get("loss"), told.get("coverage_90"), alarms)
-
-
-def to_bytes(form: Form, whole: Packed) -> bytes:
-    """What rests: a head, the row as far as it is in use, points and alarms, and a checksum."""
-    head = _HEAD.pack(PACKED, form.name, len(whole.points), len(whole.alarms))
-    used = form.length(form.of(whole.row, "counts"))
-    told = b""
-    if whole.points or whole.alarms:
-        points = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
-        told = np.array(points, np.float64).tobytes() + np.array(whole.alarms, np.int64).tobytes()
-    content = head + whole.row[:used].tobytes() + told
-    return content + zlib.crc32(content).to_bytes(4, "little")
-
-
-def form_name(content: bytes) -> bytes:
-    """The name of the form that packed bytes have."""
-    return bytes(content[len(PACKED) : len(PACKED) + 16])
-
-
-def is_packed(content: bytes) -> bool:
-    """Whether bytes are a packed model and no model file."""
-    return content.startswith(PACKED)
-
-
-def from_bytes(form: Form, content: bytes) -> Packed:
-    """The inverse of `to_bytes`; ModelError where the bytes are none of that form."""
-    row = np.zeros(form.size)
-    try:
-        _, name, points, alarms = _HEAD.unpack_from(content)
-    except struct.error as error:
-        raise ModelError("is damaged (the bytes of a model are cut short)") from error
-    after = 56 * points + 8 * alarms + 4
-    used = (len(content) - _HEAD.size - after) // 8
-    sound = name == form.name and form.least <= used <= form.size
-    sound = sound and _HEAD.size + 8 * used + after == len(content)
-    if not sound or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
-        raise ModelError("is damaged (the bytes of a model do not fit)")
-    row[:used] = np.frombuffer(content, np.float64, used, _HEAD.size)
-    if form.length(form.of(row, "counts")) != used:
-        raise ModelError("is damaged (the rows that a model keeps do not fit)")
-    if not points and not alarms:
-        return Packed(row)
-    at = _HEAD.size + 8 * used
-    told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7).tolist()
-    rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
-    curve = tuple(
-        CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
-        for count, *values in told
-    )
-    return Packed(row, curve, tuple(rows))

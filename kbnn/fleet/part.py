@@ -7,9 +7,7 @@ rows of a key depends on these alone.
 
 from __future__ import annotations
 
-import itertools
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,9 +15,12 @@ import numpy as np
 from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
 from kbnn.fleet import packed as of
+from kbnn.fleet import resting
+from kbnn.fleet.beginnings import NEW
+from kbnn.fleet.form import Form
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.herd import Herd
-from kbnn.fleet.packed import Form
+from kbnn.fleet.register import ALONE, Register
 from kbnn.fleet.start import KNOWN, moved_by
 from kbnn.fleet.store import Standing
 from kbnn.model import file as modelfile
@@ -34,19 +35,12 @@ from kbnn.task.forecast import Forecast
 
 GATHERED: Final = 8
 """Rows after which a model holds those that came one by one as one block."""
-FEW: Final = 12
-"""Rows of a key in one block up to which they are learned in rounds with those of other keys."""
-NEW: Final = b""
-"""What rests of a key that begins from ignorance."""
+FEW: Final = 64
+"""Rows of a key in one block up to which they are learned with those of other keys."""
+WRITTEN: Final = 1024
+"""Models that are written down at a time."""
 
 Ask = Callable[[Model, Rows], Forecast]
-
-
-class Place(NamedTuple):
-    """Where a packed model is."""
-
-    herd: Herd
-    at: int
 
 
 class Taught(NamedTuple):
@@ -65,65 +59,80 @@ class Resting(NamedTuple):
 
 
 class Part:
-    """The models of some keys, those used last at the end."""
+    """The models of some keys."""
 
     def __init__(self, settings: Settings, schema: Schema, forms: Forms) -> None:
         self.settings, self.forms = settings, forms
         self.wanted: str | None = None  # how intervals are wanted, see Model.with_intervals
         self._schema = schema
         self._packs = of.packs(settings, schema)
-        self._herds: dict[bytes, Herd] = {}
-        self._open: OrderedDict[str, Model | Place] = OrderedDict()
-        self._changed: set[str] = set()
+        self._register = Register()
+        self._herds: list[Herd] = []
+        self._formed: dict[bytes, int] = {}  # by name of a form, which herd
+        self._models: dict[int, Model] = {}  # by number, those that are not packed
 
     def __contains__(self, key: str) -> bool:
-        return key in self._open
+        return key in self._register
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._register)
+
+    def unknown(self, keys: Sequence[str]) -> list[str]:
+        """Those of the keys that are not open, each once."""
+        return self._register.unknown(keys)
 
     # Opening and resting.
 
     def open(self, found: Mapping[str, bytes]) -> None:
         """Open the models of keys from the bytes that rested."""
-        before, whole = NEW, None  # new keys have the same bytes one after another
+        before, whole, herd = NEW, None, ALONE  # new keys have the same bytes one after another
         for key, content in found.items():
-            if of.is_packed(content):
-                if whole is None or content is not before:
-                    form = self.forms.named(of.form_name(content))
-                    before, whole, herd = content, of.from_bytes(form, content), self._herd(form)
-                self._open[key] = Place(herd, herd.put(whole))
+            if not resting.is_packed(content):
+                model = model_from(content, self.forms, self.settings, self._schema)
+                if self.wanted:
+                    model.with_intervals(self.wanted)
+                self._models[self._register.add(key, ALONE, 0)] = model
                 continue
-            self._open[key] = model_from(content, self.forms, self.settings, self._schema)
-            if self.wanted:
-                self.model(key).with_intervals(self.wanted)
+            if whole is None or content is not before:
+                form = self.forms.named(resting.form_name(content))
+                before, whole, herd = content, resting.from_bytes(form, content), self._herd(form)
+            self._register.add(key, herd, self._herds[herd].put(whole))
 
-    def _herd(self, form: Form) -> Herd:
-        herd = self._herds.get(form.name)
-        if herd is None:
-            herd = self._herds[form.name] = Herd(form)
-        herd.fits(self._schema, self.settings)
-        return herd
+    def _herd(self, form: Form) -> int:
+        which = self._formed.get(form.name)
+        if which is None:
+            which = self._formed[form.name] = len(self._herds)
+            self._herds.append(Herd(form))
+        self._herds[which].fits(self._schema, self.settings)
+        return which
+
+    def _of(self, number: int) -> tuple[Herd, int] | None:
+        """Herd and place of a packed model, None of another."""
+        which = int(self._register.herd[number])
+        return None if which == ALONE else (self._herds[which], int(self._register.place[number]))
 
     def take(self, key: str) -> Model:
         """The model of a key, which is open here no longer."""
-        model = self.model(key)
-        self._close(key)
-        self._changed.discard(key)
+        number = self._register.number(key)
+        model = self._model(number)
+        self._close(number)
         return model
 
-    def model(self, key: str) -> Model:
+    def _model(self, number: int) -> Model:
         """The model of a key; what is learned by a packed one's does not count."""
-        entry = self._open[key]
-        if isinstance(entry, Model):
-            return entry
-        form = entry.herd.form
-        return of.unpacked(form, entry.herd.get(entry.at), self.settings, self._schema)
+        there = self._of(number)
+        if there is None:
+            return self._models[number]
+        herd, at = there
+        return of.unpacked(herd.form, herd.get(at), self.settings, self._schema)
 
-    def _close(self, key: str) -> None:
-        entry = self._open.pop(key)
-        if isinstance(entry, Place):
-            entry.herd.drop(entry.at)
+    def _close(self, number: int) -> None:
+        there = self._of(number)
+        if there is None:
+            del self._models[number]
+        else:
+            there[0].drop(there[1])
+        self._register.drop(number)
 
     def taken(self, key: str) -> bytes:
         """The same as bytes."""
@@ -131,39 +140,49 @@ class Part:
 
     def file(self, key: str) -> bytes:
         """What the model file of a key would hold."""
-        return modelfile.to_bytes(*to_state(self.model(key)))
+        return modelfile.to_bytes(*to_state(self._model(self._register.number(key))))
 
     def rest(self, most: int) -> Iterator[Resting]:
         """Close models until so many are open; those that have changed are to be written."""
-        while len(self._open) > most:
-            key = next(iter(self._open))
-            if key in self._changed:
-                yield self._resting(key)
-                self._changed.discard(key)
-            self._close(key)
+        numbers = self._register.unused(len(self) - most)
+        yield from self._resting([n for n in numbers if self._register.is_changed(n)])
+        for number in numbers:
+            self._close(number)
 
     def shut(self, most: int) -> list[str]:
         """Close models, which are all saved, until so many are open; their keys."""
-        closed = list(itertools.islice(self._open, max(0, len(self._open) - most)))
-        for key in closed:
-            self._close(key)
+        numbers = self._register.unused(len(self) - most)
+        closed = list(map(self._register.key, numbers))
+        for number in numbers:
+            self._close(number)
         return closed
 
     def changed(self) -> Iterator[Resting]:
         """The models that have changed since they were last asked for; they stay open."""
-        for key in sorted(self._changed):
-            yield self._resting(key)
-        self._changed.clear()
+        yield from self._resting(self._register.changed())
+        self._register.unchange()
 
-    def _resting(self, key: str) -> Resting:
-        entry = self._open[key]
-        if isinstance(entry, Place):
-            form, whole = entry.herd.form, entry.herd.get(entry.at)
-            return Resting(key, of.to_bytes(form, whole), of.standing(form, whole.row))
-        lines = entry.card.scores[0].lines()
-        figures = [lines.get(name, (None, None))[0] for name in ("loss", "coverage_90")]
-        standing = Standing(entry.rows, figures[0], figures[1], entry.alarm_count)
-        return Resting(key, modelfile.to_bytes(*to_state(entry)), standing)
+    def _resting(self, numbers: list[int]) -> Iterator[Resting]:
+        for start in range(0, len(numbers), WRITTEN):
+            some = np.array(numbers[start : start + WRITTEN])
+            herds = self._register.herd[some]
+            for which in np.unique(herds).tolist():
+                these = some[herds == which]
+                yield from self._packed(which, these) if which != ALONE else self._whole(these)
+
+    def _packed(self, which: int, numbers: IntArray) -> Iterator[Resting]:
+        herd, places = self._herds[which], self._register.place[numbers]
+        keys = map(self._register.key, numbers.tolist())
+        for key, at, told in zip(keys, places.tolist(), herd.standings(places), strict=True):
+            yield Resting(key, resting.to_bytes(herd.form, herd.get(at)), told)
+
+    def _whole(self, numbers: IntArray) -> Iterator[Resting]:
+        for number in numbers.tolist():
+            model = self._models[number]
+            lines = model.card.scores[0].lines()
+            loss, inside = (lines.get(name, (None, None))[0] for name in resting.SHOWN)
+            told = Standing(model.rows, loss, inside, model.alarm_count)
+            yield Resting(self._register.key(number), modelfile.to_bytes(*to_state(model)), told)
 
     # Rows.
 
@@ -173,56 +192,36 @@ class Part:
         """Predict each row by the model of its key, then learn it there."""
         if rows.schema is not None and rows.schema is not self._schema:
             self._schema = rows.schema
-            for herd in self._herds.values():
+            for herd in self._herds:
                 herd.fits(self._schema, self.settings)
         rows = rows._replace(schema=self._schema)
         self.open(found)
-        work = Work(rows)
-        together: dict[bytes, list[tuple[str, int, list[int]]]] = {}
-        places = _places(keys)
-        self._changed.update(places)
-        used = self._open.move_to_end
-        for key, group in places.items():
-            entry = self._open[key]
-            used(key)
-            if again or isinstance(entry, Model) or len(group) > FEW:
-                self._alone(key, group, work, again)
-            else:
-                together.setdefault(entry.herd.form.name, []).append((key, entry.at, group))
-        for name, members in together.items():
-            self._rounds(self._herds[name], members, work)
+        work, numbers = Work(rows), self._register.numbers(keys)
+        self._register.use(numbers, changed=True)
+        left = np.ones(len(keys), np.bool_)
+        together = {} if again else self._together(numbers, FEW)
+        for which, where in together.items():
+            at = self._register.place[numbers[where]]
+            done, said = self._herds[which].learn(at, work.part(where))
+            work.add(where[done], said)
+            left[where[done]] = False
+        for number, group in _groups(numbers, np.flatnonzero(left)).items():
+            self._alone(number, group, work, again)
         return Taught(work.joined(), work.moved)
 
-    def _rounds(self, herd: Herd, members: list[tuple[str, int, list[int]]], work: Work) -> None:
-        """Rows of packed models, one of each at a time."""
-        turn = 0
-        while members:
-            at = np.array([place for _, place, _ in members])
-            where = np.array([group[turn] for _, _, group in members])
-            done, said = herd.learn(at, taken(work.rows, where))
-            work.add(where[done], said)
-            for k in np.flatnonzero(herd.met(at[done]) == KNOWN).tolist():
-                place = int(done[k])
-                state = herd.form.state_of(herd.get(int(at[place])).row)
-                work.moved.append((int(where[place]), moved_by(state)))
-            if len(done) < len(members):
-                left = np.ones(len(members), np.bool_)
-                left[done] = False
-                for k in np.flatnonzero(left).tolist():
-                    key, place, group = members[k]
-                    self._alone(key, group[turn : turn + 1], work, False)
-                    if self._open[key] != Place(herd, place):  # it is another kind of model now
-                        if group[turn + 1 :]:
-                            self._alone(key, group[turn + 1 :], work, False)
-                        members[k] = (key, place, [])
-            turn += 1
-            members = [member for member in members if len(member[2]) > turn]
+    def _together(self, numbers: IntArray, most: int) -> dict[int, IntArray]:
+        """The rows of packed models by herd, but for those of a key that has more than so many."""
+        herds = self._register.herd[numbers]
+        if len(numbers) > most:
+            herds[np.bincount(numbers)[numbers] > most] = ALONE
+        kinds = [int(which) for which in np.unique(herds) if which != ALONE]
+        return {which: np.flatnonzero(herds == which) for which in kinds}
 
-    def _alone(self, key: str, group: list[int], work: Work, again: bool) -> None:
+    def _alone(self, number: int, group: list[int], work: Work, again: bool) -> None:
         """The rows of one key by its model."""
-        model, entry = self.model(key), self._open[key]
+        model, packed = self._model(number), self._of(number) is not None
         part, places = taken(work.rows, np.array(group)), group
-        if isinstance(entry, Model) and model.met % GATHERED == GATHERED - 1:
+        if not packed and model.met % GATHERED == GATHERED - 1:
             model.gather()
         left = KNOWN - model.met
         if not 0 < left <= len(places) or model.warming_up:
@@ -234,44 +233,45 @@ class Part:
             if left < len(places):
                 rest = sliced(part, left, len(places))
                 work.add(np.array(places[left:]), model.learn(rest, again))
-        self._put_back(key, model, entry)
+        self._put_back(number, model)
 
-    def _put_back(self, key: str, model: Model, entry: Model | Place) -> None:
+    def _put_back(self, number: int, model: Model) -> None:
         """Pack a model that has learned, if it can be."""
+        there, key = self._of(number), self._register.key(number)
         said = of.form_of(model) if self._packs else None
         form = None if said is None else self.forms.of(*said)
-        if isinstance(entry, Place) and form is entry.herd.form:
-            entry.herd.set(entry.at, of.packed(form, model))
+        if form is not None and there is not None and form is there[0].form:
+            there[0].set(there[1], of.packed(form, model))
             return
-        if isinstance(entry, Place):
-            entry.herd.drop(entry.at)
-        self._open[key] = model
-        if form is not None:
+        if there is not None:
+            there[0].drop(there[1])
+        if form is None:
+            self._models[number] = model
+            self._register.add(key, ALONE, 0)
+        else:
+            self._models.pop(number, None)
             herd = self._herd(form)
-            self._open[key] = Place(herd, herd.put(of.packed(form, model)))
+            self._register.add(key, herd, self._herds[herd].put(of.packed(form, model)))
 
     def ask(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: Ask
     ) -> Forecast:
         """What is said of rows by the models of their keys."""
         self.open(found)
-        work = Work(rows)
-        together: dict[bytes, list[tuple[int, int]]] = {}
-        for key, group in _places(keys).items():
-            entry = self._open[key]
-            self._open.move_to_end(key)
-            if isinstance(entry, Model) or rows.x_sd is not None:
-                model = self.model(key)
-                if isinstance(entry, Place):
-                    model.with_intervals(self.wanted)
-                work.add(np.array(group), ask(model, taken(rows, np.array(group))))
-            else:
-                there = together.setdefault(entry.herd.form.name, [])
-                there += [(entry.at, place) for place in group]
-        for name, pairs in together.items():
-            at, where = np.array(pairs).T
-            herd, plain = self._herds[name], self.wanted == "stated"
-            work.add(where, herd.predict(np.ascontiguousarray(at), taken(rows, where), plain))
+        work, numbers = Work(rows), self._register.numbers(keys)
+        self._register.use(numbers, changed=False)
+        left = np.ones(len(keys), np.bool_)
+        together = self._together(numbers, len(keys)) if rows.x_sd is None else {}
+        for which, where in together.items():
+            at = self._register.place[numbers[where]]
+            plain = self.wanted == "stated"
+            work.add(where, self._herds[which].predict(at, work.part(where), plain))
+            left[where] = False
+        for number, group in _groups(numbers, np.flatnonzero(left)).items():
+            model = self._model(number)
+            if self._of(number) is not None:
+                model.with_intervals(self.wanted)
+            work.add(np.array(group), ask(model, taken(rows, np.array(group))))
         return work.joined()
 
 
@@ -279,10 +279,10 @@ def model_from(content: bytes, forms: Forms, settings: Settings, schema: Schema)
     """The model of bytes that rested."""
     if content == NEW:
         return Model(settings, schema)
-    if not of.is_packed(content):
+    if not resting.is_packed(content):
         return modelfile.load_bytes(content, "a model")
-    form = forms.named(of.form_name(content))
-    return of.unpacked(form, of.from_bytes(form, content), settings, schema)
+    form = forms.named(resting.form_name(content))
+    return of.unpacked(form, resting.from_bytes(form, content), settings, schema)
 
 
 class Work:
@@ -294,6 +294,10 @@ class Work:
         self._order: list[IntArray] = []
         self._said: list[Forecast] = []
 
+    def part(self, places: IntArray) -> Rows:
+        """The rows at these places, in their order."""
+        return self.rows if len(places) == len(self.rows.y) else taken(self.rows, places)
+
     def add(self, places: IntArray, said: Forecast) -> None:
         if len(places):
             self._order.append(places)
@@ -302,14 +306,18 @@ class Work:
     def joined(self) -> Forecast:
         """In the order of the rows."""
         order = np.concatenate(self._order)
+        self.moved.sort(key=lambda one: one[0])
+        said = said_of.joined(self._said)
+        if bool(np.all(order[1:] > order[:-1])):
+            return said
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        self.moved.sort(key=lambda one: one[0])
-        return said_of.taken(said_of.joined(self._said), back)
+        return said_of.taken(said, back)
 
 
-def _places(keys: Iterable[str]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for at, key in enumerate(keys):
-        places.setdefault(key, []).append(at)
-    return places
+def _groups(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
+    """Places by number, in their order."""
+    groups: dict[int, list[int]] = {}
+    for at, number in zip(places.tolist(), numbers[places].tolist(), strict=True):
+        groups.setdefault(number, []).append(at)
+    return groups

@@ -1,14 +1,16 @@
 """A common start: a new key begins from the model of all rows, as wide as keys differ.
 
 Each weight w of a key is drawn around that of the common model, w ~ N(m0, P0 + s^2), where P0 is
-what the common model does not know and s^2 by how much keys differ: one number for the biases and
-one for the other weights of each layer. It is learned from keys that have met 32 rows, whose means
-m have moved and whose variances have shrunk from p0 to p (MacKay's fixed point, empirical Bayes):
+what the common model does not know and s^2 by how much keys differ. The common model takes what
+sets the levels of keys apart for noise: for the bias of an output s^2 is its noise less that which
+keys have found. Of the other weights, s^2 is one number for the biases and one for the rest of each
+layer, learned from keys that have met 32 rows, whose means m have moved and whose variances have
+shrunk from p0 to p (MacKay's fixed point, empirical Bayes):
 
-    s^2 = sum (m - m0)^2 / sum (1 - p/p0)
+    s^2 = 0.1 sum (m - m0)^2 / sum (1 - p/p0)
 
-over the weights of all such keys, later ones counting for more. The noise of the common model holds
-what sets keys apart; that of a new key is the one that other keys have found.
+over the weights of all such keys, later ones counting for more, and the prior for a little. The
+factor was chosen by the log density of young keys of made fleets with little and with much noise.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
 from kbnn.core.tails import UNIT
 from kbnn.fleet import packed as of
+from kbnn.fleet import resting
 from kbnn.fleet.forms import Forms
 from kbnn.model import file as modelfile
 from kbnn.model.learner import Learned
@@ -41,11 +44,13 @@ KEPT: Final = 0.99
 """What a key counts for beside the next one."""
 FIRST: Final = 0.5
 """How many well-known weights the prior counts for, which the widths begin with."""
-WINDOW: Final = 2048
-STEPS: Final = 16
-"""New keys begin from the common model as it was where a window of the stream began: of 2,048 rows,
-and of a sixteenth to an eighth of all rows so far while these are fewer. How far keys have moved
-counts from the window after the next on. So no row waits for what the one before has taught."""
+SHAPE: Final = 0.1
+"""Of how far weights have moved, what is expected of the next key. Most of what sets keys apart is
+their level, which weights that began wide have taken over in part."""
+OWN: Final = 0.05
+"""Of what the common model takes for noise, what is a key's own before any has told."""
+LEAST_APART: Final = 0.1
+"""Of the same, what sets keys apart at least."""
 NOISE_ROWS: Final = 4.0
 """Rows that the noise of other keys counts for."""
 
@@ -79,7 +84,6 @@ class Widths:
     known: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
     log_noise: float = 0.0
     keys: float = 0.0  # discounted
-    _spread: tuple[State, FloatArray] | None = field(default=None, compare=False, repr=False)
 
     def learn(self, move: FloatArray) -> None:
         """Count in how far a key has moved from its start, see `moved_by`."""
@@ -91,48 +95,46 @@ class Widths:
         if not np.isnan(move[-1]):
             self.log_noise = KEPT * self.log_noise + float(move[-1])
             self.keys = KEPT * self.keys + 1.0
-        self._spread = None
 
     def begin(self, state: State) -> State:
         """The state that a new key begins with, from that of the common model."""
-        config = state.config
-        layout = layout_of(config)
-        if self._spread is None or self._spread[0].config != config:
-            fresh = init(config)
-            self._spread = fresh, self._spread_of(fresh)
-        fresh, spread = self._spread
+        fresh, layout = init(state.config), layout_of(state.config)
+        noise = self._noise(state)
         cov = state.cov.copy()
-        cov[layout.diagonal] += spread
+        cov[layout.diagonal] += self._spread(fresh, state.noise, noise)
         return fresh._replace(
             seed=state.seed,
             mean=state.mean.copy(),
             cov=cov,
             prior_mean=state.mean.copy(),
             prior_var=cov[layout.diagonal],
-            noise=self._noise(state),
+            noise=noise,
             input_mean=state.input_mean.copy(),
             input_cov=state.input_cov.copy(),
         )
 
-    def _spread_of(self, fresh: State) -> FloatArray:
+    def _spread(self, fresh: State, common: FloatArray, own: FloatArray) -> FloatArray:
         """By how much each weight of a key differs from the common one, as a variance."""
         layout, spread = layout_of(fresh.config), fresh.prior_var.copy()
         sums = np.zeros((2, layout.layers, 2))
         if len(self.moved) == layout.layers:
             sums[:] = self.moved, self.known
         for layer in range(layout.layers):
-            own = layout.matrix(spread, layer)
+            weights = layout.matrix(spread, layer)
             for place, part in enumerate(PARTS):
                 moved, known = sums[:, layer, place]
-                own[part] = (moved + FIRST * own[part]) / (known + FIRST)
+                weights[part] = (SHAPE * moved + FIRST * weights[part]) / (known + FIRST)
+        if len(common) and not fresh.config.kind.noise_signed:
+            layout.matrix(spread, layout.layers - 1)[:, 0] = _ratio(common) - _ratio(own)
         return spread
 
     def _noise(self, state: State) -> FloatArray:
         if not len(state.noise) or state.config.kind.noise_signed:
             return state.noise.copy()
-        level = state.noise[:, 1] / state.noise[:, 0]
+        common = _ratio(state.noise)
+        level = OWN * common
         if self.keys > 0.0:
-            level = np.full(len(state.noise), np.exp(self.log_noise / self.keys))
+            level = np.minimum(np.exp(self.log_noise / self.keys), (1.0 - LEAST_APART) * common)
         return np.stack([np.full(len(level), NOISE_ROWS), NOISE_ROWS * level], axis=1)
 
     def to_json(self) -> dict[str, Any]:
@@ -149,16 +151,9 @@ class Widths:
         return cls(moved, known, float(plain["log_noise"]), float(plain["keys"]))
 
 
-def window_start(row: int) -> int:
-    """Where the window began in which the row after so many is."""
-    size = min(max(1, (1 << row.bit_length()) // STEPS), WINDOW)
-    return row // size * size
-
-
-def window_end(row: int) -> int:
-    """Where the window ends in which the row after so many is."""
-    size = min(max(1, (1 << row.bit_length()) // STEPS), WINDOW)
-    return window_start(row) + size
+def _ratio(noise: FloatArray) -> FloatArray:
+    """The level of a belief about noise, for each output."""
+    return np.asarray(noise[:, 1] / noise[:, 0])
 
 
 def begun(settings: Settings, common: Model, widths: Widths) -> Model:
@@ -182,14 +177,13 @@ def begun(settings: Settings, common: Model, widths: Widths) -> Model:
     return model
 
 
-def first_bytes(settings: Settings, common: Model, widths: Widths, forms: Forms) -> bytes:
-    """What rests of a key that begins from the common model before its first row."""
-    model = begun(settings, common, widths)
-    said = of.form_of(model) if of.packs(settings, common.schema) else None
+def first_bytes(model: Model, forms: Forms) -> bytes:
+    """What rests of a key that begins as that model before its first row."""
+    said = of.form_of(model) if of.packs(model.settings, model.schema) else None
     if said is None:
         return modelfile.to_bytes(*to_state(model))
     form = forms.of(*said)
-    return of.to_bytes(form, of.packed(form, model))
+    return resting.to_bytes(form, of.packed(form, model))
 
 
 def _own(settings: Settings, common: Model) -> Settings:

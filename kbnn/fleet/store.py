@@ -15,7 +15,7 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +34,8 @@ PACKED: Final = b"kbnn1"
 """How a packed model begins, see kbnn.fleet.packed."""
 PAGE: Final = 16_384
 """Bytes that are written at a time: two or three models."""
+ASKED: Final = 500
+"""Keys that are asked for at a time."""
 FAST: Final = 1
 """How much a model is compressed: to a third, in a small part of the time it takes to write."""
 _TABLES: Final = """
@@ -88,6 +90,17 @@ class Store(Closing):
             row = found.fetchone()
             return None if row is None else _expanded(row[0])
 
+    def read_many(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of those keys that have a model."""
+        found: dict[str, bytes] = {}
+        with self._told():
+            for start in range(0, len(keys), ASKED):
+                some = {_name(key): key for key in keys[start : start + ASKED]}
+                asked = f"SELECT key, model FROM models WHERE key IN (?{',?' * (len(some) - 1)})"
+                for name, model in self._base.execute(asked, list(some)):
+                    found[some[bytes(name)]] = _expanded(model)
+        return found
+
     def write(self, resting: Iterable[tuple[str, bytes, Standing]]) -> None:
         """Keep the models of keys, once the transaction ends."""
         with self._told():
@@ -97,7 +110,7 @@ class Store(Closing):
                 "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET rows = excluded.rows, "
                 "loss = excluded.loss, coverage = excluded.coverage, alarms = excluded.alarms, "
                 "model = excluded.model",
-                ((_name(key), *standing, _compressed(model)) for key, model, standing in resting),
+                ((_name(key), *standing, compressed(model)) for key, model, standing in resting),
             )
 
     def _begin(self) -> None:
@@ -146,8 +159,8 @@ class Store(Closing):
             self._base.close()
 
 
-def _compressed(model: bytes) -> bytes:
-    """A model file compressed; a packed model is small as it is."""
+def compressed(model: bytes) -> bytes:
+    """A model file compressed; a packed model is small as it is, or it was compressed before."""
     return zlib.compress(model, FAST) if model.startswith(FILE) else model
 
 

@@ -23,7 +23,7 @@ from kbnn.run import fleets
 from kbnn.run.checkpoint import Checkpoint
 from kbnn.run.choices import check_columns, check_size
 from kbnn.run.cost import told
-from kbnn.run.engines import engaged
+from kbnn.run.engines import Learned, Pipeline, engaged
 from kbnn.run.evaluating import Evaluation, evaluate
 from kbnn.run.fleets import FleetHome
 from kbnn.run.interruption import Interrupted, Interruption
@@ -38,6 +38,7 @@ from kbnn.stream.inputs import names
 from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
 from kbnn.task.base import Wanted
+from kbnn.task.forecast import Forecast
 from kbnn.wording import count, rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
@@ -104,6 +105,7 @@ class Training:
         self._bad: BadRowList | None = None
         self._unlearnable = Unlearnable()
         self._writer: Writer | None = None
+        self._pipeline: Pipeline
         self._unsaved = False
         self._saved_rows = 0
         self._saved_at = monotonic()
@@ -292,6 +294,7 @@ class Training:
         """Learn every row of every pass, in pieces that end at points of the learning curve."""
         seconds = self.seconds
         self._saved_at = monotonic()
+        self._pipeline = Pipeline(self.model, stream.live)
         if stream.live:
             interruption.when_idle(self.options.checkpoint_every, self._save)
         while True:
@@ -303,17 +306,20 @@ class Training:
             seconds.encode += used
             seconds.read += max(0.0, perf_counter() - wall - used)
             again = self.position.epoch > 0
+            if rows is None:
+                self._receive(self._pipeline.finish(), again)
             if rows is None and self.position.epoch + 1 >= self.position.epochs:
                 break
             if rows is None:
                 self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
                 stream.reopen()
                 self.model.rewind()
-            elif again:
-                self._piece(rows, again)
+            elif again or self._pipeline.patient:
+                self._receive(self._pipeline.learn(rows, again), again)
             else:
                 for piece in self.model.card.curve.pieces(len(rows.y)):
-                    self._piece(sliced(rows, piece.start, piece.stop), again)
+                    part = sliced(rows, piece.start, piece.stop)
+                    self._receive(self._pipeline.learn(part, again), again)
             pause = max(self.options.checkpoint_every, self._pause)
             if self.model.wants_saving or monotonic() - self._saved_at >= pause:
                 self._save()
@@ -344,15 +350,24 @@ class Training:
         said = f": {self.model.task.headline(figures)}" if len(out) == 1 else ""
         notice(f"{rows_of(rows)} held out and never learned{said}")
 
-    def _piece(self, rows: Rows, again: bool) -> None:
-        """Learn, count, write predictions, tell."""
-        known = len(self.model.card.curve.points[0])
-        start, used = perf_counter(), thread_time()
-        forecast = self.model.learn(rows, again)
-        points = self.model.card.curve.points
+    def _receive(self, learned: Iterator[Learned], again: bool) -> None:
+        """Have rows learned, and count what comes of them."""
+        while True:
+            known = len(self.model.card.curve.points[0])
+            start, used = perf_counter(), thread_time()
+            one = next(learned, None)
+            points = self.model.card.curve.points
+            self.processor += thread_time() - used
+            self.seconds.learn += perf_counter() - start
+            if one is None:
+                return
+            self._count(one.rows, one.said, [of_target[known:] for of_target in points], again)
+
+    def _count(
+        self, rows: Rows, forecast: Forecast, points: list[list[CurvePoint]], again: bool
+    ) -> None:
+        """Count rows that were learned, write predictions, tell."""
         learned = perf_counter()
-        self.processor += thread_time() - used
-        self.seconds.learn += learned - start
         self.rows += len(rows.y)
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
@@ -370,9 +385,10 @@ class Training:
         if self._writer is not None and not again:
             self._writer.write(forecast, leading_columns(rows, self.model.task, self.model.key))
             self.seconds.save += perf_counter() - learned
-        self.listener.advanced(self, [of_target[known:] for of_target in points])
+        self.listener.advanced(self, points)
 
     def _save(self) -> None:
+        self._receive(self._pipeline.finish(), self.position.epoch > 0)
         if not self._unsaved:
             return
         start = perf_counter()

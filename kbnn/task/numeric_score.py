@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from kbnn.core.mixture import LEVELS, STATED
+from kbnn.core.mixture import LEVELS, STATED, Verdicts
 from kbnn.score import score as base
 from kbnn.score.figures import Figure
 from kbnn.score.histograms import PitHistogram
@@ -41,8 +41,9 @@ class Judged:
         mean: FloatArray,
         told: FloatArray,
         weight: FloatArray | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
-        """`told` (n, fields) is what was stated, see kbnn.task.stated."""
+        """`told` (n, fields) is what was stated, see kbnn.task.stated; it may be judged before."""
         known = np.isfinite(y)
         spread = told[:, STATED.spread]
         self.usable: BoolArray = known & np.isfinite(mean) & np.isfinite(spread) & (spread > 0)
@@ -58,7 +59,7 @@ class Judged:
         self.weight = ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
         with np.errstate(over="ignore"):
             self.error = cut(self.y - self.mean)
-        self.told = stated.judge(self.y, told)
+        self.told = stated.judge(self.y, told) if verdicts is None else verdicts
         self.nll = cut(self.told.nll)
         self.inside = dict(zip(LEVELS, self.told[-len(LEVELS) :], strict=True))
 

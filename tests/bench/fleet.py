@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,10 @@ MOST_MEMORY = {True: 3e9, False: 1e9}
 """Bytes, with every model open or not."""
 MOST_ERROR = 0.6
 """Of keys that come late, in their rows 1 to 20, beside the same without a common start."""
+LEAST_GAIN = 1.6
+"""Of two workers on two cores, where learning is what takes time."""
+MOST_LATER = 1.02
+"""The same after 500 rows."""
 
 _CHILD = """
 import json, resource, sys, time
@@ -40,8 +45,11 @@ if __name__ == "__main__":
     training.run()
     used = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
+    others = others.ru_utime + others.ru_stime
     seconds = vars(training.seconds)
-    print(json.dumps({"processor": used, "peak": peak, "rows": training.rows, **seconds}))
+    told = {"processor": used, "others": others, "peak": peak, "rows": training.rows}
+    print(json.dumps({**told, **seconds}))
 """
 
 
@@ -102,9 +110,57 @@ def plain(device: IntArray, x: FloatArray, y: FloatArray) -> float:
     return most / (time.process_time() - start)
 
 
-def common_start(folder: Path, devices: int) -> bool:
-    """Devices that share a shape: the error of those that come late, with and without."""
-    device, x, y = made(devices, 60)
+def wide_rows(folder: Path, rows: int) -> bool:
+    """Rows that take longer to learn than to read: one process, and two workers beside it.
+
+    By the processor, two cores can be no faster than half of all that was used, nor than the
+    process that reads.
+    """
+    draw, keys, inputs = np.random.default_rng(0), 8, 50
+    device, x = draw.integers(0, keys, rows), draw.normal(size=(rows, inputs))
+    y = np.sin(2.0 * x @ (draw.normal(size=inputs) / 7.0)) + draw.normal(size=keys)[device]
+    y += 0.1 * draw.normal(size=rows)
+    names = ",".join(f"x{j}" for j in range(inputs))
+    with (folder / "wide.csv").open("w", encoding="utf-8") as file:
+        file.write(f"device,{names},y\n")
+        for key, values, target in zip(device.tolist(), x.tolist(), y.tolist(), strict=True):
+            file.write(f"d{key},{','.join(f'{v:.4f}' for v in values)},{target:.4f}\n")
+    words = {"sources": str(folder / "wide.csv"), "target": "y", "key": "device", "layers": 200}
+    one = run(**words, covariance="neuron", model=str(folder / "wide"))
+    dask = {"engine": "dask", "cluster": "local:2", "model": str(folder / "wide2")}
+    two = run(**words, **dask, covariance="neuron")
+    clock = [sum(run[name] for name in ("read", "encode", "learn", "save")) for run in (one, two)]
+    reads, works = two["processor"], two["others"]
+    least = max(reads, 0.5 * (reads + works))
+    print(f"\n{rows:,} rows of {inputs} inputs, 200 units, {keys} keys: one process")
+    print(
+        f"  {clock[0]:.1f} s, {one['processor']:.1f} s of processor; two workers {clock[1]:.1f} s,"
+    )
+    print(f"  {reads:.1f} s of processor in the process that reads, {works:.1f} s in workers")
+    rates = clock[0] / clock[1], one["processor"] / least
+    print(f"  rate {rates[0]:.2f} by the clock, {rates[1]:.2f} by the processor", flush=True)
+    return max(rates) >= LEAST_GAIN
+
+
+class Young(NamedTuple):
+    """Of rows of keys: their error, and the share in their 90 % interval."""
+
+    rmse: float
+    inside: float
+
+
+def by_age(
+    folder: Path,
+    device: IntArray,
+    x: FloatArray,
+    y: FloatArray,
+    ages: list[tuple[int, int]],
+    late: bool,
+) -> dict[bool, list[Young]]:
+    """With a common start and without, by which row of its key a row is.
+
+    `late`: of keys alone that come first in the second half of the stream.
+    """
     write(folder / "made.csv", device, x, y)
     first: dict[int, int] = {}
     met = np.zeros(len(y), np.int64)
@@ -113,25 +169,57 @@ def common_start(folder: Path, devices: int) -> bool:
         first.setdefault(one, at)
         seen[one] = seen.get(one, 0) + 1
         met[at] = seen[one]
-    late = np.array([first[one] >= len(y) // 2 for one in device.tolist()])
-    errors = {}
+    counted = np.array([not late or first[one] >= len(y) // 2 for one in device.tolist()])
+    found: dict[bool, list[Young]] = {}
     for common in (True, False):
         out = folder / "p.csv"
         words = {"sources": str(folder / "made.csv"), "target": "y", "key": "device"}
-        run(**words, common=common, predictions=str(out), model=str(folder / f"made{common}"))
-        said = np.genfromtxt(out, delimiter=",", skip_header=1, usecols=(2, 3))
+        model = {"fresh": True, "model": str(folder / f"made{common}")}
+        run(**words, **model, common=common, predictions=str(out))
+        said = np.genfromtxt(out, delimiter=",", skip_header=1, usecols=(2, 3, 5, 6))
         off = (said[:, 0] - said[:, 1]) ** 2
-        parts = [(1, 20), (21, 40), (41, 60)]
-        errors[common] = [
-            float(np.sqrt(np.nanmean(off[late & (met >= a) & (met <= b)]))) for a, b in parts
-        ]
-    print(f"\n{devices} devices, half of them late: RMSE over their rows")
-    print(f"{'':>16}{'1-20':>9}{'21-40':>9}{'41-60':>9}")
+        inside = (said[:, 0] >= said[:, 2]) & (said[:, 0] <= said[:, 3])
+        found[common] = []
+        for a, b in ages:
+            rows = counted & (met >= a) & (met <= b)
+            error = float(np.sqrt(np.nanmean(off[rows])))
+            found[common].append(Young(error, float(np.mean(inside[rows]))))
+    return found
+
+
+def shown(found: dict[bool, list[Young]], ages: list[tuple[int, int]]) -> float:
+    """Print a table; the first share of errors comes back."""
+    print(f"{'RMSE, in 90 %':>16}" + "".join(f"{f'{a}-{b}':>18}" for a, b in ages))
     for common, told in ((True, "common start"), (False, "without")):
-        print(f"{told:>16}" + "".join(f"{error:>9.3f}" for error in errors[common]))
-    share = errors[True][0] / errors[False][0]
-    print(f"{'share':>16}{100 * share:>8.1f}%")
-    return share <= MOST_ERROR
+        cells = [f"{one.rmse:>10.3f}{100 * one.inside:>6.1f} %" for one in found[common]]
+        print(f"{told:>16}" + "".join(cells))
+    shares = [a.rmse / b.rmse for a, b in zip(found[True], found[False], strict=True)]
+    print(f"{'share':>16}" + "".join(f"{100 * share:>16.1f} %" for share in shares), flush=True)
+    return shares[0]
+
+
+def common_start(folder: Path, devices: int) -> bool:
+    """Keys that share a shape: what a common start is worth to those that come late."""
+    ages = [(1, 20), (21, 40), (41, 60)]
+    print(f"\n{devices} devices, half of them late: over their rows")
+    kept = shown(by_age(folder, *made(devices, 60), ages, late=True), ages) <= MOST_ERROR
+    ages = [(501, 700)]
+    print("\n12 devices of 700 rows")
+    kept = shown(by_age(folder, *made(12, 700), ages, late=False), ages) <= MOST_LATER and kept
+    try:
+        from river import datasets
+    except ImportError:
+        return kept
+    rows = sorted(datasets.ChickWeights(), key=lambda row: int(row[0]["chick"]))
+    chick = np.array([x["chick"] for x, _ in rows])
+    inputs = np.array([[x["time"], x["diet"]] for x, _ in rows], np.float64)
+    weight = np.array([y for _, y in rows], np.float64)
+    ages = [(1, 20)]
+    print(
+        "\nweights of 50 chicks, one after another (river's ChickWeights): those of the second half"
+    )
+    told = by_age(folder, chick, inputs, weight, ages, late=True)
+    return shown(told, ages) <= MOST_ERROR and kept
 
 
 def main() -> int:
@@ -141,10 +229,13 @@ def main() -> int:
     reader.add_argument("--open", type=int, nargs="*", default=None)
     reader.add_argument("--workers", type=int, default=2, help="of Dask; 0: none")
     reader.add_argument("--devices", type=int, default=500)
+    reader.add_argument("--wide", type=int, default=20_000, help="wide rows for workers; 0: none")
     said = reader.parse_args()
     opened = said.open or [said.keys]
     with tempfile.TemporaryDirectory() as folder:
         kept = many_keys(Path(folder), said.keys, said.rows, opened, said.workers)
+        if said.workers and said.wide:
+            kept = wide_rows(Path(folder), said.wide) and kept
         if said.devices:
             kept = common_start(Path(folder), said.devices) and kept
     print("\neverything promised is kept" if kept else "\nNOT KEPT: see above")

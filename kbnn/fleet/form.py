@@ -1,0 +1,141 @@
+"""What packed models have in common: each is a row of numbers, and these lie side by side.
+
+The kernel learns them in place (kbnn/core/csrc/herd.h), so the order of counts and of what is kept
+of a row are its own too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from kbnn.core import tails
+from kbnn.core.config import Config
+from kbnn.core.layout import IntArray
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import ARRAYS, COUNT, State, init
+from kbnn.model import scaling
+from kbnn.model.plain import read
+from kbnn.model.settings import Settings
+from kbnn.model.warmup import rows_kept
+from kbnn.score.histograms import PIT_BINS
+from kbnn.task.numeric_score import NumericScore
+
+SEEN, CHANGES, MET, SKIPPED, LET_GO, KEPT = range(6)
+SCORED, UNSCORED, INVALID, CURVE = range(6, 10)
+SINCE, SETTLED, REHEARSED, WARNED = range(10, 14)
+COUNTS: Final = 14
+"""Numbers of a packed model that count: of its rows, of its record, of what it rehearses."""
+Y, WEIGHT, NUMBER, TRUST = range(4)
+REST: Final = 4
+"""What is kept of a row beside its inputs."""
+ORIGIN, TOTAL, SHIFT, SPREAD = range(4)
+CONSTANT: Final = 4
+"""The best constant of the record, see kbnn.task.numeric_score."""
+WHOLE: Final = frozenset(("pit", "counts"))
+"""Parts of a packed model that are whole numbers."""
+_FIGURES: Final = NumericScore()
+FIGURES: Final = tuple(_FIGURES._summed)
+SUMS: Final = 1 + len(FIGURES)
+DRAWN: Final = tuple([0, *(1 + at for at in _FIGURES._drawn)])
+"""The sums, of which the weight is the first, that a learning curve shows."""
+
+
+class Form:
+    """What models have in common that lie side by side."""
+
+    def __init__(self, settings: Settings, config: Config, seed: int) -> None:
+        self.settings, self.config, self.seed = settings, config, seed
+        self.inputs = config.inputs
+        self.keep = rows_kept(config.inputs, settings.keep)
+        blank = init(config, 0)
+        self._shapes = [(name, getattr(blank, name).shape) for name in ARRAYS]
+        self._whole = ARRAYS.index("counts")
+        before = self._shapes[: self._whole]
+        self._counted = sum(math.prod(shape) for _, shape in before)
+        self.belief = sum(math.prod(shape) for _, shape in self._shapes)
+        width = REST + self.inputs
+        self.part: dict[str, tuple[slice, tuple[int, ...]]] = {}
+        at = 0
+        for name, shape in (
+            ("belief", (self.belief,)),
+            ("columns", (1 + self.inputs, scaling.FIELDS)),
+            ("tails", (tails.FIELDS,)),
+            ("sums", (SUMS,)),
+            ("recent", (len(DRAWN),)),
+            ("constant", (CONSTANT,)),
+            ("pit", (PIT_BINS,)),
+            ("counts", (COUNTS,)),
+            ("kept", (self.keep, width)),
+        ):
+            self.part[name] = slice(at, at + math.prod(shape)), shape
+            at += math.prod(shape)
+        self.size, self.least = at, at - self.keep * width
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The same in the kernel's terms (kb_form): where parts begin, and how long some are."""
+        named = ("columns", "tails", "sums", "recent", "constant", "pit", "counts", "kept")
+        starts = [self.part[name][0].start for name in named]
+        return self.size, *starts, self.keep, SUMS, len(DRAWN), PIT_BINS
+
+    def of(self, rows: FloatArray, name: str) -> Any:
+        """A part of packed models (..., size), as it is there: a view."""
+        place, shape = self.part[name]
+        found = rows[..., place]
+        found = found.view(np.int64) if name in WHOLE else found
+        return found if len(shape) == 1 else found.reshape(*found.shape[:-1], *shape)
+
+    def length(self, counts: IntArray) -> int:
+        """How much of a row is in use, with these counts."""
+        return self.least + min(int(counts[KEPT]), self.keep) * (REST + self.inputs)
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The form as plain data."""
+        config = {**asdict(self.config), "hidden": list(self.config.hidden)}
+        return {
+            "settings": self.settings.to_json(),
+            "config": config,
+            "seed": self.seed,
+            "figures": list(_FIGURES._place),
+        }
+
+    @cached_property
+    def name(self) -> bytes:
+        """By which models say which form they have."""
+        text = json.dumps(self.plain, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Form:
+        """The inverse of `plain`."""
+        settings = Settings.from_json(plain["settings"])
+        return cls(settings, read(Config, plain["config"]), int(plain["seed"]))
+
+    def belief_of(self, state: State) -> FloatArray:
+        """The arrays of a belief one after another."""
+        parts = [getattr(state, name).ravel() for name in ARRAYS]
+        parts[self._whole] = parts[self._whole].view(np.float64)
+        return np.concatenate(parts)
+
+    def state_of(self, belief: FloatArray) -> State:
+        """The belief that `belief_of` laid out, in arrays of its own."""
+        arrays: dict[str, Any] = {}
+        at = 0
+        for name, shape in self._shapes:
+            size = math.prod(shape)
+            part = belief[at : at + size].copy()
+            arrays[name] = (part.view(np.int64) if name == "counts" else part).reshape(shape)
+            at += size
+        return State(config=self.config, seed=self.seed, **arrays)
+
+    def counted(self, belief: FloatArray) -> IntArray:
+        """The counts of beliefs (..., numbers), see kbnn.core.state.Counts."""
+        return belief[..., self._counted : self._counted + len(COUNT)].view(np.int64)

@@ -1,0 +1,85 @@
+"""A packed model as it rests: a head, its numbers as far as they are in use, and a checksum."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+import numpy as np
+
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import COUNT
+from kbnn.errors import ModelError
+from kbnn.fleet.form import FIGURES, Form
+from kbnn.fleet.packed import Packed
+from kbnn.fleet.store import PACKED, Standing
+from kbnn.score.curve import CurvePoint
+
+SHOWN: Final = ("loss", "coverage_90")
+"""Figures of a learning curve that a standing has."""
+_HEAD: Final = struct.Struct("<5s16sII")
+
+
+def standings(form: Form, rows: FloatArray) -> list[Standing]:
+    """How packed models (n, size) stand."""
+    weight, *sums = form.of(rows, "sums").T
+    told: dict[str, list[float | None]] = {}
+    for figure, total in zip(FIGURES, sums, strict=True):
+        if figure.curve in SHOWN:
+            finish = figure.on_curve or figure.finish
+            means = np.divide(total, weight, out=np.full(len(rows), np.nan), where=weight > 0.0)
+            told[figure.curve] = [None if m != m else finish(m) for m in means.tolist()]
+    counts = form.counted(rows)
+    columns = (counts[:, COUNT.rows].tolist(), *(told[name] for name in SHOWN))
+    return list(map(Standing, *columns, counts[:, COUNT.alarms].tolist()))
+
+
+def to_bytes(form: Form, whole: Packed) -> bytes:
+    """What rests: a head, the row as far as it is in use, points and alarms, and a checksum."""
+    head = _HEAD.pack(PACKED, form.name, len(whole.points), len(whole.alarms))
+    used = form.length(form.of(whole.row, "counts"))
+    told = b""
+    if whole.points or whole.alarms:
+        points = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
+        told = np.array(points, np.float64).tobytes() + np.array(whole.alarms, np.int64).tobytes()
+    content = b"".join((head, whole.row[:used].data, told))
+    return content + zlib.crc32(content).to_bytes(4, "little")
+
+
+def form_name(content: bytes) -> bytes:
+    """The name of the form that packed bytes have."""
+    return bytes(content[len(PACKED) : len(PACKED) + 16])
+
+
+def is_packed(content: bytes) -> bool:
+    """Whether bytes are a packed model and no model file."""
+    return content.startswith(PACKED)
+
+
+def from_bytes(form: Form, content: bytes) -> Packed:
+    """The inverse of `to_bytes`; ModelError where the bytes are none of that form."""
+    row = np.zeros(form.size)
+    try:
+        _, name, points, alarms = _HEAD.unpack_from(content)
+    except struct.error as error:
+        raise ModelError("is damaged (the bytes of a model are cut short)") from error
+    after = 56 * points + 8 * alarms + 4
+    used = (len(content) - _HEAD.size - after) // 8
+    sound = name == form.name and form.least <= used <= form.size
+    sound = sound and _HEAD.size + 8 * used + after == len(content)
+    if not sound or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
+        raise ModelError("is damaged (the bytes of a model do not fit)")
+    row[:used] = np.frombuffer(content, np.float64, used, _HEAD.size)
+    if form.length(form.of(row, "counts")) != used:
+        raise ModelError("is damaged (the rows that a model keeps do not fit)")
+    if not points and not alarms:
+        return Packed(row)
+    at = _HEAD.size + 8 * used
+    told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7).tolist()
+    rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
+    curve = tuple(
+        CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
+        for count, *values in told
+    )
+    return Packed(row, curve, tuple(rows))
