@@ -229,7 +229,7 @@ _BLOCKS = {
 def inverse(matrix: FloatArray) -> FloatArray | None:
     """The inverse of a symmetric positive definite matrix, symmetric to the bit; else None."""
     try:
-        root = _inverse_root(np.linalg.cholesky(matrix))
+        root = _inverse_root(np.asarray(np.linalg.cholesky(matrix), np.float64))
     except np.linalg.LinAlgError:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
@@ -240,7 +240,7 @@ def inverse(matrix: FloatArray) -> FloatArray | None:
 def _inverse_root(root: FloatArray) -> FloatArray:
     """The inverse of a lower triangular matrix, by halves: a third of the time of a full one."""
     if len(root) <= 24:
-        return np.linalg.inv(root)
+        return np.asarray(np.linalg.inv(root), np.float64)
     half = len(root) // 2
     out = np.zeros_like(root)
     upper = out[:half, :half] = _inverse_root(root[:half, :half])
