@@ -80,7 +80,7 @@ def test_a_large_change_keeps_a_twentieth_and_learns_the_last_rows_once_more(sid
         at += 1
     assert 2420 < at < 2520
     counts = np.full(at, 0.05)
-    counts[-2048:] += 1.0
+    counts[-1024:] += 1.0
     agrees(model, sliced(rows, 0, at), counts)
     assert model.rows == model.count("distinct") == at  # learned once more is no news
     new, scale = scaling.scale_of(model.learned.columns)

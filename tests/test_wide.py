@@ -224,7 +224,7 @@ def test_up_to_90_columns_nothing_changes() -> None:
     task = Real(Described())  # type: ignore[arg-type]  # all that is asked of it
     assert WIDE_FROM == 91
     made = {d: Settings().config(task, d, 1, 1.0) for d in (90, 91)}
-    assert made[90] == replace(Config(inputs=90), repeats=0.85)
+    assert made[90] == replace(Config(inputs=90), repeats=0.8)
     assert made[91].covariance == "wide"
     assert rows_kept(90, MOST_KEPT) == MOST_KEPT
 
