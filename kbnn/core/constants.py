@@ -155,6 +155,9 @@ WIDTH_FIRST = 150.0
 """Among the first rows it is larger, 1 over the rows before them and so many: a mean, until that is
 slower to follow. What a network is off by shows within a few hundred rows, which is all that a
 small set has."""
+WIDTH_REST = 256.0
+"""Rows of width 1 before the first in what a model that learns no more goes by: the last rows of a
+small set were still learned much from, and what comes after them is not."""
 
 WIDTH_CAP = 25.0
 """Its square in units of the width counts there as at most this."""

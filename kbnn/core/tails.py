@@ -44,6 +44,7 @@ from kbnn.core.constants import (
     TRACK_STEP,
     WIDTH_CAP,
     WIDTH_FIRST,
+    WIDTH_REST,
     WIDTH_STEP,
 )
 from kbnn.core.mixture import GAINS, OUTSIDE, STATED, STATED_FIELDS, edges_of
@@ -59,8 +60,8 @@ seen and the largest value among them; then what is stated, eps, R and d, and a 
 and the upper edge of each level."""
 FIRST_MEAN: Final = FIRST_GAIN + GAINS
 MEAN_WIDTH: Final = FIRST_MEAN + GAINS
-"""What gains and width have been on average, gains 1 for some rows before the first, the width over
-the later half of the rows: a model that learns no more goes by that."""
+"""What gains and width have been on average, 1 for some rows before the first: a model that learns
+no more goes by that."""
 UNIT: Final = MEAN_WIDTH + 1
 """Of a positive target's link, see kbnn.task.link."""
 FIELDS: Final = UNIT + 1
@@ -267,9 +268,10 @@ def average(tail: FloatArray) -> None:
 
 
 def average_width(tail: FloatArray, seen: float) -> None:
-    """Count the width after so many rows into what it has been over the later half of them."""
-    rate = max(2.0 / (seen + 2.0), 1.0 / TAILS_MEMORY)
-    tail[MEAN_WIDTH] += rate * (tail[WIDTH] - tail[MEAN_WIDTH])
+    """Count the width after so many rows into what it has been on average."""
+    tail[MEAN_WIDTH] += (tail[WIDTH] - tail[MEAN_WIDTH]) / min(
+        seen + 1.0 + WIDTH_REST, TAILS_MEMORY
+    )
 
 
 def _track(gains: FloatArray, edges: list[float], t: float) -> None:

@@ -100,12 +100,12 @@ static void average(double *tail, const kb_constants *k)
         tail[KB_MEAN_GAINS + at] += rate * (tail[KB_GAINS + at] - tail[KB_MEAN_GAINS + at]);
 }
 
-/* And the width, over the later half of the rows. */
+/* And the width, 1 for fewer. */
 static void average_width(double *tail, double seen, const kb_constants *k)
 {
-    double rate = 2.0 / (seen + 2.0), least = 1.0 / k->tails_memory;
-    rate = rate > least ? rate : least;
-    tail[KB_MEAN_WIDTH] += rate * (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]);
+    seen += 1.0 + k->width_rest;
+    double rows = seen < k->tails_memory ? seen : k->tails_memory;
+    tail[KB_MEAN_WIDTH] += (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]) / rows;
 }
 
 void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double *mean,
