@@ -153,6 +153,7 @@ def test_a_new_key_is_like_the_others_or_nothing_is_said_of_it(here: Path) -> No
     assert told("evaluate", "fleet", "new.csv")["rows"] == 1
 
 
+@pytest.mark.slow
 def test_passes_lags_and_full_options_are_a_fleets_too(here: Path) -> None:
     trained("--epochs", "2", "--shuffle", fleet="twice")
     assert told("inspect", "twice")["rows"] == 960
@@ -205,9 +206,9 @@ def test_classes_and_categories_grow_in_a_fleet(here: Path) -> None:
     draw = np.random.default_rng(0)
     with (here / "c.csv").open("w") as file:
         file.write("device,kind,a,label\n")
-        for k in range(600):
-            a, kind = draw.normal(), "pqr"[min(k // 200, int(draw.integers(0, 3)))]
-            label = "low" if a < 0 else "high" if k < 300 or a < 1 else "top"
+        for k in range(360):
+            a, kind = draw.normal(), "pqr"[min(k // 120, int(draw.integers(0, 3)))]
+            label = "low" if a < 0 else "high" if k < 180 or a < 1 else "top"
             file.write(f"d{k % 5},{kind},{a:.4f},{label}\n")
     trained(sources="c.csv")
     trained("--open", "1", sources="c.csv", fleet="few")

@@ -51,7 +51,15 @@ def trained(fleet: str, *words: str) -> bytes:
     return Path(out).read_bytes()
 
 
-@pytest.mark.parametrize("words", [[], ["--no-common"], ["--weight", "w"], ["--robust", "off"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        pytest.param(["--no-common"], marks=pytest.mark.slow),
+        ["--weight", "w"],
+        pytest.param(["--robust", "off"], marks=pytest.mark.slow),
+    ],
+)
 def test_packed_models_are_the_models_that_objects_would_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:

@@ -217,7 +217,7 @@ def test_the_papers_own_options_agree(activation: str, observation: str) -> None
         robust=False,
         drift=False,
     )
-    data = stream(config, 400)
+    data = stream(config, 160)
     data.x[::7] *= 20.0
     data.x[5] *= 2000.0
     for instructions in available():

@@ -270,7 +270,8 @@ HIDDEN = "\x1b[31mred\x1b]0_t\x07\x9b2J\u202egnp\u200b\x7f"
 LEAK = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-@pytest.mark.parametrize("target", ["number", pytest.param("class", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["number", "class"])
 def test_nothing_hidden_is_shown(target: str, here: Path) -> None:
     data, model, page = f"d{HIDDEN}.csv", f"m{HIDDEN}.npz", f"r{HIDDEN}.html"
     truth = [f"k{HIDDEN}{at % 3}" if target == "class" else str(at) for at in range(60)]

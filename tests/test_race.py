@@ -110,7 +110,9 @@ def test_a_later_pass_ends_the_race() -> None:
     assert model.lost[-1].row == 200
 
 
-@pytest.mark.parametrize("settings", [{}, {"hidden": "auto"}, {"ensemble": 2}])
+@pytest.mark.parametrize(
+    "settings", [{}, pytest.param({"hidden": "auto"}, marks=pytest.mark.slow), {"ensemble": 2}]
+)
 def test_cuts_and_saving_change_no_bit_while_candidates_race(settings: dict[str, Any]) -> None:
     stream = mixed_rows(1300)
     whole, cut = new_model(**settings), new_model(**settings)

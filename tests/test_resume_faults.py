@@ -35,8 +35,17 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("every", [30.0, 0.01])
-@pytest.mark.parametrize("blocks", [200, 400, 600])
+@pytest.mark.parametrize(
+    ("every", "blocks"),
+    [
+        (30.0, 400),
+        (0.01, 600),
+        *(
+            pytest.param(every, blocks, marks=pytest.mark.slow)
+            for every, blocks in [(30.0, 200), (30.0, 600), (0.01, 200), (0.01, 400)]
+        ),
+    ],
+)
 def test_predictions_are_whole_after_a_full_disk(here: Path, every: float, blocks: int) -> None:
     assert shell(TRAIN.format("whole") + " -q").returncode == 0
     full = shell(f"ulimit -f {blocks}; {TRAIN.format('part')} --checkpoint-every {every}")

@@ -71,7 +71,7 @@ def same_network(one: Model, other: Model) -> bool:
     [
         {"layers": 6},
         pytest.param({"layers": "auto"}, marks=pytest.mark.slow),
-        {"ensemble": 2, "layers": 4},
+        pytest.param({"ensemble": 2, "layers": 4}, marks=pytest.mark.slow),
     ],
 )
 def test_late_labels_learn_the_weights_of_labels_in_order(
