@@ -5,7 +5,6 @@ system takes it instead. What is needed for that is in the interpreter itself: n
 """
 
 import _signal  # type: ignore[import-not-found]  # no stub: the part of signal that is built in
-import gc
 import sys
 
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # else it stays ignored
@@ -14,6 +13,8 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:  # else it 
 
 def main() -> None:
     """The `kbnn` program."""
+    import gc
+
     gc.set_threshold(100_000)  # to look for garbage in all that is loaded is a tenth of the start
     from kbnn_cli import exits, process
 

@@ -124,7 +124,7 @@ def test_a_european_table_is_read_in_every_format(tmp_path: Path) -> None:
     for name, data in every_format(table).items():
         (tmp_path / name).write_bytes(data)
         seen.append(look([tmp_path / name]))
-        for size in (1, 61) if name.endswith(".csv") else (61,):
+        for size in (1, 61) if name == "csv" else (61,):
             assert_same(look([tmp_path / name], read_size=size, block_rows=7), seen[-1])
     for one in seen:
         assert one.error == ""

@@ -86,9 +86,9 @@ def test_lags_are_the_values_before(tmp_path: Path) -> None:
     "words",
     [
         {"layers": 6},
-        {"layers": "auto"},
+        pytest.param({"layers": "auto"}, marks=pytest.mark.slow),
         {"layers": 5, "ensemble": 2},
-        {"layers": 5, "epochs": 3},
+        pytest.param({"layers": 5, "epochs": 3}, marks=pytest.mark.slow),
         {"layers": 5, "lags": "1,1h,1d"},
     ],
 )
@@ -96,7 +96,7 @@ def test_any_cut_gives_the_same_bits(words: dict[str, Any], tmp_path: Path) -> N
     path = series(tmp_path / "s.csv")
     whole = bits(trained(path, **words))
     epochs = words.get("epochs", 1)
-    for size in (37,) if words["layers"] == "auto" else (1, 37):
+    for size in (1, 37):
         options = stated(str(path), **words)
         cut = Training(replace(options, read=replace(options.read, block_rows=size, read_size=50)))
         cut.run()

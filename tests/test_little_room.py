@@ -34,6 +34,7 @@ def test_scipy_is_not_waited_for_without_memory() -> None:
     assert done.stdout == "Cannot allocate memory\n"
 
 
+@pytest.mark.slow
 def test_of_very_many_keys_those_chosen_are_read(tmp_path: Path) -> None:
     lines = [{**{f"k{j}": i * j % 7 for j in range(WIDE)}, "y": i} for i in range(40)]
     path, model = tmp_path / "wide.jsonl", tmp_path / "m.npz"

@@ -186,6 +186,7 @@ def test_data_cut_by_their_reader_are_141(model: str, here: Path) -> None:
     assert shell("kbnn predict model.npz long.csv | head -1").returncode == 141
 
 
+@pytest.mark.slow
 def test_the_report_is_written_for_a_reader_who_left(model: str, here: Path) -> None:
     ran = shell(f"kbnn evaluate {model} {CUBIC} --report r.html --fail-if 'rmse>0' | true")
     assert ran.returncode == 141
