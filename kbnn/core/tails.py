@@ -144,7 +144,8 @@ def forecast(
     With y, what came true, the tails, in place, learn from each row (see `follow`).
     """
     if engine.compiled() if compiled is None else compiled:
-        said = tuple(map(np.ascontiguousarray, said))  # type: ignore[assignment]  # five, as before
+        center, scale = np.ascontiguousarray(said[3]), np.ascontiguousarray(said[4])
+        said = (*said[:3], center, scale)
         seen = None if y is None else np.ascontiguousarray(y)
         return _as_told(engine.forecast(tails, said, seen, mix, track))
     mean, function_var, noise_var, center, scale = said

@@ -245,28 +245,33 @@ class Learner:
 
     def _rehearsed(self, learned: Learned, spent: int) -> Learned:
         """Rehearse what is owed and may be, `spent` rows having been learned anew just now."""
-        debt, settled = learned.rehearsal.debt, learned.rehearsal.settled
+        debt = learned.rehearsal.debt
         count = int(min(debt, max(0, rehearsal.BUDGET - spent)))
-        kept = learned.kept.rows(len(learned.columns) - self.task.scaled)
-        worth = _worth_rehearsing(kept)
-        if count > 0 and len(worth):
-            chosen = rehearsal.drawn(self.settings.seed, learned.seen, len(worth), count)
-            rows = KeptRows._make(array[worth[chosen]] for array in kept)
-            z, labels, x_sd = self._standard(learned.columns, rows)
-            var = self._variances(learned.columns, x_sd)
-            z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
-            ensemble.in_parallel(
-                lambda member: member.rehearse(z, labels, var, rows.weight, settled),
-                learned.members,
-            )
+        if count > 0:
+            kept = learned.kept.rows(len(learned.columns) - self.task.scaled)
+            worth = _worth_rehearsing(kept)
+            if len(worth):
+                chosen = rehearsal.drawn(self.settings.seed, learned.seen, len(worth), count)
+                rows = KeptRows._make(array[worth[chosen]] for array in kept)
+                self._rehearse(learned, rows)
+            else:  # what cannot be rehearsed is not owed
+                debt, count = 0.0, 0
             done = learned.rehearsal.rows + count
             learned = learned._replace(
                 rehearsal=learned.rehearsal._replace(debt=debt - count, rows=done)
             )
-        elif count > 0:  # what cannot be rehearsed is not owed
-            learned = learned._replace(rehearsal=learned.rehearsal._replace(debt=0.0))
         grown = learned.seen >= rehearsal.YOUNG and learned.rehearsal.debt < 1.0
         return self.settled(learned) if grown else learned
+
+    def _rehearse(self, learned: Learned, rows: KeptRows) -> None:
+        """All members learn these rows once more."""
+        z, labels, x_sd = self._standard(learned.columns, rows)
+        var = self._variances(learned.columns, x_sd)
+        z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
+        settled = learned.rehearsal.settled
+        ensemble.in_parallel(
+            lambda member: member.rehearse(z, labels, var, rows.weight, settled), learned.members
+        )
 
     def settled(self, learned: Learned) -> Learned:
         """The end of youth: what rehearsed rows pretended to know is taken back, once."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.core.normal import FloatArray
 from kbnn.model.rows import Rows
 from kbnn.task.forecast import Forecast
 
@@ -37,12 +38,20 @@ class Unscored:
         parts = (rows.x, rows.y, rows.number, *said)
         if shape != self._shape or stop > len(self._weight):
             self._make_room(parts, shape, stop)
+        place = slice(start, stop)
         for kept, part in zip(self._arrays, parts, strict=True):
-            kept[start:stop] = part
-        self._weight[start:stop] = 1.0 if rows.weight is None else rows.weight
-        self._weighted = self._weighted or rows.weight is not None
+            kept[place] = part
+        if rows.weight is not None or self._weighted:
+            self._weigh(place, rows.weight)
         self.rows = stop
         return True
+
+    def _weigh(self, place: slice, weight: FloatArray | None) -> None:
+        """Note weights, 1 for all rows before the first that has one."""
+        if not self._weighted:
+            self._weight[: place.start] = 1.0
+            self._weighted = True
+        self._weight[place] = 1.0 if weight is None else weight
 
     def taken(self) -> tuple[Rows, Forecast]:
         """What waits, which does no more: to be counted before anything is added."""

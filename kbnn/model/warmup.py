@@ -95,8 +95,7 @@ class Kept:
 
     def add(self, rows: Rows, width: int, first: int, trust: FloatArray | None = None) -> None:
         """Keep more rows, `width` columns of x, the first of them row `first` of the stream."""
-        n = len(rows.y)
-        start = max(0, n - self.most)
+        start = max(0, len(rows.y) - self.most)
         exact = rows.x_sd is None or not np.count_nonzero(rows.x_sd)
         self._append(
             _Part(
