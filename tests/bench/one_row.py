@@ -9,6 +9,7 @@ row; `learn_one` and `predict_one` take a dict, as river's learners do.
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from collections.abc import Callable
@@ -85,6 +86,8 @@ def measure(covariance: Covariance) -> dict[str, float]:
     names = [*(f"x{at}" for at in range(INPUTS)), "y"]
     front.learn(np.column_stack([x, y])[:WARM], columns=names)
     pairs = list(zip(dicts(later), labels[:, 0].tolist(), strict=True))
+    gc.collect()
+    gc.freeze()  # what a bench holds is not looked through for garbage while others are measured
     return {
         "kernel learns": best(lambda: session.learn(later, labels), ROWS),
         "session learns": one_by_one(lambda row: session.learn(*row), single),
