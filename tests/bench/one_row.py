@@ -2,14 +2,12 @@
 
     python -m tests.bench.one_row
 
-Processor time, best of several looks; 13 inputs x 50 units, after 17,000 rows, when streams no
-longer rehearse; "while it rehearses" is after 3,000. Blocks of rows give the kernel's own time a
-row; `learn_one` and `predict_one` take a dict, as river's learners do.
+Processor time, best of several looks; 13 inputs x 50 units, after the young phase. Blocks of rows
+give the kernel's own time a row; `learn_one` and `predict_one` take a dict, as river's learners do.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 import warnings
 from collections.abc import Callable
@@ -29,7 +27,7 @@ from kbnn.model.settings import Settings
 from tests.bench import data
 from tests.bench.data import block, schema
 
-INPUTS, UNITS, YOUNG, WARM, ROWS, LOOKS = 13, 50, 3000, 17000, 1536, 9
+INPUTS, UNITS, WARM, ROWS, LOOKS = 13, 50, 3000, 1536, 9
 WINDOW = 256
 """Rows of one look at a model: rows are rehearsed once in so many."""
 COVARIANCES: tuple[Covariance, ...] = ("neuron", "group")
@@ -77,22 +75,18 @@ def measure(covariance: Covariance) -> dict[str, float]:
     session.learn(x[:WARM], y[:WARM, None])
     later, labels = x[WARM:], y[WARM:, None]
     single = [(later[i : i + 1], labels[i : i + 1]) for i in range(ROWS)]
+    model = Model.create(Settings(covariance=covariance), schema(INPUTS))
     rows = block(x, y)
-    model, young = (Model.create(Settings(covariance=covariance), schema(INPUTS)) for _ in "ab")
     model.learn(sliced(rows, 0, WARM))
-    young.learn(sliced(rows, 0, YOUNG))
     alone = [sliced(rows, WARM + i, WARM + i + 1) for i in range(ROWS)]
     front = kbnn.Model("y", covariance=covariance)
     names = [*(f"x{at}" for at in range(INPUTS)), "y"]
     front.learn(np.column_stack([x, y])[:WARM], columns=names)
     pairs = list(zip(dicts(later), labels[:, 0].tolist(), strict=True))
-    gc.collect()
-    gc.freeze()  # what a bench holds is not looked through for garbage while others are measured
     return {
         "kernel learns": best(lambda: session.learn(later, labels), ROWS),
         "session learns": one_by_one(lambda row: session.learn(*row), single),
         "model learns": one_by_one(model.learn, alone),
-        "while it rehearses": one_by_one(young.learn, alone),
         "kernel predicts": best(lambda: session.predict(later), ROWS),
         "session predicts": one_by_one(lambda row: session.predict(row[0]), single),
         "model predicts": one_by_one(model.predict, alone),
@@ -168,9 +162,9 @@ def main() -> int:
         ours = found["learn_one"] + found["predict_one"]
         print(covariance)
         for name, value in found.items():
-            print(f"  {name:<20}{value:>8.1f}")
+            print(f"  {name:<18}{value:>8.1f}")
         ratio = found["session learns"] / found["kernel learns"]
-        print(f"  session of kernel   {ratio:>8.2f}")
+        print(f"  session of kernel {ratio:>8.2f}")
         kept &= found["learn_one"] <= MOST[covariance]
         if covariance == "group":
             kept &= ratio <= 1.3
