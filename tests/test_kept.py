@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kbnn.core import engine
 from kbnn.core.network import ALARM
 from kbnn.errors import ModelError
 from kbnn.model.model import Model
@@ -55,6 +56,67 @@ def test_kept_rows_are_copies_and_become_wider() -> None:
     rows.x[:] = 99.0
     wide = kept.rows(3)
     assert np.array_equal(wide.x, [[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("most", [3, 40, 200])
+def test_what_was_handed_out_stays_and_two_ways_part(most: int) -> None:
+    kept = Kept(most, 1)
+    handed: list[tuple[KeptRows, range]] = []
+    for at in range(1, 120):
+        kept.add(numbered(1, at), 1, at)
+        handed.append((kept.rows(), range(max(1, at + 1 - most), at + 1)))
+    other = kept.copy()
+    other.add(numbered(2, 500), 1, 500)
+    kept.add(numbered(1, 120), 1, 120)
+    assert all(holds(rows, numbers) for rows, numbers in handed)
+    assert holds(kept.rows(), range(max(1, 121 - most), 121))
+    assert other.rows().number[-2:].tolist() == [500.0, 501.0]
+    kept.fit()
+    assert holds(kept.rows(), range(max(1, 121 - most), 121))
+
+
+def test_what_is_not_said_of_a_row_is_plain() -> None:
+    """Weight 1, trusted, exact: also among rows of which more is said."""
+    rows = numbered(4)
+    said = rows._replace(x_sd=np.full((4, 1), 0.5), weight=np.full(4, 2.0))
+    plain = rows._replace(weight=None)
+    for first, second in ((plain, said), (said, plain)):
+        kept = Kept(20, 1)
+        kept.add(first, 1, 1, None if first is plain else np.full(4, 0.25))
+        kept.add(second, 1, 5, None if second is plain else np.full(4, 0.25))
+        made = kept.rows()
+        places = slice(0, 4) if first is said else slice(4, 8)
+        for values, stated, usual in (
+            (made.weight, 2.0, 1.0),
+            (made.trust, 0.25, 1.0),
+            (made.x_sd[:, 0], 0.5, 0.0),
+        ):
+            expected = np.full(8, usual)
+            expected[places] = stated
+            assert np.array_equal(values, expected)
+
+
+def test_a_row_may_be_wider_or_narrower_than_those_before() -> None:
+    kept = Kept(9, 1)
+    kept.unseen = np.array([np.nan, np.nan])
+    kept.add(numbered(1, 1), 1, 1)
+    wide = Rows(np.array([[2.0, 7.0]]), -np.array([[2.0]]), np.array([2]), None, np.array([0.5]))
+    kept.add(wide, 2, 2)
+    kept.add(numbered(1, 3), 1, 3)
+    assert np.array_equal(kept.rows().x, [[1.0, np.nan], [2.0, 7.0], [3.0, np.nan]], equal_nan=True)
+
+
+def test_parts_of_any_layout_are_put_where_they_belong() -> None:
+    """In one call where they lie as they are, else one by one."""
+    for part in (np.arange(6.0).reshape(3, 2), np.arange(6.0).reshape(2, 3).T, np.zeros((0, 2))):
+        arrays = [np.zeros((5, 2)), np.zeros(5, np.int64)]
+        engine.put(arrays, 1, (part, np.arange(len(part))))
+        assert np.array_equal(arrays[0][1 : 1 + len(part)], part)
+        assert np.array_equal(arrays[1][1 : 1 + len(part)], np.arange(len(part)))
+        assert not arrays[0][0].any()
+        assert not arrays[0][1 + len(part) :].any()
+    with pytest.raises(ValueError, match="broadcast"):
+        engine.put([np.zeros((2, 2))], 1, (np.zeros((2, 2)),))
 
 
 def model_of(rows: Rows, *cuts: int) -> Model:

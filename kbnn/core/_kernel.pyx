@@ -6,6 +6,7 @@ from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Rel
 from cpython.buffer cimport PyObject_GetBuffer
 from libc.math cimport erfc, log, log1p
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 import numpy as np
 
@@ -762,6 +763,31 @@ def plain_row(x, list names, double smallest, double largest):
     finally:
         PyBuffer_Release(&view)
     return row
+
+
+def put(list arrays, Py_ssize_t at, tuple parts):
+    """Copy parts into arrays, from row `at` on; False where a part does not fit as it is."""
+    cdef Py_buffer to, given
+    cdef Py_ssize_t row, k
+    cdef bint fits
+    for k in range(len(arrays)):
+        try:
+            PyObject_GetBuffer(parts[k], &given, PyBUF_ND)
+        except (BufferError, ValueError):
+            return False
+        try:
+            PyObject_GetBuffer(arrays[k], &to, PyBUF_ND | PyBUF_WRITABLE)
+            row = to.len // to.shape[0] if to.ndim and to.shape[0] else 0
+            fits = (given.ndim == to.ndim and given.itemsize == to.itemsize and given.shape[0]
+                    and given.len == row * given.shape[0] and at + given.shape[0] <= to.shape[0])
+            if fits:
+                memcpy(<char *>to.buf + at * row, given.buf, given.len)
+            PyBuffer_Release(&to)
+        finally:
+            PyBuffer_Release(&given)
+        if not fits:
+            return False
+    return True
 
 
 def lines(bytes text):

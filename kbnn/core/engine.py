@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cache, lru_cache, partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbnn.core import constants, twin
 from kbnn.core.config import Config
@@ -191,6 +192,14 @@ def edges(stated: FloatArray, beyond: float, z: float, plain: bool) -> FloatArra
 def judge(y: FloatArray, stated: FloatArray) -> FloatArray:
     """See kbnn.core.mixture; in the kernel."""
     return _kernel.judge(y, stated, kernel_constants())
+
+
+def put(arrays: list[NDArray[Any]], at: int, parts: tuple[NDArray[Any], ...]) -> None:
+    """Copy parts into arrays, from row `at` on, in one call: of single rows there are many."""
+    if _BUILT and _kernel.put(arrays, at, parts):
+        return
+    for array, part in zip(arrays, parts, strict=True):
+        array[at : at + len(part)] = part
 
 
 @cache

@@ -65,10 +65,16 @@ class Verdicts(NamedTuple):
     in_95: FloatArray
 
 
-def edges_of(shape: Shape) -> list[float]:
-    """Median, and the edges of each level, in units of the spread."""
-    sides = [edge for outside in OUTSIDE for edge in _sides(shape, outside)]
-    return [_sides(shape, 0.5)[0], *sides]
+def median_of(shape: Shape) -> float:
+    """The median, in units of the spread."""
+    return _sides(shape, 0.5)[0]
+
+
+def below(shape: Shape, t: float, side: float = 1.0) -> float:
+    """The share of a mixture below t, or for the side -1 above."""
+    share, ratio, shift = shape
+    far = (t - shift) / math.sqrt(ratio)
+    return (1.0 - share) * _cdf(side * t) + share * _cdf(side * far)
 
 
 def _sides(shape: Shape, outside: float) -> tuple[float, float]:

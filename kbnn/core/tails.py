@@ -47,7 +47,7 @@ from kbnn.core.constants import (
     WIDTH_REST,
     WIDTH_STEP,
 )
-from kbnn.core.mixture import GAINS, OUTSIDE, STATED, STATED_FIELDS, edges_of
+from kbnn.core.mixture import GAINS, OUTSIDE, STATED, STATED_FIELDS, Shape, below, median_of
 from kbnn.core.normal import FloatArray
 
 _NONE: Final = float(np.finfo(np.float64).tiny)
@@ -189,12 +189,12 @@ def follow(
         return engine.follow_tails(tails, mean, sd, y, mix, track)
     rows = np.empty((*mean.shape, STATED_FIELDS))
     for j, tail in enumerate(tails):
-        edges = None
+        median = None
         for i in range(len(mean)):
             labelled = math.isfinite(y[i, j])
             if mix and labelled and (tail[SEEN] < TAILS_YOUNG or tail[SEEN] % TAILS_EVERY == 0.0):
                 _refresh(tail)
-                edges = None
+                median = None
             rows[i, j] = stated(tail[None], mean[i : i + 1, j : j + 1], sd[i : i + 1, j : j + 1])
             rows[i, j, STATED.spread] = math.sqrt(tail[WIDTH]) * sd[i, j]
             rows[i, j, STATED.gain : STATED.most] = tail[FIRST_GAIN:FIRST_MEAN]
@@ -202,13 +202,14 @@ def follow(
             if not labelled or not math.isfinite(t):
                 continue
             t = min(max(t, -TAILS_REACH), TAILS_REACH)
-            if track and edges is None:
-                edges = edges_of((float(tail[SHARE]), float(tail[RATIO]), float(tail[SHIFT])))
+            shape = (float(tail[SHARE]), float(tail[RATIO]), float(tail[SHIFT]))
+            if track and median is None:
+                median = median_of(shape)
             if mix:
                 _learn(tail, t)
                 _learn_sizes(tail, float(y[i, j]), float(rows[i, j, STATED.spread]))
-            if edges is not None:
-                _track(tail[FIRST_GAIN:FIRST_MEAN], edges, t)
+            if median is not None:
+                _track(tail[FIRST_GAIN:FIRST_MEAN], shape, median, t)
             average(tail)
             average_width(tail, float(tail[SEEN]))
             tail[SEEN] += 1.0
@@ -275,10 +276,13 @@ def average_width(tail: FloatArray, seen: float) -> None:
     )
 
 
-def _track(gains: FloatArray, edges: list[float], t: float) -> None:
-    median, *sides = edges
-    for at, edge in enumerate(sides):
-        reached = median + (edge - median) * float(gains[at])
-        missed = t > reached if at % 2 else t < reached
-        grown = float(gains[at]) * math.exp(TRACK_STEP * (missed - OUTSIDE[at // 2]))
+def _track(gains: FloatArray, shape: Shape, median: float, t: float) -> None:
+    """An edge need not be known: t is beyond it where less than promised is beyond t, drawn to the
+    median by the gain.
+    """
+    for at in range(GAINS):
+        outside, side = OUTSIDE[at // 2], -1.0 if at % 2 else 1.0
+        drawn = median + (t - median) / float(gains[at])
+        missed = side * (t - median) < 0.0 and below(shape, drawn, side) < outside
+        grown = float(gains[at]) * math.exp(TRACK_STEP * (missed - outside))
         gains[at] = min(max(grown, LEAST_GAIN), MOST_GAIN)

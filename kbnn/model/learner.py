@@ -198,7 +198,9 @@ class Learner:
         width = len(learned.columns) - t
         fixed = self.passing[: t + width]
         stop = min(len(rows.y), due - learned.seen)
-        x, y = rows.x[:stop, :width], rows.y[:stop]
+        x, y = rows.x, rows.y
+        if x.shape != (stop, width):
+            x, y = x[:stop, :width], y[:stop]
         columns = learned.columns.copy()
         labels, z, outgrown = scaling.follow(columns, y if t else y[:, :0], x, fixed, self.compiled)
         done = len(z)
@@ -215,8 +217,9 @@ class Learner:
         )
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
-        learned, made = self._step(learned, z, labels if t else y[:done], x_sd, weight)
-        following = Following(y[:done], self.settings.robust, self.tracked, self.compiled)
+        y = y if done == stop else y[:done]
+        learned, made = self._step(learned, z, labels if t else y, x_sd, weight)
+        following = Following(y, self.settings.robust, self.tracked, self.compiled)
         return learned, self._forecast(learned, made, following), outgrown
 
     def _step(

@@ -169,7 +169,7 @@ class Model:
         """Hold rows that came one by one as few blocks, which take a small part of the room."""
         self._unscored.fit()
         for racer in self.racers:
-            racer.learned.kept.rows()
+            racer.learned.kept.fit()
 
     def remember(self, card: Callable[[], Scorecard]) -> None:
         """Take over a record, made when it is first asked for: predicting needs none."""

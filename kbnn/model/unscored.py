@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.core import engine
 from kbnn.core.normal import FloatArray
 from kbnn.model.rows import Rows
 from kbnn.task.forecast import Forecast
@@ -38,11 +39,9 @@ class Unscored:
         parts = (rows.x, rows.y, rows.number, *said)
         if shape != self._shape or stop > len(self._weight):
             self._make_room(parts, shape, stop)
-        place = slice(start, stop)
-        for kept, part in zip(self._arrays, parts, strict=True):
-            kept[place] = part
+        engine.put(self._arrays, start, parts)
         if rows.weight is not None or self._weighted:
-            self._weigh(place, rows.weight)
+            self._weigh(slice(start, stop), rows.weight)
         self.rows = stop
         return True
 

@@ -14,12 +14,11 @@ Kept rows are part of the model: nothing is lost between two runs.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from kbnn.core import engine
 from kbnn.core.normal import FloatArray
 from kbnn.model.rows import Rows
 from kbnn.task.base import Early
@@ -28,6 +27,8 @@ WARM_UP_ROWS = 32
 MOST_HELD = 512
 MOST_CELLS = 1 << 18
 """Values of inputs that are kept; of wide rows fewer are, but never less than 512."""
+FEWEST = 16
+"""Rows that there is room for at least, where one comes after another."""
 
 
 class KeptRows(NamedTuple):
@@ -45,96 +46,82 @@ class KeptRows(NamedTuple):
     trust: FloatArray
 
 
-class _Part(NamedTuple):
-    """Rows as they came: exact where x_sd is None, of weight 1 where that is, numbered in turn."""
-
-    x: FloatArray
-    x_sd: FloatArray | None
-    y: FloatArray
-    weight: FloatArray | None
-    first: int
-    trust: FloatArray | None
-
-    def goes_on(self, other: _Part) -> bool:
-        """Whether another one comes right after it and is like it."""
-        return (
-            other.first == self.first + len(self.y)
-            and other.x.shape[1] == self.x.shape[1]
-            and (other.x_sd is None) == (self.x_sd is None)
-            and (other.weight is None) == (self.weight is None)
-            and (other.trust is None) == (self.trust is None)
-        )
-
-    def whole(self, width: int, exact: bool, unseen: FloatArray) -> KeptRows:
-        """The same in full, x and x_sd of that width."""
-        n = len(self.y)
-        sd = np.zeros((n, 0)) if exact or self.x_sd is None else self.x_sd
-        return KeptRows(
-            widened(self.x, width, unseen),
-            widened(sd, 0 if exact else width),
-            self.y,
-            np.ones(n) if self.weight is None else self.weight,
-            np.arange(self.first, self.first + n, dtype=np.float64),
-            np.ones(n) if self.trust is None else self.trust,
-        )
-
-
 class Kept:
-    """The last `most` rows; how they came grouped makes no difference."""
+    """The last `most` rows; how they came grouped makes no difference.
+
+    Rows are written behind one another into arrays with room for more, and when there is none, the
+    last rows move to new ones: what `rows` has handed out stays as it is.
+    """
 
     def __init__(self, most: int, targets: int, rows: KeptRows | None = None) -> None:
         self.most, self.targets = most, targets
-        self._rest = nothing(targets) if rows is None else rows
-        self._parts: deque[_Part] = deque()
-        self._count = len(self._rest.y)
+        self._hold(nothing(targets) if rows is None else rows)
         self.unseen = np.zeros(0)
         """What a column of x held before it was known (see `unseen`); 0 beyond its end."""
 
+    def _hold(self, rows: KeptRows) -> None:
+        self._room, self._stop = rows, len(rows.y)
+
     def __len__(self) -> int:
-        return min(self._count, self.most)
+        return min(self._stop, self.most)
 
     def add(self, rows: Rows, width: int, first: int, trust: FloatArray | None = None) -> None:
         """Keep more rows, `width` columns of x, the first of them row `first` of the stream."""
-        start = max(0, len(rows.y) - self.most)
+        skipped = max(0, len(rows.y) - self.most)
+        number = first + skipped
+        at, stop = self._stop, self._stop + len(rows.y) - skipped
         exact = rows.x_sd is None or not np.count_nonzero(rows.x_sd)
-        self._append(
-            _Part(
-                rows.x[start:, :width].copy(),
-                None if rows.x_sd is None or exact else rows.x_sd[start:, :width].copy(),
-                rows.y[start:].copy(),
-                None if rows.weight is None else rows.weight[start:].copy(),
-                first + start,
-                None if trust is None else trust[start:],
-            )
-        )
+        room = self._room
+        known = room.x.shape[1]
+        if stop > len(room.y) or width > known or not (exact or room.x_sd.shape[1]):
+            self._make_room(stop - at, max(width, known), exact)
+            room, at = self._room, self._stop
+            stop, known = at + len(rows.y) - skipped, room.x.shape[1]
+        x, y = rows.x[:, :width], rows.y
+        if skipped or width < known:
+            x, y = widened(x[skipped:], known, self.unseen), y[skipped:]
+        engine.put([room.x, room.y], at, (x, y))
+        if rows.x_sd is not None and not exact:
+            room.x_sd[at:stop] = widened(rows.x_sd[skipped:, :width], known)
+        if rows.weight is not None:
+            room.weight[at:stop] = rows.weight[skipped:]
+        if trust is not None:
+            room.trust[at:stop] = trust[skipped:]
+        room.number[at:stop] = number if stop - at == 1 else np.arange(number, number + stop - at)
+        self._stop = stop
 
-    def _append(self, part: _Part) -> None:
-        self._parts.append(part)
-        self._count += len(part.y)
-        oldest = len(self._rest.y)
-        if self._count - oldest >= self.most:
-            if oldest:
-                self._rest = nothing(self.targets)
-                self._count -= oldest
-            while self._count - len(self._parts[0].y) >= self.most:
-                self._count -= len(self._parts.popleft().y)
+    def _make_room(self, more: int, width: int, exact: bool) -> None:
+        """New arrays that have room for more rows; what is not said of a row is 0 or 1."""
+        kept = self.rows(width)
+        held = len(kept.y)
+        size = held + max(more, min(held, self.most // 2), FEWEST)
+        exact = exact and not kept.x_sd.shape[1]
+        room = KeptRows(
+            np.empty((size, width)),
+            np.zeros((size, 0 if exact else width)),
+            np.empty((size, self.targets)),
+            np.ones(size),
+            np.empty(size),
+            np.ones(size),
+        )
+        for new, old in zip(room, kept, strict=True):
+            if old.shape[1:] == new.shape[1:]:
+                new[:held] = old
+        self._room, self._stop = room, held
 
     def clear(self) -> None:
         """Keep nothing so far."""
-        self._parts.clear()
-        self._rest = nothing(self.targets)
-        self._count = 0
+        self._hold(nothing(self.targets))
 
     def trusted(self, trust: FloatArray) -> None:
         """Note how far each row kept is trusted now."""
         rows = self.rows()
-        self._rest = rows._replace(trust=trust[len(trust) - len(rows.y) :])
+        self._hold(rows._replace(trust=trust[len(trust) - len(rows.y) :]))
 
     def drop_before(self, number: int) -> None:
         """Keep only rows from that number on."""
         rows = self.rows()
-        self._rest = KeptRows._make(array[rows.number >= number] for array in rows)
-        self._count = len(self._rest.y)
+        self._hold(KeptRows._make(array[rows.number >= number] for array in rows))
 
     def copy(self) -> Kept:
         """The same rows; what is added later goes to one of the two."""
@@ -142,48 +129,17 @@ class Kept:
         copied.unseen = self.unseen
         return copied
 
+    def fit(self) -> None:
+        """Take no more room than the rows need."""
+        self._hold(KeptRows._make(array.copy() for array in self.rows()))
+
     def rows(self, width: int = 0) -> KeptRows:
         """All rows kept, oldest first, x at least so wide."""
-        rest, parts = self._rest, self._parts
-        width = max(width, rest.x.shape[1], *(part.x.shape[1] for part in parts))
-        exact = not rest.x_sd.any() and all(part.x_sd is None for part in parts)
-        first = rest._replace(
-            x=widened(rest.x, width, self.unseen),
-            x_sd=widened(rest.x_sd, 0 if exact else width),
-        )
-        whole = [first, *(part.whole(width, exact, self.unseen) for part in _runs(parts))]
-        joined = KeptRows._make(np.concatenate(arrays) for arrays in zip(*whole, strict=True))
-        last = KeptRows._make(array[-self.most :] for array in joined)
-        if not last.x_sd.any():
-            last = last._replace(x_sd=np.zeros((len(last.y), 0)))
-        self._rest, self._parts, self._count = last, deque(), len(last.y)
-        return last
-
-
-def _runs(parts: Iterable[_Part]) -> Iterator[_Part]:
-    """Parts that follow one another and are alike as one: rows may have come one by one."""
-    waiting: list[_Part] = []
-    for part in parts:
-        if waiting and not waiting[-1].goes_on(part):
-            yield _joined(waiting)
-            waiting = []
-        waiting.append(part)
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(parts: list[_Part]) -> _Part:
-    if len(parts) == 1:
-        return parts[0]
-    x, x_sd, y, weight, firsts, trust = zip(*parts, strict=True)
-    return _Part(
-        np.concatenate(x),
-        None if x_sd[0] is None else np.concatenate(x_sd),
-        np.concatenate(y),
-        None if weight[0] is None else np.concatenate(weight),
-        firsts[0],
-        None if trust[0] is None else np.concatenate(trust),
-    )
+        place = slice(self._stop - len(self), self._stop)
+        x, x_sd, *rest = (array[place] for array in self._room)
+        width = max(width, x.shape[1])
+        sd = widened(x_sd, width) if x_sd.any() else np.zeros((len(x), 0))
+        return KeptRows(widened(x, width, self.unseen), sd, *rest)
 
 
 def nothing(targets: int) -> KeptRows:

@@ -67,6 +67,20 @@ static inline double quantile(const mixture *m, double p, double z)
     return t;
 }
 
+/* Whether u lies below the t with so much below it, p less than a half, z being the normal's: t lies
+ * between the quantiles of the two parts. */
+static inline int is_below(const mixture *m, double u, double p, double z)
+{
+    double wide = m->share > 0.0 ? m->shift + m->root * z : z;
+    if (u < z && u < wide)
+        return 1;
+    if (u >= z && u >= wide)
+        return 0;
+    double far = (u - m->shift) / m->root;
+    place here = place_of(u), there = place_of(far);
+    return (1.0 - m->share) * share_of(&here, u, 0) + m->share * share_of(&there, far, 0) < p;
+}
+
 /* Median and edges of the central intervals. */
 typedef struct {
     double median, low[KB_LEVELS], high[KB_LEVELS];

@@ -72,16 +72,22 @@ static void learn_sizes(double *tail, double y, double spread, const kb_constant
     tail[KB_SPREAD_VAR] += rate * (spread * spread - tail[KB_SPREAD_VAR]);
 }
 
-/* The edges move out by a little where a value lay beyond, and in by less where it did not. */
-static void track(double *gains, const edges *e, double t, const double (*factors)[2],
-                  const kb_constants *k)
+/* The edges move out by a little where a value lay beyond, and in by less where it did not. To tell, an
+ * edge need not be known: t lies beyond it where less than promised lies beyond t, drawn to the median by
+ * the gain. */
+static void track(double *gains, const mixture *m, double median, double t,
+                  const double (*factors)[2], const kb_constants *k)
 {
+    const double z[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
+    int over = t > median;
+    mixture side = over ? turned(*m) : *m;
+    double middle = over ? -median : median, reach = middle - (over ? -t : t);
     for (int level = 0; level < KB_LEVELS; level++) {
         double *gain = gains + 2 * level;
-        int under = t < e->median - (e->median - e->low[level]) * gain[0];
-        int over = t > e->median + (e->high[level] - e->median) * gain[1];
-        gain[0] = clip(gain[0] * factors[level][under], k->least_gain, k->most_gain);
-        gain[1] = clip(gain[1] * factors[level][over], k->least_gain, k->most_gain);
+        int missed = is_below(&side, middle - reach / gain[over], outside[level], -z[level]);
+        for (int at = 0; at < 2; at++)
+            gain[at] = clip(gain[at] * factors[level][missed && at == over], k->least_gain,
+                            k->most_gain);
     }
 }
 
@@ -119,8 +125,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
     for (int64_t j = 0; j < targets; j++) {
         double *tail = tails + j * KB_TAIL_FIELDS;
         mixture m = mixture_of(tail + KB_TAIL_SHARE);
-        edges e;
-        double usual = usual_odds(&m);
+        double usual = usual_odds(&m), median = 0.0;
         int known = 0;
         for (int64_t row = 0; row < rows; row++) {
             int64_t at = row * targets + j;
@@ -144,7 +149,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             if (!isfinite(t))
                 continue;
             if (!known && tracked) {
-                e = edges_of(&m, k);
+                median = quantile(&m, 0.5, 0.0);
                 known = 1;
             }
             if (mix) {
@@ -152,7 +157,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
                 learn_sizes(tail, y[at], spread, k);
             }
             if (tracked)
-                track(tail + KB_GAINS, &e, t, factors, k);
+                track(tail + KB_GAINS, &m, median, t, factors, k);
             average(tail, k);
             average_width(tail, tail[KB_TAIL_SEEN], k);
             tail[KB_TAIL_SEEN] += 1.0;
