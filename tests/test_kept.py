@@ -108,7 +108,8 @@ def test_a_row_may_be_wider_or_narrower_than_those_before() -> None:
 
 def test_parts_of_any_layout_are_put_where_they_belong() -> None:
     """In one call where they lie as they are, else one by one."""
-    for part in (np.arange(6.0).reshape(3, 2), np.arange(6.0).reshape(2, 3).T, np.zeros((0, 2))):
+    plain = np.arange(6.0).reshape(3, 2)
+    for part in (plain, np.asfortranarray(plain), plain[:0], plain.astype(np.int64)):
         arrays = [np.zeros((5, 2)), np.zeros(5, np.int64)]
         engine.put(arrays, 1, (part, np.arange(len(part))))
         assert np.array_equal(arrays[0][1 : 1 + len(part)], part)

@@ -772,13 +772,13 @@ def put(list arrays, Py_ssize_t at, tuple parts):
     cdef bint fits
     for k in range(len(arrays)):
         try:
-            PyObject_GetBuffer(parts[k], &given, PyBUF_ND)
+            PyObject_GetBuffer(parts[k], &given, PyBUF_ND | PyBUF_FORMAT)
         except (BufferError, ValueError):
             return False
         try:
-            PyObject_GetBuffer(arrays[k], &to, PyBUF_ND | PyBUF_WRITABLE)
+            PyObject_GetBuffer(arrays[k], &to, PyBUF_ND | PyBUF_FORMAT | PyBUF_WRITABLE)
             row = to.len // to.shape[0] if to.ndim and to.shape[0] else 0
-            fits = (given.ndim == to.ndim and given.itemsize == to.itemsize and given.shape[0]
+            fits = (given.ndim == to.ndim and given.format[0] == to.format[0] and given.shape[0]
                     and given.len == row * given.shape[0] and at + given.shape[0] <= to.shape[0])
             if fits:
                 memcpy(<char *>to.buf + at * row, given.buf, given.len)
