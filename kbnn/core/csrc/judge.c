@@ -1,6 +1,8 @@
 /* Intervals of what was stated, and values that came true beside it. */
 #include "mixture.h"
 
+enum { SHOWN = 2 }; /* the level whose edges are told, 90 % */
+
 /* The gain of an edge that lies z from a normal's mean, between those of two levels. */
 static double gain_at(const double *gains, double z, const kb_constants *k)
 {
@@ -59,17 +61,23 @@ static double distance_of_two(const mixture *m)
 }
 
 /* The normal quantile z of a share p of at most a half: with r = (Phi(z) - p)/N(z), Halley's steps are
- * r/(1 + z r/2). */
-static double normal_score(double p, double guess)
+ * r/(1 + z r/2), and a step leaves the cube of the error. The search begins at -|t|, whose place is known,
+ * where that is not far. */
+static double normal_score(double p, double t, place here)
 {
     if (!(p > 1e-300))
         return -37.0;
-    double z = guess > -3.0 ? guess : (p > 0.1 ? 2.5 * (p - 0.5) : -sqrt(-2.0 * log(p))), step = 1.0;
-    for (int turn = 0; turn < 40 && fabs(step) > 1e-6 * (1.0 + fabs(z)); turn++) {
-        place here = place_of(z);
-        double r = (here.beyond - p) / here.pdf;
-        step = r / (1.0 + 0.5 * z * r);
+    double z = -fabs(t);
+    if (z <= -3.0) {
+        z = p > 0.1 ? 2.5 * (p - 0.5) : -sqrt(-2.0 * log(p));
+        here = place_of(z);
+    }
+    for (int turn = 0; turn < 40; turn++) {
+        double r = (here.beyond - p) / here.pdf, step = r / (1.0 + 0.5 * z * r);
         z = clip(z - step, -37.2, 0.0);
+        if (fabs(step) * (1.0 + fabs(z)) <= 1e-5)
+            break;
+        here = place_of(z);
     }
     return z;
 }
@@ -87,14 +95,16 @@ void kb_judge(const double *y, const double *stated, int64_t rows, double *judge
               const kb_constants *k)
 {
     mixture m = {-1.0, 0.0, 0.0, 0.0};
-    edges e = {0};
-    double apart = 0.0;
+    double apart = 0.0, median = 0.0, low = 0.0, high = 0.0;
     for (int64_t row = 0; row < rows; row++) {
         const double *s = stated + row * KB_STATED_FIELDS;
         double *out = judged + row, spread = s[KB_SPREAD];
         if (!is_of(&m, s)) {
             m = mixture_of(s + KB_SHARE);
-            e = edges_of(&m, k);
+            mixture other = turned(m);
+            median = quantile(&m, 0.5, 0.0);
+            low = quantile(&m, outside[SHOWN], -k->half_90);
+            high = -quantile(&other, outside[SHOWN], -k->half_90);
             apart = distance_of_two(&m);
         }
         double t = clip((y[row] - s[KB_PLACE]) / spread, -k->label_limit, k->label_limit);
@@ -104,19 +114,16 @@ void kb_judge(const double *y, const double *stated, int64_t rows, double *judge
         out[KB_NLL * rows] = height > 1e-290 ? -log(height / spread) : log(spread) + far_nll(&m, t, far);
         double crps = near * distance(&here, t) + m.share * m.root * distance(&there, far);
         out[KB_CRPS * rows] = spread * (crps - 0.5 * apart);
-        int over = t >= e.median;
+        int over = t >= median;
         double tail = near * share_of(&here, t, over) + m.share * share_of(&there, far, over);
-        double score = normal_score(tail < 0.5 ? tail : 0.5, -fabs(t));
+        double score = normal_score(tail < 0.5 ? tail : 0.5, t, here);
         out[KB_BELOW * rows] = over ? 1.0 - tail : tail;
         out[KB_SCORE * rows] = over ? -score : score;
-        for (int level = 0; level < KB_LEVELS; level++) {
-            double low = e.median - (e.median - e.low[level]) * s[KB_EDGE_GAINS + 2 * level];
-            double high = e.median + (e.high[level] - e.median) * s[KB_EDGE_GAINS + 2 * level + 1];
-            out[(KB_INSIDE + level) * rows] = t >= low && t <= high;
-            if (level == 2) {
-                out[KB_LOWER * rows] = s[KB_PLACE] + spread * low;
-                out[KB_UPPER * rows] = s[KB_PLACE] + spread * high;
-            }
-        }
+        const double *gains = s + KB_EDGE_GAINS;
+        for (int level = 0; level < KB_LEVELS; level++)
+            out[(KB_INSIDE + level) * rows] = !is_outside(&m, median, t, gains + 2 * level, level, k);
+        gains += 2 * SHOWN;
+        out[KB_LOWER * rows] = s[KB_PLACE] + spread * (median - (median - low) * gains[0]);
+        out[KB_UPPER * rows] = s[KB_PLACE] + spread * (median + (high - median) * gains[1]);
     }
 }

@@ -81,28 +81,24 @@ static inline int is_below(const mixture *m, double u, double p, double z)
     return (1.0 - m->share) * share_of(&here, u, 0) + m->share * share_of(&there, far, 0) < p;
 }
 
-/* Median and edges of the central intervals. */
-typedef struct {
-    double median, low[KB_LEVELS], high[KB_LEVELS];
-} edges;
-
 static inline mixture turned(mixture m)
 {
     m.shift = -m.shift;
     return m;
 }
 
-static inline edges edges_of(const mixture *m, const kb_constants *k)
+/* Whether t lies beyond the edge of an interval on its side, whose distance from the median is held by the
+ * gain of that side. The edge need not be known: t lies beyond it where less than promised lies beyond t,
+ * drawn to the median by the gain. */
+static inline int is_outside(const mixture *m, double median, double t, const double *gains, int level,
+                             const kb_constants *k)
 {
     const double z[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
+    double drawn = median + (t - median) / gains[t > median];
+    if (t <= median)
+        return is_below(m, drawn, outside[level], -z[level]);
     mixture other = turned(*m);
-    edges e;
-    e.median = quantile(m, 0.5, 0.0);
-    for (int level = 0; level < KB_LEVELS; level++) {
-        e.low[level] = quantile(m, outside[level], -z[level]);
-        e.high[level] = -quantile(&other, outside[level], -z[level]);
-    }
-    return e;
+    return is_below(&other, -drawn, outside[level], -z[level]);
 }
 
 #endif

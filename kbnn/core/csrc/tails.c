@@ -72,22 +72,16 @@ static void learn_sizes(double *tail, double y, double spread, const kb_constant
     tail[KB_SPREAD_VAR] += rate * (spread * spread - tail[KB_SPREAD_VAR]);
 }
 
-/* The edges move out by a little where a value lay beyond, and in by less where it did not. To tell, an
- * edge need not be known: t lies beyond it where less than promised lies beyond t, drawn to the median by
- * the gain. */
+/* The edges move out by a little where a value lay beyond, and in by less where it did not. */
 static void track(double *gains, const mixture *m, double median, double t,
                   const double (*factors)[2], const kb_constants *k)
 {
-    const double z[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
-    int over = t > median;
-    mixture side = over ? turned(*m) : *m;
-    double middle = over ? -median : median, reach = middle - (over ? -t : t);
     for (int level = 0; level < KB_LEVELS; level++) {
         double *gain = gains + 2 * level;
-        int missed = is_below(&side, middle - reach / gain[over], outside[level], -z[level]);
-        for (int at = 0; at < 2; at++)
-            gain[at] = clip(gain[at] * factors[level][missed && at == over], k->least_gain,
-                            k->most_gain);
+        int missed = is_outside(m, median, t, gain, level, k);
+        for (int side = 0; side < 2; side++)
+            gain[side] = clip(gain[side] * factors[level][missed && side == (t > median)],
+                              k->least_gain, k->most_gain);
     }
 }
 
