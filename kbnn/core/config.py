@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 from kbnn.core import activations
@@ -124,38 +125,38 @@ class Config:
             "hidden_noise and printed_variance belong to covariance 'paper'",
         )
 
-    @property
+    @cached_property
     def widths(self) -> tuple[int, ...]:
         """Units per layer, inputs first and outputs last; directions are inputs too."""
         return (self.directions + self.inputs, *self.hidden, self.outputs)
 
-    @property
+    @cached_property
     def weights(self) -> int:
         """Number of weights, biases included."""
         widths = self.widths
         return sum(m * (n + 1) for n, m in itertools.pairwise(widths))
 
-    @property
+    @cached_property
     def activations(self) -> tuple[activations.Activation, ...]:
         """Of each hidden layer."""
         return activations.per_layer(self.activation, len(self.hidden))
 
-    @property
+    @cached_property
     def kind(self) -> kinds.Observation:
         """What a label is."""
         return kinds.find(self.observation)
 
-    @property
+    @cached_property
     def classes(self) -> int:
         """Classes whose probabilities are predicted; 0 for a real target."""
         return self.kind.classes(self.outputs)
 
-    @property
+    @cached_property
     def labels(self) -> int:
         """Numbers in a row's label."""
         return self.kind.labels(self.outputs)
 
-    @property
+    @cached_property
     def learns_noise(self) -> bool:
         """Whether the observation noise is learned from the stream."""
         return self.kind.has_noise and self.noise is None
@@ -171,7 +172,7 @@ class Config:
         """The least share of an output's variance that counts as noise."""
         return 0.0 if self.covariance == "paper" else LEAST_NOISE_RATIO
 
-    @property
+    @cached_property
     def has_head(self) -> bool:
         """Whether the learned noise depends on the input."""
         seen = bool(self.hidden) or not self.directions  # a wide input would make a wide head

@@ -439,7 +439,9 @@ class Model:
         if before is not None and before[0] == since:
             return before[1]
         early = self.task.early()
-        early.tell(self.learned.kept.rows().y[since - self.let_go :])
+        held = self.learned.kept.rows().y[since - self.let_go :]
+        if len(held):
+            early.tell(held)
         return early
 
     def _held(self) -> Kept:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -73,8 +72,8 @@ def warm_up(raw: FloatArray) -> FloatArray:
         seen = [value for value in values if math.isfinite(value)]
         if not seen:
             continue
-        middle = median(seen)
-        reach = _WARM_UP_WINSOR * median([abs(value - middle) for value in seen])
+        middle = _median(seen)
+        reach = _WARM_UP_WINSOR * _median([abs(value - middle) for value in seen])
         low, high = (middle - reach, middle + reach) if reach > 0.0 else (-math.inf, math.inf)
         mean, squares = 0.0, 0.0
         for count, value in enumerate(seen, start=1):
@@ -85,6 +84,13 @@ def warm_up(raw: FloatArray) -> FloatArray:
         column[COUNT], column[MEAN], column[SQUARES] = len(seen), mean, squares
         column[CENTER], column[SCALE] = mean, math.sqrt(squares / len(seen))
     return columns
+
+
+def _median(values: list[float]) -> float:
+    """The middle value, or between two; the standard library's takes thrice the time."""
+    values = sorted(values)
+    half = len(values) // 2
+    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
 
 def _count(column: FloatArray, value: float) -> None:
@@ -200,25 +206,20 @@ def refit(columns: FloatArray, fixed: FloatArray) -> FloatArray:
     settled together need not be looked at one by one.
     """
     new = columns.copy()
-    varied = np.flatnonzero((fixed == 0.0) & (columns[:, SCALE] > 0.0))
-    found: list[tuple[int, float]] = []
-    left = False
-    for j in varied:
+    for j in np.flatnonzero((new[:, RECENT_SQUARE] > OUTGROWN) & (fixed == 0.0)):
         column = new[j]
-        if column[RECENT_SQUARE] > OUTGROWN:
+        if column[SCALE] > 0.0:
             spread = np.sqrt(max(column[RECENT_SQUARE] - column[RECENT] ** 2, 1.0))
             column[MEAN] = column[CENTER] + column[SCALE] * column[RECENT]
             column[COUNT] = min(column[COUNT], RECENT_ROWS)
             column[SQUARES] = column[COUNT] * (column[SCALE] * spread) ** 2
-        scale = float(np.sqrt(column[SQUARES] / column[COUNT]))
-        if not (np.isfinite(scale) and scale > 0.0):
-            continue
-        ratio = scale / column[SCALE]
-        shift = abs(column[MEAN] - column[CENTER]) / scale
-        near = _SETTLED if column[COUNT] > _YOUNG else 0.5 * _SETTLED
-        left |= bool(max(ratio, 1.0 / ratio) > 1.0 + near or shift > near)
-        found.append((int(j), scale))
-    for at, scale in found if left else []:
-        new[at, [CENTER, SCALE]] = new[at, MEAN], scale
-        new[at, [RECENT, RECENT_SQUARE]] = 0.0, 1.0
+    count, mean, squares, used = new[:, COUNT], new[:, MEAN], new[:, SQUARES], new[:, SCALE]
+    scale = np.sqrt(squares / np.maximum(count, 1.0))
+    at = (fixed == 0.0) & (used > 0.0) & (scale > 0.0) & np.isfinite(scale)
+    ratio = np.where(at, scale, 1.0) / np.where(at, used, 1.0)
+    shift = np.abs(mean - new[:, CENTER]) / np.where(at, scale, 1.0)
+    near = np.where(count > _YOUNG, _SETTLED, 0.5 * _SETTLED)
+    if np.any(at & ((np.maximum(ratio, 1.0 / ratio) > 1.0 + near) | (shift > near))):
+        new[at, CENTER], new[at, SCALE] = mean[at], scale[at]
+        new[at, RECENT], new[at, RECENT_SQUARE] = 0.0, 1.0
     return new

@@ -135,11 +135,16 @@ class Kept:
 
     def rows(self, width: int = 0) -> KeptRows:
         """All rows kept, oldest first, x at least so wide."""
-        place = slice(self._stop - len(self), self._stop)
-        x, x_sd, *rest = (array[place] for array in self._room)
-        width = max(width, x.shape[1])
-        sd = widened(x_sd, width) if x_sd.any() else np.zeros((len(x), 0))
-        return KeptRows(widened(x, width, self.unseen), sd, *rest)
+        room, stop = self._room, self._stop
+        start = max(0, stop - self.most)
+        if start or stop < len(room.y):
+            room = KeptRows._make([array[start:stop] for array in room])
+        width = max(width, room.x.shape[1])
+        exact = not room.x_sd.shape[1]
+        if exact and width == room.x.shape[1]:
+            return room
+        sd = widened(room.x_sd, 0 if exact or not room.x_sd.any() else width)
+        return room._replace(x=widened(room.x, width, self.unseen), x_sd=sd)
 
 
 def nothing(targets: int) -> KeptRows:
