@@ -18,7 +18,6 @@ from kbnn.errors import DataError, ReaderLeft
 from kbnn.sink import STDOUT, Sink
 from kbnn_cli import exits
 
-
 KEPT_BYTES: Final = 32 << 20
 """Memory that is kept at most for what comes next, and that is asked for in one piece."""
 
