@@ -96,6 +96,18 @@ def test_what_is_not_said_of_a_row_is_plain() -> None:
             assert np.array_equal(values, expected)
 
 
+def test_the_last_rows_may_be_trusted_anew() -> None:
+    kept = Kept(6, 1)
+    kept.add(numbered(8), 1, 1, np.linspace(0.1, 0.8, 8))
+    kept.trusted(np.array([0.0, 1.0]))
+    assert kept.rows().trust == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.0, 1.0])
+    kept.trusted(np.full(9, 0.5))
+    assert kept.rows().trust.tolist() == [0.5] * 6
+    kept.clear()
+    kept.trusted(np.zeros(0))
+    assert len(kept.rows().trust) == 0
+
+
 def test_a_row_may_be_wider_or_narrower_than_those_before() -> None:
     kept = Kept(9, 1)
     kept.unseen = np.array([np.nan, np.nan])

@@ -26,13 +26,22 @@ WIDE_FROM: Final = 91
 REPEATS: Final = {"paper": 0.35, "neuron": 0.7, "group": 0.8, "full": 0.95, "wide": 0.8}
 """By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
 
-SHAPES: Final[tuple[tuple[tuple[int, ...], str], ...]] = (
-    ((50,), ""),
-    ((50, 50), "neuron"),
-    ((50, 50), "group"),
-    ((), ""),
+class Shape(NamedTuple):
+    """A network that races where --layers is auto."""
+
+    hidden: tuple[int, ...]
+    covariance: str = ""  # that it needs
+    ensemble: int = 1
+
+
+SHAPES: Final = (
+    Shape((50,)),
+    Shape((50, 50), "neuron"),
+    Shape((50, 50), "group"),
+    Shape(()),
+    Shape((50,), ensemble=5),
 )
-"""The networks that race where --layers is auto: hidden layers, and the covariance they need."""
+"""Depth pays where rows tell much, and several networks that are averaged where they are noisy."""
 
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
@@ -199,6 +208,8 @@ class Settings:
         if self.hidden != other.hidden or self.covariance != other.covariance:
             kind = "" if self.covariance == "auto" or not self.hidden else f" {self.covariance}"
             parts.append(f"--layers {_shown(self.hidden)}{kind}")
+        if self.ensemble != other.ensemble:
+            parts.append(f"--ensemble {self.ensemble}")
         if self.rehearse != other.rehearse or not parts:
             parts.append(f"--rehearse {self.often or 'off'}")
         return ", ".join(parts)
@@ -211,20 +222,31 @@ class Settings:
         if self.kind != "auto" or not self.units or not isinstance(self.noise, str):
             safest = "regression" if "regression" in kinds else kinds[0]
             kinds = [safest if self.kind == "auto" else self.kind]
-        if self.hidden == "auto" and self.covariance == "auto" and inputs >= WIDE_FROM:
-            shapes = [(h, "") for h in dict.fromkeys(h for h, _ in SHAPES)]
-        elif self.hidden == "auto":
-            shapes = [(h, c) for h, c in SHAPES if self.covariance in ("auto", c) or not c]
-        else:
-            shapes = [(self.hidden, self.covariance)]
-        found = [(h, c or self.covariance, self.rehearse) for h, c in shapes]
-        if self.rehearse == "auto":
-            found.insert(1, (*found[0][:2], 0))
-        return [
-            replace(self, hidden=h, covariance=c, rehearse=k, kind=kind)  # type: ignore[arg-type]  # checked by name
-            for kind in kinds
-            for h, c, k in found
+        shapes = self._shapes(inputs) if self.hidden == "auto" else [Shape(self.hidden)]
+        found = [
+            replace(
+                self,
+                hidden=shape.hidden,
+                covariance=shape.covariance or self.covariance,
+                ensemble=max(shape.ensemble, self.ensemble),
+            )
+            for shape in shapes
         ]
+        if self.rehearse == "auto":
+            found.insert(1, replace(found[0], rehearse=0))
+        return [
+            replace(one, kind=kind)  # type: ignore[arg-type]  # checked by name
+            for kind in kinds
+            for one in found
+        ]
+
+    def _shapes(self, inputs: int) -> list[Shape]:
+        """The shapes that race, of which there is one for each that is said already."""
+        several = self.ensemble > 1
+        shapes = [shape for shape in SHAPES if not (several and shape.ensemble > 1)]
+        if self.covariance == "auto" and inputs >= WIDE_FROM:
+            return list(dict.fromkeys(shape._replace(covariance="") for shape in shapes))
+        return [s for s in shapes if self.covariance in ("auto", s.covariance) or not s.covariance]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the model file."""

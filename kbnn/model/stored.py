@@ -199,7 +199,6 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     settings = Settings.from_json(header["settings"])
     learner = model.learner_of(settings)
     task = learner.task
-    _require(settings.ensemble == model.settings.ensemble, "its ensemble")
     members = header["networks"]
     _require(len(members) in (0, settings.ensemble), "its number of networks")
     states = [_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]

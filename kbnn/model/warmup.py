@@ -114,9 +114,11 @@ class Kept:
         self._hold(nothing(self.targets))
 
     def trusted(self, trust: FloatArray) -> None:
-        """Note how far each row kept is trusted now."""
+        """Note how far each row kept is trusted now, or each of the last ones."""
         rows = self.rows()
-        self._hold(rows._replace(trust=trust[len(trust) - len(rows.y) :]))
+        older = max(0, len(rows.y) - len(trust))
+        last = trust[len(trust) - len(rows.y) + older :]
+        self._hold(rows._replace(trust=np.concatenate((rows.trust[:older], last))))
 
     def drop_before(self, number: int) -> None:
         """Keep only rows from that number on."""
