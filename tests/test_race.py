@@ -13,6 +13,7 @@ from kbnn.errors import ModelError
 from kbnn.model import race
 from kbnn.model.model import Model
 from kbnn.model.race import DECIDED, DECIDED_LATE, DROPPED
+from kbnn.model.rows import sliced
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from tests.bench.data import FloatArray, block, schema
@@ -154,6 +155,7 @@ def test_classes_race_too() -> None:
     assert model.racers[0].evidence < 0.0
 
 
+@pytest.mark.slow
 def test_shapes_race_and_a_straight_line_is_found_straight() -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((1100, 4))
@@ -169,6 +171,42 @@ def test_a_covariance_that_was_said_is_kept_by_all_shapes() -> None:
     made = Settings(hidden="auto", covariance="neuron").candidates()
     assert {one.covariance for one in made} == {"neuron"}
     assert {one.hidden for one in made} == {(50,), (50, 50), ()}
+
+
+def test_several_networks_race_against_one_unless_all_are_several() -> None:
+    made = Settings(hidden="auto").candidates()
+    assert [one.hidden for one in made if one.ensemble > 1] == [(50,)]
+    assert {one.ensemble for one in Settings(hidden="auto", ensemble=2).candidates()} == {2}
+    assert {one.ensemble for one in Settings(ensemble=3).candidates()} == {3}
+    wide = Settings(hidden="auto").candidates(inputs=500)
+    assert sorted((one.hidden, one.ensemble) for one in wide if one.rehearse) == [
+        ((), 1), ((50,), 1), ((50,), 5), ((50, 50), 1),
+    ]  # fmt: skip
+
+
+def noisy(count: int) -> Any:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((count, 8))
+    y = np.sin(x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + 1.5 * rng.standard_normal(count)
+    return block(x, y)
+
+
+def test_several_networks_that_race_go_on_after_saving() -> None:
+    rows = noisy(120)
+    whole, cut = (Model.create(Settings(hidden="auto", kind="regression"), schema(8)) for _ in "ab")
+    whole.learn(rows)
+    assert 5 in {len(racer.learned.members) for racer in whole.racers}
+    cut.learn(sliced(rows, 0, 70))
+    cut = restored(cut)
+    cut.learn(sliced(rows, 70, 120))
+    assert differences(cut, whole) == []
+
+
+@pytest.mark.slow
+def test_a_noisy_table_is_learned_by_several() -> None:
+    model = Model.create(Settings(hidden="auto", kind="regression"), schema(8))
+    model.learn(noisy(1100))
+    assert model.learner.settings.ensemble == 5
 
 
 def test_the_command_says_who_won_and_inspect_by_how_much(tmp_path: Path) -> None:
