@@ -165,6 +165,42 @@ def test_rows_in_one_file_and_labels_in_another(tmp_path: Path) -> None:
     assert list(modelfile.load(str(model)).room.rows) == ["900"]
 
 
+def test_a_late_label_counts_as_much_as_its_row_says(tmp_path: Path) -> None:
+    """The weight stands where the inputs do."""
+    rows = table(120)
+    weights = [1.0 + at % 5 for at in range(len(rows))]
+    order, apart = tmp_path / "order.csv", tmp_path / "apart.csv"
+    both = [(at, *row, w) for at, (row, w) in enumerate(zip(rows, weights, strict=True))]
+    lines = [f"{at},{x},{town},{y},{w}" for at, x, town, y, w in both]
+    order.write_text("id,x,town,y,w\n" + "\n".join(lines) + "\n")
+    lines = [f"{at},{x},{town},,{w}\n{at},,,{y}," for at, x, town, y, w in both]
+    apart.write_text("id,x,town,y,w\n" + "\n".join(lines) + "\n")
+    words = {"layers": 4, "id": "id", "target": "y", "weight": "w", "rehearse": "off"}
+    whole = trained(order, **words)
+    assert same_network(trained(apart, **words), whole)
+    assert not same_network(trained(in_order(tmp_path / "plain.csv", rows), layers=4, id="id",
+                                    target="y", rehearse="off"), whole)  # fmt: skip
+
+
+def test_what_a_late_label_was_is_told_beside_the_forecast_of_then() -> None:
+    """Whether it was an outlier shows when it comes; mean and sd are those of then."""
+    rng = np.random.default_rng(2)
+    model = kbnn.Model("y", layers=4, id="id", rehearse="off")
+    for at, x in enumerate(rng.normal(size=150).tolist()):
+        model.learn_one({"id": str(at), "x": x}, x)
+    inner = model._model
+    assert inner is not None
+    reader = model._row_reader()
+    then = inner.learn(reader.rows({"id": "new", "x": 0.5}, None, 1.0, 151))
+    for at, x in enumerate(rng.normal(size=50).tolist()):
+        model.learn_one({"id": f"more {at}", "x": x}, x)
+    now = inner.learn(reader.rows({"id": "new"}, 30.0, 1.0, 202))
+    assert now.mean[0, 0] == then.mean[0, 0]
+    assert now.sd[0, 0] == then.sd[0, 0]
+    assert np.isnan(then.outlier[0]) or then.outlier[0] < 0.5
+    assert now.outlier[0] > 0.9
+
+
 def test_ids_that_repeat_never_come_come_twice_or_too_early(tmp_path: Path) -> None:
     rows = table(100)
     lines = [f"{at},{x},{town},{y}" for at, (x, town, y) in enumerate(rows)]
