@@ -81,7 +81,7 @@ def _check(models: Sequence[Model], names: Sequence[str]) -> None:
         differs = _difference(first, model)
         if differs:
             raise ModelError(f"{other}: cannot be joined with {name}: {differs}")
-    if sum(model.settings.ensemble for model in models) > MOST_MEMBERS:
+    if sum(len(model.learned.members) for model in models) > MOST_MEMBERS:
         raise ModelError(f"a model has at most {MOST_MEMBERS} networks: join fewer")
 
 
