@@ -1,0 +1,100 @@
+"""Small parts above the mathematics whose change larger tests would not notice, each by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnn.core.normal import FloatArray
+from kbnn.model import join, scaling
+from kbnn.model.model import Model
+from kbnn.model.settings import Settings
+from kbnn.run import order
+from kbnn.run.position import Position
+from kbnn.score.curve import FIRST, LearningCurve
+from kbnn.task.numeric_score import NumericScore
+from kbnn.task.numeric_verdict import bias_sentence, headline
+from tests.bench.data import block, schema
+from tests.judging import judged
+
+
+def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> Model:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, 2))
+    y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
+    made = Model.create(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
+    made.learn(block(x, y))
+    return made
+
+
+def test_a_stretch_of_the_curve_tells_of_its_own_rows() -> None:
+    curve, score = LearningCurve(1), NumericScore()
+    for error in (8.0, 2.0):
+        for piece in curve.pieces(FIRST):
+            n = piece.stop - piece.start
+            score.add(judged(np.full(n, error), np.zeros(n), np.ones(n)))
+            curve.advance(n, [score])
+    first, second = curve.points[0]
+    assert (first.loss, first.since_loss) == (8.0, 8.0)
+    assert second.since_loss == 2.0
+    assert second.loss == pytest.approx(np.sqrt((64.0 + 4.0) / 2.0))
+
+
+@pytest.mark.parametrize(
+    ("severity", "level"), [(-3, "poor"), (-2, "poor"), (-1, "good"), (1, "good"), (2, "fair")]
+)
+def test_how_grave_it_is_that_intervals_are_off(severity: int, level: str) -> None:
+    assert headline(True, severity, 0, False)[0] == level
+
+
+@pytest.mark.parametrize(
+    ("rows", "errors", "told"), [(150, 3.3, True), (20, 3.3, False), (20, 4.3, True)]
+)
+def test_few_rows_must_be_further_off_to_be_biased(rows: int, errors: float, told: bool) -> None:
+    """`errors` is the bias in standard errors, of an RMSE of 1."""
+    bias = errors / np.sqrt(rows + errors**2)
+    assert bias_sentence(float(bias), 1.0, rows)[0] == told
+
+
+@pytest.mark.parametrize(("ratio", "told"), [(1.4, False), (1.8, True)])
+def test_a_quarter_more_error_is_a_half_more_of_its_square(
+    ratio: float, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = learned()
+    answers = iter((ratio, 1.0))
+
+    def errors(task: object, y: FloatArray, said: FloatArray) -> FloatArray:
+        return np.full(len(y), next(answers))
+
+    monkeypatch.setattr(order, "_errors", errors)
+    assert (order.forgotten(model) is not None) == told
+
+
+def test_errors_of_several_targets_count_each_in_its_scale() -> None:
+    model = learned(targets=2)
+    y = np.array([[0.0, 0.0], [1.0, 100.0], [2.0, 200.0]])
+    said = y + np.array([[0.5, 0.0], [0.0, 50.0], [0.0, 0.0]])
+    errors = order._errors(model.task, y, said)
+    assert errors[0] == pytest.approx(errors[1])
+    assert errors[2] == 0.0
+
+
+def test_statistics_of_shares_are_those_of_all_rows() -> None:
+    rng = np.random.default_rng(1)
+    near, far = rng.normal(0.0, 1.0, (90, 1)), rng.normal(50.0, 2.0, (60, 1))
+    together = join._together([scaling.warm_up(near), scaling.warm_up(far)], np.zeros(1))
+    every = np.concatenate((near, far))
+    assert together[0, scaling.COUNT] == 150
+    assert together[0, scaling.CENTER] == pytest.approx(every.mean())
+    assert together[0, scaling.SCALE] == pytest.approx(every.std())
+
+
+def test_rows_of_shares_are_numbered_one_share_after_another() -> None:
+    kept = join._kept([learned(60), learned(50, seed=1)]).rows()
+    assert kept.number.tolist() == list(range(1, 111))
+
+
+def test_a_pipe_never_has_the_same_rows_again() -> None:
+    for source, same in (("a.csv", True), ("-", False)):
+        run = Position((source,))
+        assert run.same_rows(Position((source,))) == same
