@@ -57,8 +57,8 @@ def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
     )
 
 
-def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Of values; of whole numbers the mass of what would be rounded to them."""
+def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+    """Of values, none of which is 0; of whole numbers the mass of what would be rounded to them."""
     unit = rows[:, STATED.unit]
     fine = mixture.log_pdf(linked(y, unit), rows) - log_slope(y, unit)
     whole = y == np.rint(y)

@@ -9,7 +9,8 @@ import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
-from kbnn.task import counted, logged
+from kbnn.task import counted, logged, two_part
+from kbnn.task.amount import Amount
 from kbnn.task.base import Described, Task
 from kbnn.task.classes import Classes
 from kbnn.task.count import Count
@@ -17,7 +18,9 @@ from kbnn.task.positive import Positive
 from kbnn.task.real import Real
 from kbnn.task.sigmoid import SigmoidClasses
 
-TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classes, Positive, Count)}
+TASKS: Final[dict[str, type[Task]]] = {
+    task.name: task for task in (Real, Classes, Positive, Count, Amount)
+}
 
 
 LARGE: Final = 100.0
@@ -35,6 +38,7 @@ class Range(NamedTuple):
 RANGES: Final = {
     Count.name: Range("whole numbers from 0 on", counted.possible),
     Positive.name: Range("numbers above 0", logged.possible),
+    Amount.name: Range("0 and numbers above it", two_part.possible),
 }
 """Of kinds that cannot have any value."""
 
