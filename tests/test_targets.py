@@ -410,9 +410,9 @@ def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
     model.learn(block(x[:700], y[:700]))
     assert model.task.name == "positive"
     model.learn(block(x[700:], y[700:], first=701))
-    assert model.task.name == "regression"
+    assert model.task.name == "amount"
     assert (model.rows, model.rejected, model.met) == (900, 0, 900)
-    assert model.refuted == ("positive", 701, 0.0)
+    assert model.refuted == ("positive", 701, 0.0, "amount")
     plain = Model.create(Settings(hidden=(12,), kind="regression"), schema(3))
     plain.learn(block(x, y))
     off = [float(np.std(m.predict(block(x, y)).mean[:, 0] - y)) for m in (model, plain)]
@@ -420,6 +420,19 @@ def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
     stays = Model.create(Settings(hidden=(12,), kind="positive"), schema(3))
     stays.learn(block(x, y))
     assert (stays.task.name, stays.rejected) == ("positive", int(np.sum(y == 0.0)))
+
+
+def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
+    x, y = refuted_rows()
+    y[800] = -1.0
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x, y))
+    assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
+    assert model.refuted == ("amount", 801, -1.0, "regression")
+    below = Model.create(Settings(hidden=(12,)), schema(3))
+    below.learn(block(x[:700], y[:700]))
+    below.learn(block(x[800:], y[800:], first=801))
+    assert below.refuted == ("positive", 801, -1.0, "regression")
 
 
 def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut() -> None:
@@ -448,8 +461,8 @@ def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
     said = kbnn("train", tmp_path / "t.csv", "-m", tmp_path / "m.npz", "--layers", "12")
     assert said.code == 0
     assert (
-        "row 701: target 'y' is 0, so it is not positive: what was learned is learned anew as any "
-        "number (--task positive leaves such rows out)"
+        "row 701: target 'y' is 0, so it is not positive: what was learned is learned anew as 0 "
+        "and numbers above it (--task positive leaves such rows out)"
     ) in said.err
     assert "left out (--task regression" not in said.err
 

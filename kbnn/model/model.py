@@ -27,7 +27,7 @@ from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import sample_rows
 from kbnn.task.base import Early, Task, blank
 from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
-from kbnn.task.table import kinds_of, task_of
+from kbnn.task.table import kinds_of, task_of, wider
 
 __all__ = ["HELD", "Forecast", "Model", "Rows"]
 
@@ -38,6 +38,7 @@ class Refuted(NamedTuple):
     kind: str
     row: int
     value: float
+    instead: str  # what is learned from now on
 
 
 class Model:
@@ -310,8 +311,8 @@ class Model:
     def _until_beyond(self, rows: Rows) -> Rows:
         """Rows up to the next that the kind of target found by evidence cannot have.
 
-        Where the first is one, that evidence was wrong: what was learned is learned anew as any
-        number, from the rows kept.
+        Where the first is one, that evidence was wrong: what was learned is learned anew as a kind
+        that can have it, from the rows kept.
         """
         if self.settings.kind != "auto":
             return rows
@@ -325,17 +326,20 @@ class Model:
         if able:
             self.racers = able
         elif len(kept.y):
-            self.refuted = Refuted(self.task.name, int(rows.number[0]), float(rows.y[0, 0]))
-            self.racers = (self._as_any_number(kept),)
+            kind = wider(self.task.name, rows.y[:1])
+            place = int(rows.number[0]), float(rows.y[0, 0])
+            self.refuted = Refuted(self.task.name, *place, kind)
+            self.racers = (self._anew(kept, kind),)
         else:  # in a later pass there is nothing to begin from, and all rows were seen before
             return sliced(rows, 0, 1)
         return self._until_beyond(rows)
 
-    def _as_any_number(self, kept: KeptRows) -> Racer:
+    def _anew(self, kept: KeptRows, kind: str) -> Racer:
+        """The leader as another kind of number."""
         leader = self.racers[0]
         before = leader.learned
         raw = kept._replace(y=leader.learner.task.unlinked(kept.y, before.tails))
-        learner = self.learner_of(replace(leader.learner.settings, kind=race.SAFEST))
+        learner = self.learner_of(replace(leader.learner.settings, kind=kind))
         began, events = learner.start(Kept(len(raw.y), raw.y.shape[1], raw))
         pairs = zip(began.members, before.members, strict=True)
         members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]

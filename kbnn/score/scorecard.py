@@ -140,6 +140,8 @@ class Scorecard:
 
 def _total(surprises: Sequence[FloatArray]) -> FloatArray:
     """Summed over the targets that can be judged; NaN where none can."""
+    if len(surprises) == 1:
+        return surprises[0]
     known = [np.isfinite(part) for part in surprises]
     total = np.zeros_like(surprises[0])
     for part, there in zip(surprises, known, strict=True):

@@ -149,8 +149,8 @@ class Admission:
 
     def _grained(self, name: str, values: FloatArray) -> FloatArray:
         """The values, with 0 for those too small to reckon with."""
-        tiny = (np.abs(values) < SMALLEST) & (values != 0.0)
-        if not tiny.any():
+        tiny = np.abs(values) < SMALLEST
+        if not np.count_nonzero(tiny) or not np.any(values[tiny]):
             return values
         self.tiny.add(name)
         return np.where(tiny, 0.0, values)

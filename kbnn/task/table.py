@@ -28,6 +28,12 @@ LARGE: Final = 100.0
 prices in whole euros are positive numbers."""
 
 
+FEWEST_NONE: Final = 2
+LEAST_NONE: Final = 0.05
+"""As many of the first values, and so large a share of them, are 0 where 0 may be a value of its
+own."""
+
+
 class Range(NamedTuple):
     """What values a kind of number has."""
 
@@ -35,12 +41,27 @@ class Range(NamedTuple):
     possible: Callable[[FloatArray], FloatArray]
 
 
+WIDER: Final = {Positive.name: Amount.name}
+"""What a kind of number that was found by evidence is given up for first."""
 RANGES: Final = {
     Count.name: Range("whole numbers from 0 on", counted.possible),
     Positive.name: Range("numbers above 0", logged.possible),
     Amount.name: Range("0 and numbers above it", two_part.possible),
 }
 """Of kinds that cannot have any value."""
+
+
+def words_of(kind: str) -> str:
+    """What values a kind of number has, in words."""
+    return RANGES[kind].words if kind in RANGES else "any number"
+
+
+def wider(kind: str, y: FloatArray) -> str:
+    """What targets (n, T) are taken for that a kind found by evidence cannot have."""
+    other = WIDER.get(kind, Real.name)
+    if other in RANGES and not np.all(RANGES[other].possible(y[np.isfinite(y)])):
+        return Real.name
+    return other
 
 
 class Named(Described, Protocol):
@@ -77,7 +98,8 @@ def task_of(schema: Named, settings: Chosen) -> Task:
 def kinds_of(schema: Named, y: FloatArray) -> list[str]:
     """The tasks that the first targets (n, T) can be taken for, the likeliest first.
 
-    That is a real target, but for whole numbers of several sizes with a 0 among them.
+    That is a real target, but for whole numbers of several sizes with a 0 among them, and for
+    amounts, among which there are several zeros.
     """
     if TASKS[schema.task].labels:
         return [Real.name]  # of no consequence
@@ -88,8 +110,13 @@ def kinds_of(schema: Named, y: FloatArray) -> list[str]:
     positive = bool(np.all(y > 0.0))
     if positive:
         kinds.append(Positive)
-    large = positive and y.size > 0 and float(np.median(y)) >= LARGE
-    if np.all((y >= 0.0) & (y == np.rint(y))) and not large:
+    large = bool(np.any(y > 0.0)) and float(np.median(y[y > 0.0])) >= LARGE
+    none = int(np.count_nonzero(y == 0.0))
+    whole = bool(np.all((y >= 0.0) & (y == np.rint(y))))
+    often = none >= max(FEWEST_NONE, LEAST_NONE * y.size)
+    if often and np.all(y >= 0.0) and np.any(y > 0.0) and (large or not whole):
+        kinds.insert(0, Amount)
+    elif whole and not (large and positive):
         several = not positive and np.any(y > 1.0)
         kinds.insert(0 if several else len(kinds), Count)
     return [kind.name for kind in kinds]

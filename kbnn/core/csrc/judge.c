@@ -59,17 +59,23 @@ static double distance_of_two(const mixture *m)
 }
 
 /* The normal quantile z of a share p of at most a half: with r = (Phi(z) - p)/N(z), Halley's steps are
- * r/(1 + z r/2). */
-static double normal_score(double p, double guess)
+ * r/(1 + z r/2), and a step leaves the cube of the error. The search begins at -|t|, whose place is known,
+ * where that is not far. */
+static double normal_score(double p, double t, place here)
 {
     if (!(p > 1e-300))
         return -37.0;
-    double z = guess > -3.0 ? guess : (p > 0.1 ? 2.5 * (p - 0.5) : -sqrt(-2.0 * log(p))), step = 1.0;
-    for (int turn = 0; turn < 40 && fabs(step) > 1e-6 * (1.0 + fabs(z)); turn++) {
-        place here = place_of(z);
-        double r = (here.beyond - p) / here.pdf;
-        step = r / (1.0 + 0.5 * z * r);
+    double z = -fabs(t);
+    if (z <= -3.0) {
+        z = p > 0.1 ? 2.5 * (p - 0.5) : -sqrt(-2.0 * log(p));
+        here = place_of(z);
+    }
+    for (int turn = 0; turn < 40; turn++) {
+        double r = (here.beyond - p) / here.pdf, step = r / (1.0 + 0.5 * z * r);
         z = clip(z - step, -37.2, 0.0);
+        if (fabs(step) * (1.0 + fabs(z)) <= 1e-5)
+            break;
+        here = place_of(z);
     }
     return z;
 }
@@ -106,7 +112,7 @@ void kb_judge(const double *y, const double *stated, int64_t rows, double *judge
         out[KB_CRPS * rows] = spread * (crps - 0.5 * apart);
         int over = t >= e.median;
         double tail = near * share_of(&here, t, over) + m.share * share_of(&there, far, over);
-        double score = normal_score(tail < 0.5 ? tail : 0.5, -fabs(t));
+        double score = normal_score(tail < 0.5 ? tail : 0.5, t, here);
         out[KB_BELOW * rows] = over ? 1.0 - tail : tail;
         out[KB_SCORE * rows] = over ? -score : score;
         for (int level = 0; level < KB_LEVELS; level++) {
