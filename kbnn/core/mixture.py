@@ -126,7 +126,8 @@ def quantile(rows: FloatArray, share: float) -> FloatArray:
 def quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatArray:
     """The value of each row with a share of its own below it, and so much above.
 
-    Newton's steps on the side where the share is small, guarded by halving.
+    Newton's steps on the side where the share is small, guarded by halving, of each row until it
+    rests: what others do is nothing to it.
     """
     share, ratio, shift = rows[:, STATED.share : STATED.gain].T
     turned = above < below
@@ -134,7 +135,7 @@ def quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatAr
     root, z = np.sqrt(ratio), normal.scores(p)
     wide = shift + root * z
     low, high = np.minimum(z, wide), np.maximum(z, wide)
-    t = np.where(share > 0.0, z, low)
+    t, moving = z, share > 0.0
     for _ in range(100):
         far = (t - shift) / root
         gap = (1.0 - share) * normal.cdf(t) + share * normal.cdf(far) - p
@@ -142,9 +143,9 @@ def quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatAr
         low, high = np.where(gap > 0.0, low, t), np.where(gap > 0.0, t, high)
         after = t - gap / np.maximum(slope, np.finfo(float).tiny)
         after = np.where((low < after) & (after < high), after, 0.5 * (low + high))
-        moved = np.abs(after - t) > 1e-15 * (1.0 + np.abs(t))
-        t = np.where(share > 0.0, after, t)
-        if not np.any(moved & (share > 0.0)):
+        t, before = np.where(moving, after, t), t
+        moving &= np.abs(t - before) > 1e-15 * (1.0 + np.abs(t))
+        if not moving.any():
             break
     t = np.where(turned, -t, t)
     return np.asarray(rows[:, STATED.place] + rows[:, STATED.spread] * t)
