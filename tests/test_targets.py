@@ -134,6 +134,7 @@ def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
     rows = np.ones((1, STATED_FIELDS))
     rows[0, : STATED.gain] = (0.7, 0.4, *shape)
     rows[:, STATED.kind], rows[:, STATED.unit] = stated.POSITIVE, unit
+    rows[:, STATED.none] = 0.0
     return rows
 
 

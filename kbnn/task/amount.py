@@ -29,6 +29,10 @@ from kbnn.task.positive import Positive
 from kbnn.task.stated import AMOUNT
 
 
+UNKNOWN = 1.0
+"""The spread of what is learned where all amounts so far were the same: about a factor e."""
+
+
 class Amount(Positive):
     """Numbers from 0 on, many of them 0."""
 
@@ -90,6 +94,7 @@ class Amount(Positive):
         rows = said.stated
         none = present(-whether.mean, whether.function_var)
         rows[..., STATED.kind] = AMOUNT
+        rows[:, scaled.scale == 0.0, STATED.spread] = UNKNOWN
         rows[..., STATED.none] = np.clip(none, LEAST_SHARE, 1.0 - LEAST_SHARE)
         rows[..., STATED.gain : STATED.most] = known[t:, FIRST_MEAN:MEAN_WIDTH]
         if following is not None and following.y is not None:

@@ -1,9 +1,6 @@
 """An amount: none at all with probability p_0, else a number above 0 as kbnn.task.logged has it.
 
-With G the latter's distribution, P(Y <= y) = p_0 + (1 - p_0) G(y). Since CRPS = y - 2 E min(X, y) +
-E min(X, X'), and nothing is the least that there can be, the CRPS is
-
-    p_0 y + (1 - p_0) C(y) - p_0 (1 - p_0) C(0),    C that of G.
+With G the latter's distribution, P(Y <= y) = p_0 + (1 - p_0) G(y).
 
 There is no density at a single value: the NLL is one with respect to length above 0 and, at 0, to
 the width of what is rounded to 0, r = `finest`: log r - log p_0 of 0, -log (1 - p_0) g(y) of y > 0.
@@ -75,7 +72,7 @@ def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
     step = np.where(y > 0.0, 0.0, none)
     return Verdicts(
         _nll(y, rows),
-        crps(y, rows),
+        logged.crps(y, rows),
         u,
         np.where(u < 0.5, 1.0, -1.0) * normal.scores(np.minimum(u, 1.0 - u)),
         _quantiles(rows, edges[2][0]),
@@ -94,15 +91,6 @@ def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatAr
     if some.any():
         found[some] += logged.log_density(y[some], rows[some])
     return found
-
-
-def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Continuous ranked probability score, in the units of y."""
-    none = rows[:, STATED.none]
-    least = np.full(len(y), _TINY)
-    apart = logged.crps(least, rows)
-    here = np.where(y > 0.0, logged.crps(np.maximum(y, _TINY), rows), apart)
-    return np.asarray(none * y + (1.0 - none) * (here - none * apart))
 
 
 def _nll(y: FloatArray, rows: FloatArray) -> FloatArray:
