@@ -244,7 +244,9 @@ def test_intervals_of_amounts_are_kept_when_the_world_changes() -> None:
     x = rng.standard_normal((8000, 3))
     late = np.arange(8000) >= 4000
     some = rng.random(8000) < np.where(late, 0.8, 0.3)
-    y = np.where(some, np.exp(1.0 + x[:, 0] + np.where(late, 0.8, 0.3) * rng.standard_normal(8000)), 0)
+    y = np.where(
+        some, np.exp(1.0 + x[:, 0] + np.where(late, 0.8, 0.3) * rng.standard_normal(8000)), 0
+    )
     model = Model.create(Settings(hidden=(12,), kind="amount"), schema(3))
     model.learn(block(x[:100], y[:100]))
     inside = []
@@ -368,7 +370,7 @@ def test_the_commands_speak_of_amounts(tmp_path: Path) -> None:
     shown = kbnn("inspect", model, "--report", page)
     assert shown.code == 0
     assert "amount of rain" in shown.out
-    assert "rain > 0" in page.read_text()
+    assert "rain &gt; 0" in page.read_text()
 
 
 def test_a_value_below_zero_is_told_and_left_out_where_amounts_were_asked_for(
@@ -388,7 +390,9 @@ def test_a_value_below_zero_is_told_and_left_out_where_amounts_were_asked_for(
     rows.write_text("\n".join(text) + "\n")
     said = kbnn("train", rows, "-m", tmp_path / "n.npz", "--task", "amount")
     assert said.code != 0
-    assert "holds -4: --task amount is for 0 and numbers above it (use --task regression)" in said.err
+    assert (
+        "holds -4: --task amount is for 0 and numbers above it (use --task regression)" in said.err
+    )
 
 
 def test_amounts_in_python() -> None:

@@ -341,7 +341,8 @@ class Sigmoid(TwoClasses):
 
 
 OBSERVATIONS: dict[str, Observation] = {
-    kind.name: kind for kind in (Gaussian(), Bernoulli(), Categorical(), Sigmoid(), Count(), Amount())
+    kind.name: kind
+    for kind in (Gaussian(), Bernoulli(), Categorical(), Sigmoid(), Count(), Amount())
 }
 
 

@@ -339,7 +339,8 @@ class Model:
         leader = self.racers[0]
         before = leader.learned
         raw = kept._replace(y=leader.learner.task.unlinked(kept.y, before.tails))
-        learner = self.learner_of(replace(leader.learner.settings, kind=kind))
+        settings = replace(leader.learner.settings, kind=kind)  # type: ignore[arg-type]  # of a task
+        learner = self.learner_of(settings)
         began, events = learner.start(Kept(len(raw.y), raw.y.shape[1], raw))
         pairs = zip(began.members, before.members, strict=True)
         members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]

@@ -28,7 +28,6 @@ from kbnn.task.forecast import Forecast
 from kbnn.task.positive import Positive
 from kbnn.task.stated import AMOUNT
 
-
 UNKNOWN = 1.0
 """The spread of what is learned where all amounts so far were the same: about a factor e."""
 
@@ -163,7 +162,9 @@ class Amount(Positive):
 
     def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
         """On how much there is, and on whether there is any."""
-        much = [(name, f"{name} where it is not 0", [(j, 1.0)]) for j, name in enumerate(self.targets)]
+        much = [
+            (name, f"{name} where it is not 0", [(j, 1.0)]) for j, name in enumerate(self.targets)
+        ]
         after = len(self.targets)
         return much + [
             (f"{name} > 0", f"the score of {name} > 0", [(after + j, 1.0)])

@@ -86,13 +86,14 @@ class EarlyAmounts(EarlyNumbers):
 
     def __init__(self, task: Stating) -> None:
         super().__init__(task)
-        self._seen = self._none = np.zeros((1, len(task.targets)))
+        self._seen: FloatArray = np.zeros((1, len(task.targets)))
+        self._none: FloatArray = self._seen
 
     def tell(self, y: FloatArray) -> Forecast:
         """Nothing is said before the first amount."""
         said = super().tell(y)
-        seen = np.cumsum(np.concatenate((self._seen, y >= 0.0)), axis=0)
-        none = np.cumsum(np.concatenate((self._none, y == 0.0)), axis=0)
+        seen = np.cumsum(np.concatenate((self._seen, (y >= 0.0) * 1.0)), axis=0)
+        none = np.cumsum(np.concatenate((self._none, (y == 0.0) * 1.0)), axis=0)
         self._seen, self._none = seen[-1:], none[-1:]
         said.stated[..., STATED.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
         mean, sd = self._task.shown(said.stated)

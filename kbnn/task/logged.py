@@ -5,8 +5,8 @@ Where the link is the plain logarithm, with E min(X, y) = e^(m + s^2/2) Phi(w - 
 w = (ln y - m)/s, and E min(X, X') = sum over both of e^(m + s^2/2) Phi(-(m - m' + s^2)/sqrt(s^2 +
 s'^2)), the CRPS is y - 2 E min(X, y) + E min(X, X'): no mean appears, which a wide part would have
 beyond all numbers. Elsewhere it is the integral of (F(z) - 1[z > z_y])^2 dy/dz over z, by
-Gauss-Legendre between points that follow every scale there is in it. Both also know of a value that
-is 0 with a probability of its own (kbnn.task.two_part): a part of the mixture that is below all others.
+Gauss-Legendre between points that follow every scale there is in it. Both also know of a value
+that is 0 with a probability of its own (kbnn.task.two_part): a part that is below all others.
 """
 
 from __future__ import annotations
