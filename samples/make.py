@@ -229,7 +229,7 @@ def rain(seed: int) -> dict[str, list[str]]:
     """
     draws = Draws(seed)
     pressure = np.round(1013.0 + 8.0 * _wander(RAIN_DAYS, 0.8, draws), 1)
-    humidity: FloatArray = np.round(np.clip(72.0 + 12.0 * draws.normal(RAIN_DAYS), 25.0, 100.0), 0)
+    humidity = np.round((72.0 + 12.0 * draws.normal(RAIN_DAYS)).clip(25.0, 100.0), 0)
     season = np.cos(2.0 * np.pi * (np.arange(RAIN_DAYS) - 200.0) / 365.25)
     temp = np.round(10.0 + 9.0 * season + 3.0 * draws.normal(RAIN_DAYS), 1)
     west = draws.uniform(RAIN_DAYS) < 0.45
