@@ -189,7 +189,8 @@ def _check_values(targets: list[Seen], stated: str) -> None:
     for target in targets:
         wrong = [v for v in sorted(target.numbers or ()) if not possible(np.array([v]))[0]]
         if wrong:
+            other = wider(stated, np.array(wrong))
             raise DataError(
                 f"target '{target.name}' holds {wrong[0]:g}: --task {stated} is for {words} "
-                "(use --task regression)"
+                f"(use --task {other})"
             )
