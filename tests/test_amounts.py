@@ -266,7 +266,9 @@ def test_intervals_of_amounts_are_kept_when_the_world_changes() -> None:
         ([0.0, 2.5, 1.3], ["regression"]),
         ([0.0, 0.0, 130.0, 250.0], ["amount", "regression"]),
         ([0.0, 0.0, 3.0, 2.0], ["count", "regression"]),
+        ([0.0, 0.0, 30.0, 20.0], ["count", "amount", "regression"]),
         ([0.0, 0.0] + [2.5] * 60, ["regression"]),
+        ([0.0, 300.0, 200.0], ["count", "regression"]),
         ([0.0, 0.0, 0.0], ["regression", "count"]),
     ],
 )

@@ -436,8 +436,9 @@ def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
     assert below.refuted == ("positive", 801, -1.0, "regression")
 
 
-def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut() -> None:
-    x, y = refuted_rows()
+@pytest.mark.parametrize("at", [299, 700])
+def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut(at: int) -> None:
+    x, y = refuted_rows(at=at)
     whole, cut = (Model.create(Settings(hidden=(12,)), schema(3)) for _ in range(2))
     whole.learn(block(x, y))
     for start, stop in ((0, 300), (300, 700), (700, 701), (701, 900)):
@@ -447,12 +448,16 @@ def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut() -> None:
     assert_same_bits(whole, cut)
 
 
-def test_a_row_that_refutes_the_kind_while_it_races_ends_that_race() -> None:
+def test_a_row_that_refutes_the_kind_while_it_races_brings_one_that_can_have_it() -> None:
     x, y = refuted_rows(at=200)
     model = Model.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
+    assert (model.task.name, model.rows, model.rejected) == ("amount", 900, 0)
+    assert all(racer.learner.settings.kind == "amount" for racer in model.racers)
+    y[201] = -1.0
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x, y))
     assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
-    assert all(racer.learner.settings.kind == "regression" for racer in model.racers)
 
 
 def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ TASKS: Final[dict[str, type[Task]]] = {
 LARGE: Final = 100.0
 """Whole numbers above 0 that are typically as large as this are told by their size, not counted:
 prices in whole euros are positive numbers."""
+MEDIUM: Final = 10.0
+"""From here on whole numbers may be counts or amounts."""
 
 
 FEWEST_NONE: Final = 2
@@ -41,7 +43,7 @@ class Range(NamedTuple):
     possible: Callable[[FloatArray], FloatArray]
 
 
-WIDER: Final = {Positive.name: Amount.name}
+WIDER: Final = {Positive.name: Amount.name, Count.name: Amount.name}
 """What a kind of number that was found by evidence is given up for first."""
 RANGES: Final = {
     Count.name: Range("whole numbers from 0 on", counted.possible),
@@ -110,13 +112,13 @@ def kinds_of(schema: Named, y: FloatArray) -> list[str]:
     positive = bool(np.all(y > 0.0))
     if positive:
         kinds.append(Positive)
-    large = bool(np.any(y > 0.0)) and float(np.median(y[y > 0.0])) >= LARGE
+    size = float(np.median(y[y > 0.0])) if np.any(y > 0.0) else 0.0
     none = int(np.count_nonzero(y == 0.0))
     whole = bool(np.all((y >= 0.0) & (y == np.rint(y))))
-    often = none >= max(FEWEST_NONE, LEAST_NONE * y.size)
-    if often and np.all(y >= 0.0) and np.any(y > 0.0) and (large or not whole):
+    often = none >= max(FEWEST_NONE, LEAST_NONE * y.size) and size > 0.0
+    if often and np.all(y >= 0.0) and (size >= MEDIUM or not whole):
         kinds.insert(0, Amount)
-    elif whole and not (large and positive):
+    if whole and not (size >= LARGE and (positive or Amount in kinds)):
         several = not positive and np.any(y > 1.0)
         kinds.insert(0 if several else len(kinds), Count)
     return [kind.name for kind in kinds]
