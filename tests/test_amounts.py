@@ -22,9 +22,11 @@ from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.normal import FloatArray
 from kbnn.core.observation import present
 from kbnn.core.state import init
+from kbnn.model.learner import _worth_rehearsing
 from kbnn.model.model import Model
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
+from kbnn.model.warmup import KeptRows
 from kbnn.task import stated, two_part
 from kbnn.task.table import kinds_of
 from tests.bench.data import block, schema
@@ -338,6 +340,12 @@ def test_amounts_go_with_other_options(options: dict[str, Any]) -> None:
     assert np.all(np.isfinite(said.mean))
     wet = said.stated[:, 0, STATED.none] < 0.3
     assert np.mean(y[wet] > 0.0) > 0.6
+
+
+def test_rows_without_an_amount_are_rehearsed_too() -> None:
+    y = np.array([[-np.inf], [np.nan], [np.inf], [1.0]])
+    rows = KeptRows(np.zeros((4, 1)), np.zeros((4, 0)), y, *np.ones((3, 4)))
+    assert _worth_rehearsing(rows).tolist() == [0, 3]
 
 
 def written(path: Path, rows: int = 700) -> Path:
