@@ -22,6 +22,7 @@ from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.normal import FloatArray
 from kbnn.core.observation import present
 from kbnn.core.state import init
+from kbnn.core.tails import FIRST_MEAN, MEAN_WIDTH
 from kbnn.model.learner import _worth_rehearsing
 from kbnn.model.model import Model
 from kbnn.model.settings import Settings
@@ -237,6 +238,9 @@ def test_amounts_are_found_by_evidence_and_better_forecast() -> None:
         lower, upper = stated.interval(said.stated[:, 0], level)
         assert np.all((lower >= 0.0) & (lower <= upper) & np.isfinite(upper))
     assert np.all((said.mean > 0.0) & (said.mean <= y.max()))
+    kept = model.learned.tails[1, FIRST_MEAN:MEAN_WIDTH]
+    assert np.all(said.stated[:, 0, STATED.gain : STATED.most] == kept)
+    assert not np.all(kept == 1.0)
     parts = np.hypot(said.function_sd, said.noise_sd)
     np.testing.assert_allclose(parts, said.sd, rtol=1e-9)
 

@@ -430,6 +430,7 @@ def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
     model.learn(block(x, y))
     assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
     assert model.refuted == ("amount", 801, -1.0, "regression")
+    assert np.count_nonzero(model.learned.kept.rows().y == 0.0) == np.count_nonzero(y == 0.0)
     below = Model.create(Settings(hidden=(12,)), schema(3))
     below.learn(block(x[:700], y[:700]))
     below.learn(block(x[800:], y[800:], first=801))
@@ -454,6 +455,12 @@ def test_a_row_that_refutes_the_kind_while_it_races_brings_one_that_can_have_it(
     model.learn(block(x, y))
     assert (model.task.name, model.rows, model.rejected) == ("amount", 900, 0)
     assert all(racer.learner.settings.kind == "amount" for racer in model.racers)
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x[:202], y[:202]))
+    kinds = {racer.learner.settings.kind for racer in model.racers}
+    assert kinds == {"regression", "amount"}
+    assert np.ptp([max(r.evidence for r in model.racers if r.learner.settings.kind == kind)
+                   for kind in kinds]) < 11.0  # two rows, five nats each  # fmt: skip
     y[201] = -1.0
     model = Model.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
