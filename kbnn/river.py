@@ -142,7 +142,7 @@ class KBNNRegressor(_Estimator, base.MiniBatchRegressor):  # type: ignore[misc] 
     lags
         Targets of rows before to learn from: "1,2,24".
     task
-        What kind of number the target is: regression (any), positive, count, or auto: what fits.
+        What kind of number the target is: regression (any), positive, count, amount, or auto.
 
     Examples
     --------

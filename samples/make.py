@@ -27,6 +27,7 @@ ROWS_A_DAY = 288
 LOAD_HOURS = 365 * 24
 VISIT_ROWS, MOST_VISITS = 3000, 120
 PRICE_ROWS = 2500
+RAIN_DAYS = 2000
 BREAK = (213, 227)  # days of the year on which the plant stands still
 
 
@@ -219,6 +220,33 @@ def prices(seed: int) -> dict[str, list[str]]:
     }
 
 
+def rain(seed: int) -> dict[str, list[str]]:
+    """What fell in a day, in mm: nothing on most days, and else any amount.
+
+    With h = humidity - 75, p = pressure - 1013 it rains with probability 1/(1 + e^-s),
+    s = 0.08 h - 0.12 p + west, and then e^(1 + 0.02 h - 0.04 p + 0.03 (temp - 10)) times a gamma
+    of shape 1: warm rain is heavy.
+    """
+    draws = Draws(seed)
+    pressure = np.round(1013.0 + 8.0 * _wander(RAIN_DAYS, 0.8, draws), 1)
+    humidity = np.round((72.0 + 12.0 * draws.normal(RAIN_DAYS)).clip(25.0, 100.0), 0)
+    season = np.cos(2.0 * np.pi * (np.arange(RAIN_DAYS) - 200.0) / 365.25)
+    temp = np.round(10.0 + 9.0 * season + 3.0 * draws.normal(RAIN_DAYS), 1)
+    west = draws.uniform(RAIN_DAYS) < 0.45
+    score = 0.08 * (humidity - 75.0) - 0.12 * (pressure - 1013.0) + west
+    wet = draws.uniform(RAIN_DAYS) < 1.0 / (1.0 + np.exp(-score))
+    much = 1.0 + 0.02 * (humidity - 75.0) - 0.04 * (pressure - 1013.0) + 0.03 * (temp - 10.0)
+    amount: FloatArray = np.exp(much) * -np.log1p(-draws.uniform(RAIN_DAYS))
+    fallen: FloatArray = np.where(wet, np.maximum(amount, 0.1), 0.0)
+    return {
+        "pressure_hpa": _text(pressure, 1),
+        "humidity_pct": _text(humidity, 0),
+        "temp_c": _text(temp, 1),
+        "wind": ["west" if on else "east" for on in west],
+        "rain_mm": _text(fallen, 1),
+    }
+
+
 def sensor_noise_sd(load: FloatArray) -> FloatArray:
     """The noise of the power reading in kW: 4.7 at a load of 15 %, 34 at full load."""
     sd: FloatArray = 4.0 + 0.003 * load**2
@@ -313,6 +341,7 @@ def files() -> dict[str, bytes]:
         "load.csv": load(seed=70),
         "visits.csv": visits(seed=80),
         "prices.csv": prices(seed=90),
+        "rain.csv": rain(seed=110),
     }
     return {name: _csv(table, list(table.values())) for name, table in tables.items()}
 

@@ -133,7 +133,19 @@ VALUES: Final = [
     _case(
         "third class",
         f"{_BITS}1,2\n",
-        "{f}:42: column 'y': 2 is neither 0 nor 1 (use --task regression or --on-error skip)",
+        "{f}:42: column 'y': 2 is neither 0 nor 1 (use --task count if it counts things, --task "
+        "regression for any number, or --on-error skip)",
+    ),
+    _case(
+        "an amount between two classes",
+        f"{_BITS}1,0.25\n",
+        "{f}:42: column 'y': 0.25 is neither 0 nor 1 (use --task amount if 0 is none at all, "
+        "--task regression for any number, or --on-error skip)",
+    ),
+    _case(
+        "below two classes",
+        f"{_BITS}1,-1\n",
+        "{f}:42: column 'y': -1 is neither 0 nor 1 (use --task regression or --on-error skip)",
     ),
     _case(
         "class 65",

@@ -40,6 +40,9 @@ def stream(
     elif config.observation == "count":
         rate = np.exp(1.0 + signal) * rng.gamma(2.0, 0.5, size=signal.shape)
         y = rng.poisson(rate).astype(np.float64)
+    elif config.observation == "amount":
+        much, whether = np.split(signal + 0.2 * rng.standard_normal(signal.shape), 2, axis=1)
+        y = np.where(whether > 0.0, much, -np.inf)
     elif config.observation == "categorical":
         best = np.argmax(signal + 0.5 * rng.gumbel(size=signal.shape), axis=1)
         y = best[:, None].astype(np.float64)

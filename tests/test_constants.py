@@ -98,6 +98,7 @@ def scenes() -> Iterator[tuple[State, Any]]:
         {"observation": "categorical", "outputs": 3},
         {"observation": "sigmoid", "noise": 0.1, "covariance": "neuron"},
         {"observation": "count"},
+        {"observation": "amount", "outputs": 2},
         {"robust": False, "drift": False, "noise_head": False},
         {"covariance": "wide", "directions": 1},
     ):

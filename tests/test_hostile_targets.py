@@ -87,15 +87,40 @@ def sound(said: Forecast, least: float, known: bool) -> None:
         assert np.all(q >= least)
 
 
-@pytest.mark.parametrize("kind", ["regression", "positive", "count", "auto"])
-@pytest.mark.parametrize("name", HOSTILE)
+def zeros_in(y: FloatArray, name: str) -> FloatArray:
+    """Where an amount is none at all."""
+    at = np.random.default_rng(9).random(ROWS) < 0.4
+    if name == "none, then some":
+        at = np.arange(ROWS) < 300
+    if name == "some, then none":
+        at = np.arange(ROWS) >= 100
+    if name == "never any":
+        at[:] = True
+    if name == "once":
+        at = np.arange(ROWS) != 350
+    if name == "one in two":
+        at = np.arange(ROWS) % 2 == 0
+    return np.where(at & np.isfinite(y), 0.0, y)
+
+
+SPARSE = ("none, then some", "some, then none", "never any", "once", "one in two", "below 0 too")
+EVERY = [(kind, name) for kind in ("regression", "positive", "count", "auto") for name in HOSTILE]
+EVERY += [(kind, name) for kind in ("amount", "often 0") for name in (*HOSTILE, *SPARSE)]
+
+
+@pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_no_target_breaks_what_is_said(kind: str, name: str) -> None:
     y = values(name)
     if kind == "count":
         y = np.rint(np.minimum(y, 2.0**53))
+    if kind in ("amount", "often 0"):
+        y = zeros_in(y, name)
+    if name == "below 0 too":
+        y[500::50] = -1.0
+    kind = "auto" if kind == "often 0" else kind
     x = np.random.default_rng(8).standard_normal((ROWS, 2))
     model = Model.create(Settings(hidden=(6,), kind=kind), schema(2))  # type: ignore[arg-type]  # of the list above
-    least = 0.0 if kind in ("positive", "count") else -np.inf
+    least = 0.0 if kind in ("positive", "count", "amount") else -np.inf
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for start in range(0, ROWS, 100):

@@ -29,6 +29,8 @@ OBSERVATIONS: dict[str, dict[str, Any]] = {
     "sigmoid": {"observation": "sigmoid", "noise": 0.1},
     "count": {"observation": "count"},
     "two counts": {"observation": "count", "outputs": 2},
+    "amount": {"observation": "amount", "outputs": 2},
+    "two amounts": {"observation": "amount", "outputs": 4},
 }
 FACTORS: dict[str, list[Any]] = {
     "hidden": [(), (11,), (5, 9), (4, 3, 2)],
@@ -41,6 +43,7 @@ FACTORS: dict[str, list[Any]] = {
         "two classes",
         "three classes",
         "two counts",
+        "two amounts",
     ],
     "uncertain": [(0.0, 0.0), (0.1, 0.0), (0.1, 0.2)],
     "guards": [True, False],

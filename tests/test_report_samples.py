@@ -20,7 +20,7 @@ HOSTILE_ROWS = "".join(
 )
 NAMES = [
     *("cubic", "cubic_small", "moons", "circles", "rotating_moons", "sensors"),
-    *("load", "visits", "prices", "hostile"),
+    *("load", "visits", "prices", "rain", "hostile"),
 ]
 
 

@@ -185,6 +185,20 @@ def test_prices_fall_by_factors() -> None:
     assert 0.23 < rest.std() < 0.27
 
 
+def test_rain_is_none_or_any_amount() -> None:
+    table = read("rain.csv")
+    rain, humidity = numbers(table["rain_mm"]), numbers(table["humidity_pct"])
+    pressure, west = numbers(table["pressure_hpa"]), np.array(table["wind"]) == "west"
+    score = 0.08 * (humidity - 75.0) - 0.12 * (pressure - 1013.0) + west
+    share = 1.0 / (1.0 + np.exp(-score))
+    assert abs(np.mean(rain > 0.0) - share.mean()) < 0.02
+    assert abs(np.mean(rain[share > 0.7] > 0.0) - share[share > 0.7].mean()) < 0.05
+    much = 1.0 + 0.02 * (humidity - 75.0) - 0.04 * (pressure - 1013.0)
+    much += 0.03 * (numbers(table["temp_c"]) - 10.0)
+    assert rain[rain > 0.0].min() == 0.1
+    assert abs((rain / np.exp(much))[rain > 0.0].mean() - 1.0) < 0.1
+
+
 def test_the_load_has_its_shifts_its_winter_and_its_break() -> None:
     table = read("load.csv")
     assert list(table) == ["time", "load_kw"]

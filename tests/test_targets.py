@@ -134,6 +134,7 @@ def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
     rows = np.ones((1, STATED_FIELDS))
     rows[0, : STATED.gain] = (0.7, 0.4, *shape)
     rows[:, STATED.kind], rows[:, STATED.unit] = stated.POSITIVE, unit
+    rows[:, STATED.none] = 0.0
     return rows
 
 
@@ -410,9 +411,9 @@ def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
     model.learn(block(x[:700], y[:700]))
     assert model.task.name == "positive"
     model.learn(block(x[700:], y[700:], first=701))
-    assert model.task.name == "regression"
+    assert model.task.name == "amount"
     assert (model.rows, model.rejected, model.met) == (900, 0, 900)
-    assert model.refuted == ("positive", 701, 0.0)
+    assert model.refuted == ("positive", 701, 0.0, "amount")
     plain = Model.create(Settings(hidden=(12,), kind="regression"), schema(3))
     plain.learn(block(x, y))
     off = [float(np.std(m.predict(block(x, y)).mean[:, 0] - y)) for m in (model, plain)]
@@ -422,8 +423,23 @@ def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
     assert (stays.task.name, stays.rejected) == ("positive", int(np.sum(y == 0.0)))
 
 
-def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut() -> None:
+def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
     x, y = refuted_rows()
+    y[800] = -1.0
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x, y))
+    assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
+    assert model.refuted == ("amount", 801, -1.0, "regression")
+    assert np.count_nonzero(model.learned.kept.rows().y == 0.0) == np.count_nonzero(y == 0.0)
+    below = Model.create(Settings(hidden=(12,)), schema(3))
+    below.learn(block(x[:700], y[:700]))
+    below.learn(block(x[800:], y[800:], first=801))
+    assert below.refuted == ("positive", 801, -1.0, "regression")
+
+
+@pytest.mark.parametrize("at", [299, 700])
+def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut(at: int) -> None:
+    x, y = refuted_rows(at=at)
     whole, cut = (Model.create(Settings(hidden=(12,)), schema(3)) for _ in range(2))
     whole.learn(block(x, y))
     for start, stop in ((0, 300), (300, 700), (700, 701), (701, 900)):
@@ -433,12 +449,22 @@ def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut() -> None:
     assert_same_bits(whole, cut)
 
 
-def test_a_row_that_refutes_the_kind_while_it_races_ends_that_race() -> None:
+def test_a_row_that_refutes_the_kind_while_it_races_brings_one_that_can_have_it() -> None:
     x, y = refuted_rows(at=200)
     model = Model.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
+    assert (model.task.name, model.rows, model.rejected) == ("amount", 900, 0)
+    assert all(racer.learner.settings.kind == "amount" for racer in model.racers)
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x[:202], y[:202]))
+    kinds = {racer.learner.settings.kind for racer in model.racers}
+    assert kinds == {"regression", "amount"}
+    assert np.ptp([max(r.evidence for r in model.racers if r.learner.settings.kind == kind)
+                   for kind in kinds]) < 11.0  # two rows, five nats each  # fmt: skip
+    y[201] = -1.0
+    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model.learn(block(x, y))
     assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
-    assert all(racer.learner.settings.kind == "regression" for racer in model.racers)
 
 
 def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
@@ -448,8 +474,8 @@ def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
     said = kbnn("train", tmp_path / "t.csv", "-m", tmp_path / "m.npz", "--layers", "12")
     assert said.code == 0
     assert (
-        "row 701: target 'y' is 0, so it is not positive: what was learned is learned anew as any "
-        "number (--task positive leaves such rows out)"
+        "row 701: target 'y' is 0, so it is not positive: what was learned is learned anew as 0 "
+        "and numbers above it (--task positive leaves such rows out)"
     ) in said.err
     assert "left out (--task regression" not in said.err
 

@@ -44,6 +44,7 @@ class Config:
         bernoulli    one output, labels 0 and 1, probit link
         categorical  one output per class, the label is the index of the class
         count        a count, one output each, its rate an exponential
+        amount       none at all or a real number, two outputs each: all amounts, then whether
         sigmoid      the paper's way: a Gaussian label 0 or 1 on a sigmoid output
     noise
         the variance of a Gaussian observation; None learns it from the stream, 0 is the paper
@@ -104,6 +105,10 @@ class Config:
         _require(
             self.kind.many_outputs or self.outputs == 1,
             f"{self.observation} has one output, got {self.outputs}",
+        )
+        _require(
+            not self.kind.has_none or self.outputs % 2 == 0,
+            f"{self.observation} has two outputs each, got {self.outputs}",
         )
         _require(
             self.noise is None or (self.noise >= 0 and math.isfinite(self.noise)),

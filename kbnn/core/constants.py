@@ -204,6 +204,10 @@ DISPERSION_STEP = 0.04
 DISPERSION_MOVE = 3.0
 """The slope of its log mass counts there as at most this."""
 
+PRESENCE_RATE = 2.0
+"""How many times its output the score is by which an amount is there at all. Where that can hardly
+be told 1 is best, where it can be told surely 5; both lose little."""
+
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""
 

@@ -44,10 +44,11 @@ class Stated(NamedTuple):
     most: int = 5 + GAINS  # the largest value that came before
     kind: int = 6 + GAINS  # what kind of distribution the others are those of, 0 this one
     unit: int = 7 + GAINS  # of a positive target's link, see kbnn.task.link
+    none: int = 8 + GAINS  # probability of exactly 0, of an amount (kbnn.task.two_part)
 
 
 STATED: Final = Stated()
-STATED_FIELDS: Final = STATED.unit + 1
+STATED_FIELDS: Final = STATED.none + 1
 
 
 class Verdicts(NamedTuple):
@@ -126,6 +127,34 @@ def quantile(rows: FloatArray, share: float) -> FloatArray:
         return np.asarray(engine.edges(np.ascontiguousarray(rows), outside, z, True)[side])
     found = _of_shapes(rows, lambda shape: _sides(shape, outside))[side]
     return np.asarray(rows[:, STATED.place] + rows[:, STATED.spread] * found)
+
+
+def quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatArray:
+    """The value of each row with a share of its own below it, and so much above.
+
+    Newton's steps on the side where the share is small, guarded by halving, of each row until it
+    rests: what others do is nothing to it.
+    """
+    share, ratio, shift = rows[:, STATED.share : STATED.gain].T
+    turned = above < below
+    p, shift = np.where(turned, above, below), np.where(turned, -shift, shift)
+    root, z = np.sqrt(ratio), normal.scores(p)
+    wide = shift + root * z
+    low, high = np.minimum(z, wide), np.maximum(z, wide)
+    t, moving = z, share > 0.0
+    for _ in range(100):
+        far = (t - shift) / root
+        gap = (1.0 - share) * normal.cdf(t) + share * normal.cdf(far) - p
+        slope = (1.0 - share) * normal.pdf(t) + share * normal.pdf(far) / root
+        low, high = np.where(gap > 0.0, low, t), np.where(gap > 0.0, t, high)
+        after = t - gap / np.maximum(slope, np.finfo(float).tiny)
+        after = np.where((low < after) & (after < high), after, 0.5 * (low + high))
+        t, before = np.where(moving, after, t), t
+        moving &= np.abs(t - before) > 1e-15 * (1.0 + np.abs(t))
+        if not moving.any():
+            break
+    t = np.where(turned, -t, t)
+    return np.asarray(rows[:, STATED.place] + rows[:, STATED.spread] * t)
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
@@ -211,13 +240,17 @@ def possible(y: FloatArray) -> FloatArray:
     return np.isfinite(y).astype(np.float64)
 
 
-def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Of values; of whole numbers the mass of what would be rounded to them."""
+def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+    """Of values; of whole numbers the mass of what would be rounded to them.
+
+    That of 0 is what is rounded to 0 in steps of `finest`.
+    """
     fine = log_pdf(y, rows)
     whole = y == np.rint(y)
     if not whole.any():
         return fine
-    return np.where(whole, log_between(y - 0.5, y + 0.5, rows), fine)
+    half = np.where(y == 0.0, 0.5 * finest, 0.5)
+    return np.where(whole, log_between(y - half, y + half, rows), fine)
 
 
 def log_pdf(y: FloatArray, rows: FloatArray) -> FloatArray:

@@ -5,6 +5,8 @@
     categorical  one output per class, the label is the index of the class: "c beats k" for every
                  rival k in order, each a probit measurement of a_c - a_k
     count        counts with a log link, see kbnn.core.counts, one per output
+    amount       a real target that may be none at all, -inf: as gaussian where there is one, and
+                 for each target a second output, a probit measurement of whether there is
     sigmoid      the paper's way: a Gaussian label 0 or 1 on z = sigmoid(a)
 
 A kind is added here and in csrc/observe.h, and nowhere else.
@@ -23,6 +25,7 @@ from kbnn.core.constants import (
     CLASSES,
     COUNT_RATE,
     LARGEST_COUNT,
+    PRESENCE_RATE,
     PROBIT_VAR,
     REAL,
     RESIDUAL_BOUND,
@@ -89,6 +92,7 @@ class Observation(ABC):
     noise_depends = False  # on the input, if that is wanted
     noise_signed = False  # whether the second may be negative
     many_outputs = False
+    has_none = False  # whether -inf is a label: none at all
     prior_scale = 1.0  # of the output weights' variances
 
     def labels(self, outputs: int) -> int:
@@ -152,6 +156,40 @@ class Gaussian(Observation):
             least = before.least_noise * float(evidence.cov[o, o])
             measure_real(evidence, o, target, max(noise_var, least))
         return Observed(evidence, learned, heads, inlier, surprise)
+
+
+class Amount(Gaussian):
+    """Outputs are the amounts of all targets, then whether there is any: P = Phi(lambda rate a).
+
+    That there is none says nothing of how much it would be.
+    """
+
+    name, code = "amount", 5
+    has_none = True
+
+    def labels(self, outputs: int) -> int:
+        return outputs // 2
+
+    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+        amounts = super().observe(before, label, weight)
+        out, targets = before.outputs, len(label)
+        var = out.stated_var(before.kappa)
+        parts = int(np.sum(np.isfinite(label)))
+        surprise = amounts.surprise * parts
+        for j in np.flatnonzero(~np.isnan(label)):
+            o, sign = targets + int(j), 1.0 if np.isfinite(label[j]) else -1.0
+            p = present(sign * out.mean[o], var[o]), present(-sign * out.mean[o], var[o])
+            surprise += drift.class_surprise(np.array(p), 0)
+            parts += 1
+            direction = sign * PRESENCE_RATE * unit(len(out.mean), o)
+            measure_probit(amounts.evidence, direction, weight)
+        return amounts._replace(surprise=surprise / parts if parts else 0.0)
+
+
+def present(mean: FloatArray, var: FloatArray) -> FloatArray:
+    """The probability that there is an amount, of an output of that mean and variance."""
+    u = PRESENCE_RATE * mean / np.sqrt(PROBIT_VAR + PRESENCE_RATE**2 * var)
+    return np.asarray(np.exp(normal.log_cdf(u)))
 
 
 class Count(Observation):
@@ -303,7 +341,8 @@ class Sigmoid(TwoClasses):
 
 
 OBSERVATIONS: dict[str, Observation] = {
-    kind.name: kind for kind in (Gaussian(), Bernoulli(), Categorical(), Sigmoid(), Count())
+    kind.name: kind
+    for kind in (Gaussian(), Bernoulli(), Categorical(), Sigmoid(), Count(), Amount())
 }
 
 

@@ -108,7 +108,7 @@ def init(
         layout.matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
     if output_mean is not None:
         layout.matrix(mean, len(config.hidden))[:, 0] += output_mean
-    heads = config.outputs if config.has_head else 0
+    heads = config.labels if config.has_head else 0
     width = head_width(config)
     head_prior = np.full(width, 1.0 / width)
     head_prior[0] = HEAD_BIAS_VAR
@@ -120,7 +120,7 @@ def init(
         prior_mean=mean.copy(),
         prior_var=prior_var,
         noise=np.tile(
-            np.asarray(config.kind.noise_start), (config.outputs if config.learns_noise else 0, 1)
+            np.asarray(config.kind.noise_start), (config.labels if config.learns_noise else 0, 1)
         ),
         head_mean=np.zeros((heads, width)),
         head_cov=np.tile(_triangle(head_prior), (heads, 1)),

@@ -118,6 +118,7 @@ def stated(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     rows[..., STATED.most] = tails[:, MOST]
     rows[..., STATED.kind] = 0.0
     rows[..., STATED.unit] = tails[:, UNIT]
+    rows[..., STATED.none] = 0.0
     return rows
 
 

@@ -279,7 +279,7 @@ def _noise_forecasts(belief: Belief, features: FloatArray) -> list[NoiseForecast
             belief.head_cov[o] if head else None,
             features,
         )
-        for o in range(belief.config.outputs)
+        for o in range(belief.config.labels)
     ]
 
 
@@ -301,12 +301,15 @@ def _before(belief: Belief, out: Outputs) -> Before:
 def _record(belief: Belief, out: Outputs, records: Records, i: int) -> Before:
     before = _before(belief, out)
     records.mean[i], records.function_var[i] = out.mean, out.stated_var(belief.kappa)
-    records.noise_var[i] = [now.var for now in before.forecasts] or before.fixed_noise
+    records.noise_var[i] = 0.0 if before.forecasts else before.fixed_noise
+    records.noise_var[i, : len(before.forecasts)] = [now.var for now in before.forecasts]
     records.probability[i] = belief.config.kind.probabilities(before.stated)
     return before
 
 
 def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out: Outputs) -> bool:
+    if belief.config.kind.has_none:
+        y = np.where(y == -np.inf, 0.0, y)
     if np.any(np.isinf(x)) or np.any(np.isinf(y)):
         return False
     if np.any(np.abs(y[np.isfinite(y)]) > LABEL_LIMIT):

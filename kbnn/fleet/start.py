@@ -125,7 +125,8 @@ class Widths:
                 moved, known = sums[:, layer, place]
                 weights[part] = (SHAPE * moved + FIRST * weights[part]) / (known + FIRST)
         if len(common) and not fresh.config.kind.noise_signed:
-            layout.matrix(spread, layout.layers - 1)[:, 0] = _ratio(common) - _ratio(own)
+            own_bias = layout.matrix(spread, layout.layers - 1)[: len(common), 0]
+            own_bias[:] = _ratio(common) - _ratio(own)
         return spread
 
     def _noise(self, state: State) -> FloatArray:

@@ -213,7 +213,7 @@ class Model:
 
     @property
     def task(self) -> str | None:
-        """`regression`, `positive`, `count` or `classification`, None before the first row."""
+        """`regression`, `positive`, `count`, `amount` or `classification`; None before any row."""
         return None if self._model is None else self._model.task.name
 
     def record(self) -> Figures:

@@ -56,7 +56,8 @@ def effects(model: Model) -> list[Told]:
     found = sensitivity(model.learned.members[0].state(), rows)
     names = model.schema.encoded_names()[:width]
     step = np.where(fixed > 0, 1.0, columns[:, scaling.SCALE])
-    scale = np.array(model.target_scale or [1.0] * len(found.slope))
+    scale = np.ones(len(found.slope))  # of outputs that no target is the scale of
+    scale[: model.task.scaled] = model.target_scale
     return [
         Told(name, title, _listed(found, parts, scale, step, names))
         for name, title, parts in model.task.effects(len(found.slope))

@@ -148,7 +148,7 @@ def _carried(model: Model, columns: FloatArray) -> list[State]:
     gain, shift = np.ones(outputs), np.zeros(outputs)
     if t:
         before, after = (np.where(s.scale[:t] > 0.0, s.scale[:t], 1.0) for s in (old, new))
-        gain, shift = before / after, (old.center[:t] - new.center[:t]) / after
+        gain[:t], shift[:t] = before / after, (old.center[:t] - new.center[:t]) / after
     from_, to = (Scale(s.center[t:], s.scale[t:]) for s in (old, new))
     return [
         rescaled(grow(member.state(), inputs, outputs), from_, to, gain, shift)

@@ -233,7 +233,7 @@ class Learner:
     ) -> tuple[Learned, Prediction]:
         """Predict and learn standardised rows."""
         if not self.settings.units:  # beyond this no belief could be kept
-            labels = np.where(np.abs(labels) > NO_LIMIT, np.inf, labels)
+            labels = np.where(np.abs(labels) > NO_LIMIT, np.copysign(np.inf, labels), labels)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         var = self._variances(learned.columns, x_sd)
         counts = None if weight is None else np.ascontiguousarray(weight)
@@ -433,8 +433,8 @@ class Learner:
         if t:
             old_scale = np.where(old.scale[:t] > 0.0, old.scale[:t], 1.0)
             new_scale = np.where(new.scale[:t] > 0.0, new.scale[:t], 1.0)
-            gain = old_scale / new_scale
-            shift = (old.center[:t] - new.center[:t]) / new_scale
+            gain[:t] = old_scale / new_scale
+            shift[:t] = (old.center[:t] - new.center[:t]) / new_scale
         before = Scale(old.center[t:], old.scale[t:])
         after = Scale(new.center[t:], new.scale[t:])
         large = not directions and scaling.far_apart(old, new) and len(rows.y) > 0
@@ -521,8 +521,8 @@ def _trust(said: Forecast) -> FloatArray | None:
 
 
 def _worth_rehearsing(rows: KeptRows) -> IntArray:
-    """Rows with a target that is probably no outlier."""
-    return np.flatnonzero(np.isfinite(rows.y).any(axis=1) & (rows.trust >= 0.5))
+    """Rows with a target that is probably no outlier; -inf is one, see kbnn.task.amount."""
+    return np.flatnonzero((rows.y < np.inf).any(axis=1) & (rows.trust >= 0.5))
 
 
 def _events(said: Forecast, first: int) -> Events:

@@ -137,7 +137,17 @@ def _fourth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arr
     return header, moved
 
 
-_STATED_BEFORE = 15
-"""Fields of what was stated of a row up to version 3."""
+def _fifth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Version 4 knew no amounts: nothing that it stated is exactly 0."""
+    moved = dict(arrays)
+    if "waiting/stated" in arrays:
+        said = arrays["waiting/stated"]
+        said = said.reshape(len(said), -1, _STATED_BEFORE + 1)
+        moved["waiting/stated"] = np.pad(said, ((0, 0), (0, 0), (0, 1))).reshape(len(said), -1)
+    return header, moved
 
-STEPS: tuple[Step, ...] = (_second, _third, _fourth)
+
+_STATED_BEFORE = 15
+"""Fields of what was stated of a row up to version 3; in version 4 there was one more."""
+
+STEPS: tuple[Step, ...] = (_second, _third, _fourth, _fifth)

@@ -22,12 +22,12 @@ from kbnn.model.settings import Settings
 from kbnn.model.timeline import Placed, Timeline
 from kbnn.model.unscored import Unscored
 from kbnn.model.waiting import Room, learn_by_id, told
-from kbnn.model.warmup import MOST_HELD, Kept, KeptRows, rows_to_hold, unseen, window
+from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import sample_rows
 from kbnn.task.base import Early, Task, blank
 from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
-from kbnn.task.table import kinds_of, task_of
+from kbnn.task.table import kinds_of, task_of, wider
 
 __all__ = ["HELD", "Forecast", "Model", "Rows"]
 
@@ -38,6 +38,7 @@ class Refuted(NamedTuple):
     kind: str
     row: int
     value: float
+    instead: str  # what is learned from now on
 
 
 class Model:
@@ -310,8 +311,9 @@ class Model:
     def _until_beyond(self, rows: Rows) -> Rows:
         """Rows up to the next that the kind of target found by evidence cannot have.
 
-        Where the first is one, that evidence was wrong: what was learned is learned anew as any
-        number, from the rows kept.
+        Where the first is one, that evidence was wrong: what was learned is learned anew as a kind
+        that can have it, from the rows kept. While kinds race that is one more of them, which
+        starts where the best is.
         """
         if self.settings.kind != "auto":
             return rows
@@ -320,22 +322,33 @@ class Model:
         stop = race.beyond(self.racers, rows.y)
         if stop:
             return rows if stop == len(rows.y) else sliced(rows, 0, stop)
-        able = race.able(self.racers, rows.y[:1])
-        kept = self.learned.kept.rows(len(self.learned.columns) - self.task.scaled)
-        if able:
-            self.racers = able
-        elif len(kept.y):
-            self.refuted = Refuted(self.task.name, int(rows.number[0]), float(rows.y[0, 0]))
-            self.racers = (self._as_any_number(kept),)
-        else:  # in a later pass there is nothing to begin from, and all rows were seen before
+        if not len(self.learned.kept):  # in a later pass, where all rows were seen before
             return sliced(rows, 0, 1)
+        able = race.able(self.racers, rows.y[:1])
+        if not able:
+            kind = wider(self.task.name, rows.y[:1])
+            place = int(rows.number[0]), float(rows.y[0, 0])
+            self.refuted = Refuted(self.task.name, *place, kind)
+            self.racers = (self._anew(self.racers[0], kind),)
+            return self._until_beyond(rows)
+        known = {racer.learner.settings.kind for racer in able}
+        best = max(racer.evidence for racer in able)
+        more = [
+            replace(self._anew(racer, kind), evidence=best)
+            for racer in self.racers
+            if racer not in able
+            and (kind := wider(racer.learner.settings.kind, rows.y[:1])) not in known
+        ]
+        self.racers = (*able, *more)
         return self._until_beyond(rows)
 
-    def _as_any_number(self, kept: KeptRows) -> Racer:
-        leader = self.racers[0]
-        before = leader.learned
-        raw = kept._replace(y=leader.learner.task.unlinked(kept.y, before.tails))
-        learner = self.learner_of(replace(leader.learner.settings, kind=race.SAFEST))
+    def _anew(self, leader: Racer, kind: str) -> Racer:
+        """A candidate as another kind of number."""
+        before, task = leader.learned, leader.learner.task
+        kept = before.kept.rows(len(before.columns) - task.scaled)
+        raw = kept._replace(y=task.unlinked(kept.y, before.tails))
+        settings = replace(leader.learner.settings, kind=kind)  # type: ignore[arg-type]  # of a task
+        learner = self.learner_of(settings)
         began, events = learner.start(Kept(len(raw.y), raw.y.shape[1], raw))
         pairs = zip(began.members, before.members, strict=True)
         members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]

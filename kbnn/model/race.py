@@ -38,7 +38,7 @@ DECIDED_LATE: Final = 4 * YOUNG - BURST
 KIND_DECIDED: Final = YOUNG // 2 - BURST
 """Both before a row where the scale is looked at: all that races then is learned anew at once."""
 SAFEST: Final = "regression"
-HASTY: Final = "positive"
+HASTY: Final = ("positive", "amount")
 MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
@@ -165,7 +165,9 @@ def _together(
         racer, said, skipped = _whole(racer, rows, first)
         moved.append(racer)
         spoken.append(said)
-    density = [r.learner.task.log_density(s, rows.y) for r, s in zip(moved, spoken, strict=True)]
+    fine = min(r.learner.task.finest(r.learned.tails) for r in moved)  # the same event for all
+    pairs = zip(moved, spoken, strict=True)
+    density = [r.learner.task.log_density(said, rows.y, fine) for r, said in pairs]
     after = [
         replace(racer, evidence=_after(racer.evidence, gained))
         for racer, gained in zip(moved, _bounded(np.stack(density)), strict=True)
@@ -220,7 +222,7 @@ def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
 def _may_lead(racer: Racer, safe: Racer | None) -> bool:
     """Whether a real target may be given up for it."""
     close = safe is not None and racer.evidence <= safe.evidence + MARGIN
-    return not (close and racer.learner.settings.kind == HASTY)
+    return not (close and racer.learner.settings.kind in HASTY)
 
 
 def _aged(racers: tuple[Racer, ...], seen: int) -> tuple[Racer, ...]:

@@ -64,7 +64,7 @@ def rescaled(
         config = replace(config, noise=config.noise * float(gain[0]) ** 2)
     noise = state.noise.copy()
     if len(noise):
-        noise[:, 1] *= gain**2
+        noise[:, 1] *= gain[: len(noise)] ** 2
     ratio = _ratio(old, new)
     center = (old.center - new.center) / _in_use(new, old)
     head_mean, head_cov = _carry_head(state, first)

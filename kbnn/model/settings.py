@@ -106,7 +106,7 @@ class Settings:
     widen: bool = True
     preset: Literal["none", "paper"] = "none"
     intervals: Literal["tracked", "stated"] = "tracked"
-    kind: Literal["auto", "regression", "positive", "count"] = "auto"
+    kind: Literal["auto", "regression", "positive", "count", "amount"] = "auto"
     keep: int = MOST_KEPT
     sample: int = SAMPLE
 

@@ -39,6 +39,7 @@ from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
 from kbnn.task.base import Wanted
 from kbnn.task.forecast import Forecast
+from kbnn.task.table import words_of
 from kbnn.wording import count, rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
@@ -376,8 +377,8 @@ class Training:
             name = self.model.schema.targets[0]
             self.listener.notice(
                 f"row {count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
-                f"{refuted.kind}: what was learned is learned anew as any number (--task "
-                f"{refuted.kind} leaves such rows out)"
+                f"{refuted.kind}: what was learned is learned anew as {words_of(refuted.instead)} "
+                f"(--task {refuted.kind} leaves such rows out)"
             )
         odd = self._unlearnable.look(rows, self.model.task.name, self.model.schema.targets)
         if odd is not None:

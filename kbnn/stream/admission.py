@@ -272,7 +272,7 @@ class Admission:
             return Flaw(column.name, name, reason, _SKIP)
         if self.schema.closed:
             reason = f"{shown} is neither {' nor '.join(self.schema.classes)}"
-            return Flaw(column.name, name, reason, "use --task regression or --on-error skip")
+            return Flaw(column.name, name, reason, _otherwise(column, name))
         if not self._admit:
             return Flaw(column.name, name, f"class '{shown}' was never learned", _SKIP)
         if len(self.schema.classes) >= MAX_CLASSES:
@@ -327,3 +327,12 @@ def _moderate(values: FloatArray) -> bool:
     if np.isnan(low):  # minimum and maximum are NaN where one is, and cost a fraction of the rest
         return bool(np.fmax.reduce(np.abs(values), initial=0.0) <= LARGEST)
     return bool(low >= -LARGEST and high <= LARGEST)
+
+
+def _otherwise(column: Column, name: str) -> str:
+    """What to do about a value of a target of which only 0 and 1 came first."""
+    value = float(name) if column.kind == "number" else -1.0
+    if value < 0.0:
+        return "use --task regression or --on-error skip"
+    kind = "count if it counts things" if value.is_integer() else "amount if 0 is none at all"
+    return f"use --task {kind}, --task regression for any number, or --on-error skip"

@@ -194,8 +194,15 @@ class Task(ABC):
         """log p of each row's label (n, T) in the network's units; 0 where there is none."""
 
     @abstractmethod
-    def log_density(self, forecast: Forecast, y: FloatArray) -> FloatArray:
-        """log p of each row's target (n, T) in the user's units; 0 where there is none."""
+    def log_density(self, forecast: Forecast, y: FloatArray, finest: float = 1.0) -> FloatArray:
+        """log p of each row's target (n, T) in the user's units; 0 where there is none.
+
+        For `finest` see kbnn.task.stated.
+        """
+
+    def finest(self, known: FloatArray) -> float:
+        """In which steps a 0 is told from other values, by what is known of the tails."""
+        return 1.0
 
     # Judgement.
 

@@ -85,7 +85,7 @@ class Classes(Task):
         """The logarithm of the label's probability."""
         return _log_probability(made.probability, y[:, 0])
 
-    def log_density(self, forecast: Forecast, y: FloatArray) -> FloatArray:
+    def log_density(self, forecast: Forecast, y: FloatArray, finest: float = 1.0) -> FloatArray:
         """The same."""
         return _log_probability(forecast.probability, y[:, 0])
 

@@ -43,8 +43,8 @@ def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
     return np.asarray((1.0 - share) * near + share * (k + 1.0) / (s + k + 1.0))
 
 
-def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """The logarithm of the mass of a count."""
+def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+    """The logarithm of the mass of a count, whatever is `finest`."""
     mu, alpha = _parameters(rows)
     share, s = rows[:, STATED.share], mu + 1.0
     gammaln = normal.special().gammaln
@@ -65,16 +65,19 @@ def quantile(rows: FloatArray, share: float) -> FloatArray:
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
     """The central interval of that share."""
-    low, high = levels(rows, 0.5 - share / 2)
+    low, high = levels(rows, 0.5 - share / 2, cdf(np.zeros(len(rows)), rows))
     return _quantiles(rows, low), _quantiles(rows, high)
 
 
-def levels(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
-    """The shares that lie below the two edges of an interval, as they are kept."""
+def levels(rows: FloatArray, outside: float, none: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The shares that lie below the two edges of an interval, as they are kept.
+
+    `none` (n,) is the stated probability of 0.
+    """
     half = -normal.quantile(outside)
     below, above = gains(rows, half)
     low = normal.cdf(-half * below)
-    from_zero = cdf(np.zeros(len(rows)), rows) >= low
+    from_zero = none >= low
     half = -normal.quantile(min(2.0 * outside, 0.5))
     wide = normal.cdf(half * above)
     high = normal.cdf(-normal.quantile(outside) * above)
@@ -84,7 +87,8 @@ def levels(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
 def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
     """Counts beside what was stated of them."""
     u = drawn(y, rows)
-    edges = [levels(rows, outside) for outside in OUTSIDE]
+    none = cdf(np.zeros(len(rows)), rows)
+    edges = [levels(rows, outside, none) for outside in OUTSIDE]
     tail = np.minimum(u, 1.0 - u)
     return Verdicts(
         -log_density(y, rows),
@@ -100,7 +104,7 @@ def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
 def drawn(y: FloatArray, rows: FloatArray) -> FloatArray:
     """u of each row, see above."""
     low = cdf(y - 1.0, rows)
-    return np.clip(low + (cdf(y, rows) - low) * _hashed(y, rows), 0.0, 1.0)
+    return np.clip(low + (cdf(y, rows) - low) * hashed(y, rows), 0.0, 1.0)
 
 
 def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
@@ -187,7 +191,7 @@ def _quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
     return np.maximum(high, 0.0)
 
 
-def _hashed(y: FloatArray, rows: FloatArray) -> FloatArray:
+def hashed(y: FloatArray, rows: FloatArray) -> FloatArray:
     """A number between 0 and 1 for each row, even and the same whenever it is asked for."""
     bits = np.ascontiguousarray(rows[:, STATED.place]).view(np.uint64)
     bits = bits ^ (np.ascontiguousarray(y).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15))

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from kbnn.core.mixture import STATED
 from kbnn.core.normal import FloatArray
 from kbnn.task.base import Early, blank
 from kbnn.task.forecast import Forecast
@@ -78,3 +79,22 @@ class EarlyNumbers(Early):
             np.fmin.accumulate(np.concatenate((self._low, seen)), axis=0),
             np.fmax.accumulate(np.concatenate((self._high, seen)), axis=0),
         )
+
+
+class EarlyAmounts(EarlyNumbers):
+    """Of amounts also how often there was none, one row with and one without added."""
+
+    def __init__(self, task: Stating) -> None:
+        super().__init__(task)
+        self._seen: FloatArray = np.zeros((1, len(task.targets)))
+        self._none: FloatArray = self._seen
+
+    def tell(self, y: FloatArray) -> Forecast:
+        """Nothing is said before the first amount."""
+        said = super().tell(y)
+        seen = np.cumsum(np.concatenate((self._seen, (y >= 0.0) * 1.0)), axis=0)
+        none = np.cumsum(np.concatenate((self._none, (y == 0.0) * 1.0)), axis=0)
+        self._seen, self._none = seen[-1:], none[-1:]
+        said.stated[..., STATED.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
+        mean, sd = self._task.shown(said.stated)
+        return said._replace(mean=mean, sd=sd, noise_sd=sd)

@@ -5,7 +5,8 @@ Where the link is the plain logarithm, with E min(X, y) = e^(m + s^2/2) Phi(w - 
 w = (ln y - m)/s, and E min(X, X') = sum over both of e^(m + s^2/2) Phi(-(m - m' + s^2)/sqrt(s^2 +
 s'^2)), the CRPS is y - 2 E min(X, y) + E min(X, X'): no mean appears, which a wide part would have
 beyond all numbers. Elsewhere it is the integral of (F(z) - 1[z > z_y])^2 dy/dz over z, by
-Gauss-Legendre between points that follow every scale there is in it.
+Gauss-Legendre between points that follow every scale there is in it. Both also know of a value
+that is 0 with a probability of its own (kbnn.task.two_part): a part that is below all others.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
     )
 
 
-def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Of values; of whole numbers the mass of what would be rounded to them."""
+def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+    """Of values, none of which is 0; of whole numbers the mass of what would be rounded to them."""
     unit = rows[:, STATED.unit]
     fine = mixture.log_pdf(linked(y, unit), rows) - log_slope(y, unit)
     whole = y == np.rint(y)
@@ -84,7 +85,8 @@ def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     place, spread, share, ratio, shift = rows[:, : STATED.gain, None].transpose(1, 0, 2)
     unit = rows[:, STATED.unit]
     center, wide = place + shift * spread, np.sqrt(ratio) * spread
-    value = linked(y, unit)[:, None]
+    none = rows[:, STATED.none, None]
+    value = np.where(y > 0.0, linked(y, unit), -np.inf)[:, None]
     points = [place + spread * _REACH, center + wide * _REACH, np.tile(_BENDS, (len(y), 1)), value]
     edges = np.sort(np.maximum(np.concatenate(points, axis=1), _BENDS[0]), axis=1)
     half = 0.5 * np.diff(edges, axis=1)
@@ -93,6 +95,7 @@ def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     turned = np.where(z < value, 1.0, -1.0)  # the side on which the square is small
     tail = (1.0 - share) * normal.cdf(turned * (z - place) / spread)
     tail += share * normal.cdf(turned * (z - center) / wide)
+    tail = (1.0 - none) * tail + np.where(z < value, none, 0.0)
     square = tail**2 / (1.0 + np.exp(-z))
     inner = np.sum(square.reshape(*half.shape, -1) * _WEIGHTS, axis=2)
     # Far above, dy/dz is the unit: what lies beyond the last point is nothing.
@@ -101,8 +104,13 @@ def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
 
 def _log_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     place, spread, share, ratio, shift = rows[:, : STATED.gain].T
-    parts = [(1.0 - share, place, spread), (share, place + shift * spread, np.sqrt(ratio) * spread)]
-    log_y = np.log(y)
+    some = 1.0 - rows[:, STATED.none]
+    parts = [
+        (some * (1.0 - share), place, spread),
+        (some * share, place + shift * spread, np.sqrt(ratio) * spread),
+    ]
+    with np.errstate(divide="ignore"):
+        log_y = np.log(y)
     found = y.copy()
     for weight, m, s in parts:
         w = (log_y - m) / s

@@ -64,7 +64,7 @@ class Numeric(Task):
         """Mean and spread of the rows before."""
         return EarlyNumbers(self)
 
-    def log_density(self, forecast: Forecast, y: FloatArray) -> FloatArray:
+    def log_density(self, forecast: Forecast, y: FloatArray, finest: float = 1.0) -> FloatArray:
         """That of what is stated of the targets."""
         total = np.zeros(len(y))
         for j in range(len(self.targets)):
@@ -72,10 +72,10 @@ class Numeric(Task):
             known = np.isfinite(y[:, j]) & np.isfinite(forecast.mean[:, j])
             possible = known & (stated.possible(y[:, j], told) > 0.0)
             if possible.all():
-                total += stated.log_density(y[:, j], told)
+                total += stated.log_density(y[:, j], told, finest)
                 continue
             total[known & ~possible] -= IMPOSSIBLE
-            total[possible] += stated.log_density(y[possible, j], told[possible])
+            total[possible] += stated.log_density(y[possible, j], told[possible], finest)
         return total
 
     def judge(self, y: FloatArray, forecast: Forecast, weight: FloatArray | None) -> list[Judged]:

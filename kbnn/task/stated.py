@@ -1,7 +1,8 @@
 """What is stated of numbers, whichever kind of distribution it is.
 
 A row's fields are those of kbnn.core.mixture, and the last of them says whose they are: the
-mixture's own, the same mixture of the logarithm, or a negative binomial's. Rows of a stream whose
+mixture's own, the same mixture of what a link makes of a positive number, a negative binomial's, or
+that of an amount, which may be none at all. Rows of a stream whose
 kind of target was settled on the way may be of several.
 """
 
@@ -16,10 +17,10 @@ import numpy as np
 from kbnn.core import mixture
 from kbnn.core.mixture import STATED, Verdicts
 from kbnn.core.normal import FloatArray
-from kbnn.task import counted, logged
+from kbnn.task import counted, logged, two_part
 
-REAL, POSITIVE, COUNT = range(3)
-KINDS: Final[tuple[ModuleType, ...]] = (mixture, logged, counted)
+REAL, POSITIVE, COUNT, AMOUNT = range(4)
+KINDS: Final[tuple[ModuleType, ...]] = (mixture, logged, counted, two_part)
 """By the code in a row: each has `quantile`, `interval`, `judge` and `log_mass`."""
 
 
@@ -41,9 +42,14 @@ def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
     )
 
 
-def log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Of values (n,); a whole number is told by the mass of what would be rounded to it."""
-    return _by_kind(rows, lambda kind, at: kind.log_density(y[at], rows[at]))
+def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+    """Of values (n,); a whole number is told by the mass of what would be rounded to it.
+
+    Values that are told apart from 0 are `finest` away from it: 0 is told by the mass of what would
+    be rounded to it in such steps, so that kinds to which 0 is a value of its own can be compared
+    with kinds to which it is one of many.
+    """
+    return _by_kind(rows, lambda kind, at: kind.log_density(y[at], rows[at], finest))
 
 
 def possible(y: FloatArray, rows: FloatArray) -> FloatArray:

@@ -9,7 +9,8 @@ import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
-from kbnn.task import counted, logged
+from kbnn.task import counted, logged, two_part
+from kbnn.task.amount import Amount
 from kbnn.task.base import Described, Task
 from kbnn.task.classes import Classes
 from kbnn.task.count import Count
@@ -17,12 +18,22 @@ from kbnn.task.positive import Positive
 from kbnn.task.real import Real
 from kbnn.task.sigmoid import SigmoidClasses
 
-TASKS: Final[dict[str, type[Task]]] = {task.name: task for task in (Real, Classes, Positive, Count)}
+TASKS: Final[dict[str, type[Task]]] = {
+    task.name: task for task in (Real, Classes, Positive, Count, Amount)
+}
 
 
 LARGE: Final = 100.0
 """Whole numbers above 0 that are typically as large as this are told by their size, not counted:
 prices in whole euros are positive numbers."""
+MEDIUM: Final = 10.0
+"""From here on whole numbers may be counts or amounts."""
+
+
+FEWEST_NONE: Final = 2
+LEAST_NONE: Final = 0.05
+"""As many of the first values, and so large a share of them, are 0 where 0 may be a value of its
+own."""
 
 
 class Range(NamedTuple):
@@ -32,11 +43,27 @@ class Range(NamedTuple):
     possible: Callable[[FloatArray], FloatArray]
 
 
+WIDER: Final = {Positive.name: Amount.name, Count.name: Amount.name}
+"""What a kind of number that was found by evidence is given up for first."""
 RANGES: Final = {
     Count.name: Range("whole numbers from 0 on", counted.possible),
     Positive.name: Range("numbers above 0", logged.possible),
+    Amount.name: Range("0 and numbers above it", two_part.possible),
 }
 """Of kinds that cannot have any value."""
+
+
+def words_of(kind: str) -> str:
+    """What values a kind of number has, in words."""
+    return RANGES[kind].words if kind in RANGES else "any number"
+
+
+def wider(kind: str, y: FloatArray) -> str:
+    """What targets (n, T) are taken for that a kind found by evidence cannot have."""
+    other = WIDER.get(kind, Real.name)
+    if other in RANGES and not np.all(RANGES[other].possible(y[np.isfinite(y)])):
+        return Real.name
+    return other
 
 
 class Named(Described, Protocol):
@@ -73,7 +100,8 @@ def task_of(schema: Named, settings: Chosen) -> Task:
 def kinds_of(schema: Named, y: FloatArray) -> list[str]:
     """The tasks that the first targets (n, T) can be taken for, the likeliest first.
 
-    That is a real target, but for whole numbers of several sizes with a 0 among them.
+    That is a real target, but for whole numbers of several sizes with a 0 among them, and for
+    amounts, among which there are several zeros.
     """
     if TASKS[schema.task].labels:
         return [Real.name]  # of no consequence
@@ -84,8 +112,13 @@ def kinds_of(schema: Named, y: FloatArray) -> list[str]:
     positive = bool(np.all(y > 0.0))
     if positive:
         kinds.append(Positive)
-    large = positive and y.size > 0 and float(np.median(y)) >= LARGE
-    if np.all((y >= 0.0) & (y == np.rint(y))) and not large:
+    size = float(np.median(y[y > 0.0])) if np.any(y > 0.0) else 0.0
+    none = int(np.count_nonzero(y == 0.0))
+    whole = bool(np.all((y >= 0.0) & (y == np.rint(y))))
+    often = none >= max(FEWEST_NONE, LEAST_NONE * y.size) and size > 0.0
+    if often and np.all(y >= 0.0) and (size >= MEDIUM or not whole):
+        kinds.insert(0, Amount)
+    if whole and not (size >= LARGE and (positive or Amount in kinds)):
         several = not positive and np.any(y > 1.0)
         kinds.insert(0 if several else len(kinds), Count)
     return [kind.name for kind in kinds]
@@ -158,7 +191,8 @@ def _check_values(targets: list[Seen], stated: str) -> None:
     for target in targets:
         wrong = [v for v in sorted(target.numbers or ()) if not possible(np.array([v]))[0]]
         if wrong:
+            other = wider(stated, np.array(wrong))
             raise DataError(
                 f"target '{target.name}' holds {wrong[0]:g}: --task {stated} is for {words} "
-                "(use --task regression)"
+                f"(use --task {other})"
             )

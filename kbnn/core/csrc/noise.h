@@ -17,6 +17,10 @@ KB_PART void KB(noise_forecast)(kb_work *w)
         w->noise_var[o] = net->noise;
         if (!net->learns_noise)
             continue;
+        if (o >= net->labels) { /* whether there is anything has none */
+            w->noise_var[o] = 0.0;
+            continue;
+        }
         double level = w->state.noise[2 * o + 1] / w->state.noise[2 * o];
         w->noise_var[o] = level;
         if (!net->head)

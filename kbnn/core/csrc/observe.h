@@ -4,7 +4,7 @@
 #define KBNN_OBSERVE_H
 
 enum { KB_GAUSSIAN, KB_BERNOULLI, KB_CATEGORICAL, KB_SIGMOID, KB_COUNTED,
-       KB_OBSERVATIONS };
+       KB_AMOUNT, KB_OBSERVATIONS };
 
 #ifdef KB_TARGET
 #include "activation.h"
@@ -116,11 +116,11 @@ KB_PART void KB(observe_gaussian)(kb_work *w, const double *y, double weight, do
     const kb_constants *k = net->k;
     int64_t seen = 0;
     double total_surprise = 0.0;
-    for (int64_t o = 0; o < w->outputs; o++) {
+    for (int64_t o = 0; o < net->labels; o++) {
         w->label_var[o] = INFINITY;
         if (net->learns_noise)
             memcpy(w->new_noise + 2 * o, w->state.noise + 2 * o, 2 * sizeof(double));
-        if (isnan(y[o]))
+        if (!isfinite(y[o]))
             continue;
         seen++;
         double level = net->learns_noise ? w->state.noise[2 * o + 1] / w->state.noise[2 * o]
@@ -151,7 +151,7 @@ KB_PART void KB(observe_gaussian)(kb_work *w, const double *y, double weight, do
     }
     *surprise = seen ? total_surprise / (double)seen : 0.0;
     memset(w->direction, 0, (size_t)w->outputs * sizeof(double));
-    for (int64_t o = 0; o < w->outputs; o++) {
+    for (int64_t o = 0; o < net->labels; o++) {
         if (isinf(w->label_var[o]))
             continue;
         double mean, var;
@@ -162,6 +162,43 @@ KB_PART void KB(observe_gaussian)(kb_work *w, const double *y, double weight, do
         KB(measure)(w, (w->target[o] - mean) / total, 1.0 / total);
         w->direction[o] = 0.0;
     }
+}
+
+/* How surprising the outcome of two is whose probabilities are given. */
+KB_INLINE double KB(two_surprise)(const kb_constants *k, double p, double other)
+{
+    double here = -log(KB(larger)(p, k->tiny)), there = -log(KB(larger)(other, k->tiny));
+    p = KB(larger)(p, k->tiny);
+    other = KB(larger)(other, k->tiny);
+    double entropy = p * here + other * there;
+    double second = p * here * here + other * there * there;
+    return (here - entropy) / sqrt(2.0 * (second - entropy * entropy + k->surprise_var));
+}
+
+/* Each target's amount, a real number, and then whether there is any. */
+KB_PART void KB(observe_amount)(kb_work *w, const double *y, double weight, double *inlier,
+                                double *surprise)
+{
+    const kb_constants *k = w->net->k;
+    int64_t labels = w->net->labels, parts = 0;
+    KB(observe_gaussian)(w, y, weight, inlier, surprise);
+    for (int64_t j = 0; j < labels; j++)
+        parts += isfinite(y[j]) != 0;
+    double total = *surprise * (double)parts;
+    for (int64_t j = 0; j < labels; j++) {
+        if (isnan(y[j]))
+            continue;
+        int64_t o = labels + j;
+        double sign = isfinite(y[j]) ? 1.0 : -1.0, rate = k->presence_rate;
+        double u = sign * rate * w->out_mean[o]
+                   / sqrt(k->probit_var + rate * rate * w->stated_var[o]);
+        total += KB(two_surprise)(k, exp(KB(log_cdf)(u)), exp(KB(log_cdf)(-u)));
+        parts++;
+        w->direction[o] = sign * rate;
+        KB(measure_probit)(w, weight);
+        w->direction[o] = 0.0;
+    }
+    *surprise = parts ? total / (double)parts : 0.0;
 }
 
 /* What is believed of the logarithm of a count's rate, and of the count; kbnn/core/counts.py. */
@@ -301,6 +338,12 @@ KB_INLINE double KB(class_surprise)(const kb_work *w, double y)
     return (loss - entropy) / sqrt(2.0 * (second - entropy * entropy + w->net->k->surprise_var));
 }
 
+/* Whether a label says that there is none at all. */
+KB_INLINE int KB(is_none)(const kb_work *w, double y)
+{
+    return w->net->observation == KB_AMOUNT && y == -INFINITY;
+}
+
 /* Whether finite numbers can be a label. */
 KB_INLINE int KB(label_fits)(const kb_work *w, const double *y)
 {
@@ -333,6 +376,9 @@ KB_PART double KB(observe)(kb_work *w, const double *y, double weight, double *i
         break;
     case KB_COUNTED:
         KB(observe_count)(w, y, weight, inlier, &surprise);
+        break;
+    case KB_AMOUNT:
+        KB(observe_amount)(w, y, weight, inlier, &surprise);
         break;
     }
     return surprise;

@@ -8,7 +8,7 @@
 
 void kb_lengths_of(const kb_net *net, kb_lengths *n)
 {
-    int64_t inputs = net->widths[0] - net->directions, outputs = net->widths[net->layers];
+    int64_t inputs = net->widths[0] - net->directions;
     int64_t features = net->widths[net->layers - 1] + 1;
     memset(n, 0, sizeof *n);
     for (int64_t l = 0; l < net->layers; l++)
@@ -21,9 +21,9 @@ void kb_lengths_of(const kb_net *net, kb_lengths *n)
     }
     n->cov += net->directions ? net->widths[1] * inputs : 0;
     n->prior_mean = n->prior_var = n->mean;
-    n->noise = net->learns_noise ? 2 * outputs : 0;
-    n->head_mean = net->head ? outputs * features : 0;
-    n->head_cov = net->head ? outputs * kb_triangle(features) : 0;
+    n->noise = net->learns_noise ? 2 * net->labels : 0;
+    n->head_mean = net->head ? net->labels * features : 0;
+    n->head_cov = net->head ? net->labels * kb_triangle(features) : 0;
     n->input_mean = inputs;
     n->input_cov = net->directions ? kb_triangle(net->directions) + inputs : kb_triangle(inputs);
     n->view = net->directions ? inputs * (net->directions + 2) : 0;
@@ -196,7 +196,7 @@ static void kb_shape(kb_work *w)
         cov += kb_triangle(dim);
     }
     w->loose = cov;
-    for (int64_t o = 0; net->head && o < w->outputs; o++) {
+    for (int64_t o = 0; net->head && o < net->labels; o++) {
         kb_tiles *t = kb_shape_tiles(w, w->features, o * kb_triangle(w->features));
         w->head = o ? w->head : t;
     }

@@ -65,7 +65,7 @@ KB_PART int KB(learnable)(const kb_work *w, const double *x, const double *y, do
         if (isinf(x[i]))
             return 0;
     for (int64_t k = 0; k < w->net->labels; k++)
-        if (fabs(y[k]) > c->label_limit)
+        if (fabs(y[k]) > c->label_limit && !KB(is_none)(w, y[k]))
             return 0;
     if (!(weight >= c->least_weight && weight <= c->most_weight))
         return 0;
@@ -96,7 +96,7 @@ static void KB(forget)(kb_work *w, double share)
         if (!kb_is_head(w, t))
             KB(tiles_forget)(t, share);
     kb_work_means(w, w->state.prior_mean);
-    for (int64_t o = 0; net->learns_noise && o < w->outputs; o++) {
+    for (int64_t o = 0; net->learns_noise && o < net->labels; o++) {
         double *noise = w->state.noise + 2 * o;
         if (noise[0] > memory) {
             noise[1] *= memory / noise[0];
@@ -144,9 +144,9 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
         return;
     }
     if (w->net->learns_noise)
-        memcpy(w->state.noise, w->new_noise, (size_t)w->outputs * 2 * sizeof(double));
-    for (int64_t o = 0; w->net->head && o < w->outputs; o++)
-        if (!isnan(y[o]))
+        memcpy(w->state.noise, w->new_noise, (size_t)w->net->labels * 2 * sizeof(double));
+    for (int64_t o = 0; w->net->head && o < w->net->labels; o++)
+        if (isfinite(y[o]))
             KB(learn_head)(w, o);
     records->inlier[row] = inlier;
     records->status[row] = KB_LEARNED | (alarm ? KB_ALARM : 0);

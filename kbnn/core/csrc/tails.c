@@ -137,6 +137,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             out[KB_MOST] = tail[KB_MOST_SEEN];
             out[KB_KIND] = 0.0;
             out[KB_UNIT] = tail[KB_TAIL_UNIT];
+            out[KB_NONE] = 0.0;
             if (!isfinite(y[at]))
                 continue;
             double t = clip((y[at] - mean[at]) / spread, -k->tails_reach, k->tails_reach);
@@ -176,6 +177,7 @@ static void state_rows(const double *tails, int64_t targets, int64_t rows, const
             out[KB_MOST] = tail[KB_MOST_SEEN];
             out[KB_KIND] = 0.0;
             out[KB_UNIT] = tail[KB_TAIL_UNIT];
+            out[KB_NONE] = 0.0;
         }
     }
 }

@@ -1,0 +1,119 @@
+"""An amount: none at all with probability p_0, else a number above 0 as kbnn.task.logged has it.
+
+With G the latter's distribution, P(Y <= y) = p_0 + (1 - p_0) G(y).
+
+There is no density at a single value: the NLL is one with respect to length above 0 and, at 0, to
+the width of what is rounded to 0, r = `finest`: log r - log p_0 of 0, -log (1 - p_0) g(y) of y > 0.
+So its unit is that of any other density, and a constant's or another kind's can be put beside it.
+
+0 is a step from 0 to p_0, in which u is drawn by a hash, as for counts (kbnn.task.counted), and
+intervals are kept by normal scores as theirs are. A 0 counts as inside an interval by the share of
+its step that is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kbnn.core import mixture, normal
+from kbnn.core.mixture import OUTSIDE, STATED, Verdicts
+from kbnn.core.normal import FloatArray
+from kbnn.task import logged
+from kbnn.task.counted import hashed, levels
+from kbnn.task.link import MEDIANS, linked, log_slope, valued
+
+FINE: Final = 0.01
+"""What is rounded to 0, in medians of the first amounts."""
+_TINY: Final = float(np.finfo(np.float64).tiny)
+
+
+def finest(unit: FloatArray) -> FloatArray:
+    """The width of what is rounded to 0, of links of that unit."""
+    return np.asarray(np.maximum(FINE / MEDIANS * unit, _TINY))
+
+
+def possible(y: FloatArray) -> FloatArray:
+    """From 0 on."""
+    return np.asarray((y >= 0.0) & (y < np.inf), dtype=np.float64)
+
+
+def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """P(Y <= y)."""
+    none = rows[:, STATED.none]
+    with np.errstate(invalid="ignore"):
+        below = mixture.cdf(linked(np.maximum(y, _TINY), rows[:, STATED.unit]), rows)
+    return np.where(y < 0.0, 0.0, none + (1.0 - none) * np.where(y > 0.0, below, 0.0))
+
+
+def drawn(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """P(Y <= y), and where nothing is below y a place between 0 and that."""
+    return np.where(y > 0.0, 1.0, hashed(y, rows)) * cdf(y, rows)
+
+
+def quantile(rows: FloatArray, share: float) -> FloatArray:
+    """The least value that so large a share does not exceed."""
+    return _quantiles(rows, np.full(len(rows), share))
+
+
+def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+    """The central interval of that share."""
+    low, high = levels(rows, 0.5 - share / 2, rows[:, STATED.none])
+    return _quantiles(rows, low), _quantiles(rows, high)
+
+
+def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
+    """Amounts beside what was stated of them."""
+    none = rows[:, STATED.none]
+    u = drawn(y, rows)
+    edges = [levels(rows, outside, none) for outside in OUTSIDE]
+    start = np.where(y > 0.0, u, 0.0)  # of the step that y is
+    step = np.where(y > 0.0, 0.0, none)
+    return Verdicts(
+        _nll(y, rows),
+        logged.crps(y, rows),
+        u,
+        np.where(u < 0.5, 1.0, -1.0) * normal.scores(np.minimum(u, 1.0 - u)),
+        _quantiles(rows, edges[2][0]),
+        _quantiles(rows, edges[2][1]),
+        *(_inside(start, step, low, high) for low, high in edges),
+    )
+
+
+def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+    """Of amounts; of whole numbers the mass of what would be rounded to them, of 0 in other steps
+    (see kbnn.task.stated).
+    """
+    none, some = rows[:, STATED.none], y > 0.0
+    mass = cdf(np.full(len(y), 0.5 * finest), rows)
+    found = np.log(np.where(some, 1.0 - none, mass))
+    if some.any():
+        found[some] += logged.log_density(y[some], rows[some])
+    return found
+
+
+def _nll(y: FloatArray, rows: FloatArray) -> FloatArray:
+    none, unit, some = rows[:, STATED.none], rows[:, STATED.unit], y > 0.0
+    safe = np.where(some, y, 1.0)
+    much = log_slope(safe, unit) - mixture.log_pdf(linked(safe, unit), rows)
+    return np.where(some, much - np.log(1.0 - none), np.log(finest(unit)) - np.log(none))
+
+
+def _inside(start: FloatArray, step: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """The share of a step, which may have no height, that lies between two levels."""
+    part = np.minimum(start + step, high) - np.maximum(start, low)
+    at = (start >= low) & (start <= high)
+    return np.where(step > 0.0, np.maximum(part, 0.0) / np.maximum(step, _TINY), at)
+
+
+def _quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
+    """The least value y with P(Y <= y) >= share."""
+    none = rows[:, STATED.none]
+    some = share > none
+    found = np.zeros(len(rows))
+    if some.any():
+        none, share, rows = none[some], share[some], rows[some]
+        below, above = (share - none) / (1.0 - none), (1.0 - share) / (1.0 - none)
+        found[some] = valued(mixture.quantiles(rows, below, above), rows[:, STATED.unit])
+    return found
