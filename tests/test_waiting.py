@@ -175,7 +175,8 @@ def test_a_late_label_counts_as_much_as_its_row_says(tmp_path: Path) -> None:
     order.write_text("id,x,town,y,w\n" + "\n".join(lines) + "\n")
     lines = [f"{at},{x},{town},,{w}\n{at},,,{y}," for at, x, town, y, w in both]
     apart.write_text("id,x,town,y,w\n" + "\n".join(lines) + "\n")
-    words = {"layers": 4, "id": "id", "target": "y", "weight": "w", "rehearse": "off"}
+    words: dict[str, Any] = {"layers": 4, "id": "id", "target": "y", "rehearse": "off"}
+    words["weight"] = "w"
     whole = trained(order, **words)
     assert same_network(trained(apart, **words), whole)
     assert not same_network(trained(in_order(tmp_path / "plain.csv", rows), layers=4, id="id",

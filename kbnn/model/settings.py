@@ -26,6 +26,7 @@ WIDE_FROM: Final = 91
 REPEATS: Final = {"paper": 0.35, "neuron": 0.7, "group": 0.8, "full": 0.95, "wide": 0.8}
 """By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
 
+
 class Shape(NamedTuple):
     """A network that races where --layers is auto."""
 
