@@ -22,10 +22,6 @@ KEPT_BYTES: Final = 32 << 20
 """Memory that is kept at most for what comes next, and that is asked for in one piece."""
 
 
-KEPT_BYTES: Final = 32 << 20
-"""Memory that is kept at most for what comes next, and that is asked for in one piece."""
-
-
 class _Without(MetaPathFinder):
     """Makes one package look as if it were not installed."""
 
