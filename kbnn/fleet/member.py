@@ -8,7 +8,7 @@ nothing is lost or counted twice.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kbnn.errors import KbnnError
@@ -35,7 +35,8 @@ class Member:
     ) -> None:
         self._crew, self._make, self._path = crew, make, path
         self.schema = self._saved_schema = schema  # as the part knows it, now and when last saved
-        self.keys: set[str] = set()
+        self.keys: dict[str, int] = {}  # of those open there, at least how many rows were told
+        self.start: bytes | None = None  # what keys begin from, as the part was told since then
         self._told: list[_Told] = []  # since the fleet was last saved
         self._futures: list[Any] = []  # of the same
         self._begin()
@@ -51,6 +52,15 @@ class Member:
         )
         self._number, self._last = self._number + 1, future
         return future
+
+    def met(self, key: str) -> int:
+        """At least how many rows of a key the part has met: those since it is open there."""
+        return self.keys.get(key, 0)
+
+    def count(self, keys: Sequence[str]) -> None:
+        """Rows of these keys are told."""
+        for key in keys:
+            self.keys[key] = self.keys.get(key, 0) + 1
 
     def tell(self, order: str, args: tuple[Any, ...]) -> int:
         """Order what changes models; by the number that comes back it can be waited for."""
@@ -79,21 +89,21 @@ class Member:
     def saved(self) -> None:
         """All that was told so far is in the store."""
         self._told, self._futures = [], []
-        self._saved_schema = self.schema
+        self._saved_schema, self.start = self.schema, None
 
     def _recover(self) -> None:
         """Make the part anew, as it was when last saved, and tell it all that it was told since."""
         self._crew.lost(self._worker)
         self._begin()
-        self.keys = set()
+        self.keys = {}
         with Store(self._path, writes=False) as store:
             for number, (order, args) in enumerate(self._told):
                 if order == "learn":
-                    plain, keys, rows, found, again = args
+                    plain, keys, rows, found, again, start = args
                     absent = dict.fromkeys(k for k in keys if k not in self.keys and k not in found)
                     saved = {key: store.read(key) or b"" for key in absent}
-                    args = plain, keys, rows, {**found, **saved}, again
-                    self.keys.update(keys)
+                    args = plain, keys, rows, {**found, **saved}, again, start
+                    self.keys.update(dict.fromkeys(keys, 0))
                 elif order == "take":
-                    self.keys.discard(args[0])
+                    self.keys.pop(args[0], None)
                 self._futures[number] = self._send(order, args)

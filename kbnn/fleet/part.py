@@ -21,7 +21,7 @@ from kbnn.fleet.form import Form
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.herd import Herd
 from kbnn.fleet.register import ALONE, Register
-from kbnn.fleet.start import KNOWN, moved_by
+from kbnn.fleet.start import KNOWN, OF_AGE, begun_again, moved_by
 from kbnn.fleet.store import Standing
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
@@ -64,6 +64,7 @@ class Part:
     def __init__(self, settings: Settings, schema: Schema, forms: Forms) -> None:
         self.settings, self.forms = settings, forms
         self.wanted: str | None = None  # how intervals are wanted, see Model.with_intervals
+        self.first: Callable[[], bytes] = bytes  # what keys begin from now
         self._schema = schema
         self._packs = of.packs(settings, schema)
         self._register = Register()
@@ -223,17 +224,28 @@ class Part:
         part, places = taken(work.rows, np.array(group)), group
         if not packed and model.met % GATHERED == GATHERED - 1:
             model.gather()
-        left = KNOWN - model.met
-        if not 0 < left <= len(places) or model.warming_up:
-            work.add(np.array(places), model.learn(part, again))
-        else:
-            work.add(np.array(places[:left]), model.learn(sliced(part, 0, left), again))
-            for member in model.learned.members:
-                work.moved.append((places[left - 1], moved_by(member.state())))
-            if left < len(places):
-                rest = sliced(part, left, len(places))
-                work.add(np.array(places[left:]), model.learn(rest, again))
+        at = 0
+        while at < len(places):
+            ages = [age - model.met for age in (KNOWN, OF_AGE) if age > model.met]
+            stop = min(len(places), at + min(ages, default=len(places)))
+            held = model.warming_up
+            work.add(np.array(places[at:stop]), model.learn(sliced(part, at, stop), again))
+            if model.met == KNOWN and not held:
+                for member in model.learned.members:
+                    work.moved.append((places[stop - 1], moved_by(member.state())))
+            if model.met == OF_AGE and not (held or again):
+                model = self._begun_again(model)
+            at = stop
         self._put_back(number, model)
+
+    def _begun_again(self, model: Model) -> Model:
+        """A key that has come of age, from what keys begin from now."""
+        content = self.first()
+        if content == NEW:
+            return model
+        later = model_from(content, self.forms, self.settings, self._schema)
+        later.with_intervals(self.wanted)
+        return begun_again(later, model)
 
     def _put_back(self, number: int, model: Model) -> None:
         """Pack a model that has learned, if it can be."""

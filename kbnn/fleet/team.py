@@ -17,6 +17,7 @@ from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.member import Member
 from kbnn.fleet.part import Resting, Taught, Work
+from kbnn.fleet.start import OF_AGE
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
@@ -33,6 +34,7 @@ class Team:
         self, crew: Crew, settings: Settings, schema: Schema, forms: Forms, path: str | None
     ) -> None:
         self.forms, self.wanted = forms, None
+        self.first: Callable[[], bytes] = bytes  # what keys begin from now
         self._crew = crew
         self._homes: dict[str, int] = {}
 
@@ -73,18 +75,22 @@ class Team:
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
     ) -> Callable[[], Taught]:
         """Have rows learned; what came of them is there when it is asked for."""
-        plain = self.forms.plain()
         sent, schema = [], rows.schema
         rows = rows._replace(schema=None)
         for member, where in self._shared_out(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
-            member.keys.update(mine)
+            start = None
+            if min(map(member.met, mine)) < OF_AGE:  # told once in a window: it may be large
+                start = self.first()
+                start, member.start = (None if start is member.start else start), start
+            member.count(mine)
             share = taken(rows, where)
             if schema is not None and schema is not member.schema:  # told once: it is large
                 member.schema = schema
                 share = share._replace(schema=schema)
-            number = member.tell("learn", (plain, mine, share, new, again))
+            plain = self.forms.plain()
+            number = member.tell("learn", (plain, mine, share, new, again, start))
             sent.append((member, where, number))
 
         def result() -> Taught:
@@ -105,7 +111,7 @@ class Team:
         for member, where in self._shared_out(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
-            member.keys.update(new)
+            member.keys.update(dict.fromkeys(new, 0))
             # What is asked for is sent again when a worker is lost, with the models it needs.
             sent.append((member, where, member.tell("ask", (plain, mine, taken(rows, where), new))))
         work = Work(rows)
@@ -122,7 +128,7 @@ class Team:
         """The model of a key, which is open no longer."""
         member = self._members[self._home(key)]
         content = member.wait(member.tell("take", (key,)))
-        member.keys.discard(key)
+        member.keys.pop(key, None)
         return modelfile.load_bytes(content, "a model")
 
     def changed(self) -> Iterator[Resting]:
@@ -138,7 +144,8 @@ class Team:
         for member in self._members:
             member.saved()
             if len(member.keys) > share:
-                member.keys.difference_update(member.ask("shut", (share,)))
+                for key in member.ask("shut", (share,)):
+                    member.keys.pop(key, None)
 
     def close(self) -> None:
         """Let the workers go."""

@@ -49,8 +49,11 @@ def _learn(
     rows: Rows,
     found: Mapping[str, bytes],
     again: bool,
+    start: bytes | None,
 ) -> Taught:
     part.forms.learn(plain)
+    if start is not None:
+        part.first = lambda: start
     return part.learn(keys, _own(rows), found, again)
 
 
