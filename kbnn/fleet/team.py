@@ -17,7 +17,6 @@ from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.member import Member
 from kbnn.fleet.part import Resting, Taught, Work
-from kbnn.fleet.start import OF_AGE
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
@@ -80,11 +79,14 @@ class Team:
         for member, where in self._shared_out(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
-            start = None
-            if min(map(member.met, mine)) < OF_AGE:  # told once in a window: it may be large
-                start = self.first()
-                start, member.start = (None if start is member.start else start), start
-            member.count(mine)
+            if new:
+                begun = self.first()
+                member.rested.update(key for key, content in new.items() if content != begun)
+            start = self.first() if member.count(mine) else None
+            if start is member.start:  # told once in a window: it may be large
+                start = None
+            elif start is not None:
+                member.start = start
             share = taken(rows, where)
             if schema is not None and schema is not member.schema:  # told once: it is large
                 member.schema = schema
@@ -112,6 +114,7 @@ class Team:
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
             member.keys.update(dict.fromkeys(new, 0))
+            member.rested.update(new)
             # What is asked for is sent again when a worker is lost, with the models it needs.
             sent.append((member, where, member.tell("ask", (plain, mine, taken(rows, where), new))))
         work = Work(rows)
@@ -128,13 +131,13 @@ class Team:
         """The model of a key, which is open no longer."""
         member = self._members[self._home(key)]
         content = member.wait(member.tell("take", (key,)))
-        member.keys.pop(key, None)
+        member.forget([key])
         return modelfile.load_bytes(content, "a model")
 
     def changed(self) -> Iterator[Resting]:
         """The models that have changed since the fleet was last saved."""
-        for member in self._members:
-            resting, plain = member.ask("changed", ())
+        for result in [member.asked("changed", ()) for member in self._members]:
+            resting, plain = result()
             self.forms.learn(plain)
             yield from resting
 
@@ -144,8 +147,7 @@ class Team:
         for member in self._members:
             member.saved()
             if len(member.keys) > share:
-                for key in member.ask("shut", (share,)):
-                    member.keys.pop(key, None)
+                member.forget(member.ask("shut", (share,)))
 
     def close(self) -> None:
         """Let the workers go."""
