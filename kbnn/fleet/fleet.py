@@ -22,10 +22,11 @@ from kbnn.fleet.beginnings import NEW, Beginnings
 from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.keys import keys_of
-from kbnn.fleet.part import Ask, Part, Taught, Work, model_from
+from kbnn.fleet.part import Ask, Part, model_from
 from kbnn.fleet.start import caught_up
 from kbnn.fleet.store import Store
 from kbnn.fleet.team import Team
+from kbnn.fleet.work import Taught, Work
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced

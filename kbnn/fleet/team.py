@@ -16,7 +16,8 @@ import numpy as np
 from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.member import Member
-from kbnn.fleet.part import Resting, Taught, Work
+from kbnn.fleet.part import Resting
+from kbnn.fleet.work import Taught, Work
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows

@@ -9,8 +9,9 @@ import numpy as np
 
 from kbnn.fleet.crew import Gone
 from kbnn.fleet.forms import Forms
-from kbnn.fleet.part import Part, Resting, Taught
+from kbnn.fleet.part import Part, Resting
 from kbnn.fleet.store import compressed
+from kbnn.fleet.work import Taught
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
