@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -20,6 +21,11 @@ QUIET: Final = {
     "distributed.admin.tick.interval": "1s",
 }
 """Of workers that are started here: none looks over the shoulder of those that learn."""
+
+
+def ready() -> None:
+    """In a worker: have there what it will need."""
+    importlib.import_module("kbnn.fleet.worker")
 
 
 class Gone(Exception):  # no error of the user's
@@ -56,6 +62,7 @@ class Crew:
         except (OSError, ValueError) as error:
             raise UsageError(f"--cluster {cluster}: no Dask scheduler answers there") from error
         self.count = max(1, len(self._workers()))
+        self._client.run(ready)  # all at once: else each would look for kbnn with its first rows
 
     def _workers(self) -> list[str]:
         info = self._client.scheduler_info(n_workers=-1)
