@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,7 @@ def run(**words: object) -> dict[str, float]:
     """Train in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, json.dumps(words)],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # as commands have it
         capture_output=True,
         text=True,
         check=True,
