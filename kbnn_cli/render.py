@@ -116,7 +116,7 @@ def _facts(training: Training) -> Table:
         facts.add_row("drift", _alarms(model))
     spent = {name: getattr(seconds, name) for name in ("read", "encode", "learn", "save")}
     if training.options.engine != HERE:
-        spent["start of workers"] = seconds.start
+        spent["start"] = seconds.start
     split = ", ".join(f"{name} {number(value, 2)}" for name, value in spent.items())
     facts.add_row("time", f"{number(seconds.total, 3)} s: {split}")
     if training.rows and seconds.total > 0.0:
