@@ -10,7 +10,8 @@ from typing import Any, Final
 from kbnn.errors import KbnnError, UsageError
 
 PATIENCE: Final = 1.0
-"""Seconds after which it is asked whether a worker is still there."""
+"""Seconds after which it is asked whether a worker is still there; longer each time, since what was
+on its way by then begins anew."""
 MOST_TRIES: Final = 20
 """Workers that may be lost one after another before a run gives up."""
 QUIET: Final = {
@@ -100,10 +101,12 @@ class Crew:
         from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
 
+        patience = PATIENCE
         while True:
             try:
-                return future.result(timeout=PATIENCE)
+                return future.result(timeout=patience)
             except (TimeoutError, Late):
+                patience *= 2.0
                 if worker not in self._workers():
                     raise Gone(worker) from None
             except (KilledWorker, CommClosedError, CancelledError, FutureCancelledError) as error:

@@ -18,6 +18,7 @@ from kbnn.fleet.forms import Forms
 from kbnn.fleet.member import Member
 from kbnn.fleet.part import Resting
 from kbnn.fleet.work import Taught, Work
+from kbnn.fleet.worker import all_of
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
@@ -140,7 +141,7 @@ class Team:
         for result in [member.asked("changed", ()) for member in self._members]:
             resting, plain = result()
             self.forms.learn(plain)
-            yield from resting
+            yield from all_of(resting)
 
     def saved(self, most: int) -> None:
         """All that has changed is in the store; no more than so many models stay open."""

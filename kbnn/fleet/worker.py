@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -58,9 +59,16 @@ def _learn(
     return part.learn(keys, _own(rows), found, again)
 
 
-def _changed(part: Part) -> tuple[list[Resting], dict[str, Any]]:
+def _changed(part: Part) -> tuple[bytes, dict[str, Any]]:
+    """In one piece: a cluster takes a list apart, and would send models one by one."""
     resting = [one._replace(content=compressed(one.content)) for one in part.changed()]
-    return resting, part.forms.plain()
+    return pickle.dumps(resting), part.forms.plain()
+
+
+def all_of(resting: bytes) -> list[Resting]:
+    """What a worker has written down."""
+    found: list[Resting] = pickle.loads(resting)
+    return found
 
 
 def _ask(
