@@ -123,7 +123,10 @@ def wide_rows(folder: Path, rows: int) -> bool:
     """
     draw, keys, inputs = np.random.default_rng(0), 8, 100
     device, x = draw.integers(0, keys, rows), draw.normal(size=(rows, inputs))
-    y = np.sin(2.0 * x @ (draw.normal(size=inputs) / np.sqrt(inputs))) + draw.normal(size=keys)[device]
+    y = (
+        np.sin(2.0 * x @ (draw.normal(size=inputs) / np.sqrt(inputs)))
+        + draw.normal(size=keys)[device]
+    )
     y += 0.1 * draw.normal(size=rows)
     names = ",".join(f"x{j}" for j in range(inputs))
     with (folder / "wide.csv").open("w", encoding="utf-8") as file:
