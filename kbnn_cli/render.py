@@ -11,6 +11,7 @@ from rich.text import Text
 from kbnn.model.warmup import WARM_UP_ROWS
 from kbnn.run import remedies
 from kbnn.run.outcome import Tally, prequential
+from kbnn.run.trainoptions import HERE
 from kbnn.wording import clean, count, number, rows_of
 from kbnn_cli.show_figures import figures_table, verdict_text
 
@@ -114,6 +115,8 @@ def _facts(training: Training) -> Table:
     if model.alarms:
         facts.add_row("drift", _alarms(model))
     spent = {name: getattr(seconds, name) for name in ("read", "encode", "learn", "save")}
+    if training.options.engine != HERE:
+        spent["start"] = seconds.start
     split = ", ".join(f"{name} {number(value, 2)}" for name, value in spent.items())
     facts.add_row("time", f"{number(seconds.total, 3)} s: {split}")
     if training.rows and seconds.total > 0.0:

@@ -10,6 +10,7 @@ the model of each device forecast its rows and then learn them, and writes what 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -46,6 +47,7 @@ def update(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Itera
 
 
 def main(readings: str, forecasts: str) -> int:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need the same packages
     spark = SparkSession.builder.appName("kbnn fleet").master("local[2]").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.conf.set("spark.sql.shuffle.partitions", "2")

@@ -66,7 +66,7 @@ def test_json_is_the_only_thing_on_stdout(data: Path, capsys: pytest.CaptureFixt
     found = json.loads(out)
     assert found["model"] == "model.npz"
     assert (found["rows"], found["epochs"], found["rejected"]) == (200, 2, 0)
-    assert set(found["seconds"]) == {"read", "encode", "learn", "save", "total"}
+    assert set(found["seconds"]) == {"read", "encode", "learn", "save", "start", "total"}
     assert {"rmse", "nll", "coverage_90"} <= set(found["prequential"])
     assert {"skipped", "rows_per_second", "microseconds_per_row"} <= set(found)
 

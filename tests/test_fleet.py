@@ -16,9 +16,9 @@ import pytest
 import kbnn as library
 from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
-from kbnn.core.state import init
+from kbnn.core.state import COUNT, init
 from kbnn.fleet.fleet import Fleet
-from kbnn.fleet.start import LEAST_APART, OWN, PARTS, SHAPE, Widths, moved_by
+from kbnn.fleet.start import LEAST_APART, OF_AGE, OWN, PARTS, SHAPE, Widths, moved_by
 from kbnn.fleet.store import MODELS, Store
 from kbnn.model.file import load_bytes
 from tests.commands import Ran, kbnn, program
@@ -307,6 +307,23 @@ def test_a_common_start_helps_keys_that_come_late(here: Path) -> None:
         assert len(late) > 30
         errors.append(float(np.sqrt(np.mean(squares))))
     assert errors[0] < 0.75 * errors[1]  # of 500 devices 0.6, see tests.bench.fleet
+
+
+def test_a_key_that_comes_of_age_begins_once_more_from_what_is_known_by_then(here: Path) -> None:
+    lines = (here / "rows.csv").read_text().splitlines()
+    mine = [at for at, line in enumerate(lines) if line.startswith("d0,")]
+    found = []
+    for count in (OF_AGE - 1, OF_AGE, OF_AGE + 1):
+        (here / "some.csv").write_text("\n".join(lines[: mine[count - 1] + 1]) + "\n")
+        trained("--fresh", sources="some.csv")
+        found.append(load_bytes(models()["d0"], "d0"))
+        assert found[-1].met == count
+    before, then, after = (one.learned.members[0].state() for one in found)
+    assert not np.array_equal(before.prior_mean, then.prior_mean)
+    assert np.array_equal(then.prior_mean, after.prior_mean)
+    assert then.counts[COUNT.distinct] == OF_AGE
+    scored = [one.card.curve.rows for one in found]  # each row once, as it was said when it came
+    assert np.array_equal(np.diff(scored), [1, 1])
 
 
 def test_a_new_key_is_as_wide_as_keys_have_moved() -> None:

@@ -302,7 +302,7 @@ def test_counts_and_bad_rows(tmp_path: Path) -> None:
     found = summary(train([data], tmp_path / "m.npz", read=read, bad_rows=str(bad)))
     assert [found[name] for name in ("rows", "skipped", "rejected", "bad_rows")] == [58, 1, 0, 1]
     assert bad.read_text().splitlines()[1] == f"{data},52,b,x,cannot read 'x' as a number"
-    assert set(found["seconds"]) == {"read", "encode", "learn", "save", "total"}
+    assert set(found["seconds"]) == {"read", "encode", "learn", "save", "start", "total"}
     assert {"rmse", "nll", "coverage_90", "baseline_rmse"} <= set(found["prequential"])
     json.dumps(found, allow_nan=False)
 

@@ -143,3 +143,17 @@ def test_without_information_to_separate_the_function_is_kept() -> None:
     assert np.allclose(
         predict(moved, standard(x, NEW)).mean, predict(singular, standard(x, OLD)).mean
     )
+
+
+def test_a_block_without_precision_leaves_those_beside_it_alone() -> None:
+    state = init(Config(inputs=3, hidden=(5,), covariance="neuron"), 1)
+    layout = layout_of(state.config)
+    flawed = layout.unpack(state.cov)
+    flawed[2] = np.zeros_like(flawed[2])
+    gain, shift = np.array([2.0]), np.array([0.1])
+    whole = rescaled(state, OLD, NEW, gain, shift)
+    beside = rescaled(state._replace(cov=layout.pack(flawed)), OLD, NEW, gain, shift)
+    for index, order in enumerate(layout.order):
+        same = np.array_equal(beside.mean[order], whole.mean[order])
+        assert same == (index != 2)
+        assert np.array_equal(layout.unpack(beside.cov)[2], flawed[2])

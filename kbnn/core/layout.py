@@ -144,16 +144,21 @@ def diagonal_places(dim: int) -> IntArray:
 
 def pack_triangle(matrix: FloatArray) -> FloatArray:
     """The upper triangle of a symmetric matrix, row after row."""
-    return np.asarray(matrix[np.triu_indices(len(matrix))])
+    return np.asarray(matrix[_upper(len(matrix))])
 
 
 def unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
     """The symmetric matrix of a packed upper triangle."""
     matrix = np.zeros((dim, dim))
-    upper = np.triu_indices(dim)
+    upper = _upper(dim)
     matrix[upper] = row
     matrix.T[upper] = row
     return matrix
+
+
+@lru_cache(maxsize=64)
+def _upper(dim: int) -> tuple[IntArray, IntArray]:
+    return np.triu_indices(dim)
 
 
 @lru_cache(maxsize=64)
@@ -227,23 +232,28 @@ _BLOCKS = {
 
 
 def inverse(matrix: FloatArray) -> FloatArray | None:
-    """The inverse of a symmetric positive definite matrix, symmetric to the bit; else None."""
+    """The inverse of symmetric positive definite matrices (..., n, n), symmetric to the bit.
+
+    None where any of them is none.
+    """
     try:
         root = _inverse_root(np.asarray(np.linalg.cholesky(matrix), np.float64))
     except np.linalg.LinAlgError:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        inverse = root.T @ root
-    return 0.5 * (inverse + inverse.T) if np.all(np.isfinite(inverse)) else None
+        inverse = root.swapaxes(-1, -2) @ root
+    if not np.all(np.isfinite(inverse)):
+        return None
+    return np.asarray(0.5 * (inverse + inverse.swapaxes(-1, -2)))
 
 
 def _inverse_root(root: FloatArray) -> FloatArray:
-    """The inverse of a lower triangular matrix, by halves: a third of the time of a full one."""
-    if len(root) <= 24:
+    """The inverse of lower triangular matrices, by halves: a third of the time of full ones."""
+    if root.shape[-1] <= 24:
         return np.asarray(np.linalg.inv(root), np.float64)
-    half = len(root) // 2
+    half = root.shape[-1] // 2
     out = np.zeros_like(root)
-    upper = out[:half, :half] = _inverse_root(root[:half, :half])
-    lower = out[half:, half:] = _inverse_root(root[half:, half:])
-    out[half:, :half] = -lower @ (root[half:, :half] @ upper)
+    upper = out[..., :half, :half] = _inverse_root(root[..., :half, :half])
+    lower = out[..., half:, half:] = _inverse_root(root[..., half:, half:])
+    out[..., half:, :half] = -lower @ (root[..., half:, :half] @ upper)
     return out

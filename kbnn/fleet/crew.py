@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -9,7 +10,8 @@ from typing import Any, Final
 from kbnn.errors import KbnnError, UsageError
 
 PATIENCE: Final = 1.0
-"""Seconds after which it is asked whether a worker is still there."""
+"""Seconds after which it is asked whether a worker is still there; longer each time, since what was
+on its way by then begins anew."""
 MOST_TRIES: Final = 20
 """Workers that may be lost one after another before a run gives up."""
 QUIET: Final = {
@@ -20,6 +22,11 @@ QUIET: Final = {
     "distributed.admin.tick.interval": "1s",
 }
 """Of workers that are started here: none looks over the shoulder of those that learn."""
+
+
+def ready() -> None:
+    """In a worker: have there what it will need."""
+    importlib.import_module("kbnn.fleet.worker")
 
 
 class Gone(Exception):  # no error of the user's
@@ -56,6 +63,7 @@ class Crew:
         except (OSError, ValueError) as error:
             raise UsageError(f"--cluster {cluster}: no Dask scheduler answers there") from error
         self.count = max(1, len(self._workers()))
+        self._client.run(ready)  # all at once: else each would look for kbnn with its first rows
 
     def _workers(self) -> list[str]:
         info = self._client.scheduler_info(n_workers=-1)
@@ -93,10 +101,12 @@ class Crew:
         from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
 
+        patience = PATIENCE
         while True:
             try:
-                return future.result(timeout=PATIENCE)
+                return future.result(timeout=patience)
             except (TimeoutError, Late):
+                patience *= 2.0
                 if worker not in self._workers():
                     raise Gone(worker) from None
             except (KilledWorker, CommClosedError, CancelledError, FutureCancelledError) as error:

@@ -22,10 +22,11 @@ from kbnn.fleet.beginnings import NEW, Beginnings
 from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.keys import keys_of
-from kbnn.fleet.part import Ask, Part, Taught, Work, model_from
+from kbnn.fleet.part import Ask, Part, model_from
 from kbnn.fleet.start import caught_up
 from kbnn.fleet.store import Store
 from kbnn.fleet.team import Team
+from kbnn.fleet.work import Taught, Work
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
@@ -68,7 +69,7 @@ class Fleet(Model):
         self.forms = Forms()
         self.beginnings = Beginnings(settings, self.forms, common)
         self._rows = self._rejected = 0
-        self._part: Part | Team = Part(settings, schema, self.forms)
+        self._part: Part | Team = self._here()
         self._sent: list[tuple[int, Callable[[], Taught]]] = []  # by row, what is being learned
         self._spoken: list[tuple[int, Forecast]] = []  # by row, what was said
         self._under_way: list[tuple[Rows, bool, int]] = []  # blocks, and the row after each
@@ -146,10 +147,16 @@ class Fleet(Model):
     def on(self, crew: Crew | None) -> None:
         """Have the models of keys learn and answer in workers of a cluster, or here again."""
         if crew is None:
-            self._part = Part(self.settings, self._schema, self.forms)
+            self._part = self._here()
         else:
             self._part = Team(crew, self.settings, self._schema, self.forms, self.store.path)
+            self._part.first = self.beginnings.first
         self._part.wanted = self._wanted
+
+    def _here(self) -> Part:
+        part = Part(self.settings, self._schema, self.forms)
+        part.first = self.beginnings.first
+        return part
 
     def model_of(self, key: str) -> Model | None:
         """The model of a key, None where it has none yet."""

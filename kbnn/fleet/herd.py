@@ -23,7 +23,7 @@ from kbnn.core.tails import FIRST_GAIN, MEAN_WIDTH
 from kbnn.fleet import resting
 from kbnn.fleet.form import DRAWN, FIGURES, SUMS, Form
 from kbnn.fleet.packed import Packed
-from kbnn.fleet.start import KNOWN
+from kbnn.fleet.start import KNOWN, OF_AGE
 from kbnn.fleet.store import Standing
 from kbnn.model import scaling
 from kbnn.model.learner import FIRST_REFIT, Learner
@@ -67,7 +67,7 @@ class Herd:
         self._last: tuple[FloatArray | None, bool] = None, False
         self._learner: Learner | None = None
         tracked = form.settings.intervals == "tracked"
-        manner = (form.settings.robust, tracked, FIRST_REFIT, FIRST_POINT, KNOWN)
+        manner = (form.settings.robust, tracked, FIRST_REFIT, FIRST_POINT, KNOWN, OF_AGE)
         self._manner = np.array(manner, np.int64)
 
     def fits(self, schema: Schema, settings: Settings) -> None:

@@ -8,11 +8,12 @@ nothing is lost or counted twice.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kbnn.errors import KbnnError
 from kbnn.fleet.crew import MOST_TRIES, Crew, Gone
+from kbnn.fleet.start import OF_AGE
 from kbnn.fleet.store import Store
 from kbnn.fleet.worker import obey
 from kbnn.model.schema import Schema
@@ -35,7 +36,9 @@ class Member:
     ) -> None:
         self._crew, self._make, self._path = crew, make, path
         self.schema = self._saved_schema = schema  # as the part knows it, now and when last saved
-        self.keys: set[str] = set()
+        self.keys: dict[str, int] = {}  # of those open there, how many rows were told
+        self.rested: set[str] = set()  # those of them that had met rows before
+        self.start: bytes | None = None  # what keys begin from, as the part was told since then
         self._told: list[_Told] = []  # since the fleet was last saved
         self._futures: list[Any] = []  # of the same
         self._begin()
@@ -52,6 +55,20 @@ class Member:
         self._number, self._last = self._number + 1, future
         return future
 
+    def count(self, keys: Sequence[str]) -> bool:
+        """Rows of these keys are told; whether one may come of age by them."""
+        grown = False
+        for key in keys:
+            count = self.keys[key] = self.keys.get(key, 0) + 1
+            grown |= count == OF_AGE or (count < OF_AGE and key in self.rested)
+        return grown
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """These are open there no longer."""
+        for key in keys:
+            self.keys.pop(key, None)
+            self.rested.discard(key)
+
     def tell(self, order: str, args: tuple[Any, ...]) -> int:
         """Order what changes models; by the number that comes back it can be waited for."""
         self._told.append(_Told(order, args))
@@ -67,33 +84,45 @@ class Member:
                 self._recover()
         raise KbnnError("the workers are lost one after another")
 
+    def asked(self, order: str, args: tuple[Any, ...]) -> Callable[[], Any]:
+        """An order that leaves models as they are; what comes of it is there when asked for."""
+        sent = self._send(order, args)
+
+        def result() -> Any:
+            future = sent
+            for _ in range(MOST_TRIES):
+                try:
+                    return self._crew.result(future, self._worker)
+                except Gone:
+                    self._recover()
+                    future = self._send(order, args)
+            raise KbnnError("the workers are lost one after another")
+
+        return result
+
     def ask(self, order: str, args: tuple[Any, ...]) -> Any:
         """What comes of an order that leaves models as they are."""
-        for _ in range(MOST_TRIES):
-            try:
-                return self._crew.result(self._send(order, args), self._worker)
-            except Gone:
-                self._recover()
-        raise KbnnError("the workers are lost one after another")
+        return self.asked(order, args)()
 
     def saved(self) -> None:
         """All that was told so far is in the store."""
         self._told, self._futures = [], []
-        self._saved_schema = self.schema
+        self._saved_schema, self.start = self.schema, None
 
     def _recover(self) -> None:
         """Make the part anew, as it was when last saved, and tell it all that it was told since."""
         self._crew.lost(self._worker)
         self._begin()
-        self.keys = set()
+        self.keys, self.rested = {}, set()
         with Store(self._path, writes=False) as store:
             for number, (order, args) in enumerate(self._told):
                 if order == "learn":
-                    plain, keys, rows, found, again = args
+                    plain, keys, rows, found, again, start = args
                     absent = dict.fromkeys(k for k in keys if k not in self.keys and k not in found)
                     saved = {key: store.read(key) or b"" for key in absent}
-                    args = plain, keys, rows, {**found, **saved}, again
-                    self.keys.update(keys)
+                    args = plain, keys, rows, {**found, **saved}, again, start
+                    self.keys.update(dict.fromkeys(keys, 0))
+                    self.rested.update(keys)  # nobody counts them again
                 elif order == "take":
-                    self.keys.discard(args[0])
+                    self.forget(args[:1])
                 self._futures[number] = self._send(order, args)

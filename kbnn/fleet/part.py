@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.core.layout import IntArray
-from kbnn.core.normal import FloatArray
 from kbnn.fleet import packed as of
 from kbnn.fleet import resting
 from kbnn.fleet.beginnings import NEW
@@ -21,8 +20,9 @@ from kbnn.fleet.form import Form
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.herd import Herd
 from kbnn.fleet.register import ALONE, Register
-from kbnn.fleet.start import KNOWN, moved_by
+from kbnn.fleet.start import KNOWN, OF_AGE, begun_again, moved_by
 from kbnn.fleet.store import Standing
+from kbnn.fleet.work import Taught, Work, groups_of
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
@@ -30,7 +30,6 @@ from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.stored import to_state
 from kbnn.stream.blocks import taken
-from kbnn.task import forecast as said_of
 from kbnn.task.forecast import Forecast
 
 GATHERED: Final = 8
@@ -41,13 +40,6 @@ WRITTEN: Final = 1024
 """Models that are written down at a time."""
 
 Ask = Callable[[Model, Rows], Forecast]
-
-
-class Taught(NamedTuple):
-    """What was said of rows, and how far keys have moved that came of age, by place in the rows."""
-
-    said: Forecast
-    moved: list[tuple[int, FloatArray]]
 
 
 class Resting(NamedTuple):
@@ -64,6 +56,7 @@ class Part:
     def __init__(self, settings: Settings, schema: Schema, forms: Forms) -> None:
         self.settings, self.forms = settings, forms
         self.wanted: str | None = None  # how intervals are wanted, see Model.with_intervals
+        self.first: Callable[[], bytes] = bytes  # what keys begin from now
         self._schema = schema
         self._packs = of.packs(settings, schema)
         self._register = Register()
@@ -205,7 +198,7 @@ class Part:
             done, said = self._herds[which].learn(at, work.part(where))
             work.add(where[done], said)
             left[where[done]] = False
-        for number, group in _groups(numbers, np.flatnonzero(left)).items():
+        for number, group in groups_of(numbers, np.flatnonzero(left)).items():
             self._alone(number, group, work, again)
         return Taught(work.joined(), work.moved)
 
@@ -223,17 +216,28 @@ class Part:
         part, places = taken(work.rows, np.array(group)), group
         if not packed and model.met % GATHERED == GATHERED - 1:
             model.gather()
-        left = KNOWN - model.met
-        if not 0 < left <= len(places) or model.warming_up:
-            work.add(np.array(places), model.learn(part, again))
-        else:
-            work.add(np.array(places[:left]), model.learn(sliced(part, 0, left), again))
-            for member in model.learned.members:
-                work.moved.append((places[left - 1], moved_by(member.state())))
-            if left < len(places):
-                rest = sliced(part, left, len(places))
-                work.add(np.array(places[left:]), model.learn(rest, again))
+        at = 0
+        while at < len(places):
+            ages = [age - model.met for age in (KNOWN, OF_AGE) if age > model.met]
+            stop = min(len(places), at + min(ages, default=len(places)))
+            held = model.warming_up
+            work.add(np.array(places[at:stop]), model.learn(sliced(part, at, stop), again))
+            if model.met == KNOWN and not held:
+                for member in model.learned.members:
+                    work.moved.append((places[stop - 1], moved_by(member.state())))
+            if model.met == OF_AGE and not (held or again):
+                model = self._begun_again(model)
+            at = stop
         self._put_back(number, model)
+
+    def _begun_again(self, model: Model) -> Model:
+        """A key that has come of age, from what keys begin from now."""
+        content = self.first()
+        if content == NEW:
+            return model
+        later = model_from(content, self.forms, self.settings, self._schema)
+        later.with_intervals(self.wanted)
+        return begun_again(later, model)
 
     def _put_back(self, number: int, model: Model) -> None:
         """Pack a model that has learned, if it can be."""
@@ -267,7 +271,7 @@ class Part:
             plain = self.wanted == "stated"
             work.add(where, self._herds[which].predict(at, work.part(where), plain))
             left[where] = False
-        for number, group in _groups(numbers, np.flatnonzero(left)).items():
+        for number, group in groups_of(numbers, np.flatnonzero(left)).items():
             model = self._model(number)
             if self._of(number) is not None:
                 model.with_intervals(self.wanted)
@@ -283,41 +287,3 @@ def model_from(content: bytes, forms: Forms, settings: Settings, schema: Schema)
         return modelfile.load_bytes(content, "a model")
     form = forms.named(resting.form_name(content))
     return of.unpacked(form, resting.from_bytes(form, content), settings, schema)
-
-
-class Work:
-    """What is said of the rows of a block, in whichever order they are learned."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-        self.moved: list[tuple[int, FloatArray]] = []
-        self._order: list[IntArray] = []
-        self._said: list[Forecast] = []
-
-    def part(self, places: IntArray) -> Rows:
-        """The rows at these places, in their order."""
-        return self.rows if len(places) == len(self.rows.y) else taken(self.rows, places)
-
-    def add(self, places: IntArray, said: Forecast) -> None:
-        if len(places):
-            self._order.append(places)
-            self._said.append(said)
-
-    def joined(self) -> Forecast:
-        """In the order of the rows."""
-        order = np.concatenate(self._order)
-        self.moved.sort(key=lambda one: one[0])
-        said = said_of.joined(self._said)
-        if bool(np.all(order[1:] > order[:-1])):
-            return said
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return said_of.taken(said, back)
-
-
-def _groups(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
-    """Places by number, in their order."""
-    groups: dict[int, list[int]] = {}
-    for at, number in zip(places.tolist(), numbers[places].tolist(), strict=True):
-        groups.setdefault(number, []).append(at)
-    return groups

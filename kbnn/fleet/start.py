@@ -11,6 +11,10 @@ shrunk from p0 to p (MacKay's fixed point, empirical Bayes):
 
 over the weights of all such keys, later ones counting for more, and the prior for a little. The
 factor was chosen by the log density of young keys of made fleets with little and with much noise.
+
+After 64 rows a key begins once more, from what keys begin from by then, and learns its rows anew:
+the first keys began when the common model knew next to nothing, and all that they learned later
+rested on that.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ from kbnn.model.warmup import Kept
 
 KNOWN: Final = 32
 """Rows after which a key tells how far it has moved."""
+OF_AGE: Final = 64
+"""Rows after which a key begins once more, see `begun_again`: what a fleet keeps of each."""
 KEPT: Final = 0.99
 """What a key counts for beside the next one."""
 FIRST: Final = 0.5
@@ -190,6 +196,16 @@ def first_bytes(model: Model, forms: Forms) -> bytes:
 def _own(settings: Settings, common: Model) -> Settings:
     """The settings of a key that begins from the common model: with what was chosen there."""
     return replace(common.learner.settings, keep=settings.keep, sample=settings.sample)
+
+
+def begun_again(model: Model, young: Model) -> Model:
+    """What a key has met, learned from a later beginning; `young` where some of it is not kept.
+
+    The first keys begin from a common model that knows little more than they do. By the time they
+    have met their first rows it knows more, and how keys differ too.
+    """
+    numbers = young.learned.kept.rows(young.schema.width).number
+    return caught_up(model, young) if len(numbers) and numbers[0] == 1.0 else young
 
 
 def caught_up(model: Model, held: Model) -> Model:

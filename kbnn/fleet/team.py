@@ -16,7 +16,9 @@ import numpy as np
 from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.member import Member
-from kbnn.fleet.part import Resting, Taught, Work
+from kbnn.fleet.part import Resting
+from kbnn.fleet.work import Taught, Work
+from kbnn.fleet.worker import all_of
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
@@ -33,6 +35,7 @@ class Team:
         self, crew: Crew, settings: Settings, schema: Schema, forms: Forms, path: str | None
     ) -> None:
         self.forms, self.wanted = forms, None
+        self.first: Callable[[], bytes] = bytes  # what keys begin from now
         self._crew = crew
         self._homes: dict[str, int] = {}
 
@@ -73,18 +76,25 @@ class Team:
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
     ) -> Callable[[], Taught]:
         """Have rows learned; what came of them is there when it is asked for."""
-        plain = self.forms.plain()
         sent, schema = [], rows.schema
         rows = rows._replace(schema=None)
         for member, where in self._shared_out(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
-            member.keys.update(mine)
+            if new:
+                begun = self.first()
+                member.rested.update(key for key, content in new.items() if content != begun)
+            start = self.first() if member.count(mine) else None
+            if start is member.start:  # told once in a window: it may be large
+                start = None
+            elif start is not None:
+                member.start = start
             share = taken(rows, where)
             if schema is not None and schema is not member.schema:  # told once: it is large
                 member.schema = schema
                 share = share._replace(schema=schema)
-            number = member.tell("learn", (plain, mine, share, new, again))
+            plain = self.forms.plain()
+            number = member.tell("learn", (plain, mine, share, new, again, start))
             sent.append((member, where, number))
 
         def result() -> Taught:
@@ -105,7 +115,8 @@ class Team:
         for member, where in self._shared_out(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
-            member.keys.update(new)
+            member.keys.update(dict.fromkeys(new, 0))
+            member.rested.update(new)
             # What is asked for is sent again when a worker is lost, with the models it needs.
             sent.append((member, where, member.tell("ask", (plain, mine, taken(rows, where), new))))
         work = Work(rows)
@@ -122,15 +133,15 @@ class Team:
         """The model of a key, which is open no longer."""
         member = self._members[self._home(key)]
         content = member.wait(member.tell("take", (key,)))
-        member.keys.discard(key)
+        member.forget([key])
         return modelfile.load_bytes(content, "a model")
 
     def changed(self) -> Iterator[Resting]:
         """The models that have changed since the fleet was last saved."""
-        for member in self._members:
-            resting, plain = member.ask("changed", ())
+        for result in [member.asked("changed", ()) for member in self._members]:
+            resting, plain = result()
             self.forms.learn(plain)
-            yield from resting
+            yield from all_of(resting)
 
     def saved(self, most: int) -> None:
         """All that has changed is in the store; no more than so many models stay open."""
@@ -138,7 +149,7 @@ class Team:
         for member in self._members:
             member.saved()
             if len(member.keys) > share:
-                member.keys.difference_update(member.ask("shut", (share,)))
+                member.forget(member.ask("shut", (share,)))
 
     def close(self) -> None:
         """Let the workers go."""

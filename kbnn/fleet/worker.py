@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from kbnn.fleet.crew import Gone
 from kbnn.fleet.forms import Forms
-from kbnn.fleet.part import Part, Resting, Taught
+from kbnn.fleet.part import Part, Resting
 from kbnn.fleet.store import compressed
+from kbnn.fleet.work import Taught
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
@@ -49,14 +51,24 @@ def _learn(
     rows: Rows,
     found: Mapping[str, bytes],
     again: bool,
+    start: bytes | None,
 ) -> Taught:
     part.forms.learn(plain)
+    if start is not None:
+        part.first = lambda: start
     return part.learn(keys, _own(rows), found, again)
 
 
-def _changed(part: Part) -> tuple[list[Resting], dict[str, Any]]:
+def _changed(part: Part) -> tuple[bytes, dict[str, Any]]:
+    """In one piece: a cluster takes a list apart, and would send models one by one."""
     resting = [one._replace(content=compressed(one.content)) for one in part.changed()]
-    return resting, part.forms.plain()
+    return pickle.dumps(resting), part.forms.plain()
+
+
+def all_of(resting: bytes) -> list[Resting]:
+    """What a worker has written down."""
+    found: list[Resting] = pickle.loads(resting)
+    return found
 
 
 def _ask(

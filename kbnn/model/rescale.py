@@ -14,6 +14,7 @@ the mean at the alarm, which then is carried along.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from kbnn.core.layout import Layout, Piece, inverse, layout_of, pack_triangle, u
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT, State
 from kbnn.model.scaling import Scale
+
+AT_ONCE: Final = 64
+"""Blocks that are carried over at once: more would need memory, and gain nothing."""
 
 
 def rescaled(
@@ -38,24 +42,19 @@ def rescaled(
     mean, prior_mean = state.mean.copy(), state.prior_mean.copy()
     anchored = bool(state.counts[COUNT.alarms])
     dense = layout.unpack(state.cov)
-    for index, (pieces, order) in enumerate(zip(layout.blocks, layout.order, strict=True)):
-        a, d = _block_map(layout, pieces, first, gain, shift)
+    for alike in _alike(layout):
+        a, d = _block_map(layout, layout.blocks[alike[0]], first, gain, shift)
         if np.array_equal(a, np.eye(len(a))) and not np.any(d):
             continue
-        back, _ = _block_map(layout, pieces, first_back, 1.0 / gain, shift)
-        anchor = a @ prior_mean[order] + d if anchored else prior_mean[order]
-        mean[order], dense[index] = _carry(
-            mean[order],
-            dense[index],
-            prior_mean[order],
-            state.prior_var[order],
-            a,
-            back,
-            d,
-            anchor,
-            share,
-        )
+        back, _ = _block_map(layout, layout.blocks[alike[0]], first_back, 1.0 / gain, shift)
+        order = np.stack([layout.order[index] for index in alike])
+        mu0, var0 = prior_mean[order], state.prior_var[order]
+        anchor = mu0 @ a.T + d if anchored else mu0
+        cov = np.stack([dense[index] for index in alike])
+        mean[order], carried = _carry(mean[order], cov, mu0, var0, a, back, d, anchor, share)
         prior_mean[order] = anchor
+        for index, block in zip(alike, carried, strict=True):
+            dense[index] = block
     loose = layout.loose_var(state.cov).copy()
     if not state.config.hidden and loose.size:
         mean, loose = _carry_loose(state, layout, gain, anchored)
@@ -107,6 +106,15 @@ def _first_layer_map(old: Scale, new: Scale) -> FloatArray:
     return t
 
 
+def _alike(layout: Layout) -> list[list[int]]:
+    """Blocks that follow the same map, a run of them at a time: they are carried over at once."""
+    last, found = layout.layers - 1, dict[object, list[int]]()
+    for index, block in enumerate(layout.blocks):
+        kind = tuple((p.layer, p.first, p.length, p.unit if p.layer == last else 0) for p in block)
+        found.setdefault((kind, index // AT_ONCE), []).append(index)
+    return list(found.values())
+
+
 def _block_map(
     layout: Layout,
     pieces: tuple[Piece, ...],
@@ -140,20 +148,31 @@ def _carry(
     anchor: FloatArray,
     share: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """One block in the new scale, `back` the inverse of A.
+    """Blocks (n, d) and (n, d, d) in the new scale, `back` the inverse of A.
 
     Where the information cannot be separated from the prior the function is kept instead.
     """
     precision = inverse(cov)
     if precision is not None:
-        data = share * (back.T @ (precision - np.diag(1.0 / var0)) @ back)
-        new_cov = inverse(data + np.diag(1.0 / var0))
+        prior = np.eye(len(a)) / var0[:, None]
+        data = share * (back.T @ (precision - prior) @ back)
+        new_cov = inverse(data + prior)
         if new_cov is not None:
-            pull = share * (back.T @ (precision @ mu - mu0 / var0))
-            return new_cov @ (pull + data @ d + anchor / var0), new_cov
+            pull = share * ((_times(precision, mu) - mu0 / var0) @ back)
+            return _times(new_cov, pull + data @ d + anchor / var0), new_cov
+    if len(mu) > 1:  # not for want of one of them
+        parts = zip(
+            *(np.split(part, len(mu)) for part in (mu, cov, mu0, var0, anchor)), strict=True
+        )
+        each = [_carry(m, c, m0, v0, a, back, d, to, share) for m, c, m0, v0, to in parts]
+        return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each])
     # A variance of zero (noise 0) has no precision.
     kept = a @ cov @ a.T
-    return a @ mu + d, 0.5 * (kept + kept.T)
+    return mu @ a.T + d, 0.5 * (kept + kept.swapaxes(1, 2))
+
+
+def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    return np.asarray((matrices @ vectors[..., None])[..., 0])
 
 
 def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -53,13 +53,14 @@ class Seconds:
     """Where the time went.
 
     Reading happens ahead, so `read` is what was waited for it; `save` is checkpoints and
-    predictions.
+    predictions, `start` what workers of a cluster took to be there.
     """
 
     read: float = 0.0
     encode: float = 0.0
     learn: float = 0.0
     save: float = 0.0
+    start: float = 0.0
     total: float = 0.0
 
 
@@ -136,7 +137,9 @@ class Training:
                     if cost is not None:
                         self.listener.notice(cost)
                     there = engaged(self.model, self.options.engine, self.options.cluster)
+                    waited = perf_counter()
                     with there, self._saved_first():
+                        self.seconds.start = perf_counter() - waited
                         self._learn(self.stream, interruption)
         finally:
             self.seconds.total = perf_counter() - start

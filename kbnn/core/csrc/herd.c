@@ -46,8 +46,9 @@ static int doubled(int64_t count, int64_t first) { return count >= first && !(co
 
 static int is_due(const int64_t *counts, const kb_manner *m)
 {
+    int64_t met = counts[KB_OF_MET] + 1;
     return doubled(counts[KB_OF_SEEN] + 1, m->first_refit)
-           || doubled(counts[KB_OF_CURVE] + 1, m->first_point) || counts[KB_OF_MET] + 1 == m->known;
+           || doubled(counts[KB_OF_CURVE] + 1, m->first_point) || met == m->known || met == m->of_age;
 }
 
 static void keep(const kb_form *form, double *model, int64_t inputs, const double *x, double y,

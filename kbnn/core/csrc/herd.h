@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     int64_t robust, tracked;
     int64_t first_refit, first_point; /* rows at whose doublings a model is left alone */
-    int64_t known;                    /* and the count of rows met at which it is, too */
+    int64_t known, of_age;            /* and the counts of rows met at which it is, too */
 } kb_manner;
 
 /* A row for each of some models, whose places are `at`; `order` has the rows of a model one after
