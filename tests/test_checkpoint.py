@@ -145,7 +145,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="trainers are fo
 
 @needs_fork
 def test_a_kill_at_any_moment_leaves_the_last_checkpoint(tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path, 10, seed=1)
+    kill_again_and_again(tmp_path, 6, seed=1)
 
 
 @needs_fork

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kbnn.core import engine
-from kbnn.fleet import team
+from kbnn.fleet import crew, team
 from tests.commands import kbnn
 from tests.test_fleet import models
 from tests.test_herd import restless
@@ -93,7 +93,10 @@ def test_one_model_answers_in_workers(here: Path) -> None:
         (("--engine", "dask", "--cluster", "tcp://127.0.0.1:9"), "no Dask scheduler answers there"),
     ],
 )
-def test_what_is_refused_is_one_sentence(here: Path, words: tuple[str, ...], why: str) -> None:
+def test_what_is_refused_is_one_sentence(
+    here: Path, words: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "ANSWER", 0.5)
     done = kbnn(*TRAIN, "-m", "two", *words)
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
     assert why in done.err

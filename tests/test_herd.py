@@ -56,7 +56,7 @@ def trained(fleet: str, *words: str) -> bytes:
     [
         [],
         pytest.param(["--no-common"], marks=pytest.mark.slow),
-        ["--weight", "w"],
+        pytest.param(["--weight", "w"], marks=pytest.mark.slow),
         pytest.param(["--robust", "off"], marks=pytest.mark.slow),
     ],
 )

@@ -88,7 +88,7 @@ def test_variances_are_those_of_simulated_paths(tmp_path: Path) -> None:
     )
     model.history.missed = model.history.missed[:0]
     model.learned.tails[:, MEAN_WIDTH] = 1.0
-    state, steps, paths = state_of(model), 8, 3000
+    state, steps, paths = state_of(model), 8, 1500
     made = path_of(model, steps)
     rng = np.random.default_rng(1)
     belief = open_state(state)

@@ -87,7 +87,7 @@ def test_lags_are_the_values_before(tmp_path: Path) -> None:
     [
         {"layers": 6},
         pytest.param({"layers": "auto"}, marks=pytest.mark.slow),
-        {"layers": 5, "ensemble": 2},
+        pytest.param({"layers": 5, "ensemble": 2}, marks=pytest.mark.slow),
         pytest.param({"layers": 5, "epochs": 3}, marks=pytest.mark.slow),
         {"layers": 5, "lags": "1,1h,1d"},
     ],

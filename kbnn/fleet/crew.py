@@ -29,6 +29,10 @@ def ready() -> None:
     importlib.import_module("kbnn.fleet.worker")
 
 
+ANSWER: Final = 5.0
+"""Seconds that a scheduler has to answer."""
+
+
 class Gone(Exception):  # no error of the user's
     """A part does not live here (any more)."""
 
@@ -59,7 +63,7 @@ class Crew:
                     silence_logs=50,
                 )
         try:
-            self._client = distributed.Client(self._cluster or cluster, timeout=5)
+            self._client = distributed.Client(self._cluster or cluster, timeout=ANSWER)
         except (OSError, ValueError) as error:
             raise UsageError(f"--cluster {cluster}: no Dask scheduler answers there") from error
         self.count = max(1, len(self._workers()))
