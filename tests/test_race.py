@@ -224,6 +224,7 @@ def test_the_command_says_who_won_and_inspect_by_how_much(tmp_path: Path) -> Non
     assert told["race"]
     assert {"leader", "settings", "nats", "row"} == set(told["race"][0])
     assert told["health"]["rehearsed"] > 0
+    assert told["network"]["members"] in (1, 5)
     refused = kbnn("train", tmp_path / "d.csv", "-m", model, "--rehearse", "off")
     assert refused.code == 2
     assert "--rehearse off contradicts" in refused.err

@@ -112,8 +112,9 @@ class Inspection:
             )
         if settings["preset"] != "none":
             found.append(("preset", settings["preset"]))
-        if settings["ensemble"] > 1:
-            found.append(("ensemble", f"{settings['ensemble']} networks"))
+        members = settings["ensemble"] if network is None else network["members"]
+        if members > 1:
+            found.append(("ensemble", f"{members} networks"))
         if self.noisy:
             found.append(("noise", self._noise()))
         guards = {"robust": "robust to outliers", "drift": "watches for drift"}
@@ -220,6 +221,7 @@ def inspect(model: Model, path: str, size: int | None = None) -> Inspection:
             "covariance": config.covariance,
             "weights": config.weights,
             "covariances": layout_of(config).size,
+            "members": len(members),
         }
     targets, card = model.schema.targets, model.card
     return Inspection(
