@@ -23,13 +23,15 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.observation import present
 from kbnn.core.state import init
 from kbnn.core.tails import FIRST_MEAN, MEAN_WIDTH
+from kbnn.core.twin import Records
 from kbnn.model.learner import _worth_rehearsing
 from kbnn.model.model import Model
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from kbnn.model.warmup import KeptRows
 from kbnn.task import stated, two_part
-from kbnn.task.table import kinds_of
+from kbnn.task.base import Scaled
+from kbnn.task.table import kinds_of, task_of
 from tests.bench.data import block, schema
 from tests.commands import kbnn
 
@@ -204,6 +206,30 @@ def test_the_probability_of_an_amount_is_the_expected_one() -> None:
         p = stats.norm.pdf(a, m, math.sqrt(v))
         wanted = np.sum(p * stats.norm.cdf(PRESENCE_RATE * a / math.sqrt(PROBIT_VAR))) / np.sum(p)
         assert float(present(np.array(m), np.array(v))) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_what_is_unknown_of_an_amount_is_what_draws_of_the_network_differ_by() -> None:
+    """Both parts drawn from what is believed of them: their product varies by function_sd."""
+    rng = np.random.default_rng(0)
+    task = task_of(schema(1), Settings(kind="amount"))
+    known = task.tails(False, np.array([[1.0], [2.0], [4.0]]))
+    scaled = Scaled(np.array([0.2]), np.array([0.5]))
+    for how_much, whether in ((0.02, 1e-9), (1e-9, 0.3), (0.01, 0.1)):
+        mean, var = np.array([[0.4, 0.3]]), np.array([[how_much, whether]])
+        none = np.zeros((1, 0))
+        records = Records(mean, var, np.array([[0.04, 0.0]]), none, np.ones(1), np.ones(1))
+        said = task.forecast(records, scaled, False, known)
+        draws = mean + np.sqrt(var) * rng.standard_normal((4000, 2))
+        exact = np.zeros((len(draws), 2)) + 1e-12
+        many = Records(
+            draws, exact, np.tile([0.04, 0.0], (len(draws), 1)), np.zeros((len(draws), 0)),
+            np.ones(len(draws)), np.ones(len(draws)),
+        )  # fmt: skip
+        spread = np.std(task.forecast(many, scaled, False, known).mean)
+        assert said.function_sd[0, 0] == pytest.approx(spread, rel=0.08)
+        assert said.sd[0, 0] == pytest.approx(
+            math.hypot(said.function_sd[0, 0], said.noise_sd[0, 0]), rel=1e-9
+        )
 
 
 def made(rows: int, seed: int = 0, targets: int = 1) -> tuple[FloatArray, FloatArray]:
