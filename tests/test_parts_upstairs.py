@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kbnn.core.normal import FloatArray
+from kbnn.fleet.start import Widths, begun
 from kbnn.model import join, scaling
 from kbnn.model.model import Model
 from kbnn.model.settings import Settings
@@ -98,3 +101,15 @@ def test_a_pipe_never_has_the_same_rows_again() -> None:
     for source, same in (("a.csv", True), ("-", False)):
         run = Position((source,))
         assert run.same_rows(Position((source,))) == same
+
+
+def test_a_key_begins_with_as_many_networks_as_a_race_chose_for_all() -> None:
+    settings = Settings(hidden=(4,), rehearse=0, kind="regression")
+    common = Model.create(replace(settings, ensemble=3), schema(2))
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((80, 2))
+    common.learn(block(x, x[:, :1]))
+    key = begun(settings, common, Widths())
+    assert len(key.learned.members) == len(key.learned.log_weight) == 3
+    key.learn(block(x[:5], x[:5, :1]))
+    assert np.isfinite(key.predict(block(x[:2], x[:2, :1])).mean).all()

@@ -173,7 +173,7 @@ def begun(settings: Settings, common: Model, widths: Widths) -> Model:
     learned = Learned(
         tuple(open_session(widths.begin(member.state())) for member in leader.learned.members),
         leader.learned.columns.copy(),
-        np.zeros(settings.ensemble),
+        np.zeros(len(leader.learned.members)),
         leader.learned.seen,
         0,
         Kept(settings.keep, len(common.schema.targets)),
