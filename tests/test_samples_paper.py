@@ -149,6 +149,8 @@ def test_naval_is_printed_with_more_decimals() -> None:
 
 def test_results_depend_on_the_arithmetic_and_on_nothing_else_of_kbnn() -> None:
     names = {path.name for path in runs._arithmetic()}
+    if "_kernel.pyx" not in names:
+        pytest.skip("tests of a wheel, which has no sources")
     assert {
         "__init__.py",
         "network.py",
