@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
 from kbnn.core.normal import FloatArray
-from kbnn.fleet.start import Widths, begun
+from kbnn.core.sensitivity import Sensitivity
+from kbnn.fleet.start import KEPT, Widths, begun
 from kbnn.model import join, scaling
+from kbnn.model.effects import _listed
 from kbnn.model.model import Model
+from kbnn.model.schema import Column
 from kbnn.model.settings import Settings
 from kbnn.run import order
 from kbnn.run.position import Position
 from kbnn.score.curve import FIRST, LearningCurve
+from kbnn.stream.hints import tell_few
+from kbnn.stream.kinds import Sample
+from kbnn.stream.times import point
 from kbnn.task.numeric_score import NumericScore
 from kbnn.task.numeric_verdict import bias_sentence, headline
 from tests.bench.data import block, schema
@@ -113,3 +120,38 @@ def test_a_key_begins_with_as_many_networks_as_a_race_chose_for_all() -> None:
     assert len(key.learned.members) == len(key.learned.log_weight) == 3
     key.learn(block(x[:5], x[:5, :1]))
     assert np.isfinite(key.predict(block(x[:2], x[:2, :1])).mean).all()
+
+
+def test_a_key_counts_for_less_with_every_one_after_it() -> None:
+    widths, one = Widths(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, np.nan])
+    for _ in range(3):
+        widths.learn(one)
+    counted = 1.0 + KEPT + KEPT**2
+    assert widths.moved[0, 0] == widths.known[0, 0] == pytest.approx(counted)
+    assert widths.keys == 0.0  # none of them had a noise of its own
+
+
+def test_what_is_unknown_of_a_difference_of_outputs_adds_up_as_variances() -> None:
+    found = Sensitivity(
+        np.array([[3.0], [1.0]]), np.array([[3.0], [4.0]]), np.array([[3.0], [4.0]])
+    )
+    (effect,) = _listed(found, [(0, 1.0), (1, -1.0)], np.ones(2), np.array([2.0]), ["a"])
+    assert (effect.slope, effect.slope_sd) == (1.0, 2.5)
+    assert (effect.effect, effect.effect_sd, effect.size) == (2.0, 5.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "year"), [("5-Jan-68", 2068), ("5-Jan-69", 1969), ("5-Jan-99", 1999)]
+)
+def test_years_of_two_digits_are_those_of_posix(text: str, year: int) -> None:
+    found = point(text)
+    assert found is not None
+    assert datetime.fromtimestamp(found.local, UTC).year == year
+
+
+@pytest.mark.parametrize(("values", "told"), [(1, False), (2, True), (10, True), (11, False)])
+def test_a_target_of_few_whole_numbers_may_be_a_class(values: int, told: bool) -> None:
+    said: list[str] = []
+    seen = Sample([str(k % values) for k in range(40)], None)
+    tell_few(Column("y", "number", "target"), seen, "auto", said.append)
+    assert bool(said) == told
