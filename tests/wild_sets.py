@@ -7,6 +7,7 @@ A value is a number, a text, a date or None; the last column of a table is its t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from datetime import date
 from functools import cache
@@ -39,7 +40,9 @@ def _plain(value: Any) -> Any:
 def _vega(name: str, *columns: str) -> Table:
     from vega_datasets import local_data
 
-    return _table(getattr(local_data, name)(), *columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # how it calls pandas is not ours to mend
+        return _table(getattr(local_data, name)(), *columns)
 
 
 def _stats(name: str, *columns: str) -> Table:
