@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kbnn.core import engine
-from kbnn.fleet import crew, team
+from kbnn.fleet import crew, fleet, team
 from tests.commands import kbnn
 from tests.test_fleet import models
 from tests.test_herd import restless
@@ -41,7 +41,12 @@ def figures(*words: str) -> Any:
     return {name: value for name, value in found.items() if "second" not in name}
 
 
-def test_two_workers_make_what_one_process_makes(here: Path) -> None:
+@pytest.mark.parametrize("young", [0, fleet.YOUNG])
+def test_two_workers_make_what_one_process_makes(
+    here: Path, young: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first row on, and after the first rows were learned here."""
+    monkeypatch.setattr(fleet, "YOUNG", young)
     words = ("-m", "two", "--predictions", "two.csv", "--open", "15")
     done = kbnn(*TRAIN, *words, *DASK)
     assert (done.code, done.err) == (0, "")
@@ -54,16 +59,18 @@ def test_two_workers_make_what_one_process_makes(here: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(("young", "deaths"), [(0, (60, 75)), (1024, (3, 9))])
 def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_counted_twice(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, young: int, deaths: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fleet, "YOUNG", young)
     calls, killed = 0, list[int]()
     learn = team.Team.learn
 
     def dying(self: team.Team, *args: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls in (60, 75):
+        if calls in deaths:
             pids = self._crew._client.run(os.getpid)
             killed.append(sorted(pids.values())[0])
             os.kill(killed[-1], signal.SIGKILL)

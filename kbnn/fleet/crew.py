@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -22,13 +23,20 @@ QUIET: Final = {
     "distributed.admin.tick.interval": "1s",
 }
 """Of workers that are started here: none looks over the shoulder of those that learn."""
+LARGE: Final = {"distributed.admin.large-graph-warning-threshold": "1000 TB"}
+"""What is sent may be large, models of many keys: it is not for the user to be warned of that."""
 
 
-def ready() -> None:
-    """In a worker: have there what it will need."""
+def ready(nice: bool) -> None:
+    """In a worker: have there what it will need, and give way to the process that tells it."""
     importlib.import_module("kbnn.fleet.worker")
+    if nice and hasattr(os, "nice"):
+        os.nice(GIVING_WAY)
 
 
+GIVING_WAY: Final = 5
+"""By how much workers that are started here are less urgent than the process that reads: all of
+them wait for it, and it has more to do than any."""
 ANSWER: Final = 5.0
 """Seconds that a scheduler has to answer."""
 
@@ -66,8 +74,10 @@ class Crew:
             self._client = distributed.Client(self._cluster or cluster, timeout=ANSWER)
         except (OSError, ValueError) as error:
             raise UsageError(f"--cluster {cluster}: no Dask scheduler answers there") from error
+        self._settings: Any = dask.config.set(LARGE)
         self.count = max(1, len(self._workers()))
-        self._client.run(ready)  # all at once: else each would look for kbnn with its first rows
+        # All at once: else each would look for kbnn with its first rows.
+        self._client.run(ready, self._cluster is not None)
 
     def _workers(self) -> list[str]:
         info = self._client.scheduler_info(n_workers=-1)
@@ -126,3 +136,4 @@ class Crew:
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+        self._settings.__exit__(None, None, None)

@@ -49,6 +49,9 @@ SMALL: Final = {
 """The settings of a fleet where nothing else is said: a key takes some 7 KB."""
 OPEN: Final = 10_000
 """Models that are open at a time where nothing else is said."""
+YOUNG: Final = 2048
+"""Rows of a stream that are learned here where there are workers: windows are short as yet, and to
+tell of them takes longer than to learn them."""
 
 
 class Fleet(Model):
@@ -70,6 +73,7 @@ class Fleet(Model):
         self.beginnings = Beginnings(settings, self.forms, common)
         self._rows = self._rejected = 0
         self._part: Part | Team = self._here()
+        self._team: Team | None = None  # workers that have not been asked for anything yet
         self._sent: list[tuple[int, Callable[[], Taught]]] = []  # by row, what is being learned
         self._spoken: list[tuple[int, Forecast]] = []  # by row, what was said
         self._under_way: list[tuple[Rows, bool, int]] = []  # blocks, and the row after each
@@ -146,11 +150,19 @@ class Fleet(Model):
 
     def on(self, crew: Crew | None) -> None:
         """Have the models of keys learn and answer in workers of a cluster, or here again."""
-        if crew is None:
-            self._part = self._here()
-        else:
-            self._part = Team(crew, self.settings, self._schema, self.forms, self.store.path)
-            self._part.first = self.beginnings.first
+        self._part, self._team = self._here(), None
+        if crew is not None:
+            self._team = Team(crew, self.settings, self._schema, self.forms, self.store.path)
+            self._team.first = self.beginnings.first
+        self._part.wanted = self._wanted
+
+    def _hand_over(self) -> None:
+        """Have models in workers from now on, if there are any."""
+        if self._team is None:
+            return
+        assert isinstance(self._part, Part)
+        self.store.write(self._part.rest(0))
+        self._part, self._team = self._team, None
         self._part.wanted = self._wanted
 
     def _here(self) -> Part:
@@ -226,8 +238,8 @@ class Fleet(Model):
 
     @property
     def in_workers(self) -> bool:
-        """Whether models are in workers: what is sent there is learned meanwhile."""
-        return isinstance(self._part, Team)
+        """Whether there are workers for models: what is sent there is learned meanwhile."""
+        return self._team is not None or isinstance(self._part, Team)
 
     @property
     def under_way(self) -> int:
@@ -276,6 +288,8 @@ class Fleet(Model):
 
     def _teach(self, keys: list[str], rows: Rows, again: bool) -> None:
         """Let the models of keys learn a piece, and beside them the common one."""
+        if self.met >= YOUNG:
+            self._hand_over()
         before = self.beginnings.settled_before(self.met)
         if before is not None:
             self._collect(before)
@@ -348,6 +362,7 @@ class Fleet(Model):
         return lambda rows: self._asked(rows, say)
 
     def _asked(self, rows: Rows, ask: Ask) -> Forecast:
+        self._hand_over()
         keys = keys_of(rows, self.key)
         rows = rows._replace(original=None)
         work, at = Work(rows), 0
