@@ -235,6 +235,18 @@ def refused(*words: str) -> str:
     return done.err.splitlines()[-1]
 
 
+def test_what_a_killed_trainer_leaves_behind_is_no_folder_of_other_things(here: Path) -> None:
+    """Killed while the models were laid out: SQLite had begun its journal."""
+    trained()
+    whole = models()
+    (here / "left").mkdir()
+    for name in ("fleet.json.lock", "fleet.json.tmp", "models.sqlite", "models.sqlite-journal"):
+        (here / "left" / name).write_bytes(b"")
+    done = kbnn("train", "rows.csv", "--target", "y", "--key", "device", "-m", "left", "-q")
+    assert (done.code, done.err) == (0, "")
+    assert models("left") == whole
+
+
 def test_what_is_refused_is_one_sentence(here: Path) -> None:
     trained()
     (here / "m.npz").write_bytes(models()["d1"])

@@ -89,8 +89,11 @@ class FleetHome(Checkpoint):
 
 def _left(path: str) -> set[str]:
     """The files of a folder, but for what a trainer that was killed leaves behind."""
-    names = [name.removesuffix(".lock").removesuffix(".tmp") for name in os.listdir(path)]
-    return {name.removesuffix("-wal").removesuffix("-shm") for name in names}
+    left = (".lock", ".tmp", "-wal", "-shm", "-journal")
+    return {
+        next((name.removesuffix(end) for end in left if name.endswith(end)), name)
+        for name in os.listdir(path)
+    }
 
 
 def existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet | None:
