@@ -158,13 +158,27 @@ def test_an_alarm_among_the_first_rows_is_no_change_of_the_world(
     assert model.learned.rehearsal.alarm == (rows + 1 if noted else 0)
 
 
-@pytest.mark.parametrize(("rows", "moves"), [(64, True), (4096, False)])
-def test_a_young_scale_is_held_to_half_the_tolerance(rows: int, moves: bool) -> None:
+@pytest.mark.parametrize(("rehearse", "changes"), [("auto", 1), (8, 1), (0, 0)])
+def test_without_rehearsal_a_young_stream_bears_a_scale_that_is_a_little_off(
+    rehearse: str | int, changes: int
+) -> None:
+    """After 32 rows the scale is set, after 64 it is 7 % off."""
+    at = np.arange(100)
+    x = np.where(at < 32, 1.0, 1.134) * np.where(at % 2, 1.0, -1.0)
+    model = Model.create(Settings(rehearse=rehearse, kind="regression"), schema(1))
+    model.learn(block(x[:, None], np.where(at // 2 % 2, 1.0, -1.0)[:, None]))
+    assert model.learned.changes == changes
+
+
+@pytest.mark.parametrize(
+    ("rows", "closely", "moves"), [(64, True, True), (64, False, False), (4096, True, False)]
+)
+def test_a_young_scale_is_held_to_half_the_tolerance(rows: int, closely: bool, moves: bool) -> None:
     columns = scaling.blank_columns(1)
     spread = 1.0 + 0.7 * scaling._SETTLED
     columns[0, [scaling.COUNT, scaling.SCALE]] = rows, 1.0
     columns[0, scaling.SQUARES] = rows * spread**2
-    after = scaling.refit(columns, np.zeros(1))
+    after = scaling.refit(columns, np.zeros(1), closely)
     assert after[0, scaling.SCALE] == pytest.approx(spread if moves else 1.0)
 
 

@@ -77,6 +77,26 @@ ARRAYS: tuple[str, ...] = State._fields[2:]
 """The arrays of a belief; the kernel takes them in this order."""
 
 
+@lru_cache(maxsize=4)  # a young stream begins anew a few times
+def _weights(
+    config: Config, seed: int, mean_scale: float, sd_scale: float, prior_variance: str | float
+) -> tuple[FloatArray, FloatArray]:
+    """Means and variances of all weights before the first row."""
+    layout = layout_of(config)
+    mean = np.empty(config.weights)
+    prior_var = np.empty(config.weights)
+    for layer, draws in enumerate(_draws(config.widths, seed)):
+        scale = 1.0 / draws.shape[1]
+        wide = config.kind.prior_scale if layer == len(config.hidden) else 1.0
+        if isinstance(prior_variance, str):
+            var = PRIORS[prior_variance](draws.shape[1], draws.shape[0]) * wide
+        else:
+            var = prior_variance
+        layout.matrix(prior_var, layer)[:] = sd_scale**2 * var
+        layout.matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
+    return mean, prior_var
+
+
 def init(
     config: Config,
     seed: int = 0,
@@ -95,17 +115,7 @@ def init(
     added to the outputs' biases.
     """
     layout = layout_of(config)
-    mean = np.empty(config.weights)
-    prior_var = np.empty(config.weights)
-    for layer, draws in enumerate(_draws(config.widths, seed)):
-        scale = 1.0 / draws.shape[1]
-        wide = config.kind.prior_scale if layer == len(config.hidden) else 1.0
-        if isinstance(prior_variance, str):
-            var = PRIORS[prior_variance](draws.shape[1], draws.shape[0]) * wide
-        else:
-            var = prior_variance
-        layout.matrix(prior_var, layer)[:] = sd_scale**2 * var
-        layout.matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
+    mean, prior_var = map(np.copy, _weights(config, seed, mean_scale, sd_scale, prior_variance))
     if output_mean is not None:
         layout.matrix(mean, len(config.hidden))[:, 0] += output_mean
     heads = config.labels if config.has_head else 0

@@ -412,7 +412,8 @@ class Learner:
         """Change the scale if the stream has left it; events if all was learned anew."""
         t = self.task.scaled
         width = len(learned.columns) - t
-        columns = scaling.refit(learned.columns, self.passing[: t + width])
+        closely = self.settings.often > 0
+        columns = scaling.refit(learned.columns, self.passing[: t + width], closely)
         old, new = scaling.scale_of(learned.columns), scaling.scale_of(columns)
         learned = learned._replace(columns=columns)
         outputs, directions = (

@@ -29,8 +29,8 @@ FIELDS = 7
 
 _WARM_UP_WINSOR = 8.0 * 1.4826
 _SETTLED = 0.1
-"""Share by which a scale, and in units of it a center, may be off; half of it in a young stream,
-where all there is can be learned anew."""
+"""Share by which a scale, and in units of it a center, may be off; half of it in a young stream
+whose rows are rehearsed: there to learn all anew is worth as much as the scale is."""
 _YOUNG = 512
 _FAR_RATIO = float(np.log(1.5))
 _FAR_SHIFT = 0.5
@@ -77,7 +77,7 @@ def warm_up(raw: FloatArray) -> FloatArray:
         low, high = (middle - reach, middle + reach) if reach > 0.0 else (-math.inf, math.inf)
         mean, squares = 0.0, 0.0
         for count, value in enumerate(seen, start=1):
-            value = min(max(value, low), high)
+            value = low if value < low else high if value > high else value
             delta = value - mean
             mean += delta / count
             squares += delta * (value - mean)
@@ -198,8 +198,8 @@ def far_apart(old: Scale, new: Scale) -> bool:
     return bool(np.any(np.abs(np.log(ratio)) > _FAR_RATIO) or np.any(np.abs(shift) > _FAR_SHIFT))
 
 
-def refit(columns: FloatArray, fixed: FloatArray) -> FloatArray:
-    """The statistics with a scale that fits the stream.
+def refit(columns: FloatArray, fixed: FloatArray, closely: bool = False) -> FloatArray:
+    """The statistics with a scale that fits the stream, `closely` while it is young.
 
     A column that has outgrown its scale takes its recent mean and spread, and forgets all but its
     last rows. Where any has left the scale in use, all take their running statistics: what has
@@ -218,7 +218,7 @@ def refit(columns: FloatArray, fixed: FloatArray) -> FloatArray:
     at = (fixed == 0.0) & (used > 0.0) & (scale > 0.0) & np.isfinite(scale)
     ratio = np.where(at, scale, 1.0) / np.where(at, used, 1.0)
     shift = np.abs(mean - new[:, CENTER]) / np.where(at, scale, 1.0)
-    near = np.where(count > _YOUNG, _SETTLED, 0.5 * _SETTLED)
+    near = np.where(count > _YOUNG, _SETTLED, 0.5 * _SETTLED) if closely else _SETTLED
     if np.any(at & ((np.maximum(ratio, 1.0 / ratio) > 1.0 + near) | (shift > near))):
         new[at, CENTER], new[at, SCALE] = mean[at], scale[at]
         new[at, RECENT], new[at, RECENT_SQUARE] = 0.0, 1.0

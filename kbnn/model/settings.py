@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kbnn.core import activations
@@ -136,7 +137,7 @@ class Settings:
         if self.hidden == "auto":
             self.candidates()  # each checks itself
         else:
-            self._config(1, 1, "gaussian", "group", None)
+            _network(self, 1, 1, "gaussian", "group", None)
 
     def _check_together(self) -> None:
         """Refuse options that exclude each other."""
@@ -170,33 +171,7 @@ class Settings:
         if task.takes_noise and not isinstance(self.noise, str):
             noise = (float(self.noise) / target_scale) ** 2
         suited = task.covariance(outputs)
-        return self._config(inputs, outputs, task.observation, suited, noise)
-
-    def _config(
-        self, inputs: int, outputs: int, observation: str, suited: str, noise: float | None
-    ) -> Config:
-        covariance, group_size = self.covariance, self.group_size
-        if covariance == "auto":
-            covariance = "wide" if inputs >= WIDE_FROM else suited
-        if covariance == "wide" and suited == "neuron":  # a joint step for every class costs most
-            group_size = group_size or 1
-        return Config(
-            inputs=inputs,
-            outputs=outputs,
-            hidden=self.hidden,  # type: ignore[arg-type]  # a candidate's is made up
-            activation=self.activation,
-            covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
-            group_size=group_size,
-            observation=observation,
-            noise=noise,
-            noise_head=self.noise == "auto",
-            hidden_noise=self.hidden_noise,
-            printed_variance=self.sigmoid_variance == "printed",
-            robust=self.robust,
-            drift=self.drift,
-            input_limit=INPUT_LIMIT if self.clip and self.units else NO_LIMIT,
-            repeats=REPEATS.get(covariance, 0.0) if self.widen else 0.0,
-        )
+        return _network(self, inputs, outputs, task.observation, suited, noise)
 
     @property
     def often(self) -> int:
@@ -263,6 +238,39 @@ class Settings:
             return settings
         except (TypeError, ValueError) as error:
             raise ModelError(f"the model's settings are damaged ({error})") from error
+
+
+@lru_cache(maxsize=256)  # the same ones are asked for again and again
+def _network(
+    settings: Settings,
+    inputs: int,
+    outputs: int,
+    observation: str,
+    suited: str,
+    noise: float | None,
+) -> Config:
+    covariance, group_size = settings.covariance, settings.group_size
+    if covariance == "auto":
+        covariance = "wide" if inputs >= WIDE_FROM else suited
+    if covariance == "wide" and suited == "neuron":  # a joint step for every class costs most
+        group_size = group_size or 1
+    return Config(
+        inputs=inputs,
+        outputs=outputs,
+        hidden=settings.hidden,  # type: ignore[arg-type]  # a candidate's is made up
+        activation=settings.activation,
+        covariance=covariance,  # type: ignore[arg-type]  # Config checks the word
+        group_size=group_size,
+        observation=observation,
+        noise=noise,
+        noise_head=settings.noise == "auto",
+        hidden_noise=settings.hidden_noise,
+        printed_variance=settings.sigmoid_variance == "printed",
+        robust=settings.robust,
+        drift=settings.drift,
+        input_limit=INPUT_LIMIT if settings.clip and settings.units else NO_LIMIT,
+        repeats=REPEATS.get(covariance, 0.0) if settings.widen else 0.0,
+    )
 
 
 class Option(NamedTuple):

@@ -39,20 +39,23 @@ class EarlyNumbers(Early):
 
     def tell(self, y: FloatArray) -> Forecast:
         """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
-        mean, sd = np.full((2, *y.shape), np.nan)
+        told: list[float] = []
         for j, column in enumerate(self._task.linked(y, self._task.tails(False)).T.tolist()):
             n, center, squares = self._sums[j]
-            for row, value in enumerate(column):
+            for value in column:
                 if n:
                     spread = math.sqrt(squares / n) if n > 1 else abs(center)
                     least = LEAST_SD * (1.0 + abs(center))
-                    mean[row, j], sd[row, j] = center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
+                    told += center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
+                else:
+                    told += math.nan, math.nan
                 if math.isfinite(value):
                     n += 1
                     gap = value - center
                     center += gap / n
                     squares += gap * (value - center)
             self._sums[j] = n, center, squares
+        mean, sd = np.array(told).reshape(*y.T.shape, 2).T
         low, high = self._extremes(y)
         self._low, self._high = low[-1:], high[-1:]
         said = blank(*y.shape)
