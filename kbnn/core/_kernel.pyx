@@ -155,6 +155,14 @@ cdef extern from "decimals.h" nogil:
     int64_t kb_lines(const char *, int64_t)
     int kb_decimals(const char *, int64_t, char, int64_t, int64_t, double *)
 
+cdef extern from "columns.h" nogil:
+    enum:
+        KB_LARGE
+        KB_SMALL
+    double kb_total(double, const double *, int64_t)
+    int kb_beyond(const double *, int64_t, double, double)
+    void kb_side_by_side(const double **, int64_t, int64_t, double *)
+
 cdef object _empty = np.empty
 
 
@@ -788,6 +796,35 @@ def put(list arrays, Py_ssize_t at, tuple parts):
         if not fits:
             return False
     return True
+
+
+def total(double carry, values):
+    """carry + v_1 + v_2 + ..., added in this order."""
+    cdef _Buffer given = _buffer(values, "values")
+    return kb_total(carry, <const double *>given.at, given.length)
+
+
+def beyond(values, double smallest, double largest):
+    """Whether one is larger than the largest, and whether one is closer to 0 than the smallest."""
+    cdef _Buffer given = _buffer(values, "values")
+    cdef int found = kb_beyond(<const double *>given.at, given.length, smallest, largest)
+    return found & KB_LARGE != 0, found & KB_SMALL != 0
+
+
+def side_by_side(list columns, x):
+    """Columns (rows,) as those of x (rows, columns)."""
+    cdef _Buffer into = _buffer(x, "x", True), one
+    cdef int64_t rows = into.view.shape[0], width = len(columns), j
+    cdef _Buffer places = _buffer(_empty(width, np.int64), "places", True, True)
+    cdef list held = []
+    for j in range(width):
+        one = _buffer(columns[j], "columns")
+        if one.length != rows or into.length != rows * width:
+            raise ValueError("columns and x must have one number of rows")
+        held.append(one)
+        (<const double **>places.at)[j] = <const double *>one.at
+    with nogil:
+        kb_side_by_side(<const double **>places.at, width, rows, <double *>into.at)
 
 
 def lines(bytes text):

@@ -202,6 +202,35 @@ def put(arrays: list[NDArray[Any]], at: int, parts: tuple[NDArray[Any], ...]) ->
         array[at : at + len(part)] = part
 
 
+def total(carry: float, values: FloatArray) -> float:
+    """carry + v_1 + v_2 + ..., added in this order: no way of cutting a stream leaves a trace."""
+    if _BUILT:
+        return _kernel.total(carry, np.ascontiguousarray(values, np.float64))
+    return float(np.add.accumulate(np.concatenate(([carry], values)))[-1])
+
+
+def beyond(values: FloatArray, smallest: float, largest: float) -> tuple[bool, bool]:
+    """Whether a value is larger than the largest, and whether one is closer to 0 than the smallest.
+
+    Neither is what is missing, nor 0 itself.
+    """
+    if _BUILT:
+        return _kernel.beyond(np.ascontiguousarray(values), smallest, largest)
+    size = np.abs(values)
+    return bool(np.any(size > largest)), bool(np.any((size < smallest) & (size > 0.0)))
+
+
+def side_by_side(columns: list[FloatArray], rows: int) -> FloatArray:
+    """Columns of so many rows each as those of a matrix."""
+    x = np.empty((rows, len(columns)))
+    if _BUILT:
+        _kernel.side_by_side([np.ascontiguousarray(column) for column in columns], x)
+    else:
+        for j, column in enumerate(columns):
+            x[:, j] = column
+    return x
+
+
 @cache
 def kernel_constants() -> _kernel.Constants:
     """The numbers of kbnn.core.constants in the kernel's struct."""

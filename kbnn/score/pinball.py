@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbnn.score.rowsums import FloatArray, add_rows, cut
+from kbnn.core.engine import total
+from kbnn.score.rowsums import FloatArray, cut, ones
 
 
 class Pinball:
@@ -24,14 +25,12 @@ class Pinball:
         """Count rows in order: y (n,) beside its quantiles (n, shares)."""
         known = np.isfinite(y) & np.isfinite(quantiles).all(axis=1)
         gap = cut(y[known, None] - quantiles[known])
-        w = np.ones(len(gap)) if weight is None else weight[known]
-        terms = np.empty((len(self._sums), 1 + len(gap)))
-        terms[0, 1:] = w
+        w = ones(len(gap)) if weight is None else weight[known]
         loss = np.where(gap > 0.0, self.shares * gap, (self.shares - 1.0) * gap)
-        terms[1:, 1:] = (w[:, None] * loss).T
-        self._sums = add_rows(self._sums, terms)
+        terms = (w, *(w[:, None] * loss).T)
+        self._sums = np.array([total(s, term) for s, term in zip(self._sums, terms, strict=True)])
 
     def means(self) -> list[float | None]:
         """Of each share; None before the first row."""
         weight = float(self._sums[0])
-        return [float(total) / weight if weight > 0.0 else None for total in self._sums[1:]]
+        return [float(loss) / weight if weight > 0.0 else None for loss in self._sums[1:]]

@@ -1,12 +1,13 @@
 """Sums taken in row order, so that the way a stream was cut into blocks leaves no trace.
 
-`np.sum` adds in pairs and its last bits depend on where a block begins. Here the running total is
-the first element of a strictly sequential cumulative sum: s_0 = carry, s_t = s_(t-1) + x_t. Adding
-1,000 rows at once or one by one gives the same bits.
+`np.sum` adds in pairs and its last bits depend on where a block begins. Here s_0 = carry and
+s_t = s_(t-1) + x_t, strictly one after another: adding 1,000 rows at once or one by one gives the
+same bits.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -20,13 +21,16 @@ LIMIT = 1e100
 """Magnitudes beyond this are cut before they are squared: one absurd row must not leave an inf."""
 
 
-_ONES = np.ones(8192)
-_ONES.flags.writeable = False
-
-
 def ones(n: int) -> FloatArray:
     """n ones, not to be written to."""
-    return _ONES[:n] if n <= len(_ONES) else np.ones(n)
+    return _ones(1 << n.bit_length())[:n]
+
+
+@lru_cache(maxsize=1)
+def _ones(n: int) -> FloatArray:
+    made = np.ones(n)
+    made.flags.writeable = False
+    return made
 
 
 def running(carry: float, values: FloatArray) -> FloatArray:
@@ -35,15 +39,6 @@ def running(carry: float, values: FloatArray) -> FloatArray:
     partial[0] = carry
     partial[1:] = values
     return np.add.accumulate(partial, out=partial)
-
-
-def add_rows(carry: FloatArray, terms: FloatArray) -> FloatArray:
-    """Totals carry_j + sum_t terms[j, t], t = 1, 2, ..., each added in row order.
-
-    `terms` is (quantity, 1 + rows); its first column is where the carry goes, and it is used up.
-    """
-    terms[:, 0] = carry
-    return np.add.accumulate(terms, axis=1, out=terms)[:, -1].copy()
 
 
 def cut(values: FloatArray) -> FloatArray:

@@ -12,8 +12,9 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from kbnn.core.engine import total
 from kbnn.score.figures import Figure, nested
-from kbnn.score.rowsums import FloatArray, add_rows, floats, restored
+from kbnn.score.rowsums import FloatArray, floats, restored
 
 LARGEST_SUM = 1e220
 """No sum is larger: terms are cut before they are squared, see kbnn.score.rowsums."""
@@ -59,16 +60,20 @@ class Score:
         n = judged.weight.shape[0]
         if n == 0:
             return
-        terms = np.empty((1 + len(self._summed), 1 + n))
-        terms[0, 1:] = judged.weight
-        for at, figure in enumerate(self._summed, start=1):
+        sums, recent = floats(self._sums), floats(self._recent)
+        self._weight = total(self._weight, judged.weight)
+        recent[0] = total(recent[0], judged.weight)
+        place = 0
+        for at, figure in enumerate(self._summed):
             assert figure.term is not None
-            terms[at, 1:] = figure.term(judged)
-        if not judged.even:
-            terms[1:, 1:] *= judged.weight
-        self._recent = add_rows(self._recent, terms[[0, *(1 + at for at in self._drawn)]])
-        total = add_rows(np.concatenate(([self._weight], self._sums)), terms)
-        self._weight, self._sums = float(total[0]), total[1:]
+            term = figure.term(judged)
+            if not judged.even:
+                term = term * judged.weight
+            sums[at] = total(sums[at], term)
+            if figure.curve:
+                place += 1
+                recent[place] = total(recent[place], term)
+        self._sums, self._recent = np.array(sums), np.array(recent)
         self.rows += n
 
     def mark(self) -> None:
@@ -100,13 +105,13 @@ class Score:
         """What a learning curve shows: overall, and since the last `mark`."""
         found: dict[str, tuple[float | None, float | None]] = {}
         weight, *recent = floats(self._recent)
-        for at, total in zip(self._drawn, recent, strict=True):
+        for at, since in zip(self._drawn, recent, strict=True):
             figure = self._summed[at]
             finish = figure.on_curve or figure.finish
             mean = self.average(figure.name)
             found[figure.curve] = (
                 None if mean is None else finish(mean),
-                finish(total / weight) if weight > 0 else None,
+                finish(since / weight) if weight > 0 else None,
             )
         return found
 

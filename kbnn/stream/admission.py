@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kbnn.core.engine import beyond
 from kbnn.model.form import USUAL
 from kbnn.model.rows import LARGEST, SMALLEST
 from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Kind, Schema
@@ -120,10 +121,11 @@ class Admission:
             reason = f"cannot read '{shorten(text)}' as {what}"
             self._flaw(at, rank, Flaw(name, text, reason, self._remedy(column, text)))
         values = read.values
-        if not _moderate(values):
+        large, small = beyond(values, SMALLEST, LARGEST)
+        if large:
             self._refuse(column, np.isinf(values), values, "{} is not a finite number")
-            large = np.isfinite(values) & (np.abs(values) > LARGEST)
-            self._refuse(column, large, values, "{} is too large to reckon with")
+            vast = np.isfinite(values) & (np.abs(values) > LARGEST)
+            self._refuse(column, vast, values, "{} is too large to reckon with")
         if column.role == "weight" and self.schema.id is not None:
             values = np.nan_to_num(values, nan=1.0)  # it stands in the row that the target is for
         if column.role == "weight":
@@ -131,7 +133,10 @@ class Admission:
         elif column.role == "input_sd":
             self._refuse(column, values < 0, values, "a standard deviation cannot be {}")
             values = np.nan_to_num(values, nan=0.0)
-        self.values[name] = values if column.role == "weight" else self._grained(name, values)
+        if small and column.role != "weight":
+            self.tiny.add(name)
+            values = np.where(np.abs(values) < SMALLEST, 0.0, values)
+        self.values[name] = values
 
     def _remedy(self, column: Column, text: str) -> str:
         """What to do about a text that is no number, or neither true nor false."""
@@ -146,14 +151,6 @@ class Admission:
                 f"use --categorical {name} if these are labels, --na '{shown}' or --on-error skip"
             )
         return f"use --na '{shown}' or --on-error skip"
-
-    def _grained(self, name: str, values: FloatArray) -> FloatArray:
-        """The values, with 0 for those too small to reckon with."""
-        tiny = np.abs(values) < SMALLEST
-        if not np.count_nonzero(tiny) or not np.any(values[tiny]):
-            return values
-        self.tiny.add(name)
-        return np.where(tiny, 0.0, values)
 
     def _refuse(
         self, column: Column, where: npt.NDArray[np.bool_], values: FloatArray, reason: str
@@ -319,14 +316,6 @@ class Admission:
                 f"column '{shown}' has more than {most} values: those after the first {most} are "
                 f"not told apart (--hash {shown}:32 gives each its share of 32 inputs)"
             )
-
-
-def _moderate(values: FloatArray) -> bool:
-    """Whether no value is infinite or too large; any may be missing."""
-    low, high = values.min(initial=0.0), values.max(initial=0.0)
-    if np.isnan(low):  # minimum and maximum are NaN where one is, and cost a fraction of the rest
-        return bool(np.fmax.reduce(np.abs(values), initial=0.0) <= LARGEST)
-    return bool(low >= -LARGEST and high <= LARGEST)
 
 
 def _otherwise(column: Column, name: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kbnn.core.engine import side_by_side
 from kbnn.model.rows import SMALLEST, Rows
 from kbnn.model.schema import Schema
 from kbnn.score.rowsums import BoolArray
@@ -121,15 +122,13 @@ def schema_size(schema: Schema) -> tuple[int, ...]:
 def _rows(found: Admission, spoilt: BoolArray | None, original: pa.RecordBatch | None) -> Rows:
     """Put the arrays together, with nothing known about the spoilt rows."""
     schema, size = found.schema, found.size
-    x = np.empty((size, schema.width))
     places: dict[str, list[int]] = {}
     for at, place in enumerate(schema.layout):
         places.setdefault(place.column, []).append(at)
-    for name, own in places.items():
-        if name in found.labels:
-            _indicators(found, x, own, name)
-        else:
-            x[:, own[0]] = found.values.get(name, np.nan)
+    missing = np.full(size if places.keys() - found.values.keys() else 0, np.nan)
+    x = side_by_side([found.values.get(place.column, missing) for place in schema.layout], size)
+    for name in found.labels.keys() & places.keys():
+        _indicators(found, x, places[name], name)
     if schema.clock is not None and found.time is not None:
         x[:, [places[name][0] for name in schema.clock.names]] = schema.clock.values(found.time)
     y = np.full((size, len(schema.targets)), np.nan)
