@@ -93,7 +93,8 @@ cdef extern from "activation.h":
 
 cdef extern from "scale.h" nogil:
     int64_t kb_scale_rows(double *, int64_t, int64_t, const double *, const double *, double *,
-                          double *, int64_t, const double *, int *, const kb_constants *)
+                          double *, int64_t, const double *, int *, double *,
+                          const kb_constants *)
 
 cdef extern from "tails.h" nogil:
     enum:
@@ -623,10 +624,11 @@ def scale_rows(columns, y, x, fixed, Constants constants):
         raise ValueError("columns, y, x and fixed must have one width")
     labels, z = _empty((rows, targets)), _empty((rows, inputs))
     cdef _Buffer to = _buffer(labels, "labels", True), into = _buffer(z, "z", True)
+    cdef _Buffer room = _buffer(_empty(stats.length), "room", True)
     with nogil:
         done = kb_scale_rows(<double *>stats.at, targets, inputs, <const double *>seen.at,
                              <const double *>given.at, <double *>to.at, <double *>into.at, rows,
-                             <const double *>same.at, &outgrown, &constants.k)
+                             <const double *>same.at, &outgrown, <double *>room.at, &constants.k)
     if done < rows:
         labels, z = labels[:done], z[:done]
     return labels, z, outgrown != 0

@@ -80,8 +80,8 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
 {
     int64_t inputs = net->widths[0] - net->directions, width = 1 + inputs, open = -1, left = -1;
     size_t columns = (size_t)(width * KB_COLUMN_FIELDS);
-    double *scale = malloc((columns + (size_t)inputs) * sizeof(double));
-    double *z = scale + columns, label, weight = 1.0;
+    double *scale = malloc((2 * columns + (size_t)inputs) * sizeof(double));
+    double *room = scale + columns, *z = room + columns, label, weight = 1.0;
     double mean, function_var, noise_var, inlier, status;
     kb_records made = {&mean, &function_var, &noise_var, NULL, &inlier, &status};
     kb_state state;
@@ -101,7 +101,7 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
             continue;
         memcpy(scale, model + form->columns, columns * sizeof(double));
         int outgrown;
-        kb_scale_rows(scale, 1, inputs, &y, x, &label, z, 1, rows->fixed, &outgrown, net->k);
+        kb_scale_rows(scale, 1, inputs, &y, x, &label, z, 1, rows->fixed, &outgrown, room, net->k);
         if (outgrown)
             continue;
         point_to(net, model, &state);
