@@ -45,6 +45,31 @@ def test_kernel_and_twin_agree_to_the_bit() -> None:
     assert np.array_equal(compiled, plain)
 
 
+@pytest.mark.parametrize("inputs", [1, 4, 7])
+@pytest.mark.parametrize("drift", [0.0, 0.02, 0.4])
+def test_columns_that_all_have_a_scale_are_followed_to_the_bit_too(
+    inputs: int, drift: float
+) -> None:
+    """With outliers, repeated values, and a drift that a scale is outgrown by."""
+    raw = np.random.default_rng(3).standard_normal((600, 1 + inputs))
+    raw[::50, -1] *= 40.0
+    raw[1::9, 1] = raw[0, 1]
+    raw[:, -1] += drift * np.arange(600)
+    fixed = np.zeros(1 + inputs)
+    compiled, plain = scaling.warm_up(raw[:40]), scaling.warm_up(raw[:40])
+    done = 40
+    for cut in (40, 41, 300, 600):
+        while done < cut:
+            y, x = raw[done:cut, :1], raw[done:cut, 1:]
+            told = scaling.follow(compiled, y, x, fixed, True)
+            for mine, other in zip(told, scaling.follow(plain, y, x, fixed, False), strict=True):
+                assert np.array_equal(mine, other)
+            assert np.array_equal(compiled, plain)
+            done += len(told.labels)
+            if told.outgrown:
+                compiled, plain = (scaling.refit(one, fixed) for one in (compiled, plain))
+
+
 @pytest.mark.parametrize("at", [3, 200])
 def test_one_wild_value_does_not_flatten_a_scale(at: int) -> None:
     raw = np.random.default_rng(3).standard_normal((400, 1))
