@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from kbnn.core import engine
-from kbnn.model import learner
+from kbnn.model import changes, learner
 from kbnn.model.file import load
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows, sliced
@@ -58,7 +58,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             counted.append(len(x))
             return self._session.learn(x, *rest)
 
-    monkeypatch.setattr(learner, "open_session", lambda state: Counting(engine.open_session(state)))
+    for module in (changes, learner):
+        monkeypatch.setattr(
+            module, "open_session", lambda state: Counting(engine.open_session(state))
+        )
     return counted
 
 

@@ -16,6 +16,7 @@ from kbnn.core.wide import leading
 from kbnn.model import horizon, join, learner, race, rehearsal, scaling
 from kbnn.model.growth import grow
 from kbnn.model.lags import History
+from kbnn.model.learned import Events
 from kbnn.model.learner import _worth_rehearsing
 from kbnn.model.model import Model
 from kbnn.model.rehearsal import Rehearsal
@@ -153,7 +154,7 @@ def test_an_alarm_among_the_first_rows_is_no_change_of_the_world(
     model = Model.create(Settings(hidden=(4,), kind="regression"), schema(1))
     taken = block(x, np.sin(x[:, 0]))
     model.learn(sliced(taken, 0, rows))
-    monkeypatch.setattr(learner, "_events", lambda said, first: learner.Events([first]))
+    monkeypatch.setattr(learner, "events_of", lambda said, first: Events([first]))
     model.learn(sliced(taken, rows, rows + 1))
     assert model.learned.rehearsal.alarm == (rows + 1 if noted else 0)
 

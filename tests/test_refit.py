@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kbnn.core.normal import FloatArray
-from kbnn.model.learner import next_refit
+from kbnn.model.changes import next_refit
 from kbnn.model.scaling import (
     CENTER,
     COUNT,

@@ -218,7 +218,7 @@ def test_between_two_rows_no_more_is_learned_than_the_budget(
 
 def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts rows that sessions learn."""
-    from kbnn.model import learner
+    from kbnn.model import changes, learner
 
     work = [0]
 
@@ -237,7 +237,8 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
             return call
 
-    monkeypatch.setattr(learner, "open_session", Counting)
+    for module in (changes, learner):
+        monkeypatch.setattr(module, "open_session", Counting)
     return work
 
 

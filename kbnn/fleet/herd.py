@@ -26,7 +26,8 @@ from kbnn.fleet.packed import Packed
 from kbnn.fleet.start import KNOWN, OF_AGE
 from kbnn.fleet.store import Standing
 from kbnn.model import scaling
-from kbnn.model.learner import FIRST_REFIT, Learner
+from kbnn.model.changes import FIRST_REFIT
+from kbnn.model.learner import Learner
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Schema

@@ -39,7 +39,7 @@ from kbnn.fleet.form import (
     Form,
     Y,
 )
-from kbnn.model.learner import Learned
+from kbnn.model.learned import Learned
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
 from kbnn.model.rehearsal import Rehearsal

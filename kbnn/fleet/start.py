@@ -33,7 +33,7 @@ from kbnn.fleet import packed as of
 from kbnn.fleet import resting
 from kbnn.fleet.forms import Forms
 from kbnn.model import file as modelfile
-from kbnn.model.learner import Learned
+from kbnn.model.learned import Learned
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
 from kbnn.model.rehearsal import Rehearsal

@@ -22,7 +22,7 @@ from kbnn.core.tails import MOST, UNIT
 from kbnn.errors import ModelError
 from kbnn.model import ensemble, scaling
 from kbnn.model.growth import grow
-from kbnn.model.learner import Learned
+from kbnn.model.learned import Learned
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
 from kbnn.model.rescale import rescaled

@@ -14,7 +14,8 @@ from kbnn.core.network import UNLABELLED
 from kbnn.core.tails import FIRST_GAIN, MEAN_WIDTH
 from kbnn.errors import UsageError
 from kbnn.model import race, scaling
-from kbnn.model.learner import Learned, Learner
+from kbnn.model.learned import Learned
+from kbnn.model.learner import Learner
 from kbnn.model.race import Lost, Racer
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Schema

@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.core.normal import FloatArray
-from kbnn.model.learner import Events, Learned, Learner, copied
+from kbnn.model.learned import Events, Learned, copied
+from kbnn.model.learner import Learner
 from kbnn.model.rehearsal import BURST, YOUNG
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings

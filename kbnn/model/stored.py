@@ -21,7 +21,7 @@ from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
 from kbnn.model import scaling
 from kbnn.model.lags import JUDGED, LONGEST, History
-from kbnn.model.learner import Learned
+from kbnn.model.learned import Learned
 from kbnn.model.model import Model
 from kbnn.model.plain import read, value_of
 from kbnn.model.race import MOST_ALARMS, Lost, Racer

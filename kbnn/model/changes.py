@@ -1,0 +1,208 @@
+"""How networks begin, grow and change their scale.
+
+The first rows are kept: as long as they are all there ever was, a new scale means a new beginning.
+Later a network is carried into the new scale (kbnn.model.rescale).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.core.engine import Session, open_session
+from kbnn.core.network import ALARM
+from kbnn.core.normal import FloatArray
+from kbnn.core.state import State, init
+from kbnn.core.wide import leading, strayed
+from kbnn.model import ensemble, rehearsal, scaling
+from kbnn.model.growth import grow
+from kbnn.model.learned import Events, Learned, warned
+from kbnn.model.networks import Networks
+from kbnn.model.rehearsal import Rehearsal
+from kbnn.model.rescale import rescaled
+from kbnn.model.rows import Rows, sliced
+from kbnn.model.scaling import Scale
+from kbnn.model.warmup import KeptRows, unseen
+from kbnn.task.forecast import Forecast
+
+FIRST_REFIT = 64
+VIEWED = 512
+"""Rows up to which a wide network looks for its directions anew, see kbnn.core.wide."""
+SETTLING = 128
+"""Rows whose alarms say that little is known yet, not that the world has changed: what was before
+them is rehearsed all the same."""
+KNOWLEDGE_CARRIED = 0.05
+"""Share of the old information that outlives a large change of scale, see kbnn.model.warmup."""
+
+
+class Changes(Networks):
+    """What becomes of networks when rows ask for others."""
+
+    def _begin(self, learned: Learned, rows: KeptRows, outputs: int) -> tuple[Learned, Events]:
+        """Make the networks, and learn their first rows."""
+        t = self.task.scaled
+        inputs = len(learned.columns) - t
+        scale = float(learned.columns[0, scaling.SCALE]) if t else 1.0
+        config = self.settings.config(self.task, inputs, outputs, scale or 1.0)
+        z, labels, x_sd = self._standard(learned.columns, rows)
+        directions = (
+            leading(z, config.directions, config.input_limit) if config.directions else None
+        )
+        members = tuple(
+            open_session(
+                init(
+                    config,
+                    self.settings.seed + 1000003 * k,
+                    mean_scale=means,
+                    sd_scale=sds,
+                    prior_variance=self.settings.prior_variance,
+                    directions=directions,
+                    output_mean=self.task.output_mean(rows.y),
+                )
+            )
+            for k in range(self.settings.ensemble)
+            for means, sds in [ensemble.prior_scales(k)]
+        )
+        learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
+        learned, made = self._step(learned, z, labels, x_sd, rows.weight)
+        owed = self.often * min(learned.seen, rehearsal.YOUNG)
+        settled = learned.seen > rehearsal.YOUNG
+        learned = learned._replace(rehearsal=Rehearsal(float(owed), 0, settled))
+        learned.kept.trusted(made.inlier)
+        raised = np.flatnonzero(made.status.astype(np.int64) & ALARM)
+        alarms = [int(number) for number in rows.number[raised]]
+        if len(raised) and raised[-1] >= SETTLING:
+            learned = warned(learned, alarms[-1])
+        return learned, Events(alarms, restarted=True)
+
+    def _grown(self, learned: Learned, rows: Rows) -> tuple[Learned, Rows, Forecast | None]:
+        """Networks that have what the first row needs, and the rows up to the next that needs more.
+
+        What was said of a label that nobody knew cannot have reckoned with it; it comes third.
+        """
+        width = len(learned.columns) - self.task.scaled
+        if rows.x.shape[1] > width:
+            used = np.flatnonzero(self._needed(rows.x[:1, width:], width)[0])
+            wider = width + (int(used[-1]) + 1 if len(used) else 0)
+            if wider > width:
+                learned = _grow(learned, wider, learned.members[0].config.outputs)
+                learned.kept.unseen = unseen(self.indicators)
+                blank = scaling.blank_columns if self.settings.units else scaling.given_columns
+                more = blank(wider - width)
+                learned = learned._replace(columns=np.vstack([learned.columns, more]))
+                width = wider
+        outputs = learned.members[0].config.outputs
+        surprised = None
+        stop = self.task.beyond(rows.y, outputs)
+        if stop == 0:
+            surprised = self.predict(
+                learned, rows.x[:1], None if rows.x_sd is None else rows.x_sd[:1]
+            )
+            outputs = self.task.outputs(rows.y[:1], outputs)
+            learned = _grow(learned, width, outputs)
+            stop = self.task.beyond(rows.y, outputs)
+        if rows.x.shape[1] > width:
+            wide = np.any(self._needed(rows.x[:stop, width:], width), axis=1)
+            stop = int(np.argmax(wide)) if wide.any() else stop
+        return learned, rows if stop == len(rows.y) else sliced(rows, 0, stop), surprised
+
+    def _needed(self, x: FloatArray, start: int) -> NDArray[np.bool_]:
+        """Which values of x, its columns from `start` on, a network must have an input for."""
+        number = self.indicators[start : start + x.shape[1]] == 0.0
+        return np.where(number, ~np.isnan(x), x != 0.0)
+
+    def _refit(self, learned: Learned) -> tuple[Learned, Events | None]:
+        """Change the scale if the stream has left it; events if all was learned anew."""
+        t = self.task.scaled
+        width = len(learned.columns) - t
+        closely = self.settings.often > 0
+        columns = scaling.refit(learned.columns, self.passing[: t + width], closely)
+        old, new = scaling.scale_of(learned.columns), scaling.scale_of(columns)
+        learned = learned._replace(columns=columns)
+        outputs, directions = (
+            learned.members[0].config.outputs,
+            learned.members[0].config.directions,
+        )
+        same = all(np.array_equal(a, b) for a, b in zip(old, new, strict=True))
+        looking = (
+            directions and learned.seen <= VIEWED
+        )  # for directions, which few rows cannot tell
+        if same and not looking:
+            return learned, None
+        learned = learned._replace(changes=learned.changes + (not same))
+        rows = learned.kept.rows(width)
+        if len(rows.y) == learned.seen <= rehearsal.YOUNG:  # all there ever was, and none again
+            return self._begin(learned, rows, outputs)
+        gain, shift = np.ones(outputs), np.zeros(outputs)
+        if t:
+            old_scale = np.where(old.scale[:t] > 0.0, old.scale[:t], 1.0)
+            new_scale = np.where(new.scale[:t] > 0.0, new.scale[:t], 1.0)
+            gain[:t] = old_scale / new_scale
+            shift[:t] = (old.center[:t] - new.center[:t]) / new_scale
+        before = Scale(old.center[t:], old.scale[t:])
+        after = Scale(new.center[t:], new.scale[t:])
+        large = not directions and scaling.far_apart(old, new) and len(rows.y) > 0
+        share = KNOWLEDGE_CARRIED if large else 1.0
+        rows = KeptRows._make(part[-rehearsal.YOUNG :] for part in rows)
+        standard = self._standard(columns, rows) if large else None
+
+        def moved(member: Session) -> Session:
+            state = rescaled(member.state(), before, after, gain, shift, share)
+            if standard is not None:
+                z, labels, x_sd = standard
+                state = _learned_again(
+                    state, z, labels, self._variances(columns, x_sd), rows.weight
+                )
+            return open_session(state)
+
+        learned = learned._replace(members=tuple(ensemble.in_parallel(moved, learned.members)))
+        if len(rows.y) >= VIEWED and strayed(learned.members[0].state().view):
+            learned = self._looked_anew(learned, rows)
+        return learned, None
+
+    def _looked_anew(self, learned: Learned, rows: KeptRows) -> Learned:
+        """Wide networks with the directions of the rows kept, and what these say; counts go on."""
+        began, _ = self._begin(learned, rows, learned.members[0].config.outputs)
+        pairs = zip(began.members, learned.members, strict=True)
+        members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]
+        return began._replace(
+            members=tuple(map(open_session, members)), rehearsal=learned.rehearsal
+        )
+
+
+def next_refit(seen: int) -> int:
+    """The row count after `seen` at which the scale is looked at: 64, 128, 256, ..."""
+    return max(FIRST_REFIT, 1 << seen.bit_length())
+
+
+def _learned_again(
+    state: State,
+    z: FloatArray,
+    labels: FloatArray,
+    var: FloatArray | None,
+    weight: FloatArray,
+) -> State:
+    """Rows that were learned before, in another scale: counts and inputs are no news.
+
+    The shape of the noise starts anew after them: it was measured against another level.
+    """
+    quiet = open_session(state._replace(config=replace(state.config, drift=False)))
+    quiet.learn(np.ascontiguousarray(z), np.ascontiguousarray(labels), var, weight)
+    blank = init(state.config)
+    return quiet.state()._replace(
+        config=state.config,
+        counts=state.counts,
+        head_mean=blank.head_mean,
+        head_cov=blank.head_cov,
+        input_mean=state.input_mean,
+        input_cov=state.input_cov,
+    )
+
+
+def _grow(learned: Learned, inputs: int, outputs: int) -> Learned:
+    members = tuple(
+        open_session(grow(member.state(), inputs, outputs)) for member in learned.members
+    )
+    return learned._replace(members=members)
