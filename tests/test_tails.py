@@ -217,3 +217,35 @@ def test_what_a_file_holds_is_checked() -> None:
         bad = good.copy()
         bad[1, field] = value
         assert not tails.sound(bad), (field, value)
+
+
+@pytest.mark.parametrize(("square", "width"), [(0.1, 0.2), (0.4, 0.8), (3.0, 1.0), (1e9, 1.0)])
+def test_networks_that_overstate_are_narrowed_to_twice_what_known_rows_show(
+    square: float, width: float
+) -> None:
+    known = tails.blank(1)
+    known[0, [tails.SEEN, tails.WIDTH, tails.MEAN_WIDTH]] = 100.0, 3.0, 2.0
+    known[0, tails.FIRST_GAIN] = 1.3
+    before = known.copy()
+    after = known
+    for _ in range(10):
+        after = tails.narrowed(after, np.full((100, 1), square))
+    assert after[0, tails.MEAN_WIDTH] == pytest.approx(width, rel=0.001)
+    assert after[0, tails.FIRST_GAIN] == 1.0  # new rows had asked for it
+    assert np.array_equal(known, before)
+    assert tails.sound(after)
+
+
+def test_narrowing_leaves_out_what_is_missing_and_is_the_same_however_rows_are_cut() -> None:
+    squares = np.random.default_rng(0).chisquare(1.0, (300, 2)) * 0.3
+    squares[::7, 1] = np.nan
+    start = tails.blank(2)
+    start[:, tails.SEEN] = 300.0
+    whole = tails.narrowed(start, squares)
+    pieces = start
+    for part in np.split(squares, [1, 2, 90, 299]):
+        pieces = tails.narrowed(pieces, part)
+    assert np.array_equal(whole, pieces)
+    there = tails.narrowed(start[1:], squares[np.isfinite(squares[:, 1]), 1:])
+    assert np.array_equal(there[0], whole[1])
+    assert whole[0, tails.WIDTH] < 0.9

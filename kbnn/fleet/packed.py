@@ -70,6 +70,7 @@ def packs(settings: Settings, schema: Schema) -> bool:
         and settings.sample == 0
         and settings.ensemble == 1
         and settings.units
+        and settings.covariance != "paper"  # its width is not the kernel's
         and len(schema.targets) == 1
         and not schema.lags
         and not schema.wait

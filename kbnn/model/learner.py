@@ -14,8 +14,9 @@ import numpy as np
 
 from kbnn.core.engine import open_session
 from kbnn.core.layout import IntArray
+from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.core.tails import known_again
+from kbnn.core.tails import MEAN_WIDTH, WIDTH, known_again, narrowed
 from kbnn.model import rehearsal, scaling
 from kbnn.model.changes import SETTLING, Changes, next_refit
 from kbnn.model.learned import Events, Learned, events_of, warned
@@ -70,7 +71,7 @@ class Learner(Changes):
             )
             labels = self._labels(learned.columns, rows.y)
             learned, made = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
-            learned = learned._replace(tails=known_again(learned.tails))
+            learned = learned._replace(tails=self._known_again(learned.tails, labels, made))
             said = self._forecast(learned, made)
             return learned, _as_before(said, surprised), events_of(said, first)
         before = learned.seen
@@ -92,6 +93,14 @@ class Learner(Changes):
         if learned.seen == burst and self.often:
             learned = self._rehearsed(self._owing(learned), spent)
         return learned, _as_before(said, surprised), events
+
+    def _known_again(self, tails: FloatArray, labels: FloatArray, made: Prediction) -> FloatArray:
+        """What is stated from rows of a later pass on, what networks said of them beside them."""
+        if not self.overstating:
+            return known_again(tails)
+        with np.errstate(over="ignore"):
+            squares = (labels - made.mean) ** 2 / (made.function_var + made.noise_var)
+        return narrowed(tails, squares)
 
     def _follow(self, learned: Learned, rows: Rows, due: int) -> tuple[Learned, Forecast, bool]:
         """Standardise rows, count them into the scale, and learn them, up to the row count `due`
@@ -123,7 +132,10 @@ class Learner(Changes):
         y = y if done == stop else y[:done]
         learned, made = self._step(learned, z, labels if t else y, x_sd, weight)
         following = Following(y, self.settings.robust, self.tracked, self.compiled)
-        return learned, self._forecast(learned, made, following), outgrown
+        said = self._forecast(learned, made, following)
+        if self.overstating:  # at rest it goes by the width that the last rows asked for
+            tails[:, MEAN_WIDTH] = tails[:, WIDTH]
+        return learned, said, outgrown
 
     def _rehearsed(self, learned: Learned, spent: int) -> Learned:
         """Rehearse what is owed and may be, `spent` rows having been learned anew just now."""

@@ -55,6 +55,12 @@ class Networks:
         return self.settings.often
 
     @cached_property
+    def overstating(self) -> bool:
+        """Whether networks overstate what they do not know, as the paper's smoother does."""
+        by_width = self.settings.robust and self.task.scaled > 0
+        return self.settings.covariance == "paper" and by_width
+
+    @cached_property
     def tracked(self) -> bool:
         """Whether intervals are kept to their promise."""
         return self.settings.intervals == "tracked"
