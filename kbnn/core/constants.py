@@ -151,13 +151,14 @@ TAILS_REACH = 1e4
 WIDTH_STEP = 0.002
 """A row's part in the width of the ordinary values."""
 
+WIDTH_PACE = 8.0
 WIDTH_FIRST = 150.0
-"""Among the first rows it is larger, 1 over the rows before them and so many: a mean, until that is
-slower to follow. What a network is off by shows within a few hundred rows, which is all that a
-small set has."""
+"""Among the first rows it is larger, the first of these over the rows before and the second: what a
+network is off by changes as long as every row doubles what it knows, and shows within a few hundred
+rows, which is all that a small set has."""
 WIDTH_REST = 256.0
-"""Rows of width 1 before the first in what a model that learns no more goes by: the last rows of a
-small set were still learned much from, and what comes after them is not."""
+"""A model that learns no more goes by the width as if so many rows of width 1 had been beside those
+seen: the last rows of a small set were still learned much from, and what comes after is not."""
 
 WIDTH_CAP = 25.0
 """Its square in units of the width counts there as at most this."""

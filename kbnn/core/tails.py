@@ -44,6 +44,7 @@ from kbnn.core.constants import (
     TRACK_STEP,
     WIDTH_CAP,
     WIDTH_FIRST,
+    WIDTH_PACE,
     WIDTH_REST,
     WIDTH_STEP,
 )
@@ -64,8 +65,8 @@ seen and the largest value among them; then what is stated, eps, R and d, and a 
 and the upper edge of each level."""
 FIRST_MEAN: Final = FIRST_GAIN + GAINS
 MEAN_WIDTH: Final = FIRST_MEAN + GAINS
-"""What gains and width have been on average, 1 for some rows before the first: a model that learns
-no more goes by that."""
+"""What gains have been on average, 1 for some rows before the first, and the width, nearer to 1 the
+fewer rows asked for it: a model that learns no more goes by that."""
 UNIT: Final = MEAN_WIDTH + 1
 """Of a positive target's link, see kbnn.task.link."""
 FIELDS: Final = UNIT + 1
@@ -234,9 +235,10 @@ def follow(
             if median is not None:
                 _track(tail[FIRST_GAIN:FIRST_MEAN], shape, median, t)
             average(tail)
-            average_width(tail, float(tail[SEEN]))
             tail[SEEN] += 1.0
             tail[MOST] = max(tail[MOST], y[i, j])
+        seen = float(tail[SEEN])
+        tail[MEAN_WIDTH] = math.pow(tail[WIDTH], seen / (seen + WIDTH_REST))
     return rows
 
 
@@ -272,7 +274,7 @@ def _learn(tail: FloatArray, t: float) -> None:
     if tail[EXTREMES] > EXTREMES_MEMORY:
         tail[SQUARES] *= EXTREMES_MEMORY / tail[EXTREMES]
         tail[EXTREMES] = EXTREMES_MEMORY
-    step = max(1.0 / (float(tail[SEEN]) + WIDTH_FIRST), WIDTH_STEP)
+    step = max(WIDTH_PACE / (float(tail[SEEN]) + WIDTH_FIRST), WIDTH_STEP)
     grown = tail[WIDTH] * math.exp(step * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
     tail[WIDTH] = min(max(grown, LEAST_WIDTH), MOST_WIDTH)
 

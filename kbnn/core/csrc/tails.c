@@ -53,7 +53,7 @@ static void learn_tail(double *tail, const mixture *m, double usual, double t, c
         tail[KB_EXTREME_SQUARES] *= k->extremes_memory / tail[KB_EXTREMES];
         tail[KB_EXTREMES] = k->extremes_memory;
     }
-    double step = 1.0 / (tail[KB_TAIL_SEEN] + k->width_first);
+    double step = k->width_pace / (tail[KB_TAIL_SEEN] + k->width_first);
     step = step > k->width_step ? step : k->width_step;
     double square = t * t < k->width_cap ? t * t : k->width_cap;
     tail[KB_WIDTH_FACTOR] = clip(
@@ -100,7 +100,7 @@ static void average(double *tail, const kb_constants *k)
         tail[KB_MEAN_GAINS + at] += rate * (tail[KB_GAINS + at] - tail[KB_MEAN_GAINS + at]);
 }
 
-/* And the width, 1 for fewer. */
+/* And the width of a count, 1 for fewer. */
 static void average_width(double *tail, double seen, const kb_constants *k)
 {
     seen += 1.0 + k->width_rest;
@@ -154,11 +154,12 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             if (tracked)
                 track(tail + KB_GAINS, &m, median, t, factors, k);
             average(tail, k);
-            average_width(tail, tail[KB_TAIL_SEEN], k);
             tail[KB_TAIL_SEEN] += 1.0;
             if (y[at] > tail[KB_MOST_SEEN])
                 tail[KB_MOST_SEEN] = y[at];
         }
+        double trust = tail[KB_TAIL_SEEN] / (tail[KB_TAIL_SEEN] + k->width_rest);
+        tail[KB_MEAN_WIDTH] = pow(tail[KB_WIDTH_FACTOR], trust);
     }
 }
 
