@@ -67,7 +67,9 @@ def test_json_is_the_only_thing_on_stdout(data: Path, capsys: pytest.CaptureFixt
     assert found["model"] == "model.npz"
     assert (found["rows"], found["epochs"], found["rejected"]) == (200, 2, 0)
     assert set(found["seconds"]) == {"read", "encode", "learn", "save", "start", "total"}
-    assert {"rmse", "nll", "coverage_90"} <= set(found["prequential"])
+    figures = found["prequential"]
+    assert {"rmse", "nll"} <= set(figures)
+    assert figures["coverage_90"] == figures["coverage"]["90"] != figures["coverage"]["80"]
     assert {"skipped", "rows_per_second", "microseconds_per_row"} <= set(found)
 
 
