@@ -25,6 +25,8 @@ SPELLINGS = [
     "2026-03-14 15:09:00.000 UTC",
     "2026-03-14T17:09:00+02:00",
     "2026-03-14 10:09-0500",
+    "2026-03-14T20:39:00+05:30",
+    "2026-03-14 11:39-0330",
     "2026/03/14 15:09",
     "14.03.2026 15:09",
     "03/14/2026 3:09 PM",
@@ -37,7 +39,7 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
-def test_fourteen_spellings_of_one_moment(text: str) -> None:
+def test_many_spellings_of_one_moment(text: str) -> None:
     found = point(text)
     assert found is not None
     assert found.instant == MOMENT
@@ -50,8 +52,24 @@ def test_the_wall_keeps_its_own_time() -> None:
     assert found.zoned
 
 
+def test_a_leap_second_is_the_one_before_midnight() -> None:
+    leap, after = point("2016-12-31 23:59:60"), point("2017-01-01 00:00:00")
+    assert leap is not None
+    assert leap == after
+
+
 @pytest.mark.parametrize(
-    "text", ["2026-02-30", "2026-13-01", "25:00", "2026-01-01 24:00", "12", "blue", "31/31/2026"]
+    "text",
+    [
+        "2026-02-30",
+        "2026-13-01",
+        "25:00",
+        "2026-01-01 24:00",
+        "2026-01-01 10:00:61",
+        "12",
+        "blue",
+        "31/31/2026",
+    ],
 )
 def test_what_is_no_moment(text: str) -> None:
     assert point(text) is None
@@ -226,9 +244,10 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
         ]
 
 
-def test_several_series_in_one_file_are_remarked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("many", [2, 3])
+def test_several_series_in_one_file_are_remarked(many: int, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text(series([str(m) for m in hours(30) for _ in range(3)]))
+    path.write_text(series([str(m) for m in hours(30) for _ in range(many)]))
     notices = [notice for notice in look([path]).notices if "come several at a time" in notice]
     assert len(notices) == 1
     assert "--key COLUMN keeps a model for each" in notices[0]
@@ -284,6 +303,14 @@ def test_the_target_is_the_last_column_but_the_clock(tmp_path: Path) -> None:
     path.write_text("x,y,when\n" + "\n".join(f"{i},{i % 4},{m}" for i, m in enumerate(hours(40))))
     seen = look([path])
     assert seen.notices[0] == "target: last column but the clock, 'y' (choose with --target)"
+
+
+def test_a_column_that_is_left_out_is_not_taken_for_the_target(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,note,day\n" + "".join(f"{k},{k},2026-01-{k + 1:02}\n" for k in range(28)))
+    refused = look([path], ignore=("note",)).error
+    assert "target 'day' holds dates or times" in refused
+    assert "choose another with --target" in refused
 
 
 def test_one_row_at_a_time_means_the_same() -> None:
