@@ -10,13 +10,15 @@ import pytest
 
 from kbnn.core.normal import FloatArray
 from kbnn.core.sensitivity import Sensitivity
+from kbnn.fleet.scores import KeyScores
 from kbnn.fleet.start import KEPT, Widths, begun
 from kbnn.model import join, scaling
 from kbnn.model.effects import _listed
 from kbnn.model.model import Model
-from kbnn.model.schema import Column
+from kbnn.model.rows import Rows
+from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
-from kbnn.run import order
+from kbnn.run import order, remedies
 from kbnn.run.position import Position
 from kbnn.score.curve import FIRST, LearningCurve
 from kbnn.stream.hints import tell_few
@@ -24,8 +26,9 @@ from kbnn.stream.kinds import Sample
 from kbnn.stream.times import point
 from kbnn.task.numeric_score import NumericScore
 from kbnn.task.numeric_verdict import bias_sentence, headline
+from kbnn.task.table import task_of
 from tests.bench.data import block, schema
-from tests.judging import judged
+from tests.judging import judged, number_task, numbers
 
 
 def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> Model:
@@ -155,3 +158,41 @@ def test_a_target_of_few_whole_numbers_may_be_a_class(values: int, told: bool) -
     seen = Sample([str(k % values) for k in range(40)], None)
     tell_few(Column("y", "number", "target"), seen, "auto", said.append)
     assert bool(said) == told
+
+
+@pytest.mark.parametrize(
+    ("alarms", "rows", "told"),
+    [(4, 1_000, False), (5, 1_000, True), (5, 10_000, True), (5, 10_001, False), (9, 18_000, True)],
+)
+def test_a_stream_that_changed_often_for_its_length_is_remarked_on(
+    alarms: int, rows: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = learned()
+    model.learned = model.learned._replace(seen=rows)
+    monkeypatch.setattr(Model, "alarm_count", alarms)
+    [(_, verdict)] = remedies.judged(model)
+    assert any(text.startswith("The stream changed") for text in verdict.sentences) == told
+
+
+def test_every_output_of_amounts_is_told_of_by_its_own_name() -> None:
+    known = Schema([Column(name, "number", "target") for name in ("rain", "snow")], "amount")
+    task = task_of(known, Settings(kind="amount"))
+    assert [(name, parts) for name, _, parts in task.effects(4)] == [
+        ("rain", [(0, 1.0)]),
+        ("snow", [(1, 1.0)]),
+        ("rain > 0", [(2, 1.0)]),
+        ("snow > 0", [(3, 1.0)]),
+    ]
+
+
+def test_rows_of_a_key_count_by_their_weight_and_keys_are_ranked_by_their_loss() -> None:
+    y, said = np.array([[1.0], [3.0], [2.0], [9.0]]), np.zeros(4)
+    weight = np.array([3.0, 1.0, 1.0, 0.5])
+    scores = KeyScores(number_task())
+    rows = Rows(np.zeros((4, 1)), y, np.arange(1, 5), weight=weight)
+    scores.add(["b", "b", "a", "c"], rows, numbers(said, np.ones(4)))
+    found = [(one["key"], one["rows"], one["loss"]) for one in scores.ranked()]
+    assert found == [("b", 2, pytest.approx(np.sqrt(3.0))), ("a", 1, 2.0), ("c", 1, 9.0)]
+    told = scores.to_json()
+    assert told["count"] == 3
+    assert [told[which]["key"] for which in ("best", "median", "worst")] == ["b", "a", "c"]

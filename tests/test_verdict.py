@@ -123,6 +123,14 @@ def test_coverage_words(inside: float, rows: int, severity: int, words: str) -> 
     assert (got, words in text) == (severity, True), text
 
 
+@pytest.mark.parametrize(("inside", "doubt"), [(0.871, True), (0.869, False), (0.929, True)])
+def test_chance_is_blamed_within_two_errors_alone(inside: float, doubt: bool) -> None:
+    """The sampling error of 90 % of 400 rows is 1.5 %."""
+    severity, text = coverage_sentence(90, inside, 400)
+    assert abs(severity) == 1
+    assert text.endswith(", though chance alone can do that") == doubt
+
+
 @pytest.mark.parametrize(
     ("ratio", "rows", "side"),
     [(1.2, 10_000, 1), (1.14, 10_000, 0), (0.84, 10_000, -1), (0.86, 10_000, 0), (1.25, 50, 0)],
