@@ -354,3 +354,12 @@ def test_a_large_table_is_read_where_it_lies() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     assert int(done.stdout) < 20_000  # kB
+
+
+@pytest.mark.parametrize(("rows", "shown", "more"), [(1, 1, False), (5, 5, False), (6, 5, True)])
+def test_of_many_forecasts_the_first_are_shown(rows: int, shown: int, more: bool) -> None:
+    model = kbnn.train(table(), layers=3, task="regression")
+    lines = repr(model.predict(table()[:rows])).splitlines()
+    assert lines[0] == f"<forecasts of y: {rows} row{'' if rows == 1 else 's'}>"
+    assert len(lines) == 2 + shown + more
+    assert (lines[-1] == "...") == more

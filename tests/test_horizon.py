@@ -200,6 +200,10 @@ def test_predict_goes_on_from_the_last_row(tmp_path: Path) -> None:
     here = kbnn.load(model).forecast(48)
     assert here.mean.tolist() == mean
     assert here.when == [row["time"] for row in rows]
+    parts = kbnn.load(model).forecast(48, interval=0.5, decompose=True)
+    assert parts.columns == ["mean", "sd", "lower", "upper", "function_sd", "noise_sd"]
+    assert np.hypot(parts["function_sd"], parts["noise_sd"]) == pytest.approx(parts["sd"])
+    assert (parts["upper"] - parts["lower"] < here["upper"] - here["lower"]).all()
     drawn = command("predict", model, "--horizon", "48", "--plot", tmp_path / "p.svg", "-o",
                     tmp_path / "o.csv")  # fmt: skip
     assert drawn.code == 0, drawn.err
