@@ -10,11 +10,13 @@ import pytest
 
 from kbnn.core.normal import FloatArray
 from kbnn.model.effects import Effect
-from kbnn.report import model_plots, plots
+from kbnn.report import PictureData, model_plots, picture, plots
 from kbnn.report.data import Dependence
-from kbnn.report.palette import BLUE, GREEN, MUTED, ORANGE
+from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
 from kbnn.score.curve import CurvePoint
 from kbnn.task.gaussian import Z
+from kbnn.task.section import Curve
+from tests.judging import number_card, number_task, numbers
 
 pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
 
@@ -38,9 +40,9 @@ def bars(ax: Any) -> list[float]:
     return [float(bar.get_height()) for bar in ax.patches]
 
 
-def edges(ax: Any) -> tuple[FloatArray, FloatArray]:
-    """The lower and the upper edge of the area that is filled."""
-    points = ax.collections[0].get_paths()[0].vertices
+def edges(ax: Any, place: int = 0) -> tuple[FloatArray, FloatArray]:
+    """The lower and the upper edge of an area that is filled."""
+    points = ax.collections[place].get_paths()[0].vertices
     found: dict[float, list[float]] = {}
     for x, y in points:
         found.setdefault(round(float(x), 9), []).append(float(y))
@@ -203,3 +205,52 @@ def test_a_forecast_goes_on_after_the_last_row() -> None:
     low, high = edges(ax)
     assert low == pytest.approx(mean - Z[90] * sd)
     assert high == pytest.approx(mean + Z[90] * sd)
+
+
+def drawing(x: FloatArray, truth: FloatArray, make: Callable[[FloatArray], Curve]) -> PictureData:
+    card = number_card(1, x.shape[1])
+    mean = make(x).value
+    card.add(x, truth[:, None], numbers(mean, np.ones(len(mean))))
+    told = number_task("y").drawn(card.scores[0], card.summaries, 0)
+    return PictureData("y", ["a", "b"][: x.shape[1]], x, truth, told, make)
+
+
+def test_what_is_known_of_one_input_is_a_band_within_that_of_the_data() -> None:
+    def make(x: FloatArray) -> Curve:
+        a = x[:, 0]
+        return Curve(2.0 * a, 1.0 + a, 0.5 + a, 2.0 * a - 2.0, 2.0 * a + 1.0)
+
+    x = np.array([[0.0], [1.0], [np.nan]])
+    ax = drawn(picture.band, drawing(x, np.array([0.5, 1.5, 1.0]), make))
+    assert ax.get_xlim() == pytest.approx((-0.1, 1.1))  # a tenth of air
+    [(grid, mean)], [(_, rows)] = lines(ax, BLUE), lines(ax, INK)
+    a = np.array(grid)
+    assert mean == pytest.approx(2.0 * a)
+    assert rows == [0.5, 1.5, 1.0]
+    low, high = edges(ax, 0)
+    assert low == pytest.approx(2.0 * a - 2.0)
+    assert high == pytest.approx(2.0 * a + 1.0)
+    low, high = edges(ax, 1)
+    half = Z[90] * (0.5 + a)
+    assert low == pytest.approx(2.0 * a - np.minimum(half, 2.0))
+    assert high == pytest.approx(2.0 * a + np.minimum(half, 1.0))
+
+
+def test_two_inputs_lie_across_and_up() -> None:
+    from matplotlib.figure import Figure
+
+    def make(x: FloatArray) -> Curve:
+        return Curve(x[:, 0] + 100.0 * x[:, 1], 1.0 + x[:, 1] ** 2)
+
+    figure = Figure()
+    x = np.array([[0.0, 0.0], [1.0, 1.0]])
+    picture.fields(figure, drawing(x, np.array([0.0, 100.0]), make))
+    left, right = figure.axes[:2]
+    values, sds = (
+        np.asarray(ax.collections[0].get_array()).reshape(picture.GRID, -1) for ax in (left, right)
+    )
+    across, up = (np.linspace(-0.1, 1.1, picture.GRID) for _ in range(2))
+    assert values == pytest.approx(across[None, :] + 100.0 * up[:, None])
+    assert sds == pytest.approx(np.tile(1.0 + up[:, None] ** 2, (1, picture.GRID)))
+    assert (left.get_xlabel(), left.get_ylabel()) == ("a", "b")
+    assert (left.get_title(), right.get_title()) == ("mean", "standard deviation")
