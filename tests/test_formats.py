@@ -237,6 +237,20 @@ def test_truth_values_among_texts_are_the_words_of_json(tmp_path: Path) -> None:
         assert seen.schema["columns"][0]["categories"] == ["true", "red", "false", "blue"]
 
 
+def test_numbers_of_json_among_texts_in_another_form_mean_what_they_mean(tmp_path: Path) -> None:
+    """In the first rows and in later ones, however they are cut, learned or asked about."""
+    values = ["1.250,5", 2.5, "12,25", 1000] * 9 + ["3,5"] * 30 + [0.5, 1e20] * 3
+    expected = [1250.5, 2.5, 12.25, 1000.0] * 9 + [3.5] * 30 + [0.5, 1e20] * 3
+    lines = [{"a": value, "y": at + 0.5} for at, value in enumerate(values)]
+    (tmp_path / "t").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for size in (1 << 16, 700, 16):
+        seen = look([tmp_path / "t"], read_size=size, block_rows=5)
+        assert seen.error == ""
+        assert seen.x[:, 0].tolist() == expected
+        kept = look([tmp_path / "t"], read_size=size, original=True, on_error="keep")
+        assert (kept.x[:, 0].tolist(), kept.bad) == (expected, [])
+
+
 def test_columns_without_name_and_value_are_not_the_target(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("a;y;;\n" + "".join(f"{at};{at % 5}.5;;\n" for at in range(40)))
     seen = look([tmp_path / "t"])
