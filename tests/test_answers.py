@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,17 @@ from rich.console import Console, RenderableType
 from kbnn.fleet.scores import KeyScores
 from kbnn.model.effects import Effect
 from kbnn.model.model import Model
+from kbnn.model.race import Lost
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
-from kbnn.run.comparing import Change
+from kbnn.run import cost
+from kbnn.run.comparing import Change, Move
 from kbnn.run.evaluating import Evaluation, Timing
 from kbnn.run.position import Position
 from kbnn.run.training import Training
 from kbnn.run.trainoptions import stated
 from kbnn.score.curve import CurvePoint
+from kbnn.stream.opening import open_stream
 from kbnn_cli import render, show_diff, show_evaluate, show_fleet, show_inspect, train_listener
 from kbnn_cli.axes import Axis, spanning
 from kbnn_cli.bars import bar_cell, grouped
@@ -234,3 +239,65 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
 def test_classes_have_no_intervals_to_tell_of() -> None:
     made = Evaluation(label_task(["a", "b"]), number_card(1, 1), "tracked")
     assert show_evaluate.rows_line(made) == "0 rows scored"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (31, "the first 32 rows only set the scale"),
+        (32, "rows are held until every target has varied"),
+    ],
+)
+def test_why_there_are_no_figures_yet(rows: int, told: str) -> None:
+    run = Training(stated({"a": [float(k % 7) for k in range(rows)], "y": [1.5] * rows}))
+    run.run()
+    assert printed(*render.summary_parts(run))[0] == f"no figures yet: {told}"
+
+
+def test_a_weight_is_told_with_its_network_where_there_are_several() -> None:
+    one = Move(1, 1, 2, "bias", 0.5, 0.25, -0.125)
+    lines = printed(show_diff.moves_table([one]))
+    assert lines[1].split() == [
+        "layer",
+        "1,",
+        "unit",
+        "2,",
+        "from",
+        "bias",
+        "0.500",
+        "0.250",
+        "-0.125",
+    ]
+    several = printed(show_diff.moves_table([one, one._replace(network=2)]))
+    assert [line.split(", layer")[0] for line in several[1:]] == ["network 1", "network 2"]
+
+
+def test_the_shape_that_won_is_told_beside_the_nearest_rival(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = Training(stated("a.csv", "y"))
+    run.model = small()
+    won = run.model.racers[0].learner.settings
+    run.model.lost = tuple(
+        Lost(replace(won, hidden=hidden), nats, 64, won)
+        for hidden, nats in (((10,), 40.0), ((5, 5), 2.5), ((7,), 9.0))
+    )
+    train_listener.TrainListener(False, None)._announce(run)
+    assert (
+        "--layers 3 leads, 2.50 nats ahead of --layers 5,5 after 80 rows" in capsys.readouterr().err
+    )
+
+
+def test_every_pass_is_part_of_what_learning_will_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n" + "".join(f"{at % 7},{at % 5}\n" for at in range(40_000)))
+    monkeypatch.setattr(cost, "row_seconds", lambda model: 0.01)
+    model = Model.create(Settings(hidden=(3,), rehearse=0, kind="regression"), schema(1))
+    with open_stream([str(path)]) as stream:
+        said = [cost.told(model, stream, passes) for passes in (1, 3)]
+    assert said[0] is not None
+    assert said[0].startswith("1 columns: 10 ms a row to learn, about ")
+    minutes = [float(str(text).partition("about ")[2].split()[0]) for text in said]
+    assert minutes[1] - minutes[0] == pytest.approx(2 * 400 / 60, abs=0.7)

@@ -8,18 +8,21 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+import kbnn
 from kbnn.core.normal import FloatArray
 from kbnn.core.sensitivity import Sensitivity
 from kbnn.fleet.scores import KeyScores
 from kbnn.fleet.start import KEPT, Widths, begun
 from kbnn.model import join, scaling
-from kbnn.model.effects import _listed
+from kbnn.model.effects import Effect, _listed
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
-from kbnn.run import order, remedies
-from kbnn.run.position import Position
+from kbnn.run import modelreport, order, remedies
+from kbnn.run.comparing import effect_changes
+from kbnn.run.inspecting import inspect
+from kbnn.run.position import Position, shown
 from kbnn.score.curve import FIRST, LearningCurve
 from kbnn.stream.hints import tell_few
 from kbnn.stream.kinds import Sample
@@ -27,6 +30,7 @@ from kbnn.stream.times import point
 from kbnn.task.numeric_score import NumericScore
 from kbnn.task.numeric_verdict import bias_sentence, headline
 from kbnn.task.table import task_of
+from kbnn.wording import number
 from tests.bench.data import block, schema
 from tests.judging import judged, number_task, numbers
 
@@ -196,3 +200,45 @@ def test_rows_of_a_key_count_by_their_weight_and_keys_are_ranked_by_their_loss()
     told = scores.to_json()
     assert told["count"] == 3
     assert [told[which]["key"] for which in ("best", "median", "worst")] == ["b", "a", "c"]
+
+
+def test_a_row_is_shown_with_its_categories_by_name_and_its_lags_for_the_clock() -> None:
+    town = ["Ulm", "Bern", "Graz", ""] * 15
+    hours = [f"2026-01-{1 + at // 24:02} {at % 24:02}:00" for at in range(60)]
+    columns = {"when": hours, "town": town, "heat": [at % 7 for at in range(60)]}
+    y = [0.25 * (at % 5) for at in range(60)]
+    model = kbnn.train({**columns, "y": y}, layers=3, lags="1", task="regression")._known()
+    assert modelreport.shown_columns(model) == ["town", "heat", "y lag 1"]
+    sample = model.card.summaries.sample
+    rows = [modelreport.cells(model, x) for x in sample.x]
+    for at, cells in zip(sample.row.astype(int) - 1, rows, strict=True):
+        past = "-" if at == 0 else number(y[at - 1])
+        assert cells == [town[at] or "-", number(float(at % 7)), past]
+
+
+def test_few_sources_of_a_run_are_named() -> None:
+    assert shown(("a", "b", "c")) == "a b c"
+    assert shown(("a", "b", "c", "d")) == "a and 3 others"
+
+
+@pytest.mark.parametrize(("networks", "told"), [(1, None), (2, "2 networks")])
+def test_an_ensemble_is_told_from_two_networks_on(networks: int, told: str | None) -> None:
+    made = Model.create(Settings(hidden=(3,), ensemble=networks, kind="regression"), schema(1))
+    assert dict(inspect(made, "m", 0).what()).get("ensemble") == told  # before there is any
+    x = np.random.default_rng(0).standard_normal((60, 1))
+    made.learn(block(x, x))
+    assert dict(inspect(made, "m", 0).what()).get("ensemble") == told
+
+
+def test_an_effect_differs_where_its_doubt_does_and_one_may_have_it_alone() -> None:
+    def effect(name: str, value: float, sd: float) -> Effect:
+        return Effect(name, value, sd, value, sd, 1.0)
+
+    one = [effect("a", 1.0, 0.3), effect("b", 2.0, 0.3), effect("old", 1.0, 0.1)]
+    two = [effect("a", 1.0, 0.4), effect("b", 2.0, 0.3), effect("new", 5.0, 0.1)]
+    found = {change.feature: change[1:] for change in effect_changes(one, two)}
+    assert found == {
+        "a": (1.0, 0.3, 1.0, 0.4, 0.0),
+        "old": (1.0, 0.1, None, None, None),
+        "new": (None, None, 5.0, 0.1, None),
+    }
