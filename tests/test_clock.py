@@ -12,6 +12,7 @@ import pytest
 
 import kbnn
 from kbnn.model.clock import DAY, Clock, phase, text_of
+from kbnn.stream.clock import size_unit, ticking
 from kbnn.stream.times import point
 from tests.commands import kbnn as command
 from tests.streams import assert_same, csv_bytes, every_format, look, parquet_bytes
@@ -43,6 +44,27 @@ def test_many_spellings_of_one_moment(text: str) -> None:
     found = point(text)
     assert found is not None
     assert found.instant == MOMENT
+
+
+@pytest.mark.parametrize(
+    ("number", "unit"),
+    [(1.7e9, "s"), (9e10, "s"), (1e11, "ms"), (1.7e12, "ms"), (9e13, "ms"), (1e14, "us"),
+     (1.7e15, "us"), (9e16, "us"), (1e17, "ns"), (1.7e18, "ns")],
+)  # fmt: skip
+def test_a_number_of_our_time_says_its_unit_by_its_size(number: float, unit: str) -> None:
+    assert size_unit(number) == unit
+
+
+@pytest.mark.parametrize(
+    ("first", "alone", "clock"),
+    [(999, True, False), (1000, True, True), (2026, True, True), (2026, False, False),
+     (2999, True, True), (3000, True, False)],
+)  # fmt: skip
+def test_years_are_a_clock_beside_a_target_alone(first: int, alone: bool, clock: bool) -> None:
+    years = [str(first + at) for at in range(20)]
+    assert (ticking("year", years, alone=alone) is not None) == clock
+    assert ticking("year", ["2026", "2026"], alone=True) is None
+    assert ticking("amount", years, alone=True) is None
 
 
 def test_the_wall_keeps_its_own_time() -> None:

@@ -169,6 +169,21 @@ def test_texts_that_nearly_all_differ_are_no_categories(
     assert kind_of(Sample(values, None))[0] == kind
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "told"),
+    [
+        ("date", 45_000, True),
+        ("date", 19_000, False),
+        ("date", 61_000, False),
+        ("sum", 45_000, False),
+    ],
+)
+def test_days_as_excel_counts_them_are_hinted_at(name: str, first: int, told: bool) -> None:
+    rows = "".join(f"{first + 3 * at},{at % 5}.5\n" for at in range(40))
+    Path("t").write_text(f"{name},y\n{rows}")
+    assert any("as Excel counts days" in notice for notice in look(["t"]).notices) == told
+
+
 def test_codes_and_counters_are_hinted_at() -> None:
     Path("t").write_text("id,zip,y\n" + "".join(f"{at},0{at % 9}1,{at}.5\n" for at in range(40)))
     notices = look(["t"]).notices

@@ -218,6 +218,10 @@ LINES = {
         "s3://bucket/a.csv: is an address, not a file "
         "(aws s3 cp s3://bucket/a.csv - | kbnn train -)",
     ),
+    "train file:///data/a.csv": (
+        1,
+        "file:///data/a.csv: is an address, not a file (read /data/a.csv)",
+    ),
     "train a.csv --interval nine": (
         2,
         "--interval takes a share such as 0.9 or 90%, not 'nine'",
