@@ -21,7 +21,7 @@ from kbnn.core.state import COUNT, init
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.keys import keys_of
 from kbnn.fleet.start import LEAST_APART, OF_AGE, OWN, PARTS, SHAPE, Widths, moved_by
-from kbnn.fleet.store import MODELS, Store
+from kbnn.fleet.store import ASKED, MODELS, PACKED, VERSION, Standing, Store
 from kbnn.model.file import load_bytes
 from kbnn.model.rows import Rows
 from tests.commands import Ran, kbnn, program
@@ -202,6 +202,15 @@ def test_a_key_is_spelt_alike_whatever_holds_it() -> None:
     assert both == ['"a,b",true', "c,"]
 
 
+def test_any_number_of_keys_is_read_at_once() -> None:
+    keys = [f"k{at}" for at in range(2 * ASKED + 1)]
+    with Store(None, writes=True) as store:
+        standing = Standing(1, None, None, 0)
+        store.write((key, PACKED + key.encode(), standing) for key in keys)
+        assert store.read_many([*keys, "none"]) == {key: PACKED + key.encode() for key in keys}
+        assert len(store) == len(keys)
+
+
 def test_a_key_may_hold_anything(here: Path) -> None:
     draw = np.random.default_rng(1)
     with (here / "odd.csv").open("w", newline="", encoding="utf-8") as file:
@@ -299,6 +308,15 @@ def test_a_damaged_fleet_is_one_sentence(here: Path) -> None:
     assert "fleet: is damaged" in refused("inspect", "fleet")
     (here / "fleet" / "fleet.json").write_text("{")
     assert "fleet: is damaged (fleet.json)" in refused("inspect", "fleet")
+
+
+def test_a_fleet_of_a_newer_kbnn_is_not_touched(here: Path) -> None:
+    trained()
+    described = json.loads((here / "fleet" / "fleet.json").read_text())
+    assert described["version"] == VERSION
+    (here / "fleet" / "fleet.json").write_text(json.dumps({**described, "version": VERSION + 1}))
+    for words in (("inspect", "fleet"), ("train", "rows.csv", "--key", "device", "-m", "fleet")):
+        assert "fleet: was written by a newer kbnn" in refused(*words)
 
 
 def test_only_one_trainer_at_a_time(here: Path) -> None:

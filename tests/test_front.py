@@ -363,3 +363,13 @@ def test_of_many_forecasts_the_first_are_shown(rows: int, shown: int, more: bool
     assert lines[0] == f"<forecasts of y: {rows} row{'' if rows == 1 else 's'}>"
     assert len(lines) == 2 + shown + more
     assert (lines[-1] == "...") == more
+
+
+def test_names_from_strangers_are_text_in_a_notebook() -> None:
+    model = kbnn.train(
+        {"a": [0.5 * (k % 7) for k in range(80)], "<b>y": [k % 5 for k in range(80)]}
+    )
+    shown: list[Any] = [model.record(), model.predict({"a": [1.0]}), model]
+    for one in shown:
+        assert "<b>y" not in one._repr_html_()
+        assert "&lt;b&gt;y" in one._repr_html_()

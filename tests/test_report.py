@@ -321,6 +321,12 @@ def test_partial_dependence_is_the_average_of_predictions() -> None:
         assert got.sd[j] == pytest.approx(np.sqrt((sd**2).mean()), rel=1e-12)
 
 
+def test_partial_dependence_looks_at_rows_of_the_whole_sample() -> None:
+    x = np.column_stack((np.zeros(200), np.arange(200.0)))
+    got = partial_dependence(lambda x: (x[:, 1], np.ones(len(x))), x, 0, np.zeros(1), "a", rows=50)
+    assert got.mean[0] == pytest.approx(np.mean(np.arange(0.0, 200.0, 4.0)))
+
+
 def picture_data(features: int) -> PictureData:
     """A picture over so many features."""
     rng = np.random.default_rng(0)

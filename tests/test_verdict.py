@@ -209,3 +209,14 @@ def test_numbers_read_well() -> None:
     assert number(None) == "-"
     assert percent(0.8874) == "88.7 %"
     assert count(1024) == "1,024"
+
+
+@pytest.mark.parametrize(("better", "useful"), [(0.005, False), (0.015, True)])
+def test_few_rows_must_be_told_apart_by_more_than_chance(better: float, useful: bool) -> None:
+    """Of 100 rows two hundredths of a nat are chance; the commonest class is said each time."""
+    label = np.array([0.0] * 90 + [1.0] * 10)
+    first = np.where(label == 0.0, 0.9 + better, 0.9 - better)
+    score = ClassScore()
+    score.add(Labelled(label, np.stack([first, 1.0 - first], axis=1)))
+    headline = class_verdict(score).headline
+    assert (headline != "No better than the class frequencies") == useful
