@@ -74,6 +74,21 @@ def test_the_wall_keeps_its_own_time() -> None:
     assert found.zoned
 
 
+@pytest.mark.parametrize(
+    ("text", "order", "month", "day_first"),
+    [("12/05/2026", "either", 12, 5), ("13/05/2026", "day", 5, 5), ("05/13/2026", "month", 5, 5),
+     ("05/12/2026", "either", 5, 12), ("12.05.2026", "day", 5, 5)],
+)  # fmt: skip
+def test_days_and_months_are_told_apart_where_they_can_be(
+    text: str, order: str, month: int, day_first: int
+) -> None:
+    for first, expected in ((False, month), (True, day_first)):
+        found = point(text, first)
+        assert found is not None
+        assert found.order == order
+        assert datetime.fromtimestamp(found.local, UTC).month == expected
+
+
 def test_a_leap_second_is_the_one_before_midnight() -> None:
     leap, after = point("2016-12-31 23:59:60"), point("2017-01-01 00:00:00")
     assert leap is not None

@@ -21,6 +21,7 @@ from kbnn.model import horizon, scaling
 from kbnn.model.horizon import Ahead, ahead, coming
 from kbnn.model.model import Model
 from kbnn.model.rows import sliced
+from kbnn.run import origins
 from kbnn.run.inspecting import inspect
 from kbnn.stream.blocks import joined
 from kbnn.task.gaussian import Z
@@ -235,6 +236,18 @@ def test_inputs_of_the_future_come_from_a_file(tmp_path: Path) -> None:
         1,
         True,
     )
+
+
+def test_a_miss_costs_twenty_times_what_it_is_beside_the_width(learned: Model) -> None:
+    rows = coming(learned, 3)._replace(y=np.array([[1.0], [5.0], [-4.0]]))
+    made = Ahead(np.zeros((3, 1)), np.full((3, 1), 0.75), np.full((3, 1), 0.25))
+    [step] = origins._scored(learned, rows, np.arange(3), made).steps
+    missed = (5.0 - Z[90]) + (4.0 - Z[90])
+    assert step.rows == 3
+    assert step.coverage_90 == pytest.approx(1 / 3)
+    assert step.width_90 == pytest.approx(2 * Z[90])
+    assert step.interval_score_90 == pytest.approx(2 * Z[90] + 20.0 * missed / 3)
+    assert step.rmse == pytest.approx(np.sqrt((1.0 + 25.0 + 16.0) / 3))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ import pytest
 import kbnn
 from kbnn.core.normal import FloatArray
 from kbnn.core.sensitivity import Sensitivity
+from kbnn.errors import UsageError
 from kbnn.fleet.scores import KeyScores
 from kbnn.fleet.start import KEPT, Widths, begun
 from kbnn.model import join, scaling
@@ -20,12 +22,16 @@ from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
 from kbnn.run import modelreport, order, remedies
+from kbnn.run.choices import check_columns
 from kbnn.run.comparing import effect_changes
 from kbnn.run.inspecting import inspect
 from kbnn.run.position import Position, shown
 from kbnn.score.curve import FIRST, LearningCurve
+from kbnn.stream.forms import tell_points
+from kbnn.stream.header import no_column
 from kbnn.stream.hints import tell_few
 from kbnn.stream.kinds import Sample
+from kbnn.stream.readoptions import ReadOptions
 from kbnn.stream.times import point
 from kbnn.task.numeric_score import NumericScore
 from kbnn.task.numeric_verdict import bias_sentence, headline
@@ -242,3 +248,32 @@ def test_an_effect_differs_where_its_doubt_does_and_one_may_have_it_alone() -> N
         "old": (1.0, 0.1, None, None, None),
         "new": (None, None, 5.0, 0.1, None),
     }
+
+
+@pytest.mark.parametrize(
+    ("known", "stated", "fits"),
+    [("", ".", True), ("", ",", False), (",", ",", True), (",", ".", False), (",", "", True)],
+)
+def test_a_decimal_mark_that_a_model_reads_by_is_no_contradiction(
+    known: str, stated: str, fits: bool
+) -> None:
+    schema_ = replace(schema(1), decimal=known)
+    with nullcontext() if fits else pytest.raises(UsageError, match="--decimal"):
+        check_columns("m.npz", ReadOptions(decimal=stated), schema_)
+
+
+@pytest.mark.parametrize(("rows", "last", "told"), [(20, 0, True), (20, 1, False), (19, 0, False)])
+def test_points_before_three_digits_may_be_those_of_thousands(
+    rows: int, last: int, told: bool
+) -> None:
+    """Where there are many of them, and zeros at the end, which decimals would not have."""
+    values = [f"{1 + at}.25{last if at == 3 else 1 + at % 9}" for at in range(rows)]
+    said: list[str] = []
+    tell_points("a", values, said.append)
+    assert any("--thousands . if it is" in text for text in said) == told
+
+
+def test_columns_that_are_there_are_named_as_far_as_they_are_few() -> None:
+    assert str(no_column("x", list("abcd"))) == "no column 'x' (there are: a, b, c, d)"
+    assert str(no_column("x", list("abcde"))) == "no column 'x' (there are: a, b, c, d, ...)"
+    assert str(no_column("hat", ["heat", "y"])) == "no column 'hat' (did you mean 'heat'?)"
