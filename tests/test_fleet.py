@@ -202,6 +202,15 @@ def test_a_key_is_spelt_alike_whatever_holds_it() -> None:
     assert both == ['"a,b",true', "c,"]
 
 
+def test_rows_that_a_kind_cannot_have_are_counted_by_a_fleet_too(here: Path) -> None:
+    cells = [f"d{at % 2},{at % 7},{-1 if at in (80, 91) else 1 + at % 5}.5" for at in range(120)]
+    (here / "odd.csv").write_text("device,a,y\n" + "\n".join(cells) + "\n")
+    words = ("train", "odd.csv", "--key", "device", "-m", "odd", "--task", "positive", "-q")
+    done = told(*words)
+    assert (done["rows"], done["rejected"]) == (118, 2)
+    assert library.load("odd")._known().met == 120
+
+
 def test_any_number_of_keys_is_read_at_once() -> None:
     keys = [f"k{at}" for at in range(2 * ASKED + 1)]
     with Store(None, writes=True) as store:
@@ -228,6 +237,9 @@ def test_a_key_may_hold_anything(here: Path) -> None:
             assert told("inspect", "fleet", "--key", key)["rows"] >= 33
     kbnn("train", "odd.csv", "--key", "site,device", "-m", "two", "-q")
     assert told("inspect", "two", "--key", 's,"a,b"')["rows"] >= 16
+    for key in ("s", "s,a,b"):
+        why = "--key takes 2 values, one of each of site,device"
+        assert why in refused("inspect", "two", "--key", key)
     assert len(told("inspect", "two")["keys"]) == 2 * len(KEYS)
     assert "\n" not in kbnn("inspect", "fleet").out.replace("\n", "", 40).strip("\n")
 

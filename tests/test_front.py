@@ -373,3 +373,11 @@ def test_names_from_strangers_are_text_in_a_notebook() -> None:
     for one in shown:
         assert "<b>y" not in one._repr_html_()
         assert "&lt;b&gt;y" in one._repr_html_()
+
+
+def test_a_row_that_cannot_be_read_has_its_place_and_no_forecast() -> None:
+    model = kbnn.train(table(), "y", layers=3, task="regression")
+    asked = {"a": ["1.0", "what", "2.0"], "b": [1.0, 2.0, 3.0], "c": ["u", "u", "v"]}
+    assert np.isnan(model.predict(asked).mean).tolist() == [False, True, False]
+    with pytest.raises(kbnn.DataError, match="cannot read 'what' as a number"):
+        model.predict(asked, on_error="stop")

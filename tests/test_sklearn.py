@@ -172,3 +172,11 @@ def test_labels_that_no_column_could_hold_are_learned_all_the_same(labels: list[
     assert np.mean(fitted.predict(X) == y) > 0.9
     assert len(set(fitted.model_.classes)) == 2
     assert all(fitted.model_.classes)
+
+
+def test_intervals_hold_nine_in_ten_where_nothing_is_said() -> None:
+    X = np.random.default_rng(0).standard_normal((60, 1))
+    fitted = KBNNRegressor(layers=4).fit(X, X[:, 0])
+    usual, stated = fitted.predict_interval(X), fitted.predict_quantiles(X, (0.05, 0.95))
+    assert usual == pytest.approx(stated)
+    assert (fitted.predict_interval(X, 0.5)[:, 1] < usual[:, 1]).all()
