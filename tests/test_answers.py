@@ -29,7 +29,7 @@ from kbnn_cli import render, show_diff, show_evaluate, show_fleet, show_inspect,
 from kbnn_cli.axes import Axis, spanning
 from kbnn_cli.bars import bar_cell, grouped
 from kbnn_cli.canvas import Canvas
-from kbnn_cli.charts import central
+from kbnn_cli.charts import central, reliability
 from kbnn_cli.confusion import confusion_table, folded
 from kbnn_cli.whiskers import whiskers
 from tests.bench.data import block, schema
@@ -301,3 +301,31 @@ def test_every_pass_is_part_of_what_learning_will_take(
     assert said[0].startswith("1 columns: 10 ms a row to learn, about ")
     minutes = [float(str(text).partition("about ")[2].split()[0]) for text in said]
     assert minutes[1] - minutes[0] == pytest.approx(2 * 400 / 60, abs=0.7)
+
+
+def test_bins_of_one_row_in_two_hundred_are_drawn_and_rarer_ones_not() -> None:
+    weight = np.array([0.0, 1.0, 5.0, 994.0])
+    sure = np.array([np.nan, 0.3, 0.5, 0.9])
+    lines = reliability(weight, sure, sure)(60, True)
+    assert "".join(line.plain for line in lines).count("o") == 2
+
+
+def test_columns_are_listed_with_center_scale_and_what_is_missing() -> None:
+    number_of: dict[str, Any] = {"name": "heat", "kind": "number", "role": "feature", "of": None}
+    columns = [
+        {**number_of, "center": 20.0, "scale": 3.5, "missing": 0.25},
+        {**number_of, "name": "town", "kind": "category", "center": 1.0, "scale": 1.0,
+         "missing": None},
+        {**number_of, "name": "e", "role": "input_sd", "of": "heat", "center": None, "scale": None,
+         "missing": 0.0},
+        {**number_of, "name": "note", "kind": "ignored", "role": "none", "center": None,
+         "scale": None, "missing": None},
+    ]  # fmt: skip
+    head, *lines = (line.split() for line in printed(show_inspect.columns_table(columns)))
+    assert head == ["name", "kind", "role", "center", "scale", "missing"]
+    assert lines == [
+        ["heat", "number", "feature", "20.00", "3.500", "25.0", "%"],
+        ["town", "category", "feature"],
+        ["e", "number", "sd", "of", "heat", "0.0", "%"],
+        ["note", "ignored", "not", "used"],
+    ]

@@ -330,6 +330,19 @@ def test_fresh_writes_over_models_only(data: Path, capsys: pytest.CaptureFixture
     assert talk(capsys, "a.csv", "-q")[0] == talk(capsys, "a.csv", "-q", "--fresh")[0] == 0
 
 
+def test_the_log_says_the_row_of_the_pass_and_the_rows_of_the_model(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert talk(capsys, "a.csv", "--layers", "3", "--epochs", "2", "--log", "l", "-q")[0] == 0
+    entries = [json.loads(line) for line in Path("l").read_text().splitlines()]
+    assert [entry["event"] for entry in entries[-2:]] == ["saved", "end"]
+    first, last = entries[0], entries[-1]
+    assert (first["event"], first["epoch"], first["row"], first["rows"]) == ("start", 0, 0, 0)
+    assert (last["epoch"], last["row"], last["rows"]) == (1, 100, 200)
+    points = [entry for entry in entries if entry["event"] == "point"]
+    assert [point["rows_scored"] for point in points] == [32, 64]
+
+
 def test_a_folder_that_holds_the_model_can_be_learned(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
