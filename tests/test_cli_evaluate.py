@@ -68,6 +68,8 @@ def test_json_of_several_targets(two: str) -> None:
     assert sorted(got["targets"]) == ["inlet_temp_c", "power_kw"]
     assert all(list(figures) == NUMBER_KEYS for figures in got["targets"].values())
     assert got["targets"]["inlet_temp_c"]["skipped"] > 0
+    scored = [figures["rows"] for figures in got["targets"].values()]
+    assert min(scored) < max(scored) == got["rows"]  # a row counts where any target is known
 
 
 def test_the_model_stays_as_it_is(cubic: str) -> None:

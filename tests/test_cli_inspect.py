@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from kbnn.core.layout import layout_of
 from kbnn.model import file as modelfile
+from kbnn.run.inspecting import inspect
 from kbnn.run.weights import variances
 from tests.commands import SAMPLES, kbnn, trained
 from tests.modelling import network
@@ -113,6 +115,28 @@ def test_diff(plant: str, more: str) -> None:
     assert got["settings"] == []
 
 
+def test_diff_counts_moves_in_prior_sds_and_gaps_in_doubts(plant: str, more: str) -> None:
+    got = json.loads(kbnn("inspect", more, "--diff", plant, "--json").out)
+    told = [json.loads(kbnn("inspect", name, "--weights", "--json").out) for name in (plant, more)]
+    first, second = (
+        {(w["layer"], w["unit"], w["source"]): w for w in one["weights"]} for one in told
+    )
+    moved = [(w["mean"] - first[k]["mean"]) / first[k]["prior_sd"] for k, w in second.items()]
+    largest = sorted(moved, key=abs, reverse=True)[: len(got["moves"])]
+    assert [move["prior_sds"] for move in got["moves"]] == pytest.approx(largest)
+    assert got["root_mean_square_move"] == pytest.approx(np.sqrt(np.mean(np.square(moved))))
+    before, now = ({e["feature"]: e for e in one["sensitivity"]["power_kw"]} for one in told)
+    gaps = []
+    for change in got["effects"]["power_kw"]:
+        a, b = before[change["feature"]], now[change["feature"]]
+        assert (change["first"], change["second"]) == (a["effect"], b["effect"])
+        gap = (b["effect"] - a["effect"]) / np.hypot(a["effect_sd"], b["effect_sd"])
+        assert change["gap"] == pytest.approx(gap)
+        gaps.append(abs(gap))
+    assert gaps == sorted(gaps, reverse=True)
+    assert len(gaps) == len(now)
+
+
 def test_diff_of_other_kinds(plant: str, moons: str) -> None:
     got = json.loads(kbnn("inspect", moons, "--diff", plant, "--json").out)
     assert {"name": "hidden", "first": [10], "second": [5]} in got["settings"]
@@ -121,6 +145,30 @@ def test_diff_of_other_kinds(plant: str, moons: str) -> None:
     assert kbnn("inspect", moons, "--diff", plant).out.splitlines()[-1] == (
         "Weights are not compared: the networks differ in shape or seed."
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([], "none"),
+        ([40], "1, at row 40"),
+        ([40, 1500], "2, at rows 40, 1,500"),
+        ([10, 20, 30, 40, 50, 60], "6, the last at rows 20, 30, 40, 50, 60"),
+    ],
+)
+def test_of_many_alarms_the_last_are_named(plant: str, rows: list[int], told: str) -> None:
+    found = inspect(modelfile.load(plant), plant)
+    alarmed = replace(found, health={**found.health, "alarms": len(rows), "alarm_rows": rows})
+    assert dict(alarmed.seen())["drift alarms"] == told
+
+
+def test_the_share_that_is_missing_is_one_of_all_rows(tmp_path: Path) -> None:
+    source = tmp_path / "gaps.csv"
+    source.write_text("a,y\n" + "".join(f"{'' if k % 4 else k},{k % 7}\n" for k in range(80)))
+    model = tmp_path / "m.npz"
+    assert kbnn("train", source, "-m", model, "-q", "--task", "regression").code == 0
+    columns = json.loads(kbnn("inspect", model, "--json").out)["columns"]
+    assert {c["name"]: c["missing"] for c in columns}["a"] == 0.75
 
 
 def test_classes(moons: str) -> None:

@@ -67,7 +67,9 @@ def test_json_is_the_only_thing_on_stdout(data: Path, capsys: pytest.CaptureFixt
     assert found["model"] == "model.npz"
     assert (found["rows"], found["epochs"], found["rejected"]) == (200, 2, 0)
     assert set(found["seconds"]) == {"read", "encode", "learn", "save", "start", "total"}
-    assert {"rmse", "nll", "coverage_90"} <= set(found["prequential"])
+    figures = found["prequential"]
+    assert {"rmse", "nll"} <= set(figures)
+    assert figures["coverage_90"] == figures["coverage"]["90"] != figures["coverage"]["80"]
     assert {"skipped", "rows_per_second", "microseconds_per_row"} <= set(found)
 
 
@@ -326,6 +328,19 @@ def test_fresh_writes_over_models_only(data: Path, capsys: pytest.CaptureFixture
     assert (code, out, err) == (1, "", said)
     assert (data / "notes.txt").read_text() == "what I must not forget"
     assert talk(capsys, "a.csv", "-q")[0] == talk(capsys, "a.csv", "-q", "--fresh")[0] == 0
+
+
+def test_the_log_says_the_row_of_the_pass_and_the_rows_of_the_model(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert talk(capsys, "a.csv", "--layers", "3", "--epochs", "2", "--log", "l", "-q")[0] == 0
+    entries = [json.loads(line) for line in Path("l").read_text().splitlines()]
+    assert [entry["event"] for entry in entries[-2:]] == ["saved", "end"]
+    first, last = entries[0], entries[-1]
+    assert (first["event"], first["epoch"], first["row"], first["rows"]) == ("start", 0, 0, 0)
+    assert (last["epoch"], last["row"], last["rows"]) == (1, 100, 200)
+    points = [entry for entry in entries if entry["event"] == "point"]
+    assert [point["rows_scored"] for point in points] == [32, 64]
 
 
 def test_a_folder_that_holds_the_model_can_be_learned(

@@ -12,6 +12,7 @@ import pytest
 
 import kbnn
 from kbnn.model.clock import DAY, Clock, phase, text_of
+from kbnn.stream.clock import size_unit, ticking
 from kbnn.stream.times import point
 from tests.commands import kbnn as command
 from tests.streams import assert_same, csv_bytes, every_format, look, parquet_bytes
@@ -25,6 +26,8 @@ SPELLINGS = [
     "2026-03-14 15:09:00.000 UTC",
     "2026-03-14T17:09:00+02:00",
     "2026-03-14 10:09-0500",
+    "2026-03-14T20:39:00+05:30",
+    "2026-03-14 11:39-0330",
     "2026/03/14 15:09",
     "14.03.2026 15:09",
     "03/14/2026 3:09 PM",
@@ -37,10 +40,31 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
-def test_fourteen_spellings_of_one_moment(text: str) -> None:
+def test_many_spellings_of_one_moment(text: str) -> None:
     found = point(text)
     assert found is not None
     assert found.instant == MOMENT
+
+
+@pytest.mark.parametrize(
+    ("number", "unit"),
+    [(1.7e9, "s"), (9e10, "s"), (1e11, "ms"), (1.7e12, "ms"), (9e13, "ms"), (1e14, "us"),
+     (1.7e15, "us"), (9e16, "us"), (1e17, "ns"), (1.7e18, "ns")],
+)  # fmt: skip
+def test_a_number_of_our_time_says_its_unit_by_its_size(number: float, unit: str) -> None:
+    assert size_unit(number) == unit
+
+
+@pytest.mark.parametrize(
+    ("first", "alone", "clock"),
+    [(999, True, False), (1000, True, True), (2026, True, True), (2026, False, False),
+     (2999, True, True), (3000, True, False)],
+)  # fmt: skip
+def test_years_are_a_clock_beside_a_target_alone(first: int, alone: bool, clock: bool) -> None:
+    years = [str(first + at) for at in range(20)]
+    assert (ticking("year", years, alone=alone) is not None) == clock
+    assert ticking("year", ["2026", "2026"], alone=True) is None
+    assert ticking("amount", years, alone=True) is None
 
 
 def test_the_wall_keeps_its_own_time() -> None:
@@ -51,7 +75,38 @@ def test_the_wall_keeps_its_own_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2026-02-30", "2026-13-01", "25:00", "2026-01-01 24:00", "12", "blue", "31/31/2026"]
+    ("text", "order", "month", "day_first"),
+    [("12/05/2026", "either", 12, 5), ("13/05/2026", "day", 5, 5), ("05/13/2026", "month", 5, 5),
+     ("05/12/2026", "either", 5, 12), ("12.05.2026", "day", 5, 5)],
+)  # fmt: skip
+def test_days_and_months_are_told_apart_where_they_can_be(
+    text: str, order: str, month: int, day_first: int
+) -> None:
+    for first, expected in ((False, month), (True, day_first)):
+        found = point(text, first)
+        assert found is not None
+        assert found.order == order
+        assert datetime.fromtimestamp(found.local, UTC).month == expected
+
+
+def test_a_leap_second_is_the_one_before_midnight() -> None:
+    leap, after = point("2016-12-31 23:59:60"), point("2017-01-01 00:00:00")
+    assert leap is not None
+    assert leap == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-02-30",
+        "2026-13-01",
+        "25:00",
+        "2026-01-01 24:00",
+        "2026-01-01 10:00:61",
+        "12",
+        "blue",
+        "31/31/2026",
+    ],
 )
 def test_what_is_no_moment(text: str) -> None:
     assert point(text) is None
@@ -226,9 +281,10 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
         ]
 
 
-def test_several_series_in_one_file_are_remarked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("many", [2, 3])
+def test_several_series_in_one_file_are_remarked(many: int, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text(series([str(m) for m in hours(30) for _ in range(3)]))
+    path.write_text(series([str(m) for m in hours(30) for _ in range(many)]))
     notices = [notice for notice in look([path]).notices if "come several at a time" in notice]
     assert len(notices) == 1
     assert "--key COLUMN keeps a model for each" in notices[0]
@@ -284,6 +340,14 @@ def test_the_target_is_the_last_column_but_the_clock(tmp_path: Path) -> None:
     path.write_text("x,y,when\n" + "\n".join(f"{i},{i % 4},{m}" for i, m in enumerate(hours(40))))
     seen = look([path])
     assert seen.notices[0] == "target: last column but the clock, 'y' (choose with --target)"
+
+
+def test_a_column_that_is_left_out_is_not_taken_for_the_target(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,note,day\n" + "".join(f"{k},{k},2026-01-{k + 1:02}\n" for k in range(28)))
+    refused = look([path], ignore=("note",)).error
+    assert "target 'day' holds dates or times" in refused
+    assert "choose another with --target" in refused
 
 
 def test_one_row_at_a_time_means_the_same() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import kbnn as library
@@ -18,9 +19,11 @@ from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, init
 from kbnn.fleet.fleet import Fleet
+from kbnn.fleet.keys import keys_of
 from kbnn.fleet.start import LEAST_APART, OF_AGE, OWN, PARTS, SHAPE, Widths, moved_by
-from kbnn.fleet.store import MODELS, Store
+from kbnn.fleet.store import ASKED, MODELS, PACKED, VERSION, Standing, Store
 from kbnn.model.file import load_bytes
+from kbnn.model.rows import Rows
 from tests.commands import Ran, kbnn, program
 from tests.fleets import made, write
 
@@ -78,7 +81,10 @@ def test_without_a_common_start_a_key_is_a_model_of_its_own(here: Path) -> None:
 def test_neither_open_models_nor_how_a_run_is_cut_change_a_bit(
     here: Path, common: list[str]
 ) -> None:
-    write(here / "rows.csv", *made(8, 200))
+    device, x, y = made(8, 200)
+    y[[50, 333, 640]] = np.nan  # rows without a target count as rows
+    rows = write(here / "rows.csv", device, x, y).read_text()
+    (here / "rows.csv").write_text(rows.replace(",nan\n", ",\n"))
     trained("--predictions", "all.csv", *common)
     trained("--predictions", "few.csv", "--open", "2", *common, fleet="few")
     assert models("few") == models()
@@ -88,6 +94,7 @@ def test_neither_open_models_nor_how_a_run_is_cut_change_a_bit(
         (here / f"{name}.csv").write_text("".join(part))
         trained(*common, sources=f"{name}.csv", fleet="parts")
     assert widths() == widths("few") == widths("parts")
+    assert [library.load(name)._known().skipped for name in ("fleet", "few", "parts")] == [3, 3, 3]
     assert (widths()["keys"] > 4.0) == (not common)
     for key, content in models("parts").items():
         assert load_bytes(content).rows == load_bytes(models()[key]).rows
@@ -181,6 +188,38 @@ def test_inspect_lists_keys_and_shows_one(here: Path) -> None:
     assert told("inspect", "fleet", "--key", "d5")["rows"] == counts["d5"]
 
 
+def test_a_key_is_spelt_alike_whatever_holds_it() -> None:
+    def keys(**columns: pa.Array) -> list[str]:
+        batch = pa.RecordBatch.from_pydict(columns)
+        rows = Rows(np.zeros((len(batch), 0)), np.zeros((len(batch), 1)), np.arange(len(batch)))
+        return keys_of(rows._replace(original=batch), list(columns))
+
+    assert keys(k=pa.array([True, False, None])) == ["true", "false", ""]
+    assert keys(k=pa.array([7.0, 0.5, None])) == ["7", "0.5", ""]
+    assert keys(k=pa.array([7, -1, None])) == ["7", "-1", ""]
+    assert keys(k=pa.array(["a", None, "a"]).dictionary_encode()) == ["a", "", "a"]
+    both = keys(k=pa.array(["a,b", "c"]), n=pa.array([True, None]))
+    assert both == ['"a,b",true', "c,"]
+
+
+def test_rows_that_a_kind_cannot_have_are_counted_by_a_fleet_too(here: Path) -> None:
+    cells = [f"d{at % 2},{at % 7},{-1 if at in (80, 91) else 1 + at % 5}.5" for at in range(120)]
+    (here / "odd.csv").write_text("device,a,y\n" + "\n".join(cells) + "\n")
+    words = ("train", "odd.csv", "--key", "device", "-m", "odd", "--task", "positive", "-q")
+    done = told(*words)
+    assert (done["rows"], done["rejected"]) == (118, 2)
+    assert library.load("odd")._known().met == 120
+
+
+def test_any_number_of_keys_is_read_at_once() -> None:
+    keys = [f"k{at}" for at in range(2 * ASKED + 1)]
+    with Store(None, writes=True) as store:
+        standing = Standing(1, None, None, 0)
+        store.write((key, PACKED + key.encode(), standing) for key in keys)
+        assert store.read_many([*keys, "none"]) == {key: PACKED + key.encode() for key in keys}
+        assert len(store) == len(keys)
+
+
 def test_a_key_may_hold_anything(here: Path) -> None:
     draw = np.random.default_rng(1)
     with (here / "odd.csv").open("w", newline="", encoding="utf-8") as file:
@@ -198,6 +237,9 @@ def test_a_key_may_hold_anything(here: Path) -> None:
             assert told("inspect", "fleet", "--key", key)["rows"] >= 33
     kbnn("train", "odd.csv", "--key", "site,device", "-m", "two", "-q")
     assert told("inspect", "two", "--key", 's,"a,b"')["rows"] >= 16
+    for key in ("s", "s,a,b"):
+        why = "--key takes 2 values, one of each of site,device"
+        assert why in refused("inspect", "two", "--key", key)
     assert len(told("inspect", "two")["keys"]) == 2 * len(KEYS)
     assert "\n" not in kbnn("inspect", "fleet").out.replace("\n", "", 40).strip("\n")
 
@@ -290,6 +332,15 @@ def test_a_damaged_fleet_is_one_sentence(here: Path) -> None:
     assert "fleet: is damaged" in refused("inspect", "fleet")
     (here / "fleet" / "fleet.json").write_text("{")
     assert "fleet: is damaged (fleet.json)" in refused("inspect", "fleet")
+
+
+def test_a_fleet_of_a_newer_kbnn_is_not_touched(here: Path) -> None:
+    trained()
+    described = json.loads((here / "fleet" / "fleet.json").read_text())
+    assert described["version"] == VERSION
+    (here / "fleet" / "fleet.json").write_text(json.dumps({**described, "version": VERSION + 1}))
+    for words in (("inspect", "fleet"), ("train", "rows.csv", "--key", "device", "-m", "fleet")):
+        assert "fleet: was written by a newer kbnn" in refused(*words)
 
 
 def test_only_one_trainer_at_a_time(here: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -217,6 +218,37 @@ def test_the_line_in_which_excel_states_the_separator(line: str, tmp_path: Path)
         assert_same(look([tmp_path / "excel"], read_size=size), plain)
     (tmp_path / "excel").write_bytes(line.encode() + b"a;y\n" + rows + b"1;2;3\n")
     assert "excel:43: has 3 fields" in look([tmp_path / "excel"]).error
+
+
+def test_blank_lines_above_the_header_count_as_lines(tmp_path: Path) -> None:
+    rows = "".join(f"{at},{at}\n" for at in range(40))
+    (tmp_path / "t").write_text(f"\n\n\na,y\n{rows}1,2,3\n")
+    for size in (1 << 16, 3):
+        assert "t:45: has 3 fields" in look([tmp_path / "t"], read_size=size).error
+
+
+def test_truth_values_among_texts_are_the_words_of_json(tmp_path: Path) -> None:
+    values = [True, "red", False, "blue"] * 10
+    lines = [{"a": value, "y": at + 0.5} for at, value in enumerate(values)]
+    (tmp_path / "t").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for size in (1 << 16, 16):
+        seen = look([tmp_path / "t"], read_size=size)
+        assert seen.schema is not None
+        assert seen.schema["columns"][0]["categories"] == ["true", "red", "false", "blue"]
+
+
+def test_numbers_of_json_among_texts_in_another_form_mean_what_they_mean(tmp_path: Path) -> None:
+    """In the first rows and in later ones, however they are cut, learned or asked about."""
+    values = ["1.250,5", 2.5, "12,25", 1000] * 9 + ["3,5"] * 30 + [0.5, 1e20] * 3
+    expected = [1250.5, 2.5, 12.25, 1000.0] * 9 + [3.5] * 30 + [0.5, 1e20] * 3
+    lines = [{"a": value, "y": at + 0.5} for at, value in enumerate(values)]
+    (tmp_path / "t").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for size in (1 << 16, 700, 16):
+        seen = look([tmp_path / "t"], read_size=size, block_rows=5)
+        assert seen.error == ""
+        assert seen.x[:, 0].tolist() == expected
+        kept = look([tmp_path / "t"], read_size=size, original=True, on_error="keep")
+        assert (kept.x[:, 0].tolist(), kept.bad) == (expected, [])
 
 
 def test_columns_without_name_and_value_are_not_the_target(tmp_path: Path) -> None:

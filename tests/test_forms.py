@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import kbnn
 from kbnn.errors import UsageError
 from kbnn.model.form import Form
-from kbnn.stream.forms import Stated, form_of
+from kbnn.stream.forms import Stated, form_of, tell_forms
 from kbnn.stream.values import missing_tokens, numbers
 from tests.commands import kbnn as command
 from tests.streams import assert_same, every_format, look
@@ -90,6 +90,7 @@ def test_tables_and_single_values_are_read_alike(values: list[float]) -> None:
         (["1.234", "5.678"], ",", Form(",", ".")),
         (["$5", "$1,250.50"], "", Form(".", ",", "$")),
         (["$5", "€7"], "", Form()),
+        (["$5", "$7", "$8", "$9 kg"], "", Form()),  # which of the two is it?
         (["5 km", "7 km"], "", Form(".", "", "km")),
         (["5A", "7A"], "", Form()),
         (["5 A", "7 A"], "", Form(".", "", "A")),
@@ -236,3 +237,14 @@ def test_contradictions_with_a_model_are_refused(tmp_path: Path) -> None:
         refused = command("train", tmp_path / "t.csv", "-m", model, option, value)
         assert refused.code == 2
         assert f"{option} {value} contradicts" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("columns", "where"), [(4, "'c0', 'c1', 'c2', 'c3'"), (6, "'c3' and 2 more")]
+)
+def test_columns_of_one_form_are_told_together(columns: int, where: str) -> None:
+    said: list[str] = []
+    forms = {f"c{at}": Form(",", ".") for at in range(columns)}
+    tell_forms(forms, {name: ["12,5", "3"] for name in forms}, Stated(), said.append)
+    assert len(said) == 1
+    assert f"{where}: '12,5' is read as 12.5" in said[0]

@@ -354,3 +354,30 @@ def test_a_large_table_is_read_where_it_lies() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     assert int(done.stdout) < 20_000  # kB
+
+
+@pytest.mark.parametrize(("rows", "shown", "more"), [(1, 1, False), (5, 5, False), (6, 5, True)])
+def test_of_many_forecasts_the_first_are_shown(rows: int, shown: int, more: bool) -> None:
+    model = kbnn.train(table(), layers=3, task="regression")
+    lines = repr(model.predict(table()[:rows])).splitlines()
+    assert lines[0] == f"<forecasts of y: {rows} row{'' if rows == 1 else 's'}>"
+    assert len(lines) == 2 + shown + more
+    assert (lines[-1] == "...") == more
+
+
+def test_names_from_strangers_are_text_in_a_notebook() -> None:
+    model = kbnn.train(
+        {"a": [0.5 * (k % 7) for k in range(80)], "<b>y": [k % 5 for k in range(80)]}
+    )
+    shown: list[Any] = [model.record(), model.predict({"a": [1.0]}), model]
+    for one in shown:
+        assert "<b>y" not in one._repr_html_()
+        assert "&lt;b&gt;y" in one._repr_html_()
+
+
+def test_a_row_that_cannot_be_read_has_its_place_and_no_forecast() -> None:
+    model = kbnn.train(table(), "y", layers=3, task="regression")
+    asked = {"a": ["1.0", "what", "2.0"], "b": [1.0, 2.0, 3.0], "c": ["u", "u", "v"]}
+    assert np.isnan(model.predict(asked).mean).tolist() == [False, True, False]
+    with pytest.raises(kbnn.DataError, match="cannot read 'what' as a number"):
+        model.predict(asked, on_error="stop")

@@ -21,6 +21,8 @@ from kbnn.model import horizon, scaling
 from kbnn.model.horizon import Ahead, ahead, coming
 from kbnn.model.model import Model
 from kbnn.model.rows import sliced
+from kbnn.run import origins
+from kbnn.run.inspecting import inspect
 from kbnn.stream.blocks import joined
 from kbnn.task.gaussian import Z
 from tests.commands import kbnn as command
@@ -199,6 +201,10 @@ def test_predict_goes_on_from_the_last_row(tmp_path: Path) -> None:
     here = kbnn.load(model).forecast(48)
     assert here.mean.tolist() == mean
     assert here.when == [row["time"] for row in rows]
+    parts = kbnn.load(model).forecast(48, interval=0.5, decompose=True)
+    assert parts.columns == ["mean", "sd", "lower", "upper", "function_sd", "noise_sd"]
+    assert np.hypot(parts["function_sd"], parts["noise_sd"]) == pytest.approx(parts["sd"])
+    assert (parts["upper"] - parts["lower"] < here["upper"] - here["lower"]).all()
     drawn = command("predict", model, "--horizon", "48", "--plot", tmp_path / "p.svg", "-o",
                     tmp_path / "o.csv")  # fmt: skip
     assert drawn.code == 0, drawn.err
@@ -232,6 +238,18 @@ def test_inputs_of_the_future_come_from_a_file(tmp_path: Path) -> None:
     )
 
 
+def test_a_miss_costs_twenty_times_what_it_is_beside_the_width(learned: Model) -> None:
+    rows = coming(learned, 3)._replace(y=np.array([[1.0], [5.0], [-4.0]]))
+    made = Ahead(np.zeros((3, 1)), np.full((3, 1), 0.75), np.full((3, 1), 0.25))
+    [step] = origins._scored(learned, rows, np.arange(3), made).steps
+    missed = (5.0 - Z[90]) + (4.0 - Z[90])
+    assert step.rows == 3
+    assert step.coverage_90 == pytest.approx(1 / 3)
+    assert step.width_90 == pytest.approx(2 * Z[90])
+    assert step.interval_score_90 == pytest.approx(2 * Z[90] + 20.0 * missed / 3)
+    assert step.rmse == pytest.approx(np.sqrt((1.0 + 25.0 + 16.0) / 3))
+
+
 @pytest.mark.parametrize(
     ("steps", "sentence"),
     [
@@ -246,6 +264,16 @@ def test_horizons_that_cannot_be(steps: str, sentence: str, tmp_path: Path) -> N
     assert (ran.code, sentence in ran.err) == (2, True)
 
 
+@pytest.mark.parametrize(("minutes", "drawn"), [(1440, 24), (60, 24), (30, 48), (10, 96)])
+def test_a_day_is_drawn_ahead_or_as_many_steps_as_can_be_seen(minutes: int, drawn: int) -> None:
+    start = np.datetime64("2026-01-01T00:00")
+    when = [str(start + np.timedelta64(minutes * at, "m")) for at in range(60)]
+    model = kbnn.train({"time": when, "load": values(60)}, layers=3)._known()
+    (section,) = inspect(model, "m.npz", 0).sections
+    assert section.groups[-1].title == "What comes next"
+    assert len(section.groups[-1].charts[0].data["mean"]) == drawn
+
+
 def test_a_model_without_lags_sees_no_steps(tmp_path: Path) -> None:
     model = tmp_path / "m.npz"
     path = series(tmp_path / "s.csv", 60)
@@ -257,24 +285,29 @@ def test_a_model_without_lags_sees_no_steps(tmp_path: Path) -> None:
 
 
 def test_evaluate_judges_every_step(tmp_path: Path) -> None:
-    text = series(tmp_path / "s.csv", 600, gaps=()).read_text().splitlines(keepends=True)
+    text = series(tmp_path / "s.csv", 470, gaps=()).read_text().splitlines(keepends=True)
     (tmp_path / "a.csv").write_text("".join(text[:401]))
     (tmp_path / "b.csv").write_text(text[0] + "".join(text[401:]))
     model = tmp_path / "m.npz"
     assert command("train", tmp_path / "a.csv", "-m", model, "-q").code == 0
-    ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "12", "--json", "-q")
+    ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "29", "--json", "-q")
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
-    assert found["origins"] == 600 - 400 - 12 + 1
-    assert [step["step"] for step in found["steps"]] == list(range(1, 13))
-    level = np.array(values(600))
-    origin = np.arange(400, 589)
-    for h in (0, 11):
+    assert found["origins"] == 470 - 400 - 29 + 1
+    assert [step["step"] for step in found["steps"]] == list(range(1, 30))
+    level = np.array(values(470))
+    origin = np.arange(400, 442)
+    for h, ago in ((0, 24), (11, 24), (28, 48)):  # what was known a season ago, or two
         naive = np.sqrt(np.mean((level[origin + h] - level[origin - 1]) ** 2))
+        season = np.sqrt(np.mean((level[origin + h] - level[origin + h - ago]) ** 2))
         assert found["steps"][h]["last_rmse"] == pytest.approx(naive)
+        assert found["steps"][h]["season_rmse"] == pytest.approx(season)
         assert found["steps"][h]["rmse"] < naive
     assert 0.7 < found["steps"][0]["coverage_90"] <= 1.0
-    assert "steps ahead, from 189 rows on:" in command(
-        "evaluate", model, tmp_path / "b.csv", "--horizon", "12", "-q").out  # fmt: skip
+    ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "29", "-q")
+    title, _, *listed, _ = ran.out.splitlines()
+    assert title == "steps ahead, from 42 rows on:"
+    shown = [1, 2, 3, 6, 12, 18, 24, 29]  # some, and the last of them
+    assert [int(line.split()[0]) for line in listed] == shown
     ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "999", "-q")
-    assert "--horizon 999 needs as many rows, but there are 200" in ran.err
+    assert "--horizon 999 needs as many rows, but there are 70" in ran.err

@@ -12,6 +12,7 @@ import pytest
 import kbnn
 from kbnn.errors import UsageError
 from kbnn.stream.hashing import bucket, read_buckets
+from kbnn.stream.kinds import Sample, kind_of
 from tests.commands import kbnn as command
 from tests.streams import assert_same, every_format, look
 
@@ -118,6 +119,7 @@ def test_a_code_that_turns_alphanumeric_names_its_remedy(tmp_path: Path) -> None
         (["true", "0", "1", "false"], "boolean"),
         (["yes", "no"], "category"),
         (["0", "1", "0", "1"], "number"),
+        (["0", "1.0", "1", "0.0"], "number"),
         (["ja", "Nein", "nein", "Ja"], "boolean"),
     ],
 )
@@ -149,6 +151,37 @@ def test_few_whole_numbers_may_be_classes(rows: list[str], hint: bool) -> None:
     told = "3 different whole numbers: they are learned as numbers (--task classification"
     assert any(told in notice for notice in look(["t"]).notices) == hint
     assert not any(told in notice for notice in look(["t"], task="regression").notices)
+
+
+def test_numbers_that_rise_by_more_than_one_count_no_rows() -> None:
+    Path("t").write_text("id,y\n" + "".join(f"{3 * at},{at}.5\n" for at in range(40)))
+    assert not any("counts the rows" in notice for notice in look(["t"]).notices)
+
+
+@pytest.mark.parametrize(
+    ("rows", "different", "kind"),
+    [(20, 18, "category"), (20, 19, "ignored"), (19, 19, "category"), (40, 36, "category")],
+)
+def test_texts_that_nearly_all_differ_are_no_categories(
+    rows: int, different: int, kind: str
+) -> None:
+    values: list[str | None] = [f"n{at % different}" for at in range(rows)]
+    assert kind_of(Sample(values, None))[0] == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "told"),
+    [
+        ("date", 45_000, True),
+        ("date", 19_000, False),
+        ("date", 61_000, False),
+        ("sum", 45_000, False),
+    ],
+)
+def test_days_as_excel_counts_them_are_hinted_at(name: str, first: int, told: bool) -> None:
+    rows = "".join(f"{first + 3 * at},{at % 5}.5\n" for at in range(40))
+    Path("t").write_text(f"{name},y\n{rows}")
+    assert any("as Excel counts days" in notice for notice in look(["t"]).notices) == told
 
 
 def test_codes_and_counters_are_hinted_at() -> None:
@@ -228,6 +261,14 @@ def test_a_first_negative_number_that_may_be_a_gap_is_told(
             assert "--na -99" not in notes
         else:
             assert f"column 'a': -999 in row {row} is its first negative number" in notes
+
+
+def test_a_negative_number_in_a_row_that_is_left_out_is_none() -> None:
+    rows = ["5,1.5\n"] * 40 + ["-1,what\n", "-999,2.5\n"]
+    Path("t").write_text("a,y\n" + "".join(rows))
+    seen = look(["t"], on_error="skip")
+    assert len(seen.bad) == 1
+    assert any("column 'a': -999 in row 42" in notice for notice in seen.notices)
 
 
 def test_truth_in_two_spellings_of_one_word() -> None:

@@ -18,6 +18,7 @@ from kbnn.model.model import Model
 from kbnn.model.stored import from_state, to_state
 from kbnn.run.training import Training
 from kbnn.run.trainoptions import stated
+from kbnn.stream.opening import open_stream
 from tests.commands import kbnn as command
 
 
@@ -277,9 +278,25 @@ def test_a_run_cut_short_resumes_at_the_row_with_its_past(tmp_path: Path) -> Non
     assert bits(modelfile.load(str(cut))) == bits(modelfile.load(str(whole)))
 
 
+@pytest.mark.parametrize(
+    ("minutes", "season", "week"), [(5, 288, [2016, 2017]), (4, 360, []), (1440, 7, [])]
+)
+def test_a_week_ago_is_looked_at_where_its_rows_are_not_too_many(
+    minutes: int, season: int, week: list[int], tmp_path: Path
+) -> None:
+    start = np.datetime64("2026-01-01T00:00")
+    when = start + minutes * np.arange(40).astype("timedelta64[m]")
+    path = tmp_path / "s.csv"
+    rows = [f"{t},{v}\n" for t, v in zip(when, values(40), strict=True)]
+    path.write_text("time,load\n" + "".join(rows))
+    with open_stream([str(path)]) as stream:
+        lags = [lag.rows for lag in stream.schema.lags]
+    assert lags == [1, 2, 3, season, season + 1, *week]
+
+
 def test_a_gap_is_told_where_lags_count_rows(tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
-    rows = [f"{moment(at)},{v}" for at, v in enumerate(values(100)) if at not in (60, 61)]
+    rows = [f"{moment(at)},{v}" for at, v in enumerate(values(100)) if at != 60]
     path.write_text("time,load\n" + "\n".join(rows) + "\n")
     told = "there is a gap before row 61: lags count rows (--lags 1h,1d count time)"
     assert told in command("train", path, "-m", tmp_path / "m.npz").err

@@ -15,6 +15,7 @@ from scipy import integrate, stats
 from kbnn.core import mixture
 from kbnn.core.mixture import LEVELS
 from kbnn.score.figures import Figure
+from kbnn.score.pinball import Pinball
 from kbnn.score.rowsums import FloatArray
 from kbnn.task.class_score import BINS, ClassScore
 from kbnn.task.class_score import Judged as Labelled
@@ -319,3 +320,18 @@ def test_every_figure_is_listed_once_and_says_what_it_needs(figures: tuple[Figur
         if isinstance(figure.baseline, str) and figure.baseline:
             assert figure.baseline in names
     assert {figure.curve for figure in figures} >= {"loss", "nll"}
+
+
+def test_quantiles_cost_what_they_miss_by_their_share_and_weight() -> None:
+    y = np.array([10.0, 10.0, np.nan, 10.0])
+    told = np.array([[7.0, 12.0], [11.0, 9.0], [1.0, 1.0], [np.nan, 9.0]])
+    loss = Pinball([0.1, 0.8])
+    assert loss.means() == [None, None]
+    loss.add(y, told, np.array([3.0, 1.0, 5.0, 5.0]))
+    tenth = (3.0 * 0.1 * 3.0 + 1.0 * 0.9 * 1.0) / 4.0
+    most = (3.0 * 0.2 * 2.0 + 1.0 * 0.8 * 1.0) / 4.0
+    assert loss.means() == pytest.approx([tenth, most])
+    even = Pinball([0.1, 0.8])
+    for row in range(4):
+        even.add(y[row : row + 1], told[row : row + 1], None)
+    assert even.means() == pytest.approx([(0.3 + 0.9) / 2.0, (0.4 + 0.8) / 2.0])

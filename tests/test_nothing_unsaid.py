@@ -55,6 +55,9 @@ def test_so_many_late_keys_are_not_all_told() -> None:
     chosen = look(["t"], features=("a",), target=("y",))
     told = [text for text in chosen.notices if "ignored" in text and "key" in text]
     assert len(told) == 6
+    assert all(
+        f"the key 'e{at}' comes first in row {40 + at} " in told[at - 1] for at in range(1, 6)
+    )
     assert told[-1] == "t: more keys come from row 46 on and are ignored"
 
 
@@ -215,6 +218,10 @@ LINES = {
         "s3://bucket/a.csv: is an address, not a file "
         "(aws s3 cp s3://bucket/a.csv - | kbnn train -)",
     ),
+    "train file:///data/a.csv": (
+        1,
+        "file:///data/a.csv: is an address, not a file (read /data/a.csv)",
+    ),
     "train a.csv --interval nine": (
         2,
         "--interval takes a share such as 0.9 or 90%, not 'nine'",
@@ -280,6 +287,14 @@ def test_help_fits_its_screen(command: str, width: int) -> None:
         assert leak not in ran.out.replace("SOURCES...", "")
     if command:
         assert all(name in ran.out for name in option_names(command))
+
+
+def test_how_many_rows_there_will_be_is_guessed_and_never_more_than_asked_for() -> None:
+    Path("t.csv").write_text("a,y\n" + "".join(f"{at % 7},{at % 5}.5\n" for at in range(3000)))
+    for limit, least, most in ((None, 2900, 3100), (500, 500, 500), (9000, 2900, 3100)):
+        with open_stream(["t.csv"], options=ReadOptions(limit=limit)) as stream:
+            assert stream.expected_rows is not None
+            assert least <= stream.expected_rows <= most
 
 
 def test_progress_counts_the_rows_that_were_handed_out() -> None:

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
+import kbnn
 from kbnn.core.normal import FloatArray
 from kbnn.core.sensitivity import Sensitivity
+from kbnn.errors import UsageError
+from kbnn.fleet.scores import KeyScores
 from kbnn.fleet.start import KEPT, Widths, begun
 from kbnn.model import join, scaling
-from kbnn.model.effects import _listed
+from kbnn.model.effects import Effect, _listed
 from kbnn.model.model import Model
-from kbnn.model.schema import Column
+from kbnn.model.rows import Rows
+from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
-from kbnn.run import order
-from kbnn.run.position import Position
+from kbnn.run import modelreport, order, remedies
+from kbnn.run.choices import check_columns
+from kbnn.run.comparing import effect_changes
+from kbnn.run.inspecting import inspect
+from kbnn.run.position import Position, shown
 from kbnn.score.curve import FIRST, LearningCurve
+from kbnn.stream.forms import tell_points
+from kbnn.stream.header import no_column
 from kbnn.stream.hints import tell_few
 from kbnn.stream.kinds import Sample
+from kbnn.stream.readoptions import ReadOptions
 from kbnn.stream.times import point
 from kbnn.task.numeric_score import NumericScore
 from kbnn.task.numeric_verdict import bias_sentence, headline
+from kbnn.task.table import task_of
+from kbnn.wording import number
 from tests.bench.data import block, schema
-from tests.judging import judged
+from tests.judging import judged, number_task, numbers
 
 
 def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> Model:
@@ -155,3 +168,112 @@ def test_a_target_of_few_whole_numbers_may_be_a_class(values: int, told: bool) -
     seen = Sample([str(k % values) for k in range(40)], None)
     tell_few(Column("y", "number", "target"), seen, "auto", said.append)
     assert bool(said) == told
+
+
+@pytest.mark.parametrize(
+    ("alarms", "rows", "told"),
+    [(4, 1_000, False), (5, 1_000, True), (5, 10_000, True), (5, 10_001, False), (9, 18_000, True)],
+)
+def test_a_stream_that_changed_often_for_its_length_is_remarked_on(
+    alarms: int, rows: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = learned()
+    model.learned = model.learned._replace(seen=rows)
+    monkeypatch.setattr(Model, "alarm_count", alarms)
+    [(_, verdict)] = remedies.judged(model)
+    assert any(text.startswith("The stream changed") for text in verdict.sentences) == told
+
+
+def test_every_output_of_amounts_is_told_of_by_its_own_name() -> None:
+    known = Schema([Column(name, "number", "target") for name in ("rain", "snow")], "amount")
+    task = task_of(known, Settings(kind="amount"))
+    assert [(name, parts) for name, _, parts in task.effects(4)] == [
+        ("rain", [(0, 1.0)]),
+        ("snow", [(1, 1.0)]),
+        ("rain > 0", [(2, 1.0)]),
+        ("snow > 0", [(3, 1.0)]),
+    ]
+
+
+def test_rows_of_a_key_count_by_their_weight_and_keys_are_ranked_by_their_loss() -> None:
+    y, said = np.array([[1.0], [3.0], [2.0], [9.0]]), np.zeros(4)
+    weight = np.array([3.0, 1.0, 1.0, 0.5])
+    scores = KeyScores(number_task())
+    rows = Rows(np.zeros((4, 1)), y, np.arange(1, 5), weight=weight)
+    scores.add(["b", "b", "a", "c"], rows, numbers(said, np.ones(4)))
+    found = [(one["key"], one["rows"], one["loss"]) for one in scores.ranked()]
+    assert found == [("b", 2, pytest.approx(np.sqrt(3.0))), ("a", 1, 2.0), ("c", 1, 9.0)]
+    told = scores.to_json()
+    assert told["count"] == 3
+    assert [told[which]["key"] for which in ("best", "median", "worst")] == ["b", "a", "c"]
+
+
+def test_a_row_is_shown_with_its_categories_by_name_and_its_lags_for_the_clock() -> None:
+    town = ["Ulm", "Bern", "Graz", ""] * 15
+    hours = [f"2026-01-{1 + at // 24:02} {at % 24:02}:00" for at in range(60)]
+    columns = {"when": hours, "town": town, "heat": [at % 7 for at in range(60)]}
+    y = [0.25 * (at % 5) for at in range(60)]
+    model = kbnn.train({**columns, "y": y}, layers=3, lags="1", task="regression")._known()
+    assert modelreport.shown_columns(model) == ["town", "heat", "y lag 1"]
+    sample = model.card.summaries.sample
+    rows = [modelreport.cells(model, x) for x in sample.x]
+    for at, cells in zip(sample.row.astype(int) - 1, rows, strict=True):
+        past = "-" if at == 0 else number(y[at - 1])
+        assert cells == [town[at] or "-", number(float(at % 7)), past]
+
+
+def test_few_sources_of_a_run_are_named() -> None:
+    assert shown(("a", "b", "c")) == "a b c"
+    assert shown(("a", "b", "c", "d")) == "a and 3 others"
+
+
+@pytest.mark.parametrize(("networks", "told"), [(1, None), (2, "2 networks")])
+def test_an_ensemble_is_told_from_two_networks_on(networks: int, told: str | None) -> None:
+    made = Model.create(Settings(hidden=(3,), ensemble=networks, kind="regression"), schema(1))
+    assert dict(inspect(made, "m", 0).what()).get("ensemble") == told  # before there is any
+    x = np.random.default_rng(0).standard_normal((60, 1))
+    made.learn(block(x, x))
+    assert dict(inspect(made, "m", 0).what()).get("ensemble") == told
+
+
+def test_an_effect_differs_where_its_doubt_does_and_one_may_have_it_alone() -> None:
+    def effect(name: str, value: float, sd: float) -> Effect:
+        return Effect(name, value, sd, value, sd, 1.0)
+
+    one = [effect("a", 1.0, 0.3), effect("b", 2.0, 0.3), effect("old", 1.0, 0.1)]
+    two = [effect("a", 1.0, 0.4), effect("b", 2.0, 0.3), effect("new", 5.0, 0.1)]
+    found = {change.feature: change[1:] for change in effect_changes(one, two)}
+    assert found == {
+        "a": (1.0, 0.3, 1.0, 0.4, 0.0),
+        "old": (1.0, 0.1, None, None, None),
+        "new": (None, None, 5.0, 0.1, None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("known", "stated", "fits"),
+    [("", ".", True), ("", ",", False), (",", ",", True), (",", ".", False), (",", "", True)],
+)
+def test_a_decimal_mark_that_a_model_reads_by_is_no_contradiction(
+    known: str, stated: str, fits: bool
+) -> None:
+    schema_ = replace(schema(1), decimal=known)
+    with nullcontext() if fits else pytest.raises(UsageError, match="--decimal"):
+        check_columns("m.npz", ReadOptions(decimal=stated), schema_)
+
+
+@pytest.mark.parametrize(("rows", "last", "told"), [(20, 0, True), (20, 1, False), (19, 0, False)])
+def test_points_before_three_digits_may_be_those_of_thousands(
+    rows: int, last: int, told: bool
+) -> None:
+    """Where there are many of them, and zeros at the end, which decimals would not have."""
+    values = [f"{1 + at}.25{last if at == 3 else 1 + at % 9}" for at in range(rows)]
+    said: list[str] = []
+    tell_points("a", values, said.append)
+    assert any("--thousands . if it is" in text for text in said) == told
+
+
+def test_columns_that_are_there_are_named_as_far_as_they_are_few() -> None:
+    assert str(no_column("x", list("abcd"))) == "no column 'x' (there are: a, b, c, d)"
+    assert str(no_column("x", list("abcde"))) == "no column 'x' (there are: a, b, c, d, ...)"
+    assert str(no_column("hat", ["heat", "y"])) == "no column 'hat' (did you mean 'heat'?)"

@@ -24,12 +24,13 @@ from kbnn.report import (
     write_picture,
     write_report,
 )
+from kbnn.report.section import crossed_table
 from kbnn.report.text import label, rows_label, safe
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Task
 from kbnn.task.forecast import Forecast
-from kbnn.task.section import Curve
+from kbnn.task.section import Crossed, Curve
 from kbnn.wording import clean
 from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
 
@@ -294,14 +295,36 @@ def test_worst_rows_come_first_and_say_what_was_forecast() -> None:
     assert classes.rows[0][2].endswith("%)")
 
 
+def test_mistaken_classes_are_shaded_by_their_share_of_the_true_one() -> None:
+    counts = [[30, 10, 0], [0, 5, 5], [0, 0, 0]]
+    page = crossed_table(Crossed("Confusion", ["a", "b", "c"], counts))
+    cells = re.findall(r'<td class="(\w+)" style="--p: (\d+)%">(\d+)</td>', page)
+    assert cells[:6] == [
+        ("own", "52", "30"), ("wrong", "18", "10"), ("zero", "0", "0"),
+        ("zero", "0", "0"), ("own", "35", "5"), ("wrong", "35", "5"),
+    ]  # fmt: skip
+    assert re.findall(r"<td>([^<]*)</td></tr>", page) == ["75.0 %", "50.0 %", "-"]
+
+
 def test_partial_dependence_is_the_average_of_predictions() -> None:
     x = np.random.default_rng(0).normal(size=(64, 2))
     grid = np.array([-1.0, 0.0, 2.0])
-    got = partial_dependence(predict, x, 0, grid, "a")
+
+    def told(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        mean, sd = predict(x)
+        return mean, sd + np.abs(x[:, 1])
+
+    got = partial_dependence(told, x, 0, grid, "a")
     for j, value in enumerate(grid):
-        mean, sd = predict(np.column_stack((np.full(64, value), x[:, 1])))
+        mean, sd = told(np.column_stack((np.full(64, value), x[:, 1])))
         assert got.mean[j] == pytest.approx(mean.mean(), rel=1e-12)
         assert got.sd[j] == pytest.approx(np.sqrt((sd**2).mean()), rel=1e-12)
+
+
+def test_partial_dependence_looks_at_rows_of_the_whole_sample() -> None:
+    x = np.column_stack((np.zeros(200), np.arange(200.0)))
+    got = partial_dependence(lambda x: (x[:, 1], np.ones(len(x))), x, 0, np.zeros(1), "a", rows=50)
+    assert got.mean[0] == pytest.approx(np.mean(np.arange(0.0, 200.0, 4.0)))
 
 
 def picture_data(features: int) -> PictureData:

@@ -149,3 +149,11 @@ def test_lags_are_learned_from() -> None:
             model.learn_one(x, y)
         errors[lags] = total
     assert errors["1,2"] < 0.4 * errors[None]
+
+
+def test_of_truth_values_both_are_known_after_one() -> None:
+    model = KBNNClassifier(layers=3)
+    model.learn_one({"a": 1.0}, True)
+    said = model.predict_proba_one({"a": 1.0})
+    assert set(map(type, said)) == {bool}
+    assert set(said) == {True, False}

@@ -161,3 +161,22 @@ def test_it_lives_in_the_world_of_scikit_learn() -> None:
     assert search.best_params_["layers"] in (4, (8, 8))
     with pytest.raises(ValueError, match="--covariance is auto"):
         KBNNRegressor(covariance="odd").fit(x, y)
+
+
+@pytest.mark.parametrize("labels", [["", "a"], ["a", " a"], [1, 2]])
+def test_labels_that_no_column_could_hold_are_learned_all_the_same(labels: list[Any]) -> None:
+    X = np.random.default_rng(0).standard_normal((80, 1))
+    y = np.array(labels)[(X[:, 0] > 0.0).astype(int)]
+    fitted = KBNNClassifier(layers=4).fit(X, y)
+    assert fitted.classes_.tolist() == sorted(labels)
+    assert np.mean(fitted.predict(X) == y) > 0.9
+    assert len(set(fitted.model_.classes)) == 2
+    assert all(fitted.model_.classes)
+
+
+def test_intervals_hold_nine_in_ten_where_nothing_is_said() -> None:
+    X = np.random.default_rng(0).standard_normal((60, 1))
+    fitted = KBNNRegressor(layers=4).fit(X, X[:, 0])
+    usual, stated = fitted.predict_interval(X), fitted.predict_quantiles(X, (0.05, 0.95))
+    assert usual == pytest.approx(stated)
+    assert (fitted.predict_interval(X, 0.5)[:, 1] < usual[:, 1]).all()

@@ -61,6 +61,16 @@ def test_a_table_is_rows_too() -> None:
     assert LEARN(None, table)[0] == LEARN(None, rows)[0]
 
 
+def test_a_row_may_have_what_the_first_has_not() -> None:
+    rows = made(40)
+    for row in rows[3:]:
+        row["late"] = row["x"] ** 2
+    table = {name: [row.get(name) for row in rows] for name in ("x", "kind", "y", "late")}
+    state, _ = LEARN(None, rows)
+    assert state == LEARN(None, table)[0]
+    assert kbnn.Model.from_bytes(state).features == ["x", "kind", "late"]
+
+
 @pytest.mark.parametrize(
     ("state", "rows", "why"),
     [

@@ -395,7 +395,10 @@ def test_a_later_value_that_a_kind_cannot_have_is_told_once(
         "(--task regression takes any number)"
     )
     assert ran.err.count("such rows are left out") == ran.err.count(sentence) == 1
-    assert kbnn("evaluate", str(model), str(path)).err.count(sentence) == 1
+    ran = kbnn("evaluate", str(model), str(path), "--json")
+    assert ran.err.count(sentence) == 1
+    figures = json.loads(ran.out)
+    assert (figures["rows"], figures["skipped"]) == (118, 2)  # left out, and told of
 
 
 def refuted_rows(rows: int = 900, at: int = 700) -> tuple[FloatArray, FloatArray]:

@@ -13,7 +13,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.task.base import Scaled, Wanted
 from kbnn.task.forecast import Forecast, without
 from kbnn.task.table import Seen, choose
-from tests.judging import label_task, labels, number_task, numbers
+from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
 
 NAN = np.nan
 
@@ -171,3 +171,30 @@ def test_numbers_are_classes_where_they_are_0_and_1(seen: set[float], task: str)
     assert choose([target], "regression").task == "regression"
     stated = choose([target], "classification")
     assert (stated.task, stated.closed) == ("classification", seen == {0.0, 1.0})
+
+
+@pytest.mark.parametrize(("classes", "drawn"), [(["a", "b"], "b"), (["a", "b", "c"], "c")])
+def test_the_second_of_two_classes_is_drawn_or_the_one_that_came_most_often(
+    classes: list[str], drawn: str
+) -> None:
+    task, shown = label_task(classes), classes.index(drawn)
+    card = label_card(1, classes)
+    y = np.array([len(classes) - 1.0] * 6 + [0.0, 0.0, 1.0])[:, None]
+    p = np.tile([0.7, *[0.3 / (len(classes) - 1)] * (len(classes) - 1)], (9, 1))
+    card.add(y, y, labels(p))  # the first is what was said each time
+    found = task.drawn(card.scores[0], card.summaries, 0)
+    assert found.name == f"probability of {drawn}"
+    assert found.values(labels(p)).value.tolist() == p[:, shown].tolist()
+    assert found.truth(y[:, 0]).tolist() == (y[:, 0] == shown).astype(float).tolist()
+
+
+def test_headlines_stand_beside_the_constant_or_say_what_they_mean() -> None:
+    card = number_card(1, 1)
+    y = np.array([0.0, 4.0] * 20)[:, None]
+    card.add(y, y, numbers(y + 1.0, np.ones_like(y)))
+    values = {**card.scores[0].figures(), "skipped": 2}
+    tiles = {tile.label: tile for tile in number_task("y").tiles(values, "y", 1300)}
+    assert tiles["Rows"][1:] == ("40", "2 without a target, 1,300 unreadable")
+    assert tiles["RMSE"][1:] == ("1.000", "2.000 for the best constant")
+    assert tiles["MAE"][1:] == ("1.000", "the mean size of the error")
+    assert number_task("y").tiles({**values, "skipped": 0}, "y", 0)[0][2] == "all scored"

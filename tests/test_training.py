@@ -194,6 +194,17 @@ def test_resumed_predictions_must_still_be_there(tmp_path: Path) -> None:
         assert told == message.format(out)
 
 
+def test_predictions_that_begin_on_the_way_say_where(tmp_path: Path) -> None:
+    data, model = write_csv(tmp_path / "a.csv", rows_of_numbers(60)), tmp_path / "m.npz"
+    with pytest.raises(Interrupted):
+        train([data], model, StopAfter(40), read={"block_rows": 8})
+    done, told, out = load(str(model)).position["rows"], StopAfter(10**9), tmp_path / "p.csv"
+    train([data], model, told, resume=True, predictions=str(out))
+    assert f"the predictions begin at row {done + 1}" in told.notices
+    numbers = [int(line.split(",")[0]) for line in out.read_text().splitlines()[1:]]
+    assert numbers == list(range(done + 1, 61))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

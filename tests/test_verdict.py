@@ -123,6 +123,14 @@ def test_coverage_words(inside: float, rows: int, severity: int, words: str) -> 
     assert (got, words in text) == (severity, True), text
 
 
+@pytest.mark.parametrize(("inside", "doubt"), [(0.871, True), (0.869, False), (0.929, True)])
+def test_chance_is_blamed_within_two_errors_alone(inside: float, doubt: bool) -> None:
+    """The sampling error of 90 % of 400 rows is 1.5 %."""
+    severity, text = coverage_sentence(90, inside, 400)
+    assert abs(severity) == 1
+    assert text.endswith(", though chance alone can do that") == doubt
+
+
 @pytest.mark.parametrize(
     ("ratio", "rows", "side"),
     [(1.2, 10_000, 1), (1.14, 10_000, 0), (0.84, 10_000, -1), (0.86, 10_000, 0), (1.25, 50, 0)],
@@ -201,3 +209,14 @@ def test_numbers_read_well() -> None:
     assert number(None) == "-"
     assert percent(0.8874) == "88.7 %"
     assert count(1024) == "1,024"
+
+
+@pytest.mark.parametrize(("better", "useful"), [(0.005, False), (0.015, True)])
+def test_few_rows_must_be_told_apart_by_more_than_chance(better: float, useful: bool) -> None:
+    """Of 100 rows two hundredths of a nat are chance; the commonest class is said each time."""
+    label = np.array([0.0] * 90 + [1.0] * 10)
+    first = np.where(label == 0.0, 0.9 + better, 0.9 - better)
+    score = ClassScore()
+    score.add(Labelled(label, np.stack([first, 1.0 - first], axis=1)))
+    headline = class_verdict(score).headline
+    assert (headline != "No better than the class frequencies") == useful

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,7 @@ def prediction_fields(schema: Schema, interval: float = 0.9, **more: bool) -> li
 
 
 AWKWARD = ["plain", 'a "quote"', "a,comma", "two\nlines", " space ", "", "ünïcode", "tab\there"]
+AWKWARD += ["old\rmac"]
 
 
 def forecast(rows: int, probability: bool = False) -> Forecast:
@@ -65,21 +68,21 @@ def cells(path: Path, delimiter: str = ",") -> list[list[str]]:
         return list(csv.reader(file, delimiter=delimiter))
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.txt"])
+@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "OUT.TSV", "out.txt"])
 def test_text_reads_back_exactly(tmp_path: Path, name: str) -> None:
     said = forecast(len(AWKWARD))
-    batch = pa.RecordBatch.from_pydict({"a": AWKWARD, "a,b": [None, *range(7)]})
+    batch = pa.RecordBatch.from_pydict({"a": AWKWARD, "a,b": [None, *range(8)]})
     path = tmp_path / name
     fields = prediction_fields(NUMBERS, decompose=True, outlier=True)
     with open_writer(str(path), fields, NUMBERS) as writer:
         writer.write(said, batch)
         assert writer.rows == len(AWKWARD)
-    head, *rows = cells(path, "\t" if name == "out.tsv" else ",")
+    head, *rows = cells(path, "\t" if name.lower() == "out.tsv" else ",")
     assert head == [
         "a", "a,b", "mean", "sd", "lower", "upper", "function_sd", "noise_sd", "outlier",
     ]  # fmt: skip
     assert [row[0] for row in rows] == AWKWARD
-    assert [row[1] for row in rows] == ["", *map(str, range(7))]
+    assert [row[1] for row in rows] == ["", *map(str, range(8))]
     assert [float(row[2]) for row in rows] == said.mean[:, 0].tolist()
     assert [float(row[3]) for row in rows] == said.sd[:, 0].tolist()
     assert [float(row[8]) for row in rows] == np.linspace(0.0, 1.0, len(AWKWARD)).tolist()
@@ -143,6 +146,17 @@ def test_parquet_has_types(tmp_path: Path) -> None:
     assert table["b"].to_pylist() == [True, None, False]
     assert table.schema.field("mean").type == pa.float64()
     assert table["mean"].to_pylist() == forecast(3).mean[:, 0].tolist()
+
+
+def test_json_has_texts_of_what_it_knows_no_type_for(tmp_path: Path) -> None:
+    day = date(2026, 3, 14)
+    batch = pa.RecordBatch.from_pydict({"day": [day, None], "a": ["1.5", "NA"]})
+    with open_writer(str(tmp_path / "o.jsonl"), prediction_fields(NUMBERS), NUMBERS) as writer:
+        writer.write(forecast(2), batch)
+    first, second = map(json.loads, (tmp_path / "o.jsonl").read_text().splitlines())
+    assert (first["day"], first["a"]) == ("2026-03-14", 1.5)
+    assert (second["day"], second["a"]) == (None, None)
+    assert second["mean"] == forecast(2).mean[1, 0]
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:

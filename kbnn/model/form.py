@@ -61,10 +61,6 @@ class Form:
         """How often the sign may stand with a number."""
         return (1,) if self.sign in _NEEDED else (0, 1)
 
-    def spelled(self, text: str) -> str:
-        """A usual number in this form, as good as it gets: for values that were never text."""
-        return text.replace(".", self.decimal) + (self.sign if self.sign in _NEEDED else "")
-
 
 USUAL: Final = Form()
 

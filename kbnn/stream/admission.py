@@ -26,6 +26,7 @@ from kbnn.stream.values import (
     MAX_LABEL,
     FloatArray,
     Labels,
+    Read,
     labels,
     number_text,
     numbers,
@@ -113,8 +114,7 @@ class Admission:
         name, rank = column.name, self._rank[column.name]
         if column.kind == "number":
             sign = f" with '{column.form.sign}'" if column.form.sign else ""
-            read = numbers(self._array(name), self._tokens, column.form)
-            what = f"a number{sign}"
+            read, what = self._numbers(column), f"a number{sign}"
         else:
             read, what = truths(self._array(name), self._tokens), "true or false"
         for at, text in read.unread.items():
@@ -137,6 +137,17 @@ class Admission:
             self.tiny.add(name)
             values = np.where(np.abs(values) < SMALLEST, 0.0, values)
         self.values[name] = values
+
+    def _numbers(self, column: Column) -> Read:
+        """The texts of a column in its form; a number that was never text means what it means."""
+        array = self._array(column.name)
+        read = numbers(array, self._tokens, column.form)
+        typed = self.chunk.typed.get(column.name)
+        if typed is None or column.form.usual:
+            return read
+        plain = numbers(array, self._tokens)
+        unread = {at: text for at, text in read.unread.items() if not typed[at]}
+        return Read(np.where(typed, plain.values, read.values), unread)
 
     def _remedy(self, column: Column, text: str) -> str:
         """What to do about a text that is no number, or neither true nor false."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from kbnn.model.form import Form
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Flaw(NamedTuple):
@@ -49,6 +51,7 @@ class Chunk:
     line_of: Callable[[int], int] | None = None  # physical line of a position; None: not text
     offset: int = 0  # position of the first row for `line_of`
     span: tuple[int, int] = (0, 0)  # bytes of the sources read before it, and with it
+    typed: Mapping[str, BoolArray] = field(default_factory=dict)  # texts that were numbers
 
     @property
     def size(self) -> int:
@@ -67,6 +70,7 @@ class Chunk:
             self.line_of,
             self.offset + start,
             (begin + int(each * start), end if stop >= self.size else begin + int(each * stop)),
+            {name: which[start:stop] for name, which in self.typed.items()},
         )
 
     def bad_row(self, position: int, flaw: Flaw) -> BadRow:
@@ -94,13 +98,11 @@ def not_utf8(column: str, error: UnicodeDecodeError) -> Flaw:
 class Pins:
     """What the readers may know about columns; it changes how values travel, never what they are.
 
-    Columns in `numbers` are parsed to float64 on the way in; `forms` are those of other columns of
-    numbers, which travel as text; only columns in `wanted` are parsed
+    Columns in `numbers` are parsed to float64 on the way in; only columns in `wanted` are parsed
     at all (None: every column), and where `late` is true those that are not `known`.
     """
 
     numbers: frozenset[str] = frozenset()
-    forms: Mapping[str, Form] = field(default_factory=dict)
     booleans: frozenset[str] = frozenset()
     wanted: frozenset[str] | None = None
     missing: tuple[str, ...] = ()

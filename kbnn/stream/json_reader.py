@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
 from kbnn.errors import DataError
-from kbnn.model.form import Form
-from kbnn.stream.chunk import Chunk, Flaw, Pins, not_utf8, shorten
+from kbnn.stream.chunk import BoolArray, Chunk, Flaw, Pins, not_utf8, shorten
 from kbnn.stream.header import MAX_COLUMNS, check_unique, check_width
 from kbnn.stream.latekeys import LateKeys
 from kbnn.stream.records import MAX_RECORD, RecordSplitter, line_finder, record_starts
@@ -86,10 +86,12 @@ class JsonReader:
         if self._settled:
             self._late.look(data, self._row)
         batch = self._read(data) if self._settled else None
+        typed: dict[str, BoolArray] = {}
         if batch is None:
-            batch, flaws = self._read_lines(data)
+            batch, flaws, typed = self._read_lines(data)
         row, self._row = self._row, self._row + batch.num_rows
-        return Chunk(self.name, batch, row, flaws, line_finder(data, self._line, None))
+        line_of = line_finder(data, self._line, None)
+        return Chunk(self.name, batch, row, flaws, line_of, typed=typed)
 
     def settle(self, names: Iterable[str]) -> None:
         """Fix the columns: keys that come later are late."""
@@ -146,8 +148,13 @@ class JsonReader:
         batches = table.select(names).combine_chunks().to_batches()
         return batches[0] if batches and batches[0].num_rows == rows else None
 
-    def _read_lines(self, data: bytes) -> tuple[pa.RecordBatch, dict[int, Flaw]]:
-        """Parse line by line; a line that is no object becomes an empty row with a flaw."""
+    def _read_lines(
+        self, data: bytes
+    ) -> tuple[pa.RecordBatch, dict[int, Flaw], dict[str, BoolArray]]:
+        """Parse line by line; a line that is no object becomes an empty row with a flaw.
+
+        Of columns of text it is said which values were numbers.
+        """
         starts = [*record_starts(data, None), len(data)]
         flaws: dict[int, Flaw] = {}
         rows: list[dict[str, Any]] = []
@@ -161,11 +168,18 @@ class JsonReader:
             self._meet(rows)
         chosen = self._settled or len(self.columns) > MAX_COLUMNS
         names = self._wanted() if chosen else self.columns
-        forms = self._pins.forms
-        columns = [_column([row.get(name) for row in rows], forms.get(name)) for name in names]
+        columns: list[pa.Array] = []
+        typed: dict[str, BoolArray] = {}
+        for name in names:
+            values = [row.get(name) for row in rows]
+            columns.append(_column(values))
+            if pa.types.is_string(columns[-1].type):
+                which = np.array([_kind(value) == "number" for value in values])
+                if which.any():
+                    typed[name] = which
         if not columns:  # nothing but flawed lines so far: only the number of rows counts
             columns, names = [pa.nulls(len(rows))], [""]
-        return pa.RecordBatch.from_arrays(columns, names=names), flaws
+        return pa.RecordBatch.from_arrays(columns, names=names), flaws, typed
 
 
 def _blank_lines_emptied(data: bytes) -> bytes:
@@ -211,7 +225,7 @@ def _parse_line(line: bytes, *, any_width: bool) -> dict[str, Any] | Flaw:
     return found
 
 
-def _column(values: list[Any], form: Form | None = None) -> pa.Array:
+def _column(values: list[Any]) -> pa.Array:
     """One key's values as a typed column, or as text when the types are mixed or nested."""
     kinds = {_kind(value) for value in values if value is not None}
     if not kinds:
@@ -220,11 +234,7 @@ def _column(values: list[Any], form: Form | None = None) -> pa.Array:
         return pa.array(values, pa.bool_())
     if kinds == {"number"}:
         return pa.array([None if v is None else _float(v) for v in values], pa.float64())
-    texts = [None if v is None else _text(v) for v in values]
-    if form is not None:  # a number that was never text means what it means
-        pairs = zip(texts, values, strict=True)
-        texts = [form.spelled(t) if t and _kind(v) == "number" else t for t, v in pairs]
-    return pa.array(texts, pa.string())
+    return pa.array([None if v is None else _text(v) for v in values], pa.string())
 
 
 def _kind(value: object) -> str:

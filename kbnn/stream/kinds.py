@@ -97,11 +97,11 @@ def are_truths(values: Sequence[str]) -> bool:
     """Whether values are true or false: by these words, or in more spellings than two.
 
     `yes` and `no` alone are labels like others, and a third may come; `Yes`, `yes`, `N` and `no`
-    are two values in four spellings.
+    are two values in four spellings. `0`, `1` and `1.0` without a word among them are numbers.
     """
     lower = {value.lower() for value in values}
     if lower <= {"true", "false"}:
         return True
-    words = lower - {"0", "1"}
+    words = lower - {"0", "1", "0.0", "1.0"}
     spelt = len(set(values))
     return bool(words) and lower <= TRUTH.keys() and (spelt > 2 or spelt > len(lower))

@@ -227,9 +227,8 @@ class Stream(Closing):
     def _pin_kinds(self) -> None:
         if not self.options.original:
             columns = self.schema.columns
-            numbers = [c for c in columns if c.kind == "number"]
-            self._pins.numbers = frozenset(c.name for c in numbers if c.form.usual)
-            self._pins.forms = {c.name: c.form for c in numbers if not c.form.usual}
+            usual = [c for c in columns if c.kind == "number" and c.form.usual]
+            self._pins.numbers = frozenset(c.name for c in usual)
             self._pins.booleans = frozenset(c.name for c in columns if c.kind == "boolean")
 
     def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
