@@ -41,7 +41,7 @@ def figures(*words: str) -> Any:
     return {name: value for name, value in found.items() if "second" not in name}
 
 
-@pytest.mark.parametrize("young", [0, fleet.YOUNG])
+@pytest.mark.parametrize("young", [pytest.param(0, marks=pytest.mark.slow), fleet.YOUNG])
 def test_two_workers_make_what_one_process_makes(
     here: Path, young: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
