@@ -123,7 +123,7 @@ void kb_save(kb_session *session, kb_state *out);
 const int64_t *kb_counts(kb_session *session);
 const double *kb_noise(const kb_session *session);
 
-/* Which instruction set runs: "avx512", "avx2" or "portable"; NULL leaves the choice to the CPU. */
+/* Which instruction set runs: "avx512", "avx2" or "portable"; NULL or "" leaves the choice to the CPU. */
 const char *kb_instructions(void);
 int kb_use(const char *name);
 
