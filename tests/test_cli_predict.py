@@ -90,7 +90,7 @@ def test_what_only_numbers_have_is_refused_of_classes(moons: str, tmp_path: Path
         ran = kbnn("predict", moons, SAMPLES / "moons.csv", *option)
         assert (ran.code, ran.out) == (2, "")
         assert f"{option[0]} {refused}" in ran.err
-    words = ["-m", tmp_path / "m.npz", "--predictions", tmp_path / "p.csv", "--quantiles", "0.1"]
+    words = ("-m", tmp_path / "m.npz", "--predictions", tmp_path / "p.csv", "--quantiles", "0.1")
     ran = kbnn("train", SAMPLES / "moons.csv", *words)
     assert (ran.code, list(tmp_path.iterdir())) == (2, [])
     assert f"--quantiles {refused}" in ran.err
