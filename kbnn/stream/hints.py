@@ -99,11 +99,10 @@ def tell_few(target: Column, seen: Sample, task: str, notice: Notice) -> None:
     whole = all(value is not None and value.is_integer() for value in values)
     if task != "auto" or target.kind != "number" or len(seen.present) < _ENOUGH or not whole:
         return
-    if values <= {0.0, 1.0}:  # both would be a class
-        (value,) = values
+    if values in ({0.0}, {1.0}):
         notice(
-            f"target '{shorten(target.name)}' is {value:g} in all of the first rows: it is learned "
-            "as a number (--task classification if it is 0 or 1)"
+            f"target '{shorten(target.name)}' is {values.pop():g} in all of the first rows: it is "
+            "learned as a number (--task classification if it is 0 or 1)"
         )
     elif 2 <= len(values) <= FEW_CLASSES:
         notice(
