@@ -63,6 +63,18 @@ def test_classes_are_learned_to_near_the_best_possible_loss(covariance: Covarian
     assert loss < best + 0.08
 
 
+def test_where_nothing_can_be_told_the_shares_of_the_classes_are_said() -> None:
+    rng = np.random.default_rng(2)
+    shares = np.array([0.5, 0.3, 0.13, 0.07])
+    x, y = rng.standard_normal((4000, 2)), rng.choice(4, 4000, p=shares)
+    config = Config(inputs=2, outputs=4, hidden=(), observation="categorical")
+    state, said = learn(init(config), x, y)
+    assert np.mean(predict(state, x).probability, axis=0) == pytest.approx(shares, abs=0.025)
+    assert state.counts[COUNT.alarms] == 0
+    loss = -np.mean(np.log(said.probability[np.arange(4000), y]))
+    assert loss < -np.sum(shares * np.log(shares)) + 0.03
+
+
 def test_a_label_that_is_no_class_is_rejected() -> None:
     config = Config(inputs=1, outputs=3, hidden=(4,), observation="categorical")
     start = init(config)

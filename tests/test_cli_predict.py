@@ -84,6 +84,18 @@ def test_classes_have_probabilities_and_a_label(moons: str, tmp_path: Path) -> N
     assert [float(row["p_0"]) + float(row["p_1"]) for row in got] == pytest.approx([1, 1])
 
 
+def test_what_only_numbers_have_is_refused_of_classes(moons: str, tmp_path: Path) -> None:
+    refused = "is for numbers, and the target holds classes"
+    for option in (["--quantiles", "0.1"], ["--decompose"]):
+        ran = kbnn("predict", moons, SAMPLES / "moons.csv", *option)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"{option[0]} {refused}" in ran.err
+    words = ("-m", tmp_path / "m.npz", "--predictions", tmp_path / "p.csv", "--quantiles", "0.1")
+    ran = kbnn("train", SAMPLES / "moons.csv", *words)
+    assert (ran.code, list(tmp_path.iterdir())) == (2, [])
+    assert f"--quantiles {refused}" in ran.err
+
+
 def test_broken_rows_stay_in_place_without_a_prediction(cubic: str, tmp_path: Path) -> None:
     source = written(tmp_path, "x,z\n1,a\nabc,b\n2,c,d\nNA,e\n4,f\n")
     bad = tmp_path / "bad.csv"

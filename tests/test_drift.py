@@ -122,3 +122,16 @@ def test_classes_that_change_places_raise_an_alarm_and_quiet_ones_none() -> None
     alarms = np.flatnonzero(changed.status.astype(int) & ALARM)
     assert len(alarms)
     assert alarms[0] < 50
+
+
+def test_several_classes_that_overlap_raise_an_alarm_when_they_change_places_alone() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, 5))
+    signal = 2.0 * np.tanh(x @ rng.standard_normal((5, 5)))
+    label = np.argmax(signal + rng.gumbel(size=signal.shape), axis=1).astype(float)
+    label[1500:] = (label[1500:] + 1.0) % 5.0
+    config = Config(inputs=5, outputs=5, hidden=(10,), observation="categorical")
+    _, said = learn(init(config), x, label)
+    alarms = np.flatnonzero(said.status.astype(int) & ALARM)
+    assert len(alarms)
+    assert 1500 <= alarms[0] < 1550

@@ -189,11 +189,12 @@ def test_so_do_the_probabilities_of_several(module: Any, kappa: float) -> None:
     state = passed_over(believed(config, mean, own), kappa)
     z = np.array([1.0, 2.0])
     m, q = mean.reshape(3, 2) @ z, np.array([z @ block @ z for block in own])
-    p = np.ones(3)
+    inverse = np.ones(3)
     for k in range(3):
         for j in range(3):
             if j != k:
-                var = 8.0 / np.pi + kappa * (q[k] + q[j])
-                p[k] *= special.ndtr((m[k] - m[j]) / np.sqrt(var))
+                u = (m[k] - m[j]) / np.sqrt(8.0 / np.pi + kappa * (q[k] + q[j]))
+                inverse[k] += special.ndtr(-u) / special.ndtr(u)
+    p = 1.0 / inverse
     got = module.predict(state, np.array([[2.0]])).probability[0]
     assert got == pytest.approx(p / np.sum(p), rel=1e-9)

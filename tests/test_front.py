@@ -67,6 +67,7 @@ HOLDERS: dict[str, Callable[[], Any]] = {
     "pandas categories": lambda: table().astype({"c": "category"}),
     "pandas with an index": lambda: table().set_index(pd.Index(range(7, 307), name="id")),
     "polars": lambda: pl.DataFrame(arrays()),
+    "polars categories": lambda: pl.DataFrame(arrays(), schema_overrides={"c": pl.Categorical}),
     "pyarrow": lambda: pa.table(arrays()),
     "pyarrow batches": lambda: pa.table(arrays()).to_reader(max_chunksize=37),
     "duckdb": lambda: duckdb.from_arrow(pa.table(arrays())),
@@ -79,6 +80,15 @@ HOLDERS: dict[str, Callable[[], Any]] = {
 def test_the_same_table_gives_the_same_bytes(holder: str, csv: Path) -> None:
     learned = kbnn.train(HOLDERS[holder](), "y", layers=6)
     assert learned.to_bytes() == kbnn.train(csv, "y", layers=6).to_bytes()
+
+
+def test_columns_may_be_called_by_numbers() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    learned = kbnn.train(pd.DataFrame(rows), 1, ignore=[0], layers=5, na=-999)
+    assert (learned.target, learned.features) == (["1"], ["2"])
+    model = kbnn.Model(2, layers=5, ignore=0)
+    model.learn(pd.DataFrame(rows))
+    assert (model.target, model.features) == (["2"], ["1"])
 
 
 def test_parquet_and_globs_are_paths_too(csv: Path, tmp_path: Path) -> None:

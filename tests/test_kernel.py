@@ -299,6 +299,13 @@ def test_a_label_between_two_classes_counts_as_the_nearer_one() -> None:
     assert distance(got, wanted) <= 1e-9
 
 
+def test_no_name_is_the_best_instruction_set() -> None:
+    best, *_, least = available()
+    assert _kernel.use(least)
+    assert _kernel.use("")
+    assert _kernel.instructions() == best
+
+
 def test_an_unknown_instruction_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KBNN_ENGINE", "mmx")
     with pytest.raises(UsageError, match="this machine offers numpy, portable"):

@@ -184,6 +184,43 @@ def test_days_as_excel_counts_them_are_hinted_at(name: str, first: int, told: bo
     assert any("as Excel counts days" in notice for notice in look(["t"]).notices) == told
 
 
+@pytest.mark.parametrize(("value", "hint"), [("0", True), ("1", True), ("5", False)])
+def test_a_rare_event_that_has_not_come_yet_may_be_a_class(value: str, hint: bool) -> None:
+    Path("t").write_text("a,y\n" + "".join(f"{at},{value}\n" for at in range(40)))
+    told = (
+        f"target 'y' is {value} in all of the first rows: it is learned as a number (--task class"
+    )
+    assert any(told in notice for notice in look(["t"]).notices) == hint
+    assert not any(told in notice for notice in look(["t"], task="regression").notices)
+
+
+def test_none_is_a_label_among_labels_and_missing_among_numbers() -> None:
+    cells = ["none", "GOOD", "NONE", "3"]
+    rows = [{"a": cells[at % 3], "b": cells[3 * (at % 2)], "y": cells[(at // 2) % 3]}
+            for at in range(60)]  # fmt: skip
+    Path("t").write_text("a,b,y\n" + "".join(f"{r['a']},{r['b']},{r['y']}\n" for r in rows))
+    seen = look(["t"])
+    assert seen.schema is not None
+    assert seen.schema["classes"] == ["none", "GOOD", "NONE"]
+    places = [place[1] for place in seen.schema["layout"]]
+    assert set(places) == {"none", "GOOD", "NONE", None}
+    gaps = np.isnan(seen.x)
+    assert gaps[:, places.index(None)].tolist() == [row["b"] == "none" for row in rows]
+    assert np.sum(gaps) == 30
+    said = look(["t"], na=["none"])
+    assert said.schema is not None
+    assert said.schema["classes"] == ["GOOD", "NONE"]
+    assert np.isnan(said.y).any()
+    whole, single = (
+        kbnn.train("t", "y", layers=5, rehearse=0),
+        kbnn.Model("y", layers=5, rehearse=0),
+    )
+    for row in rows:
+        single.learn_one({"a": row["a"], "b": None if row["b"] == "none" else 3.0}, row["y"])
+    assert single.classes == whole.classes
+    assert single.rows == whole.rows == 60
+
+
 def test_codes_and_counters_are_hinted_at() -> None:
     Path("t").write_text("id,zip,y\n" + "".join(f"{at},0{at % 9}1,{at}.5\n" for at in range(40)))
     notices = look(["t"]).notices

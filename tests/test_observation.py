@@ -100,6 +100,21 @@ def test_a_class_label_matches_the_exact_posterior(mean: float, var: float, labe
     assert outputs.cov[0, 0] == pytest.approx(var * float(mass @ (t - first) ** 2), rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [2, 3, 7])
+def test_a_label_among_many_tells_of_two_as_often_as_it_is_one_of_them(size: int) -> None:
+    """K labels, one of each class, inform of a_0 - a_1 as the two among them would alone."""
+    cov, direction = 1e-9 * np.eye(size), np.zeros(size)
+    direction[:2] = 1.0, -1.0
+    told, pull = 0.0, np.zeros(size)
+    for label in range(size):
+        outputs = labelled("categorical", Measured(np.zeros(size), cov, np.zeros(size)), label, 1.0)
+        told += float(np.sum((outputs.spread.T @ direction) ** 2))
+        pull += outputs.pull
+    alone = 2.0 * 4.0 * (2.0 / np.pi) / (8.0 / np.pi)  # rho(0)^2 = 2/pi, along e_0 - e_1
+    assert told == pytest.approx(alone, rel=1e-6)
+    assert np.allclose(pull, 0.0, atol=1e-6)
+
+
 def test_a_row_that_counts_n_times_equals_its_gaussian_site_n_times() -> None:
     outputs = Measured(np.array([0.5]), np.array([[2.0]]), np.zeros(1))
     outputs = labelled("bernoulli", outputs, 1.0, 1.0)

@@ -42,6 +42,8 @@ def rows(config: Config, count: int) -> Stream:
     """Missing and noisy inputs, rows without a label, rejected ones and an alarm."""
     data = stream(config, count, seed=1, missing=0.1, noisy=0.1)
     half = count // 2
+    if config.classes:  # which are told by the first input, until they change places
+        data.y[:, 0] = data.x[:, 0] > 0.0
     data.y[half:, 0] = (data.y[half:, 0] + 1.0) % config.classes if config.classes else 6.0
     data.y[[7, 8, count // 3, count - 2]] = np.nan
     data.x[5, 0] = np.inf

@@ -281,6 +281,16 @@ def test_files_without_header_go_by_position(tmp_path: Path) -> None:
     )
 
 
+def test_a_line_of_numbers_with_the_name_of_the_target_is_a_header(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text('"","1940","1960"\n1,22.2,86.8\n2,10.5,46.2\n3,3.53,21.1\n')
+    seen = look([tmp_path / "t"], target=("1960",))
+    assert seen.y[:, 0].tolist() == [86.8, 46.2, 21.1]
+    assert seen.schema is not None
+    assert [column["name"] for column in seen.schema["columns"]] == ["column1", "1940", "1960"]
+    assert "no column '1950'" in look([tmp_path / "t"], target=("1950",)).error
+    assert look([tmp_path / "t"], target=("1960",), header=False).error
+
+
 def test_progress_is_counted_in_bytes(tmp_path: Path) -> None:
     for name in ("csv", "parquet", "csv.gz"):
         path = tmp_path / name

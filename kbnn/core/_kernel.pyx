@@ -853,5 +853,5 @@ def instructions():
 
 
 def use(str name):
-    """Choose an instruction set; False when this machine lacks it."""
+    """Choose an instruction set, the best where none is named; False when this machine lacks it."""
     return kb_use(name.encode()) == 0

@@ -209,6 +209,9 @@ PRESENCE_RATE = 2.0
 """How many times its output the score is by which an amount is there at all. Where that can hardly
 be told 1 is best, where it can be told surely 5; both lose little."""
 
+LOG_ODDS_LIMIT = 700.0
+"""The odds of two classes are no longer than e to this: their sum does not overflow."""
+
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""
 

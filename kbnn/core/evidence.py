@@ -101,7 +101,8 @@ def measure_weighted(
     The site's variance is 1/gamma - v; with that over `weight`, gamma becomes
     weight gamma / (1 + (weight - 1) gamma v), and the pull changes in proportion.
     """
-    factor = weight / (1.0 + (weight - 1.0) * min(information * var, 1.0))
+    rest = 1.0 + (weight - 1.0) * min(information * var, 1.0)
+    factor = weight / max(rest, min(weight, 1.0))
     outputs.measure(direction, pull * factor, information * factor)
 
 

@@ -3,7 +3,7 @@
     gaussian     a real target with Gaussian noise, one per output
     bernoulli    one output, labels 0 and 1: the sign of a seen through Phi(lambda a)
     categorical  one output per class, the label is the index of the class: "c beats k" for every
-                 rival k in order, each a probit measurement of a_c - a_k
+                 rival k in order, a probit measurement of a_c - a_k that counts p_c + p_k times
     count        counts with a log link, see kbnn.core.counts, one per output
     amount       a real target that may be none at all, -inf: as gaussian where there is one, and
                  for each target a second output, a probit measurement of whether there is
@@ -25,6 +25,8 @@ from kbnn.core.constants import (
     CLASSES,
     COUNT_RATE,
     LARGEST_COUNT,
+    LEAST_WEIGHT,
+    LOG_ODDS_LIMIT,
     PRESENCE_RATE,
     PROBIT_VAR,
     REAL,
@@ -287,7 +289,13 @@ class Bernoulli(TwoClasses):
 
 
 class Categorical(Classes):
-    """The class beats every rival, one probit measurement after another."""
+    """The class beats every rival, one probit measurement after another.
+
+    Of a pair, Phi is the probability of the one if it is one of the two. A label c says so of every
+    pair (c, k), and counts there p_c + p_k times, which is how likely the row was to be one of the
+    two: pull and expected information are then those of one label with the probabilities below, in
+    logistic terms e_c - p and diag(p) - p p', and not those of as many labels as there are rivals.
+    """
 
     name, code = "categorical", 2
     many_outputs = True
@@ -297,24 +305,31 @@ class Categorical(Classes):
 
     def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
         size, winner = len(evidence.mean), self.index(label)
+        p = self.probabilities(before.stated)
         for rival in range(size):
             if rival != winner:
-                measure_probit(evidence, unit(size, winner) - unit(size, rival), weight)
+                direction = unit(size, winner) - unit(size, rival)
+                share = max(weight * float(p[winner] + p[rival]), LEAST_WEIGHT)
+                measure_probit(evidence, direction, share)
         return 0
 
     def probabilities(self, outputs: Measured) -> FloatArray:
-        """p_k ~ prod_j Phi((m_k - m_j)/sqrt(1/lambda^2 + Var(a_k - a_j))), normalised.
+        """1/p_k ~ sum_j Phi(-u_kj)/Phi(u_kj), u_kj = (m_k - m_j)/sqrt(1/lambda^2 + Var(a_k - a_j)).
 
-        Deterministic, and for two classes exactly the probit probability.
+        The odds of every j against k, itself among them. Deterministic, for two classes exactly the
+        probit probability, and the shares of the classes where nothing else can be told.
         """
         size = len(outputs.mean)
-        log_p = np.zeros(size)
+        inverse = np.ones(size)
         for k in range(size):
-            for j in range(size):
-                if j != k:
-                    mean, var = outputs.moments(unit(size, k) - unit(size, j))
-                    log_p[k] += float(normal.log_cdf(mean / np.sqrt(PROBIT_VAR + var)))
-        p = np.exp(log_p - np.max(log_p))
+            for j in range(k):
+                mean, var = outputs.moments(unit(size, k) - unit(size, j))
+                u = mean / np.sqrt(PROBIT_VAR + var)
+                log_odds = float(normal.log_cdf(-u) - normal.log_cdf(u))
+                log_odds = min(max(log_odds, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)
+                inverse[k] += np.exp(log_odds)
+                inverse[j] += np.exp(-log_odds)
+        p = 1.0 / inverse
         return np.asarray(p / np.sum(p))
 
 

@@ -22,7 +22,7 @@ from kbnn.run.interruption import Interrupted, Interruption
 from kbnn.run.outcome import prequential
 from kbnn.run.predicting import forecasts_of
 from kbnn.run.training import Listener, Training
-from kbnn.run.trainoptions import ModelWords, ReadWords, RunWords, Words, listed, stated
+from kbnn.run.trainoptions import ModelWords, Names, ReadWords, RunWords, Words, listed, stated
 from kbnn.stream.firstrow import first_schema
 from kbnn.stream.onerow import RowReader
 
@@ -56,9 +56,7 @@ class Model:
     `logging.getLogger("kbnn")`.
     """
 
-    def __init__(
-        self, target: str | Sequence[str] | None = None, **options: Unpack[ModelWords]
-    ) -> None:
+    def __init__(self, target: Names | None = None, **options: Unpack[ModelWords]) -> None:
         self._target = listed(target)
         self._words: ModelWords = options
         self._model: inner.Model | None = None
@@ -279,7 +277,7 @@ def _run(training: Training) -> None:
 
 def train(
     data: Any,
-    target: str | Sequence[str] | None = None,
+    target: Names | None = None,
     *,
     model: str | os.PathLike[str] | None = None,
     **options: Unpack[Words],

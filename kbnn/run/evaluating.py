@@ -123,7 +123,7 @@ def evaluate(
     card = Scorecard(model.task, model.schema.width)
     done = Evaluation(model.task, card, model.intervals)
     if quantiles and model.task.labels:
-        raise UsageError("--quantiles are of numbers, and the target holds classes")
+        raise UsageError("--quantiles is for numbers, and the target holds classes")
     done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
     timing = done.timing

@@ -384,8 +384,9 @@ class Training:
                 f"(--task {refuted.kind} leaves such rows out)"
             )
         odd = self._unlearnable.look(rows, self.model.task.name, self.model.schema.targets)
-        if odd is not None:
-            self.listener.notice(odd)
+        for said in (odd, self._unlearnable.held(self.model.let_go)):
+            if said is not None:
+                self.listener.notice(said)
         if self._writer is not None and not again:
             self._writer.write(forecast, leading_columns(rows, self.model.task, self.model.key))
             self.seconds.save += perf_counter() - learned

@@ -101,6 +101,10 @@ class TrainOptions:
             raise UsageError("--key and --id cannot be combined: rows of a fleet do not wait")
 
 
+Names = str | int | Sequence[str | int]
+"""A column or several by name; those of pandas may be numbers."""
+
+
 class ReadWords(TypedDict, total=False):
     """How data are read: options of every command that reads."""
 
@@ -108,7 +112,7 @@ class ReadWords(TypedDict, total=False):
     limit: int | None
     on_error: str  # stop or skip
     bad_rows: str | None
-    na: str | Sequence[str]
+    na: Names
     format: str
     delimiter: str | None
     header: bool | None
@@ -129,12 +133,12 @@ class RunWords(ReadWords, total=False):
 class ModelWords(TypedDict, total=False):
     """What a model is: its columns and its network."""
 
-    features: str | Sequence[str] | None
-    ignore: str | Sequence[str] | None
+    features: Names | None
+    ignore: Names | None
     weight: str | None
     input_sd: bool
-    categorical: str | Sequence[str] | None
-    numeric: str | Sequence[str] | None
+    categorical: Names | None
+    numeric: Names | None
     hash: str | Sequence[str] | None  # device:32
     decimal: str | None
     thousands: str | None
@@ -171,7 +175,7 @@ class Words(RunWords, ModelWords, total=False):
     resume: bool
     again: bool
     checkpoint_every: float
-    key: str | Sequence[str] | None
+    key: Names | None
     common: bool
     open: int | None
     engine: str
@@ -211,7 +215,7 @@ _SETTINGS: Final = {option.flag.removeprefix("--").replace("-", "_"): option for
 
 def stated(
     sources: Any,
-    target: str | Sequence[str] | None = None,
+    target: Names | None = None,
     model: str | None = None,
     **words: Unpack[Words],
 ) -> TrainOptions:
@@ -262,11 +266,11 @@ def _check_known(said: dict[str, Any]) -> None:
             raise UsageError(f"no such option: {word}{hint}")
 
 
-def listed(names: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One name or several."""
+def listed(names: Names | None) -> tuple[str, ...]:
+    """One name or several, as texts."""
     if names is None:
         return ()
-    return (names,) if isinstance(names, str) else tuple(map(str, names))
+    return (str(names),) if isinstance(names, str | int) else tuple(map(str, names))
 
 
 def separator(value: str | None) -> str | None:

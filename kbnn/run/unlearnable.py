@@ -1,4 +1,6 @@
-"""Rows whose target a stated kind of number cannot have: the first is shown, once a run.
+"""Rows that are not learned: what is said of them, once a run.
+
+Of those whose target a stated kind of number cannot have the first is shown.
 
 While kinds of numbers still race, nobody knows which will be learned: the first row against each is
 kept, and told when the model is of that kind.
@@ -12,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.model.rows import Rows
+from kbnn.model.warmup import MOST_HELD
 from kbnn.task.table import RANGES
 from kbnn.wording import count
 
@@ -27,7 +30,18 @@ class Unlearnable:
 
     def __init__(self) -> None:
         self._first: dict[str, _First] = {}
-        self._told = False
+        self._told = self._told_let_go = False
+
+    def held(self, let_go: int) -> str | None:
+        """The sentence about rows let go, so many, while the target did not vary, once."""
+        if self._told_let_go or not let_go:
+            return None
+        self._told_let_go = True
+        return (
+            f"the target has had one value in more than {MOST_HELD} rows: of those before it "
+            f"varies the last {MOST_HELD} are learned, the others count as rejected (--task "
+            "classification learns all of a class)"
+        )
 
     def look(self, rows: Rows, task: str, targets: Sequence[str]) -> str | None:
         """Look at rows; the sentence about the first that the task cannot have, once."""

@@ -116,7 +116,8 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _plain_column(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        names = _plain_column(column.dictionary)
+        column = pa.DictionaryArray.from_arrays(column.indices, names).dictionary_decode()
     if pa.types.is_string_view(column.type):  # which few of Arrow's functions take
         column = column.cast(pa.string())
     return column

@@ -99,7 +99,8 @@ class Pins:
     """What the readers may know about columns; it changes how values travel, never what they are.
 
     Columns in `numbers` are parsed to float64 on the way in; only columns in `wanted` are parsed
-    at all (None: every column), and where `late` is true those that are not `known`.
+    at all (None: every column), and where `late` is true those that are not `known`. `named` are
+    those that the user named: a first line with one of them is a header.
     """
 
     numbers: frozenset[str] = frozenset()
@@ -107,6 +108,7 @@ class Pins:
     wanted: frozenset[str] | None = None
     missing: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
     late: bool = False
 
     def wants(self, name: str) -> bool:

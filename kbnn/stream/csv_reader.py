@@ -70,7 +70,7 @@ class CsvReader:
         check_width(at_most_fields(first, self.delimiter), name, pins)
         cells = [self._decode(cell) for cell in split_fields(first, self.delimiter)]
         self.columns, self.header = read_first_line(
-            cells, name, header, expected, pins.missing.__contains__
+            cells, name, header, expected, pins.missing.__contains__, pins.named
         )
         if self.header:
             self._line += first.count(b"\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from kbnn.errors import DataError
@@ -43,11 +43,13 @@ def read_first_line(
     header: bool | None,
     expected: Expectation | None,
     is_missing: Callable[[str], bool],
+    named: Collection[str] = (),
 ) -> FirstLine:
     """Decide whether the first line is a header and name the columns.
 
     A line that shares a name with what is expected is a header. Without expectation a line of
-    nothing but numbers (and missing values) is data. Columns without names are column1, column2...
+    nothing but numbers (and missing values) is data, unless one of them is a column that the user
+    `named`. Columns without names are column1, column2...
     """
     cells = [cell.strip() for cell in cells]
     told = header is not None
@@ -57,7 +59,7 @@ def read_first_line(
             number or is_missing(cell) for number, cell in zip(numbers, cells, strict=True)
         )
         if expected is None:
-            header = not numeric
+            header = not numeric or not set(cells).isdisjoint(named)
         else:
             # A value may happen to be a name (columns may be called 0, 1, 2): a line that reads
             # as data is a header only when all names are in it.

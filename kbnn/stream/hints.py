@@ -99,7 +99,12 @@ def tell_few(target: Column, seen: Sample, task: str, notice: Notice) -> None:
     whole = all(value is not None and value.is_integer() for value in values)
     if task != "auto" or target.kind != "number" or len(seen.present) < _ENOUGH or not whole:
         return
-    if 2 <= len(values) <= FEW_CLASSES:
+    if values in ({0.0}, {1.0}):
+        notice(
+            f"target '{shorten(target.name)}' is {values.pop():g} in all of the first rows: it is "
+            "learned as a number (--task classification if it is 0 or 1)"
+        )
+    elif 2 <= len(values) <= FEW_CLASSES:
         notice(
             f"target '{shorten(target.name)}' has {len(values)} different whole numbers: they are "
             "learned as numbers (--task classification learns classes)"

@@ -24,7 +24,7 @@ from kbnn.stream.hashing import bucket
 from kbnn.stream.hints import Notice
 from kbnn.stream.roles import Roles
 from kbnn.stream.times import one
-from kbnn.stream.values import MAX_LABEL, TRUTH, missing_numbers, missing_tokens
+from kbnn.stream.values import MAX_LABEL, TRUTH, missing_labels, missing_numbers, missing_tokens
 from kbnn.task.table import TASKS
 
 _NAN: Final = math.nan
@@ -45,6 +45,7 @@ class RowReader:
         schema = self.schema
         tokens = missing_tokens(schema.missing)
         self._missing = frozenset(tokens)
+        self._no_label = frozenset(missing_labels(tokens))
         self._gaps = frozenset(missing_numbers(tokens).tolist())
         self._columns = {column.name: column for column in schema.columns}
         self._features = [
@@ -123,8 +124,14 @@ class RowReader:
         return np.array([made])
 
     def _text(self, value: Any) -> str | None:
+        """A value as text, None where it is missing."""
         text = value_text(value)
         return None if text is None or text in self._missing else text
+
+    def _name(self, value: Any) -> str | None:
+        """The same of a label."""
+        text = value_text(value)
+        return None if text is None or text in self._no_label else text
 
     def _number(self, name: str, value: Any) -> float:
         if value is None:
@@ -161,7 +168,7 @@ class RowReader:
         return DataError(f"column '{name}': cannot read '{shorten(str(value))}' as {what}")
 
     def _label(self, column: Column, value: Any) -> str | None:
-        text = self._text(value)
+        text = self._name(value)
         if text is not None and column.buckets:
             return bucket(text, column.buckets)
         return None if text is None or len(text) > MAX_LABEL else text
@@ -231,7 +238,8 @@ class RowReader:
         return np.array([[self._number(n, v) for n, v in zip(names, values, strict=True)]])
 
     def _class(self, name: str, y: Any) -> float:
-        label = self._text(y)
+        named = self._columns[name].kind == "category"
+        label = self._name(y) if named else self._text(y)
         if label is None:
             return _NAN
         if label not in self._labels:

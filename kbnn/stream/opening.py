@@ -82,7 +82,7 @@ class Stream(Closing):
         self._inputs: Inputs | None = None
         self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
         if schema is None:
-            self._pins.wanted = options.chosen
+            self._pins.wanted, self._pins.named = options.chosen, options.named
         self._tokens = pa.array(self._pins.missing, pa.string())
         try:
             self._inputs = Inputs(

@@ -94,9 +94,13 @@ class ReadOptions:
         """The only columns to read, where all of them are named; None: whatever is there."""
         if not self.target or not self.features or self.input_sd:
             return None
-        weight = () if self.weight is None else (self.weight,)
-        others = [name for name in (self.time, self.id) if name is not None]
-        return frozenset([*self.target, *self.features, *self.ignore, *weight, *others])
+        return self.named
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Columns that have a role because the user named them."""
+        others = [name for name in (self.weight, self.time, self.id) if name is not None]
+        return frozenset([*self.target, *self.features, *self.ignore, *self.key, *others])
 
     def check(self) -> None:
         """Refuse values that make no sense."""

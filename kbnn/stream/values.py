@@ -46,7 +46,13 @@ MAX_LABEL: Final = 200
 def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
     """Every spelling of "no value": the usual ones in any usual case, and the user's own."""
     spellings = [form for t in _TOKENS for form in (t, t.lower(), t.upper(), t.title())]
-    return tuple(dict.fromkeys([*spellings, *_FAULTS, *(token.strip() for token in extra)]))
+    return (*dict.fromkeys([*spellings, *_FAULTS]), *(token.strip() for token in extra))
+
+
+def missing_labels(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Those of them that are missing among labels too: `none` is one, unless the user says so."""
+    usual, own = tokens[:_USUAL_TOKENS], tokens[_USUAL_TOKENS:]
+    return (*(token for token in usual if token.lower() != "none"), *own)
 
 
 def missing_numbers(tokens: Sequence[str]) -> FloatArray:
@@ -228,7 +234,8 @@ def labels(array: pa.Array, tokens: pa.Array) -> Labels:
     encoded = array.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    gone = pc.is_in(encoded.dictionary, value_set=tokens).to_pylist()
+    missing = pa.array(missing_labels(tokens.to_pylist()), pa.string())
+    gone = pc.is_in(encoded.dictionary, value_set=missing).to_pylist()
     if any(gone):
         codes[np.isin(codes, np.flatnonzero(gone))] = -1
     return Labels(names, codes)

@@ -8,6 +8,7 @@ import numpy as np
 
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
+from kbnn.errors import UsageError
 from kbnn.score.curve import CurvePoint
 from kbnn.score.figures import Values
 from kbnn.score.score import Score
@@ -173,6 +174,9 @@ class Classes(Task):
 
     def fields(self, wanted: Wanted) -> list[Field]:
         """The label and each class's probability; while classes may come, the label's alone."""
+        for asked, option in ((wanted.quantiles, "--quantiles"), (wanted.decompose, "--decompose")):
+            if asked:
+                raise UsageError(f"{option} is for numbers, and the target holds classes")
         made = [Field("label", True, self._label)]
         if wanted.open and not self.schema.closed:
             return [*made, Field("probability", False, _certainty)]

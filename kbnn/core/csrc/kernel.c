@@ -46,7 +46,8 @@ static const kb_variant *kb_chosen;
 int kb_use(const char *name)
 {
     for (size_t i = 0; i < sizeof kb_variants / sizeof *kb_variants; i++)
-        if ((!name || !strcmp(name, kb_variants[i]->name)) && kb_supported(kb_variants[i]->name)) {
+        if ((!name || !*name || !strcmp(name, kb_variants[i]->name))
+            && kb_supported(kb_variants[i]->name)) {
             kb_chosen = kb_variants[i];
             return 0;
         }

@@ -22,7 +22,8 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
     X(width_pace) X(width_first) X(width_rest) X(width_cap) X(least_width) X(most_width) X(track_step) X(least_gain) X(most_gain) \
     X(count_rate) X(least_rate_var) X(most_rate_var) X(log_rate_limit) X(count_newton_turns) \
     X(count_newton_step) X(dispersion_kept) X(dispersion_bound) X(least_dispersion) \
-    X(most_dispersion) X(dispersion_step) X(dispersion_move) X(outlier_share) X(largest_count) X(presence_rate)
+    X(most_dispersion) X(dispersion_step) X(dispersion_move) X(outlier_share) X(largest_count) X(presence_rate) \
+    X(log_odds_limit)
 #define KB_NODES 32
 
 typedef struct {
@@ -122,7 +123,7 @@ void kb_save(kb_session *session, kb_state *out);
 const int64_t *kb_counts(kb_session *session);
 const double *kb_noise(const kb_session *session);
 
-/* Which instruction set runs: "avx512", "avx2" or "portable"; NULL leaves the choice to the CPU. */
+/* Which instruction set runs: "avx512", "avx2" or "portable"; NULL or "" leaves the choice to the CPU. */
 const char *kb_instructions(void);
 int kb_use(const char *name);
 

@@ -66,7 +66,8 @@ KB_INLINE void KB(measure_weighted)(kb_work *w, double var, double pull, double 
                                     double weight)
 {
     double known = information * var;
-    double factor = weight / (1.0 + (weight - 1.0) * (known < 1.0 ? known : 1.0));
+    double rest = 1.0 + (weight - 1.0) * (known < 1.0 ? known : 1.0);
+    double factor = weight / KB(larger)(rest, weight < 1.0 ? weight : 1.0);
     KB(measure)(w, pull * factor, information * factor);
 }
 
@@ -80,15 +81,17 @@ KB_PART void KB(measure_probit)(kb_work *w, double weight)
     KB(measure_weighted)(w, var, rho / t, information, weight);
 }
 
+/* The class beats every rival; a pair counts as much as it was likely to be the one in question. */
 KB_INLINE void KB(observe_categorical)(kb_work *w, int64_t label, double weight)
 {
+    const double *p = w->probability, least = w->net->k->least_weight;
     memset(w->direction, 0, (size_t)w->outputs * sizeof(double));
     w->direction[label] = 1.0;
     for (int64_t k = 0; k < w->outputs; k++) {
         if (k == label)
             continue;
         w->direction[k] = -1.0;
-        KB(measure_probit)(w, weight);
+        KB(measure_probit)(w, KB(larger)(weight * (p[label] + p[k]), least));
         w->direction[k] = 0.0;
     }
 }
@@ -291,11 +294,11 @@ KB_PART void KB(observe_count)(kb_work *w, const double *y, double weight, doubl
     *surprise = seen ? total_surprise / (double)seen : 0.0;
 }
 
-/* p_k ~ prod_j Phi((m_k - m_j)/sqrt(8/pi + var(a_k - a_j))), normalised in logarithms. */
+/* 1/p_k ~ sum_j of the odds of j against k, Phi(-u)/Phi(u), u = (m_k - m_j)/sqrt(8/pi + var). */
 KB_PART void KB(class_probabilities)(kb_work *w)
 {
     int64_t classes = w->outputs;
-    double *p = w->probability, most = -INFINITY, total = 0.0;
+    double *p = w->probability, total = 0.0;
     if (w->net->observation != KB_CATEGORICAL) {
         double u = w->out_mean[0] / sqrt(w->net->k->probit_var + w->stated_var[0]);
         p[0] = exp(KB(log_cdf)(-u));
@@ -303,19 +306,20 @@ KB_PART void KB(class_probabilities)(kb_work *w)
         return;
     }
     for (int64_t k = 0; k < classes; k++) {
-        p[k] = 0.0;
-        for (int64_t j = 0; j < classes; j++) {
-            if (j == k)
-                continue;
+        p[k] = 1.0;
+        for (int64_t j = 0; j < k; j++) {
             double var = w->q[k * classes + k] + w->q[j * classes + j]
                          - 2.0 * w->q[k * classes + j];
             var = w->kappa * KB(larger)(var, 0.0) + w->input_var[k] + w->input_var[j];
-            p[k] += KB(log_cdf)((w->out_mean[k] - w->out_mean[j]) / sqrt(w->net->k->probit_var + var));
+            double u = (w->out_mean[k] - w->out_mean[j]) / sqrt(w->net->k->probit_var + var);
+            double most = w->net->k->log_odds_limit;
+            double log_odds = KB(clip)(KB(log_cdf)(-u) - KB(log_cdf)(u), -most, most);
+            p[k] += exp(log_odds);
+            p[j] += exp(-log_odds);
         }
-        most = KB(larger)(most, p[k]);
     }
     for (int64_t k = 0; k < classes; k++) {
-        p[k] = exp(p[k] - most);
+        p[k] = 1.0 / p[k];
         total += p[k];
     }
     for (int64_t k = 0; k < classes; k++)
