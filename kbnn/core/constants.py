@@ -156,6 +156,9 @@ WIDTH_FIRST = 150.0
 """Among the first rows it is larger, the first of these over the rows before and the second: what a
 network is off by changes as long as every row doubles what it knows, and shows within a few hundred
 rows, which is all that a small set has."""
+WIDTH_FEW = 64.0
+"""Rows narrow it by no more than as if so many of width 1 were beside them, and all they had no
+error at all: of a target that has been 0 so far little is known."""
 WIDTH_REST = 256.0
 """A model that learns no more goes by the width as if so many rows of width 1 had been beside those
 seen: the last rows of a small set were still learned much from, and what comes after is not."""

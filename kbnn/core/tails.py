@@ -43,6 +43,7 @@ from kbnn.core.constants import (
     TAILS_YOUNG,
     TRACK_STEP,
     WIDTH_CAP,
+    WIDTH_FEW,
     WIDTH_FIRST,
     WIDTH_PACE,
     WIDTH_REST,
@@ -274,9 +275,10 @@ def _learn(tail: FloatArray, t: float) -> None:
     if tail[EXTREMES] > EXTREMES_MEMORY:
         tail[SQUARES] *= EXTREMES_MEMORY / tail[EXTREMES]
         tail[EXTREMES] = EXTREMES_MEMORY
-    step = max(WIDTH_PACE / (float(tail[SEEN]) + WIDTH_FIRST), WIDTH_STEP)
+    seen = float(tail[SEEN])
+    step = max(WIDTH_PACE / (seen + WIDTH_FIRST), WIDTH_STEP)
     grown = tail[WIDTH] * math.exp(step * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
-    tail[WIDTH] = min(max(grown, LEAST_WIDTH), MOST_WIDTH)
+    tail[WIDTH] = min(max(grown, WIDTH_FEW / (seen + WIDTH_FEW), LEAST_WIDTH), MOST_WIDTH)
 
 
 def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:

@@ -56,9 +56,9 @@ static void learn_tail(double *tail, const mixture *m, double usual, double t, c
     double step = k->width_pace / (tail[KB_TAIL_SEEN] + k->width_first);
     step = step > k->width_step ? step : k->width_step;
     double square = t * t < k->width_cap ? t * t : k->width_cap;
-    tail[KB_WIDTH_FACTOR] = clip(
-        tail[KB_WIDTH_FACTOR] * exp(step * (1.0 - w) * (square - 1.0)), k->least_width,
-        k->most_width);
+    double least = k->width_few / (tail[KB_TAIL_SEEN] + k->width_few);
+    tail[KB_WIDTH_FACTOR] = clip(tail[KB_WIDTH_FACTOR] * exp(step * (1.0 - w) * (square - 1.0)),
+                                 least > k->least_width ? least : k->least_width, k->most_width);
 }
 
 /* Running variance of the values and mean of the stated ones. */
