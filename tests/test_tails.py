@@ -251,7 +251,7 @@ def test_narrowing_leaves_out_what_is_missing_and_is_the_same_however_rows_are_c
     assert whole[0, tails.WIDTH] < 0.9
 
 
-def followed(t: FloatArray, either: str) -> FloatArray:
+def after_values(t: FloatArray, either: str) -> FloatArray:
     """Tails after forecasts of N(0, 1) and these values."""
     known = tails.blank(1)
     zeros, ones = np.zeros((len(t), 1)), np.ones((len(t), 1))
@@ -262,7 +262,7 @@ def followed(t: FloatArray, either: str) -> FloatArray:
 def test_a_young_width_follows_forecasts_that_become_too_sure(either: str) -> None:
     """As those of a small set with little noise do: wide at first, too narrow in the end."""
     draw = np.random.default_rng(0).standard_normal(300)
-    wide = followed(np.where(np.arange(300) < 100, 0.5, 1.4) * draw, either)
+    wide = after_values(np.where(np.arange(300) < 100, 0.5, 1.4) * draw, either)
     assert 1.4 < wide[tails.WIDTH] < 2.8
     assert 1.2 < wide[tails.MEAN_WIDTH] < wide[tails.WIDTH]
     trust = 300.0 / (300.0 + constants.WIDTH_REST)
@@ -271,6 +271,6 @@ def test_a_young_width_follows_forecasts_that_become_too_sure(either: str) -> No
 
 def test_a_target_that_has_not_varied_yet_is_not_taken_for_certain(either: str) -> None:
     for rows in (100, 1000):
-        known = followed(np.zeros(rows), either)
+        known = after_values(np.zeros(rows), either)
         few = constants.WIDTH_FEW
         assert known[tails.WIDTH] == pytest.approx(few / (rows - 1.0 + few))
