@@ -256,7 +256,7 @@ def after_values(t: FloatArray, either: str) -> FloatArray:
     known = tails.blank(1)
     zeros, ones = np.zeros((len(t), 1)), np.ones((len(t), 1))
     tails.follow(known, zeros, ones, t[:, None], True, True, either == "kernel")
-    return known[0]
+    return np.asarray(known[0])
 
 
 def test_a_young_width_follows_forecasts_that_become_too_sure(either: str) -> None:
