@@ -22,6 +22,7 @@ built = pytest.mark.skipif("not built" in engine.description(), reason="the kern
 PLAIN = st.from_regex(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", fullmatch=True)
 
 
+@pytest.mark.slow
 @built
 @given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1), st.sampled_from(["\n", "\r\n"]))
 def test_numbers_are_those_of_python(rows: list[tuple[str, str]], end: str) -> None:

@@ -179,6 +179,7 @@ def test_resuming_delivers_the_rest_and_reports_it_once(tmp_path: Path) -> None:
         assert rest.bad == [bad for bad in whole.bad if int(bad.split(":")[1]) - 1 > last]
 
 
+@pytest.mark.slow
 def test_shuffling_is_a_seeded_permutation_in_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(csv_bytes(mixed_table(300)))

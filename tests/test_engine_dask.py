@@ -30,7 +30,7 @@ DASK = ("--engine", "dask", "--cluster", "local:2")
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    restless(tmp_path / "rows.csv", rows=3000, keys=40)
+    restless(tmp_path / "rows.csv", rows=1500, keys=40)
     done = kbnn(*TRAIN, "-m", "one", "--predictions", "one.csv")
     assert done.code == 0, done.err
     return tmp_path
@@ -41,7 +41,7 @@ def figures(*words: str) -> Any:
     return {name: value for name, value in found.items() if "second" not in name}
 
 
-@pytest.mark.parametrize("young", [pytest.param(0, marks=pytest.mark.slow), fleet.YOUNG])
+@pytest.mark.parametrize("young", [pytest.param(0, marks=pytest.mark.slow), 700])
 def test_two_workers_make_what_one_process_makes(
     here: Path, young: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +59,7 @@ def test_two_workers_make_what_one_process_makes(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize(("young", "deaths"), [(0, (60, 75)), (1024, (3, 9))])
+@pytest.mark.parametrize(("young", "deaths"), [(0, (60, 75)), (600, (3, 9))])
 def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_counted_twice(
     here: Path, young: int, deaths: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,6 +153,7 @@ def test_targets_that_never_vary_are_told_the_same_however_they_are_cut(kind: st
             assert differences(model, whole) == []
 
 
+@pytest.mark.slow
 def test_a_target_that_never_varies_is_told_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
 

@@ -77,7 +77,11 @@ def test_without_a_common_start_a_key_is_a_model_of_its_own(here: Path) -> None:
     assert models()["d3"] == (here / "d3.npz").read_bytes()
 
 
-@pytest.mark.parametrize("common", [[], ["--no-common"]], ids=["common", "alone"])
+@pytest.mark.parametrize(
+    "common",
+    [[], pytest.param(["--no-common"], marks=pytest.mark.slow)],
+    ids=["common", "alone"],
+)
 def test_neither_open_models_nor_how_a_run_is_cut_change_a_bit(
     here: Path, common: list[str]
 ) -> None:

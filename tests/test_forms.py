@@ -119,6 +119,7 @@ def european(rows: int = 90) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 def test_a_european_table_is_read_in_every_format(tmp_path: Path) -> None:
     table = european()
     seen = []

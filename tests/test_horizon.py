@@ -83,6 +83,7 @@ def test_the_total_derivative_is_that_of_finite_differences(layers: Any, tmp_pat
     assert stated[-1] > 1.5 * stated[0]  # and it adds up along the way
 
 
+@pytest.mark.slow
 def test_variances_are_those_of_simulated_paths(tmp_path: Path) -> None:
     """Weights drawn once for each path and noise at each step, through the model itself."""
     model = trained(

@@ -136,7 +136,7 @@ def label(level: Mapping[str, Any]) -> str:
 
 @pytest.mark.parametrize("level", pairwise(FACTORS), ids=label)
 def test_kernel_equals_the_twin_after_hundreds_of_rows(level: dict[str, Any]) -> None:
-    check(level, 400)
+    check(level, 200)
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_an_activation_for_each_layer_agrees(activation: str, covariance: str) -
             "uncertain": (0.1, 0.1),
             "guards": True,
         },
-        500,
+        200,
     )
 
 

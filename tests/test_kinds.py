@@ -36,6 +36,7 @@ def table(rows: int = 120) -> pa.Table:
 KINDS: Any = {"categorical": ("zip", "code"), "hashed": (("device", 16),)}
 
 
+@pytest.mark.slow
 def test_kinds_as_stated_are_the_same_in_every_format_and_chunk(tmp_path: Path) -> None:
     seen = []
     for name, data in every_format(table()).items():

@@ -90,7 +90,7 @@ def test_lags_are_the_values_before(tmp_path: Path) -> None:
         pytest.param({"layers": "auto"}, marks=pytest.mark.slow),
         pytest.param({"layers": 5, "ensemble": 2}, marks=pytest.mark.slow),
         pytest.param({"layers": 5, "epochs": 3}, marks=pytest.mark.slow),
-        {"layers": 5, "lags": "1,1h,1d"},
+        pytest.param({"layers": 5, "lags": "1,1h,1d"}, marks=pytest.mark.slow),
     ],
 )
 def test_any_cut_gives_the_same_bits(words: dict[str, Any], tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ STRUCTURES = ("paper", "neuron", "group", "full")
         *({"covariance": name} for name in STRUCTURES),
         {"hidden": (4, 3)},
         {"hidden": ()},
-        {"ensemble": 3},
+        pytest.param({"ensemble": 3}, marks=pytest.mark.slow),
         {"noise": 0.2},
         {"noise": "constant"},
     ],

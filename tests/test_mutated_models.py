@@ -118,6 +118,7 @@ def campaign(count: int, seed: int) -> tuple[int, int]:
     return worked, refused
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not compiled(), reason="minutes with the twin")
 def test_changed_models_work_or_are_refused() -> None:
     worked, refused = campaign(250, 1)

@@ -98,7 +98,7 @@ def test_a_file_written_whole_keeps_its_link(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", [pytest.param("", marks=pytest.mark.slow), "1"])
 def test_a_pipe_that_does_not_block_gets_every_line(model: str, unbuffered: str) -> None:
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
@@ -145,7 +145,16 @@ EVERY = {
 }
 
 
-ALIKE = ("inspect json", "weights", "diff", "evaluate json", "dry run", "command help")
+ALIKE = (
+    "train json",
+    "inspect",
+    "inspect json",
+    "weights",
+    "diff",
+    "evaluate json",
+    "dry run",
+    "command help",
+)
 """Commands that go the way of one that is run by default."""
 
 

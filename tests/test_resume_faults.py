@@ -35,6 +35,7 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("every", "blocks"),
     [

@@ -45,6 +45,7 @@ def test_outliers_are_no_drift(seed: int) -> None:
     assert trained(x, y, hidden=(20,), seed=seed).alarm_count == 0
 
 
+@pytest.mark.slow
 def test_protection_costs_nothing_when_clean_and_saves_much_when_not() -> None:
     errors: dict[tuple[bool, bool], list[float]] = {}
     for seed in (3, 4, 5, 6):

@@ -263,6 +263,7 @@ def test_wide_models_are_the_same_however_they_are_learned(tmp_path: Path) -> No
     assert one.predict_one(asked) == loaded.predict_one(asked)
 
 
+@pytest.mark.slow
 def test_a_column_that_leaves_its_units_is_looked_at_anew() -> None:
     x, y = rows(2000, 200)  # more than are kept of so wide rows
     x[1500:, 7] *= 1e4
