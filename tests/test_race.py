@@ -16,7 +16,7 @@ from kbnn.model.race import DECIDED, DECIDED_LATE, DROPPED
 from kbnn.model.rows import sliced
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
-from tests.bench.data import FloatArray, block, schema
+from tests.bench.data import FloatArray, block, judged, schema
 from tests.commands import kbnn
 from tests.modelling import differences, learn_in, mixed_rows, new_model, restored, same
 
@@ -37,7 +37,7 @@ def raced(count: int, **settings: Any) -> Model:
 def test_rehearsal_wins_where_there_is_something_to_learn() -> None:
     model = raced(1000)
     assert model.learner.settings.rehearse == "auto"
-    assert [lost.settings.rehearse for lost in model.lost] == [0]
+    assert [lost.settings.rehearse for lost in model.lost] == ["later"]
     assert model.lost[0].nats >= DROPPED
     assert model.lost[0].row % 32 == 0
 
@@ -58,6 +58,56 @@ def test_at_the_end_of_youth_a_copy_that_stops_begins() -> None:
     assert np.array_equal(one.mean, other.mean)
     assert np.array_equal(one.cov, other.cov)
     assert model.racers[1].learned.kept is not model.racers[0].learned.kept
+
+
+def faint(count: int, noise: float = 3.0, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Rows that say little of a function, but go on to say it."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, 8))
+    return x, np.sin(1.5 * x[:, 0]) * x[:, 1] + np.abs(x[:, 2]) + noise * rng.standard_normal(count)
+
+
+def test_where_nothing_was_rehearsed_a_copy_begins_to_at_the_end_of_youth() -> None:
+    x, y = faint(DECIDED)
+    model = Model.create(Settings(hidden=(12,)), schema(8))
+    model.learn(block(x, y))
+    assert [racer.learner.settings.rehearse for racer in model.racers] == [0, 8]
+    assert [racer.evidence for racer in model.racers] == [0.0, -race.MOST_A_ROW]
+    one, other = (racer.learned.members[0].state() for racer in model.racers)
+    assert np.array_equal(one.mean, other.mean)
+    assert np.array_equal(one.cov, other.cov)
+    assert model.racers[1].learned.kept is not model.racers[0].learned.kept
+
+
+def test_what_begins_to_rehearse_late_takes_its_surplus_back_when_that_is_decided() -> None:
+    x, y = faint(DECIDED_LATE + 32)
+    model = Model.create(Settings(hidden=(12,)), schema(8))
+    model.learn(block(x[:DECIDED], y[:DECIDED]))
+    model.racers = model.racers[1:]
+    model.learn(block(x[DECIDED : DECIDED_LATE - 1], y[DECIDED : DECIDED_LATE - 1]))
+    model = restored(model)
+    begun = model.learned
+    assert begun.members[0].counts["rehearsed"] > 8_000
+    assert not begun.rehearsal.settled
+    model.learn(block(x[DECIDED_LATE - 1 :], y[DECIDED_LATE - 1 :]))
+    after = model.learned
+    assert after.rehearsal.settled
+    assert after.members[0].counts["rehearsed"] == 0
+    wider = after.members[0].state().cov.sum() / begun.members[0].state().cov.sum()
+    assert wider > 1.0
+
+
+def test_a_noisy_stream_gains_by_rehearsal_that_begins_late() -> None:
+    x, y = faint(10_000, noise=1.0, seed=7)
+    model = Model.create(Settings(), schema(8))
+    model.learn(block(x[:DECIDED], y[:DECIDED]))
+    assert model.learner.settings.rehearse == 0
+    model.learn(block(x[DECIDED:2200], y[DECIDED:2200]))
+    assert model.learner.settings.rehearse == 8
+    alone = Model.create(Settings(rehearse=0), schema(8))
+    alone.learn(block(x[:2200], y[:2200]))
+    found, without = (judged(one, x[2200:], y[2200:]) for one in (model, alone))
+    assert found.nll < without.nll - 0.005
 
 
 def test_stale_rows_are_not_rehearsed_for_long() -> None:
@@ -175,12 +225,12 @@ def test_a_covariance_that_was_said_is_kept_by_all_shapes() -> None:
 
 def test_several_networks_race_against_one_unless_all_are_several() -> None:
     made = Settings(hidden="auto").candidates()
-    assert [one.hidden for one in made if one.ensemble > 1] == [(50,)]
+    assert [one.hidden for one in made if one.ensemble > 1] == [(50,), (50, 50)]
     assert {one.ensemble for one in Settings(hidden="auto", ensemble=2).candidates()} == {2}
     assert {one.ensemble for one in Settings(ensemble=3).candidates()} == {3}
     wide = Settings(hidden="auto").candidates(inputs=500)
     assert sorted((one.hidden, one.ensemble) for one in wide if one.rehearse) == [
-        ((), 1), ((50,), 1), ((50,), 5), ((50, 50), 1),
+        ((), 1), ((50,), 1), ((50,), 1), ((50,), 5), ((50, 50), 1), ((50, 50), 5),
     ]  # fmt: skip
 
 

@@ -219,9 +219,12 @@ def test_what_a_file_holds_is_checked() -> None:
         assert not tails.sound(bad), (field, value)
 
 
-@pytest.mark.parametrize(("square", "width"), [(0.1, 0.2), (0.4, 0.8), (3.0, 1.0), (1e9, 1.0)])
-def test_networks_that_overstate_are_narrowed_to_twice_what_known_rows_show(
-    square: float, width: float
+@pytest.mark.parametrize(
+    ("square", "more", "width"),
+    [(0.1, 2.0, 0.2), (0.1, 1.5, 0.15), (0.4, 2.0, 0.8), (3.0, 1.0, 1.0), (1e9, 1.0, 1.0)],
+)
+def test_networks_that_overstate_are_narrowed_to_what_known_rows_promise_of_new_ones(
+    square: float, more: float, width: float
 ) -> None:
     known = tails.blank(1)
     known[0, [tails.SEEN, tails.WIDTH, tails.MEAN_WIDTH]] = 100.0, 3.0, 2.0
@@ -229,7 +232,7 @@ def test_networks_that_overstate_are_narrowed_to_twice_what_known_rows_show(
     before = known.copy()
     after = known
     for _ in range(10):
-        after = tails.narrowed(after, np.full((100, 1), square))
+        after = tails.narrowed(after, np.full((100, 1), square), np.full(100, more))
     assert after[0, tails.MEAN_WIDTH] == pytest.approx(width, rel=0.001)
     assert after[0, tails.FIRST_GAIN] == 1.0  # new rows had asked for it
     assert np.array_equal(known, before)
@@ -239,14 +242,16 @@ def test_networks_that_overstate_are_narrowed_to_twice_what_known_rows_show(
 def test_narrowing_leaves_out_what_is_missing_and_is_the_same_however_rows_are_cut() -> None:
     squares = np.random.default_rng(0).chisquare(1.0, (300, 2)) * 0.3
     squares[::7, 1] = np.nan
+    more = np.linspace(1.0, 3.0, 300)
     start = tails.blank(2)
     start[:, tails.SEEN] = 300.0
-    whole = tails.narrowed(start, squares)
+    whole = tails.narrowed(start, squares, more)
     pieces = start
-    for part in np.split(squares, [1, 2, 90, 299]):
-        pieces = tails.narrowed(pieces, part)
+    for part in np.split(np.arange(300), [1, 2, 90, 299]):
+        pieces = tails.narrowed(pieces, squares[part], more[part])
     assert np.array_equal(whole, pieces)
-    there = tails.narrowed(start[1:], squares[np.isfinite(squares[:, 1]), 1:])
+    seen = np.isfinite(squares[:, 1])
+    there = tails.narrowed(start[1:], squares[seen, 1:], more[seen])
     assert np.array_equal(there[0], whole[1])
     assert whole[0, tails.WIDTH] < 0.9
 

@@ -54,10 +54,8 @@ from kbnn.core.normal import FloatArray
 
 _NONE: Final = float(np.finfo(np.float64).tiny)
 """Stands for a deviation of 0, whose parts are 0 too."""
-_AGAIN: Final = 2.0
 _AGAIN_CAP: Final = 9.0
-"""The square of an error at a row that was learned before counts twice, and as at most this: new
-rows err by more."""
+"""The square of an error at a row that was learned before counts as at most this."""
 START: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
 OUTLIERS, AMONG, EXTREMES, SQUARES, MEAN, WIDTH, SEEN, MOST = range(8)
 VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15)
@@ -114,19 +112,20 @@ def known_again(tails: FloatArray) -> FloatArray:
     return after
 
 
-def narrowed(tails: FloatArray, squares: FloatArray) -> FloatArray:
+def narrowed(tails: FloatArray, squares: FloatArray, more: FloatArray) -> FloatArray:
     """For rows of a later pass (n, T) by networks that overstate what they do not know.
 
-    Of rows that were learned before, the squares of errors in units of what networks say are less
-    than those of new ones, by half at most where it matters: the width is twice their average over
-    about one pass, and no more than 1.
+    `squares` are those of errors at rows that were learned before, in units of what networks say;
+    at new rows they are `more` (n,) times as large. The width is their average over about one pass,
+    and no more than 1.
     """
     after = known_again(tails) if np.any(tails[:, FIRST_GAIN:FIRST_MEAN] != 1.0) else tails.copy()
-    for tail, column in zip(after, squares.T.tolist(), strict=True):
+    expected = more[:, None] * np.minimum(squares, _AGAIN_CAP)
+    for tail, column in zip(after, expected.T.tolist(), strict=True):
         width, rate = float(tail[WIDTH]), 1.0 / min(float(tail[SEEN]) + 1.0, TAILS_MEMORY)
         for square in column:
             if math.isfinite(square):
-                width += rate * (_AGAIN * min(square, _AGAIN_CAP) - width)
+                width += rate * (square - width)
         tail[WIDTH] = min(max(width, LEAST_WIDTH), MOST_WIDTH)
         tail[MEAN_WIDTH] = min(tail[WIDTH], 1.0)
     return after

@@ -14,7 +14,7 @@ import numpy as np
 
 from kbnn.core.engine import open_session
 from kbnn.core.layout import IntArray
-from kbnn.core.network import Prediction
+from kbnn.core.network import LEARNED, Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.core.tails import MEAN_WIDTH, WIDTH, known_again, narrowed
 from kbnn.model import rehearsal, scaling
@@ -71,7 +71,7 @@ class Learner(Changes):
             )
             labels = self._labels(learned.columns, rows.y)
             learned, made = self._step(learned, z, labels, rows.x_sd, rows.weight, again=True)
-            learned = learned._replace(tails=self._known_again(learned.tails, labels, made))
+            learned = learned._replace(tails=self._known_again(learned, labels, made))
             said = self._forecast(learned, made)
             return learned, _as_before(said, surprised), events_of(said, first)
         before = learned.seen
@@ -94,13 +94,21 @@ class Learner(Changes):
             learned = self._rehearsed(self._owing(learned), spent)
         return learned, _as_before(said, surprised), events
 
-    def _known_again(self, tails: FloatArray, labels: FloatArray, made: Prediction) -> FloatArray:
-        """What is stated from rows of a later pass on, what networks said of them beside them."""
+    def _known_again(self, learned: Learned, labels: FloatArray, made: Prediction) -> FloatArray:
+        """What is stated from rows of a later pass on, what networks said of them beside them.
+
+        Squares of errors at new rows are larger than at known ones by half the power of passes by
+        which what a network does not know is.
+        """
         if not self.overstating:
-            return known_again(tails)
+            return known_again(learned.tails)
         with np.errstate(over="ignore"):
             squares = (labels - made.mean) ** 2 / (made.function_var + made.noise_var)
-        return narrowed(tails, squares)
+        network = learned.members[0]
+        after = np.cumsum((made.status.astype(np.int64) & LEARNED) > 0)
+        rows = network.counts["rows"] - after[-1:] + after
+        passes = np.maximum(rows / max(1, network.counts["distinct"]), 1.0)
+        return narrowed(learned.tails, squares, passes ** (0.5 * network.config.repeats))
 
     def _follow(self, learned: Learned, rows: Rows, due: int) -> tuple[Learned, Forecast, bool]:
         """Standardise rows, count them into the scale, and learn them, up to the row count `due`
@@ -154,7 +162,7 @@ class Learner(Changes):
             learned = learned._replace(
                 rehearsal=learned.rehearsal._replace(debt=debt - count, rows=done)
             )
-        grown = learned.seen >= rehearsal.YOUNG and learned.rehearsal.debt < 1.0
+        grown = learned.seen >= learned.rehearsal.grown and learned.rehearsal.debt < 1.0
         return self.settled(learned) if grown else learned
 
     def settled(self, learned: Learned) -> Learned:

@@ -14,7 +14,8 @@ where that is 10 nats ahead; counts show themselves, or not, by far more.
 
 A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
 rows stay true. A second race tells, up to row 4,064: beside a winner that goes on to rehearse runs
-its copy that stops.
+its copy that stops. Rows that are noisy enough were better not rehearsed, until there are many:
+beside a winner that did not runs its copy that begins to, five nats behind.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from kbnn.core.normal import FloatArray
 from kbnn.model.learned import Events, Learned, copied
 from kbnn.model.learner import Learner
-from kbnn.model.rehearsal import BURST, YOUNG
+from kbnn.model.rehearsal import BURST, OFTEN, YOUNG, Rehearsal
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
 from kbnn.task.forecast import Forecast, joined
@@ -234,17 +235,22 @@ def _aged(racers: tuple[Racer, ...], seen: int) -> tuple[Racer, ...]:
 
 
 def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
-    """At the end of youth: the winner goes on to rehearse, and beside it one that stops."""
+    """At the end of youth: the winner goes on as it did, and beside it a copy that does not."""
     winner = racers[0]
     settings = winner.learner.settings
-    if settings.rehearse != "auto":
+    if not isinstance(settings.rehearse, str):
         return racers
+    other, behind = copied(winner.learned), 0.0
+    if settings.often:
+        other = winner.learner.settled(other)
+    else:
+        other = other._replace(rehearsal=Rehearsal(grown=DECIDED_LATE))
+        behind = MOST_A_ROW
     goes_on = replace(settings, rehearse=settings.often)
-    stops = replace(settings, rehearse=0)
-    stopped = winner.learner.settled(copied(winner.learned))
+    does_not = replace(settings, rehearse=0 if settings.often else OFTEN)
     return (
         Racer(replace(winner.learner, settings=goes_on), winner.learned, 0.0, winner.alarms),
-        Racer(replace(winner.learner, settings=stops), stopped, 0.0, winner.alarms),
+        Racer(replace(winner.learner, settings=does_not), other, -behind, winner.alarms),
     )
 
 

@@ -11,6 +11,8 @@ Repeated rows are no new information. When youth ends, the surplus is taken back
 P^-1 <- P0^-1 + (P^-1 - P0^-1)/phi with phi = rows learned/new rows, and from then on rehearsal
 moves means, noise and head and puts the covariances back: a long stream must stay able to learn.
 A young network gains a fast start by its surplus; means alone from the first row learn slower.
+One that begins to rehearse at the end of youth (kbnn.model.race) keeps its surplus as long as that
+is on trial.
 
 After a drift alarm the rows before it are no longer what is to be learned: with the next burst they
 are dropped, and the stream is young again.
@@ -51,6 +53,7 @@ class Rehearsal(NamedTuple):
     settled: bool = False  # the surplus was taken back: means alone from now on
     rows: int = 0  # rehearsed in all, anew after the scale was learned anew
     alarm: int = 0  # number of the row that raised the last one, until the next burst
+    grown: int = YOUNG  # rows of the stream when the surplus is taken back
 
 
 def interval(n: int) -> int:
