@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import io
 import os
 import signal
@@ -20,6 +21,9 @@ from kbnn_cli import exits
 
 KEPT_BYTES: Final = 32 << 20
 """Memory that is kept at most for what comes next, and that is asked for in one piece."""
+LOOKED_AFTER: Final = 50_000
+"""Objects that come and stay before those that hold each other in circles are looked for: libraries
+bring hundreds of thousands, and rows leave none."""
 
 
 class _Without(MetaPathFinder):
@@ -55,6 +59,7 @@ def prepare() -> None:
     # pyarrow loads pandas wherever it is installed: half a second, and no table here is pandas'.
     sys.meta_path.insert(0, _Without("pandas"))
     _keep_memory()
+    gc.set_threshold(LOOKED_AFTER)
     _channels()
     sys.excepthook = exits.report_unexpected
     sys.unraisablehook = exits.end_unraised

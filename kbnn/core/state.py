@@ -118,10 +118,7 @@ def init(
     mean, prior_var = map(np.copy, _weights(config, seed, mean_scale, sd_scale, prior_variance))
     if output_mean is not None:
         layout.matrix(mean, len(config.hidden))[:, 0] += output_mean
-    heads = config.labels if config.has_head else 0
-    width = head_width(config)
-    head_prior = np.full(width, 1.0 / width)
-    head_prior[0] = HEAD_BIAS_VAR
+    noise, head_mean, head_cov, input_cov = map(np.copy, _noise_and_inputs(config))
     return State(
         config=config,
         seed=seed,
@@ -129,16 +126,30 @@ def init(
         cov=_diagonal(prior_var, layout.diagonal, layout.size),
         prior_mean=mean.copy(),
         prior_var=prior_var,
-        noise=np.tile(
-            np.asarray(config.kind.noise_start), (config.labels if config.learns_noise else 0, 1)
-        ),
-        head_mean=np.zeros((heads, width)),
-        head_cov=np.tile(_triangle(head_prior), (heads, 1)),
+        noise=noise,
+        head_mean=head_mean,
+        head_cov=head_cov,
         input_mean=np.zeros(config.inputs),
-        input_cov=_first_spread(config),
+        input_cov=input_cov,
         surprise=np.zeros(1),
         counts=np.zeros(len(COUNT), dtype=np.int64),
         view=_first_view(config, directions),
+    )
+
+
+@lru_cache(maxsize=4)
+def _noise_and_inputs(config: Config) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Noise, its head and the inputs' covariance before the first row."""
+    heads = config.labels if config.has_head else 0
+    width = head_width(config)
+    head_prior = np.full(width, 1.0 / width)
+    head_prior[0] = HEAD_BIAS_VAR
+    noises = config.labels if config.learns_noise else 0
+    return (
+        np.tile(np.asarray(config.kind.noise_start), (noises, 1)),
+        np.zeros((heads, width)),
+        np.tile(_triangle(head_prior), (heads, 1)),
+        _first_spread(config),
     )
 
 

@@ -73,13 +73,9 @@ FIELDS: Final = UNIT + 1
 
 def blank(targets: int, mixed: bool = True) -> FloatArray:
     """Tails of which nothing is known; not `mixed`, they state a Gaussian."""
-    tails = np.ones((targets, FIELDS))
-    tails[:, : len(START)] = START
-    tails[:, [SHARE, RATIO, SHIFT]] = (START[0] / START[1], START[3] / START[2], 0.0)
-    tails[:, UNIT] = 0.0
-    if not mixed:
-        tails[:, [SHARE, RATIO, SHIFT]] = (0.0, 1.0, 0.0)
-    return tails
+    shape = (START[0] / START[1], START[3] / START[2], 0.0) if mixed else (0.0, 1.0, 0.0)
+    tail = (*START, *shape, *(1.0,) * (UNIT - FIRST_GAIN), 0.0)
+    return np.array([tail] * targets).reshape(targets, FIELDS)
 
 
 def sound(tails: FloatArray) -> bool:

@@ -414,7 +414,8 @@ class Model:
         held = self._held()
         racers = []
         # What a row's own past is part of goes on in its own units.
-        kinds = [self.task.name] if self._schema.lags else kinds_of(self._schema, held.rows().y)
+        settled = self._schema.lags or self.settings.kind != "auto"
+        kinds = [self.task.name] if settled else kinds_of(self._schema, held.rows().y)
         for settings in self.settings.candidates(kinds, held.rows().x.shape[1]):
             same = settings.kind == self.learner.settings.kind
             learner = self.learner_of(settings, self.task if same else None)
