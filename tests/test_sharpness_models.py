@@ -15,9 +15,11 @@ from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
 from kbnn.model import scaling
 from kbnn.model.join import joined
+from kbnn.model.migrations import migrated
 from kbnn.model.model import Model
 from kbnn.model.settings import PRESETS, Settings
 from kbnn.model.stored import from_state, to_state
+from kbnn.run.printed import departures
 from tests.bench.class_streams import learned, log_loss, probabilities
 from tests.bench.data import block, schema
 from tests.bench.made import clumps
@@ -94,6 +96,24 @@ def test_what_is_learned_of_sharpness_is_what_is_stated() -> None:
         assert probabilities(model, x) == pytest.approx(wanted, rel=1e-9)
 
 
+def test_what_was_known_before_rows_stays_as_it_was() -> None:
+    """Candidates that go apart begin from the same: neither learns for the other."""
+    x, y = rows(400, MIXED)
+    model = learned(x[:300], y[:300], 4, hidden=(6,))
+    known = model.learned.sharpness
+    before = known.copy()
+    model.learn(block(x[300:], y[300:], first=301))
+    assert np.array_equal(known, before)
+    assert not np.array_equal(model.learned.sharpness, before)
+
+
+def test_rows_held_say_how_common_classes_are() -> None:
+    x, y = rows(40, MIXED)
+    model = learned(x, y, 4, hidden=(6,))
+    assert model.learned.sharpness[sharp.COUNTS].tolist() == np.bincount(y.astype(int)).tolist()
+    assert model.learned.sharpness[sharp.SEEN] == 8.0
+
+
 def test_a_model_that_predicts_learns_nothing_of_sharpness() -> None:
     x, y = rows(300, MIXED)
     model = learned(x, y, 4, hidden=(6,))
@@ -136,6 +156,44 @@ def test_two_classes_by_a_sigmoid_have_a_sharpness_too() -> None:
     model = learned(x, np.minimum(y, 1.0), 2, hidden=(6,), link="sigmoid")
     assert len(model.learned.sharpness[sharp.COUNTS]) == 2
     assert differences(model, restored(model)) == []
+
+
+def test_the_papers_algorithm_with_a_sharpness_is_not_as_printed() -> None:
+    x, y = rows(200)
+    said = "the sharpness of probabilities is learned"
+    for robust in (False, True):
+        options = {**PRESETS["paper"], "hidden": (6,), "robust": robust}
+        model = learned(x, np.minimum(y, 1.0), 2, **options)
+        found = departures(model)
+        assert found is not None
+        assert (said in found) == robust
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"robust": False}, {"link": "sigmoid"}, {"ensemble": 2}],
+    ids=["usual", "off", "sigmoid", "ensemble"],
+)
+@pytest.mark.parametrize("count", [20, 200])
+def test_a_model_of_format_5_begins_without_evidence(count: int, settings: dict[str, Any]) -> None:
+    x, y = rows(count)
+    model = learned(x, np.minimum(y, 1.0), 2, **{"hidden": (6,), **settings})
+    header, arrays = to_state(model)
+    old = {name: a for name, a in arrays.items() if not name.endswith("sharpness")}
+    found = from_state(*migrated(5, header, old))
+    known = found.learned.sharpness
+    assert known.shape == model.learned.sharpness.shape
+    assert not known.any()
+    if model.learned.members:
+        assert np.array_equal(
+            probabilities(found, x),
+            probabilities(replaced(model, np.zeros_like(known)), x),
+        )
+
+
+def replaced(model: Model, known: FloatArray) -> Model:
+    model.learned = model.learned._replace(sharpness=known)
+    return model
 
 
 def test_numbers_have_no_sharpness() -> None:
