@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init
-from kbnn.core import constants, engine, tails, twin
+from kbnn.core import constants, engine, sharpness, tails, twin
 from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.state import ARRAYS, COUNT
 from kbnn.core.twin import Records
@@ -179,8 +179,16 @@ def mixed_counts(shared: Any) -> list[Any]:
     return found
 
 
+def sharpened(shared: Any) -> list[Any]:
+    """What is stated of classes for longer than is remembered, some as good as impossible."""
+    rng = np.random.default_rng(0)
+    p = np.sort(rng.dirichlet(np.full(3, 0.05), size=600), axis=1)
+    known, y = sharpness.blank(np.zeros(0), 3), (rng.random(600) * 3.0) // 1.0
+    return [known, _kernel.follow_sharpness(known, p, y, None, sharpness.GRID, shared)]
+
+
 def outcomes(shared: Any) -> list[Any]:
-    found: list[Any] = scaled(shared) + stated(shared)
+    found: list[Any] = scaled(shared) + stated(shared) + sharpened(shared)
     for state, rows in all_scenes():
         after, records = run(shared, state, rows)
         found += [*records, *(getattr(after, name) for name in ARRAYS)]

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TESTS = ["kernel", "kernel_limits", "chunking", "session", "constants", "formulas", "scaling"]
-TESTS += ["decimals", "wide"]
+TESTS += ["decimals", "wide", "sharpness"]
 FLAGS = ["-O1", "-g", "-fno-math-errno", "-ffp-contract=fast", "-fPIC", "-shared"]
 WATCH = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 

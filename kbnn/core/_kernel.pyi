@@ -94,6 +94,14 @@ def normal_cdf(u: FloatArray, out: FloatArray) -> None: ...
 def scale_rows(
     columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray, constants: Constants
 ) -> tuple[FloatArray, FloatArray, bool]: ...
+def follow_sharpness(
+    known: FloatArray,
+    probability: FloatArray,
+    label: FloatArray | None,
+    weight: FloatArray | None,
+    grid: FloatArray,
+    constants: Constants,
+) -> FloatArray: ...
 def follow_tails(
     tails: FloatArray,
     mean: FloatArray,

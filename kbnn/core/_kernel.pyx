@@ -116,6 +116,19 @@ cdef extern from "tails.h" nogil:
                   const kb_constants *)
     void kb_judge(const double *, const double *, int64_t, double *, const kb_constants *)
 
+cdef extern from "sharpness.h" nogil:
+    enum:
+        KB_MOST_POWERS
+    ctypedef struct kb_sharpness:
+        int64_t powers
+        int64_t classes
+        const double *power
+        const double *log_prior
+        double *known
+        double *work
+    void kb_follow_sharpness(const kb_sharpness *, int64_t, const double *, const double *,
+                             const double *, double *, const kb_constants *)
+
 cdef extern from "herd.h" nogil:
     enum:
         KB_LEFT
@@ -722,6 +735,40 @@ def follow_counts(tail, y, u, none, bint track, stated, Constants constants):
         kb_follow_counts(<double *>known.at, rows, <const double *>seen.at,
                          <const double *>places.at, <const double *>zero.at, track,
                          <double *>out.at, &constants.k)
+
+
+def follow_sharpness(known, probability, label, weight, grid, Constants constants):
+    """What is stated of classes (rows, classes); with labels, what is known learns from each.
+
+    grid    the powers, and the logarithms of their prior (2, powers)
+    """
+    cdef _Buffer kept = _buffer(known, "known", True), said = _buffer(probability, "probability")
+    cdef _Buffer powers = _buffer(grid, "grid"), seen, counted
+    cdef const double *labels = NULL
+    cdef const double *weights = NULL
+    cdef int64_t rows = probability.shape[0]
+    cdef kb_sharpness s
+    s.powers, s.classes = powers.length // 2, probability.shape[1]
+    if s.powers > KB_MOST_POWERS or kept.length != 1 + s.powers + s.classes:
+        raise ValueError("known must have a place for each power and each class")
+    if label is not None:
+        seen = _buffer(label, "label")
+        labels = <const double *>seen.at
+        if seen.length != rows:
+            raise ValueError("there must be a label for each row")
+    if weight is not None:
+        counted = _buffer(weight, "weight")
+        weights = <const double *>counted.at
+        if counted.length != rows:
+            raise ValueError("there must be a weight for each row")
+    stated, room = _empty((rows, s.classes)), _empty(3 * s.classes + s.powers)
+    cdef _Buffer out = _buffer(stated, "stated", True), work = _buffer(room, "work", True)
+    s.power, s.log_prior = <const double *>powers.at, <const double *>powers.at + s.powers
+    s.known, s.work = <double *>kept.at, <double *>work.at
+    with nogil:
+        kb_follow_sharpness(&s, rows, <const double *>said.at, labels, weights, <double *>out.at,
+                            &constants.k)
+    return stated
 
 
 def edges(stated, double beyond, double z, bint plain, Constants constants):

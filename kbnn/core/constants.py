@@ -215,6 +215,16 @@ be told 1 is best, where it can be told surely 5; both lose little."""
 LOG_ODDS_LIMIT = 700.0
 """The odds of two classes are no longer than e to this: their sum does not overflow."""
 
+SHARPNESS_EVERY = 256.0
+"""After so many rows what classes have shown of their sharpness counts half; no row counts for
+more. Between 128 and 512 it makes no difference."""
+
+SHARE_START = 1.0
+"""Rows of each class before the first: no share is 0."""
+
+LEAST_PROBABILITY = 1e-12
+"""Where a class's probability is sharpened it counts as no less."""
+
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""
 

@@ -184,6 +184,17 @@ def follow_counts(
     _kernel.follow_counts(tail, y, u, none, track, stated, kernel_constants())
 
 
+def follow_sharpness(
+    known: FloatArray,
+    probability: FloatArray,
+    label: FloatArray | None,
+    weight: FloatArray | None,
+    grid: FloatArray,
+) -> FloatArray:
+    """See kbnn.core.sharpness; in the kernel."""
+    return _kernel.follow_sharpness(known, probability, label, weight, grid, kernel_constants())
+
+
 def edges(stated: FloatArray, beyond: float, z: float, plain: bool) -> FloatArray:
     """See kbnn.core.mixture; in the kernel."""
     return _kernel.edges(stated, beyond, z, plain, kernel_constants())

@@ -179,6 +179,7 @@ def begun(settings: Settings, common: Model, widths: Widths) -> Model:
         Kept(settings.keep, len(common.schema.targets)),
         tails,
         Rehearsal(since=leader.learned.seen, settled=True),
+        learner.task.sharpness(settings.robust, leader.learned.members[0].config.outputs),
     )
     model.racers = (Racer(learner, learned),)
     return model

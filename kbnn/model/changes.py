@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kbnn.core.engine import Session, open_session
 from kbnn.core.network import ALARM
 from kbnn.core.normal import FloatArray
+from kbnn.core.sharpness import grown
 from kbnn.core.state import State, init
 from kbnn.core.wide import leading, strayed
 from kbnn.model import ensemble, rehearsal, scaling
@@ -205,4 +206,4 @@ def _grow(learned: Learned, inputs: int, outputs: int) -> Learned:
     members = tuple(
         open_session(grow(member.state(), inputs, outputs)) for member in learned.members
     )
-    return learned._replace(members=members)
+    return learned._replace(members=members, sharpness=grown(learned.sharpness, outputs))

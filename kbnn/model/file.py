@@ -38,7 +38,7 @@ from kbnn.model.stored import from_state
 Arrays = dict[str, npt.NDArray[Any]]
 
 FORMAT: Final = "kbnn model"
-VERSION: Final = 5
+VERSION: Final = 6
 HEADER: Final = "header.json"
 MAX_HEADER: Final = 64 << 20
 MAX_FILE: Final = 8 << 30

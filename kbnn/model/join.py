@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kbnn.core import sharpness
 from kbnn.core.engine import open_session
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
@@ -58,6 +59,7 @@ def joined(models: Sequence[Model], names: Sequence[str]) -> Model:
         _kept(models),
         _tails(models),
         first.learned.rehearsal._replace(debt=0.0, since=seen, alarm=0),
+        sharpness.joined([one.learned.sharpness for one in models], _rows(models)),
     )
     own = replace(first.learner.settings, ensemble=len(members))
     model.racers = (Racer(model.learner_of(own, first.task), learned),)
@@ -170,12 +172,17 @@ def _evidence(models: Sequence[Model]) -> FloatArray:
 
 def _tails(models: Sequence[Model]) -> FloatArray:
     """What is known of the tails, each model's by its rows."""
-    rows = np.array([float(max(model.rows, 1)) for model in models])
+    rows = np.array(_rows(models))
     tails = np.stack([model.learned.tails for model in models])
     mixed = np.einsum("m,mtf->tf", rows / rows.sum(), np.where(np.isfinite(tails), tails, 0.0))
     if mixed.size:
         mixed[:, MOST] = np.max(tails[..., MOST], axis=0)
     return np.asarray(mixed)
+
+
+def _rows(models: Sequence[Model]) -> list[float]:
+    """How much each model counts."""
+    return [float(max(model.rows, 1)) for model in models]
 
 
 def _kept(models: Sequence[Model]) -> Kept:

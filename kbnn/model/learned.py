@@ -9,6 +9,7 @@ import numpy as np
 from kbnn.core.engine import Session, open_session
 from kbnn.core.network import ALARM, LEARNED, UNLABELLED
 from kbnn.core.normal import FloatArray
+from kbnn.core.sharpness import NONE
 from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.warmup import Kept
 from kbnn.task.forecast import Forecast
@@ -30,6 +31,7 @@ class Learned(NamedTuple):
     kept: Kept
     tails: FloatArray  # of what is stated, see kbnn.core.tails
     rehearsal: Rehearsal = Rehearsal()
+    sharpness: FloatArray = NONE  # of what is stated of classes, see kbnn.core.sharpness
 
 
 class Events(NamedTuple):

@@ -41,7 +41,7 @@ class Learner(Changes):
         width = int(used[-1]) + 1 if len(used) else 0
         held = held._replace(x=held.x[:, :width], x_sd=held.x_sd[:, :width])
         raw = np.hstack([held.y, held.x]) if self.task.scaled else held.x
-        units = self.settings.units
+        units, outputs = self.settings.units, self.task.outputs(held.y)
         learned = Learned(
             members=(),
             columns=scaling.warm_up(raw) if units else scaling.given_columns(raw.shape[1]),
@@ -50,8 +50,9 @@ class Learner(Changes):
             changes=0,
             kept=Kept(rows_kept(width, self.settings.keep), held.y.shape[1], held),
             tails=tails,
+            sharpness=self.task.sharpness(self.settings.robust, outputs, held.y),
         )
-        learned, events = self._begin(learned, held, self.task.outputs(held.y))
+        learned, events = self._begin(learned, held, outputs)
         return self._rehearsed(learned, len(held.y)), events
 
     def advance(
@@ -134,12 +135,13 @@ class Learner(Changes):
             learned.kept,
             tails,
             learned.rehearsal,
+            learned.sharpness.copy(),
         )
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
         y = y if done == stop else y[:done]
         learned, made = self._step(learned, z, labels if t else y, x_sd, weight)
-        following = Following(y, self.settings.robust, self.tracked, self.compiled)
+        following = Following(y, self.settings.robust, self.tracked, self.compiled, weight)
         said = self._forecast(learned, made, following)
         if self.overstating:  # at rest it goes by the width that the last rows asked for
             tails[:, MEAN_WIDTH] = tails[:, WIDTH]

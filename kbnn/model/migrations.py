@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kbnn.core import sharpness
 from kbnn.core.constants import HALF_90
 from kbnn.core.tails import UNIT, blank
 from kbnn.errors import ModelError
@@ -147,7 +148,20 @@ def _fifth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
     return header, moved
 
 
+def _sixth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Version 5 stated probabilities of classes as they were: what it learned says no more."""
+    moved = dict(arrays)
+    classes = header["schema"]["task"] == "classification"
+    for k, racer in enumerate(header["racers"]):
+        known = sharpness.NONE
+        if classes and racer["networks"] and racer["settings"]["robust"]:
+            outputs = racer["networks"][0]["config"]["outputs"]
+            known = sharpness.blank(np.zeros(0), max(2, outputs))
+        moved[f"racer{k}/stated/sharpness"] = known
+    return header, moved
+
+
 _STATED_BEFORE = 15
 """Fields of what was stated of a row up to version 3; in version 4 there was one more."""
 
-STEPS: tuple[Step, ...] = (_second, _third, _fourth, _fifth)
+STEPS: tuple[Step, ...] = (_second, _third, _fourth, _fifth, _sixth)

@@ -142,7 +142,8 @@ class Networks:
     def _forecast(
         self, learned: Learned, made: Prediction, following: Following | None = None
     ) -> Forecast:
-        """A prediction in the user's units; the tails, in place, follow what came true."""
+        """In the user's units; tails and sharpness, in place, follow what came true."""
         t, columns = self.task.scaled, learned.columns
         scaled = Scaled(columns[:t, scaling.CENTER], columns[:t, scaling.SCALE])
-        return self.task.forecast(made, scaled, self.settings.robust, learned.tails, following)
+        said = self.task.forecast(made, scaled, self.settings.robust, learned.tails, following)
+        return self.task.sharpened(said, learned.sharpness, following)

@@ -396,7 +396,13 @@ OPTIONS: Final = (
         "Whether lower and upper are kept to their promise as the stream goes on.",
         texts.one_of("tracked", "stated"),
     ),
-    Option("robust", "--robust", "auto|off", "Whether outliers count less.", texts.guard),
+    Option(
+        "robust",
+        "--robust",
+        "auto|off",
+        "Whether outliers count less, and how sharp probabilities are is learned.",
+        texts.guard,
+    ),
     Option(
         "drift",
         "--drift",

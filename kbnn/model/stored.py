@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.core import tails
+from kbnn.core import sharpness, tails
 from kbnn.core.config import Config
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
@@ -102,6 +102,7 @@ def _racer_arrays(racer: Racer) -> Arrays:
     out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
     out["scale/columns"] = learned.columns
     out["stated/tails"] = learned.tails
+    out["stated/sharpness"] = learned.sharpness
     out["ensemble/log_weight"] = learned.log_weight
     for k, member in enumerate(learned.members):
         state = member.state()
@@ -226,6 +227,7 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
         _kept(arrays, _most_kept(header, bool(states), settings.keep), len(model.schema.targets)),
         _tails(arrays, task),
         _rehearsal(header["rehearsal"], count(header["scale"]["rows"])),
+        _sharpness(arrays, task, settings.robust, states),
     )
     alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
     _require(len(alarms) <= MOST_ALARMS, "its alarms")
@@ -237,6 +239,15 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
 def _tails(arrays: Arrays, task: Task) -> np.ndarray[Any, np.dtype[np.float64]]:
     known = _floats(arrays, "stated/tails")
     _require(known.shape == task.tails(True).shape and tails.sound(known), "its tails")
+    return known
+
+
+def _sharpness(
+    arrays: Arrays, task: Task, mixed: bool, states: list[State]
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    known = _floats(arrays, "stated/sharpness")
+    like = task.sharpness(mixed, states[0].config.outputs) if states else sharpness.NONE
+    _require(known.shape == like.shape and sharpness.sound(known), "its sharpness")
     return known
 
 

@@ -28,6 +28,7 @@ def _chosen(model: Model) -> list[str]:
         "the exact variance of sigmoids": bool(sigmoids) and not config.printed_variance,
         "tanh(a) is 2 s(2a) - 1, printed as 2 s(a) + 1": "tanh" in sigmoids,
         "outliers count less": config.robust,
+        "the sharpness of probabilities is learned": len(model.learned.sharpness) > 0,
         "drift is watched for": config.drift,
         "rows are rehearsed": settings.often > 0,
         f"{settings.ensemble} networks": settings.ensemble > 1,

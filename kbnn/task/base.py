@@ -17,6 +17,7 @@ from kbnn.core import tails
 from kbnn.core.mixture import STATED_FIELDS
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
+from kbnn.core.sharpness import NONE
 from kbnn.score.curve import CurvePoint
 from kbnn.score.figures import Table, Values, rows
 from kbnn.score.score import Score
@@ -63,12 +64,13 @@ class Line(NamedTuple):
 
 
 class Following(NamedTuple):
-    """What the tails of a forecast learn from (see kbnn.core.tails)."""
+    """What tails and sharpness of a forecast learn from (see kbnn.core.tails, sharpness)."""
 
     y: FloatArray | None  # (n, T) as the network learns it
     mixed: bool  # whether the mixture is learned
     tracked: bool  # whether intervals are kept to their promise
     compiled: bool | None = None  # whether the kernel serves, where that is known
+    weight: FloatArray | None = None  # how often each row counts, once if not said
 
 
 AT_REST: Final = Following(None, False, False)
@@ -189,6 +191,18 @@ class Task(ABC):
     ) -> Forecast:
         """What the network said, in the user's units; `known` of the tails, in place, learns."""
 
+    def sharpness(self, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
+        """What is known of the sharpness of forecasts before the first row, but for the targets
+        (n, T) of the rows held; numbers have none, and not `mixed` nothing has.
+        """
+        return NONE
+
+    def sharpened(
+        self, said: Forecast, sharp: FloatArray, following: Following | None = None
+    ) -> Forecast:
+        """The forecast as sharp as it may be; what is known of that, in place, learns."""
+        return said
+
     @abstractmethod
     def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
         """log p of each row's label (n, T) in the network's units; 0 where there is none."""
@@ -289,8 +303,8 @@ class Task(ABC):
         """What it is, in words."""
         return f"{self.title or self.name} of {', '.join(clean(name) for name in self.targets)}"
 
-    def facts(self) -> list[tuple[str, str]]:
-        """What else describes the targets, label and value."""
+    def facts(self, sharp: FloatArray = NONE) -> list[tuple[str, str]]:
+        """What else describes the targets and what is said of them, label and value."""
         return []
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kbnn.core import sharpness
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
+from kbnn.core.sharpness import NONE
 from kbnn.errors import UsageError
 from kbnn.score.curve import CurvePoint
 from kbnn.score.figures import Values
@@ -21,7 +23,7 @@ from kbnn.task.class_verdict import class_verdict
 from kbnn.task.early_labels import EarlyLabels
 from kbnn.task.forecast import Forecast
 from kbnn.task.section import Chart, Crossed, Curve, Drawn, Group, Section, learning_chart
-from kbnn.wording import clean, number, percent
+from kbnn.wording import clean, number, percent, rows_of
 
 MOST_GROUPED = 4
 """Group blocks cost in proportion to the outputs; with more classes neurons are kept apart."""
@@ -78,9 +80,28 @@ class Classes(Task):
         known: FloatArray,
         following: Following | None = None,
     ) -> Forecast:
-        """The probabilities as they are."""
+        """The probabilities as the network has them."""
         said = blank(len(made.status), 0)
         return said._replace(probability=made.probability, status=made.status.astype(np.int64))
+
+    def sharpness(self, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
+        """How common classes were."""
+        held = np.zeros(0) if y is None else y[:, 0]
+        return sharpness.blank(held, max(2, outputs)) if mixed else NONE
+
+    def sharpened(
+        self, said: Forecast, sharp: FloatArray, following: Following | None = None
+    ) -> Forecast:
+        """The probabilities as sharp as the labels so far allow."""
+        if not len(sharp):
+            return said
+        p = np.ascontiguousarray(said.probability)
+        if following is None or following.y is None:
+            return said._replace(probability=sharpness.stated(sharp, p))
+        label, weight = np.ascontiguousarray(following.y[:, 0]), following.weight
+        weight = None if weight is None else np.ascontiguousarray(weight)
+        p = sharpness.stated(sharp, p, label, weight, following.compiled)
+        return said._replace(probability=p)
 
     def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
         """The logarithm of the label's probability."""
@@ -206,9 +227,15 @@ class Classes(Task):
             (name, f"the score of {name}", [(k, 1.0)]) for k, name in enumerate(names[:outputs])
         ]
 
-    def facts(self) -> list[tuple[str, str]]:
-        """The classes by name."""
-        return [("classes", ", ".join(clean(name) for name in self.schema.classes))]
+    def facts(self, sharp: FloatArray = NONE) -> list[tuple[str, str]]:
+        """The classes by name, and how sharp their probabilities are."""
+        found = [("classes", ", ".join(clean(name) for name in self.schema.classes))]
+        if len(sharp) and sharp[sharpness.SEEN]:
+            s, rows = sharpness.sharpness(sharp), int(sharp[sharpness.SEEN])
+            how = "sharpened" if s > 1.0 else "drawn towards the class shares"
+            said = f"{number(s)}: probabilities are {how}, learned from {rows_of(rows)}"
+            found.append(("sharpness", said))
+        return found
 
 
 def _certainty(forecast: Forecast) -> FloatArray:

@@ -35,7 +35,7 @@ class Real(Numeric):
     ) -> Forecast:
         """What is stated, in the user's units, and the two parts of its spread."""
         said = made.mean, made.function_var, made.noise_var, *scaled
-        told = self.presented(tails.forecast(known, said, *(following or AT_REST)), made)
+        told = self.presented(tails.forecast(known, said, *(following or AT_REST)[:4]), made)
         return Forecast(
             *told[1:],
             made.probability,
