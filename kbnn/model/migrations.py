@@ -16,6 +16,7 @@ from kbnn.core import sharpness
 from kbnn.core.constants import HALF_90
 from kbnn.core.tails import UNIT, blank
 from kbnn.errors import ModelError
+from kbnn.model.rehearsal import YOUNG
 
 Arrays = dict[str, npt.NDArray[Any]]
 Step = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
@@ -149,7 +150,13 @@ def _fifth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
 
 
 def _sixth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Version 5 stated probabilities of classes as they were: what it learned says no more."""
+    """Version 5 stated probabilities of classes as they were: what it learned says no more.
+
+    All surplus of rehearsal was taken back when a stream was no longer young.
+    """
+    racers = [
+        {**racer, "rehearsal": {**racer["rehearsal"], "grown": YOUNG}} for racer in header["racers"]
+    ]
     moved = dict(arrays)
     classes = header["schema"]["task"] == "classification"
     for k, racer in enumerate(header["racers"]):
@@ -158,7 +165,7 @@ def _sixth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
             outputs = racer["networks"][0]["config"]["outputs"]
             known = sharpness.blank(np.zeros(0), max(2, outputs))
         moved[f"racer{k}/stated/sharpness"] = known
-    return header, moved
+    return {**header, "racers": racers}, moved
 
 
 _STATED_BEFORE = 15

@@ -255,7 +255,7 @@ def _rehearsal(header: dict[str, Any], seen: int) -> Rehearsal:
     debt, since = _finite(header["debt"]), count(header["since"])
     _require(0.0 <= debt <= MOST_DEBT and since <= seen, "its rehearsal")
     settled = value_of(bool, header["settled"], "settled")
-    grown = count(header.get("grown", YOUNG))
+    grown = count(header["grown"])
     return Rehearsal(debt, since, settled, count(header["rows"]), count(header["alarm"]), grown)
 
 
