@@ -157,3 +157,28 @@ def test_every_clipped_input_is_counted(module: Any) -> None:
     x = np.array([[9.0, -20.0, 1.0], [8.0, 0.0, np.nan], [0.0, 0.0, 8.1]])
     after, _ = module.learn(state, x, np.zeros((3, 1)))
     assert after.counts[COUNT.clipped] == 3
+
+
+@each_engine
+@pytest.mark.parametrize(("var", "share"), [(3e-12, 1.0), (1e-14, 0.01), (0.0, 0.0)])
+def test_an_exact_label_of_what_is_known_already_moves_little(
+    module: Any, var: float, share: float
+) -> None:
+    """Nothing is divided by a variance below 1e-12: the step is var/1e-12 of the error."""
+    config = Config(inputs=1, hidden=(), covariance="full", noise=0.0, **PLAIN)
+    state = believed(config, np.array([0.3, 0.5]), [np.diag([var, 0.0])])
+    after, records = module.learn(state, np.zeros((1, 1)), np.array([[0.7]]))
+    assert records.status[0] == LEARNED
+    assert after.mean == pytest.approx([0.3 + 0.4 * share, 0.5], rel=1e-5)
+
+
+@each_engine
+def test_an_exact_value_is_taken_as_it_is_where_inputs_have_not_varied(module: Any) -> None:
+    """The Gaussian of the inputs says that the first is 3; beside a missing one it is 5."""
+    config = Config(inputs=2, hidden=(), noise=0.1, **PLAIN)
+    state = believed(config, np.array([0.3, 0.5, 2.0]), [1e-30 * np.eye(3)])._replace(
+        input_mean=np.array([3.0, 1.5]), input_cov=pack_triangle(np.diag([0.0, 0.7]))
+    )
+    said = module.predict(state, np.array([[5.0, np.nan]]))
+    assert said.mean[0, 0] == pytest.approx(0.3 + 0.5 * 5.0 + 2.0 * 1.5)
+    assert said.function_var[0, 0] == pytest.approx(4.0 * 0.7)
