@@ -182,3 +182,18 @@ def test_an_exact_value_is_taken_as_it_is_where_inputs_have_not_varied(module: A
     said = module.predict(state, np.array([[5.0, np.nan]]))
     assert said.mean[0, 0] == pytest.approx(0.3 + 0.5 * 5.0 + 2.0 * 1.5)
     assert said.function_var[0, 0] == pytest.approx(4.0 * 0.7)
+
+
+@each_engine
+@pytest.mark.parametrize("y", [0.0, 3.0, 40.0])
+def test_a_count_is_an_outlier_beside_a_negative_binomial(module: Any, y: float) -> None:
+    """One in a hundred is from s/((s + y)(s + y + 1)), s = mu + 1."""
+    config = Config(inputs=1, hidden=(), observation="count", drift=False)
+    state = believed(config, np.array([1.2, 0.5]), [CERTAIN])._replace(
+        noise=np.array([[50.0, 20.0]])
+    )
+    mu, alpha = np.exp(0.5 * 2.2), 2.5
+    mass = 0.99 * stats.nbinom.pmf(y, alpha, alpha / (alpha + mu))
+    far = 0.01 * (mu + 1.0) / ((mu + 1.0 + y) * (mu + 2.0 + y))
+    _, records = module.learn(state, X, np.array([[y]]))
+    assert records.inlier[0] == pytest.approx(mass / (mass + far), rel=1e-7)
