@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from kbnn import Config
 from kbnn.core.layout import layout_of, pack_triangle
-from kbnn.core.network import ALARM, LEARNED
+from kbnn.core.network import ALARM, LEARNED, REJECTED
 from kbnn.core.state import COUNT
 from tests.test_formulas import PLAIN, believed, certain_line, each_engine, inlier, passed_over
 
@@ -197,3 +197,13 @@ def test_a_count_is_an_outlier_beside_a_negative_binomial(module: Any, y: float)
     far = 0.01 * (mu + 1.0) / ((mu + 1.0 + y) * (mu + 2.0 + y))
     _, records = module.learn(state, X, np.array([[y]]))
     assert records.inlier[0] == pytest.approx(mass / (mass + far), rel=1e-7)
+
+
+@each_engine
+def test_a_row_whose_forecast_is_no_number_is_rejected_without_a_word(module: Any) -> None:
+    config = Config(inputs=2, hidden=(), noise=0.1, **PLAIN)
+    state = believed(config, np.array([0.0, 1e308, -1e308]), [np.eye(3)])
+    after, records = module.learn(state, np.array([[8.0, 8.0]]), np.zeros((1, 1)))
+    assert records.status[0] == REJECTED
+    assert np.array_equal(after.mean, state.mean)
+    assert after.counts[COUNT.rejected] == 1
