@@ -62,6 +62,12 @@ def test_a_value_is_judged_as_integration_would(
     assert found.crps[0] == pytest.approx(integrated(shape, y), rel=1e-9, abs=1e-9)
 
 
+def test_a_value_beyond_all_numbers_of_spreads_is_judged_without_a_word(either: str) -> None:
+    found = mixture.judge(np.array([1e300]), rows_of(SHAPES[0], spread=1e-20))
+    assert np.all(np.isfinite(found.nll) & (found.nll > 1e100))
+    assert found.below[0] == 1.0
+
+
 def integrated(shape: tuple[float, float, float], y: float) -> float:
     """The integral of (F(t) - 1[t >= y])^2 over panels that grow away from all that happens."""
     share, near, far = parts(shape)
