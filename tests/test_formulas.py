@@ -126,24 +126,24 @@ def test_a_unit_sees_the_doubt_about_weights_of_uncertain_inputs(
 @each_engine
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
 def test_the_second_layer_sees_the_variance_of_the_first(module: Any, covariance: str) -> None:
-    """Units far above their bend are linear, so z ~ N(mu, s^2); the next unit stands at its bend:
-
-    E relu(w (z - mu)) = |w| s/sqrt(2 pi), were its own weights certain.
+    """Units far above their bend are linear, so z = b a ~ N(b mu, b^2 s^2); the next unit stands at
+    its bend: E relu(w (z - b mu)) = |w| b s/sqrt(2 pi), were its own weights certain.
     """
     config = Config(
         inputs=1,
         hidden=(1, 1),
         covariance=covariance,  # type: ignore[arg-type]  # one of four
+        activation="max(0,0.6),relu",
         activation_spread=1.0,
         noise=0.1,
         **PLAIN,
     )
-    s, w, out = 0.3, -0.8, 1.7
-    mean = np.array([50.0, 0.0, -50.0 * w, w, 0.0, out])
+    b, s, w, out = 0.6, 0.3, -0.8, 1.7
+    mean = np.array([50.0, 0.0, -50.0 * b * w, w, 0.0, out])
     var = np.array([s * s, 0.0, 0.0, 0.0, 0.0, 0.0])
     blocks = [np.diag(var[order]) for order in layout_of(config).order]
     got = module.predict(believed(config, mean, blocks), np.zeros((1, 1)))
-    assert got.mean[0, 0] == pytest.approx(out * abs(w) * s / np.sqrt(2.0 * np.pi), rel=1e-6)
+    assert got.mean[0, 0] == pytest.approx(out * abs(w) * b * s / np.sqrt(2.0 * np.pi), rel=1e-6)
 
 
 def inlier(e: float, var: float) -> float:
