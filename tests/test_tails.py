@@ -257,6 +257,14 @@ def test_narrowing_leaves_out_what_is_missing_and_is_the_same_however_rows_are_c
     assert whole[0, tails.WIDTH] < 0.9
 
 
+def test_what_is_stated_of_outliers_is_looked_at_less_often_later(either: str) -> None:
+    """With every row of the first 512, and then with every 32nd."""
+    y = np.random.default_rng(6).standard_t(2, (640, 1))
+    rows = tails.follow(tails.blank(1), np.zeros((640, 1)), np.ones((640, 1)), y, True, False)
+    changed = np.flatnonzero(np.diff(rows[:, 0, STATED.share])) + 1
+    assert changed.tolist() == [*range(1, 513), 544, 576, 608]
+
+
 def after_values(t: FloatArray, either: str) -> FloatArray:
     """Tails after forecasts of N(0, 1) and these values."""
     known = tails.blank(1)
