@@ -151,6 +151,13 @@ def test_the_noise_level_knows_of_repeated_passes(module: Any, kappa: float) -> 
 
 
 @each_engine
+def test_the_noise_level_is_never_below_its_least(module: Any) -> None:
+    state, x = certain_line(1e-15, noise_head=False, **PLAIN)
+    after, _ = module.learn(state, x, np.array([[0.3 + 0.5 * 2.0]]))
+    assert after.noise[0] == pytest.approx([0.99 * 8.5, 0.99 * 8.5 * 1e-12], rel=1e-9)
+
+
+@each_engine
 def test_every_clipped_input_is_counted(module: Any) -> None:
     config = Config(inputs=3, hidden=(), noise=0.1, **PLAIN)
     state = believed(config, np.zeros(4), [np.eye(4)])
