@@ -14,6 +14,7 @@ from scipy import special
 
 from kbnn import Config, State, init
 from kbnn.core import engine, twin
+from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of, pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
@@ -106,7 +107,7 @@ def test_what_uncertain_inputs_add_to_the_variance(module: Any, hidden: tuple[in
 @each_engine
 @pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
 def test_a_unit_sees_the_doubt_about_weights_of_uncertain_inputs(
-    module: Any, covariance: str
+    module: Any, covariance: Covariance
 ) -> None:
     """a = b + w x with E w = E x = 0 stands at the bend: E f(a) = sqrt(Var a/(2 pi))."""
     config = Config(
