@@ -207,6 +207,23 @@ def test_a_count_is_an_outlier_beside_a_negative_binomial(module: Any, y: float)
 
 
 @each_engine
+@pytest.mark.parametrize("y", [0.0, 6.0])
+def test_the_dispersion_is_what_neither_poisson_nor_doubt_explains(module: Any, y: float) -> None:
+    """((y - mu)^2 - mu - mu^2 (e^q - 1))/(mu^2 e^q), whose mean is phi, by its weight squared."""
+    config = Config(inputs=1, hidden=(), observation="count", covariance="full", **PLAIN)
+    state = believed(config, np.array([1.2, 0.5]), [np.diag([0.8, 0.3])])
+    state = state._replace(noise=np.array([[50.0, 20.0]]))
+    m, q, phi = 0.5 * 2.2, 0.25 * (0.8 + 4.0 * 0.3), 0.4
+    mu = np.exp(m + q / 2.0)
+    scale, var = mu**2 * np.exp(q), mu + mu**2 * (np.exp(q) * (1.0 + phi) - 1.0)
+    weight = (scale / var) ** 2
+    more = ((y - mu) ** 2 - mu - mu**2 * (np.exp(q) - 1.0)) / scale
+    after, _ = module.learn(state, X, np.array([[y]]))
+    wanted = [0.999 * (50.0 + weight), 0.999 * (20.0 + weight * more)]
+    assert after.noise[0] == pytest.approx(wanted, rel=1e-9)
+
+
+@each_engine
 def test_a_row_whose_forecast_is_no_number_is_rejected_without_a_word(module: Any) -> None:
     config = Config(inputs=2, hidden=(), noise=0.1, **PLAIN)
     state = believed(config, np.array([0.0, 1e308, -1e308]), [np.eye(3)])
