@@ -115,6 +115,14 @@ def test_an_amount_is_judged_as_integration_would(
     assert two_part.cdf(np.array([-1.0]), rows)[0] == 0.0
 
 
+def test_the_score_of_an_amount_is_the_normal_quantile_of_what_is_below() -> None:
+    y = np.linspace(0.2, 9.0, 60)
+    told = stated.judge(y, np.repeat(rows_of(0.3, SHAPES[1], 2.0), len(y), axis=0))
+    assert told.below[0] < 0.4
+    assert told.below[-1] > 0.95
+    assert told.score == pytest.approx(stats.norm.ppf(told.below), abs=1e-9)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_that_is_stated_adds_up_to_one(shape: tuple[float, float, float]) -> None:
     """With respect to length, and at 0 to what is rounded to it."""

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import kbnn
-from kbnn.model.clock import DAY, Clock, phase, text_of
+from kbnn.model.clock import DAY, Clock, Unit, phase, text_of
 from kbnn.stream.clock import size_unit, ticking
-from kbnn.stream.times import point
+from kbnn.stream.times import TICKS, point, times
 from tests.commands import kbnn as command
 from tests.streams import assert_same, csv_bytes, every_format, look, parquet_bytes
 
@@ -37,6 +37,19 @@ SPELLINGS = [
     "14-Mar-26 15:09",
     "20260314T150900",
 ]
+
+
+@pytest.mark.parametrize("unit", TICKS)
+def test_numbers_of_any_type_are_ticks_and_flags_are_no_time(unit: Unit) -> None:
+    ticks = [None, 0, 90 * int(TICKS[unit])]
+    none = pa.array([], pa.string())
+    for kind in (pa.int64(), pa.float64(), pa.string()):
+        read = times(pa.array(ticks).cast(kind), unit, False, none)
+        assert np.array_equal(read.values[1:], [[0.0, 0.0], [90.0, 90.0]])
+        assert np.isnan(read.values[0]).all()
+    flags = times(pa.array([True, False]), unit, False, none)
+    assert np.isnan(flags.values).all()
+    assert flags.unread == {}
 
 
 @pytest.mark.parametrize("text", SPELLINGS)

@@ -14,6 +14,7 @@ from scipy import special
 
 from kbnn import Config, State, init
 from kbnn.core import engine, twin
+from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of, pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
@@ -104,26 +105,46 @@ def test_what_uncertain_inputs_add_to_the_variance(module: Any, hidden: tuple[in
 
 
 @each_engine
+@pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
+def test_a_unit_sees_the_doubt_about_weights_of_uncertain_inputs(
+    module: Any, covariance: Covariance
+) -> None:
+    """a = b + w x with E w = E x = 0 stands at the bend: E f(a) = sqrt(Var a/(2 pi))."""
+    config = Config(
+        inputs=1, hidden=(1,), covariance=covariance, noise=0.1, activation_spread=1.0, **PLAIN
+    )
+    own, v = np.array([0.3, 0.8]), 0.5
+    state = init(config)
+    cov = np.zeros_like(state.cov)
+    cov[layout_of(config).diagonal[:2]] = own
+    state = state._replace(mean=np.array([0.0, 0.0, 0.4, 1.7]), cov=cov)
+    state = state._replace(input_mean=np.zeros(1), input_cov=np.array([v]))
+    said = module.predict(state, np.array([[np.nan]]))
+    wanted = 0.4 + 1.7 * np.sqrt((own[0] + own[1] * v) / (2.0 * np.pi))
+    assert said.mean[0, 0] == pytest.approx(wanted, rel=1e-9)
+
+
+@each_engine
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
 def test_the_second_layer_sees_the_variance_of_the_first(module: Any, covariance: str) -> None:
-    """Units far above their bend are linear, so z ~ N(mu, s^2); the next unit stands at its bend:
-
-    E relu(w (z - mu)) = |w| s/sqrt(2 pi), were its own weights certain.
+    """Units far above their bend are linear, so z = b a ~ N(b mu, b^2 s^2); the next unit stands at
+    its bend: E relu(w (z - b mu)) = |w| b s/sqrt(2 pi), were its own weights certain.
     """
     config = Config(
         inputs=1,
         hidden=(1, 1),
         covariance=covariance,  # type: ignore[arg-type]  # one of four
+        activation="max(0,0.6),relu",
         activation_spread=1.0,
         noise=0.1,
         **PLAIN,
     )
-    s, w, out = 0.3, -0.8, 1.7
-    mean = np.array([50.0, 0.0, -50.0 * w, w, 0.0, out])
+    b, s, w, out = 0.6, 0.3, -0.8, 1.7
+    mean = np.array([50.0, 0.0, -50.0 * b * w, w, 0.0, out])
     var = np.array([s * s, 0.0, 0.0, 0.0, 0.0, 0.0])
     blocks = [np.diag(var[order]) for order in layout_of(config).order]
     got = module.predict(believed(config, mean, blocks), np.zeros((1, 1)))
-    assert got.mean[0, 0] == pytest.approx(out * abs(w) * s / np.sqrt(2.0 * np.pi), rel=1e-6)
+    assert got.mean[0, 0] == pytest.approx(out * abs(w) * b * s / np.sqrt(2.0 * np.pi), rel=1e-6)
 
 
 def inlier(e: float, var: float) -> float:

@@ -85,6 +85,20 @@ def test_packed_models_are_the_models_that_objects_would_be(
     assert kbnn("predict", "packed", *wide).out == kbnn("predict", "objects", *wide).out
 
 
+def test_packed_models_that_have_let_rows_go_are_what_objects_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a common start rows before the first target are not learned: scale and learning
+    curve are then looked at after different rows.
+    """
+    monkeypatch.chdir(tmp_path)
+    restless(tmp_path / "rows.csv", rows=300, keys=2)
+    said = trained("packed", "--no-common")
+    monkeypatch.setattr(of, "packs", lambda *_: False)
+    assert trained("objects", "--no-common") == said
+    assert models("packed") == models("objects")
+
+
 def test_a_packed_model_that_is_damaged_is_refused(tmp_path: Path) -> None:
     source = restless(tmp_path / "rows.csv", rows=300)
     name = str(tmp_path / "fleet")

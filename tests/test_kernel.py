@@ -204,7 +204,9 @@ def test_variances_stop_at_the_same_floor(covariance: Covariance, outputs: int) 
 
 
 @pytest.mark.parametrize("observation", ["gaussian", "sigmoid"])
-@pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu,tanh", "sigmoid,max(0.1,2)"])
+@pytest.mark.parametrize(
+    "activation", ["sigmoid", "tanh,probit", "relu,tanh", "sigmoid,max(0.1,2)"]
+)
 def test_the_papers_own_options_agree(activation: str, observation: str) -> None:
     config = Config(
         inputs=3,

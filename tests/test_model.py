@@ -101,6 +101,21 @@ def test_blocks_may_be_narrow_before_a_category_comes() -> None:
     assert [name for name in differences(whole, other) if name not in sample] == []
 
 
+def test_a_category_that_no_row_has_had_is_no_input_yet() -> None:
+    columns = [
+        Column("c", "category", "feature", categories=["a"]),
+        Column("y", "number", "target"),
+    ]
+    model = Model(Settings(), Schema(columns, "regression", layout=[Place("c", "a")]))
+    y = np.random.default_rng(0).standard_normal(50)
+    x = np.zeros((50, 1))
+    model.learn(block(x[:40], y[:40]))
+    assert network(model).config.inputs == 0
+    x[45] = 1.0
+    model.learn(block(x[40:], y[40:]))
+    assert network(model).config.inputs == 1
+
+
 def test_every_row_is_accounted_for() -> None:
     rows = mixed_rows(300)
     rows.x[50, 0] = np.inf

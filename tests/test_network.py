@@ -130,6 +130,19 @@ def test_an_impossible_configuration_is_refused(options: dict[str, Any], message
         Config(inputs=2, **options)
 
 
+@pytest.mark.parametrize("value", [-0.1, np.nan])
+def test_what_is_no_variance_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="x_var must hold variances >= 0"):
+        predict(init(Config(inputs=1)), np.zeros((1, 1)), x_var=np.array([[value]]))
+
+
+def test_widths_may_come_as_a_list_of_any_numbers() -> None:
+    widths: Any = list(np.array([3, 4]))
+    config = Config(inputs=2, hidden=widths)
+    assert config == Config(inputs=2, hidden=(3, 4))
+    assert init(config).config.widths == (2, 3, 4, 1)
+
+
 def test_the_engine_says_who_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KBNN_ENGINE", "numpy")
     if engines._BUILT:

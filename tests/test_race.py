@@ -34,6 +34,17 @@ def raced(count: int, **settings: Any) -> Model:
     return model
 
 
+def test_a_candidate_is_told_by_what_sets_it_apart() -> None:
+    """The structure of a network without a hidden layer is always the same."""
+    other = Settings(hidden=(5,))
+    for settings, words in (
+        (Settings(hidden=(), covariance="full"), "--layers none"),
+        (Settings(hidden=(4,), covariance="full"), "--layers 4 full"),
+        (Settings(hidden=(4, 3), ensemble=2), "--layers 4,3, --ensemble 2"),
+    ):
+        assert settings.told(other) == words
+
+
 def test_rehearsal_wins_where_there_is_something_to_learn() -> None:
     model = raced(1000)
     assert model.learner.settings.rehearse == "auto"

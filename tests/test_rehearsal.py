@@ -79,6 +79,16 @@ def test_what_moves_the_means_alone_leaves_everything_else(covariance: str) -> N
         assert after.counts[COUNT.rehearsed] == 30
 
 
+def test_no_live_row_waits_for_more_than_512() -> None:
+    """A hundred rounds are owed of 32 rows; those that the networks began with are counted in."""
+    x = np.random.default_rng(0).standard_normal((34, 1))
+    model = Model.create(Settings(hidden=(3,), rehearse=100), schema(1))
+    for stop, rehearsed in ((32, 480), (33, 992), (34, 1504)):
+        start = 0 if stop == 32 else stop - 1
+        model.learn(block(x[start:stop], x[start:stop, 0]))
+        assert network(model).counts[COUNT.rehearsed] == rehearsed
+
+
 def test_rows_that_cannot_be_learned_are_not_counted_again() -> None:
     session = open_session(init(Config(inputs=1, hidden=(3,))))
     x, y = np.zeros((3, 1)), np.array([[1.0], [np.inf], [np.nan]])

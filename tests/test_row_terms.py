@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from kbnn import Config
 from kbnn.core.layout import layout_of, pack_triangle
-from kbnn.core.network import ALARM, LEARNED
+from kbnn.core.network import ALARM, LEARNED, REJECTED
 from kbnn.core.state import COUNT
 from tests.test_formulas import PLAIN, believed, certain_line, each_engine, inlier, passed_over
 
@@ -151,9 +151,83 @@ def test_the_noise_level_knows_of_repeated_passes(module: Any, kappa: float) -> 
 
 
 @each_engine
+def test_the_noise_level_is_never_below_its_least(module: Any) -> None:
+    state, x = certain_line(1e-15, noise_head=False, **PLAIN)
+    after, _ = module.learn(state, x, np.array([[0.3 + 0.5 * 2.0]]))
+    assert after.noise[0] == pytest.approx([0.99 * 8.5, 0.99 * 8.5 * 1e-12], rel=1e-9)
+
+
+@each_engine
 def test_every_clipped_input_is_counted(module: Any) -> None:
     config = Config(inputs=3, hidden=(), noise=0.1, **PLAIN)
     state = believed(config, np.zeros(4), [np.eye(4)])
     x = np.array([[9.0, -20.0, 1.0], [8.0, 0.0, np.nan], [0.0, 0.0, 8.1]])
     after, _ = module.learn(state, x, np.zeros((3, 1)))
     assert after.counts[COUNT.clipped] == 3
+
+
+@each_engine
+@pytest.mark.parametrize(("var", "share"), [(3e-12, 1.0), (1e-14, 0.01), (0.0, 0.0)])
+def test_an_exact_label_of_what_is_known_already_moves_little(
+    module: Any, var: float, share: float
+) -> None:
+    """Nothing is divided by a variance below 1e-12: the step is var/1e-12 of the error."""
+    config = Config(inputs=1, hidden=(), covariance="full", noise=0.0, **PLAIN)
+    state = believed(config, np.array([0.3, 0.5]), [np.diag([var, 0.0])])
+    after, records = module.learn(state, np.zeros((1, 1)), np.array([[0.7]]))
+    assert records.status[0] == LEARNED
+    assert after.mean == pytest.approx([0.3 + 0.4 * share, 0.5], rel=1e-5)
+
+
+@each_engine
+def test_an_exact_value_is_taken_as_it_is_where_inputs_have_not_varied(module: Any) -> None:
+    """The Gaussian of the inputs says that the first is 3; beside a missing one it is 5."""
+    config = Config(inputs=2, hidden=(), noise=0.1, **PLAIN)
+    state = believed(config, np.array([0.3, 0.5, 2.0]), [1e-30 * np.eye(3)])._replace(
+        input_mean=np.array([3.0, 1.5]), input_cov=pack_triangle(np.diag([0.0, 0.7]))
+    )
+    said = module.predict(state, np.array([[5.0, np.nan]]))
+    assert said.mean[0, 0] == pytest.approx(0.3 + 0.5 * 5.0 + 2.0 * 1.5)
+    assert said.function_var[0, 0] == pytest.approx(4.0 * 0.7)
+
+
+@each_engine
+@pytest.mark.parametrize("y", [0.0, 3.0, 40.0])
+def test_a_count_is_an_outlier_beside_a_negative_binomial(module: Any, y: float) -> None:
+    """One in a hundred is from s/((s + y)(s + y + 1)), s = mu + 1."""
+    config = Config(inputs=1, hidden=(), observation="count", drift=False)
+    state = believed(config, np.array([1.2, 0.5]), [CERTAIN])._replace(
+        noise=np.array([[50.0, 20.0]])
+    )
+    mu, alpha = np.exp(0.5 * 2.2), 2.5
+    mass = 0.99 * stats.nbinom.pmf(y, alpha, alpha / (alpha + mu))
+    far = 0.01 * (mu + 1.0) / ((mu + 1.0 + y) * (mu + 2.0 + y))
+    _, records = module.learn(state, X, np.array([[y]]))
+    assert records.inlier[0] == pytest.approx(mass / (mass + far), rel=1e-7)
+
+
+@each_engine
+@pytest.mark.parametrize("y", [0.0, 6.0])
+def test_the_dispersion_is_what_neither_poisson_nor_doubt_explains(module: Any, y: float) -> None:
+    """((y - mu)^2 - mu - mu^2 (e^q - 1))/(mu^2 e^q), whose mean is phi, by its weight squared."""
+    config = Config(inputs=1, hidden=(), observation="count", covariance="full", **PLAIN)
+    state = believed(config, np.array([1.2, 0.5]), [np.diag([0.8, 0.3])])
+    state = state._replace(noise=np.array([[50.0, 20.0]]))
+    m, q, phi = 0.5 * 2.2, 0.25 * (0.8 + 4.0 * 0.3), 0.4
+    mu = np.exp(m + q / 2.0)
+    scale, var = mu**2 * np.exp(q), mu + mu**2 * (np.exp(q) * (1.0 + phi) - 1.0)
+    weight = (scale / var) ** 2
+    more = ((y - mu) ** 2 - mu - mu**2 * (np.exp(q) - 1.0)) / scale
+    after, _ = module.learn(state, X, np.array([[y]]))
+    wanted = [0.999 * (50.0 + weight), 0.999 * (20.0 + weight * more)]
+    assert after.noise[0] == pytest.approx(wanted, rel=1e-9)
+
+
+@each_engine
+def test_a_row_whose_forecast_is_no_number_is_rejected_without_a_word(module: Any) -> None:
+    config = Config(inputs=2, hidden=(), noise=0.1, **PLAIN)
+    state = believed(config, np.array([0.0, 1e308, -1e308]), [np.eye(3)])
+    after, records = module.learn(state, np.array([[8.0, 8.0]]), np.zeros((1, 1)))
+    assert records.status[0] == REJECTED
+    assert np.array_equal(after.mean, state.mean)
+    assert after.counts[COUNT.rejected] == 1

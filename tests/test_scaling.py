@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kbnn.core import engine
 from kbnn.core.normal import FloatArray
 from kbnn.model import scaling
 from kbnn.model.scaling import CENTER, COUNT, MEAN, RECENT_SQUARE, SCALE, SQUARES
@@ -117,6 +118,13 @@ def test_an_absent_column_is_zero_and_a_missing_value_stays_missing() -> None:
     assert np.all(z[:, 1] == 0.0)
     assert np.isnan(z[35, 0])
     assert np.isfinite(np.delete(z[:, 0], 35)).all()
+    raw[36, 1] = np.inf  # no value, and not missing either: its row cannot be learned
+    for compiled in {engine.compiled(), False}:
+        after = columns.copy()
+        _, followed, _ = scaling.follow(after, raw[32:, :0], raw[32:], np.zeros(2), compiled)
+        assert np.array_equal(followed[:, 0], z[32:, 0], equal_nan=True)
+        assert np.array_equal(followed[:, 1], np.where(np.isinf(raw[32:, 1]), np.inf, 0.0))
+        assert np.array_equal(after[:, COUNT], [39.0, 0.0])
 
 
 def test_indicators_pass_as_they_are() -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kbnn.errors import ModelError
+from kbnn.model.plain import value_of
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.stream.kinds import Sample, kind_of
 from kbnn.stream.opening import ReadOptions, open_stream
@@ -23,6 +24,13 @@ def kinds(data: bytes | str, folder: Path, **options: Any) -> dict[str, tuple[st
     (folder / "t").write_bytes(data.encode() if isinstance(data, str) else data)
     with open_stream([str(folder / "t")], options=ReadOptions(**options)) as stream:
         return {column.name: (column.kind, column.role) for column in stream.schema.columns}
+
+
+@pytest.mark.parametrize("value", ["xy", ["x"], ["x", None, None], 3, None, [1, None]])
+def test_a_place_is_a_pair_of_names(value: object) -> None:
+    assert value_of(Place, ["x", None], "layout") == Place("x", None)
+    with pytest.raises(ValueError, match="layout cannot be"):
+        value_of(Place, value, "layout")
 
 
 @pytest.mark.parametrize(

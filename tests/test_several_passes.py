@@ -101,6 +101,14 @@ def test_a_second_pass_over_a_handful_of_rows_ends_the_warm_up(held: int) -> Non
     assert differences(model, restored(model)) == []
 
 
+def test_a_stated_noise_is_as_it_is_where_the_target_has_not_varied() -> None:
+    x = np.random.default_rng(5).standard_normal((9, 2))
+    model = Model.create(Settings(hidden=(4,), noise=0.5), schema(2))
+    for again in (False, True):
+        model.learn(block(x, np.full(9, 3.0)), again=again)
+    assert network(model).config.noise == 0.25
+
+
 def test_a_target_that_nobody_has_seen_is_not_learned() -> None:
     """A second pass ends the warm-up, whatever was seen by then."""
     x = np.random.default_rng(4).standard_normal((20, 2))

@@ -29,6 +29,23 @@ def test_the_scale_must_have_a_row_for_every_column(rows: slice) -> None:
         from_state(header, arrays)
 
 
+@pytest.mark.parametrize("weight", [0.5, np.nan, -np.inf])
+def test_evidence_of_a_member_is_that_of_the_best_or_less(weight: float) -> None:
+    header, arrays = stored()
+    arrays["racer0/ensemble/log_weight"] = np.array([0.0, weight])
+    with pytest.raises(ModelError, match="its ensemble weights do not fit"):
+        from_state(header, arrays)
+
+
+@pytest.mark.parametrize("weights", [slice(0, -1), slice(0, 0)])
+def test_a_network_must_have_all_its_weights(weights: slice) -> None:
+    header, arrays = stored()
+    name = "racer0/network1/mean"
+    arrays[name] = arrays[name][weights]
+    with pytest.raises(ModelError, match="its weights do not fit"):
+        from_state(header, arrays)
+
+
 def test_all_networks_must_be_alike() -> None:
     header, arrays = stored()
     header["racers"][0]["networks"][1]["config"]["robust"] = False

@@ -311,3 +311,4 @@ def test_quantiles_come_from_the_sample() -> None:
     assert summaries.quantiles(0, levels).tolist() == [0, 50, 100]
     assert np.isnan(summaries.quantiles(1, levels)).all()
     assert summaries.features.missing[1] == 101
+    assert np.isnan(Summaries(2).quantiles(1, levels)).all()  # of no rows at all

@@ -62,6 +62,12 @@ def test_a_value_is_judged_as_integration_would(
     assert found.crps[0] == pytest.approx(integrated(shape, y), rel=1e-9, abs=1e-9)
 
 
+def test_a_value_beyond_all_numbers_of_spreads_is_judged_without_a_word(either: str) -> None:
+    found = mixture.judge(np.array([1e300]), rows_of(SHAPES[0], spread=1e-20))
+    assert np.all(np.isfinite(found.nll) & (found.nll > 1e100))
+    assert found.below[0] == 1.0
+
+
 def integrated(shape: tuple[float, float, float], y: float) -> float:
     """The integral of (F(t) - 1[t >= y])^2 over panels that grow away from all that happens."""
     share, near, far = parts(shape)
@@ -254,6 +260,14 @@ def test_narrowing_leaves_out_what_is_missing_and_is_the_same_however_rows_are_c
     there = tails.narrowed(start[1:], squares[seen, 1:], more[seen])
     assert np.array_equal(there[0], whole[1])
     assert whole[0, tails.WIDTH] < 0.9
+
+
+def test_what_is_stated_of_outliers_is_looked_at_less_often_later(either: str) -> None:
+    """With every row of the first 512, and then with every 32nd."""
+    y = np.random.default_rng(6).standard_t(2, (640, 1))
+    rows = tails.follow(tails.blank(1), np.zeros((640, 1)), np.ones((640, 1)), y, True, False)
+    changed = np.flatnonzero(np.diff(rows[:, 0, STATED.share])) + 1
+    assert changed.tolist() == [*range(1, 513), 544, 576, 608]
 
 
 def after_values(t: FloatArray, either: str) -> FloatArray:

@@ -116,6 +116,24 @@ def test_missing_inputs_are_conditioned_exactly() -> None:
     np.testing.assert_allclose(seen.mean[K:], seen.x - v @ (v.T @ seen.x), atol=1e-12)
 
 
+@pytest.mark.parametrize("module", [engine, twin], ids=["engine", "twin"])
+def test_what_missing_and_noisy_inputs_add_to_the_variance(module: Any) -> None:
+    """Inputs of no direction, their weights N(w, C): C x^2 + (w^2 + C) v, v = D, or D R/(D + R)."""
+    config = Config(inputs=3, hidden=(), covariance="wide", directions=1, noise=0.1)
+    first = init(config, directions=np.array([[1.0], [0.0], [0.0]]))
+    state = first._replace(
+        mean=np.array([0.3, 0.7, 9.0, 0.5, -2.0]),
+        cov=np.array([0.0, 0.0, 0.0, 0.0, 0.03, 0.05]),
+        input_mean=np.array([0.1, 0.2, -0.4]),
+        input_cov=np.array([0.6, 0.5, 0.8, 0.9]),
+    )
+    said = module.predict(state, np.array([[1.5, np.nan, 1.1]]), np.array([[0.0, 0.0, 0.45]]))
+    noisy = -0.4 + 0.9 / (0.9 + 0.45) * 1.5
+    assert said.mean[0, 0] == pytest.approx(0.3 + 0.7 * 1.5 + 0.5 * 0.2 - 2.0 * noisy)
+    wanted = 0.03 * 0.2**2 + 0.05 * noisy**2 + (0.25 + 0.03) * 0.8 + (4.0 + 0.05) * 0.3
+    assert said.function_var[0, 0] == pytest.approx(wanted)
+
+
 def test_all_directions_and_no_rest_is_a_group() -> None:
     """With as many directions as inputs, turned not at all, the rest is 0 and a group is left."""
     x, y = rows(60, 4)

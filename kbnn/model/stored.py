@@ -42,7 +42,7 @@ LARGEST_BELIEF = 1e60
 MOST_RACERS = 64
 MOST_EVIDENCE = 1e9
 """Nats: a race is over after a thousand rows, and no density of numbers taken is beyond e^700."""
-MOST_DEBT = float(MOST_REHEARSED * (YOUNG + 1) * 2)
+MOST_DEBT = 2.0 * MOST_REHEARSED * YOUNG
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -171,8 +171,6 @@ KB_PART void KB(observe_gaussian)(kb_work *w, const double *y, double weight, do
 KB_INLINE double KB(two_surprise)(const kb_constants *k, double p, double other)
 {
     double here = -log(KB(larger)(p, k->tiny)), there = -log(KB(larger)(other, k->tiny));
-    p = KB(larger)(p, k->tiny);
-    other = KB(larger)(other, k->tiny);
     double entropy = p * here + other * there;
     double second = p * here * here + other * there * there;
     return (here - entropy) / sqrt(2.0 * (second - entropy * entropy + k->surprise_var));
