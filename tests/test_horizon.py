@@ -186,6 +186,21 @@ def test_errors_carried_along_are_those_of_their_sums() -> None:
     assert horizon.wider(rng.normal(size=100), np.zeros(3)) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("size", "alone"), [(0.1, 0.9), (1.5, 0.91193), (1.64485, 1.0), (2.0, 1.21591), (9.0, 1.5)]
+)
+def test_errors_that_are_all_as_large_are_followed_only_so_far(size: float, alone: float) -> None:
+    """Alone by their size; of one sign, two are the root of two times as much, or else nothing."""
+    same, one = np.full(100, size), np.ones(1)
+    turning = same * (-1.0) ** np.arange(100)
+    for missed in (same, turning):
+        assert horizon.wider(missed, one) == pytest.approx(alone, rel=1e-5)
+    more = np.sqrt(2.0) ** (100 / 102)
+    assert horizon.wider(same, np.ones(2)) == pytest.approx(alone * more, rel=1e-5)
+    assert horizon.wider(same, np.ones(4)) == pytest.approx(alone * 1.5, rel=1e-5)
+    assert horizon.wider(turning, np.ones(2)) == pytest.approx(alone * 0.7, rel=1e-5)
+
+
 def test_predict_goes_on_from_the_last_row(tmp_path: Path) -> None:
     path, model = series(tmp_path / "s.csv", 300), tmp_path / "m.npz"
     assert command("train", path, "-m", model, "-q").code == 0

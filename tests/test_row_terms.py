@@ -62,6 +62,29 @@ def test_the_surprise_of_a_class_is_its_log_loss_against_what_was_expected(
 
 
 @each_engine
+@pytest.mark.parametrize(
+    ("kind", "mean", "label", "evidence"),
+    [
+        ("bernoulli", 1e4, 1.0, 2.75),  # what is certain is no news, and the slack is taken off
+        ("bernoulli", 1e4, 0.0, 7.75),  # what cannot be counts as the most there is
+        ("amount", -1e4, -np.inf, 2.5),
+        ("amount", 1e4, -np.inf, 4.5),
+    ],
+)
+def test_what_is_certain_beyond_all_numbers_surprises_as_it_should(
+    module: Any, kind: Any, mean: float, label: float, evidence: float
+) -> None:
+    outputs = 2 if kind == "amount" else 1
+    config = Config(
+        inputs=1, outputs=outputs, hidden=(), covariance="neuron", observation=kind, robust=False
+    )
+    weights = np.array([1.0, 0.0, mean, 0.0])[-2 * outputs :]
+    state = believed(config, weights, [CERTAIN] * outputs)._replace(surprise=np.array([3.0]))
+    after, _ = module.learn(state, X, np.array([[label]]))
+    assert after.surprise[0] == pytest.approx(evidence, rel=1e-9)
+
+
+@each_engine
 def test_the_row_of_an_alarm_is_learned_by_what_the_alarm_has_left(module: Any) -> None:
     """Covariances go half of the way to the prior, and then the row is one Kalman step."""
     config = Config(inputs=1, hidden=(), covariance="full", noise=0.2, robust=False)
