@@ -14,6 +14,7 @@ import pytest
 import kbnn
 from kbnn.core import engine
 from kbnn.core.belief import open_state
+from kbnn.core.mixture import STATED
 from kbnn.core.slopes import function_var, slopes
 from kbnn.core.state import State
 from kbnn.core.tails import MEAN_WIDTH
@@ -199,6 +200,16 @@ def test_errors_that_are_all_as_large_are_followed_only_so_far(size: float, alon
     assert horizon.wider(same, np.ones(2)) == pytest.approx(alone * more, rel=1e-5)
     assert horizon.wider(same, np.ones(4)) == pytest.approx(alone * 1.5, rel=1e-5)
     assert horizon.wider(turning, np.ones(2)) == pytest.approx(alone * 0.7, rel=1e-5)
+
+
+def test_a_path_states_what_it_does_not_know_and_what_nobody_could() -> None:
+    path = Ahead(np.array([[1.0, -2.0]]), np.array([[9.0, 0.0]]), np.array([[16.0, 0.25]]))
+    said = path.forecast()
+    assert said.mean[:, 0] == pytest.approx([1.0, -2.0])
+    for sd in (said.sd[:, 0], said.stated[:, 0, STATED.spread]):
+        assert sd == pytest.approx([5.0, 0.5])
+    assert said.function_sd[:, 0] == pytest.approx([3.0, 0.0])
+    assert said.noise_sd[:, 0] == pytest.approx([4.0, 0.5])
 
 
 def test_predict_goes_on_from_the_last_row(tmp_path: Path) -> None:

@@ -48,8 +48,7 @@ def test_a_candidate_is_told_by_what_sets_it_apart() -> None:
 def test_of_the_other_kinds_a_real_target_is_told_else_the_nearest() -> None:
     model = Model.create(Settings(), schema(3))
     count, positive, amount, real = (
-        Settings(kind=kind)  # type: ignore[arg-type]  # checked by name
-        for kind in ("count", "positive", "amount", "regression")
+        Settings(kind=kind) for kind in ("count", "positive", "amount", "regression")
     )
     leader, second = (
         race.Racer(model.learner_of(one), model.learned, nats)

@@ -230,6 +230,22 @@ def test_a_count_is_an_outlier_beside_a_negative_binomial(module: Any, y: float)
 
 
 @each_engine
+def test_a_count_far_off_is_taken_for_five_deviations_and_a_hundredth_of_a_row(module: Any) -> None:
+    """Expected are 4, of variance 9: no more than 19."""
+    options: Any = {"inputs": 1, "hidden": (), "observation": "count", "drift": False}
+    phi = (1.0 + 5.0 / 16.0) * np.exp(-0.2) - 1.0
+    found = []
+    for robust, y, weight in ((True, 1e5, 1.0), (False, 19.0, 0.01)):
+        config = Config(**options, covariance="full", robust=robust)
+        state = believed(config, np.array([2.0 * np.log(4.0) - 0.2, 0.0]), [np.diag([0.8, 1e-9])])
+        state = state._replace(noise=np.array([[50.0, 50.0 * phi]]))
+        found.append(module.learn(state, X, np.array([[y]]), None, np.array([weight]))[0])
+    assert abs(found[0].mean[0] - (2.0 * np.log(4.0) - 0.2)) > 1e-3
+    assert found[0].mean == pytest.approx(found[1].mean, rel=1e-6)
+    assert found[0].cov == pytest.approx(found[1].cov, rel=1e-6)
+
+
+@each_engine
 @pytest.mark.parametrize("y", [0.0, 6.0])
 def test_the_dispersion_is_what_neither_poisson_nor_doubt_explains(module: Any, y: float) -> None:
     """((y - mu)^2 - mu - mu^2 (e^q - 1))/(mu^2 e^q), whose mean is phi, by its weight squared."""
