@@ -288,11 +288,12 @@ def test_a_noisy_table_is_learned_by_several() -> None:
 
 
 def test_the_command_says_who_won_and_inspect_by_how_much(tmp_path: Path) -> None:
-    x, y = curve(1200)
+    x, y = curve(1060)
     lines = ["a,b,c,y", *(",".join(f"{v:.5f}" for v in (*r, t)) for r, t in zip(x, y, strict=True))]
     (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
     model = tmp_path / "m.npz"
-    ran = kbnn("train", tmp_path / "d.csv", "-m", model, "--layers", "auto")
+    said = ("--layers", "auto", "--covariance", "neuron", "--task", "regression")
+    ran = kbnn("train", tmp_path / "d.csv", "-m", model, *said)
     assert ran.code == 0
     assert "nats ahead of" in ran.err
     assert "us of processor time a row" in ran.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,9 @@ def test_inspect_says_how_sharp_it_is(tmp_path: Path) -> None:
     told = kbnn("inspect", model).out
     assert f"{int(known[sharp.SEEN])} rows" in told
     assert "probabilities are sharpened, learned from" in told
+    plain = json.loads(kbnn("inspect", model, "--json").out)
+    assert plain["health"]["sharpness"] == pytest.approx(sharp.sharpness(known))
+    assert plain["health"]["sharpness"] > 1.0
 
 
 def test_the_models_of_a_fleet_have_a_sharpness_each(tmp_path: Path) -> None:

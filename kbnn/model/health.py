@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kbnn.core.layout import layout_of
+from kbnn.core.sharpness import sharpness
 from kbnn.model import scaling
 from kbnn.model.model import Model
 
@@ -26,6 +27,7 @@ def health(model: Model) -> dict[str, Any]:
         "held_rows": model.held,
         "scale_changes": model.learned.changes,
         "rehearsed": model.learned.rehearsal.rows,
+        "sharpness": sharpness(known) if len(known := model.learned.sharpness) else None,
         "waiting": {"rows": len(model.room.rows), **model.room.counts},
     }
 

@@ -133,11 +133,13 @@ class FeatureHistograms:
         level = fitting_level(low, high)
         old_level, old_first = int(self.level[j]), int(self.first[j])
         first = lattice(low, level)
+        self.low[j], self.high[j] = low, high
+        if (level, first) == (old_level, old_first):
+            return
         merged = np.zeros(FEATURE_BINS, dtype=np.int64)
         for i in np.flatnonzero(self.counts[j]):
             place = ((old_first + int(i)) >> (level - old_level)) - first
             merged[max(place, 0)] += self.counts[j, i]  # below 0 only where floats underflow
-        self.low[j], self.high[j] = low, high
         self.level[j], self.first[j], self.counts[j] = level, first, merged
 
     def bins(self, feature: int) -> tuple[FloatArray, IntArray]:
