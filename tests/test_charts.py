@@ -89,6 +89,43 @@ def test_the_learning_curve_may_be_left_out() -> None:
     assert "Residuals by width of interval" in text
 
 
+def levels_of(card: Scorecard) -> list[float]:
+    """Where the charts of how it learned have their constants."""
+    group = section_of(card).groups[-1]
+    assert group.title == "How it learned"
+    return [chart.data["baseline"] for chart in group.charts]
+
+
+def test_learning_is_beside_what_one_constant_would_have() -> None:
+    card = label_card(1)
+    y = np.repeat([0.0, 1.0, 2.0], [50, 30, 20])[:, None]
+    card.add(y, y, labels(np.full((100, 3), 1.0 / 3.0)))
+    entropy = -(0.5 * np.log(0.5) + 0.3 * np.log(0.3) + 0.2 * np.log(0.2))
+    assert levels_of(card) == pytest.approx([0.5, entropy])
+    card = number_card(1, 1)
+    value = np.repeat([-3.0, 5.0], 50)[:, None]
+    card.add(value, value, numbers(0.0 * value, 1.0 + 0.0 * value))
+    assert levels_of(card) == pytest.approx([4.0, 0.5 * np.log(2.0 * np.pi * np.e * 16.0), 0.9])
+
+
+@pytest.mark.parametrize(
+    ("shares", "shown"), [([9], 0), ([9, 1], 1), ([2, 3, 7], 2), ([7, 2, 3], 0)]
+)
+def test_of_one_class_it_is_drawn_of_two_the_second_of_more_the_commonest(
+    shares: list[int], shown: int
+) -> None:
+    card, names = label_card(1), ["a", "b", "c"][: len(shares)]
+    y = np.repeat(np.arange(len(shares)), shares)[:, None].astype(np.float64)
+    p = np.tile([0.2, 0.3, 0.5], (len(y), 1))
+    card.add(y, y, labels(p))
+    drawn = label_task(names).drawn(card.scores[0], card.summaries, 0)
+    assert drawn.name == f"probability of {names[shown]}"
+    curve, chance = drawn.values(labels(p[:1])), p[0, shown]
+    assert curve.value == pytest.approx([chance])
+    assert curve.sd == pytest.approx([np.sqrt(chance * (1.0 - chance))])
+    assert np.sum(drawn.truth(y)) == shares[shown]
+
+
 def test_too_narrow_intervals_fall_below_the_diagonal() -> None:
     levels = np.arange(1, 20) / 20
     below = calibration(levels, 0.6 * levels, 100)(38, True)

@@ -379,6 +379,20 @@ def test_one_row_at_a_time_means_the_same() -> None:
         model.learn_one({"when": "noon", "x": 1}, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("days", "months", "season"),
+    [(18, 0, 0), (27, 0, 0), (28, 1, 12), (31, 1, 12), (34, 0, 0), (80, 0, 0), (91, 3, 4)],
+)
+def test_a_step_within_a_tenth_of_months_is_months(days: int, months: int, season: int) -> None:
+    clock = Clock("t", "text", 0.0, days * DAY, [], [])
+    assert (clock.months, clock.season) == (months, season)
+
+
+@pytest.mark.parametrize(("days", "season"), [(1, 7), (2, 0), (7, 52), (8, 0)])
+def test_days_come_round_in_a_week_and_weeks_in_a_year(days: int, season: int) -> None:
+    assert Clock("t", "text", 0.0, days * DAY, [], []).season == season
+
+
 def test_months_are_months_and_texts_come_back() -> None:
     day = datetime(2025, 1, 31, tzinfo=UTC).timestamp()
     clock = Clock("t", "text", day, 30.4 * DAY, ["year"], ["a", "b"], written="day")

@@ -76,6 +76,19 @@ def test_the_noise_head_is_the_linear_gaussian_update_by_eps_squared(
 
 
 @each_engine
+@pytest.mark.parametrize("e", [1.5, 9.0])
+def test_no_residual_moves_the_noise_head_by_more_than_two(module: Any, e: float) -> None:
+    state, x = certain_line(0.2, **PLAIN)
+    state = state._replace(
+        head_mean=np.array([[-3.0, 0.0]]), head_cov=pack_triangle(np.diag([0.3, 0.1]))[None, :]
+    )
+    after, _ = learned(module, state, x, 1.3 + e)
+    # The covariance with h, in proportion: 0.3 and 0.1 times 2, of 0.3 + 0.1 times 4.
+    moved = 2.0 * np.array([0.3, 0.2]) / 0.7
+    assert after.head_mean[0] - state.head_mean[0] == pytest.approx(moved, rel=1e-9)
+
+
+@each_engine
 @pytest.mark.parametrize("hidden", [(), (2,), (5,)])
 def test_what_uncertain_inputs_add_to_the_variance(module: Any, hidden: tuple[int, ...]) -> None:
     """Independent weights into units whose outgoing weights are certain: an exact product.

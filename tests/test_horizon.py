@@ -14,6 +14,7 @@ import pytest
 import kbnn
 from kbnn.core import engine
 from kbnn.core.belief import open_state
+from kbnn.core.mixture import STATED
 from kbnn.core.slopes import function_var, slopes
 from kbnn.core.state import State
 from kbnn.core.tails import MEAN_WIDTH
@@ -184,6 +185,31 @@ def test_errors_carried_along_are_those_of_their_sums() -> None:
     assert horizon.wider(rng.normal(size=horizon.ENOUGH - 1), walk) == 1.0
     assert horizon.wider(np.zeros(100), walk) == 1.0
     assert horizon.wider(rng.normal(size=100), np.zeros(3)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("size", "alone"), [(0.1, 0.9), (1.5, 0.91193), (1.64485, 1.0), (2.0, 1.21591), (9.0, 1.5)]
+)
+def test_errors_that_are_all_as_large_are_followed_only_so_far(size: float, alone: float) -> None:
+    """Alone by their size; of one sign, two are the root of two times as much, or else nothing."""
+    same, one = np.full(100, size), np.ones(1)
+    turning = same * (-1.0) ** np.arange(100)
+    for missed in (same, turning):
+        assert horizon.wider(missed, one) == pytest.approx(alone, rel=1e-5)
+    more = np.sqrt(2.0) ** (100 / 102)
+    assert horizon.wider(same, np.ones(2)) == pytest.approx(alone * more, rel=1e-5)
+    assert horizon.wider(same, np.ones(4)) == pytest.approx(alone * 1.5, rel=1e-5)
+    assert horizon.wider(turning, np.ones(2)) == pytest.approx(alone * 0.7, rel=1e-5)
+
+
+def test_a_path_states_what_it_does_not_know_and_what_nobody_could() -> None:
+    path = Ahead(np.array([[1.0, -2.0]]), np.array([[9.0, 0.0]]), np.array([[16.0, 0.25]]))
+    said = path.forecast()
+    assert said.mean[:, 0] == pytest.approx([1.0, -2.0])
+    for sd in (said.sd[:, 0], said.stated[:, 0, STATED.spread]):
+        assert sd == pytest.approx([5.0, 0.5])
+    assert said.function_sd[:, 0] == pytest.approx([3.0, 0.0])
+    assert said.noise_sd[:, 0] == pytest.approx([4.0, 0.5])
 
 
 def test_predict_goes_on_from_the_last_row(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from kbnn.errors import ModelError
 from kbnn.model import race
 from kbnn.model.model import Model
-from kbnn.model.race import DECIDED, DECIDED_LATE, DROPPED
+from kbnn.model.race import DECIDED, DECIDED_LATE, DROPPED, Lost
 from kbnn.model.rows import sliced
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
@@ -43,6 +43,23 @@ def test_a_candidate_is_told_by_what_sets_it_apart() -> None:
         (Settings(hidden=(4, 3), ensemble=2), "--layers 4,3, --ensemble 2"),
     ):
         assert settings.told(other) == words
+
+
+def test_of_the_other_kinds_a_real_target_is_told_else_the_nearest() -> None:
+    model = Model.create(Settings(), schema(3))
+    count, positive, amount, real = (
+        Settings(kind=kind) for kind in ("count", "positive", "amount", "regression")
+    )
+    leader, second = (
+        race.Racer(model.learner_of(one), model.learned, nats)
+        for one, nats in ((count, 50.0), (amount, 20.0))
+    )
+    lost = (Lost(positive, 40.0, 96, count), Lost(positive, 5.0, 96, amount))
+    assert race.kinds_told((leader,), ()) is None
+    assert race.kinds_told((leader,), lost) == ("count", "positive", 40.0)
+    assert race.kinds_told((leader, second), lost) == ("count", "amount", 30.0)
+    far = (*lost, Lost(real, 90.0, 128, count), Lost(real, 70.0, 128, count))
+    assert race.kinds_told((leader, second), far) == ("count", "regression", 70.0)
 
 
 def test_rehearsal_wins_where_there_is_something_to_learn() -> None:

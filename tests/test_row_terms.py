@@ -62,6 +62,29 @@ def test_the_surprise_of_a_class_is_its_log_loss_against_what_was_expected(
 
 
 @each_engine
+@pytest.mark.parametrize(
+    ("kind", "mean", "label", "evidence"),
+    [
+        ("bernoulli", 1e4, 1.0, 2.75),  # what is certain is no news, and the slack is taken off
+        ("bernoulli", 1e4, 0.0, 7.75),  # what cannot be counts as the most there is
+        ("amount", -1e4, -np.inf, 2.5),
+        ("amount", 1e4, -np.inf, 4.5),
+    ],
+)
+def test_what_is_certain_beyond_all_numbers_surprises_as_it_should(
+    module: Any, kind: Any, mean: float, label: float, evidence: float
+) -> None:
+    outputs = 2 if kind == "amount" else 1
+    config = Config(
+        inputs=1, outputs=outputs, hidden=(), covariance="neuron", observation=kind, robust=False
+    )
+    weights = np.array([1.0, 0.0, mean, 0.0])[-2 * outputs :]
+    state = believed(config, weights, [CERTAIN] * outputs)._replace(surprise=np.array([3.0]))
+    after, _ = module.learn(state, X, np.array([[label]]))
+    assert after.surprise[0] == pytest.approx(evidence, rel=1e-9)
+
+
+@each_engine
 def test_the_row_of_an_alarm_is_learned_by_what_the_alarm_has_left(module: Any) -> None:
     """Covariances go half of the way to the prior, and then the row is one Kalman step."""
     config = Config(inputs=1, hidden=(), covariance="full", noise=0.2, robust=False)
@@ -204,6 +227,22 @@ def test_a_count_is_an_outlier_beside_a_negative_binomial(module: Any, y: float)
     far = 0.01 * (mu + 1.0) / ((mu + 1.0 + y) * (mu + 2.0 + y))
     _, records = module.learn(state, X, np.array([[y]]))
     assert records.inlier[0] == pytest.approx(mass / (mass + far), rel=1e-7)
+
+
+@each_engine
+def test_a_count_far_off_is_taken_for_five_deviations_and_a_hundredth_of_a_row(module: Any) -> None:
+    """Expected are 4, of variance 9: no more than 19."""
+    options: Any = {"inputs": 1, "hidden": (), "observation": "count", "drift": False}
+    phi = (1.0 + 5.0 / 16.0) * np.exp(-0.2) - 1.0
+    found = []
+    for robust, y, weight in ((True, 1e5, 1.0), (False, 19.0, 0.01)):
+        config = Config(**options, covariance="full", robust=robust)
+        state = believed(config, np.array([2.0 * np.log(4.0) - 0.2, 0.0]), [np.diag([0.8, 1e-9])])
+        state = state._replace(noise=np.array([[50.0, 50.0 * phi]]))
+        found.append(module.learn(state, X, np.array([[y]]), None, np.array([weight]))[0])
+    assert abs(found[0].mean[0] - (2.0 * np.log(4.0) - 0.2)) > 1e-3
+    assert found[0].mean == pytest.approx(found[1].mean, rel=1e-6)
+    assert found[0].cov == pytest.approx(found[1].cov, rel=1e-6)
 
 
 @each_engine

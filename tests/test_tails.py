@@ -293,3 +293,15 @@ def test_a_target_that_has_not_varied_yet_is_not_taken_for_certain(either: str) 
         known = after_values(np.zeros(rows), either)
         few = constants.WIDTH_FEW
         assert known[tails.WIDTH] == pytest.approx(few / (rows - 1.0 + few))
+
+
+def test_gains_count_on_average_beside_512_rows_that_asked_for_none(either: str) -> None:
+    t = np.random.default_rng(3).standard_normal((200, 1)) * 1.5
+    known = tails.blank(1)
+    rows = tails.follow(known, np.zeros_like(t), np.ones_like(t), t, True, True, either == "kernel")
+    after = np.vstack(
+        [rows[1:, 0, STATED.gain : STATED.most], known[:, tails.FIRST_GAIN : tails.FIRST_MEAN]]
+    )
+    wanted = (constants.TAILS_YOUNG + np.sum(after, axis=0)) / (constants.TAILS_YOUNG + len(t))
+    assert np.ptp(wanted) > 0.01
+    assert known[0, tails.FIRST_MEAN : tails.MEAN_WIDTH] == pytest.approx(wanted, rel=1e-12)

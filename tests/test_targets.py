@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+from kbnn import Config, init, predict
 from kbnn.core import count_tails, counts, engine
 from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.normal import FloatArray
@@ -21,7 +22,8 @@ from kbnn.model.model import Model
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from kbnn.task import counted, link, logged, stated
-from kbnn.task.table import kinds_of
+from kbnn.task.base import Scaled, Task
+from kbnn.task.table import kinds_of, task_of
 from tests.bench.data import block, schema
 from tests.commands import SAMPLES, kbnn
 
@@ -50,6 +52,36 @@ def test_the_update_by_a_count_is_near_that_of_quadrature() -> None:
     assert np.mean(off) < 0.004
     assert np.max(off) < 0.04
     assert np.mean(wide) < 0.02
+
+
+def count_task() -> Task:
+    return task_of(schema(1), Settings(kind="count"))
+
+
+def test_a_count_before_the_first_row_is_learned_has_the_spread_that_was_seen() -> None:
+    """Where a negative binomial can have it: no less than a Poisson, and fifty means at most."""
+    task = count_task()
+    mu, sd = np.full((3, 1), 4.0), np.array([[1.0], [6.0], [1000.0]])
+    mean, spread = task.shown(task.early_stated(mu, sd))  # type: ignore[attr-defined]
+    assert mean[:, 0] == pytest.approx([4.0, 4.0, 4.0])
+    assert spread[:, 0] ** 2 == pytest.approx([4.0016, 36.0, 804.0])
+
+
+def test_the_spread_of_a_count_has_two_parts() -> None:
+    """mu^2 (e^q - 1), which more rows mend, and mu + mu^2 e^q phi, which none do."""
+    config = Config(inputs=1, hidden=(), observation="count")
+    made = predict(init(config), np.zeros((2, 1)))._replace(
+        mean=2.0 * np.log(np.array([[3.0], [20.0]])),
+        function_var=np.array([[0.4], [2.0]]),
+        noise_var=np.array([[0.3], [0.05]]),
+    )
+    task = count_task()
+    said = task.forecast(made, Scaled(np.zeros(0), np.zeros(0)), False, task.tails(False))
+    q, phi = np.array([0.1, 0.5]), np.array([0.3, 0.05])
+    mu = np.array([3.0, 20.0]) * np.exp(q / 2.0)
+    assert said.function_sd[:, 0] ** 2 == pytest.approx(mu**2 * np.expm1(q))
+    assert said.noise_sd[:, 0] ** 2 == pytest.approx(mu + mu**2 * np.exp(q) * phi)
+    assert said.sd**2 == pytest.approx(said.function_sd**2 + said.noise_sd**2)
 
 
 def count_rows(mu: list[float], inverse: list[float], share: float = 0.0) -> FloatArray:

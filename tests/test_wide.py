@@ -180,6 +180,28 @@ def test_a_change_of_units_changes_nothing() -> None:
     np.testing.assert_allclose(before.function_var, after.function_var, rtol=1e-9)
 
 
+def test_what_is_known_of_loose_weights_of_an_output_is_known_in_its_new_units() -> None:
+    """Seen as w + N(0, s^2) they are seen as a w + N(0, a^2 s^2), beside the same prior."""
+    state = wide_state(hidden=())
+    layout, rng = layout_of(state.config), np.random.default_rng(2)
+    at = layout.loose
+    prior, begun = state.prior_var[at], state.prior_mean[at]
+    seen, doubt = rng.standard_normal(at.shape), prior * rng.uniform(0.1, 3.0, at.shape)
+
+    def known(a: float) -> tuple[FloatArray, FloatArray]:
+        var = 1.0 / (1.0 / prior + 1.0 / (a**2 * doubt))
+        return var * (begun / prior + a * seen / (a**2 * doubt)), var
+
+    mean = state.mean.copy()
+    mean[at], var = known(1.0)
+    state = state._replace(mean=mean, cov=layout.pack(layout.unpack(state.cov), var))
+    same = Scale(np.zeros(D), np.ones(D))
+    moved = rescaled(state, same, same, np.array([1.7]), np.zeros(1))
+    wanted = known(1.7)
+    np.testing.assert_allclose(moved.mean[at], wanted[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(layout.loose_var(moved.cov), wanted[1], rtol=1e-9)
+
+
 def test_another_input_that_is_0_changes_nothing() -> None:
     x, y = rows()
     state, _ = twin.learn(wide_state(), x, y[:, None])
