@@ -19,7 +19,7 @@ from kbnn.core.layout import layout_of, pack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.sensitivity import sensitivity
 from kbnn.core.slopes import function_var, slopes
-from kbnn.core.state import ARRAYS, State, init
+from kbnn.core.state import ARRAYS, COUNT, State, init
 from kbnn.model.growth import grow
 from kbnn.model.rescale import rescaled
 from kbnn.model.scaling import Scale
@@ -200,6 +200,22 @@ def test_what_is_known_of_loose_weights_of_an_output_is_known_in_its_new_units()
     wanted = known(1.7)
     np.testing.assert_allclose(moved.mean[at], wanted[0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(layout.loose_var(moved.cov), wanted[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("alarms", [0, 1])
+def test_other_units_of_the_target_are_taken_over_by_all_weights_of_an_output(alarms: int) -> None:
+    x, y = rows(600)
+    state, _ = twin.learn(wide_state(hidden=()), x, y[:, None])
+    counts = state.counts.copy()
+    counts[COUNT.alarms] = alarms
+    state = state._replace(counts=counts)
+    same = Scale(np.zeros(D), np.ones(D))
+    moved = rescaled(state, same, same, np.array([2.0]), np.array([0.7]))
+    before, after = (twin.predict(one, x[:50]).mean for one in (state, moved))
+    assert np.std(before) > 0.5
+    np.testing.assert_allclose(after, 2.0 * before + 0.7, atol=0.1 * float(np.std(before)))
+    at = layout_of(state.config).loose
+    np.testing.assert_array_equal(moved.prior_mean[at], (1 + alarms) * state.prior_mean[at])
 
 
 def test_another_input_that_is_0_changes_nothing() -> None:

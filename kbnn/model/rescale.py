@@ -57,7 +57,8 @@ def rescaled(
             dense[index] = block
     loose = layout.loose_var(state.cov).copy()
     if not state.config.hidden and loose.size:
-        mean, loose = _carry_loose(state, layout, gain, anchored)
+        at = layout.loose
+        mean[at], prior_mean[at], loose = _carry_loose(state, layout, gain, anchored)
     config = state.config
     if config.noise is not None:
         config = replace(config, noise=config.noise * float(gain[0]) ** 2)
@@ -186,12 +187,13 @@ def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray
 
 def _carry_loose(
     state: State, layout: Layout, gain: FloatArray, anchored: bool
-) -> tuple[FloatArray, FloatArray]:
-    """The means, and the variances of loose weights, where these lead into an output."""
-    mean, at = state.mean.copy(), layout.loose
-    var, prior, a = layout.loose_var(state.cov), state.prior_var[at], gain[:, None]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Means, prior means and variances of loose weights, where these lead into an output."""
+    at, a = layout.loose, gain[:, None]
+    mean, before = state.mean[at], state.prior_mean[at]
+    var, prior = layout.loose_var(state.cov), state.prior_var[at]
     data = (1.0 / var - 1.0 / prior) / a**2
     new = 1.0 / (data + 1.0 / prior)
-    pull = (mean[at] / var - state.prior_mean[at] / prior) / a
-    mean[at] = new * (pull + state.prior_mean[at] * (a if anchored else 1.0) / prior)
-    return mean, new
+    pull = (mean / var - before / prior) / a
+    anchor = before * a if anchored else before
+    return new * (pull + anchor / prior), anchor, new
