@@ -86,6 +86,7 @@ class Exact:
         return total
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("unit", [0.0, 2.0, 40.0])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("none", [1e-6, 0.3, 0.97])

@@ -278,6 +278,7 @@ def test_percent_is_a_share_and_a_header_may_begin_with_a_hash() -> None:
     assert load("model.npz").schema.features == ["#id"]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_fits_its_screen(command: str, width: int) -> None:

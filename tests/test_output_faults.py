@@ -170,6 +170,7 @@ def test_standard_output_full_or_closed(name: str, model: str, here: Path) -> No
         assert ran.returncode == 1
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("talk", ["2>&1 | head -2", "2>/dev/full", "2>&-"])
 def test_lost_talk_stops_nothing(talk: str, here: Path) -> None:
     ran = shell(f"kbnn train long.csv --layers 3 {talk}")
@@ -242,6 +243,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("line", FAULTS)
 def test_ordinary_faults_are_one_sentence(line: str, model: str, here: Path) -> None:
     code, said = FAULTS[line]

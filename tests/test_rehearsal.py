@@ -52,6 +52,7 @@ def beliefs(**config: Any) -> list[Any]:
     return made
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group", "full"])
 @pytest.mark.parametrize("hidden", [(), (7,), (5, 4)])
 @pytest.mark.parametrize(

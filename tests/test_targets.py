@@ -112,6 +112,7 @@ def test_a_count_is_judged_as_summation_would(mu: float, inverse: float, share: 
     assert truth.cdf(upper) - truth.cdf(lower - 1) >= 0.9 - 1e-9
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(("mu", "inverse"), [(0.02, 1e-4), (0.5, 0.3), (3.0, 60.0), (300.0, 4.0)])
 @pytest.mark.parametrize("eps", [1e-9, 0.01, 0.4])
 @pytest.mark.parametrize("y", [0, 2, 500])
@@ -170,6 +171,7 @@ def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
     return rows
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("unit", [0.0, 2.0, 5.0, 40.0])
 @pytest.mark.parametrize("shape", [(0.0, 1.0, 0.0), (0.05, 9.0, 1.0), (0.2, 40.0, -1.0)])
 @pytest.mark.parametrize("y", [0.3, 2.0, 9.0])
