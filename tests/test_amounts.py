@@ -139,6 +139,7 @@ def test_all_that_is_stated_adds_up_to_one(shape: tuple[float, float, float]) ->
     assert total + at_zero == pytest.approx(1.0, abs=1e-9)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("none", [0.02, 0.3, 0.93, 0.99])
 def test_values_drawn_from_what_is_stated_lie_where_it_says(none: float) -> None:
     """Intervals hold their share, u is even, and mean and spread are those of draws."""

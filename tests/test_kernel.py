@@ -134,6 +134,7 @@ def label(level: Mapping[str, Any]) -> str:
     return "-".join(str(value) for value in level.values())
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("level", pairwise(FACTORS), ids=label)
 def test_kernel_equals_the_twin_after_hundreds_of_rows(level: dict[str, Any]) -> None:
     check(level, 200)
@@ -204,6 +205,7 @@ def test_variances_stop_at_the_same_floor(covariance: Covariance, outputs: int) 
     assert distance(got, wanted) <= 1e-9
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("observation", ["gaussian", "sigmoid"])
 @pytest.mark.parametrize(
     "activation", ["sigmoid", "tanh,probit", "relu,tanh", "sigmoid,max(0.1,2)"]

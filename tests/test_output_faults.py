@@ -158,6 +158,7 @@ ALIKE = (
 """Commands that go the way of one that is run by default."""
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow) if name in ALIKE else name for name in EVERY],

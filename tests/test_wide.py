@@ -48,6 +48,7 @@ def wide_state(d: int = D, **options: Any) -> State:
     return state._replace(view=view)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("engine_name", ["avx512", "avx2", "portable"])
 @pytest.mark.parametrize(
     "options",

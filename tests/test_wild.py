@@ -18,6 +18,7 @@ def test_there_are_sixty() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_file_is_read_or_refused_in_words(case: Wild, tmp_path: Path) -> None:
     path = tmp_path / "t"
