@@ -32,6 +32,7 @@ def flags(options: dict[str, Any]) -> list[str]:
     return words
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("broken", CASES, ids=[broken.name for broken in CASES])
 def test_one_sentence_the_right_code_and_nothing_half_written(
     broken: Broken,

@@ -108,7 +108,7 @@ EVERY = [(kind, name) for kind in ("regression", "positive", "count", "auto") fo
 EVERY += [(kind, name) for kind in ("amount", "often 0") for name in (*HOSTILE, *SPARSE)]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_no_target_breaks_what_is_said(kind: str, name: str) -> None:
     y = values(name)

@@ -38,6 +38,7 @@ def loss(p: FloatArray, y: FloatArray) -> FloatArray:
     return -np.log(p[np.arange(len(y)), y.astype(np.int64)])
 
 
+@pytest.mark.thinned(3)
 @both
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 3.5])
 def test_the_sharpness_of_a_stream_is_found(power: float, compiled: bool) -> None:

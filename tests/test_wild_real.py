@@ -18,6 +18,7 @@ def test_there_are_sixty() -> None:
     assert len({file.name for file in FILES}) == len(FILES)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.skipif(bool(ABSENT), reason=f"tables come with packages: {', '.join(ABSENT)}")
 @pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
 def test_nothing_is_read_otherwise_in_silence(file: File, tmp_path: Path) -> None:
