@@ -75,7 +75,7 @@ def available() -> list[str]:
 @pytest.fixture(autouse=True)
 def best_instructions() -> Iterator[None]:
     yield
-    _kernel.use(available()[0])
+    _kernel.use("")
 
 
 def own_error(start: State, data: Stream) -> float:
@@ -310,6 +310,22 @@ def test_no_name_is_the_best_instruction_set() -> None:
     assert _kernel.use(least)
     assert _kernel.use("")
     assert _kernel.instructions() == best
+
+
+@pytest.mark.parametrize(("inputs", "suited"), [(4, "avx2"), (20, "avx512")])
+def test_small_joint_blocks_run_in_vectors_of_four_unless_told_otherwise(
+    inputs: int, suited: str
+) -> None:
+    if available()[0] != "avx512":
+        pytest.skip("this machine has no vectors of eight")
+    config = Config(inputs=inputs, hidden=(20,), covariance="group")
+    data = stream(config, 200)
+    found = {}
+    for name in ("", "avx2", "avx512"):
+        assert _kernel.use(name)
+        found[name] = engine.learn(init(config), data.x, data.y)[0].mean.tobytes()
+    assert found["avx2"] != found["avx512"]
+    assert found[""] == found[suited]
 
 
 def test_an_unknown_instruction_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,27 @@ def test_an_interval_is_two_quantiles_until_it_is_tracked(either: str) -> None:
     assert between[0] < between[1]  # its gain lies between those of 80 and 90 %
 
 
+def test_a_value_lies_inside_an_interval_up_to_its_very_edge(either: str) -> None:
+    """Of shapes from no outliers to almost only such, next to one another as in a stream."""
+    shares, ratios, shifts = (
+        (0.0, 1e-4, 0.01, 0.1, 0.3, 0.49, 0.9),
+        (1.5, 10.0, 1e4),
+        (-3.0, 0.0, 2.0),
+    )
+    shapes = np.array(list(itertools.product(shares, ratios, shifts)))
+    rows = np.zeros((len(shapes), tails.STATED_FIELDS))
+    rows[:, STATED.place], rows[:, STATED.spread] = 3.0, 2.0
+    rows[:, STATED.share : STATED.gain] = shapes
+    gains = np.random.default_rng(0).uniform(0.7, 1.4, (len(shapes), 2 * len(mixture.LEVELS)))
+    rows[:, STATED.gain : STATED.most] = gains
+    for level, name in zip(mixture.LEVELS, mixture.Verdicts._fields[-4:], strict=True):
+        for side, edge in zip((-1.0, 1.0), mixture.interval(rows, level / 100), strict=True):
+            for beyond, inside in ((-1e-6, 1.0), (1e-6, 0.0)):
+                y = edge + side * beyond * (1.0 + np.abs(edge))
+                found = getattr(mixture.judge(y, rows), name)
+                np.testing.assert_array_equal(found, np.full(len(rows), inside))
+
+
 def test_the_mass_of_whole_numbers_is_that_between_the_halves() -> None:
     for shape in SHAPES:
         for y in (-3.0, 0.0, 4.0):

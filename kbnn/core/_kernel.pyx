@@ -10,6 +10,14 @@ from libc.string cimport memcpy
 
 import numpy as np
 
+cdef extern from *:
+    """
+    /* Nothing of the binding is worth more of the compiler's time. */
+    #if defined(__GNUC__) && !defined(__clang__)
+    #pragma GCC optimize("O1")
+    #endif
+    """
+
 cdef extern from "kernel.h" nogil:
     enum:
         KB_NODES

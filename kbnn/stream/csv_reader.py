@@ -136,14 +136,15 @@ class CsvReader:
 
     def _parse(self, data: bytes) -> Iterator[Chunk]:
         """Complete records to a chunk; blank lines alone make none."""
-        if data.strip(b"\r\n"):
+        batch = self._read_decimals(data)
+        if batch is not None:
+            yield self._chunk(data, batch, {})
+            self._line += batch.num_rows  # such a table has a row in every line
+            return
+        if data.lstrip(b"\r\n"):
             numbers = self._pins.numbers
             flaws: dict[int, Flaw] = {}
-            batch = self._read_decimals(data)
-            if batch is None:
-                batch = self._read(
-                    data, lambda name: pa.float64() if name in numbers else pa.string()
-                )
+            batch = self._read(data, lambda name: pa.float64() if name in numbers else pa.string())
             if batch is None:
                 batch, flaws = self._read_slowly(self._records(data), {})
             yield self._chunk(data, batch, flaws)

@@ -1,6 +1,8 @@
 /* Whole columns of numbers. */
 #include "columns.h"
 
+#include "target.h"
+
 #include <math.h>
 
 double kb_total(double carry, const double *v, int64_t count)
@@ -10,7 +12,7 @@ double kb_total(double carry, const double *v, int64_t count)
     return carry;
 }
 
-int kb_beyond(const double *v, int64_t count, double smallest, double largest)
+KB_WIDER int kb_beyond(const double *v, int64_t count, double smallest, double largest)
 {
     int64_t large = 0, small = 0;
     for (int64_t i = 0; i < count; i++) {

@@ -3,7 +3,9 @@
  * IEEE 754 rounds correctly, gives the double nearest to the decimal. */
 #include "decimals.h"
 
-#include <string.h>
+#include "target.h"
+
+#include <limits.h>
 
 enum { DIGITS = 18 };
 
@@ -11,13 +13,16 @@ static const double power_of_ten[DIGITS + 1] = {
     1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
     1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
 
-int64_t kb_lines(const char *text, int64_t length)
+/* Of as many bytes at once as a byte can count: so it vectorises. */
+KB_WIDER int64_t kb_lines(const char *text, int64_t length)
 {
     int64_t lines = 0;
-    const char *end = text + length;
-    while (text < end && (text = memchr(text, '\n', (size_t)(end - text)))) {
-        lines++;
-        text++;
+    for (int64_t at = 0; at < length; at += UCHAR_MAX) {
+        int64_t few = length - at < UCHAR_MAX ? length - at : UCHAR_MAX;
+        unsigned char found = 0;
+        for (int64_t i = 0; i < few; i++)
+            found = (unsigned char)(found + (text[at + i] == '\n'));
+        lines += found;
     }
     return lines;
 }

@@ -59,15 +59,16 @@ KB_PART void KB(joint_gains)(kb_work *w)
     int64_t outputs = w->outputs;
     for (int64_t b = 0; b < w->net->blocks; b++) {
         kb_block *block = &w->block[b];
-        const kb_piece *piece = block->piece;
         int64_t padded = block->tiles->padded;
-        for (int64_t at = 0; piece < block->piece + block->pieces; at += piece++->length) {
-            const kb_layer *a = &w->layer[piece->layer];
-            const double *z = a->z + piece->first;
-            for (int64_t o = 0; o < outputs; o++) {
+        for (int64_t o = 0; o < outputs; o++) {
+            const kb_piece *piece = block->piece, *end = piece + block->pieces;
+            double *h = block->h + o * padded;
+            for (; piece < end; h += piece++->length) {
+                const kb_layer *a = &w->layer[piece->layer];
                 double c = a->coefficient[o * a->padded + piece->unit];
-                KB(scale)(z, c, piece->length, block->h + o * padded + at);
+                KB(scale)(a->z + piece->first, c, piece->length, h);
             }
+            memset(h, 0, (size_t)(padded - block->tiles->dim) * sizeof(double));
         }
         KB(tiles_multiply)(block->tiles, block->h, block->g, outputs);
         for (int64_t o = 0; o < outputs; o++)

@@ -1,6 +1,9 @@
 /* Intervals of what was stated, and values that came true beside it. */
 #include "mixture.h"
 
+#define KB_TARGET judge
+#include "normal.h"
+
 enum { SHOWN = 2 }; /* the level whose edges are told, 90 % */
 
 /* The gain of an edge that lies z from a normal's mean, between those of two levels. */
@@ -60,26 +63,56 @@ static double distance_of_two(const mixture *m)
            + 2.0 * share * near * between * distance(&other, u);
 }
 
-/* The normal quantile z of a share p of at most a half: with r = (Phi(z) - p)/N(z), Halley's steps are
- * r/(1 + z r/2), and a step leaves the cube of the error. The search begins at -|t|, whose place is known,
- * where that is not far. */
-static double normal_score(double p, double t, place here)
+/* Rows that are judged side by side, so that their normals vectorise. */
+enum { SIDE_BY_SIDE = 64 };
+
+/* Densities at u, and the shares beyond it on the side where that is small. */
+typedef struct {
+    double pdf[SIDE_BY_SIDE], beyond[SIDE_BY_SIDE];
+} places;
+
+static void places_of(const double *u, int64_t rows, places *p)
 {
-    if (!(p > 1e-300))
-        return -37.0;
-    double z = -fabs(t);
-    if (z <= -3.0) {
-        z = p > 0.1 ? 2.5 * (p - 0.5) : -sqrt(-2.0 * log(p));
-        here = place_of(z);
+    for (int64_t i = 0; i < rows; i++) {
+        normal_t_judge n = normal_judge(-fabs(u[i]));
+        p->pdf[i] = n.pdf;
+        p->beyond[i] = n.cdf;
     }
-    for (int turn = 0; turn < 40; turn++) {
-        double r = (here.beyond - p) / here.pdf, step = r / (1.0 + 0.5 * z * r);
-        z = clip(z - step, -37.2, 0.0);
-        if (fabs(step) * (1.0 + fabs(z)) <= 1e-5)
-            break;
-        here = place_of(z);
+}
+
+static place at(const places *p, int64_t i)
+{
+    place one = {p->pdf[i], p->beyond[i]};
+    return one;
+}
+
+/* The normal quantiles z of shares p of at most a half: with r = (Phi(z) - p)/N(z), Halley's steps are
+ * r/(1 + z r/2), and a step leaves the cube of the error. The search begins at -|t|, whose places are
+ * known, where that is not far. */
+static void normal_scores(const double *p, const double *t, places here, int64_t rows, double *z)
+{
+    int done[SIDE_BY_SIDE];
+    for (int64_t i = 0; i < rows; i++) {
+        done[i] = !(p[i] > 1e-300);
+        z[i] = done[i] ? -37.0 : -fabs(t[i]);
+        if (done[i] || z[i] > -3.0)
+            continue;
+        z[i] = p[i] > 0.1 ? 2.5 * (p[i] - 0.5) : -sqrt(-2.0 * log(p[i]));
+        place there = place_of(z[i]);
+        here.pdf[i] = there.pdf;
+        here.beyond[i] = there.beyond;
     }
-    return z;
+    for (int turn = 0, left = 1; turn < 40 && left; turn++) {
+        if (turn)
+            places_of(z, rows, &here);
+        left = 0;
+        for (int64_t i = 0; i < rows; i++) {
+            double r = (here.beyond[i] - p[i]) / here.pdf[i], step = r / (1.0 + 0.5 * z[i] * r);
+            z[i] = done[i] ? z[i] : clip(z[i] - step, -37.2, 0.0);
+            done[i] |= fabs(step) * (1.0 + fabs(z[i])) <= 1e-5;
+            left |= !done[i];
+        }
+    }
 }
 
 /* -log of a density at t too small to be a number, of either part. */
@@ -91,39 +124,75 @@ static double far_nll(const mixture *m, double t, double far)
     return 0.9189385332046727 - most - (m->share > 0.0 ? log1p(exp(least - most)) : 0.0);
 }
 
+/* A mixture, and what of it serves every row of which it was stated. */
+typedef struct {
+    mixture m;
+    margins known;
+    double apart, low, high;
+} shape;
+
+static shape shape_of(const double *stated, const kb_constants *k)
+{
+    shape s = {.m = mixture_of(stated + KB_SHARE)};
+    mixture other = turned(s.m);
+    s.known = margins_of(&s.m, k);
+    s.low = quantile(&s.m, outside[SHOWN], -k->half_90);
+    s.high = -quantile(&other, outside[SHOWN], -k->half_90);
+    s.apart = distance_of_two(&s.m);
+    return s;
+}
+
+/* A few rows of which one shape was stated; `pitch` from one field of them to the next. */
+KB_WIDER static void judge_few(const shape *s, const double *y, const double *stated, int64_t rows, int64_t pitch,
+                      double *judged, const kb_constants *k)
+{
+    const mixture *m = &s->m;
+    double t[SIDE_BY_SIDE], far[SIDE_BY_SIDE], small[SIDE_BY_SIDE], score[SIDE_BY_SIDE];
+    double near = 1.0 - m->share, median = s->known.median;
+    places here, there;
+    for (int64_t i = 0; i < rows; i++) {
+        const double *said = stated + i * KB_STATED_FIELDS;
+        t[i] = clip((y[i] - said[KB_PLACE]) / said[KB_SPREAD], -k->label_limit, k->label_limit);
+        far[i] = (t[i] - m->shift) / m->root;
+    }
+    places_of(t, rows, &here);
+    places_of(far, rows, &there);
+    for (int64_t i = 0; i < rows; i++) {
+        const double *said = stated + i * KB_STATED_FIELDS, *gains = said + KB_EDGE_GAINS;
+        double *out = judged + i, spread = said[KB_SPREAD];
+        place a = at(&here, i), b = at(&there, i);
+        double height = near * a.pdf + m->share * b.pdf / m->root;
+        out[KB_NLL * pitch] = height > 1e-290 ? -log(height / spread)
+                                              : log(spread) + far_nll(m, t[i], far[i]);
+        double crps = near * distance(&a, t[i]) + m->share * m->root * distance(&b, far[i]);
+        out[KB_CRPS * pitch] = spread * (crps - 0.5 * s->apart);
+        int over = t[i] >= median;
+        double tail = near * share_of(&a, t[i], over) + m->share * share_of(&b, far[i], over);
+        small[i] = tail < 0.5 ? tail : 0.5;
+        out[KB_BELOW * pitch] = over ? 1.0 - tail : tail;
+        for (int level = 0; level < KB_LEVELS; level++)
+            out[(KB_INSIDE + level) * pitch] =
+                !is_outside(m, &s->known, t[i], gains + 2 * level, level);
+        gains += 2 * SHOWN;
+        out[KB_LOWER * pitch] = said[KB_PLACE] + spread * (median - (median - s->low) * gains[0]);
+        out[KB_UPPER * pitch] = said[KB_PLACE] + spread * (median + (s->high - median) * gains[1]);
+    }
+    normal_scores(small, t, here, rows, score);
+    for (int64_t i = 0; i < rows; i++)
+        judged[i + KB_SCORE * pitch] = t[i] >= median ? -score[i] : score[i];
+}
+
 void kb_judge(const double *y, const double *stated, int64_t rows, double *judged,
               const kb_constants *k)
 {
-    mixture m = {-1.0, 0.0, 0.0, 0.0};
-    double apart = 0.0, median = 0.0, low = 0.0, high = 0.0;
-    for (int64_t row = 0; row < rows; row++) {
-        const double *s = stated + row * KB_STATED_FIELDS;
-        double *out = judged + row, spread = s[KB_SPREAD];
-        if (!is_of(&m, s)) {
-            m = mixture_of(s + KB_SHARE);
-            mixture other = turned(m);
-            median = quantile(&m, 0.5, 0.0);
-            low = quantile(&m, outside[SHOWN], -k->half_90);
-            high = -quantile(&other, outside[SHOWN], -k->half_90);
-            apart = distance_of_two(&m);
-        }
-        double t = clip((y[row] - s[KB_PLACE]) / spread, -k->label_limit, k->label_limit);
-        double far = (t - m.shift) / m.root, near = 1.0 - m.share;
-        place here = place_of(t), there = place_of(far);
-        double height = near * here.pdf + m.share * there.pdf / m.root;
-        out[KB_NLL * rows] = height > 1e-290 ? -log(height / spread) : log(spread) + far_nll(&m, t, far);
-        double crps = near * distance(&here, t) + m.share * m.root * distance(&there, far);
-        out[KB_CRPS * rows] = spread * (crps - 0.5 * apart);
-        int over = t >= median;
-        double tail = near * share_of(&here, t, over) + m.share * share_of(&there, far, over);
-        double score = normal_score(tail < 0.5 ? tail : 0.5, t, here);
-        out[KB_BELOW * rows] = over ? 1.0 - tail : tail;
-        out[KB_SCORE * rows] = over ? -score : score;
-        const double *gains = s + KB_EDGE_GAINS;
-        for (int level = 0; level < KB_LEVELS; level++)
-            out[(KB_INSIDE + level) * rows] = !is_outside(&m, median, t, gains + 2 * level, level, k);
-        gains += 2 * SHOWN;
-        out[KB_LOWER * rows] = s[KB_PLACE] + spread * (median - (median - low) * gains[0]);
-        out[KB_UPPER * rows] = s[KB_PLACE] + spread * (median + (high - median) * gains[1]);
+    shape s = {.m = {-1.0, 0.0, 0.0, 0.0}};
+    for (int64_t row = 0, few; row < rows; row += few) {
+        const double *said = stated + row * KB_STATED_FIELDS;
+        if (!is_of(&s.m, said))
+            s = shape_of(said, k);
+        for (few = 1; few < SIDE_BY_SIDE && row + few < rows; few++)
+            if (!is_of(&s.m, said + few * KB_STATED_FIELDS))
+                break;
+        judge_few(&s, y + row, said, few, rows, judged + row, k);
     }
 }

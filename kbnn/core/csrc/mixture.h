@@ -67,38 +67,60 @@ static inline double quantile(const mixture *m, double p, double z)
     return t;
 }
 
-/* Whether u lies below the t with so much below it, p less than a half, z being the normal's: t lies
- * between the quantiles of the two parts. */
-static inline int is_below(const mixture *m, double u, double p, double z)
-{
-    double wide = m->share > 0.0 ? m->shift + m->root * z : z;
-    if (u < z && u < wide)
-        return 1;
-    if (u >= z && u >= wide)
-        return 0;
-    double far = (u - m->shift) / m->root;
-    place here = place_of(u), there = place_of(far);
-    return (1.0 - m->share) * share_of(&here, u, 0) + m->share * share_of(&there, far, 0) < p;
-}
-
 static inline mixture turned(mixture m)
 {
     m.shift = -m.shift;
     return m;
 }
 
+/* What tells most values from those beyond the edges of a mixture's intervals. Of the values u on one side,
+ * the upper one turned: `beyond`, below which all lie beyond the edge of a level, `within`, from which on
+ * none does. */
+typedef struct {
+    double median, beyond[2][KB_LEVELS], within[2][KB_LEVELS];
+} margins;
+
+/* The edge of a level has p below it and lies between the quantiles of the two parts, the normal's being z.
+ * Below it is u, for certain, where Phi(u) < p - s/(1 - s) (1 - p), and above where Phi(u) >= p + s/(1 - s) p,
+ * s the share of outliers. Below a half quantiles are concave in p: a chord between two levels lies below
+ * them, and above them further up. */
+static inline margins margins_of(const mixture *m, const kb_constants *k)
+{
+    const double half[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
+    double odds = m->share / (1.0 - m->share);
+    margins found = {.median = quantile(m, 0.5, 0.0)};
+    for (int side = 0; side < 2; side++)
+        for (int level = 0; level < KB_LEVELS; level++) {
+            double z = -half[level], shift = side ? -m->shift : m->shift;
+            double wide = m->share > 0.0 ? shift + m->root * z : z;
+            double low = z < wide ? z : wide, high = z < wide ? wide : z;
+            if (level + 1 < KB_LEVELS) {
+                double p = outside[level], down = p - outside[level + 1], fall = odds * (1.0 - p);
+                double slope = (z + half[level + 1]) / down, chord = z - slope * fall;
+                double further = z + slope * odds * p;
+                low = fall <= down && chord > low ? chord : low;
+                high = further < high ? further : high;
+            }
+            found.beyond[side][level] = low;
+            found.within[side][level] = high;
+        }
+    return found;
+}
+
 /* Whether t lies beyond the edge of an interval on its side, whose distance from the median is held by the
  * gain of that side. The edge need not be known: t lies beyond it where less than promised lies beyond t,
  * drawn to the median by the gain. */
-static inline int is_outside(const mixture *m, double median, double t, const double *gains, int level,
-                             const kb_constants *k)
+static inline int is_outside(const mixture *m, const margins *known, double t, const double *gains, int level)
 {
-    const double z[KB_LEVELS] = {k->half_50, k->half_80, k->half_90, k->half_95};
-    double drawn = median + (t - median) / gains[t > median];
-    if (t <= median)
-        return is_below(m, drawn, outside[level], -z[level]);
-    mixture other = turned(*m);
-    return is_below(&other, -drawn, outside[level], -z[level]);
+    int over = t > known->median;
+    double drawn = known->median + (t - known->median) / gains[over], u = over ? -drawn : drawn;
+    if (u >= known->within[over][level])
+        return 0;
+    if (u < known->beyond[over][level])
+        return 1;
+    double far = (u - (over ? -m->shift : m->shift)) / m->root;
+    place here = place_of(u), there = place_of(far);
+    return (1.0 - m->share) * share_of(&here, u, 0) + m->share * share_of(&there, far, 0) < outside[level];
 }
 
 #endif

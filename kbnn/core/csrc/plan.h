@@ -111,8 +111,8 @@ static int64_t kb_plan(kb_work *w, double *memory)
     for (int64_t k = 0; k < w->tiled; k++)
         kb_plan_tiles(&w->tiles[k], w->width, memory, &used);
     for (int64_t b = 0; !w->net->separate && b < w->net->blocks; b++) {
-        w->block[b].h = kb_take(memory, &used, o * w->block[b].tiles->padded);
-        /* Whole vectors are read from where a unit's weights begin, beyond its last. */
+        /* Whole vectors are written and read from where a unit's weights begin, beyond its last. */
+        w->block[b].h = kb_take(memory, &used, o * w->block[b].tiles->padded + KB_ALIGN);
         w->block[b].g = kb_take(memory, &used, o * w->block[b].tiles->padded + KB_ALIGN);
     }
     double **square[] = {&w->q, &w->now_cov, &w->now_gain, &w->spread};

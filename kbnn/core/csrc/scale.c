@@ -1,6 +1,8 @@
 /* The compiled twin of kbnn/model/scaling.py: running statistics and standardised values, row by row. */
 #include "scale.h"
 
+#include "target.h"
+
 #include <float.h>
 #include <math.h>
 
@@ -118,7 +120,7 @@ static int varies(const fields *f, const double *values, int64_t width, const do
     return 0;
 }
 
-static int64_t scale_rows(const fields *ofy, const fields *ofx, int64_t targets, int64_t inputs,
+KB_WIDER static int64_t scale_rows(const fields *ofy, const fields *ofx, int64_t targets, int64_t inputs,
                           const double *y, const double *x, double *labels, double *z, int64_t rows,
                           const double *fixed, int *outgrown, const kb_constants *k)
 {

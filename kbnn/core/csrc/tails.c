@@ -73,14 +73,14 @@ static void learn_sizes(double *tail, double y, double spread, const kb_constant
 }
 
 /* The edges move out by a little where a value lay beyond, and in by less where it did not. */
-static void track(double *gains, const mixture *m, double median, double t,
+static void track(double *gains, const mixture *m, const margins *known, double t,
                   const double (*factors)[2], const kb_constants *k)
 {
     for (int level = 0; level < KB_LEVELS; level++) {
         double *gain = gains + 2 * level;
-        int missed = is_outside(m, median, t, gain, level, k);
+        int missed = is_outside(m, known, t, gain, level);
         for (int side = 0; side < 2; side++)
-            gain[side] = clip(gain[side] * factors[level][missed && side == (t > median)],
+            gain[side] = clip(gain[side] * factors[level][missed && side == (t > known->median)],
                               k->least_gain, k->most_gain);
     }
 }
@@ -119,7 +119,8 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
     for (int64_t j = 0; j < targets; j++) {
         double *tail = tails + j * KB_TAIL_FIELDS;
         mixture m = mixture_of(tail + KB_TAIL_SHARE);
-        double usual = usual_odds(&m), median = 0.0;
+        margins edges = {0};
+        double usual = usual_odds(&m);
         int known = 0;
         for (int64_t row = 0; row < rows; row++) {
             int64_t at = row * targets + j;
@@ -144,7 +145,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
             if (!isfinite(t))
                 continue;
             if (!known && tracked) {
-                median = quantile(&m, 0.5, 0.0);
+                edges = margins_of(&m, k);
                 known = 1;
             }
             if (mix) {
@@ -152,7 +153,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
                 learn_sizes(tail, y[at], spread, k);
             }
             if (tracked)
-                track(tail + KB_GAINS, &m, median, t, factors, k);
+                track(tail + KB_GAINS, &m, &edges, t, factors, k);
             average(tail, k);
             tail[KB_TAIL_SEEN] += 1.0;
             if (y[at] > tail[KB_MOST_SEEN])

@@ -14,6 +14,14 @@
 #define KB_INLINE static inline __attribute__((always_inline))
 #define KB_PART static __attribute__((noinline))
 
+/* For a function whose loops vectorise: compiled for AVX2 too and, where the machine has that, run so.
+ * Without fused operations, so to the same bits. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define KB_WIDER __attribute__((target_clones("avx2", "default"), flatten))
+#else
+#define KB_WIDER
+#endif
+
 #ifdef __has_builtin
 #define KB_SHUFFLES __has_builtin(__builtin_shufflevector)
 #else

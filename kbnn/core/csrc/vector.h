@@ -113,15 +113,11 @@ KB_INLINE void KB(transpose)(KB(vec) *v)
 #endif
 }
 
-/* out = c v; the last vector overlaps the one before. */
+/* out = c v in whole vectors: up to KB_WIDTH - 1 numbers beyond the last are written too. */
 KB_INLINE void KB(scale)(const double *restrict v, double c, int64_t n, double *restrict out)
 {
-    for (int64_t i = 0; n < KB_WIDTH && i < n; i++)
-        out[i] = c * v[i];
-    for (int64_t i = 0; n >= KB_WIDTH && i < n; i += KB_WIDTH) {
-        int64_t at = i + KB_WIDTH <= n ? i : n - KB_WIDTH;
-        *(KB(vec) *)(out + at) = c * *(const KB(vec) *)(v + at);
-    }
+    for (int64_t i = 0; i < n; i += KB_WIDTH)
+        *(KB(vec) *)(out + i) = c * *(const KB(vec) *)(v + i);
 }
 
 KB_INLINE double KB(dot)(const double *a, const double *b, int64_t n)
