@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     )
     from kbnn.errors import DataError, KbnnError, ModelError, UsageError
     from kbnn.front.figures import Figures
-    from kbnn.front.forecasts import Forecasts, Label, Number
+    from kbnn.front.forecasts import Forecasts
     from kbnn.front.model import Model, load, train
     from kbnn.front.step import step
+    from kbnn.task.answer import Label, Number
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "kbnn.front.model": ("Model", "load", "train"),
     "kbnn.front.step": ("step",),
-    "kbnn.front.forecasts": ("Forecasts", "Label", "Number"),
+    "kbnn.front.forecasts": ("Forecasts",),
+    "kbnn.task.answer": ("Label", "Number"),
     "kbnn.front.figures": ("Figures",),
     "kbnn.errors": ("DataError", "KbnnError", "ModelError", "UsageError"),
     "kbnn.core.network": (

@@ -67,7 +67,7 @@ def rows_line(evaluation: Evaluation) -> str:
         for number, what in ((without, "without a target"), (unreadable, "unreadable"))
         if number
     ]
-    told = [] if evaluation.task.labels else [f"intervals {evaluation.intervals}"]
+    told = [f"intervals {evaluation.intervals}"] if evaluation.intervals else []
     return ", ".join([f"{rows_of(scored)} scored", *left, *told])
 
 

@@ -237,8 +237,11 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
 
 
 def test_classes_have_no_intervals_to_tell_of() -> None:
-    made = Evaluation(label_task(["a", "b"]), number_card(1, 1), "tracked")
-    assert show_evaluate.rows_line(made) == "0 rows scored"
+    labels, numbers = label_task(["a", "b"]), number_task()
+    for task, told in ((labels, ""), (numbers, ", intervals tracked")):
+        made = Evaluation(task, number_card(1, 1), task.intervals("tracked"))
+        assert show_evaluate.rows_line(made) == f"0 rows scored{told}"
+        assert ("intervals" in made.to_json()) == bool(told)
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,10 @@ def test_a_quarter_more_error_is_a_half_more_of_its_square(
     model = learned()
     answers = iter((ratio, 1.0))
 
-    def errors(task: object, y: FloatArray, said: FloatArray) -> FloatArray:
+    def errors(y: FloatArray, said: FloatArray) -> FloatArray:
         return np.full(len(y), next(answers))
 
-    monkeypatch.setattr(order, "_errors", errors)
+    monkeypatch.setattr(model.task, "errors", errors)
     assert (order.forgotten(model) is not None) == told
 
 
@@ -97,7 +97,7 @@ def test_errors_of_several_targets_count_each_in_its_scale() -> None:
     model = learned(targets=2)
     y = np.array([[0.0, 0.0], [1.0, 100.0], [2.0, 200.0]])
     said = y + np.array([[0.5, 0.0], [0.0, 50.0], [0.0, 0.0]])
-    errors = order._errors(model.task, y, said)
+    errors = model.task.errors(y, said)
     assert errors[0] == pytest.approx(errors[1])
     assert errors[2] == 0.0
 

@@ -115,7 +115,7 @@ def test_a_value_lies_inside_an_interval_up_to_its_very_edge(either: str) -> Non
         (-3.0, 0.0, 2.0),
     )
     shapes = np.array(list(itertools.product(shares, ratios, shifts)))
-    rows = np.zeros((len(shapes), tails.STATED_FIELDS))
+    rows = np.zeros((len(shapes), mixture.STATED_FIELDS))
     rows[:, STATED.place], rows[:, STATED.spread] = 3.0, 2.0
     rows[:, STATED.share : STATED.gain] = shapes
     gains = np.random.default_rng(0).uniform(0.7, 1.4, (len(shapes), 2 * len(mixture.LEVELS)))

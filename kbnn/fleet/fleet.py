@@ -216,9 +216,9 @@ class Fleet(Model):
         return self._rejected
 
     @property
-    def intervals(self) -> str:
-        """Whether intervals are `tracked`, or `stated` as the distribution has them."""
-        return self._wanted or self.settings.intervals
+    def intervals(self) -> str | None:
+        """Whether intervals are `tracked`, or `stated` as the distribution has them, if any."""
+        return self.task.intervals(self._wanted or self.settings.intervals)
 
     def with_intervals(self, wanted: str | None) -> None:
         """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,26 +19,6 @@ from kbnn.wording import clean, number, rows_of
 
 _SHOWN: Final = 5
 """Rows of a forecast that are shown."""
-
-
-class Number(NamedTuple):
-    """The forecast of one number: `sd` is made of `function_sd` (what the model does not know yet)
-    and `noise_sd` (what no model could know); 90 % of the values lie between `lower` and `upper`.
-    """
-
-    mean: float
-    sd: float
-    lower: float
-    upper: float
-    function_sd: float
-    noise_sd: float
-
-
-class Label(NamedTuple):
-    """The forecast of one label: the most probable class, and the probability of each."""
-
-    label: str | None
-    probability: dict[str, float]
 
 
 class Forecasts:
@@ -84,7 +64,7 @@ class Forecasts:
     @property
     def classes(self) -> list[str]:
         """The classes, in the order of the columns of `probability`; none for numbers."""
-        return list(self._task.schema.classes) if self._task.labels else []
+        return self._task.class_names
 
     @property
     def columns(self) -> list[str]:
@@ -146,10 +126,11 @@ class Forecasts:
 
     def _each(self, make: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """What is made of what was stated of each target."""
-        if self._task.labels:
-            raise UsageError("classes have no interval: see label and probability")
         told = self._forecast.stated
-        return self._numbers(np.stack([make(told[:, j]) for j in range(told.shape[1])], axis=1))
+        made = np.empty(told.shape[:2])
+        for j in range(told.shape[1]):
+            made[:, j] = make(told[:, j])
+        return self._numbers(made, "interval")
 
     @property
     def label(self) -> NDArray[Any]:
@@ -159,17 +140,10 @@ class Forecasts:
     @property
     def probability(self) -> FloatArray:
         """(rows, classes): the probability of every class."""
-        if not self._task.labels:
-            raise UsageError("numbers have no classes: see mean and sd")
-        known = self._forecast.probability
-        missing = len(self.classes) - known.shape[1]
-        wide = np.pad(known, ((0, 0), (0, max(missing, 0))))
-        return wide[:, : len(self.classes)]
+        return self._task.probabilities(self._forecast)
 
-    def _numbers(self, values: FloatArray) -> FloatArray:
-        if self._task.labels:
-            raise UsageError("classes have no mean: see label and probability")
-        return values[:, 0] if values.shape[1] == 1 else values
+    def _numbers(self, values: FloatArray, what: str = "mean") -> FloatArray:
+        return self._task.numbers_of(values, what)
 
     def to_arrow(self) -> Any:
         """The columns as a `pyarrow.Table`; what is not known is null."""
@@ -214,33 +188,3 @@ class Forecasts:
             for row in self._cells()
         )
         return f"<p>{escape(self._title())}</p><table><tr>{head}</tr>{body}</table>"
-
-
-class OneForecast:
-    """Makes the forecast of a single row: a `Number`, a dict of them by target, or a `Label`."""
-
-    def __init__(self, task: Task) -> None:
-        self._task = task
-
-    def __call__(self, forecast: Forecast) -> Any:
-        """Of the first row."""
-        if self._task.labels:
-            return self._label(forecast.probability[0].tolist())
-        made = [self._number(forecast, j) for j in range(len(self._task.targets))]
-        return made[0] if len(made) == 1 else dict(zip(self._task.targets, made, strict=True))
-
-    def _number(self, forecast: Forecast, j: int) -> Number:
-        lower, upper = stated.interval(forecast.stated[:1, j], 0.9)
-        parts = (forecast.function_sd, forecast.noise_sd)
-        return Number(
-            float(forecast.mean[0, j]),
-            float(forecast.sd[0, j]),
-            float(lower[0]),
-            float(upper[0]),
-            *(float(part[0, j]) for part in parts),
-        )
-
-    def _label(self, known: list[float]) -> Label:
-        names = self._task.schema.classes
-        named = {name: known[k] if k < len(known) else 0.0 for k, name in enumerate(names)}
-        return Label(max(named, key=named.__getitem__) if named else None, named)

@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack
 
 from kbnn.errors import UsageError
 from kbnn.front.figures import Figures
-from kbnn.front.forecasts import Forecasts, OneForecast
+from kbnn.front.forecasts import Forecasts
 from kbnn.front.shown import as_html, as_text
 from kbnn.model import file as modelfile
 from kbnn.model import model as inner
@@ -61,7 +61,6 @@ class Model:
         self._words: ModelWords = options
         self._model: inner.Model | None = None
         self._reader: RowReader | None = None
-        self._one: OneForecast | None = None
         stated((), self._target, **options).choices.settings()  # refuse at once what makes no sense
 
     # Tables.
@@ -145,9 +144,7 @@ class Model:
         """
         model = self._alone()
         reader = self._reader or self._row_reader()
-        if self._one is None:
-            self._one = OneForecast(model.task)
-        return self._one(model.ahead()(reader.question(x)))
+        return model.task.one(model.ahead()(reader.question(x)))
 
     def _begin(self, x: Mapping[str, Any], y: Any) -> inner.Model:
         """The model that a first row calls for."""
@@ -173,7 +170,7 @@ class Model:
 
     def _forget(self) -> None:
         """What was made for the schema as it was."""
-        self._reader = self._one = None
+        self._reader = None
 
     # The model.
 

@@ -178,11 +178,11 @@ class Model:
         self._card = card
 
     @property
-    def intervals(self) -> str:
-        """Whether intervals are `tracked`, or `stated` as the distribution has them."""
+    def intervals(self) -> str | None:
+        """Whether intervals are `tracked`, or `stated` as the distribution has them, if any."""
         kept = self.learned.tails[:, FIRST_GAIN:MEAN_WIDTH]
         moved = bool(kept.size) and not bool(np.all(kept == 1.0))
-        return "tracked" if moved else "stated"
+        return self.task.intervals("tracked" if moved else "stated")
 
     def with_intervals(self, wanted: str | None) -> None:
         """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""

@@ -25,8 +25,9 @@ def leading_columns(rows: Rows, task: Task, key: Sequence[str] = ()) -> pa.Recor
     if rows.schema is not None and rows.schema.id is not None and rows.id is not None:
         columns[rows.schema.id] = pa.array(rows.id, pa.string())
     for j, name in enumerate(task.targets):
-        kind = pa.string() if task.labels else pa.float64()
-        columns[name] = pa.array(task.truth(rows.y[:, j]), kind, from_pandas=True)
+        true = task.truth(rows.y[:, j])
+        kind = pa.string() if isinstance(true, list) else pa.float64()
+        columns[name] = pa.array(true, kind, from_pandas=True)
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbnn.errors import DataError, UsageError
+from kbnn.errors import DataError
 from kbnn.fleet.keys import keys_of
 from kbnn.fleet.scores import KeyScores
 from kbnn.model.model import Model
@@ -18,7 +18,7 @@ from kbnn.score.pinball import Pinball
 from kbnn.score.scorecard import Scorecard
 from kbnn.stream.opening import Stream
 from kbnn.task import stated
-from kbnn.task.base import Task
+from kbnn.task.base import Task, Wanted
 from kbnn.task.numeric import quantile_name
 from kbnn.task.section import Section
 
@@ -51,7 +51,7 @@ class Evaluation:
 
     task: Task
     card: Scorecard
-    intervals: str  # tracked or stated
+    intervals: str | None  # tracked or stated
     pinball: dict[str, Pinball] = field(default_factory=dict)  # by target
     bad_rows: int = 0
     timing: Timing = field(default_factory=Timing)
@@ -98,7 +98,7 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """The object of `evaluate --json`."""
         objects = self.figures()
-        told: dict[str, Any] = {} if self.task.labels else {"intervals": self.intervals}
+        told: dict[str, Any] = {} if self.intervals is None else {"intervals": self.intervals}
         if self.keys is not None:
             told["keys"] = self.keys.to_json()
         time = {**told, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
@@ -122,8 +122,7 @@ def evaluate(
     """
     card = Scorecard(model.task, model.schema.width)
     done = Evaluation(model.task, card, model.intervals)
-    if quantiles and model.task.labels:
-        raise UsageError("--quantiles is for numbers, and the target holds classes")
+    model.task.fields(Wanted(quantiles=tuple(quantiles)))  # refuses those of classes
     done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
     timing = done.timing

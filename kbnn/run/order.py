@@ -12,11 +12,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kbnn.core.normal import FloatArray
 from kbnn.model.model import Model
 from kbnn.model.rows import Rows
-from kbnn.task.base import Task
-from kbnn.wording import number, percent
 
 EARLIER: Final = 0.75
 MUCH: Final = 1.25
@@ -44,18 +41,18 @@ def forgotten(model: Model) -> Forgotten | None:
         return None
     x, y = sample.x[earlier], sample.y[earlier]
     said = model.task.said(model.predict(Rows(x, y, sample.row[earlier].astype(np.int64))), ())
-    now = _errors(model.task, y, said)
-    then = _errors(model.task, y, sample.forecast[earlier])
+    now = model.task.errors(y, said)
+    then = model.task.errors(y, sample.forecast[earlier])
     known = np.isfinite(now) & np.isfinite(then)
     now, then = now[known], then[known]
     if len(now) < _ENOUGH:
         return None
     more = now - then
     error = float(np.std(more)) / np.sqrt(len(more))
-    factor = MUCH if model.task.labels else MUCH**2
+    factor = MUCH**model.task.error_power
     if np.mean(now) <= factor * np.mean(then) or np.mean(more) <= SIGNIFICANT * error:
         return None
-    return Forgotten(_shown(model.task, then), _shown(model.task, now))
+    return Forgotten(*(model.task.error_told(float(np.mean(errors))) for errors in (then, now)))
 
 
 def remark(found: Forgotten, *, shuffled: bool, alarms: int) -> str:
@@ -68,22 +65,3 @@ def remark(found: Forgotten, *, shuffled: bool, alarms: int) -> str:
         f"it met them: their order matters ({', '.join(remedies)}; of a stream that has changed "
         "for good nothing else is to be expected)"
     )
-
-
-def _errors(task: Task, y: FloatArray, said: FloatArray) -> FloatArray:
-    """Of each row: the squared error (the mean over targets, each in its scale), or 1 if wrong."""
-    if task.labels:
-        wrong = np.argmax(said, axis=1) != y[:, 0]
-        return np.where(np.isfinite(y[:, 0]), wrong.astype(np.float64), np.nan)
-    targets = len(task.targets)
-    scale = np.nanvar(y, axis=0) if targets > 1 else np.ones(1)
-    errors = (y - said[:, :targets]) ** 2 / np.where(scale > 0.0, scale, 1.0)
-    return np.asarray(np.mean(errors, axis=1))
-
-
-def _shown(task: Task, errors: FloatArray) -> str:
-    mean = float(np.mean(errors))
-    if task.labels:
-        return f"{percent(1.0 - mean)} right"
-    what = "RMSE" if len(task.targets) == 1 else "a standardised RMSE of"
-    return f"{what} {number(float(np.sqrt(mean)), 3)}"

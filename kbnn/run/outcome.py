@@ -56,7 +56,7 @@ def summary(training: Training) -> dict[str, Any]:
         "prequential": prequential(model),
         "test": None if training.test is None else training.test.to_json(),
         "noise_sd": list(model.noise_sd),
-        "intervals": None if model.task.labels else model.intervals,
+        "intervals": model.intervals,
         "alarms": list(model.alarms),
         "seconds": asdict(seconds),
         "rows_per_second": training.rows / seconds.total if seconds.total > 0.0 else None,

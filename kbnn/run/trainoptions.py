@@ -20,7 +20,7 @@ from kbnn.run.choices import check_one_of, check_outputs
 from kbnn.stream.hashing import read_buckets
 from kbnn.stream.inputs import paths
 from kbnn.stream.readoptions import ReadOptions
-from kbnn.task.table import TASKS
+from kbnn.task.table import TASKS, stated_kind
 
 MODEL: Final = "model.npz"
 FLEET: Final = "fleet"
@@ -251,7 +251,7 @@ def stated(
         sources=sources,
         model=model,
         read=read,
-        choices=Choices.read(texts, kind=None if task == "auto" or TASKS[task].labels else task),
+        choices=Choices.read(texts, kind=stated_kind(task)),
         **{name: said[name] for name in _RUN if name in said},
     )
 

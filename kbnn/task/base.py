@@ -113,6 +113,8 @@ class Task(ABC):
     """The same in a remark: for .."""
     labels: ClassVar[bool]
     """Whether the target is read as labels, which become class indices."""
+    error_power: ClassVar[int]
+    """The power of errors that `errors` are: 2 of squares, 1 of shares."""
     lines: ClassVar[Sequence[Line]]
     """The figures of the lines that training prints."""
 
@@ -231,6 +233,14 @@ class Task(ABC):
         """The forecast, beside how it turned out, as columns (n, F), for rows that are kept."""
 
     @abstractmethod
+    def errors(self, y: FloatArray, said: FloatArray) -> FloatArray:
+        """Of each kept row (n,), by its targets (n, T) and what `said` of it (n, F)."""
+
+    @abstractmethod
+    def error_told(self, mean: float) -> str:
+        """The mean of such errors in words."""
+
+    @abstractmethod
     def verdict(self, score: Score) -> Verdict:
         """The figures in plain words."""
 
@@ -289,6 +299,27 @@ class Task(ABC):
     @abstractmethod
     def fields(self, wanted: Wanted) -> list[Field]:
         """The predicted columns."""
+
+    @abstractmethod
+    def one(self, forecast: Forecast) -> Any:
+        """The forecast of the first row: a `Number`, a dict of them by target, or a `Label`."""
+
+    @abstractmethod
+    def numbers_of(self, values: FloatArray, what: str = "mean") -> FloatArray:
+        """What is told of numbers (n, T), (n,) of a single one; UsageError of classes."""
+
+    @abstractmethod
+    def probabilities(self, forecast: Forecast) -> FloatArray:
+        """(n, classes) in the order of `class_names`; UsageError of numbers."""
+
+    @property
+    def class_names(self) -> list[str]:
+        """The classes by name; numbers have none."""
+        return []
+
+    def intervals(self, kept: str) -> str | None:
+        """How intervals are kept, `tracked` or `stated`; None where there are none."""
+        return kept
 
     @abstractmethod
     def truth(self, y: FloatArray) -> FloatArray | list[str | None]:

@@ -17,6 +17,7 @@ from kbnn.score.score import Score
 from kbnn.score.scorecard import Compared
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
+from kbnn.task.answer import Label
 from kbnn.task.base import Early, Field, Following, Line, Scaled, Task, Wanted, blank
 from kbnn.task.class_score import ClassScore, Judged
 from kbnn.task.class_verdict import class_verdict
@@ -38,6 +39,7 @@ class Classes(Task):
     baseline = "class shares"
     against = "for the class shares"
     labels = True
+    error_power = 1
     lines = (
         Line("errors", 10, lambda point, noise: percent(point.loss)),
         Line("since last", 12, lambda point, noise: percent(point.since_loss)),
@@ -213,6 +215,40 @@ class Classes(Task):
         known = np.atleast_1d(np.isfinite(p).all(axis=1)).tolist()
         best = p.argmax(axis=1).tolist()
         return [self.named(k) if sure else None for k, sure in zip(best, known, strict=True)]
+
+    def one(self, forecast: Forecast) -> Label:
+        """The label, and the probability of each class."""
+        known = forecast.probability[0].tolist()
+        names = enumerate(self.class_names)
+        named = {name: known[k] if k < len(known) else 0.0 for k, name in names}
+        return Label(max(named, key=named.__getitem__) if named else None, named)
+
+    def numbers_of(self, values: FloatArray, what: str = "mean") -> FloatArray:
+        """There are none."""
+        raise UsageError(f"classes have no {what}: see label and probability")
+
+    def probabilities(self, forecast: Forecast) -> FloatArray:
+        """Of classes that came after the forecast, 0."""
+        known, classes = forecast.probability, len(self.class_names)
+        missing = max(classes - known.shape[1], 0)
+        return np.pad(known, ((0, 0), (0, missing)))[:, :classes]
+
+    @property
+    def class_names(self) -> list[str]:
+        """All so far."""
+        return list(self.schema.classes)
+
+    def intervals(self, kept: str) -> None:
+        """There are none."""
+
+    def errors(self, y: FloatArray, said: FloatArray) -> FloatArray:
+        """1 where the most probable class was another."""
+        wrong = np.argmax(said, axis=1) != y[:, 0]
+        return np.where(np.isfinite(y[:, 0]), wrong.astype(np.float64), np.nan)
+
+    def error_told(self, mean: float) -> str:
+        """The share that is right."""
+        return f"{percent(1.0 - mean)} right"
 
     def truth(self, y: FloatArray) -> list[str | None]:
         """The labels."""

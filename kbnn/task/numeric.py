@@ -10,6 +10,7 @@ import numpy as np
 
 from kbnn.core import tails
 from kbnn.core.normal import FloatArray
+from kbnn.errors import UsageError
 from kbnn.score.curve import CurvePoint
 from kbnn.score.figures import Values
 from kbnn.score.score import Score
@@ -17,6 +18,7 @@ from kbnn.score.scorecard import Compared
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
 from kbnn.task import stated
+from kbnn.task.answer import Number
 from kbnn.task.base import Early, Field, Line, Task, Wanted
 from kbnn.task.early_numbers import EarlyNumbers
 from kbnn.task.forecast import Forecast
@@ -36,6 +38,7 @@ class Numeric(Task):
     baseline = "constant"
     against = "for the best constant"
     labels = False
+    error_power = 2
     lines: ClassVar[Sequence[Line]] = (
         Line("RMSE", 10, lambda point, noise: number(point.loss)),
         Line("since last", 12, lambda point, noise: number(point.since_loss)),
@@ -91,6 +94,42 @@ class Numeric(Task):
         return np.column_stack(
             (forecast.mean, forecast.sd, *(e[0] for e in edges), *(e[1] for e in edges))
         )
+
+    def errors(self, y: FloatArray, said: FloatArray) -> FloatArray:
+        """Squares, the mean over targets, each in its scale where there are several."""
+        targets = len(self.targets)
+        scale = np.nanvar(y, axis=0) if targets > 1 else np.ones(1)
+        squares = (y - said[:, :targets]) ** 2 / np.where(scale > 0.0, scale, 1.0)
+        return np.asarray(np.mean(squares, axis=1))
+
+    def error_told(self, mean: float) -> str:
+        """Its root."""
+        what = "RMSE" if len(self.targets) == 1 else "a standardised RMSE of"
+        return f"{what} {number(float(np.sqrt(mean)), 3)}"
+
+    def one(self, forecast: Forecast) -> Number | dict[str, Number]:
+        """A number, or each target's."""
+        made = [self._one(forecast, j) for j in range(len(self.targets))]
+        return made[0] if len(made) == 1 else dict(zip(self.targets, made, strict=True))
+
+    def _one(self, forecast: Forecast, j: int) -> Number:
+        lower, upper = stated.interval(forecast.stated[:1, j], 0.9)
+        parts = (forecast.function_sd, forecast.noise_sd)
+        return Number(
+            float(forecast.mean[0, j]),
+            float(forecast.sd[0, j]),
+            float(lower[0]),
+            float(upper[0]),
+            *(float(part[0, j]) for part in parts),
+        )
+
+    def numbers_of(self, values: FloatArray, what: str = "mean") -> FloatArray:
+        """As they are."""
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def probabilities(self, forecast: Forecast) -> FloatArray:
+        """There are none."""
+        raise UsageError("numbers have no classes: see mean and sd")
 
     def verdict(self, score: Score) -> Verdict:
         """Useful, biased, over- or under-confident?"""

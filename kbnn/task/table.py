@@ -97,6 +97,11 @@ def task_of(schema: Named, settings: Chosen) -> Task:
     return SigmoidClasses(schema)
 
 
+def stated_kind(stated: str) -> str | None:
+    """The kind of number that a stated task is; None where none was stated."""
+    return None if stated == "auto" or TASKS[stated].labels else stated
+
+
 def kinds_of(schema: Named, y: FloatArray) -> list[str]:
     """The tasks that the first targets (n, T) can be taken for, the likeliest first.
 

@@ -169,7 +169,7 @@ def predict(
                 "output": output,
                 "rows": writer.rows,
                 "unreadable": 0 if bad is None else bad.count,
-                "intervals": None if known.task.labels else known.intervals,
+                "intervals": known.intervals,
                 "seconds": seconds,
                 "rows_per_second": writer.rows / seconds,
             }
