@@ -237,8 +237,7 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
 
 
 def test_classes_have_no_intervals_to_tell_of() -> None:
-    labels, numbers = label_task(["a", "b"]), number_task()
-    for task, told in ((labels, ""), (numbers, ", intervals tracked")):
+    for task, told in ((label_task(["a", "b"]), ""), (number_task(), ", intervals tracked")):
         made = Evaluation(task, number_card(1, 1), task.intervals("tracked"))
         assert show_evaluate.rows_line(made) == f"0 rows scored{told}"
         assert ("intervals" in made.to_json()) == bool(told)
