@@ -1,18 +1,21 @@
 """From CSV to a trained model: speed beside the kernel's own and Vowpal Wabbit's, memory, latency.
 
-    python -m tests.bench.end_to_end [--rows 100000] [--memory-rows 5000000] [--skip-memory]
+    python -m tests.bench.end_to_end [--rows 400000] [--memory-rows 5000000] [--skip-memory]
 
 All figures of one run belong together: machines are noisy. Times of whole processes are user plus
-system time, best of five, and the kernel is measured between them; `pip install vowpalwabbit` for
-the comparison. Ends with 1 when a share of the kernel's rate is less than promised.
+system time. The kernel is measured right before and right after each run from CSV, and the share of
+its rate is the median of what seven such looks make; `pip install vowpalwabbit` for the comparison.
+Ends with 1 when a share is less than promised.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -54,9 +57,12 @@ def write_rows(folder: Path, rows: int) -> tuple[Path, Path]:
 def cpu_seconds(command: list[str], repeats: int = 3) -> float:
     """User plus system time of a whole process, best of several."""
     best = float("inf")
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(repeats):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         best = min(best, used)
@@ -84,7 +90,7 @@ def kernel_seconds(rows: int, config: kbnn.Config) -> float:
     return time.thread_time() - start
 
 
-def speed(folder: Path, rows: int, repeats: int = 5) -> bool:
+def speed(folder: Path, rows: int, repeats: int = 7) -> bool:
     """Microseconds a row, CSV to model, beside the kernel and VW; whether it is as promised."""
     csv, vw = write_rows(folder, rows)
     (folder / "few").mkdir()
@@ -100,24 +106,25 @@ def speed(folder: Path, rows: int, repeats: int = 5) -> bool:
         train = ["train", "--covariance", covariance, "--fresh", "-q", *once]
         train += ["-m", str(folder / "m.npz")]
         config = kbnn.Config(inputs=INPUTS, covariance=covariance)
-        looks = [
-            (
-                cpu_seconds([*KBNN, *train, str(few)], 1),
-                cpu_seconds([*KBNN, *train, str(csv)], 1),
-                kernel_seconds(rows, config),
-            )
-            for _ in range(repeats)
-        ]
-        start_up, total, kernel = (min(of_one) for of_one in zip(*looks, strict=True))
-        per_row = 1e6 * (total - start_up) / (rows - 1000)
+        start_up = cpu_seconds([*KBNN, *train, str(few)], repeats)
+        kernels = [kernel_seconds(rows, config)]
+        totals = []
+        for _ in range(repeats):
+            totals.append(cpu_seconds([*KBNN, *train, str(csv)], 1))
+            kernels.append(kernel_seconds(rows, config))
+        beside = [(a + b) / 2 / rows for a, b in itertools.pairwise(kernels)]
+        each = [(total - start_up) / (rows - 1000) for total in totals]
+        shares = sorted(a / b for a, b in zip(beside, each, strict=True))
+        share = statistics.median(shares)
         print(
-            f"{covariance:>7}: {1e6 * total / rows:6.2f} us a row in all, {per_row:6.2f} without "
-            f"start-up; kernel {1e6 * kernel / rows:6.2f}: "
-            f"{100 * 1e6 * kernel / rows / per_row:.0f} % of its rate, "
-            f"promised {100 * PROMISED[covariance]:.0f} %"
+            f"{covariance:>7}: {1e6 * min(totals) / rows:6.2f} us a row in all, "
+            f"{1e6 * min(each):6.2f} without start-up; kernel {1e6 * min(kernels) / rows:6.2f}: "
+            f"{share:.1%} of its rate ({shares[0]:.1%} to {shares[-1]:.1%}), "
+            f"promised {PROMISED[covariance]:.0%}",
+            flush=True,
         )
-        kept &= 1e6 * kernel / rows / per_row >= PROMISED[covariance]
-        results[covariance] = total
+        kept &= share >= PROMISED[covariance]
+        results[covariance] = min(totals)
     if "vw" in results:
         for covariance in ("neuron", "group"):
             print(
@@ -208,7 +215,7 @@ def latency(folder: Path) -> None:
 def main() -> int:
     """Run all of it; 1 when a promise is not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--memory-rows", type=int, default=5_000_000)
     parser.add_argument("--skip-memory", action="store_true")
     chosen = parser.parse_args()
