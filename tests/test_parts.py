@@ -199,3 +199,19 @@ def test_what_is_too_small_to_reckon_with_is_0_in_a_single_row(value: float) -> 
     assert reader.plain == ["x0", "x1"]
     row = reader.features({"x0": value, "x1": 2.0}, admit=True)
     assert row.tolist() == [[0.0, 2.0]]
+
+
+def test_of_two_kinds_one_is_left_at_row_480() -> None:
+    racer = Model.create(Settings(kind="regression"), schema(1)).racers[0]
+    counting = replace(racer.learner, settings=replace(racer.learner.settings, kind="count"))
+
+    def left(seen: int) -> list[float]:
+        learned = racer.learned._replace(seen=seen)
+        two = (
+            replace(racer, learned=learned, evidence=3.0),
+            replace(racer, learned=learned, learner=counting, evidence=1.0),
+        )
+        return [one.evidence for one in race._looked_at(two)]
+
+    assert left(448) == [3.0, 1.0]
+    assert left(480) == [3.0]

@@ -8,6 +8,7 @@ import pytest
 from kbnn.core.normal import FloatArray
 from kbnn.score.histograms import FeatureHistograms
 from kbnn.score.reservoir import KeptRows, row_hash
+from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import Summaries
 from kbnn.task.class_score import confidence_bin
@@ -103,3 +104,19 @@ def test_a_row_counts_for_the_targets_that_it_has() -> None:
     assert worst.priority[first] == pytest.approx(24.5 + 0.5 * np.log(2.0 * np.pi))
     two = worst.priority[worst.row == 1.0]
     assert two == pytest.approx(2.0 * (0.005 + 0.5 * np.log(2.0 * np.pi)))
+
+
+def test_a_row_surprises_by_the_sum_of_its_targets_though_they_be_below_0() -> None:
+    worst = scored(np.zeros((1, 2)), sd=0.1).summaries.worst
+    assert worst.priority == pytest.approx(2.0 * (np.log(0.1) + 0.5 * np.log(2.0 * np.pi)))
+    assert worst.priority[0] < 0.0
+
+
+@pytest.mark.parametrize("value", [-1, 2**53, True, 1.0, "1", None])
+def test_what_a_file_has_for_a_count_is_a_whole_number_that_a_float_tells_apart(
+    value: object,
+) -> None:
+    assert count(0) == 0
+    assert count(2**53 - 1) == 2**53 - 1
+    with pytest.raises(ValueError, match="expected a count"):
+        count(value)

@@ -270,3 +270,57 @@ def test_a_row_whose_forecast_is_no_number_is_rejected_without_a_word(module: An
     assert records.status[0] == REJECTED
     assert np.array_equal(after.mean, state.mean)
     assert after.counts[COUNT.rejected] == 1
+
+
+@each_engine
+@pytest.mark.parametrize(("v", "counted"), [(2.0, 2.0), (8.0, 3.0)])
+def test_doubt_about_the_noise_adds_at_most_three_halves_to_its_logarithm(
+    module: Any, v: float, counted: float
+) -> None:
+    """r exp(m_h + v_h/2), v_h no more than 3."""
+    state, x = certain_line(0.2, **PLAIN)
+    state = state._replace(
+        head_mean=np.array([[-0.4, 0.0]]), head_cov=pack_triangle(np.diag([v, 0.0]))[None, :]
+    )
+    said = module.predict(state, x)
+    assert said.noise_var[0, 0] == pytest.approx(0.2 * np.exp(-0.4 + 0.5 * counted), rel=1e-9)
+
+
+@each_engine
+@pytest.mark.parametrize("y", [0.0, 3.0])
+def test_a_rate_is_no_farther_from_1_than_e_to_the_40(module: Any, y: float) -> None:
+    """Outputs are twice its logarithm; what lies beyond is learned from as if it lay there."""
+    config = Config(inputs=1, hidden=(), observation="count", covariance="full", **PLAIN)
+    found = []
+    for mean in (-80.0, -90.0, -1e4):
+        state = believed(config, np.array([mean, 0.0]), [np.diag([0.8, 0.3])])
+        after, _ = module.learn(state, X, np.array([[y]]))
+        found.append(after.mean - state.mean)
+    assert found[1] == pytest.approx(found[0], rel=1e-9, abs=1e-12)
+    assert found[2] == pytest.approx(found[0], rel=1e-9, abs=1e-10)
+
+
+@each_engine
+@pytest.mark.parametrize("covariance", ["neuron", "full"])
+def test_a_step_beyond_all_numbers_is_rejected_and_leaves_no_trace(
+    module: Any, covariance: Any
+) -> None:
+    """1e300 off, in units of a variance of 1e-12."""
+    config = Config(inputs=1, hidden=(), covariance=covariance, noise=1e-12, **PLAIN)
+    state = believed(config, np.array([1e300, 0.0]), [1e-13 * np.eye(2)])
+    after, records = module.learn(state, X, np.zeros((1, 1)))
+    assert records.status[0] == REJECTED
+    assert np.array_equal(after.mean, state.mean)
+    assert np.array_equal(after.cov, state.cov)
+    assert after.counts[COUNT.rejected] == 1
+
+
+@each_engine
+@pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
+def test_a_step_whose_square_is_beyond_all_numbers_is_a_step(module: Any, covariance: Any) -> None:
+    """1e200 off, of a variance of z'z + 1 = 6."""
+    config = Config(inputs=1, hidden=(), covariance=covariance, noise=1.0, **PLAIN)
+    state = believed(config, np.array([1e200, 0.0]), [np.eye(2)])
+    after, records = module.learn(state, X, np.zeros((1, 1)))
+    assert records.status[0] == LEARNED
+    assert after.mean == pytest.approx(1e200 * np.array([1.0 - 1.0 / 6.0, -2.0 / 6.0]), rel=1e-9)

@@ -215,3 +215,24 @@ def test_numbers_that_cannot_be_known_are_not_sound() -> None:
         wrong = known.copy()
         wrong[at] = value
         assert not sharp.sound(wrong), (at, value)
+
+
+def test_the_sharpness_that_is_told_is_the_middle_in_octaves() -> None:
+    """Weights alike on both sides of 1 have it there."""
+    known = known_to_all(2)
+    assert sharp.sharpness(known) == 1.0
+    known[sharp.SEEN] = 5.0
+    assert sharp.sharpness(known) == pytest.approx(1.0, rel=1e-12)
+    known[sharp.EVIDENCE] = np.where(np.isin(sharp.POWERS, [2.0, 8.0]), 0.0, -1e3)
+    two, eight = np.exp(-2.0), np.exp(-6.0)  # by the prior: steps of half an octave
+    assert np.log2(sharp.sharpness(known)) == pytest.approx((two + 3.0 * eight) / (two + eight))
+
+
+@both
+def test_rows_of_any_weight_are_rows_where_evidence_is_halved(compiled: bool) -> None:
+    p, y, _ = said(EVERY)
+    known, light = known_to_all(3), known_to_all(3)
+    sharp.stated(known, p, y, None, compiled)
+    sharp.stated(light, p, y, np.full(EVERY, 0.25), compiled)
+    assert known[sharp.SEEN] == light[sharp.SEEN] == EVERY
+    assert np.sum(light[sharp.COUNTS]) == pytest.approx((3.0 + 0.25 * EVERY) / 2.0)

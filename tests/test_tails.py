@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kbnn.core import constants, engine, mixture, tails
-from kbnn.core.mixture import STATED
+from kbnn.core import constants, count_tails, engine, mixture, tails
+from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.normal import FloatArray
 
 SHAPES = [(0.0, 1.0, 0.0), (0.003, 50.0, 0.0), (0.1, 4.0, 1.5), (0.3, 1e4, -20.0), (0.02, 1e8, 3.0)]
@@ -326,3 +326,50 @@ def test_gains_count_on_average_beside_512_rows_that_asked_for_none(either: str)
     wanted = (constants.TAILS_YOUNG + np.sum(after, axis=0)) / (constants.TAILS_YOUNG + len(t))
     assert np.ptp(wanted) > 0.01
     assert known[0, tails.FIRST_MEAN : tails.MEAN_WIDTH] == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("y", [38.2e3, 41e3, -45e3])
+def test_the_mass_of_a_whole_number_far_away_is_its_density(y: float) -> None:
+    """Less than 1e-300, and as good as even between its halves."""
+    found = mixture.log_density(np.array([y]), rows_of((0.0, 1.0, 0.0), spread=1000.0))[0]
+    assert found == pytest.approx(stats.norm(3.0, 1000.0).logpdf(y), rel=1e-6)
+
+
+def test_an_error_at_a_known_row_is_cut_before_it_speaks_for_new_ones() -> None:
+    """A square of at most 9, times what new rows have more."""
+    known = tails.blank(1)
+    known[0, tails.SEEN] = 99.0
+    after = tails.narrowed(known, np.array([[50.0]]), np.array([2.0]))
+    assert after[0, tails.WIDTH] == pytest.approx(1.0 + (2.0 * 9.0 - 1.0) / 100.0)
+
+
+def test_a_row_beyond_an_edge_moves_it_out_and_any_other_in(either: str) -> None:
+    """By exp(0.045 (1 - beyond)) and exp(-0.045 beyond), each side by itself."""
+    gains = after_values(np.array([1.8]), either)[tails.FIRST_GAIN : tails.FIRST_MEAN]
+    beyond = np.repeat([0.25, 0.1, 0.05, 0.025], 2)
+    missed = np.array([0, 1, 0, 1, 0, 1, 0, 0])  # above the upper edges up to 90 %
+    assert np.log(gains) == pytest.approx(0.045 * (missed - beyond), rel=1e-12)
+
+
+def test_size_and_place_of_outliers_are_taken_over_the_last_hundred(either: str) -> None:
+    """Welford's step by one that is surely an outlier, and 100 of the 101 are kept."""
+    known = tails.blank(1)
+    known[0, [tails.EXTREMES, tails.SQUARES, tails.MEAN]] = 100.0, 2500.0, 1.0
+    mean, sd, y = np.array([[[0.0]], [[1.0]], [[50.0]]])
+    tails.follow(known, mean, sd, y, True, False, either == "kernel")
+    place = 1.0 + 49.0 / 101.0
+    assert known[0, tails.EXTREMES] == pytest.approx(100.0)
+    assert known[0, tails.MEAN] == pytest.approx(place)
+    assert known[0, tails.SQUARES] == pytest.approx((2500.0 + 49.0 * (50.0 - place)) / 1.01)
+
+
+def test_where_the_lower_edge_of_a_count_is_0_its_upper_one_leaves_out_both_shares(
+    either: str,
+) -> None:
+    """0 came with a probability of 0.9, and u is 0.97: beyond the edges at 0.8, 0.9 and 0.95."""
+    known, rows = count_tails.begin(1, True)[0], np.ones((1, STATED_FIELDS))
+    y, u, none = np.array([[4.0], [0.97], [0.9]])
+    count_tails.follow(known, y, u, none, True, rows)
+    moves = np.log(known[tails.FIRST_GAIN : tails.FIRST_MEAN]).reshape(-1, 2)
+    assert not moves[:, 0].any()  # nothing lies below 0
+    assert moves[:, 1] == pytest.approx(0.045 * np.array([0.0, 1.0 - 0.2, 1.0 - 0.1, 1.0 - 0.05]))

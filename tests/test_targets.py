@@ -23,6 +23,7 @@ from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from kbnn.task import counted, link, logged, stated
 from kbnn.task.base import Scaled, Task
+from kbnn.task.count import Count
 from kbnn.task.table import kinds_of, task_of
 from tests.bench.data import block, schema
 from tests.commands import SAMPLES, kbnn
@@ -546,3 +547,20 @@ def test_which_kinds_race_and_who_speaks_first(values: list[float], kinds: list[
     first = Settings().candidates(kinds)[0]
     assert first.kind == kinds[0]
     assert [one.kind for one in Settings(noise=1.0).candidates(kinds)] == ["regression"] * 2
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
+def test_an_interval_from_0_has_both_shares_above_its_upper_edge(level: float) -> None:
+    rows = count_rows([0.3], [0.1])
+    rows[:, STATED.gain + 1 : STATED.most : 2] = 1.5  # of the upper edges
+    low, high = counted.levels(rows, 0.5 - level / 2.0, np.array([0.99]))
+    assert low[0] == 0.0
+    assert high[0] == pytest.approx(special.ndtr(1.5 * special.ndtri(level)))
+
+
+def test_where_only_zeros_were_seen_a_mean_may_be_a_half() -> None:
+    rows = count_rows([0.2, 3.0, 3.0, 3.0], [0.1] * 4)
+    rows[:, STATED.most] = [0.0, 0.0, 2.0, -np.inf]
+    mean, sd = Count(schema(1)).shown(rows)
+    assert mean.tolist() == [0.2, 0.5, 2.0, 3.0]
+    assert sd == pytest.approx(np.sqrt(mean + 0.1 * mean**2))

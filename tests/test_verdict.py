@@ -9,7 +9,12 @@ from kbnn.task.class_score import ClassScore
 from kbnn.task.class_score import Judged as Labelled
 from kbnn.task.class_verdict import class_verdict
 from kbnn.task.numeric_score import NumericScore
-from kbnn.task.numeric_verdict import coverage_sentence, numeric_verdict, spread_sentence
+from kbnn.task.numeric_verdict import (
+    bias_sentence,
+    coverage_sentence,
+    numeric_verdict,
+    spread_sentence,
+)
 from kbnn.wording import count, number, percent
 from tests.judging import judged
 
@@ -220,3 +225,12 @@ def test_few_rows_must_be_told_apart_by_more_than_chance(better: float, useful: 
     score.add(Labelled(label, np.stack([first, 1.0 - first], axis=1)))
     headline = class_verdict(score).headline
     assert (headline != "No better than the class frequencies") == useful
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+@pytest.mark.parametrize(("bias", "word"), [(0.4, "slightly biased"), (0.6, "biased")])
+def test_a_bias_of_more_than_half_the_rmse_is_more_than_slight_on_either_side(
+    side: float, bias: float, word: str
+) -> None:
+    _, text = bias_sentence(side * bias, 1.0, 10_000)
+    assert text.endswith(f" % of the RMSE: {word}.")

@@ -335,3 +335,66 @@ def test_a_column_that_leaves_its_units_is_looked_at_anew() -> None:
     assert not wide.strayed(view)
     figures = learned.evaluate({**dict(zip(names, x[1900:].T, strict=True)), "y": y[1900:]})
     assert figures["rmse"] < 0.6 * figures["baseline_rmse"]
+
+
+def test_a_single_outlier_is_no_direction() -> None:
+    x = rows(400)[0]
+    wild = x.copy()
+    wild[7, 3] = 1e6
+    found, usual = wide.leading(wild, 4), wide.leading(x, 4)
+    assert np.all(np.linalg.svd(found.T @ usual, compute_uv=False) > 0.95)  # one space
+
+
+def test_the_doubt_about_a_slope_is_in_the_units_of_its_input_too() -> None:
+    """a = w (g x): the slope by x is g w, and its standard deviation g times that of w."""
+    state = wide_state(activation="linear")
+    view = state.view.copy()
+    view[:, 0] = 1.0
+    plain = sensitivity(state._replace(view=view), np.zeros((1, D)))
+    found = sensitivity(state, np.zeros((1, D)))
+    gain = state.view[:, 0]
+    np.testing.assert_allclose(found.slope[0], gain * plain.slope[0], rtol=1e-12)
+    np.testing.assert_allclose(found.sd[0], gain * plain.sd[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("module", [engine, twin], ids=["engine", "twin"])
+def test_a_direction_is_as_doubtful_as_the_squares_of_its_parts_say(module: Any) -> None:
+    """Nothing is known of x: Var x_i = v_i' L v_i + D_i, s = V'x, and a certain weight of s."""
+    config = Config(inputs=3, hidden=(), covariance="wide", directions=1, noise=0.1)
+    v, low, rest, w = np.array([0.6, -0.8, 0.0]), 0.6, np.array([0.5, 0.3, 0.2]), 0.7
+    state = init(config, directions=v[:, None])
+    state = state._replace(
+        mean=np.array([0.3, w, 0.0, 0.0, 0.0]),
+        cov=np.zeros_like(state.cov),
+        input_mean=np.zeros(3),
+        input_cov=np.concatenate([[low], rest]),
+    )
+    said = module.predict(state, np.full((1, 3), np.nan))
+    wanted = w**2 * (v**2 @ (v**2 * low + rest))
+    assert said.function_var[0, 0] == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("module", [engine, twin], ids=["engine", "twin"])
+def test_an_input_that_never_varied_has_a_variance_of_a_millionth(module: Any) -> None:
+    config = Config(inputs=2, hidden=(), covariance="wide", directions=1, noise=0.1)
+    state = init(config, directions=np.array([[1.0], [0.0]]))
+    state = state._replace(
+        mean=np.array([0.0, 0.0, 0.0, 3.0]),
+        cov=np.zeros_like(state.cov),
+        input_cov=np.array([1.0, 1.0, 0.0]),
+    )
+    said = module.predict(state, np.array([[0.5, np.nan]]))
+    assert said.function_var[0, 0] == pytest.approx(9e-6, rel=1e-9)
+
+
+@pytest.mark.parametrize("module", [engine, twin], ids=["engine", "twin"])
+def test_a_missing_value_leaves_what_is_known_of_its_input_alone(module: Any) -> None:
+    config = Config(inputs=3, hidden=(), covariance="wide", directions=1, noise=0.1)
+    state = init(config, directions=np.array([[0.6], [0.8], [0.0]]))
+    state = state._replace(
+        input_mean=np.array([0.1, 0.2, -0.4]), input_cov=np.array([0.6, 0.5, 0.8, 0.9])
+    )
+    after, _ = module.learn(state, np.array([[1.5, 0.3, np.nan]]), np.zeros((1, 1)))
+    assert after.input_mean[2] == -0.4
+    assert after.input_cov[3] == pytest.approx(0.9, rel=1e-12)
+    assert after.input_mean[0] == pytest.approx(0.1 + 1.4 / 2.0)  # beside one row before the first

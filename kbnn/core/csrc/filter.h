@@ -188,11 +188,14 @@ KB_PART void KB(joint_defer)(kb_work *w, const double *c)
 KB_PART int KB(joint_update)(kb_work *w)
 {
     double check = 0.0;
-    for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++)
-        for (int64_t o = 0; o < w->outputs; o++) {
+    for (int64_t o = 0; o < w->outputs; o++) {
+        double square = 0.0; /* of the gain alone: that of the step may be beyond all numbers */
+        for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
             const double *gain = block->g + o * block->tiles->padded;
-            check += w->pull[o] * w->pull[o] * KB(dot)(gain, gain, block->tiles->padded);
+            square += KB(dot)(gain, gain, block->tiles->padded);
         }
+        check += fabs(w->pull[o]) * sqrt(square);
+    }
     if (!isfinite(check))
         return 0;
     if (w->directions)
