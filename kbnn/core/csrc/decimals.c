@@ -56,8 +56,8 @@ static const char *decimal(const char *at, double *value)
     }
     if (count > DIGITS || whole > (uint64_t)1 << 53)
         return 0;
-    double size = (double)whole / power_of_ten[places];
-    *value = negative ? -size : size;
+    static const double sign[2] = {1.0, -1.0}; /* without a branch: signs cannot be foretold */
+    *value = sign[negative] * (double)whole / power_of_ten[places];
     return at;
 }
 
