@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from kbnn.errors import DataError, ReaderLeft
-from kbnn.model.race import KIND_DECIDED, SAFEST, kinds_told, standings
+from kbnn.model.race import KIND_DECIDED, kinds_told, standings
 from kbnn.run.outcome import summary
 from kbnn.run.training import Listener, Training
 from kbnn.score.curve import CurvePoint
@@ -148,7 +148,7 @@ class TrainListener(Listener):
         self._kinds = False
         model = training.model
         told = kinds_told(model.racers, model.lost)
-        if told is None or told[0] == SAFEST:
+        if told is None or model.task.safest:
             return
         kind, other, nats = told
         self.notice(

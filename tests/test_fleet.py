@@ -27,6 +27,15 @@ from kbnn.model.rows import Rows
 from tests.commands import Ran, kbnn, program
 from tests.fleets import made, write
 
+LATER = """
+from kbnn.score.figures import Figure
+from kbnn.task import numeric_score as known
+later = Figure("later", "later", "", lambda judged: judged.error ** 2, finish=abs)
+known.NumericScore.figures_listed = known.FIGURES = (*known.FIGURES, later)
+from kbnn_cli import startup
+startup.main()
+"""
+
 KEYS = ["", 'a"b', "new\nline", "../../etc/passwd", "x" * 10_000, "a,b", " blank ", "NA", "\x01"]
 
 
@@ -345,6 +354,27 @@ def test_a_fleet_of_a_newer_kbnn_is_not_touched(here: Path) -> None:
     (here / "fleet" / "fleet.json").write_text(json.dumps({**described, "version": VERSION + 1}))
     for words in (("inspect", "fleet"), ("train", "rows.csv", "--key", "device", "-m", "fleet")):
         assert "fleet: was written by a newer kbnn" in refused(*words)
+
+
+def test_a_fleet_written_before_a_figure_was_thought_of_goes_on(tmp_path: Path) -> None:
+    """The figure begins where it is first known; nothing else is another."""
+    rows = write(tmp_path / "rows.csv", *made(6, 120))
+    fleet = tmp_path / "fleet"
+    assert kbnn("train", rows, "--key", "device", "-m", fleet, "-q").code == 0
+
+    def later(*words: str | Path) -> str:
+        command = [sys.executable, "-c", LATER, *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    shown = kbnn("predict", fleet, rows, "--only-predictions").out
+    assert later("predict", fleet, rows, "--only-predictions") == shown
+    before = json.loads(later("inspect", fleet, "--key", "d1", "--json"))["prequential"]["y"]
+    assert before["later"] is None
+    more = write(tmp_path / "more.csv", *made(6, 120, seed=0))
+    later("train", more, "--key", "device", "-m", fleet, "-q")
+    after = json.loads(later("inspect", fleet, "--key", "d1", "--json"))["prequential"]["y"]
+    assert after["rows"] == 2 * before["rows"]
+    assert 0.0 < after["later"] != after["rmse"] ** 2
 
 
 def test_only_one_trainer_at_a_time(here: Path) -> None:

@@ -319,7 +319,7 @@ def test_a_few_absurd_values_do_not_bend_the_mean(kind: str) -> None:
     )
     errors = []
     for values in (y, spoilt):
-        model = Model.create(Settings(hidden=(12,), kind=kind), schema(3))  # type: ignore[arg-type]  # of the list above
+        model = Model.create(Settings(hidden=(12,), kind=kind), schema(3))
         model.learn(block(x[:1200], values[:1200]))
         said = model.predict(block(x[1200:], y[1200:]))
         errors.append(float(np.sqrt(np.mean((said.mean[:, 0] - y[1200:]) ** 2))))
@@ -330,7 +330,7 @@ def test_values_that_cannot_be_are_rejected_and_counted() -> None:
     for kind, wrong in (("count", [-1.0, 0.5, 1e17]), ("positive", [0.0, -3.0])):
         x, y = made(kind, 300)
         y[100 : 100 + len(wrong)] = wrong
-        model = Model.create(Settings(hidden=(12,), kind=kind), schema(3))  # type: ignore[arg-type]  # of the list above
+        model = Model.create(Settings(hidden=(12,), kind=kind), schema(3))
         model.learn(block(x, y))
         assert model.rejected == len(wrong)
         assert model.card.scores[0].invalid == len(wrong)

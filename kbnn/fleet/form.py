@@ -42,16 +42,27 @@ WHOLE: Final = frozenset(("pit", "counts"))
 """Parts of a packed model that are whole numbers."""
 _FIGURES: Final = NumericScore()
 FIGURES: Final = tuple(_FIGURES._summed)
+NAMES: Final = tuple(_FIGURES._place)
 SUMS: Final = 1 + len(FIGURES)
 DRAWN: Final = tuple([0, *(1 + at for at in _FIGURES._drawn)])
 """The sums, of which the weight is the first, that a learning curve shows."""
+_SHOWN: Final = frozenset(NAMES[at] for at in _FIGURES._drawn)
 
 
 class Form:
     """What models have in common that lie side by side."""
 
-    def __init__(self, settings: Settings, config: Config, seed: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        config: Config,
+        seed: int,
+        figures: tuple[str, ...] = NAMES,
+    ) -> None:
         self.settings, self.config, self.seed = settings, config, seed
+        self.figures = figures
+        """The names of those that its models' records add up: others at another time."""
+        self.drawn = tuple(name for name in figures if name in _SHOWN)
         self.inputs = config.inputs
         self.keep = rows_kept(config.inputs, settings.keep)
         blank = init(config, 0)
@@ -67,8 +78,8 @@ class Form:
             ("belief", (self.belief,)),
             ("columns", (1 + self.inputs, scaling.FIELDS)),
             ("tails", (tails.FIELDS,)),
-            ("sums", (SUMS,)),
-            ("recent", (len(DRAWN),)),
+            ("sums", (1 + len(figures),)),
+            ("recent", (1 + len(self.drawn),)),
             ("constant", (CONSTANT,)),
             ("pit", (PIT_BINS,)),
             ("counts", (COUNTS,)),
@@ -77,6 +88,11 @@ class Form:
             self.part[name] = slice(at, at + math.prod(shape)), shape
             at += math.prod(shape)
         self.size, self.least = at, at - self.keep * width
+
+    @property
+    def present(self) -> bool:
+        """Whether its figures are those that are added up now."""
+        return self.figures == NAMES
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -104,7 +120,7 @@ class Form:
             "settings": self.settings.to_json(),
             "config": config,
             "seed": self.seed,
-            "figures": list(_FIGURES._place),
+            "figures": list(self.figures),
         }
 
     @cached_property
@@ -117,7 +133,8 @@ class Form:
     def from_plain(cls, plain: dict[str, Any]) -> Form:
         """The inverse of `plain`."""
         settings = Settings.from_json(plain["settings"])
-        return cls(settings, read(Config, plain["config"]), int(plain["seed"]))
+        figures = tuple(map(str, plain["figures"]))
+        return cls(settings, read(Config, plain["config"]), int(plain["seed"]), figures)
 
     def belief_of(self, state: State) -> FloatArray:
         """The arrays of a belief one after another."""

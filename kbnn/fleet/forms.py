@@ -19,10 +19,13 @@ class Forms:
 
     def learn(self, plain: Mapping[str, Any]) -> None:
         """Know these too."""
-        for name, one in plain.items():
-            if bytes.fromhex(name) not in self._named:
+        for text, one in plain.items():
+            name = bytes.fromhex(text)
+            if name not in self._named:
                 form = Form.from_plain(one)
-                self.of(form.settings, form.config, form.seed)
+                if form.present:
+                    form = self.of(form.settings, form.config, form.seed)
+                self._named[name] = form  # which may have another name now
 
     def of(self, *said: Any) -> Form:
         """The form of these settings, this network and this seed."""

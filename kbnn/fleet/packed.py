@@ -92,6 +92,7 @@ def form_of(model: Model) -> tuple[Settings, Config, int] | None:
         and not learned.log_weight.any()
         and learned.rehearsal.debt == 0.0
         and not learned.kept.rows().x_sd.any()
+        and not model.card.scores[0]._began.any()  # every figure has all rows
         and learned.kept.most == rows_kept(learned.members[0].config.inputs, settings.keep)
     )
     if not plain or learned.members[0].config.directions:
@@ -171,9 +172,11 @@ def _record(model: Model, form: Form, whole: Packed) -> Scorecard:
     score, counts = card.scores[0], form.of(row, "counts").tolist()
     assert isinstance(score, NumericScore)
     score.rows, score.skipped, score.invalid = counts[SCORED], counts[UNSCORED], counts[INVALID]
-    sums = form.of(row, "sums")
-    score._weight, score._sums = float(sums[0]), sums[1:].copy()
-    score._recent = form.of(row, "recent").copy()
+    sums, recent = form.of(row, "sums").tolist(), form.of(row, "recent").tolist()
+    score.go_on_from(
+        dict(zip(("weight", *form.figures), sums, strict=True)),
+        dict(zip(("weight", *form.drawn), recent, strict=True)),
+    )
     origin, score._total, score._shift, score._spread = form.of(row, "constant").tolist()
     score._origin = None if np.isnan(origin) else origin
     score.pit.counts = form.of(row, "pit").copy()

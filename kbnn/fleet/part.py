@@ -80,16 +80,19 @@ class Part:
         """Open the models of keys from the bytes that rested."""
         before, whole, herd = NEW, None, ALONE  # new keys have the same bytes one after another
         for key, content in found.items():
-            if not resting.is_packed(content):
+            if not (resting.is_packed(content) and self._form(content).present):
                 model = model_from(content, self.forms, self.settings, self._schema)
                 if self.wanted:
                     model.with_intervals(self.wanted)
                 self._models[self._register.add(key, ALONE, 0)] = model
                 continue
             if whole is None or content is not before:
-                form = self.forms.named(resting.form_name(content))
+                form = self._form(content)
                 before, whole, herd = content, resting.from_bytes(form, content), self._herd(form)
             self._register.add(key, herd, self._herds[herd].put(whole))
+
+    def _form(self, content: bytes) -> Form:
+        return self.forms.named(resting.form_name(content))
 
     def _herd(self, form: Form) -> int:
         which = self._formed.get(form.name)

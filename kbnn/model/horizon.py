@@ -75,7 +75,7 @@ def check_horizon(model: Model, steps: int) -> None:
     schema = model.schema
     if not 1 <= steps <= MOST_STEPS:
         raise UsageError(f"--horizon is between 1 and {MOST_STEPS:,}, not {steps}")
-    if model.task.name != "regression" or len(schema.targets) != 1:
+    if not model.task.differences or len(schema.targets) != 1:
         raise UsageError(
             "--horizon: steps ahead are forecast of one target of --task regression, "
             f"and this is a model of {model.task.name}"

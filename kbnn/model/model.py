@@ -318,7 +318,7 @@ class Model:
         """
         if self.settings.kind != "auto":
             return rows
-        if len(self.racers) == 1 and self.task.name == race.SAFEST:
+        if len(self.racers) == 1 and self.task.safest:
             return rows
         stop = race.beyond(self.racers, rows.y)
         if stop:
@@ -348,7 +348,7 @@ class Model:
         before, task = leader.learned, leader.learner.task
         kept = before.kept.rows(len(before.columns) - task.scaled)
         raw = kept._replace(y=task.unlinked(kept.y, before.tails))
-        settings = replace(leader.learner.settings, kind=kind)  # type: ignore[arg-type]  # of a task
+        settings = replace(leader.learner.settings, kind=kind)
         learner = self.learner_of(settings)
         began, events = learner.start(Kept(len(raw.y), raw.y.shape[1], raw))
         pairs = zip(began.members, before.members, strict=True)

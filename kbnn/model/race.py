@@ -32,15 +32,13 @@ from kbnn.model.rehearsal import BURST, OFTEN, YOUNG, Rehearsal
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
 from kbnn.task.forecast import Forecast, joined
-from kbnn.task.table import RANGES
+from kbnn.task.table import RANGES, SAFEST, TASKS
 
 DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG - BURST
 KIND_DECIDED: Final = YOUNG // 2 - BURST
 """Both before a row where the scale is looked at: all that races then is learned anew at once."""
-SAFEST: Final = "regression"
-HASTY: Final = ("positive", "amount")
 MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
@@ -224,7 +222,7 @@ def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
 def _may_lead(racer: Racer, safe: Racer | None) -> bool:
     """Whether a real target may be given up for it."""
     close = safe is not None and racer.evidence <= safe.evidence + MARGIN
-    return not (close and racer.learner.settings.kind in HASTY)
+    return not (close and TASKS[racer.learner.settings.kind].hasty)
 
 
 def _aged(racers: tuple[Racer, ...], seen: int) -> tuple[Racer, ...]:

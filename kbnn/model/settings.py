@@ -17,6 +17,7 @@ from kbnn.model.rehearsal import OFTEN
 from kbnn.model.texts import MOST_PRIOR, MOST_REHEARSED
 from kbnn.score.summaries import SAMPLE
 from kbnn.task.base import Task
+from kbnn.task.table import NUMBERS, SAFEST, safest_of
 
 MOST_KEPT: Final = 2048
 """Of the last rows, see kbnn.model.warmup."""
@@ -111,7 +112,7 @@ class Settings:
     widen: bool = True
     preset: Literal["none", "paper"] = "none"
     intervals: Literal["tracked", "stated"] = "tracked"
-    kind: Literal["auto", "regression", "positive", "count", "amount"] = "auto"
+    kind: str = "auto"
     keep: int = MOST_KEPT
     sample: int = SAMPLE
 
@@ -119,6 +120,8 @@ class Settings:
         if self.hidden != "auto":
             object.__setattr__(self, "hidden", tuple(self.hidden))
         self._check_together()
+        if self.kind not in ("auto", *NUMBERS):
+            raise ValueError(f"kind cannot be {self.kind!r}")
         if isinstance(self.prior_variance, str) and self.prior_variance not in PRIORS:
             raise ValueError(f"prior_variance must be a rule, got {self.prior_variance!r}")
         if not isinstance(self.prior_variance, str) and not 0 < self.prior_variance < MOST_PRIOR:
@@ -195,14 +198,13 @@ class Settings:
             parts.append(f"--rehearse {self.often or 'off'}")
         return ", ".join(parts)
 
-    def candidates(self, kinds: Sequence[str] = ("regression",), inputs: int = 0) -> list[Settings]:
+    def candidates(self, kinds: Sequence[str] = (SAFEST,), inputs: int = 0) -> list[Settings]:
         """The settings that race, every choice made; the first speaks before anything is known.
 
         `kinds` are the tasks that the first rows allow; of many inputs every shape is as wide.
         """
         if self.kind != "auto" or not self.units or not isinstance(self.noise, str):
-            safest = "regression" if "regression" in kinds else kinds[0]
-            kinds = [safest if self.kind == "auto" else self.kind]
+            kinds = [safest_of(kinds) if self.kind == "auto" else self.kind]
         shapes = self._shapes(inputs) if self.hidden == "auto" else [Shape(self.hidden)]
         found = [
             replace(
@@ -215,11 +217,7 @@ class Settings:
         ]
         if self.rehearse == "auto":
             found.insert(1, replace(found[0], rehearse="later"))
-        return [
-            replace(one, kind=kind)  # type: ignore[arg-type]  # checked by name
-            for kind in kinds
-            for one in found
-        ]
+        return [replace(one, kind=kind) for kind in kinds for one in found]
 
     def _shapes(self, inputs: int) -> list[Shape]:
         """The shapes that race, of which there is one for each that is said already."""

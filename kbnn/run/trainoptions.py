@@ -258,7 +258,7 @@ def stated(
 
 def _check_known(said: dict[str, Any]) -> None:
     """Refuse a word that is no option, with the nearest that is one."""
-    known = [*Words.__annotations__, "target", "model"]
+    known = [*Words.__annotations__, *_SETTINGS, "target", "model"]
     for word in said:
         if word not in known:
             close = difflib.get_close_matches(word, known, 1, 0.5)

@@ -15,7 +15,7 @@ import numpy as np
 
 from kbnn.model.rows import Rows
 from kbnn.model.warmup import MOST_HELD
-from kbnn.task.table import RANGES
+from kbnn.task.table import NUMBERS, RANGES
 from kbnn.wording import count
 
 
@@ -45,7 +45,7 @@ class Unlearnable:
 
     def look(self, rows: Rows, task: str, targets: Sequence[str]) -> str | None:
         """Look at rows; the sentence about the first that the task cannot have, once."""
-        if self._told or task not in ("regression", *RANGES):
+        if self._told or task not in NUMBERS:
             return None
         for name, range_ in RANGES.items():
             wrong = np.isfinite(rows.y) & (range_.possible(rows.y) == 0.0)

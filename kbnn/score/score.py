@@ -137,20 +137,27 @@ class Score:
         score.rows, score.skipped = count(state["rows"]), count(state["skipped"])
         score.invalid = count(state["invalid"])
         score._weight = float(restored(state["weight"], ()))
-        sums, began, recent = state["sums"], state.get("began", {}), state["recent"]
-        score._recent[0] = restored(recent["weight"], ())
+        sums = {name: float(restored(value, ())) for name, value in state["sums"].items()}
+        began = state.get("began", {})
+        recent = {name: float(restored(value, ())) for name, value in state["recent"].items()}
         if score._weight < 0.0:
             raise ValueError("a score has no negative weight")
-        for name, at in score._place.items():
-            known = name in sums
-            score._sums[at] = restored(sums[name], ()) if known else 0.0
-            score._began[at] = restored(began.get(name, 0.0), ()) if known else score._weight
+        score.go_on_from({"weight": score._weight, **sums}, recent)
+        for name in began.keys() & score._place.keys():
+            score._began[score._place[name]] = restored(began[name], ())
         if np.any(np.abs(score._sums) > LARGEST_SUM) or np.any(score._began > score._weight):
             raise ValueError("a sum of the record is out of range")
-        names = list(score._place)
-        for place, at in enumerate(score._drawn, start=1):
-            score._recent[place] = restored(recent.get(names[at], 0.0), ())
         return score
+
+    def go_on_from(self, sums: Mapping[str, float], recent: Mapping[str, float]) -> None:
+        """Take over sums by name, `weight` among them; a figure that has none begins here."""
+        self._weight, self._recent[0] = sums["weight"], recent["weight"]
+        for name, at in self._place.items():
+            self._sums[at] = sums.get(name, 0.0)
+            self._began[at] = 0.0 if name in sums else self._weight
+        names = list(self._place)
+        for place, at in enumerate(self._drawn, start=1):
+            self._recent[place] = recent.get(names[at], 0.0)
 
 
 def count(value: object) -> int:

@@ -15,6 +15,7 @@ from kbnn.model.lags import Lag, Said, parse
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.stream.clock import Ticking, clock_of, several, tell, ticking, told
 from kbnn.stream.header import no_column
+from kbnn.task.table import TASKS
 
 OFF: Final = "off"
 NEAR: Final = (1, 2, 3)
@@ -111,7 +112,7 @@ def add_time(schema: Schema, found: Found | None, asked: Asked, notice: Notice) 
     schema.lags = _lags(schema, said)
     schema.layout += [Place(lag.name, None) for lag in schema.lags]
     last = {lag.column for lag in schema.lags if lag.rows == 1}
-    schema.changes = schema.task == "regression" and last.issuperset(schema.targets)
+    schema.changes = TASKS[schema.task].differences and last.issuperset(schema.targets)
     _tell(schema, asked, notice)
 
 
@@ -119,7 +120,7 @@ def _is_series(schema: Schema, found: Found) -> bool:
     """Whether there is a clock that runs forward, one number, and nothing else."""
     others = [c for c in schema.columns if c.role != "none" and c.name != found.name]
     return (
-        schema.task == "regression"
+        TASKS[schema.task].differences
         and len(others) == 1
         and found.points.forward
         and not several([each.instant for each in found.points.points])

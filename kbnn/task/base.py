@@ -113,6 +113,12 @@ class Task(ABC):
     """The same in a remark: for .."""
     labels: ClassVar[bool]
     """Whether the target is read as labels, which become class indices."""
+    safest: ClassVar[bool] = False
+    """Whether it takes any number: what is believed until something else is shown."""
+    hasty: ClassVar[bool] = False
+    """Whether it must be ahead of the safest by some margin before it is believed."""
+    differences: ClassVar[bool] = False
+    """Whether the target can be learned as a change, and so be forecast steps ahead."""
     error_power: ClassVar[int]
     """The power of errors that `errors` are: 2 of squares, 1 of shares."""
     lines: ClassVar[Sequence[Line]]

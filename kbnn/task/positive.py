@@ -24,6 +24,8 @@ class Positive(Real):
     """Numbers above 0 whose size varies by factors: prices, durations, concentrations."""
 
     name = "positive"
+    safest = differences = False
+    hasty = True
     title = "positive regression"
 
     @property

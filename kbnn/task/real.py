@@ -18,6 +18,8 @@ class Real(Numeric):
     """One or several numbers of any size."""
 
     name = "regression"
+    safest = True
+    differences = True
     observation = "gaussian"
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -95,6 +95,16 @@ def task_of(schema: Named, settings: Chosen) -> Task:
             f"{len(schema.classes)} (use --link probit)"
         )
     return SigmoidClasses(schema)
+
+
+NUMBERS: Final = tuple(name for name, task in TASKS.items() if not task.labels)
+"""The kinds of numbers by name."""
+SAFEST: Final = next(name for name in NUMBERS if TASKS[name].safest)
+
+
+def safest_of(kinds: Sequence[str]) -> str:
+    """The one that takes any number, or the first where none does."""
+    return SAFEST if SAFEST in kinds else kinds[0]
 
 
 def stated_kind(stated: str) -> str | None:
