@@ -373,8 +373,8 @@ def test_a_fleet_written_before_a_figure_was_thought_of_goes_on(tmp_path: Path) 
     more = write(tmp_path / "more.csv", *made(6, 120, seed=0))
     later("train", more, "--key", "device", "-m", fleet, "-q")
     after = json.loads(later("inspect", fleet, "--key", "d1", "--json"))["prequential"]["y"]
-    assert after["rows"] == 2 * before["rows"]
-    assert 0.0 < after["later"] != after["rmse"] ** 2
+    total, earlier = (found["rows"] * found["rmse"] ** 2 for found in (after, before))
+    assert after["later"] == pytest.approx((total - earlier) / (after["rows"] - before["rows"]))
 
 
 def test_only_one_trainer_at_a_time(here: Path) -> None:
