@@ -121,6 +121,12 @@ HALF_50, HALF_60, HALF_80, HALF_90, HALF_95 = (
 )
 """Standard deviations from a normal's mean to the edge of its central intervals."""
 
+OUTSIDE_50, OUTSIDE_80, OUTSIDE_90, OUTSIDE_95 = 0.25, 0.1, 0.05, 0.025
+"""How much lies beyond each edge of the intervals that are tracked."""
+
+FARTHEST_SCORE = 37.0
+"""A normal's quantile of a share that is no number stands so far from the mean."""
+
 ANY_SHARE = 1.0
 """Of the outliers reckoned with from the start, so many are any value of the target."""
 
@@ -190,8 +196,8 @@ LEAST_RATE_VAR, MOST_RATE_VAR = 1e-9, 20.0
 LOG_RATE_LIMIT = 40.0
 """And its mean is no farther from 0: a rate of 1e17."""
 
-COUNT_NEWTON_TURNS, COUNT_NEWTON_STEP = 12.0, 1.5
-"""Of the search for the posterior's mode: turns, and the longest step."""
+COUNT_NEWTON_TURNS, COUNT_NEWTON_STEP, COUNT_NEWTON_REST = 12.0, 1.5, 1e-12
+"""Of the search for the posterior's mode: turns, the longest step, and the last one's size."""
 
 DISPERSION_KEPT = 0.999
 """What a row leaves of the dispersion's sums: a memory of a thousand rows."""
@@ -213,7 +219,7 @@ PRESENCE_RATE = 2.0
 be told 1 is best, where it can be told surely 5; both lose little."""
 
 LOG_ODDS_LIMIT = 700.0
-"""The odds of two classes are no longer than e to this: their sum does not overflow."""
+"""Odds, of two classes or of an outlier, are no larger than e to this: none overflow."""
 
 SHARPNESS_EVERY = 256.0
 """After so many rows what classes have shown of their sharpness counts half; no row counts for

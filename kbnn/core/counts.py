@@ -20,6 +20,7 @@ import math
 from typing import NamedTuple
 
 from kbnn.core.constants import (
+    COUNT_NEWTON_REST,
     COUNT_NEWTON_STEP,
     COUNT_NEWTON_TURNS,
     COUNT_RATE,
@@ -27,6 +28,7 @@ from kbnn.core.constants import (
     DISPERSION_KEPT,
     LEAST_DISPERSION,
     LEAST_RATE_VAR,
+    LOG_ODDS_LIMIT,
     LOG_RATE_LIMIT,
     MOST_DISPERSION,
     MOST_RATE_VAR,
@@ -70,7 +72,7 @@ def posterior(now: Rate, y: float, phi: float) -> Rate:
         step = ((m - eta) / q + y - (y + k) * s) / (1.0 / q + (y + k) * s * (1.0 - s))
         step = min(max(step, -COUNT_NEWTON_STEP), COUNT_NEWTON_STEP)
         eta += step
-        if abs(step) <= 1e-12 * (1.0 + abs(eta)):
+        if abs(step) <= COUNT_NEWTON_REST * (1.0 + abs(eta)):
             break
     s = 1.0 / (1.0 + k * math.exp(-eta))
     information = (y + k) * s * (1.0 - s)
@@ -85,7 +87,7 @@ def inlier_probability(y: float, mu: float, inverse: float, share: float = OUTLI
     log_mass += -alpha * math.log1p(mu * inverse) - y * math.log1p(alpha / mu)
     log_far = math.log(s) - math.log(s + y) - math.log(s + y + 1.0)
     odds = math.log((1.0 - share) / share) + log_mass - log_far
-    return 1.0 / (1.0 + math.exp(min(max(-odds, -700.0), 700.0)))
+    return 1.0 / (1.0 + math.exp(min(max(-odds, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)))
 
 
 def wider(y: float, mu: float, inverse: float) -> float:

@@ -18,12 +18,22 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from kbnn.core import engine, normal
-from kbnn.core.constants import HALF_50, HALF_80, HALF_90, HALF_95, LABEL_LIMIT
+from kbnn.core.constants import (
+    HALF_50,
+    HALF_80,
+    HALF_90,
+    HALF_95,
+    LABEL_LIMIT,
+    OUTSIDE_50,
+    OUTSIDE_80,
+    OUTSIDE_90,
+    OUTSIDE_95,
+)
 from kbnn.core.normal import FloatArray
 
 LEVELS: Final = (50, 80, 90, 95)
 """Percentages of the central intervals that are tracked."""
-OUTSIDE: Final = (0.25, 0.1, 0.05, 0.025)
+OUTSIDE: Final = (OUTSIDE_50, OUTSIDE_80, OUTSIDE_90, OUTSIDE_95)
 """What lies beyond each edge of them."""
 HALVES: Final = (HALF_50, HALF_80, HALF_90, HALF_95)
 GAINS: Final = 2 * len(LEVELS)

@@ -17,6 +17,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.core.constants import FARTHEST_SCORE, TINY
+
 try:
     from kbnn.core._kernel import normal_cdf, normal_log_cdf
 
@@ -57,8 +59,8 @@ def quantile(p: float) -> float:
 
 
 def scores(p: FloatArray) -> FloatArray:
-    """The u with Phi(u) = p, for p up to a half; -37 stands for all that is farther away."""
-    return np.where(p > 1e-300, special().ndtri(p), -37.0)
+    """The u with Phi(u) = p, for p up to a half, and one that stands for all farther away."""
+    return np.where(p > TINY, special().ndtri(p), -FARTHEST_SCORE)
 
 
 def log_cdf(u: FloatArray) -> FloatArray:

@@ -34,6 +34,7 @@ from kbnn.core.constants import (
     LEAST_RATIO,
     LEAST_SHARE,
     LEAST_WIDTH,
+    LOG_ODDS_LIMIT,
     MOST_GAIN,
     MOST_RATIO,
     MOST_WIDTH,
@@ -261,7 +262,7 @@ def _learn(tail: FloatArray, t: float) -> None:
     far = t - shift
     odds = math.log((1.0 - share) / share) + 0.5 * math.log(ratio)
     odds -= 0.5 * (t * t - far * far / ratio)
-    w = 1.0 / (1.0 + math.exp(min(max(odds, -700.0), 700.0)))
+    w = 1.0 / (1.0 + math.exp(min(max(odds, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)))
     among(tail, w)
     tail[EXTREMES] += w
     gap = t - float(tail[MEAN])

@@ -89,12 +89,13 @@ static place at(const places *p, int64_t i)
 /* The normal quantiles z of shares p of at most a half: with r = (Phi(z) - p)/N(z), Halley's steps are
  * r/(1 + z r/2), and a step leaves the cube of the error. The search begins at -|t|, whose places are
  * known, where that is not far. */
-static void normal_scores(const double *p, const double *t, places here, int64_t rows, double *z)
+static void normal_scores(const double *p, const double *t, places here, int64_t rows, double *z,
+                          const kb_constants *k)
 {
     int done[SIDE_BY_SIDE];
     for (int64_t i = 0; i < rows; i++) {
-        done[i] = !(p[i] > 1e-300);
-        z[i] = done[i] ? -37.0 : -fabs(t[i]);
+        done[i] = !(p[i] > k->tiny);
+        z[i] = done[i] ? -k->farthest_score : -fabs(t[i]);
         if (done[i] || z[i] > -3.0)
             continue;
         z[i] = p[i] > 0.1 ? 2.5 * (p[i] - 0.5) : -sqrt(-2.0 * log(p[i]));
@@ -136,8 +137,8 @@ static shape shape_of(const double *stated, const kb_constants *k)
     shape s = {.m = mixture_of(stated + KB_SHARE)};
     mixture other = turned(s.m);
     s.known = margins_of(&s.m, k);
-    s.low = quantile(&s.m, outside[SHOWN], -k->half_90);
-    s.high = -quantile(&other, outside[SHOWN], -k->half_90);
+    s.low = quantile(&s.m, outside_of(SHOWN, k), -k->half_90);
+    s.high = -quantile(&other, outside_of(SHOWN, k), -k->half_90);
     s.apart = distance_of_two(&s.m);
     return s;
 }
@@ -177,7 +178,7 @@ KB_WIDER static void judge_few(const shape *s, const double *y, const double *st
         out[KB_LOWER * pitch] = said[KB_PLACE] + spread * (median - (median - s->low) * gains[0]);
         out[KB_UPPER * pitch] = said[KB_PLACE] + spread * (median + (s->high - median) * gains[1]);
     }
-    normal_scores(small, t, here, rows, score);
+    normal_scores(small, t, here, rows, score, k);
     for (int64_t i = 0; i < rows; i++)
         judged[i + KB_SCORE * pitch] = t[i] >= median ? -score[i] : score[i];
 }

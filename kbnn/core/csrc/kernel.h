@@ -17,11 +17,12 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
     X(head_log_var_cap) X(head_log_mean_low) X(head_log_mean_high) X(head_step_cap) \
     X(surprise_cap) X(surprise_var) X(tail_reach) X(trusted) X(winsor) X(recent_rows) X(outgrown) \
     X(moved_share) X(rehearsed_power) X(smallest_spread) \
-    X(half_50) X(half_60) X(half_80) X(half_90) X(half_95) X(any_share) X(least_share) X(least_ratio) X(most_ratio) \
+    X(half_50) X(half_60) X(half_80) X(half_90) X(half_95) X(outside_50) X(outside_80) X(outside_90) \
+    X(outside_95) X(farthest_score) X(any_share) X(least_share) X(least_ratio) X(most_ratio) \
     X(tails_young) X(tails_every) X(tails_memory) X(extremes_memory) X(tails_reach) X(width_step) \
     X(width_pace) X(width_first) X(width_few) X(width_rest) X(width_cap) X(least_width) X(most_width) X(track_step) X(least_gain) X(most_gain) \
     X(count_rate) X(least_rate_var) X(most_rate_var) X(log_rate_limit) X(count_newton_turns) \
-    X(count_newton_step) X(dispersion_kept) X(dispersion_bound) X(least_dispersion) \
+    X(count_newton_step) X(count_newton_rest) X(dispersion_kept) X(dispersion_bound) X(least_dispersion) \
     X(most_dispersion) X(dispersion_step) X(dispersion_move) X(outlier_share) X(largest_count) X(presence_rate) \
     X(log_odds_limit) X(sharpness_every) X(share_start) X(least_probability)
 #define KB_NODES 32

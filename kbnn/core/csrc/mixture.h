@@ -7,7 +7,12 @@
 
 #include <math.h>
 
-static const double outside[KB_LEVELS] = {0.25, 0.10, 0.05, 0.025}; /* on each side */
+/* How much lies beyond an interval of that level on each side. */
+static inline double outside_of(int level, const kb_constants *k)
+{
+    const double outside[KB_LEVELS] = {k->outside_50, k->outside_80, k->outside_90, k->outside_95};
+    return outside[level];
+}
 
 static inline double clip(double value, double low, double high)
 {
@@ -77,7 +82,7 @@ static inline mixture turned(mixture m)
  * the upper one turned: `beyond`, below which all lie beyond the edge of a level, `within`, from which on
  * none does. */
 typedef struct {
-    double median, beyond[2][KB_LEVELS], within[2][KB_LEVELS];
+    double median, beyond[2][KB_LEVELS], within[2][KB_LEVELS], outside[KB_LEVELS];
 } margins;
 
 /* The edge of a level has p below it and lies between the quantiles of the two parts, the normal's being z.
@@ -95,12 +100,13 @@ static inline margins margins_of(const mixture *m, const kb_constants *k)
             double wide = m->share > 0.0 ? shift + m->root * z : z;
             double low = z < wide ? z : wide, high = z < wide ? wide : z;
             if (level + 1 < KB_LEVELS) {
-                double p = outside[level], down = p - outside[level + 1], fall = odds * (1.0 - p);
+                double p = outside_of(level, k), down = p - outside_of(level + 1, k), fall = odds * (1.0 - p);
                 double slope = (z + half[level + 1]) / down, chord = z - slope * fall;
                 double further = z + slope * odds * p;
                 low = fall <= down && chord > low ? chord : low;
                 high = further < high ? further : high;
             }
+            found.outside[level] = outside_of(level, k);
             found.beyond[side][level] = low;
             found.within[side][level] = high;
         }
@@ -120,7 +126,8 @@ static inline int is_outside(const mixture *m, const margins *known, double t, c
         return 1;
     double far = (u - (over ? -m->shift : m->shift)) / m->root;
     place here = place_of(u), there = place_of(far);
-    return (1.0 - m->share) * share_of(&here, u, 0) + m->share * share_of(&there, far, 0) < outside[level];
+    return (1.0 - m->share) * share_of(&here, u, 0) + m->share * share_of(&there, far, 0)
+           < known->outside[level];
 }
 
 #endif

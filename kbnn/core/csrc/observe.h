@@ -228,7 +228,7 @@ KB_INLINE void KB(count_posterior)(const kb_constants *c, const KB(rate_t) *now,
         double step = ((m - eta) / q + y - (y + k) * s) / (1.0 / q + (y + k) * s * (1.0 - s));
         step = KB(clip)(step, -c->count_newton_step, c->count_newton_step);
         eta += step;
-        if (fabs(step) <= 1e-12 * (1.0 + fabs(eta)))
+        if (fabs(step) <= c->count_newton_rest * (1.0 + fabs(eta)))
             break;
     }
     double s = 1.0 / (1.0 + k * exp(-eta)), information = (y + k) * s * (1.0 - s);
@@ -243,7 +243,7 @@ KB_INLINE double KB(count_inlier)(const kb_constants *k, const KB(rate_t) *r, do
                   - alpha * log1p(r->mu * r->inverse) - y * log1p(alpha / r->mu);
     double far = log(s) - log(s + y) - log(s + y + 1.0);
     double odds = log((1.0 - k->outlier_share) / k->outlier_share) + mass - far;
-    return 1.0 / (1.0 + exp(KB(clip)(-odds, -700.0, 700.0)));
+    return 1.0 / (1.0 + exp(KB(clip)(-odds, -k->log_odds_limit, k->log_odds_limit)));
 }
 
 /* Robust weight, dispersion and measurement of each count. */

@@ -43,7 +43,7 @@ static void count_among(double *tail, double w, const kb_constants *k)
 static void learn_tail(double *tail, const mixture *m, double usual, double t, const kb_constants *k)
 {
     double far = t - m->shift, odds = usual - 0.5 * (t * t - far * far / m->ratio);
-    double w = 1.0 / (1.0 + exp(clip(odds, -700.0, 700.0)));
+    double w = 1.0 / (1.0 + exp(clip(odds, -k->log_odds_limit, k->log_odds_limit)));
     count_among(tail, w, k);
     tail[KB_EXTREMES] += w;
     double gap = t - tail[KB_EXTREME_MEAN];
@@ -115,7 +115,7 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
     double factors[KB_LEVELS][2];
     for (int level = 0; level < KB_LEVELS; level++)
         for (int missed = 0; missed < 2; missed++)
-            factors[level][missed] = exp(k->track_step * (missed - outside[level]));
+            factors[level][missed] = exp(k->track_step * (missed - outside_of(level, k)));
     for (int64_t j = 0; j < targets; j++) {
         double *tail = tails + j * KB_TAIL_FIELDS;
         mixture m = mixture_of(tail + KB_TAIL_SHARE);
@@ -234,7 +234,7 @@ void kb_mix_counts(double *tail, int64_t rows, const double *y, double *stated,
                       - value * log1p(alpha / mu);
         double far = log(s) - log(s + value) - log(s + value + 1.0);
         double odds = log((1.0 - share) / share) + mass - far;
-        double p = 1.0 / (1.0 + exp(clip(-odds, -700.0, 700.0)));
+        double p = 1.0 / (1.0 + exp(clip(-odds, -k->log_odds_limit, k->log_odds_limit)));
         double slope = digamma(value + alpha) - digamma(alpha) - spread;
         double move = clip(-alpha * (slope + (mu - value) / (mu + alpha)), -k->dispersion_move,
                            k->dispersion_move);
@@ -259,12 +259,12 @@ static void track_count(double *gains, double u, double none, const kb_constants
         double *gain = gains + 2 * level, low = below(-z[level] * gain[0]);
         int from_zero = none >= low;
         double half = from_zero ? one_sided[level] : z[level];
-        double beyond = from_zero ? 2.0 * outside[level] : outside[level];
+        double outside = outside_of(level, k), beyond = from_zero ? 2.0 * outside : outside;
         if (half > 0.0)
             gain[1] = clip(gain[1] * exp(k->track_step * ((u > below(half * gain[1])) - beyond)),
                            k->least_gain, k->most_gain);
         if (!from_zero)
-            gain[0] = clip(gain[0] * exp(k->track_step * ((u < low) - outside[level])),
+            gain[0] = clip(gain[0] * exp(k->track_step * ((u < low) - outside)),
                            k->least_gain, k->most_gain);
     }
 }

@@ -8,6 +8,8 @@
 #include "vector.h"
 #include "work.h"
 
+#include <math.h>
+
 /* The lower root of a positive definite matrix (n, n), in place; the upper part is left alone. */
 KB_PART void KB(cholesky)(double *a, int64_t n)
 {
