@@ -172,7 +172,7 @@ def test_a_pipe_gives_what_a_file_gives(cubic: str) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--fail-if", "rmse"], 2, "--fail-if 'rmse': write a condition such as 'rmse>3'"),
+        (["--fail-if", "rmse"], 2, "--fail-if 'rmse': write a check such as 'rmse>3'"),
         (
             ["--fail-if", "foo>3"],
             2,

@@ -70,9 +70,9 @@ def test_several_targets() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rmse", "--fail-if 'rmse': write a condition such as 'rmse>3'"),
-        ("", "--fail-if '': write a condition such as 'rmse>3'"),
-        ("rmse=3", "--fail-if 'rmse=3': write a condition such as 'rmse>3'"),
+        ("rmse", "--fail-if 'rmse': write a check such as 'rmse>3'"),
+        ("", "--fail-if '': write a check such as 'rmse>3'"),
+        ("rmse=3", "--fail-if 'rmse=3': write a check such as 'rmse>3'"),
         (
             "rmsee>3",
             "--fail-if 'rmsee>3': there is no figure 'rmsee' "

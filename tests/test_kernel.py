@@ -148,7 +148,6 @@ def test_kernel_equals_the_twin_on_the_whole_grid_after_two_thousand_rows(
     check(level, 2000, ill_conditioned=level["activation"] in ("linear", "step"))
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("activation", [a for a in ACTIVATIONS if a not in FACTORS["activation"]])
 @pytest.mark.parametrize("covariance", ["paper", "neuron", "group"])
 def test_every_other_activation_agrees(activation: str, covariance: str) -> None:

@@ -21,7 +21,7 @@ cdef extern from *:
 cdef extern from "kernel.h" nogil:
     enum:
         KB_NODES
-        KB_FRESH
+        KB_FIRST
         KB_AGAIN
         KB_REHEARSAL
         KB_MEANS_ALONE
@@ -343,7 +343,7 @@ cdef class Session:
 
     def learn(self, x, y, x_var=None, weight=None, bint again=False):
         cdef kb_data data
-        data.role = KB_AGAIN if again else KB_FRESH
+        data.role = KB_AGAIN if again else KB_FIRST
         return self._rows(x, y, x_var, weight, &data, 1)
 
     def rehearse(self, x, y, x_var=None, weight=None, bint means_alone=False):
@@ -353,7 +353,7 @@ cdef class Session:
 
     def predict(self, x, x_var=None):
         cdef kb_data data
-        data.role = KB_FRESH
+        data.role = KB_FIRST
         return self._rows(x, None, x_var, None, &data, 0)
 
     def state(self):
@@ -499,7 +499,7 @@ cdef class Many:
         made_mean, made_var = _buffer(made[0], "record", True), _buffer(made[1], "record", True)
         made_noise = _buffer(made[2], "record", True)
         made_inlier, made_status = _buffer(made[4], "record", True), _buffer(made[5], "record", True)
-        data.rows, data.role, data.x_var, data.y, data.weight = 1, KB_FRESH, NULL, NULL, NULL
+        data.rows, data.role, data.x_var, data.y, data.weight = 1, KB_FIRST, NULL, NULL, NULL
         out.probability = NULL
         with nogil:
             for k in range(n):

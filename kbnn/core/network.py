@@ -89,7 +89,8 @@ def predicted(
 
     def part(k: int) -> Prediction:
         span = slice(cuts[k], cuts[k + 1])
-        return engine.predict(state, rows[span], None if variances is None else variances[span])
+        var = None if variances is None else variances[span]
+        return engine.open_session(state).predict(rows[span], var)
 
     with ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(part, range(threads)))

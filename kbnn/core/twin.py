@@ -29,7 +29,7 @@ from kbnn.core.state import COUNT, State
 LEARNED, REJECTED, ALARM, UNLABELLED = 1, 2, 4, 8
 """Bits of `Records.status`."""
 
-FRESH, AGAIN, REHEARSED, MOVED = range(4)
+FIRST, AGAIN, REHEARSED, MOVED = range(4)
 """Roles of a row: new, of a later pass, or learned once more in between (for the means)."""
 
 
@@ -99,7 +99,7 @@ class Session:
             self._last = None
         with _quiet():
             for i, row in enumerate(zip(*rows, strict=True)):
-                _learn_row(self._belief, *row, AGAIN if again else FRESH, records, i)
+                _learn_row(self._belief, *row, AGAIN if again else FIRST, records, i)
         return records
 
     def rehearse(
@@ -221,7 +221,7 @@ def _learn_row(
     observed = kind.observe(before, y, weight)
     alarm = (
         belief.config.drift
-        and role == FRESH
+        and role == FIRST
         and drift.watch(kind.detector, belief.surprise, observed.surprise)
     )
     if alarm:
@@ -248,7 +248,7 @@ def _learn_row(
     else:
         input_gaussian.absorb(belief.input_mean, belief.input_cov, rows, inputs)
     belief.counts[COUNT.rows] += 1
-    belief.counts[COUNT.distinct] += role == FRESH
+    belief.counts[COUNT.distinct] += role == FIRST
     belief.counts[COUNT.clipped] += int(np.sum(np.abs(x) > belief.config.input_limit))
 
 

@@ -3,7 +3,7 @@
 It is a zip file without compression. `header.json` holds
 
     format     "kbnn model"
-    version    of this format, 4
+    version    of this format, 6
     kbnn       the version of the library that wrote it
     arrays     each array's shape and type, "<f8" or "<i8"
     model      settings, schema, scales, counts, scores, position in the stream

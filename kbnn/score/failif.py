@@ -1,8 +1,8 @@
 """Conditions on figures, for scripts: `rmse>3`, `coverage_90<0.85`, `rmse>baseline_rmse`.
 
-A condition names a figure of `evaluate`, a comparison and a limit: a number, a percentage or
+A check names a figure of `evaluate`, a comparison and a limit: a number, a percentage or
 another figure. With several targets it speaks of each of them, or of one: `yield.rmse>3`. A figure
-that is undefined (no row could be scored) meets every condition: what cannot be checked has not
+that is undefined (no row could be scored) meets every check: what cannot be checked has not
 passed.
 """
 
@@ -23,7 +23,7 @@ _HOLDS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.
 
 
 class Check(NamedTuple):
-    """One parsed condition; `target` is None when it speaks of every target."""
+    """One parsed check; `target` is None when it speaks of every target."""
 
     text: str
     target: str | None
@@ -33,10 +33,10 @@ class Check(NamedTuple):
 
 
 def parse(text: str, figures: Sequence[str], targets: Sequence[str]) -> Check:
-    """Read a condition on the given figures and targets; UsageError when it makes no sense."""
+    """Read a check on the given figures and targets; UsageError when it makes no sense."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise UsageError(f"--fail-if '{text}': write a condition such as 'rmse>3'")
+        raise UsageError(f"--fail-if '{text}': write a check such as 'rmse>3'")
     name, comparison, limit = (part.strip() for part in match.groups())
     target, figure = _named(text, name, figures, targets)
     return Check(text, target, figure, comparison, _limit(text, limit, figures))
@@ -75,7 +75,7 @@ def _limit(text: str, limit: str, figures: Sequence[str]) -> float | str:
 
 
 def reasons(checks: Sequence[Check], by_target: Mapping[str, Values]) -> list[str]:
-    """A sentence for every condition that is met, target by target; empty: all is well."""
+    """A sentence for every check that is met, target by target; empty: all is well."""
     found = []
     for check in checks:
         for target, figures in by_target.items():

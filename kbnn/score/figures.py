@@ -25,7 +25,7 @@ def same(value: float) -> float:
 class Figure(NamedTuple):
     """One number that judges forecasts.
 
-    name      in JSON and conditions; `coverage.90` is `90` in `coverage`, and `coverage_90`
+    name      in JSON and checks; `coverage.90` is `90` in `coverage`, and `coverage_90`
     label     in tables; without one it is in none
     remark    what it means, in a few words; `{target}` stands for the target's name
     term      what a row adds, from what its task makes of a block of forecasts and truths
@@ -82,7 +82,7 @@ def nested(pairs: Sequence[tuple[str, float | None]]) -> dict[str, Any]:
 
 
 def flat(values: Values) -> dict[str, float | None]:
-    """The figures as conditions name them: `coverage_90`."""
+    """The figures as checks name them: `coverage_90`."""
     found: dict[str, float | None] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from kbnn.task import counted, logged, two_part
 
 REAL, POSITIVE, COUNT, AMOUNT = range(4)
 KINDS: Final[tuple[ModuleType, ...]] = (mixture, logged, counted, two_part)
-"""By the code in a row: each has `quantile`, `interval`, `judge` and `log_mass`."""
+"""By the code in a row: each has `quantile`, `interval`, `judge`, `possible` and `log_density`."""
 
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:

@@ -114,7 +114,7 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
             break;
         if (rows->weight)
             weight = rows->weight[k];
-        kb_data data = {1, KB_FRESH, z, NULL, &label, rows->weight ? &weight : NULL};
+        kb_data data = {1, KB_FIRST, z, NULL, &label, rows->weight ? &weight : NULL};
         failed = kb_run(*session, &data, &made, 1);
         if (failed || (int64_t)status & KB_ALARM)
             continue;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { KB_FRESH, KB_AGAIN, KB_REHEARSAL, KB_MEANS_ALONE }; /* roles of rows, see kb_data */
+enum { KB_FIRST, KB_AGAIN, KB_REHEARSAL, KB_MEANS_ALONE }; /* roles of rows, see kb_data */
 enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4, KB_UNLABELLED = 8 }; /* status bits */
 enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_REHEARSED, KB_MOVED,
        KB_BOUNDED, KB_RAISED, KB_COUNTS };

@@ -132,7 +132,7 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
         return;
     }
     double surprise = KB(observe)(w, y, weight, &inlier);
-    int alarm = w->net->drift && w->role == KB_FRESH && KB(drifted)(w, surprise);
+    int alarm = w->net->drift && w->role == KB_FIRST && KB(drifted)(w, surprise);
     if (alarm) {
         KB(forget)(w, w->net->forget);
         KB(outputs)(w);
@@ -159,7 +159,7 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
     else
         KB(absorb)(w);
     counts[KB_ROWS]++;
-    counts[KB_DISTINCT] += w->role == KB_FRESH;
+    counts[KB_DISTINCT] += w->role == KB_FIRST;
     for (int64_t i = 0; i < w->inputs; i++)
         counts[KB_CLIPPED] += fabs(x[i]) > w->net->limit;
 }
