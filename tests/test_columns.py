@@ -21,23 +21,39 @@ def awkward(count: int = 1000) -> FloatArray:
 
 
 @pytest.mark.usefixtures("either")
-def test_a_total_is_added_one_by_one() -> None:
-    values, carry = awkward(), 0.1
-    for value in values.tolist():
-        carry += value
-    assert engine.total(0.1, values) == carry
-    assert engine.total(0.1, values[::-1][::-1]) == carry
-    assert engine.total(2.0, np.array([True, False, True])) == 4.0
-    assert engine.total(2.0, np.zeros(0)) == 2.0
+@pytest.mark.parametrize("width", [1, 7, 8, 19])
+def test_totals_are_added_one_by_one(width: int) -> None:
+    columns = [awkward(1000 + j)[j:] for j in range(width)]
+    sums = awkward(width)
+    expected = sums.tolist()
+    for j, column in enumerate(columns):
+        for value in column.tolist():
+            expected[j] += value
+    assert engine.totals(sums, columns).tolist() == expected
+    assert engine.totals(sums, [column[::-1][::-1] for column in columns]).tolist() == expected
+    assert engine.totals(sums, [np.zeros(0)] * width).tolist() == sums.tolist()
+    assert sums.tolist() == awkward(width).tolist()
+
+
+@pytest.mark.usefixtures("either")
+def test_truth_values_are_counted() -> None:
+    assert engine.totals(np.array([2.0]), [np.array([True, False, True])]).tolist() == [4.0]
 
 
 @pytest.mark.usefixtures("either")
 def test_however_it_is_cut_a_total_is_the_same() -> None:
-    values = awkward()
+    values, none = awkward(), np.zeros(1)
+    whole = engine.totals(none, [values])
     for cut in (1, 3, 500, 999):
-        assert engine.total(engine.total(0.0, values[:cut]), values[cut:]) == engine.total(
-            0.0, values
-        )
+        assert engine.totals(engine.totals(none, [values[:cut]]), [values[cut:]]) == whole
+
+
+@pytest.mark.skipif(not engine.compiled(), reason="the kernel is not built")
+def test_the_kernel_takes_a_column_for_each_sum_of_one_length() -> None:
+    with pytest.raises(ValueError, match="a column for each sum"):
+        engine.totals(np.zeros(2), [np.zeros(3)])
+    with pytest.raises(ValueError, match="one number of rows"):
+        engine.totals(np.zeros(2), [np.zeros(3), np.zeros(4)])
 
 
 @pytest.mark.usefixtures("either")

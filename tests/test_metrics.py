@@ -97,7 +97,7 @@ def test_figures_agree_with_whole_array_formulas() -> None:
         assert got["baseline_rmse"] == pytest.approx(math.sqrt(variance), rel=1e-12)
         best = np.average(-stats.norm.logpdf(y, centre, math.sqrt(variance)), weights=w)
         assert got["baseline_nll"] == pytest.approx(best, rel=1e-12)
-        assert score.mean_target() == pytest.approx(centre, rel=1e-12)
+        assert score.constant.mean == pytest.approx(centre, rel=1e-12)
 
 
 def test_crps_agrees_with_properscoring() -> None:

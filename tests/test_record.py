@@ -29,8 +29,19 @@ def test_of_equally_surprising_rows_the_earlier_stay(cut: int) -> None:
     kept = KeptRows(2)
     offered(kept, order[:cut], priority[:cut])
     offered(kept, order[cut:], priority[cut:])
+    kept.settle()
     assert kept.order.tolist() == [1.0, 3.0]
     assert kept.row.tolist() == [2.0, 4.0]
+
+
+def test_rows_that_wait_are_few_and_are_found_when_asked_for() -> None:
+    kept = KeptRows(2)
+    for at in range(200):
+        offered(kept, [at], [float(at)])
+        assert sum(len(part[0]) for part in kept._waiting) <= 64
+    assert len(kept) == 2
+    assert kept.settle().order.tolist() == [198.0, 199.0]
+    assert not kept._waiting
 
 
 def test_the_sample_shrinks_for_wide_rows_down_to_64() -> None:

@@ -181,7 +181,10 @@ cdef extern from "columns.h" nogil:
     enum:
         KB_LARGE
         KB_SMALL
-    double kb_total(double, const double *, int64_t)
+    ctypedef struct kb_constant:
+        double origin, total, shift, spread
+    void kb_totals(double *, const double **, int64_t, int64_t)
+    void kb_count_constant(kb_constant *, int, const double *, const double *, int64_t, double)
     int kb_beyond(const double *, int64_t, double, double)
     void kb_side_by_side(const double **, int64_t, int64_t, double *)
 
@@ -855,10 +858,43 @@ def put(list arrays, Py_ssize_t at, tuple parts):
     return True
 
 
-def total(double carry, values):
-    """carry + v_1 + v_2 + ..., added in this order."""
-    cdef _Buffer given = _buffer(values, "values")
-    return kb_total(carry, <const double *>given.at, given.length)
+cdef tuple _places(list columns, int64_t rows):
+    """Where columns of so many rows are, and what keeps them there."""
+    cdef int64_t width = len(columns), j
+    cdef _Buffer places = _buffer(_empty(width, np.int64), "places", True, True), one
+    cdef list held = []
+    for j in range(width):
+        one = _buffer(columns[j], "columns")
+        if one.length != rows:
+            raise ValueError("columns must have one number of rows")
+        held.append(one)
+        (<const double **>places.at)[j] = <const double *>one.at
+    return places, held
+
+
+def totals(sums, list columns):
+    """To each of the sums its column, in the order of its rows; new sums."""
+    cdef int64_t width = len(columns), rows = len(columns[0]) if width else 0
+    added = np.array(sums)
+    cdef _Buffer out = _buffer(added, "sums", True), places
+    if out.length != width:
+        raise ValueError("there must be a column for each sum")
+    places, held = _places(columns, rows)
+    kb_totals(<double *>out.at, <const double **>places.at, width, rows)
+    return added
+
+
+def count_constant(sums, y, weight, double limit):
+    """Welford's sums, see kbnn.score.constant, after more numbers; the first sum is NaN before."""
+    counted = np.array(sums)
+    cdef _Buffer out = _buffer(counted, "sums", True), given = _buffer(y, "y")
+    cdef _Buffer each = _buffer(weight, "weight")
+    if out.length != 4 or given.length != each.length:
+        raise ValueError("there must be four sums, and a weight for each number")
+    cdef kb_constant *constant = <kb_constant *>out.at
+    kb_count_constant(constant, constant.origin != constant.origin, <const double *>given.at,
+                      <const double *>each.at, given.length, limit)
+    return counted
 
 
 def beyond(values, double smallest, double largest):
@@ -870,16 +906,11 @@ def beyond(values, double smallest, double largest):
 
 def side_by_side(list columns, x):
     """Columns (rows,) as those of x (rows, columns)."""
-    cdef _Buffer into = _buffer(x, "x", True), one
-    cdef int64_t rows = into.view.shape[0], width = len(columns), j
-    cdef _Buffer places = _buffer(_empty(width, np.int64), "places", True, True)
-    cdef list held = []
-    for j in range(width):
-        one = _buffer(columns[j], "columns")
-        if one.length != rows or into.length != rows * width:
-            raise ValueError("columns and x must have one number of rows")
-        held.append(one)
-        (<const double **>places.at)[j] = <const double *>one.at
+    cdef _Buffer into = _buffer(x, "x", True), places
+    cdef int64_t rows = into.view.shape[0], width = len(columns)
+    if into.length != rows * width:
+        raise ValueError("columns and x must have one number of rows")
+    places, held = _places(columns, rows)
     with nogil:
         kb_side_by_side(<const double **>places.at, width, rows, <double *>into.at)
 

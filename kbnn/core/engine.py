@@ -213,11 +213,17 @@ def put(arrays: list[NDArray[Any]], at: int, parts: tuple[NDArray[Any], ...]) ->
         array[at : at + len(part)] = part
 
 
-def total(carry: float, values: FloatArray) -> float:
-    """carry + v_1 + v_2 + ..., added in this order: no way of cutting a stream leaves a trace."""
+def totals(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
+    """Each sum + v_1 + v_2 + ... of its column, in this order: no cut of a stream leaves a trace."""
     if _BUILT:
-        return _kernel.total(carry, np.ascontiguousarray(values, np.float64))
-    return float(np.add.accumulate(np.concatenate(([carry], values)))[-1])
+        return _kernel.totals(sums, [np.ascontiguousarray(c, np.float64) for c in columns])
+    pairs = zip(sums, columns, strict=True)
+    return np.array([np.add.accumulate(np.concatenate(([s], c)))[-1] for s, c in pairs])
+
+
+def count_constant(sums: FloatArray, y: FloatArray, weight: FloatArray, limit: float) -> FloatArray:
+    """See kbnn.score.constant; in the kernel."""
+    return _kernel.count_constant(sums, y, weight, limit)
 
 
 def beyond(values: FloatArray, smallest: float, largest: float) -> tuple[bool, bool]:

@@ -112,7 +112,6 @@ def packed(form: Form, model: Model) -> Packed:
     counts = [learned.seen, learned.changes, model.met, model.skipped, model.let_go, len(kept.y)]
     counts += [score.rows, score.skipped, score.invalid, card.curve.rows]
     counts += [again.since, int(again.settled), again.rows, again.alarm]
-    origin = np.nan if score._origin is None else score._origin
     row = np.zeros(form.size)
     for name, part in (
         ("belief", form.belief_of(learned.members[0].state())),
@@ -120,7 +119,7 @@ def packed(form: Form, model: Model) -> Packed:
         ("tails", learned.tails[0]),
         ("sums", np.concatenate(([score._weight], score._sums))),
         ("recent", score._recent),
-        ("constant", np.array([origin, score._total, score._shift, score._spread])),
+        ("constant", score.constant.sums),
         ("pit", score.pit.counts),
         ("counts", np.array(counts)),
     ):
@@ -177,8 +176,7 @@ def _record(model: Model, form: Form, whole: Packed) -> Scorecard:
         dict(zip(("weight", *form.figures), sums, strict=True)),
         dict(zip(("weight", *form.drawn), recent, strict=True)),
     )
-    origin, score._total, score._shift, score._spread = form.of(row, "constant").tolist()
-    score._origin = None if np.isnan(origin) else origin
+    score.constant.sums = form.of(row, "constant").copy()
     score.pit.counts = form.of(row, "pit").copy()
     card.curve.rows, card.curve.points = counts[CURVE], [list(whole.points)]
     card.summaries.rows = counts[CURVE]

@@ -93,6 +93,8 @@ class Kept:
     def _make_room(self, more: int, width: int, exact: bool) -> None:
         """New arrays that have room for more rows; what is not said of a row is 0 or 1."""
         kept = self.rows(width)
+        if more >= self.most:  # none of those will be among the last
+            kept = KeptRows._make(array[:0] for array in kept)
         held = len(kept.y)
         size = held + max(more, min(held, self.most // 2), FEWEST)
         exact = exact and not kept.x_sd.shape[1]

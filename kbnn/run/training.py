@@ -383,7 +383,12 @@ class Training:
                 f"{refuted.kind}: what was learned is learned anew as {words_of(refuted.instead)} "
                 f"(--task {refuted.kind} leaves such rows out)"
             )
-        odd = self._unlearnable.look(rows, self.model.task.name, self.model.schema.targets)
+        odd = self._unlearnable.look(
+            rows,
+            self.model.task.name,
+            self.model.schema.targets,
+            settled=self.model.settings.kind != "auto",
+        )
         for said in (odd, self._unlearnable.held(self.model.let_go)):
             if said is not None:
                 self.listener.notice(said)

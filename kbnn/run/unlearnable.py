@@ -43,13 +43,20 @@ class Unlearnable:
             "classification learns all of a class)"
         )
 
-    def look(self, rows: Rows, task: str, targets: Sequence[str]) -> str | None:
-        """Look at rows; the sentence about the first that the task cannot have, once."""
+    def look(
+        self, rows: Rows, task: str, targets: Sequence[str], *, settled: bool = True
+    ) -> str | None:
+        """Look at rows; the sentence about the first that the task cannot have, once.
+
+        `settled`: what the target is will stay so.
+        """
         if self._told or task not in NUMBERS:
             return None
         for name, range_ in RANGES.items():
+            if name in self._first or (settled and name != task):
+                continue
             wrong = np.isfinite(rows.y) & (range_.possible(rows.y) == 0.0)
-            if name not in self._first and wrong.any():
+            if wrong.any():
                 row, target = np.argwhere(wrong)[0].tolist()
                 self._first[name] = _First(int(rows.number[row]), target, rows.y[row, target])
         first = self._first.get(task)

@@ -111,20 +111,22 @@ class FeatureHistograms:
         if x.shape[0] == 0:
             return
         self.widen(x.shape[1])
+        x = np.ascontiguousarray(x.T)
         finite = np.isfinite(x)
         if not finite.all():
-            self.missing += np.count_nonzero(~finite, axis=0)
-            low = np.where(finite, x, np.inf).min(axis=0)
-            high = np.where(finite, x, -np.inf).max(axis=0)
+            self.missing += np.count_nonzero(~finite, axis=1)
+            low = np.where(finite, x, np.inf).min(axis=1)
+            high = np.where(finite, x, -np.inf).max(axis=1)
             x = np.where(finite, x, 0.0)
         else:
-            low, high = x.min(axis=0), x.max(axis=0)
+            low, high = x.min(axis=1), x.max(axis=1)
         for j in np.flatnonzero((low < self.low) | (high > self.high)):
             self._stretch(
                 int(j), float(min(low[j], self.low[j])), float(max(high[j], self.high[j]))
             )
-        index = np.floor(np.ldexp(x, -self.level.astype(np.int32))).astype(np.int64) - self.first
-        index += np.arange(self.features) * FEATURE_BINS
+        narrow = np.ldexp(1.0, -self.level.astype(np.int32))  # powers of two: products are exact
+        first = self.first - np.arange(self.features) * FEATURE_BINS
+        index = np.floor(x * narrow[:, None]).astype(np.int64) - first[:, None]
         flat = index[finite]
         self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
 

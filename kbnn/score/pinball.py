@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbnn.core.engine import total
+from kbnn.core.engine import totals
 from kbnn.score.rowsums import FloatArray, cut, ones
 
 
@@ -27,8 +27,7 @@ class Pinball:
         gap = cut(y[known, None] - quantiles[known])
         w = ones(len(gap)) if weight is None else weight[known]
         loss = np.where(gap > 0.0, self.shares * gap, (self.shares - 1.0) * gap)
-        terms = (w, *(w[:, None] * loss).T)
-        self._sums = np.array([total(s, term) for s, term in zip(self._sums, terms, strict=True)])
+        self._sums = totals(self._sums, [w, *(w[:, None] * loss).T])
 
     def means(self) -> list[float | None]:
         """Of each share; None before the first row."""

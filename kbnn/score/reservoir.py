@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kbnn.score.rowsums import FloatArray
+from kbnn.score.rowsums import FloatArray, IntArray
 
 FIELDS: Final = ("order", "row", "priority", "x", "y", "forecast")
 PARTS: Final = ("x", "y", "forecast")
@@ -20,15 +20,21 @@ PARTS: Final = ("x", "y", "forecast")
 LARGEST = 1 << 20
 """More rows than this are never kept."""
 
+WAITING = 64
+"""Rows that may wait to be put in their places: late in a stream few rows of a block are kept."""
+
 
 def row_hash(order: FloatArray, seed: int) -> FloatArray:
     """A number in [0, 1) for each place in the stream: the splitmix64 finaliser."""
     word: NDArray[np.uint64] = order.astype(np.uint64)
-    word = word * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    word = word ^ (word >> np.uint64(31))
-    return (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    word *= np.uint64(0x9E3779B97F4A7C15)
+    word += np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
+    word ^= word >> np.uint64(30)
+    word *= np.uint64(0xBF58476D1CE4E5B9)
+    word ^= word >> np.uint64(27)
+    word *= np.uint64(0x94D049BB133111EB)
+    word ^= word >> np.uint64(31)
+    return (word >> np.uint64(11)) * 2.0**-53
 
 
 class KeptRows:
@@ -47,6 +53,8 @@ class KeptRows:
         self.x = np.zeros((0, 0))
         self.y = np.zeros((0, 0))
         self.forecast = np.zeros((0, 0))
+        self._least = -np.inf  # no row of a priority as small belongs among them
+        self._waiting: list[tuple[FloatArray, ...]] = []
 
     def __len__(self) -> int:
         return int(self.order.shape[0])
@@ -54,27 +62,37 @@ class KeptRows:
     def offer(
         self,
         order: FloatArray,
-        row: FloatArray,
+        row: FloatArray | IntArray,
         priority: FloatArray,
         x: FloatArray,
         y: FloatArray,
         forecast: FloatArray,
     ) -> None:
-        """Take in the rows of a block that belong among the kept ones."""
+        """Take in the rows of a block that may belong among the kept ones; `settle` places them."""
         self._widen(x.shape[1], y.shape[1], forecast.shape[1])
-        chosen = np.arange(order.shape[0])
-        if len(self) >= self.size:
-            chosen = np.flatnonzero(priority > self.priority.min())
+        chosen = np.flatnonzero(priority > self._least)
         if chosen.shape[0] == 0:
             return
-        self.x = stacked(self.x, x[chosen])
-        self.y = stacked(self.y, y[chosen])
-        self.forecast = stacked(self.forecast, forecast[chosen])
-        self.order = np.concatenate((self.order, order[chosen]))
-        self.row = np.concatenate((self.row, row[chosen]))
-        self.priority = np.concatenate((self.priority, priority[chosen]))
-        best = np.lexsort((self.order, -self.priority))[: self.size]
-        self._keep(np.sort(best))
+        self._waiting.append(tuple(part[chosen] for part in (order, row, priority, x, y, forecast)))
+        if sum(len(part[0]) for part in self._waiting) > WAITING:
+            self.settle()
+
+    def settle(self) -> KeptRows:
+        """Put rows that wait in their places: these are the rows kept."""
+        if not self._waiting:
+            return self
+        for name, *new in zip(FIELDS, *self._waiting, strict=True):
+            join = stacked if name in PARTS else _joined
+            setattr(self, name, join(getattr(self, name), *new))
+        self._waiting = []
+        self._keep(np.sort(self.ranked()[: self.size]))
+        self._bound()
+        return self
+
+    def _bound(self) -> None:
+        """Note what a row must be above to be kept."""
+        full = self.size and len(self) >= self.size
+        self._least = float(self.priority.min()) if full else -np.inf
 
     def _widen(self, *widths: int) -> None:
         """Be as wide as the stream even when no wide row is kept: blocks leave no trace."""
@@ -85,6 +103,7 @@ class KeptRows:
 
     def widen(self, unseen: FloatArray) -> None:
         """Columns of x that were not known before; `unseen` is what they held."""
+        self.settle()
         known = self.x.shape[1]
         more = np.tile(unseen[known:], (len(self), 1))
         self.x = np.concatenate((self.x, more), axis=1)
@@ -114,12 +133,19 @@ class KeptRows:
             setattr(kept, name, stored)
         if not 0 <= size <= LARGEST or len(kept) > size:
             raise ValueError(f"{prefix} holds {len(kept)} rows of at most {size}")
+        kept._bound()
         return kept
 
 
-def stacked(above: FloatArray, below: FloatArray) -> FloatArray:
-    """Rows under rows; the narrower part is filled with 0 on the right (a column not yet known)."""
-    both = np.zeros((above.shape[0] + below.shape[0], max(above.shape[1], below.shape[1])))
-    both[: above.shape[0], : above.shape[1]] = above
-    both[above.shape[0] :, : below.shape[1]] = below
+def _joined(*parts: FloatArray) -> FloatArray:
+    return np.concatenate(parts)
+
+
+def stacked(*parts: FloatArray) -> FloatArray:
+    """Rows under rows; a narrower part is filled with 0 on the right (a column not yet known)."""
+    both = np.zeros((sum(map(len, parts)), max(part.shape[1] for part in parts)))
+    at = 0
+    for part in parts:
+        both[at : at + len(part), : part.shape[1]] = part
+        at += len(part)
     return both

@@ -13,6 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.core.engine import beyond
+
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
@@ -33,17 +35,9 @@ def _ones(n: int) -> FloatArray:
     return made
 
 
-def running(carry: float, values: FloatArray) -> FloatArray:
-    """The n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
-    partial = np.empty(values.shape[0] + 1)
-    partial[0] = carry
-    partial[1:] = values
-    return np.add.accumulate(partial, out=partial)
-
-
 def cut(values: FloatArray) -> FloatArray:
-    """Values limited to +-LIMIT."""
-    return np.clip(values, -LIMIT, LIMIT)
+    """Values limited to +-LIMIT; the same array where none is beyond."""
+    return np.clip(values, -LIMIT, LIMIT) if beyond(values, 0.0, LIMIT)[0] else values
 
 
 def restored(values: object, shape: tuple[int, ...]) -> FloatArray:

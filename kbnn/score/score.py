@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from kbnn.core.engine import total
+from kbnn.core.engine import totals
 from kbnn.score.figures import Figure, nested
 from kbnn.score.rowsums import FloatArray, floats, restored
 
@@ -60,20 +60,14 @@ class Score:
         n = judged.weight.shape[0]
         if n == 0:
             return
-        sums, recent = floats(self._sums), floats(self._recent)
-        self._weight = total(self._weight, judged.weight)
-        recent[0] = total(recent[0], judged.weight)
-        place = 0
-        for at, figure in enumerate(self._summed):
-            assert figure.term is not None
-            term = figure.term(judged)
-            if not judged.even:
-                term = term * judged.weight
-            sums[at] = total(sums[at], term)
-            if figure.curve:
-                place += 1
-                recent[place] = total(recent[place], term)
-        self._sums, self._recent = np.array(sums), np.array(recent)
+        terms = [figure.term(judged) for figure in self._summed if figure.term is not None]
+        if not judged.even:
+            terms = [term * judged.weight for term in terms]
+        whole, drawn = [judged.weight, *terms], [terms[at] for at in self._drawn]
+        before = np.concatenate(((self._weight,), self._sums, self._recent))
+        after = totals(before, [*whole, judged.weight, *drawn])
+        self._weight = float(after[0])
+        self._sums, self._recent = after[1 : len(whole)], after[len(whole) :]
         self.rows += n
 
     def mark(self) -> None:

@@ -84,7 +84,8 @@ class Scorecard:
             said.append(self.judge.said(part, compared))
             self.curve.advance(piece.stop - piece.start, self.scores)
         if said:
-            self.summaries.add(x, y, np.concatenate(said), surprise, number)
+            told = said[0] if len(said) == 1 else np.concatenate(said)
+            self.summaries.add(x, y, told, surprise, number)
 
     def figures(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Figures of `train --json`: flat for one target, else per name under `targets`."""

@@ -43,8 +43,18 @@ class Summaries:
         self.seed = seed
         self.rows = 0
         self.features = FeatureHistograms(features)
-        self.sample = KeptRows(sample_rows(features, sample))
-        self.worst = KeptRows(WORST)
+        self._sample = KeptRows(sample_rows(features, sample))
+        self._worst = KeptRows(WORST)
+
+    @property
+    def sample(self) -> KeptRows:
+        """Rows of all the stream, evenly."""
+        return self._sample.settle()
+
+    @property
+    def worst(self) -> KeptRows:
+        """The rows that surprised most."""
+        return self._worst.settle()
 
     def add(
         self,
@@ -59,11 +69,11 @@ class Summaries:
         `surprise` is the NLL of each row; a row where it is NaN could not be judged.
         """
         n = x.shape[0]
-        if not self.sample.size:
+        if not self._sample.size:
             self.rows += n
             return
         order = np.arange(self.rows, self.rows + n, dtype=np.float64)
-        numbers = order + 1 if number is None else number.astype(np.float64)
+        numbers = order + 1 if number is None else number
         self.features.widen(x.shape[1])
         every = max(0, EVERY_ROW - self.rows)
         self.features.add(x[:every])
@@ -73,22 +83,23 @@ class Summaries:
         if scored.shape[0] < n:
             order, numbers, surprise = order[scored], numbers[scored], surprise[scored]
             x, y, said = x[scored], y[scored], said[scored]
-        self.sample.offer(order, numbers, row_hash(order, self.seed), x, y, said)
-        self.worst.offer(order, numbers, surprise, x, y, said)
+        self._sample.offer(order, numbers, row_hash(order, self.seed), x, y, said)
+        self._worst.offer(order, numbers, surprise, x, y, said)
 
     def widen(self, unseen: FloatArray) -> None:
         """Make room for columns of x; in the rows so far they held what `unseen` says."""
-        if not self.sample.size:
+        if not self._sample.size:
             return
         self.features.widen(len(unseen), unseen)
-        self.sample.widen(unseen)
-        self.worst.widen(unseen)
+        self._sample.widen(unseen)
+        self._worst.widen(unseen)
 
     def quantiles(self, feature: int, levels: FloatArray) -> FloatArray:
         """Quantiles of a feature in the even sample (NaN when it was never present)."""
-        if feature >= self.sample.x.shape[1]:
+        kept = self.sample.x
+        if feature >= kept.shape[1]:
             return np.full(levels.shape[0], np.nan)
-        known = self.sample.x[:, feature]
+        known = kept[:, feature]
         known = known[np.isfinite(known)]
         return np.quantile(known, levels) if known.shape[0] else np.full(levels.shape[0], np.nan)
 
@@ -115,6 +126,6 @@ class Summaries:
         summaries.features = FeatureHistograms.from_json(
             header["features"], arrays["feature_counts"]
         )
-        summaries.sample = KeptRows.from_arrays(count(header["sample_size"]), "sample", arrays)
-        summaries.worst = KeptRows.from_arrays(WORST, "worst", arrays)
+        summaries._sample = KeptRows.from_arrays(count(header["sample_size"]), "sample", arrays)
+        summaries._worst = KeptRows.from_arrays(WORST, "worst", arrays)
         return summaries

@@ -27,6 +27,7 @@ from kbnn.stream.values import (
     FloatArray,
     Labels,
     Read,
+    are_usual,
     labels,
     number_text,
     numbers,
@@ -92,9 +93,17 @@ class Admission:
         return [column for column in self.schema.columns if column.role not in unused]
 
     def read_numbers(self) -> None:
-        """Read numbers and truth values, and note what is none or not finite."""
+        """Read numbers and truth values, and note what is none or not finite.
+
+        Of plain decimals none is missing, and none is beyond what can be reckoned with.
+        """
+        table = self.chunk.table if are_usual(self._tokens) else None
         for column in self._columns():
-            if column.kind in ("number", "boolean"):
+            at = self._places.get(column.name)
+            any_size = column.kind == "number" and column.role in ("feature", "target")
+            if table is not None and at is not None and any_size:
+                self.values[column.name] = table[at]
+            elif column.kind in ("number", "boolean"):
                 self._read_column(column)
             elif column.kind == "time":
                 self._read_clock(column)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
 
 
 class Flaw(NamedTuple):
@@ -52,6 +53,7 @@ class Chunk:
     offset: int = 0  # position of the first row for `line_of`
     span: tuple[int, int] = (0, 0)  # bytes of the sources read before it, and with it
     typed: Mapping[str, BoolArray] = field(default_factory=dict)  # texts that were numbers
+    table: FloatArray | None = None  # (columns, rows) where every value is a plain decimal
 
     @property
     def size(self) -> int:
@@ -71,6 +73,7 @@ class Chunk:
             self.offset + start,
             (begin + int(each * start), end if stop >= self.size else begin + int(each * stop)),
             {name: which[start:stop] for name, which in self.typed.items()},
+            None if self.table is None else self.table[:, start:stop],
         )
 
     def bad_row(self, position: int, flaw: Flaw) -> BadRow:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain, pairwise
 
 import pyarrow as pa
 import pyarrow.csv
 
 from kbnn.errors import DataError
-from kbnn.stream.chunk import Chunk, Flaw, Pins, not_utf8
+from kbnn.stream.chunk import Chunk, Flaw, FloatArray, Pins, not_utf8
 from kbnn.stream.decimals import decimals, lines
 from kbnn.stream.formats import (
     DELIMITERS,
@@ -136,9 +137,11 @@ class CsvReader:
 
     def _parse(self, data: bytes) -> Iterator[Chunk]:
         """Complete records to a chunk; blank lines alone make none."""
-        batch = self._read_decimals(data)
-        if batch is not None:
-            yield self._chunk(data, batch, {})
+        table = self._read_decimals(data)
+        if table is not None:
+            columns = [pa.array(column) for column in table]
+            batch = pa.RecordBatch.from_arrays(columns, names=self.columns)
+            yield replace(self._chunk(data, batch, {}), table=table)
             self._line += batch.num_rows  # such a table has a row in every line
             return
         if data.lstrip(b"\r\n"):
@@ -170,16 +173,13 @@ class CsvReader:
         starts = [*record_starts(data, self.delimiter), len(data)]
         return [data[start:end] for start, end in pairwise(starts)]
 
-    def _read_decimals(self, data: bytes) -> pa.RecordBatch | None:
+    def _read_decimals(self, data: bytes) -> FloatArray | None:
         """Parse a table of plain decimals; None when a column is none of numbers, or a value."""
         if not self._pins.numbers.issuperset(self.columns):
             return None
         if not all(map(self._pins.wants, self.columns)):
             return None
-        table = decimals(data, self.delimiter, len(self.columns))
-        if table is None:
-            return None
-        return pa.RecordBatch.from_arrays([pa.array(c) for c in table], names=self.columns)
+        return decimals(data, self.delimiter, len(self.columns))
 
     def _read(self, data: bytes, type_of: Callable[[str], pa.DataType]) -> pa.RecordBatch | None:
         """Parse in bulk; None when a value does not fit its type or a row has not all fields."""

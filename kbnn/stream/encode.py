@@ -51,6 +51,7 @@ class Encoder:
     ) -> None:
         self.schema = schema
         self._told = schema.copy()  # what goes out with rows is nobody's to change
+        self._size = schema_size(schema)  # of what was told
         self._on_error = on_error
         self._admit = admit
         self._use_target = use_target
@@ -87,8 +88,9 @@ class Encoder:
         if stopped:
             first = min(flaws)
             flaws = {first: flaws[first]}
-        if schema_size(self._told) != schema_size(self.schema):
-            self._told = self.schema.copy()
+        size = schema_size(self.schema)
+        if size != self._size:
+            self._told, self._size = self.schema.copy(), size
         if self._on_error == "keep":
             rows = self._rows(found, None, ~found.good if flaws else None)
         elif found.good.all():

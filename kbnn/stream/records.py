@@ -107,18 +107,21 @@ class RecordSplitter:
 
     def feed(self, piece: bytes) -> bytes:
         """Add a piece; return all records complete by now, or nothing."""
-        self._pending.append(piece)
-        self._size += len(piece)
+        waiting, self._size = self._pending, self._size + len(piece)
         if b"\n" not in piece:
+            waiting.append(piece)
             return b""
-        data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-        cut = (
-            data.rfind(b"\n") + 1 if self._delimiters is None else last_end(data, self._delimiters)
-        )
-        rest = data[cut:]
+        if self._delimiters is None or not any(b'"' in part for part in (piece, *waiting)):
+            cut = piece.rfind(b"\n") + 1
+            data = b"".join((*waiting, memoryview(piece)[:cut]))
+            rest = piece[cut:]
+        else:
+            data = b"".join((*waiting, piece))
+            cut = last_end(data, self._delimiters)
+            data, rest = data[:cut], data[cut:]
         self._pending = [rest] if rest else []
         self._size = len(rest)
-        return data[:cut]
+        return data
 
     def rest(self) -> bytes:
         """The bytes after the last complete record; the splitter is empty afterwards."""

@@ -140,9 +140,14 @@ def floats(array: pa.Array) -> FloatArray:
     return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
 
 
+def are_usual(tokens: pa.Array) -> bool:
+    """Whether these are the usual spellings of "no value", no number among them."""
+    return len(tokens) == _USUAL_TOKENS
+
+
 def _gapped(values: FloatArray, tokens: pa.Array) -> FloatArray:
     """The values, NaN where a number stands for a gap, however it was written."""
-    gaps = missing_numbers(tokens.to_pylist()) if len(tokens) > _USUAL_TOKENS else ()
+    gaps = () if are_usual(tokens) else missing_numbers(tokens.to_pylist())
     return np.where(np.isin(values, gaps), np.nan, values) if len(gaps) else values
 
 

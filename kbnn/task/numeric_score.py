@@ -9,8 +9,7 @@ to each sum
     coverage  1 if y is in its central interval of p = 0.5, 0.8, 0.9, 0.95, as it was given
     spread    z^2                               1 where what is stated is right, a normal's or not
 
-The baseline is the best constant for the same rows: the mean and variance of y, by Welford's
-recursion, written with running sums so that it is exact in row order and still vectorised.
+The baseline is the best constant for the same rows, see kbnn.score.constant.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ import numpy as np
 
 from kbnn.core.mixture import LEVELS, STATED, Verdicts
 from kbnn.score import score as base
+from kbnn.score.constant import Constant
 from kbnn.score.figures import Figure
 from kbnn.score.histograms import PitHistogram
-from kbnn.score.rowsums import LIMIT, BoolArray, FloatArray, cut, floats, ones, restored, running
+from kbnn.score.rowsums import BoolArray, FloatArray, cut, ones
 from kbnn.task import stated
 from kbnn.wording import percent
 
@@ -45,12 +45,12 @@ class Judged:
     ) -> None:
         """`told` (n, fields) is what was stated, see kbnn.task.stated; it may be judged before."""
         known = np.isfinite(y)
-        spread = told[:, STATED.spread]
+        spread = told[:, STATED.spread].copy()
         self.usable: BoolArray = known & np.isfinite(mean) & np.isfinite(spread) & (spread > 0)
         if np.count_nonzero(self.usable):
             self.usable &= stated.possible(y, told) > 0.0
-        self.skipped = int(np.count_nonzero(~known))
-        self.invalid = int(np.count_nonzero(known & ~self.usable))
+        self.skipped = len(y) - int(np.count_nonzero(known))
+        self.invalid = len(y) - int(np.count_nonzero(self.usable)) - self.skipped
         if self.skipped or self.invalid:
             y, mean, told = y[self.usable], mean[self.usable], told[self.usable]
             weight = None if weight is None else weight[self.usable]
@@ -95,17 +95,17 @@ def _coverage(level: int) -> Figure:
 
 
 def _explained(score: NumericScore) -> float | None:
-    square, spread = score.average("rmse"), score.constant_variance()
+    square, spread = score.average("rmse"), score.constant.variance
     return None if square is None or not spread else 1 - square / spread
 
 
 def _constant_rmse(score: NumericScore) -> float | None:
-    spread = score.constant_variance()
+    spread = score.constant.variance
     return None if spread is None else math.sqrt(spread)
 
 
 def _constant_nll(score: NumericScore) -> float | None:
-    spread = score.constant_variance()
+    spread = score.constant.variance
     return 0.5 * math.log(spread) + LOG_2PI_2 + 0.5 if spread else None
 
 
@@ -161,10 +161,7 @@ class NumericScore(base.Score):
     def __init__(self) -> None:
         super().__init__()
         self.pit = PitHistogram()
-        self._origin: float | None = None
-        self._total = 0.0  # weight of the rows in the baseline
-        self._shift = 0.0
-        self._spread = 0.0
+        self.constant = Constant()
 
     def add(self, judged: base.Judged) -> None:
         """Count rows in order."""
@@ -172,47 +169,14 @@ class NumericScore(base.Score):
         super().add(judged)
         if judged.y.shape[0]:
             self.pit.add(judged.told.below)
-            self._add_constant(judged.y, judged.weight)
-
-    def _add_constant(self, y: FloatArray, w: FloatArray) -> None:
-        """Welford: m_t = m_(t-1) + w d / W_t, M2_t = M2_(t-1) + w d (y - m_t), d = y - m_(t-1).
-
-        m_t is written as origin + (sum of w (y - origin)) / W_t, which cumulative sums give for
-        every row at once; M2 then adds up terms that cannot cancel.
-        """
-        if self._origin is None:
-            self._origin = float(cut(y[:1])[0])
-        with np.errstate(over="ignore"):
-            d = cut(y - self._origin)
-        weights = running(self._total, w)
-        shifts = running(self._shift, w * d)
-        before = np.divide(shifts[:-1], weights[:-1], out=d.copy(), where=weights[:-1] > 0)
-        after = shifts[1:] / weights[1:]
-        gain = np.maximum(w * (d - before) * (d - after), 0.0)
-        self._spread = float(running(self._spread, gain)[-1])
-        self._total, self._shift = float(weights[-1]), float(shifts[-1])
-
-    def constant_variance(self) -> float | None:
-        """Variance of y: the mean square error of the best constant."""
-        return self._spread / self._total if self._total > 0 else None
-
-    def mean_target(self) -> float | None:
-        """Mean of y: the best constant prediction."""
-        if self._origin is None or self._total <= 0:
-            return None
-        return self._origin + self._shift / self._total
+            self.constant.add(judged.y, judged.weight)
 
     def to_json(self) -> dict[str, Any]:
         """The whole state; `from_json` restores it bit for bit."""
         return {
             **super().to_json(),
             "pit": self.pit.counts.tolist(),
-            "constant": {
-                "origin": self._origin,
-                "weight": self._total,
-                "shift": self._shift,
-                "spread": self._spread,
-            },
+            "constant": self.constant.to_json(),
         }
 
     @classmethod
@@ -220,11 +184,5 @@ class NumericScore(base.Score):
         """The score that `to_json` described."""
         score = super().from_json(state)
         score.pit = PitHistogram.from_json(state["pit"])
-        constant = state["constant"]
-        known = restored([constant[name] for name in ("weight", "shift", "spread")], (3,))
-        score._total, score._shift, score._spread = floats(known)
-        if not (abs(score._shift) <= 2.0 * LIMIT * score._total and score._spread >= 0.0):
-            raise ValueError("its baseline is none")
-        if constant["origin"] is not None:
-            score._origin = float(restored(constant["origin"], ()))
+        score.constant = Constant.from_json(state["constant"])
         return score

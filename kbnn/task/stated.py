@@ -57,14 +57,12 @@ def possible(y: FloatArray, rows: FloatArray) -> FloatArray:
     return _by_kind(rows, lambda kind, at: kind.possible(y[at]))
 
 
-def _by_kind(
-    rows: FloatArray, make: Callable[[ModuleType, Any], Any], parts: int = 0
-) -> FloatArray:
-    """What each row's kind makes of it: (n,), or (parts, n)."""
+def _by_kind(rows: FloatArray, make: Callable[[ModuleType, Any], Any], parts: int = 0) -> Any:
+    """What each row's kind makes of it: (n,), or so many parts of that."""
     kinds = rows[:, STATED.kind]
     first = kinds.item(0) if len(rows) else REAL
     if np.count_nonzero(kinds == first) == len(rows):
-        return np.asarray(make(KINDS[int(first)], slice(None)))
+        return make(KINDS[int(first)], slice(None))
     kinds = np.nan_to_num(kinds)  # nothing is stated of some rows
     made = np.empty((parts, len(rows)) if parts else len(rows))
     for code in np.unique(kinds):

@@ -5,11 +5,53 @@
 
 #include <math.h>
 
-double kb_total(double carry, const double *v, int64_t count)
+/* What numpy does is rounded after every step. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+enum { TOGETHER = 8 }; /* sums at a time, none of which waits for another */
+
+void kb_totals(double *sums, const double *const *columns, int64_t width, int64_t rows)
 {
-    for (int64_t i = 0; i < count; i++)
-        carry += v[i];
-    return carry;
+    for (; width >= TOGETHER; width -= TOGETHER, sums += TOGETHER, columns += TOGETHER) {
+        double sum[TOGETHER];
+        const double *v[TOGETHER];
+        for (int j = 0; j < TOGETHER; j++)
+            sum[j] = sums[j], v[j] = columns[j];
+        for (int64_t i = 0; i < rows; i++)
+            for (int j = 0; j < TOGETHER; j++)
+                sum[j] += v[j][i];
+        for (int j = 0; j < TOGETHER; j++)
+            sums[j] = sum[j];
+    }
+    for (int64_t j = 0; j < width; j++)
+        for (int64_t i = 0; i < rows; i++)
+            sums[j] += columns[j][i];
+}
+
+static double cut(double value, double limit)
+{
+    return value < -limit ? -limit : (value > limit ? limit : value);
+}
+
+void kb_count_constant(kb_constant *constant, int first, const double *y, const double *weight,
+                       int64_t rows, double limit)
+{
+    kb_constant c = *constant;
+    if (first && rows)
+        c.origin = cut(y[0], limit);
+    for (int64_t i = 0; i < rows; i++) {
+        double w = weight[i], d = cut(y[i] - c.origin, limit);
+        double before = c.total > 0.0 ? c.shift / c.total : d;
+        c.total += w;
+        c.shift += w * d;
+        double gain = w * (d - before) * (d - c.shift / c.total);
+        c.spread += gain > 0.0 ? gain : 0.0;
+    }
+    *constant = c;
 }
 
 KB_WIDER int kb_beyond(const double *v, int64_t count, double smallest, double largest)

@@ -1,11 +1,21 @@
-/* Whole columns of numbers: their sums, how far they reach, and rows of several. */
+/* Whole columns of numbers: their sums, their best constant, how far they reach, rows of several. */
 #ifndef KBNN_COLUMNS_H
 #define KBNN_COLUMNS_H
 
 #include <stdint.h>
 
-/* carry + v_1 + v_2 + ..., added in this order. */
-double kb_total(double carry, const double *v, int64_t count);
+/* To each of the sums its column, v_1, then v_2, ... in this order. */
+void kb_totals(double *sums, const double *const *columns, int64_t width, int64_t rows);
+
+/* The best constant of numbers, see kbnn/score/constant.py: what they are counted from, the sum of
+ * weights, that of weighted differences and that of their squares about the mean. */
+typedef struct {
+    double origin, total, shift, spread;
+} kb_constant;
+
+/* Counts more numbers, cut to +-limit; `first`: there were none. */
+void kb_count_constant(kb_constant *constant, int first, const double *y, const double *weight,
+                       int64_t rows, double limit);
 
 enum { KB_LARGE = 1, KB_SMALL = 2 };
 

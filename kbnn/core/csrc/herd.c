@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "columns.h"
 #include "scale.h"
 #include "tails.h"
 
@@ -17,8 +18,6 @@
 #endif
 
 #define KB_CUT 1e100 /* of kbnn/score/rowsums.py */
-
-static double cut(double value) { return value < -KB_CUT ? -KB_CUT : (value > KB_CUT ? KB_CUT : value); }
 
 /* The arrays of a belief, one after another. */
 static void point_to(const kb_net *net, double *belief, kb_state *state)
@@ -145,19 +144,6 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
     return failed;
 }
 
-/* Welford's step of a record's best constant, see kbnn/task/numeric_score.py. */
-static void count_constant(double *constant, int first, double y, double w)
-{
-    double *origin = constant, *total = constant + 1, *shift = constant + 2, *spread = constant + 3;
-    if (first)
-        *origin = cut(y);
-    double d = cut(y - *origin), before = *total > 0.0 ? *shift / *total : d;
-    *total += w;
-    *shift += w * d;
-    double gain = w * (d - before) * (d - *shift / *total);
-    *spread += gain > 0.0 ? gain : 0.0;
-}
-
 void kb_herd_count(const kb_form *form, double *models, int64_t rows, const int64_t *at,
                    const double *terms, const int64_t *drawn, const int64_t *bin, const double *y)
 {
@@ -169,6 +155,7 @@ void kb_herd_count(const kb_form *form, double *models, int64_t rows, const int6
         for (int64_t j = 0; j < form->drawn; j++)
             model[form->recent + j] += terms[drawn[j]];
         ((int64_t *)(model + form->pit))[bin[k]]++;
-        count_constant(model + form->constant, !counts[KB_OF_SCORED]++, y[k], terms[0]);
+        kb_count_constant((kb_constant *)(model + form->constant), !counts[KB_OF_SCORED]++, y + k,
+                          terms, 1, KB_CUT);
     }
 }

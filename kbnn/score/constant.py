@@ -1,0 +1,87 @@
+"""The best constant for the same rows, beside which forecasts of numbers are judged.
+
+Its mean m and the sum of squares M2 about it follow Welford's recursion, for a row of weight w
+
+    m_t = m_(t-1) + w d / W_t      M2_t = M2_(t-1) + w d (y - m_t)      d = y - m_(t-1)
+
+with m_t written as origin + (sum of w (y - origin)) / W_t, the origin being the first number. So it
+is exact in row order however rows were cut into blocks, and M2 adds up terms that cannot cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kbnn.core import engine
+from kbnn.score.rowsums import LIMIT, FloatArray, cut, floats, restored
+
+_SUMS = ("weight", "shift", "spread")
+
+
+class Constant:
+    """Mean and variance of the numbers so far."""
+
+    def __init__(self) -> None:
+        self.sums = np.array([np.nan, 0.0, 0.0, 0.0])
+        """What numbers are counted from (NaN before the first), then W, W (m - origin) and M2."""
+
+    def add(self, y: FloatArray, weight: FloatArray) -> None:
+        """Count numbers in order."""
+        if not len(y):
+            return
+        if engine.compiled():
+            self.sums = engine.count_constant(self.sums, y, weight, LIMIT)
+            return
+        origin, total, shift, spread = floats(self.sums)
+        if np.isnan(origin):
+            origin = float(cut(y[:1])[0])
+        with np.errstate(over="ignore"):
+            d = cut(y - origin)
+        weights = _running(total, weight)
+        shifts = _running(shift, weight * d)
+        before = np.divide(shifts[:-1], weights[:-1], out=d.copy(), where=weights[:-1] > 0)
+        after = shifts[1:] / weights[1:]
+        gain = np.maximum(weight * (d - before) * (d - after), 0.0)
+        self.sums = np.array([origin, weights[-1], shifts[-1], _running(spread, gain)[-1]])
+
+    @property
+    def variance(self) -> float | None:
+        """The mean square error of the best constant, None before the first number."""
+        _, total, _, spread = floats(self.sums)
+        return spread / total if total > 0.0 else None
+
+    @property
+    def mean(self) -> float | None:
+        """The best constant, None before the first number."""
+        origin, total, shift, _ = floats(self.sums)
+        return origin + shift / total if total > 0.0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole state; `from_json` restores it bit for bit."""
+        origin, *sums = floats(self.sums)
+        return {
+            "origin": None if np.isnan(origin) else origin,
+            **dict(zip(_SUMS, sums, strict=True)),
+        }
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any]) -> Constant:
+        """The constant that `to_json` described."""
+        constant = cls()
+        total, shift, spread = floats(restored([state[name] for name in _SUMS], (3,)))
+        if not (abs(shift) <= 2.0 * LIMIT * total and spread >= 0.0):
+            raise ValueError("its baseline is none")
+        origin = np.nan if state["origin"] is None else float(restored(state["origin"], ()))
+        constant.sums = np.array([origin, total, shift, spread])
+        return constant
+
+
+def _running(carry: float, values: FloatArray) -> FloatArray:
+    """The n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
+    partial = np.empty(values.shape[0] + 1)
+    partial[0] = carry
+    partial[1:] = values
+    return np.add.accumulate(partial, out=partial)
