@@ -214,7 +214,7 @@ def put(arrays: list[NDArray[Any]], at: int, parts: tuple[NDArray[Any], ...]) ->
 
 
 def totals(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
-    """Each sum + v_1 + v_2 + ... of its column, in this order: no cut of a stream leaves a trace."""
+    """Each sum + v_1 + v_2 + ... of its column, so ordered: no cut of a stream leaves a trace."""
     if _BUILT:
         return _kernel.totals(sums, [np.ascontiguousarray(c, np.float64) for c in columns])
     pairs = zip(sums, columns, strict=True)

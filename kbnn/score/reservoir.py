@@ -34,7 +34,7 @@ def row_hash(order: FloatArray, seed: int) -> FloatArray:
     word ^= word >> np.uint64(27)
     word *= np.uint64(0x94D049BB133111EB)
     word ^= word >> np.uint64(31)
-    return (word >> np.uint64(11)) * 2.0**-53
+    return np.asarray((word >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 class KeptRows:
@@ -54,7 +54,7 @@ class KeptRows:
         self.y = np.zeros((0, 0))
         self.forecast = np.zeros((0, 0))
         self._least = -np.inf  # no row of a priority as small belongs among them
-        self._waiting: list[tuple[FloatArray, ...]] = []
+        self._waiting: list[tuple[FloatArray | IntArray, ...]] = []
 
     def __len__(self) -> int:
         return int(self.order.shape[0])
@@ -137,11 +137,11 @@ class KeptRows:
         return kept
 
 
-def _joined(*parts: FloatArray) -> FloatArray:
+def _joined(*parts: FloatArray | IntArray) -> FloatArray:
     return np.concatenate(parts)
 
 
-def stacked(*parts: FloatArray) -> FloatArray:
+def stacked(*parts: FloatArray | IntArray) -> FloatArray:
     """Rows under rows; a narrower part is filled with 0 on the right (a column not yet known)."""
     both = np.zeros((sum(map(len, parts)), max(part.shape[1] for part in parts)))
     at = 0

@@ -8,7 +8,7 @@ kind of target was settled on the way may be of several.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -26,20 +26,19 @@ KINDS: Final[tuple[ModuleType, ...]] = (mixture, logged, counted, two_part)
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
     """The value that so large a share of what is stated (n, fields) lies below."""
-    return _by_kind(rows, lambda kind, at: kind.quantile(rows[at], share))
+    return _one(rows, lambda kind, at: kind.quantile(rows[at], share))
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
     """The central interval of that share, as it is kept to its promise."""
-    lower, upper = _by_kind(rows, lambda kind, at: kind.interval(rows[at], share), 2)
+    lower, upper = _several(rows, lambda kind, at: kind.interval(rows[at], share), 2)
     return lower, upper
 
 
 def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
     """Values (n,) beside what was stated of them."""
-    return Verdicts._make(
-        _by_kind(rows, lambda kind, at: kind.judge(y[at], rows[at]), len(Verdicts._fields))
-    )
+    parts = len(Verdicts._fields)
+    return Verdicts._make(_several(rows, lambda kind, at: kind.judge(y[at], rows[at]), parts))
 
 
 def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
@@ -49,23 +48,31 @@ def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatAr
     be rounded to it in such steps, so that kinds to which 0 is a value of its own can be compared
     with kinds to which it is one of many.
     """
-    return _by_kind(rows, lambda kind, at: kind.log_density(y[at], rows[at], finest))
+    return _one(rows, lambda kind, at: kind.log_density(y[at], rows[at], finest))
 
 
 def possible(y: FloatArray, rows: FloatArray) -> FloatArray:
     """Whether a value can be one of what was stated, 1 or 0."""
-    return _by_kind(rows, lambda kind, at: kind.possible(y[at]))
+    return _one(rows, lambda kind, at: kind.possible(y[at]))
 
 
-def _by_kind(rows: FloatArray, make: Callable[[ModuleType, Any], Any], parts: int = 0) -> Any:
-    """What each row's kind makes of it: (n,), or so many parts of that."""
+def _one(rows: FloatArray, make: Callable[[ModuleType, Any], FloatArray]) -> FloatArray:
+    """What each row's kind makes of it, (n,)."""
+    (made,) = _several(rows, lambda kind, at: (make(kind, at),), 1)
+    return made
+
+
+def _several(
+    rows: FloatArray, make: Callable[[ModuleType, Any], Sequence[FloatArray]], parts: int
+) -> Sequence[FloatArray]:
+    """So many things that each row's kind makes of it, each (n,)."""
     kinds = rows[:, STATED.kind]
     first = kinds.item(0) if len(rows) else REAL
     if np.count_nonzero(kinds == first) == len(rows):
         return make(KINDS[int(first)], slice(None))
     kinds = np.nan_to_num(kinds)  # nothing is stated of some rows
-    made = np.empty((parts, len(rows)) if parts else len(rows))
+    made = np.empty((parts, len(rows)))
     for code in np.unique(kinds):
         at = kinds == code
-        made[..., at] = make(KINDS[int(code)], at)
-    return made
+        made[:, at] = make(KINDS[int(code)], at)
+    return list(made)
