@@ -50,6 +50,14 @@ def test_the_last_rows_are_kept_in_order(sizes: list[int], look: bool) -> None:
     assert len(kept) == len(kept.rows().y) == 0
 
 
+@pytest.mark.parametrize("more", [49, 50, 51])
+def test_a_block_may_be_nearly_all_that_is_kept(more: int) -> None:
+    kept = Kept(50, 1)
+    kept.add(numbered(100, 1), 1, 1)
+    kept.add(numbered(more, 101), 1, 101)
+    assert holds(kept.rows(), range(51 + more, 101 + more))
+
+
 def test_kept_rows_are_copies_and_become_wider() -> None:
     kept, rows = Kept(5, 1), numbered(2)
     kept.add(rows, 1, 1)

@@ -268,6 +268,26 @@ def test_a_number_that_stands_for_a_gap_is_one_in_every_format_and_chunk(tmp_pat
     assert not any("-999" in note for note in seen[0].notices)
 
 
+@pytest.mark.parametrize(
+    ("role", "value", "reason"),
+    [
+        ({"weight": "a_sd"}, "0", "a weight must be positive, not 0"),
+        ({"input_sd": True}, "-1", "a standard deviation cannot be -1"),
+    ],
+)
+def test_plain_decimals_are_what_their_column_can_be_in_every_chunk(
+    role: dict[str, Any], value: str, reason: str, tmp_path: Path
+) -> None:
+    lines = [f"{at}.5,1,{at}" for at in range(300)]
+    lines[270] = f"270.5,{value},270"
+    path = tmp_path / "t.csv"
+    path.write_text("a,a_sd,y\n" + "\n".join(lines) + "\n")
+    for size in (64, 1 << 20):
+        seen = look([path], on_error="skip", read_size=size, **role)
+        assert len(seen.y) == 299
+        assert seen.bad == [f"{path}:272: column 'a_sd': {reason}"]
+
+
 def test_a_number_that_stands_for_a_gap_is_one_in_single_rows() -> None:
     spelt = [-999.0 if at % 4 == 1 else float(at % 9) for at in range(60)]
     empty = [None if value == -999.0 else value for value in spelt]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kbnn.core import engine
 from kbnn.core.normal import FloatArray
+from kbnn.score.constant import Constant
 from kbnn.score.histograms import FeatureHistograms
 from kbnn.score.reservoir import KeptRows, row_hash
+from kbnn.score.rowsums import LIMIT
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import Summaries
@@ -42,6 +45,89 @@ def test_rows_that_wait_are_few_and_are_found_when_asked_for() -> None:
     assert len(kept) == 2
     assert kept.settle().order.tolist() == [198.0, 199.0]
     assert not kept._waiting
+
+
+def test_while_there_is_room_any_row_is_kept() -> None:
+    kept = KeptRows(3)
+    for at, priority in enumerate([2.0, 3.0, 1.0, 1.5, 0.5]):
+        offered(kept, [at], [priority])
+        kept.settle()
+    assert kept.order.tolist() == [0.0, 1.0, 3.0]
+
+
+def test_rows_that_wait_are_as_wide_as_those_before_a_column_was_known() -> None:
+    kept = KeptRows(5)
+    offered(kept, [0, 1], [1.0, 2.0])
+    kept.widen(np.array([0.0, NAN, 0.0]))
+    assert len(kept) == 2
+    np.testing.assert_array_equal(kept.x, [[0.0, NAN, 0.0]] * 2)
+
+
+def test_rows_read_from_a_file_are_gone_on_with() -> None:
+    draw = np.random.default_rng(3)
+    priority = draw.permutation(300) / 300.0
+    whole = KeptRows(7)
+    offered(whole, list(range(300)), priority.tolist())
+    part = KeptRows(7)
+    offered(part, list(range(90)), priority[:90].tolist())
+    part = KeptRows.from_arrays(7, "sample", part.settle().arrays("sample"))
+    offered(part, list(range(90, 300)), priority[90:].tolist())
+    assert part.settle().order.tolist() == whole.settle().order.tolist()
+
+
+@pytest.mark.parametrize("engine_too", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 1e98, 1e-98])
+def test_the_best_constant_is_counted_one_by_one(
+    engine_too: bool, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows after rows, all at once, and by Welford's recursion as it stands in books."""
+    if not engine_too:
+        monkeypatch.setattr(engine, "compiled", lambda: False)
+    draw = np.random.default_rng(8)
+    y, w = scale * (3.0 + draw.normal(size=200)), draw.uniform(0.5, 2.0, 200)
+    whole, single = Constant(), Constant()
+    whole.add(y, w)
+    for at in range(200):
+        single.add(y[at : at + 1], w[at : at + 1])
+    assert whole.sums.tolist() == single.sums.tolist()
+    mean = total = squares = 0.0
+    for value, weight in zip(y.tolist(), w.tolist(), strict=True):
+        total += weight
+        away = value - mean
+        mean += away * weight / total
+        squares += weight * away * (value - mean)
+    assert whole.mean == pytest.approx(mean, rel=1e-9)
+    assert whole.variance == pytest.approx(squares / total, rel=1e-9, abs=0.0)
+    assert Constant.from_json(whole.to_json()).sums.tolist() == whole.sums.tolist()
+
+
+@pytest.mark.skipif(not engine.compiled(), reason="the kernel is not built")
+def test_the_kernel_counts_the_best_constant_as_numpy_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = np.random.default_rng(9)
+    y = draw.normal(size=500) * 10.0 ** draw.integers(-8, 105, 500)
+    w = draw.uniform(0.5, 2.0, 500)
+    kernel, numpy = Constant(), Constant()
+    kernel.add(y, w)
+    monkeypatch.setattr(engine, "compiled", lambda: False)
+    numpy.add(y, w)
+    assert kernel.sums.tolist() == numpy.sums.tolist()
+    with pytest.raises(ValueError, match="four sums"):
+        engine.count_constant(np.zeros(3), y, w, LIMIT)
+    with pytest.raises(ValueError, match="a weight for each"):
+        engine.count_constant(np.zeros(4), y, w[1:], LIMIT)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"shift": 1e150}, {"shift": -1e150}, {"spread": -1.0}, {"weight": NAN}]
+)
+def test_a_best_constant_that_no_rows_can_have_is_refused(wrong: dict[str, float]) -> None:
+    sound = {"origin": 1.0, "weight": 2.0, "shift": 3.0, "spread": 4.0}
+    assert Constant.from_json(sound).mean == 2.5
+    assert Constant.from_json({**sound, "origin": None, "weight": 0.0, "shift": 0.0}).mean is None
+    with pytest.raises(ValueError, match=r"baseline is none|finite"):
+        Constant.from_json({**sound, **wrong})
 
 
 def test_the_sample_shrinks_for_wide_rows_down_to_64() -> None:
