@@ -14,7 +14,7 @@ cdef extern from *:
     """
     /* Nothing of the binding is worth more of the compiler's time. */
     #if defined(__GNUC__) && !defined(__clang__)
-    #pragma GCC optimize("O1")
+    #pragma GCC optimize("Og")
     #endif
     """
 
