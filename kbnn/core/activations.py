@@ -192,7 +192,7 @@ _LIST = (
     Activation("probit", _CODE_PROBIT, normal.cdf, scaled_probit(1.0), 1.0),
     Activation("step", _CODE_STEP, lambda a: np.where(a > 0.0, 1.0, 0.0), step),
 )
-ACTIVATIONS = {activation.name: activation for activation in _LIST}
+ACTIVATIONS: dict[str, Activation] = {activation.name: activation for activation in _LIST}
 
 
 def find(name: str) -> Activation:

@@ -8,8 +8,6 @@ every block a part of a covariance.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from kbnn.core.layout import IntArray, Layout, layout_of, pack_triangle, unpack_triangle
@@ -21,11 +19,7 @@ def grow(state: State, inputs: int, outputs: int) -> State:
     """The state with at least so many inputs and outputs, added at the end."""
     if inputs == state.config.inputs and outputs == state.config.outputs:
         return state
-    if outputs != state.config.outputs and state.config.observation != "categorical":
-        raise ValueError(
-            f"only classes can be added, not outputs of a {state.config.observation} observation"
-        )
-    config = replace(state.config, inputs=inputs, outputs=outputs)
+    config = state.config.grown(inputs, outputs)
     old, new = layout_of(state.config), layout_of(config)
     places = _places(old, new)
     prior_mean, prior_var = _prior(state, old, new)

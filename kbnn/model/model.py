@@ -242,15 +242,10 @@ class Model:
     @property
     def noise_sd(self) -> list[float]:
         """The level of each target's noise, in its units; empty where there is none."""
-        if self.warming_up or not self.task.noisy:
+        if self.warming_up:
             return []
         member = self.learned.members[0]
-        level = (
-            np.sqrt(member.noise[:, 1] / member.noise[:, 0])
-            if len(member.noise)
-            else np.full(self.task.scaled, np.sqrt(member.config.noise or 0.0))
-        )
-        return [float(sd) for sd in level * self.learned.columns[: self.task.scaled, scaling.SCALE]]
+        return self.task.noise_sd(member.noise, member.config.noise, self.target_scale)
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row, then learn it; unless learned `again`, rows are scored too."""
@@ -305,7 +300,7 @@ class Model:
         if not again:
             self._score(placed.rows, forecast, held)
             if self._schema.lags:
-                off = (placed.rows.y - forecast.mean) / forecast.sd if self.task.numbers else rows.y
+                off = self.task.misses(placed.rows.y, forecast)
                 self.history.judge(np.where((forecast.status & HELD)[:, None], np.nan, off))
         return forecast
 
@@ -317,8 +312,6 @@ class Model:
         starts where the best is.
         """
         if self.settings.kind != "auto":
-            return rows
-        if len(self.racers) == 1 and self.task.safest:
             return rows
         stop = race.beyond(self.racers, rows.y)
         if stop:
@@ -415,7 +408,7 @@ class Model:
         racers = []
         # What a row's own past is part of goes on in its own units.
         settled = self._schema.lags or self.settings.kind != "auto"
-        kinds = [self.task.name] if settled else kinds_of(self._schema, held.rows().y)
+        kinds = [self.learner.settings.kind] if settled else kinds_of(self._schema, held.rows().y)
         for settings in self.settings.candidates(kinds, held.rows().x.shape[1]):
             same = settings.kind == self.learner.settings.kind
             learner = self.learner_of(settings, self.task if same else None)

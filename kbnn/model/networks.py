@@ -57,8 +57,7 @@ class Networks:
     @cached_property
     def overstating(self) -> bool:
         """Whether networks overstate what they do not know, as the paper's smoother does."""
-        by_width = self.settings.robust and self.task.scaled > 0
-        return self.settings.covariance == "paper" and by_width
+        return self.settings.covariance == "paper" and self.task.by_width(self.settings.robust)
 
     @cached_property
     def tracked(self) -> bool:
@@ -123,10 +122,9 @@ class Networks:
 
     def _labels(self, columns: FloatArray, y: FloatArray) -> FloatArray:
         t = self.task.scaled
-        if not t:
-            return y
-        z = scaling.standardise(columns[:t], y, np.zeros(t))
-        return np.where(np.isnan(y), np.nan, z)
+        scaled = y[:, :t]
+        z = scaling.standardise(columns[:t], scaled, np.zeros(t))
+        return self.task.taught(y, np.where(np.isnan(scaled), np.nan, z))
 
     def _standard(
         self, columns: FloatArray, rows: KeptRows

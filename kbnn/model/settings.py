@@ -173,9 +173,7 @@ class Settings:
 
     def config(self, task: Task, inputs: int, outputs: int, target_scale: float) -> Config:
         """The network for so many inputs and outputs."""
-        noise = None
-        if task.takes_noise and not isinstance(self.noise, str):
-            noise = (float(self.noise) / target_scale) ** 2
+        noise = task.given_noise(self.noise, target_scale)
         suited = task.covariance(outputs)
         return _network(self, inputs, outputs, task.observation, suited, noise)
 

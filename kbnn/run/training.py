@@ -39,7 +39,7 @@ from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
 from kbnn.task.base import Wanted
 from kbnn.task.forecast import Forecast
-from kbnn.task.table import words_of
+from kbnn.task.table import TASKS
 from kbnn.wording import count, rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
@@ -377,10 +377,10 @@ class Training:
         self._unsaved = True
         refuted, self.model.refuted = self.model.refuted, None
         if refuted is not None:
-            name = self.model.schema.targets[0]
+            name, words = self.model.schema.targets[0], TASKS[refuted.instead].words
             self.listener.notice(
                 f"row {count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
-                f"{refuted.kind}: what was learned is learned anew as {words_of(refuted.instead)} "
+                f"{refuted.kind}: what was learned is learned anew as {words} "
                 f"(--task {refuted.kind} leaves such rows out)"
             )
         odd = self._unlearnable.look(rows, self.model.task.name, self.model.schema.targets)

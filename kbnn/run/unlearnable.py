@@ -15,7 +15,7 @@ import numpy as np
 
 from kbnn.model.rows import Rows
 from kbnn.model.warmup import MOST_HELD
-from kbnn.task.table import NUMBERS, RANGES
+from kbnn.task.table import RANGES, ranges_beside
 from kbnn.wording import count
 
 
@@ -45,9 +45,9 @@ class Unlearnable:
 
     def look(self, rows: Rows, task: str, targets: Sequence[str]) -> str | None:
         """Look at rows; the sentence about the first that the task cannot have, once."""
-        if self._told or task not in NUMBERS:
+        if self._told:
             return None
-        for name, range_ in RANGES.items():
+        for name, range_ in ranges_beside(task).items():
             wrong = np.isfinite(rows.y) & (range_.possible(rows.y) == 0.0)
             if name not in self._first and wrong.any():
                 row, target = np.argwhere(wrong)[0].tolist()
