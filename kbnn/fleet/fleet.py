@@ -29,7 +29,7 @@ from kbnn.fleet.team import Team
 from kbnn.fleet.work import Taught, Work
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.rows import Lesson, Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import MOST_KEPT, Settings
 from kbnn.model.stored import to_state
@@ -227,10 +227,10 @@ class Fleet(Model):
 
     # Rows.
 
-    def learn(self, rows: Rows, again: bool = False) -> Forecast:
+    def teach(self, rows: Rows, again: bool = False) -> Lesson:
         """Predict each row by the model of its key, then learn it there."""
         self.send(self.keys(rows), rows, again)
-        return self.receive()
+        return Lesson(self.receive())
 
     def keys(self, rows: Rows) -> list[str]:
         """The key of each row."""
