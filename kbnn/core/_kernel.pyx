@@ -171,7 +171,7 @@ cdef extern from "herd.h" nogil:
     int kb_herd_learn(kb_session **, const kb_net *, const kb_form *, const kb_manner *, double *,
                       const kb_many_rows *, const kb_many_said *)
     void kb_herd_count(const kb_form *, double *, int64_t, const int64_t *, const double *,
-                       const int64_t *, const int64_t *, const double *)
+                       const int64_t *, const int64_t *, const double *, const kb_constants *)
 
 cdef extern from "decimals.h" nogil:
     int64_t kb_lines(const char *, int64_t)
@@ -587,7 +587,7 @@ cdef class Many:
         with nogil:
             kb_herd_count(&self.form, first, n, <const int64_t *>places.at,
                           <const double *>sums.at, <const int64_t *>shown.at,
-                          <const int64_t *>bin.at, <const double *>labels.at)
+                          <const int64_t *>bin.at, <const double *>labels.at, self.net.net.k)
 
 
 cdef int64_t _table(object array, str name, int64_t rows, int64_t width, Py_buffer *view,

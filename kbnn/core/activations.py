@@ -82,8 +82,7 @@ def piecewise(alpha: float, beta: float) -> Gaussian:
         excess, shortfall = normal.expected_excess(u), normal.expected_excess(-u)
         mean = alpha * mu + rise * np.where(s > 0.0, s * excess, np.maximum(mu, 0.0))
         cov = var * (alpha + rise * above)
-        spread = np.where(np.abs(u) < 40.0, above - excess * shortfall, (u > 0.0) * 1.0)
-        relu_var = var * np.maximum(spread, above * above)
+        relu_var = var * np.maximum(above - excess * shortfall, above * above)
         return Moments(
             mean, var * alpha**2 + 2.0 * alpha * rise * var * above + rise**2 * relu_var, cov
         )

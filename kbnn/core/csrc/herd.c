@@ -16,9 +16,7 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-#define KB_CUT 1e100 /* of kbnn/score/rowsums.py */
-
-static double cut(double value) { return value < -KB_CUT ? -KB_CUT : (value > KB_CUT ? KB_CUT : value); }
+static double cut(double value, double most) { return value < -most ? -most : (value > most ? most : value); }
 
 /* The arrays of a belief, one after another. */
 static void point_to(const kb_net *net, double *belief, kb_state *state)
@@ -146,12 +144,12 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
 }
 
 /* Welford's step of a record's best constant, see kbnn/task/numeric_score.py. */
-static void count_constant(double *constant, int first, double y, double w)
+static void count_constant(double *constant, int first, double y, double w, double most)
 {
     double *origin = constant, *total = constant + 1, *shift = constant + 2, *spread = constant + 3;
     if (first)
-        *origin = cut(y);
-    double d = cut(y - *origin), before = *total > 0.0 ? *shift / *total : d;
+        *origin = cut(y, most);
+    double d = cut(y - *origin, most), before = *total > 0.0 ? *shift / *total : d;
     *total += w;
     *shift += w * d;
     double gain = w * (d - before) * (d - *shift / *total);
@@ -159,16 +157,18 @@ static void count_constant(double *constant, int first, double y, double w)
 }
 
 void kb_herd_count(const kb_form *form, double *models, int64_t rows, const int64_t *at,
-                   const double *terms, const int64_t *drawn, const int64_t *bin, const double *y)
+                   const double *terms, const int64_t *drawn, const int64_t *bin, const double *y,
+                   const kb_constants *k)
 {
-    for (int64_t k = 0; k < rows; k++, terms += form->summed) {
-        double *model = models + at[k] * form->size;
+    for (int64_t i = 0; i < rows; i++, terms += form->summed) {
+        double *model = models + at[i] * form->size;
         int64_t *counts = (int64_t *)(model + form->counts);
         for (int64_t j = 0; j < form->summed; j++)
             model[form->sums + j] += terms[j];
         for (int64_t j = 0; j < form->drawn; j++)
             model[form->recent + j] += terms[drawn[j]];
-        ((int64_t *)(model + form->pit))[bin[k]]++;
-        count_constant(model + form->constant, !counts[KB_OF_SCORED]++, y[k], terms[0]);
+        ((int64_t *)(model + form->pit))[bin[i]]++;
+        count_constant(model + form->constant, !counts[KB_OF_SCORED]++, y[i], terms[0],
+                       k->largest_term);
     }
 }
