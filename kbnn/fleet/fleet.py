@@ -119,7 +119,8 @@ class Fleet(Model):
             fleet.position, fleet.skipped = own.position, own.skipped
             fleet._rows, fleet._rejected = int(plain["rows"]), int(plain["rejected"])
             fleet.beginnings.restore(plain, state.get("start", NEW))
-            fleet.forms.learn(plain.get("forms", {}))
+            with fleet._named():
+                fleet.forms.learn(plain.get("forms", {}))
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{name}: is damaged (its state)") from error
         fleet.met = fleet._rows + fleet._rejected + fleet.skipped
