@@ -141,14 +141,14 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
 
     def _learn(self, X: Any, y: FloatArray, weight: Any, epochs: int, shuffle: bool) -> None:
         """Learn rows, those of weight 0 left out."""
-        counts = None if weight is None else np.asarray(_check_sample_weight(weight, X))
-        chosen = np.arange(len(y)) if counts is None else np.flatnonzero(counts > 0.0)
+        weight = None if weight is None else np.asarray(_check_sample_weight(weight, X))
+        chosen = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         draw = check_random_state(self.random_state)
         with _as_value_error():
             rows = self._rows(X, admit=True)
             for epoch in range(epochs):
                 order = draw.permutation(chosen) if shuffle else chosen
-                some = None if counts is None else counts[order]
+                some = None if weight is None else weight[order]
                 arrays.learn(self.model_, taken(rows, order), y[order], some, again=epoch > 0)
 
     def _forecasts(self, X: Any) -> Forecasts:

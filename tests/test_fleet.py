@@ -365,7 +365,7 @@ def test_a_fleet_with_a_setting_of_a_newer_kbnn_is_not_called_damaged(here: Path
             form["settings"]["colour"] = 1
         changed = json.dumps(plain).encode()
         base.execute("UPDATE state SET value = ? WHERE name = 'counts'", (changed,))
-    assert "fleet: was written by a newer kbnn ('colour' is unknown to this one, 0.1.0)" in (
+    assert "fleet: was written by a newer kbnn ('colour' is unknown to this one)" in (
         refused("inspect", "fleet")
     )
 

@@ -139,7 +139,7 @@ def test_what_a_newer_one_knows_of_is_no_damage(
     }
     parts[part]["colour"] = 1
     assert refusal(changed_header(tmp_path, model_path, model=model)) == (
-        "M: was written by a newer kbnn ('colour' is unknown to this one, 0.1.0)"
+        "M: was written by a newer kbnn ('colour' is unknown to this one)"
     )
 
 

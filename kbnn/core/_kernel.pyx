@@ -533,7 +533,7 @@ cdef class Many:
         cdef _Buffer turns = _buffer(order, "order", False, True)
         cdef _Buffer places = _buffer(at, "at", False, True), inputs = _buffer(x, "x")
         cdef _Buffer labels = _buffer(y, "y"), passing = _buffer(fixed, "fixed")
-        cdef _Buffer counts = None if weight is None else _buffer(weight, "weight")
+        cdef _Buffer weights = None if weight is None else _buffer(weight, "weight")
         cdef _Buffer limits = _buffer(manner, "manner", False, True)
         cdef double *first = self._models(all_models, places)
         cdef int64_t n = places.length, width = self.net.net.widths[0] - self.net.net.directions, k
@@ -543,7 +543,7 @@ cdef class Many:
         cdef int failed
         if (turns.length != n or labels.length != n or inputs.length != n * width
                 or len(alone) != n or passing.length != 1 + width
-                or (counts is not None and counts.length != n)
+                or (weights is not None and weights.length != n)
                 or limits.length != <int64_t>(sizeof(kb_manner) // sizeof(int64_t))):
             raise ValueError("order, x, y, weight and alone must have a row for each place")
         for k in range(n):
@@ -561,7 +561,7 @@ cdef class Many:
         rows.rows, rows.order = n, <const int64_t *>turns.at
         rows.at = <const int64_t *>places.at
         rows.x, rows.y = <const double *>inputs.at, <const double *>labels.at
-        rows.weight = NULL if counts is None else <const double *>counts.at
+        rows.weight = NULL if weights is None else <const double *>weights.at
         rows.alone, rows.fixed = <const unsigned char *>alone, <const double *>passing.at
         with nogil:
             failed = kb_herd_learn(&self.session, &self.net.net, &self.form,

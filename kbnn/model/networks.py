@@ -91,11 +91,11 @@ class Networks:
             labels = np.where(np.abs(labels) > NO_LIMIT, np.copysign(np.inf, labels), labels)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         var = self._variances(learned.columns, x_sd)
-        counts = None if weight is None else np.ascontiguousarray(weight)
+        weight = None if weight is None else np.ascontiguousarray(weight)
         if len(learned.members) == 1:
-            return learned, learned.members[0].learn(z, labels, var, counts, again)
+            return learned, learned.members[0].learn(z, labels, var, weight, again)
         made = ensemble.in_parallel(
-            lambda member: member.learn(z, labels, var, counts, again), learned.members
+            lambda member: member.learn(z, labels, var, weight, again), learned.members
         )
         scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
         weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)

@@ -30,11 +30,7 @@ def read(kind: type[T], plain: object) -> T:
     known = {field.name: hints[field.name] for field in fields(kind)}
     unknown = sorted(str(name) for name in plain if name not in known)
     if unknown:
-        from kbnn import __version__
-
-        raise ModelError(
-            f"was written by a newer kbnn ('{unknown[0]}' is unknown to this one, {__version__})"
-        )
+        raise ModelError(f"was written by a newer kbnn ('{unknown[0]}' is unknown to this one)")
     return kind(**{name: value_of(known[name], value, name) for name, value in plain.items()})
 
 

@@ -67,7 +67,7 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
     },
 }
 """Bundles of defaults. `paper` is Algorithms 1 and 2 as they are printed: labels are exact, nothing
-but the weights is learned, and nothing guards them. What the paper leaves open (prior, units) is as
+but the weights is learned, and nothing guards them. What the paper leaves open (prior, scale) is as
 ever; what cannot be as printed is counted, see kbnn.core.smoother."""
 
 

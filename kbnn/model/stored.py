@@ -182,9 +182,9 @@ def _let_wait(model: Model, header: dict[str, Any], arrays: Arrays) -> None:
 
 def _history(model: Model, arrays: Arrays) -> History:
     history = model.timeline.begin()
-    fresh = {name: array.shape[1:] for name, array in vars(history).items()}
-    found = {name: _floats(arrays, name) for name in fresh}
-    fits = all(found[name].shape[1:] == shape for name, shape in fresh.items())
+    shapes = {name: array.shape[1:] for name, array in vars(history).items()}
+    found = {name: _floats(arrays, name) for name in shapes}
+    fits = all(found[name].shape[1:] == shape for name, shape in shapes.items())
     rows = len(found["values"])
     fits = fits and rows == len(found["time"]) and rows <= LONGEST
     known = [found[name] for name in ("last", "low", "high")]
