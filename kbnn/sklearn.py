@@ -36,6 +36,7 @@ from kbnn.model.rows import Rows
 from kbnn.model.schema import MAX_CLASSES, Kind
 from kbnn.run.trainoptions import ModelWords
 from kbnn.stream.blocks import taken
+from kbnn.task.table import Target, of_classes, of_numbers
 
 
 def _has_text(X: Any) -> bool:
@@ -123,7 +124,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
         _check_n_features(self, X, reset=reset)
         return X
 
-    def _begin(self, X: Any, targets: int, classes: list[str] | None) -> None:
+    def _begin(self, X: Any, targets: int, target: Target) -> None:
         """A new model of these columns."""
         names = getattr(self, "feature_names_in_", None)
         known = [f"x{at}" for at in range(self.n_features_in_)] if names is None else list(names)
@@ -131,7 +132,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
         wanted = ["y"] if targets == 1 else [f"y{at}" for at in range(targets)]
         names_of_targets = [f"{name}_" if name in known else name for name in wanted]
         with _as_value_error():
-            self.model_ = arrays.new_model(known, kinds, names_of_targets, classes, self._words())
+            self.model_ = arrays.new_model(known, kinds, names_of_targets, target, self._words())
 
     def _rows(self, X: Any, *, admit: bool) -> Rows:
         if not _has_text(X):
@@ -140,14 +141,14 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
 
     def _learn(self, X: Any, y: FloatArray, weight: Any, epochs: int, shuffle: bool) -> None:
         """Learn rows, those of weight 0 left out."""
-        counts = None if weight is None else np.asarray(_check_sample_weight(weight, X))
-        chosen = np.arange(len(y)) if counts is None else np.flatnonzero(counts > 0.0)
+        weight = None if weight is None else np.asarray(_check_sample_weight(weight, X))
+        chosen = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         draw = check_random_state(self.random_state)
         with _as_value_error():
             rows = self._rows(X, admit=True)
             for epoch in range(epochs):
                 order = draw.permutation(chosen) if shuffle else chosen
-                some = None if counts is None else counts[order]
+                some = None if weight is None else weight[order]
                 arrays.learn(self.model_, taken(rows, order), y[order], some, again=epoch > 0)
 
     def _forecasts(self, X: Any) -> Forecasts:
@@ -186,7 +187,7 @@ class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit
         check_consistent_length(X, y)
         if new:
             self._shape = y.shape[1:]
-            self._begin(X, 1 if y.ndim == 1 else y.shape[1], None)
+            self._begin(X, 1 if y.ndim == 1 else y.shape[1], of_numbers())
         elif y.shape[1:] != self._shape:
             raise ValueError(f"y has the shape {y.shape}, not (rows, {self._shape})")
         self._learn(X, y.reshape(len(y), -1), weight, epochs, shuffle)
@@ -249,7 +250,7 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
             names = [str(at) for at in range(len(names))]
         if len(names) > MAX_CLASSES:
             raise ValueError(f"y has {len(names)} classes, {MAX_CLASSES} are the most")
-        self._begin(X, 1, names)
+        self._begin(X, 1, of_classes(names))
 
     def _fit(self, X: Any, y: Any, weight: Any, epochs: int, shuffle: bool) -> Self:
         index = np.searchsorted(self.classes_, y)

@@ -1,4 +1,4 @@
-"""The figures of one target as a table: the model beside the best constant, with units."""
+"""The figures of one target as a table: the model beside the best constant, and what each is in."""
 
 from __future__ import annotations
 

@@ -63,9 +63,8 @@ class TrainListener(Listener):
             self._resumed = True
         self._alarms = model.alarm_count
         self._racing = model.settings.hidden == "auto" and not model.lost
-        self._kinds = len({racer.learner.settings.kind for racer in model.racers}) > 1 or (
-            model.warming_up and not model.task.labels
-        )
+        kinds = {racer.learner.settings.kind for racer in model.racers}
+        self._kinds = model.warming_up or len(kinds) > 1
         self._record("start", training, continued=training.continued)
         if self._quiet:
             return
@@ -148,7 +147,7 @@ class TrainListener(Listener):
         self._kinds = False
         model = training.model
         told = kinds_told(model.racers, model.lost)
-        if told is None or model.task.safest:
+        if told is None:
             return
         kind, other, nats = told
         self.notice(

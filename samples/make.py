@@ -92,7 +92,7 @@ def turn(x: FloatArray, degrees: float) -> FloatArray:
 
 
 def rotating_moons(seed: int) -> Points:
-    """1,500 rows as they stand, then 18 times 100 fresh rows, each turned by 20 degrees more."""
+    """1,500 rows as they stand, then 18 times 100 new rows, each turned by 20 degrees more."""
     parts = [moons(MOON_ROWS, seed)]
     for step in range(1, STEPS + 1):
         parts.append(moons(STEP_ROWS, seed + step, degrees=STEP_DEGREES * step))

@@ -14,7 +14,9 @@ from kbnn.core import constants, engine, sharpness, tails, twin
 from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.state import ARRAYS, COUNT
 from kbnn.core.twin import Records
+from kbnn.fleet.form import Form
 from kbnn.model import scaling
+from kbnn.model.settings import Settings
 from tests.networks import stream
 
 _kernel = pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
@@ -187,8 +189,20 @@ def sharpened(shared: Any) -> list[Any]:
     return [known, _kernel.follow_sharpness(known, p, y, None, sharpness.GRID, shared)]
 
 
+def counted(shared: Any) -> list[Any]:
+    """The record of a packed model after a target beyond all that is squared."""
+    form = Form(Settings(hidden=(3,)), Config(2, hidden=(3,)), 0)
+    net = engine.kernel_net(form.config, shared)
+    many = _kernel.Many(net, Records._make, form.places)
+    models, at = np.zeros((1, form.size)), np.zeros(3, np.int64)
+    drawn = np.zeros(len(form.drawn) + 1, np.int64)
+    terms = np.ones((3, 1 + len(form.figures)))
+    many.count(models, at, terms, drawn, at, np.array([1.0, 2.0, 1e110]))
+    return [models]
+
+
 def outcomes(shared: Any) -> list[Any]:
-    found: list[Any] = scaled(shared) + stated(shared) + sharpened(shared)
+    found: list[Any] = scaled(shared) + stated(shared) + sharpened(shared) + counted(shared)
     for state, rows in all_scenes():
         after, records = run(shared, state, rows)
         found += [*records, *(getattr(after, name) for name in ARRAYS)]

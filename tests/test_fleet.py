@@ -356,6 +356,20 @@ def test_a_fleet_of_a_newer_kbnn_is_not_touched(here: Path) -> None:
         assert "fleet: was written by a newer kbnn" in refused(*words)
 
 
+def test_a_fleet_with_a_setting_of_a_newer_kbnn_is_not_called_damaged(here: Path) -> None:
+    trained()
+    with sqlite3.connect(here / "fleet" / MODELS) as base:
+        (value,) = base.execute("SELECT value FROM state WHERE name = 'counts'").fetchone()
+        plain = json.loads(value)
+        for form in plain["forms"].values():
+            form["settings"]["colour"] = 1
+        changed = json.dumps(plain).encode()
+        base.execute("UPDATE state SET value = ? WHERE name = 'counts'", (changed,))
+    assert "fleet: was written by a newer kbnn ('colour' is unknown to this one)" in (
+        refused("inspect", "fleet")
+    )
+
+
 def test_a_fleet_written_before_a_figure_was_thought_of_goes_on(tmp_path: Path) -> None:
     """The figure begins where it is first known; nothing else is another."""
     rows = write(tmp_path / "rows.csv", *made(6, 120))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from kbnn import Config, init, learn
 from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of, unpack_triangle
 from kbnn.core.normal import FloatArray
+from kbnn.core.state import ARRAYS
 from kbnn.model.growth import grow
 
 STRUCTURES: tuple[Covariance, ...] = ("paper", "neuron", "group", "full")
@@ -96,3 +99,25 @@ def test_smaller_groups_keep_a_covariance() -> None:
 def test_real_targets_cannot_be_added() -> None:
     with pytest.raises(ValueError, match="only classes can be added"):
         grow(init(Config(inputs=2, hidden=(3,))), 2, 2)
+
+
+@pytest.mark.parametrize("hidden", [(), (4,)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(3),
+        Config(3, outputs=2, observation="categorical"),
+        Config(3, observation="count"),
+        Config(20, covariance="wide", directions=3),
+    ],
+    ids=["gaussian", "categorical", "count", "wide"],
+)
+def test_every_array_has_the_shape_of_a_network_that_began_so(
+    config: Config, hidden: tuple[int, ...]
+) -> None:
+    config = replace(config, hidden=hidden)
+    outputs = config.outputs + config.kind.grows
+    grown = grow(init(config), config.inputs + 2, outputs)
+    other = init(replace(config, inputs=config.inputs + 2, outputs=outputs))
+    for name in ARRAYS:
+        assert getattr(grown, name).shape == getattr(other, name).shape, name

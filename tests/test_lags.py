@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,19 @@ def test_a_class_has_no_lags_and_a_shuffled_stream_neither(tmp_path: Path) -> No
     ran = command("train", path, "-m", tmp_path / "m.npz", "--shuffle")
     assert ran.code == 0
     assert "are inputs" not in ran.err
+
+
+def test_a_class_is_learned_from_what_other_columns_were_before(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    a = np.random.default_rng(0).integers(0, 3, 401).tolist()
+    rows = [f"{now},{'no' if before else 'yes'}\n" for before, now in pairwise(a)]
+    path.write_text("a,y\n" + "".join(rows))
+    model = trained(path, lags="a:1", layers=4)
+    assert model.card.scores[0].figures()["accuracy"] > 0.9
+    path.write_text("a,y\n" + "".join(f"{k % 7},{k % 5}\n" for k in range(60)))
+    said = ("--task", "classification", "--lags", "1")
+    ran = command("train", path, "-m", tmp_path / "m.npz", *said)
+    assert "--lags: column 'y' is a class" in ran.err
 
 
 def test_a_model_keeps_its_lags(tmp_path: Path) -> None:

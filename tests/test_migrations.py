@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from kbnn.errors import ModelError
+from kbnn.fleet import store
 from kbnn.model import file as modelfile
 from kbnn.model.migrations import STEPS, migrated
 from tests.commands import kbnn
@@ -98,6 +100,32 @@ def test_a_model_of_an_earlier_format_goes_on(name: str, tmp_path: Path) -> None
     assert after.rows > before
     assert after.settings == modelfile.load(str(FIXTURES / f"{name}.npz")).settings
     assert json.loads(_header(model))["version"] == modelfile.VERSION
+
+
+@pytest.mark.parametrize("name", ["numbers", "classes"])
+def test_a_fleet_that_was_written_once_predicts_the_same_and_goes_on(
+    name: str, tmp_path: Path
+) -> None:
+    """Packed models, model files, one that is still held, a common start and none."""
+    here = FIXTURES / f"fleet{store.VERSION}"
+    fleet, rows = tmp_path / name, here / "readings.csv"
+    shutil.copytree(here / name, fleet)
+    said = kbnn("predict", fleet, rows, "--limit", "40")
+    assert (said.code, said.err) == (0, "")
+    wanted = table((here / f"{name}.predicted.csv").read_text())
+    got = table(said.out)
+    assert [list(row) for row in got] == [list(row) for row in wanted]
+    for row, other in zip(got, wanted, strict=True):
+        for column, value in other.items():
+            if column.startswith(("mean", "sd", "lower", "upper", "p_")):
+                assert float(row[column]) == pytest.approx(float(value), rel=1e-9), column
+            else:
+                assert row[column] == value
+    before = json.loads(kbnn("inspect", fleet, "--json").out)
+    ran = kbnn("train", rows, "--key", "site", "-m", fleet, "-q")
+    assert ran.code == 0, ran.err
+    after = json.loads(kbnn("inspect", fleet, "--json").out)
+    assert (before["rows"], after["rows"]) == (200, 400)
 
 
 def test_what_cannot_be_migrated_is_damaged() -> None:

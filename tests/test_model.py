@@ -261,4 +261,6 @@ def test_settings_survive_their_plain_form() -> None:
     settings = Settings(hidden=(3, 4), noise=0.5, ensemble=2)
     assert Settings.from_json(settings.to_json()) == settings
     with pytest.raises(ModelError, match="settings are damaged"):
+        Settings.from_json({"hidden": [3], "robust": 1})
+    with pytest.raises(ModelError, match="was written by a newer kbnn"):
         Settings.from_json({"hidden": [3], "colour": 1})

@@ -126,6 +126,23 @@ def test_newer_and_wrong_headers(tmp_path: Path, model_path: Path) -> None:
     assert told(model={}).startswith("M: the model is damaged")
 
 
+@pytest.mark.parametrize("part", ["settings", "schema", "column", "config"])
+def test_what_a_newer_one_knows_of_is_no_damage(
+    tmp_path: Path, model_path: Path, part: str
+) -> None:
+    model = json.loads(members(model_path)["header.json"])["model"]
+    parts = {
+        "settings": model["settings"],
+        "schema": model["schema"],
+        "column": model["schema"]["columns"][0],
+        "config": model["racers"][0]["networks"][0]["config"],
+    }
+    parts[part]["colour"] = 1
+    assert refusal(changed_header(tmp_path, model_path, model=model)) == (
+        "M: was written by a newer kbnn ('colour' is unknown to this one)"
+    )
+
+
 def test_nothing_larger_than_the_file_is_believed(tmp_path: Path, model_path: Path) -> None:
     parts = members(model_path)
     deflated = archive_of(tmp_path / "deflated.npz", parts, zipfile.ZIP_DEFLATED)

@@ -41,7 +41,7 @@ def test_every_source_of_the_kernel_is_named() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="paths of POSIX")
 def test_a_wheel_runs_outside_the_tree_without_a_compiler(tmp_path: Path) -> None:
-    """Built here, installed in a fresh environment, tested from another folder."""
+    """Built here, installed in a new environment, tested from another folder."""
     run([sys.executable, "-m", "build", "-o", str(tmp_path / "dist"), str(ROOT)])
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     assert list((tmp_path / "dist").glob("*.tar.gz"))

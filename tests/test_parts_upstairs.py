@@ -166,7 +166,7 @@ def test_years_of_two_digits_are_those_of_posix(text: str, year: int) -> None:
 def test_a_target_of_few_whole_numbers_may_be_a_class(values: int, told: bool) -> None:
     said: list[str] = []
     seen = Sample([str(k % values) for k in range(40)], None)
-    tell_few(Column("y", "number", "target"), seen, "auto", said.append)
+    tell_few(Column("y", "number", "target"), seen, said.append)
     assert bool(said) == told
 
 

@@ -230,7 +230,6 @@ def test_json_and_back() -> None:
         {"layout": [["nowhere", None]]},
         {"layout": [["a"]]},
         {"layout": 3},
-        {"surprise": 1},
         {"columns": [{"name": "a", "kind": "number", "role": "feature"}]},
         {"classes": [1]},
     ],

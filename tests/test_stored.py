@@ -11,8 +11,13 @@ import pytest
 
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
+from kbnn.model.model import Model
+from kbnn.model.rows import Rows
+from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from tests.bench.data import trained
+from tests.modelling import same
 
 
 def stored() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -63,3 +68,23 @@ def test_a_file_that_lists_a_part_twice_is_damaged(tmp_path: Path) -> None:
         archive.writestr("racer0/kept/y.npy", archive.read("racer0/kept/y.npy"))
     with pytest.raises(ModelError, match="its list of contents"):
         modelfile.load(str(path))
+
+
+def test_an_array_that_is_empty_is_not_missed() -> None:
+    schema = Schema(
+        [Column("a", "number", "feature"), Column("y", "category", "target")],
+        "classification",
+        ["no", "yes"],
+        closed=True,
+        layout=[Place("a", None)],
+    )
+    x = np.random.default_rng(0).standard_normal((60, 1))
+    model = Model.create(Settings(hidden=()), schema)
+    rows = Rows(x, (x > 0.0).astype(np.float64), np.arange(1, 61))
+    model.learn(rows)
+    header, arrays = to_state(model)
+    name = "racer0/network0/head_mean"
+    assert not arrays[name].size
+    without = {one: array for one, array in arrays.items() if one != name}
+    for changed in (without, {**arrays, name: np.zeros((0, 7))}):
+        assert same(from_state(header, changed).predict(rows), model.predict(rows))

@@ -448,10 +448,10 @@ def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
     model = Model.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:700], y[:700]))
     assert model.task.name == "positive"
-    model.learn(block(x[700:], y[700:], first=701))
+    taught = model.teach(block(x[700:], y[700:], first=701))
     assert model.task.name == "amount"
     assert (model.rows, model.rejected, model.met) == (900, 0, 900)
-    assert model.refuted == ("positive", 701, 0.0, "amount")
+    assert taught.refuted == (("positive", 701, 0.0, "amount"),)
     plain = Model.create(Settings(hidden=(12,), kind="regression"), schema(3))
     plain.learn(block(x, y))
     off = [float(np.std(m.predict(block(x, y)).mean[:, 0] - y)) for m in (model, plain)]
@@ -465,14 +465,15 @@ def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
     x, y = refuted_rows()
     y[800] = -1.0
     model = Model.create(Settings(hidden=(12,)), schema(3))
-    model.learn(block(x, y))
+    taught = model.teach(block(x, y))
     assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
-    assert model.refuted == ("amount", 801, -1.0, "regression")
+    given_up = ("positive", 701, 0.0, "amount"), ("amount", 801, -1.0, "regression")
+    assert taught.refuted == given_up
     assert np.count_nonzero(model.learned.kept.rows().y == 0.0) == np.count_nonzero(y == 0.0)
     below = Model.create(Settings(hidden=(12,)), schema(3))
     below.learn(block(x[:700], y[:700]))
-    below.learn(block(x[800:], y[800:], first=801))
-    assert below.refuted == ("positive", 801, -1.0, "regression")
+    taught = below.teach(block(x[800:], y[800:], first=801))
+    assert taught.refuted == (("positive", 801, -1.0, "regression"),)
 
 
 @pytest.mark.parametrize("at", [299, 700])

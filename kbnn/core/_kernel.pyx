@@ -171,7 +171,7 @@ cdef extern from "herd.h" nogil:
     int kb_herd_learn(kb_session **, const kb_net *, const kb_form *, const kb_manner *, double *,
                       const kb_many_rows *, const kb_many_said *)
     void kb_herd_count(const kb_form *, double *, int64_t, const int64_t *, const double *,
-                       const int64_t *, const int64_t *, const double *)
+                       const int64_t *, const int64_t *, const double *, const kb_constants *)
 
 cdef extern from "decimals.h" nogil:
     int64_t kb_lines(const char *, int64_t)
@@ -536,7 +536,7 @@ cdef class Many:
         cdef _Buffer turns = _buffer(order, "order", False, True)
         cdef _Buffer places = _buffer(at, "at", False, True), inputs = _buffer(x, "x")
         cdef _Buffer labels = _buffer(y, "y"), passing = _buffer(fixed, "fixed")
-        cdef _Buffer counts = None if weight is None else _buffer(weight, "weight")
+        cdef _Buffer weights = None if weight is None else _buffer(weight, "weight")
         cdef _Buffer limits = _buffer(manner, "manner", False, True)
         cdef double *first = self._models(all_models, places)
         cdef int64_t n = places.length, width = self.net.net.widths[0] - self.net.net.directions, k
@@ -546,7 +546,7 @@ cdef class Many:
         cdef int failed
         if (turns.length != n or labels.length != n or inputs.length != n * width
                 or len(alone) != n or passing.length != 1 + width
-                or (counts is not None and counts.length != n)
+                or (weights is not None and weights.length != n)
                 or limits.length != <int64_t>(sizeof(kb_manner) // sizeof(int64_t))):
             raise ValueError("order, x, y, weight and alone must have a row for each place")
         for k in range(n):
@@ -564,7 +564,7 @@ cdef class Many:
         rows.rows, rows.order = n, <const int64_t *>turns.at
         rows.at = <const int64_t *>places.at
         rows.x, rows.y = <const double *>inputs.at, <const double *>labels.at
-        rows.weight = NULL if counts is None else <const double *>counts.at
+        rows.weight = NULL if weights is None else <const double *>weights.at
         rows.alone, rows.fixed = <const unsigned char *>alone, <const double *>passing.at
         with nogil:
             failed = kb_herd_learn(&self.session, &self.net.net, &self.form,
@@ -590,7 +590,7 @@ cdef class Many:
         with nogil:
             kb_herd_count(&self.form, first, n, <const int64_t *>places.at,
                           <const double *>sums.at, <const int64_t *>shown.at,
-                          <const int64_t *>bin.at, <const double *>labels.at)
+                          <const int64_t *>bin.at, <const double *>labels.at, self.net.net.k)
 
 
 cdef int64_t _table(object array, str name, int64_t rows, int64_t width, Py_buffer *view,

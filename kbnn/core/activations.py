@@ -82,8 +82,7 @@ def piecewise(alpha: float, beta: float) -> Gaussian:
         excess, shortfall = normal.expected_excess(u), normal.expected_excess(-u)
         mean = alpha * mu + rise * np.where(s > 0.0, s * excess, np.maximum(mu, 0.0))
         cov = var * (alpha + rise * above)
-        spread = np.where(np.abs(u) < 40.0, above - excess * shortfall, (u > 0.0) * 1.0)
-        relu_var = var * np.maximum(spread, above * above)
+        relu_var = var * np.maximum(above - excess * shortfall, above * above)
         return Moments(
             mean, var * alpha**2 + 2.0 * alpha * rise * var * above + rise**2 * relu_var, cov
         )
@@ -192,7 +191,7 @@ _LIST = (
     Activation("probit", _CODE_PROBIT, normal.cdf, scaled_probit(1.0), 1.0),
     Activation("step", _CODE_STEP, lambda a: np.where(a > 0.0, 1.0, 0.0), step),
 )
-ACTIVATIONS = {activation.name: activation for activation in _LIST}
+ACTIVATIONS: dict[str, Activation] = {activation.name: activation for activation in _LIST}
 
 
 def find(name: str) -> Activation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -129,6 +129,14 @@ class Config:
             not paper_only or self.covariance == "paper",
             "hidden_noise and printed_variance belong to covariance 'paper'",
         )
+
+    def grown(self, inputs: int, outputs: int) -> Config:
+        """The network with so many inputs and outputs."""
+        _require(
+            outputs == self.outputs or self.kind.grows,
+            f"only classes can be added, not outputs of a {self.observation} observation",
+        )
+        return replace(self, inputs=inputs, outputs=outputs)
 
     @cached_property
     def widths(self) -> tuple[int, ...]:

@@ -231,6 +231,9 @@ SHARE_START = 1.0
 LEAST_PROBABILITY = 1e-12
 """Where a class's probability is sharpened it counts as no less."""
 
+LARGEST_TERM = 1e100
+"""Errors are cut to this before they are squared: one absurd row must not leave an inf."""
+
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""
 

@@ -22,6 +22,7 @@ dimension d lies at i d - i (i - 1)/2 + (j - i). Triangles follow each other in 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -145,6 +146,11 @@ def diagonal_places(dim: int) -> IntArray:
 def pack_triangle(matrix: FloatArray) -> FloatArray:
     """The upper triangle of a symmetric matrix, row after row."""
     return np.asarray(matrix[_upper(len(matrix))])
+
+
+def dimension(size: int) -> int:
+    """Of the matrix whose triangle has so many entries."""
+    return (math.isqrt(8 * size + 1) - 1) // 2
 
 
 def unpack_triangle(row: FloatArray, dim: int) -> FloatArray:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core import counts, drift, noise, normal
-from kbnn.core.activations import ACTIVATIONS, printed_sigmoid_var
+from kbnn.core.activations import ACTIVATIONS, Activation, printed_sigmoid_var
 from kbnn.core.constants import (
     CLASSES,
     COUNT_RATE,
@@ -96,6 +96,8 @@ class Observation(ABC):
     many_outputs = False
     has_none = False  # whether -inf is a label: none at all
     prior_scale = 1.0  # of the output weights' variances
+    through: tuple[Activation, ...] = ()  # what an output passes before it is compared
+    grows = False  # whether outputs can be added while it runs
 
     def labels(self, outputs: int) -> int:
         """Numbers in a row's label."""
@@ -298,7 +300,7 @@ class Categorical(Classes):
     """
 
     name, code = "categorical", 2
-    many_outputs = True
+    many_outputs = grows = True
 
     def classes(self, outputs: int) -> int:
         return outputs
@@ -341,6 +343,7 @@ class Sigmoid(TwoClasses):
 
     name, code = "sigmoid", 3
     prior_scale = 1.0
+    through = (ACTIVATIONS["sigmoid"],)
 
     def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
         direction = np.ones(1)

@@ -75,6 +75,8 @@ class State(NamedTuple):
 
 ARRAYS: tuple[str, ...] = State._fields[2:]
 """The arrays of a belief; the kernel takes them in this order."""
+WEIGHTS: tuple[str, ...] = ARRAYS[:4]
+"""Those of all weights, as their layout has them; others grow at their ends."""
 
 
 @lru_cache(maxsize=4)  # a young stream begins anew a few times
@@ -85,7 +87,7 @@ def _weights(
     layout = layout_of(config)
     mean = np.empty(config.weights)
     prior_var = np.empty(config.weights)
-    for layer, draws in enumerate(_draws(config.widths, seed)):
+    for layer, draws in enumerate(prior_draws(config.widths, seed)):
         scale = 1.0 / draws.shape[1]
         wide = config.kind.prior_scale if layer == len(config.hidden) else 1.0
         if isinstance(prior_variance, str):
@@ -184,15 +186,15 @@ def _triangle(var: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=16)
-def _draws(widths: tuple[int, ...], seed: int) -> tuple[FloatArray, ...]:
+def prior_draws(widths: tuple[int, ...], seed: int) -> tuple[FloatArray, ...]:
     """The draws of all layers, (units, inputs + 1) each; networks of one shape and seed share."""
     return tuple(
-        np.stack([prior_draws(seed, layer, column, units) for column in range(inputs + 1)], axis=1)
+        np.stack([_column(seed, layer, column, units) for column in range(inputs + 1)], axis=1)
         for layer, (inputs, units) in enumerate(itertools.pairwise(widths))
     )
 
 
-def prior_draws(seed: int, layer: int, column: int, units: int) -> FloatArray:
+def _column(seed: int, layer: int, column: int, units: int) -> FloatArray:
     """Standard normal draws for one input column of a layer.
 
     Each column has a generator of its own and draws unit after unit, so a network that grows by an

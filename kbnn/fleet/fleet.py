@@ -29,7 +29,7 @@ from kbnn.fleet.team import Team
 from kbnn.fleet.work import Taught, Work
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.rows import Lesson, Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import MOST_KEPT, Settings
 from kbnn.model.stored import to_state
@@ -119,7 +119,8 @@ class Fleet(Model):
             fleet.position, fleet.skipped = own.position, own.skipped
             fleet._rows, fleet._rejected = int(plain["rows"]), int(plain["rejected"])
             fleet.beginnings.restore(plain, state.get("start", NEW))
-            fleet.forms.learn(plain.get("forms", {}))
+            with fleet._named():
+                fleet.forms.learn(plain.get("forms", {}))
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{name}: is damaged (its state)") from error
         fleet.met = fleet._rows + fleet._rejected + fleet.skipped
@@ -227,10 +228,10 @@ class Fleet(Model):
 
     # Rows.
 
-    def learn(self, rows: Rows, again: bool = False) -> Forecast:
+    def teach(self, rows: Rows, again: bool = False) -> Lesson:
         """Predict each row by the model of its key, then learn it there."""
         self.send(self.keys(rows), rows, again)
-        return self.receive()
+        return Lesson(self.receive())
 
     def keys(self, rows: Rows) -> list[str]:
         """The key of each row."""

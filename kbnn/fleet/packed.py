@@ -48,8 +48,7 @@ from kbnn.model.settings import Settings
 from kbnn.model.warmup import Kept, KeptRows, rows_kept
 from kbnn.score.curve import CurvePoint
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.numeric_score import NumericScore
-from kbnn.task.real import Real
+from kbnn.task import score_parts
 
 LARGEST: Final = 8192
 """Numbers of a belief up to which it is packed: to copy a larger one costs more than it saves."""
@@ -85,7 +84,7 @@ def form_of(model: Model) -> tuple[Settings, Config, int] | None:
         not model.warming_up
         and len(model.racers) == 1
         and len(learned.members) == 1
-        and type(racer.learner.task) is Real
+        and racer.learner.task.in_herds
         and not settings.often
         and not model.lost
         and racer.evidence == 0.0
@@ -107,22 +106,18 @@ def packed(form: Form, model: Model) -> Packed:
     """A model of that form in arrays."""
     racer, card = model.racers[0], model.card
     learned, score = racer.learned, card.scores[0]
-    assert isinstance(score, NumericScore)
     kept, again = learned.kept.rows(form.inputs), learned.rehearsal
     counts = [learned.seen, learned.changes, model.met, model.skipped, model.let_go, len(kept.y)]
     counts += [score.rows, score.skipped, score.invalid, card.curve.rows]
     counts += [again.since, int(again.settled), again.rows, again.alarm]
     row = np.zeros(form.size)
-    for name, part in (
-        ("belief", form.belief_of(learned.members[0].state())),
-        ("columns", learned.columns),
-        ("tails", learned.tails[0]),
-        ("sums", np.concatenate(([score._weight], score._sums))),
-        ("recent", score._recent),
-        ("constant", score.constant.sums),
-        ("pit", score.pit.counts),
-        ("counts", np.array(counts)),
-    ):
+    for name, part in {
+        "belief": form.belief_of(learned.members[0].state()),
+        "columns": learned.columns,
+        "tails": learned.tails[0],
+        **score_parts.parts(score),
+        "counts": np.array(counts),
+    }.items():
         form.of(row, name)[:] = part
     form.of(row, "kept")[: len(kept.y)] = np.column_stack(
         (kept.y, kept.weight, kept.number, kept.trust, kept.x)
@@ -169,15 +164,9 @@ def _record(model: Model, form: Form, whole: Packed) -> Scorecard:
     card = Scorecard(model.task, seed=model.settings.seed, sample=0)
     row = whole.row
     score, counts = card.scores[0], form.of(row, "counts").tolist()
-    assert isinstance(score, NumericScore)
     score.rows, score.skipped, score.invalid = counts[SCORED], counts[UNSCORED], counts[INVALID]
-    sums, recent = form.of(row, "sums").tolist(), form.of(row, "recent").tolist()
-    score.go_on_from(
-        dict(zip(("weight", *form.figures), sums, strict=True)),
-        dict(zip(("weight", *form.drawn), recent, strict=True)),
-    )
-    score.constant.sums = form.of(row, "constant").copy()
-    score.pit.counts = form.of(row, "pit").copy()
+    kept = {name: form.of(row, name) for name in ("sums", "recent", "constant", "pit")}
+    score_parts.take_over(score, kept, form.figures, form.drawn)
     card.curve.rows, card.curve.points = counts[CURVE], [list(whole.points)]
     card.summaries.rows = counts[CURVE]
     return card

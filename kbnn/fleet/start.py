@@ -104,11 +104,11 @@ class Widths:
 
     def begin(self, state: State) -> State:
         """The state that a new key begins with, from that of the common model."""
-        fresh, layout = init(state.config), layout_of(state.config)
+        first, layout = init(state.config), layout_of(state.config)
         noise = self._noise(state)
         cov = state.cov.copy()
-        cov[layout.diagonal] += self._spread(fresh, state.noise, noise)
-        return fresh._replace(
+        cov[layout.diagonal] += self._spread(first, state.noise, noise)
+        return first._replace(
             seed=state.seed,
             mean=state.mean.copy(),
             cov=cov,
@@ -119,9 +119,9 @@ class Widths:
             input_cov=state.input_cov.copy(),
         )
 
-    def _spread(self, fresh: State, common: FloatArray, own: FloatArray) -> FloatArray:
+    def _spread(self, first: State, common: FloatArray, own: FloatArray) -> FloatArray:
         """By how much each weight of a key differs from the common one, as a variance."""
-        layout, spread = layout_of(fresh.config), fresh.prior_var.copy()
+        layout, spread = layout_of(first.config), first.prior_var.copy()
         sums = np.zeros((2, layout.layers, 2))
         if len(self.moved) == layout.layers:
             sums[:] = self.moved, self.known
@@ -130,7 +130,7 @@ class Widths:
             for place, part in enumerate(PARTS):
                 moved, known = sums[:, layer, place]
                 weights[part] = (SHAPE * moved + FIRST * weights[part]) / (known + FIRST)
-        if len(common) and not fresh.config.kind.noise_signed:
+        if len(common) and not first.config.kind.noise_signed:
             own_bias = layout.matrix(spread, layout.layers - 1)[: len(common), 0]
             own_bias[:] = _ratio(common) - _ratio(own)
         return spread

@@ -17,26 +17,26 @@ from kbnn.run.choices import check_size
 from kbnn.run.trainoptions import ModelWords, stated
 from kbnn.stream.blocks import joined
 from kbnn.stream.opening import ReadOptions, open_stream
+from kbnn.task.table import Target
 
 
 def new_model(
     names: Sequence[str],
     kinds: Sequence[Kind],
     targets: Sequence[str],
-    classes: Sequence[str] | None,
+    target: Target,
     words: ModelWords,
 ) -> Model:
-    """A model of columns that are known: numbers, or one of `classes`."""
-    task = "regression" if classes is None else "classification"
-    kind: Kind = "number" if classes is None else "category"
+    """A model of columns that are known."""
+    task, classes, closed = target.choice[:3]
     schema = Schema(
         [
             *(Column(n, k, "feature") for n, k in zip(names, kinds, strict=True)),
-            *(Column(name, kind, "target") for name in targets),
+            *(Column(name, target.kind, "target") for name in targets),
         ],
         task,
-        list(classes or ()),
-        closed=classes is not None,
+        classes,
+        closed=closed,
         layout=[Place(name, None) for name in names],
         chosen=True,
     )

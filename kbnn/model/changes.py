@@ -45,7 +45,7 @@ class Changes(Networks):
         """Make the networks, and learn their first rows."""
         t = self.task.scaled
         inputs = len(learned.columns) - t
-        scale = float(learned.columns[0, scaling.SCALE]) if t else 1.0
+        scale = next(iter(learned.columns[:t, scaling.SCALE].tolist()), 1.0)
         config = self.settings.config(self.task, inputs, outputs, scale or 1.0)
         z, labels, x_sd = self._standard(learned.columns, rows)
         directions = (
@@ -136,12 +136,7 @@ class Changes(Networks):
         rows = learned.kept.rows(width)
         if len(rows.y) == learned.seen <= rehearsal.YOUNG:  # all there ever was, and none again
             return self._begin(learned, rows, outputs)
-        gain, shift = np.ones(outputs), np.zeros(outputs)
-        if t:
-            old_scale = np.where(old.scale[:t] > 0.0, old.scale[:t], 1.0)
-            new_scale = np.where(new.scale[:t] > 0.0, new.scale[:t], 1.0)
-            gain[:t] = old_scale / new_scale
-            shift[:t] = (old.center[:t] - new.center[:t]) / new_scale
+        gain, shift = scaling.moved(old, new, t, outputs)
         before = Scale(old.center[t:], old.scale[t:])
         after = Scale(new.center[t:], new.scale[t:])
         large = not directions and scaling.far_apart(old, new) and len(rows.y) > 0

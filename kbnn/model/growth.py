@@ -8,24 +8,27 @@ every block a part of a covariance.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from kbnn.core.layout import IntArray, Layout, layout_of, pack_triangle, unpack_triangle
+from kbnn.core.layout import (
+    IntArray,
+    Layout,
+    dimension,
+    layout_of,
+    pack_triangle,
+    unpack_triangle,
+)
 from kbnn.core.normal import FloatArray
-from kbnn.core.state import State, head_width, prior_draws
+from kbnn.core.state import ARRAYS, WEIGHTS, State, init, prior_draws
 
 
 def grow(state: State, inputs: int, outputs: int) -> State:
     """The state with at least so many inputs and outputs, added at the end."""
     if inputs == state.config.inputs and outputs == state.config.outputs:
         return state
-    if outputs != state.config.outputs and state.config.observation != "categorical":
-        raise ValueError(
-            f"only classes can be added, not outputs of a {state.config.observation} observation"
-        )
-    config = replace(state.config, inputs=inputs, outputs=outputs)
+    config = state.config.grown(inputs, outputs)
     old, new = layout_of(state.config), layout_of(config)
     places = _places(old, new)
     prior_mean, prior_var = _prior(state, old, new)
@@ -34,42 +37,29 @@ def grow(state: State, inputs: int, outputs: int) -> State:
     loose = prior_var.copy()
     loose[places[old.loose]] = old.loose_var(state.cov)
     cov = new.pack(_blocks(old, new, places, state.cov, prior_var), loose[new.loose])
-    added = inputs - state.config.inputs
-    head_mean, head_cov = state.head_mean, state.head_cov
-    if not config.hidden and len(head_mean):
-        head_mean, head_cov = _grow_head(state, head_width(config))
-    return state._replace(
-        config=config,
-        mean=mean,
-        cov=cov,
-        prior_mean=prior_mean,
-        prior_var=prior_var,
-        input_mean=np.concatenate([state.input_mean, np.zeros(added)]),
-        input_cov=_spread(state, inputs),
-        view=_view(state, inputs),
-        head_mean=head_mean,
-        head_cov=head_cov,
-    )
+    first = init(config, state.seed)
+    triangles = ("head_cov",) if config.directions else ("head_cov", "input_cov")
+    arrays: dict[str, Any] = {}
+    for name in ARRAYS[len(WEIGHTS) :]:
+        grown = _triangles if name in triangles else _corner
+        arrays[name] = grown(getattr(state, name), getattr(first, name))
+    return State(config, state.seed, mean, cov, prior_mean, prior_var, **arrays)
 
 
-def _spread(state: State, inputs: int) -> FloatArray:
-    """The inputs' covariance, that of new ones as before the first row."""
-    known = state.config.inputs
-    if state.config.directions:
-        return np.concatenate([state.input_cov, np.ones(inputs - known)])
-    spread = np.eye(inputs)
-    spread[:known, :known] = unpack_triangle(state.input_cov, known)
-    return pack_triangle(spread)
+def _corner(known: Any, first: Any) -> Any:
+    """What is known, and of what is new what is believed before the first row."""
+    grown = first.copy()
+    grown[tuple(map(slice, known.shape))] = known
+    return grown
 
 
-def _view(state: State, inputs: int) -> FloatArray:
-    """New inputs belong to no direction."""
-    if not state.config.directions:
-        return state.view
-    view = np.zeros((inputs, state.view.shape[1]))
-    view[:, 0] = 1.0
-    view[: len(state.view)] = state.view
-    return view
+def _triangles(known: FloatArray, first: FloatArray) -> FloatArray:
+    """The same of packed triangles (.., size)."""
+    if known.ndim > 1:
+        pairs = zip(known, first[: len(known)], strict=True)
+        return np.array([_triangles(*pair) for pair in pairs]).reshape(first.shape)
+    sizes = [dimension(len(packed)) for packed in (known, first)]
+    return pack_triangle(_corner(*map(unpack_triangle, (known, first), sizes)))
 
 
 def _places(old: Layout, new: Layout) -> IntArray:
@@ -88,14 +78,11 @@ def _prior(state: State, old: Layout, new: Layout) -> tuple[FloatArray, FloatArr
     The means of new weights have the spread of their own prior variance.
     """
     mean, var = np.empty(new.starts[-1]), np.empty(new.starts[-1])
-    for layer in range(new.layers):
+    for layer, draws in enumerate(prior_draws(new.widths, state.seed)):
         level = float(old.matrix(state.prior_var, layer)[0, 0])
         scale = level / (state.config.kind.prior_scale if layer == new.layers - 1 else 1.0)
         new.matrix(var, layer)[:] = level
-        for column in range(new.widths[layer] + 1):
-            new.matrix(mean, layer)[:, column] = np.sqrt(scale) * prior_draws(
-                state.seed, layer, column, new.widths[layer + 1]
-            )
+        new.matrix(mean, layer)[:] = np.sqrt(scale) * draws
     return mean, var
 
 
@@ -117,15 +104,3 @@ def _blocks(
             block[np.ix_(here, here)] = dense[index][np.ix_(there, there)]
         grown.append(block)
     return grown
-
-
-def _grow_head(state: State, width: int) -> tuple[FloatArray, FloatArray]:
-    known = state.head_mean.shape[1]
-    mean = np.zeros((len(state.head_mean), width))
-    mean[:, :known] = state.head_mean
-    covs = []
-    for row in state.head_cov:
-        cov = np.eye(width) / width
-        cov[:known, :known] = unpack_triangle(row, known)
-        covs.append(pack_triangle(cov))
-    return mean, np.array(covs)

@@ -75,11 +75,7 @@ def check_horizon(model: Model, steps: int) -> None:
     schema = model.schema
     if not 1 <= steps <= MOST_STEPS:
         raise UsageError(f"--horizon is between 1 and {MOST_STEPS:,}, not {steps}")
-    if not model.task.differences or len(schema.targets) != 1:
-        raise UsageError(
-            "--horizon: steps ahead are forecast of one target of --task regression, "
-            f"and this is a model of {model.task.name}"
-        )
+    model.task.check_ahead()
     if not any(lag.column in schema.targets for lag in schema.lags):
         raise UsageError(
             f"--horizon needs a model with lags of '{schema.targets[0]}' (kbnn train --lags)"

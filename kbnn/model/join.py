@@ -147,10 +147,7 @@ def _carried(model: Model, columns: FloatArray) -> list[State]:
     inputs, outputs = len(columns) - t, model.learned.members[0].config.outputs
     old = scaling.scale_of(_wide(model, len(columns)))
     new = scaling.scale_of(columns)
-    gain, shift = np.ones(outputs), np.zeros(outputs)
-    if t:
-        before, after = (np.where(s.scale[:t] > 0.0, s.scale[:t], 1.0) for s in (old, new))
-        gain[:t], shift[:t] = before / after, (old.center[:t] - new.center[:t]) / after
+    gain, shift = scaling.moved(old, new, t, outputs)
     from_, to = (Scale(s.center[t:], s.scale[t:]) for s in (old, new))
     return [
         rescaled(grow(member.state(), inputs, outputs), from_, to, gain, shift)

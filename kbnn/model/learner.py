@@ -40,7 +40,7 @@ class Learner(Changes):
         )
         width = int(used[-1]) + 1 if len(used) else 0
         held = held._replace(x=held.x[:, :width], x_sd=held.x_sd[:, :width])
-        raw = np.hstack([held.y, held.x]) if self.task.scaled else held.x
+        raw = np.hstack([held.y[:, : self.task.scaled], held.x])
         units, outputs = self.settings.units, self.task.outputs(held.y)
         learned = Learned(
             members=(),
@@ -123,7 +123,7 @@ class Learner(Changes):
         if x.shape != (stop, width):
             x, y = x[:stop, :width], y[:stop]
         columns = learned.columns.copy()
-        labels, z, outgrown = scaling.follow(columns, y if t else y[:, :0], x, fixed, self.compiled)
+        labels, z, outgrown = scaling.follow(columns, y[:, :t], x, fixed, self.compiled)
         done = len(z)
         tails = learned.tails.copy()
         learned = Learned(
@@ -140,7 +140,7 @@ class Learner(Changes):
         x_sd = None if rows.x_sd is None else rows.x_sd[:done]
         weight = None if rows.weight is None else rows.weight[:done]
         y = y if done == stop else y[:done]
-        learned, made = self._step(learned, z, labels if t else y, x_sd, weight)
+        learned, made = self._step(learned, z, self.task.taught(y, labels), x_sd, weight)
         following = Following(y, self.settings.robust, self.tracked, self.compiled, weight)
         said = self._forecast(learned, made, following)
         if self.overstating:  # at rest it goes by the width that the last rows asked for

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kbnn.core import sharpness
 from kbnn.core.constants import HALF_90
 from kbnn.core.tails import UNIT, blank
 from kbnn.errors import ModelError
 from kbnn.model.rehearsal import YOUNG
+from kbnn.task.table import TASKS
 
 Arrays = dict[str, npt.NDArray[Any]]
 Step = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
@@ -158,12 +158,11 @@ def _sixth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
         {**racer, "rehearsal": {**racer["rehearsal"], "grown": YOUNG}} for racer in header["racers"]
     ]
     moved = dict(arrays)
-    classes = header["schema"]["task"] == "classification"
+    task = TASKS[header["schema"]["task"]]
     for k, racer in enumerate(header["racers"]):
-        known = sharpness.NONE
-        if classes and racer["networks"] and racer["settings"]["robust"]:
-            outputs = racer["networks"][0]["config"]["outputs"]
-            known = sharpness.blank(np.zeros(0), max(2, outputs))
+        network = next(iter(racer["networks"]), None)
+        outputs = 0 if network is None else network["config"]["outputs"]
+        known = task.sharpness(network is not None and racer["settings"]["robust"], outputs)
         moved[f"racer{k}/stated/sharpness"] = known
     return {**header, "racers": racers}, moved
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from kbnn.model import race, scaling
 from kbnn.model.learned import Learned
 from kbnn.model.learner import Learner
 from kbnn.model.race import Lost, Racer
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.rows import Lesson, Refuted, Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.timeline import Placed, Timeline
@@ -31,15 +31,6 @@ from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
 from kbnn.task.table import kinds_of, task_of, wider
 
 __all__ = ["HELD", "Forecast", "Model", "Rows"]
-
-
-class Refuted(NamedTuple):
-    """A kind of target that was found by evidence, and the row that it cannot have."""
-
-    kind: str
-    row: int
-    value: float
-    instead: str  # what is learned from now on
 
 
 class Model:
@@ -81,7 +72,6 @@ class Model:
         self.skipped = 0  # rows without a target
         self.let_go = 0  # rows held and let go before any target had varied
         self.met = 0  # rows of the stream, in all passes
-        self.refuted: Refuted | None = None
         self.position: dict[str, Any] = {}
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(
             self.task, seed=settings.seed, sample=min(sample_rows(schema.width), settings.sample)
@@ -242,18 +232,17 @@ class Model:
     @property
     def noise_sd(self) -> list[float]:
         """The level of each target's noise, in its units; empty where there is none."""
-        if self.warming_up or not self.task.noisy:
+        if self.warming_up:
             return []
         member = self.learned.members[0]
-        level = (
-            np.sqrt(member.noise[:, 1] / member.noise[:, 0])
-            if len(member.noise)
-            else np.full(self.task.scaled, np.sqrt(member.config.noise or 0.0))
-        )
-        return [float(sd) for sd in level * self.learned.columns[: self.task.scaled, scaling.SCALE]]
+        return self.task.noise_sd(member.noise, member.config.noise, self.target_scale)
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row, then learn it; unless learned `again`, rows are scored too."""
+        return self.teach(rows, again).said
+
+    def teach(self, rows: Rows, again: bool = False) -> Lesson:
+        """The same, and what happened."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
         if self._schema.wait and rows.id is not None:
@@ -275,7 +264,7 @@ class Model:
             self._score(rows, said, False)
         return said
 
-    def _learn(self, rows: Rows, then: dict[int, Forecast], again: bool = False) -> Forecast:
+    def _learn(self, rows: Rows, then: dict[int, Forecast], again: bool = False) -> Lesson:
         """Predict and learn rows; of some, by place, a forecast was made when they came."""
         self._trial = None
         held = not self.racers[0].learned.members
@@ -284,6 +273,7 @@ class Model:
             held = False
         placed = self._placed(rows)
         parts: list[Forecast] = []
+        refuted: tuple[Refuted, ...] = ()
         at = 0
         rows = placed.changes
         while at < len(rows.y):
@@ -291,7 +281,8 @@ class Model:
             if not self.racers[0].learned.members:
                 said = self._hold(rest)
             else:
-                rest = self._until_beyond(rest)
+                rest, given_up = self._until_beyond(rest)
+                refuted += given_up
                 self.racers, said, skipped, lost = race.learn(
                     self.racers, rest, self.met + 1, again
                 )
@@ -305,11 +296,11 @@ class Model:
         if not again:
             self._score(placed.rows, forecast, held)
             if self._schema.lags:
-                off = (placed.rows.y - forecast.mean) / forecast.sd if self.task.numbers else rows.y
+                off = self.task.misses(placed.rows.y, forecast)
                 self.history.judge(np.where((forecast.status & HELD)[:, None], np.nan, off))
-        return forecast
+        return Lesson(forecast, refuted)
 
-    def _until_beyond(self, rows: Rows) -> Rows:
+    def _until_beyond(self, rows: Rows) -> tuple[Rows, tuple[Refuted, ...]]:
         """Rows up to the next that the kind of target found by evidence cannot have.
 
         Where the first is one, that evidence was wrong: what was learned is learned anew as a kind
@@ -317,21 +308,20 @@ class Model:
         starts where the best is.
         """
         if self.settings.kind != "auto":
-            return rows
-        if len(self.racers) == 1 and self.task.safest:
-            return rows
+            return rows, ()
         stop = race.beyond(self.racers, rows.y)
         if stop:
-            return rows if stop == len(rows.y) else sliced(rows, 0, stop)
+            return rows if stop == len(rows.y) else sliced(rows, 0, stop), ()
         if not len(self.learned.kept):  # in a later pass, where all rows were seen before
-            return sliced(rows, 0, 1)
+            return sliced(rows, 0, 1), ()
         able = race.able(self.racers, rows.y[:1])
         if not able:
             kind = wider(self.task.name, rows.y[:1])
             place = int(rows.number[0]), float(rows.y[0, 0])
-            self.refuted = Refuted(self.task.name, *place, kind)
+            refuted = Refuted(self.task.name, *place, kind)
             self.racers = (self._anew(self.racers[0], kind),)
-            return self._until_beyond(rows)
+            rest, more_refuted = self._until_beyond(rows)
+            return rest, (refuted, *more_refuted)
         known = {racer.learner.settings.kind for racer in able}
         best = max(racer.evidence for racer in able)
         more = [
@@ -415,7 +405,7 @@ class Model:
         racers = []
         # What a row's own past is part of goes on in its own units.
         settled = self._schema.lags or self.settings.kind != "auto"
-        kinds = [self.task.name] if settled else kinds_of(self._schema, held.rows().y)
+        kinds = [self.learner.settings.kind] if settled else kinds_of(self._schema, held.rows().y)
         for settings in self.settings.candidates(kinds, held.rows().x.shape[1]):
             same = settings.kind == self.learner.settings.kind
             learner = self.learner_of(settings, self.task if same else None)

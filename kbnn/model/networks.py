@@ -57,8 +57,7 @@ class Networks:
     @cached_property
     def overstating(self) -> bool:
         """Whether networks overstate what they do not know, as the paper's smoother does."""
-        by_width = self.settings.robust and self.task.scaled > 0
-        return self.settings.covariance == "paper" and by_width
+        return self.settings.covariance == "paper" and self.task.by_width(self.settings.robust)
 
     @cached_property
     def tracked(self) -> bool:
@@ -92,11 +91,11 @@ class Networks:
             labels = np.where(np.abs(labels) > NO_LIMIT, np.copysign(np.inf, labels), labels)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         var = self._variances(learned.columns, x_sd)
-        counts = None if weight is None else np.ascontiguousarray(weight)
+        weight = None if weight is None else np.ascontiguousarray(weight)
         if len(learned.members) == 1:
-            return learned, learned.members[0].learn(z, labels, var, counts, again)
+            return learned, learned.members[0].learn(z, labels, var, weight, again)
         made = ensemble.in_parallel(
-            lambda member: member.learn(z, labels, var, counts, again), learned.members
+            lambda member: member.learn(z, labels, var, weight, again), learned.members
         )
         scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
         weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)
@@ -123,10 +122,9 @@ class Networks:
 
     def _labels(self, columns: FloatArray, y: FloatArray) -> FloatArray:
         t = self.task.scaled
-        if not t:
-            return y
-        z = scaling.standardise(columns[:t], y, np.zeros(t))
-        return np.where(np.isnan(y), np.nan, z)
+        scaled = y[:, :t]
+        z = scaling.standardise(columns[:t], scaled, np.zeros(t))
+        return self.task.taught(y, np.where(np.isnan(scaled), np.nan, z))
 
     def _standard(
         self, columns: FloatArray, rows: KeptRows

@@ -13,11 +13,16 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from kbnn.errors import ModelError
+
 T = TypeVar("T")
 
 
 def read(kind: type[T], plain: object) -> T:
-    """The dataclass that plain data describe; ValueError when they do not."""
+    """The dataclass that plain data describe; ValueError when they do not.
+
+    ModelError where they have something more: whoever wrote them knew of it, and files are checked.
+    """
     if not isinstance(plain, Mapping):
         raise ValueError(f"expected an object, found {_shown(plain)}")
     assert is_dataclass(kind)
@@ -25,7 +30,7 @@ def read(kind: type[T], plain: object) -> T:
     known = {field.name: hints[field.name] for field in fields(kind)}
     unknown = sorted(str(name) for name in plain if name not in known)
     if unknown:
-        raise ValueError(f"'{unknown[0]}' is unknown")
+        raise ModelError(f"was written by a newer kbnn ('{unknown[0]}' is unknown to this one)")
     return kind(**{name: value_of(known[name], value, name) for name, value in plain.items()})
 
 

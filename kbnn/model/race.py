@@ -32,14 +32,13 @@ from kbnn.model.rehearsal import BURST, OFTEN, YOUNG, Rehearsal
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
 from kbnn.task.forecast import Forecast, joined
-from kbnn.task.table import RANGES, SAFEST, TASKS
+from kbnn.task.table import believed, rival
 
 DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
 DECIDED_LATE: Final = 4 * YOUNG - BURST
 KIND_DECIDED: Final = YOUNG // 2 - BURST
 """Both before a row where the scale is looked at: all that races then is learned anew at once."""
-MARGIN: Final = 10.0
 MOST_A_ROW: Final = 5.0
 MOST_ALARMS: Final = 100
 
@@ -106,26 +105,19 @@ def standings(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> list[Standin
 def kinds_told(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> tuple[str, str, float] | None:
     """The leader's kind of target, another, and by how many nats that is behind.
 
-    The other is a real target where that is not the leader. None where no other kind ran.
+    None where that is what is believed until something else is shown, or no other kind ran.
     """
     leader = racers[0]
     kind = leader.learner.settings.kind
     behind = [(one.nats, one.settings.kind) for one in lost if one.leader.kind == kind]
     behind += [(leader.evidence - r.evidence, r.learner.settings.kind) for r in racers[1:]]
-    others = [(nats, other) for nats, other in behind if other != kind]
-    others = [one for one in others if one[1] == SAFEST] or others
-    if not others:
-        return None
-    nats, other = min(others)
-    return kind, other, nats
+    found = rival(kind, behind)
+    return None if found is None else (kind, found[1], found[0])
 
 
 def beyond(racers: tuple[Racer, ...], y: FloatArray) -> int:
     """The first row whose target (n, T) a racer's kind cannot have; n if there is none."""
-    wrong = np.zeros(len(y), np.bool_)
-    for kind in {racer.learner.settings.kind for racer in racers} & RANGES.keys():
-        wrong |= np.any(np.isfinite(y) & (RANGES[kind].possible(y) == 0.0), axis=1)
-    return int(np.argmax(wrong)) if wrong.any() else len(y)
+    return min([racer.learner.task.refuted(y) for racer in racers])
 
 
 def able(racers: tuple[Racer, ...], y: FloatArray) -> tuple[Racer, ...]:
@@ -209,7 +201,8 @@ def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
     """The leader first, and those still in the race."""
     order = sorted(racers, key=lambda racer: -racer.evidence)
     best = {racer.learner.settings.kind: racer for racer in reversed(order)}
-    leader = next(racer for racer in order if _may_lead(racer, best.get(SAFEST)))
+    nats = {kind: racer.evidence for kind, racer in best.items()}
+    leader = next(r for r in order if believed(r.learner.settings.kind, r.evidence, nats))
     seen, kind = leader.learned.seen, leader.learner.settings.kind
     if seen in (DECIDED, DECIDED_LATE):
         return (leader,)
@@ -217,12 +210,6 @@ def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
         order = [racer for racer in order if racer.learner.settings.kind == kind]
     kept = [r for r in order if r.evidence > best[r.learner.settings.kind].evidence - DROPPED]
     return (leader, *(racer for racer in kept if racer is not leader))
-
-
-def _may_lead(racer: Racer, safe: Racer | None) -> bool:
-    """Whether a real target may be given up for it."""
-    close = safe is not None and racer.evidence <= safe.evidence + MARGIN
-    return not (close and TASKS[racer.learner.settings.kind].hasty)
 
 
 def _aged(racers: tuple[Racer, ...], seen: int) -> tuple[Racer, ...]:

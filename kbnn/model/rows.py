@@ -1,4 +1,4 @@
-"""Rows on their way from a stream to a learner: one tuple, in the user's units."""
+"""Rows on their way from a stream to a learner: one tuple; and what comes of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
 from kbnn.model.schema import Schema
+from kbnn.task.forecast import Forecast
 
 LARGEST = 1e140
 """The largest number taken: sums of squares of larger ones leave the range of float64."""
@@ -36,6 +37,22 @@ class Rows(NamedTuple):
     def count(self) -> int:  # type: ignore[override]  # rows, not equal entries
         """How many."""
         return len(self.number)
+
+
+class Refuted(NamedTuple):
+    """A kind of target that was found by evidence, and the row that it cannot have."""
+
+    kind: str
+    row: int
+    value: float
+    instead: str  # what is learned from now on
+
+
+class Lesson(NamedTuple):
+    """What a model said of rows, and which kinds of target were given up among them."""
+
+    said: Forecast
+    refuted: tuple[Refuted, ...] = ()
 
 
 def sliced(rows: Rows, start: int, stop: int) -> Rows:

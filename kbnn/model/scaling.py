@@ -62,6 +62,18 @@ def scale_of(columns: FloatArray) -> Scale:
     return Scale(columns[:, CENTER].copy(), columns[:, SCALE].copy())
 
 
+def moved(old: Scale, new: Scale, targets: int, outputs: int) -> tuple[FloatArray, FloatArray]:
+    """By what outputs are multiplied and what is added where the scale of the targets changes.
+
+    Targets come first in a scale, and among the outputs.
+    """
+    gain, shift = np.ones(outputs), np.zeros(outputs)
+    t = slice(targets)
+    before, after = (np.where(s.scale[t] > 0.0, s.scale[t], 1.0) for s in (old, new))
+    gain[t], shift[t] = before / after, (old.center[t] - new.center[t]) / after
+    return gain, shift
+
+
 def warm_up(raw: FloatArray) -> FloatArray:
     """Statistics and scale from the rows held back at the start of a stream.
 

@@ -222,7 +222,7 @@ class Schema:
             and len(self.names("id")) == (self.wait > 0)
             and not (self.wait and self.lags)
             and bool(self.targets)
-            and (len(self.targets) == 1 or not TASKS[self.task].labels)
+            and TASKS[self.task].takes(len(self.targets))
         )
         if not sound:
             raise ModelError("the model's schema is damaged (its parts do not fit together)")

@@ -67,7 +67,7 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
     },
 }
 """Bundles of defaults. `paper` is Algorithms 1 and 2 as they are printed: labels are exact, nothing
-but the weights is learned, and nothing guards them. What the paper leaves open (prior, units) is as
+but the weights is learned, and nothing guards them. What the paper leaves open (prior, scale) is as
 ever; what cannot be as printed is counted, see kbnn.core.smoother."""
 
 
@@ -173,9 +173,7 @@ class Settings:
 
     def config(self, task: Task, inputs: int, outputs: int, target_scale: float) -> Config:
         """The network for so many inputs and outputs."""
-        noise = None
-        if task.takes_noise and not isinstance(self.noise, str):
-            noise = (float(self.noise) / target_scale) ** 2
+        noise = task.given_noise(self.noise, target_scale)
         suited = task.covariance(outputs)
         return _network(self, inputs, outputs, task.observation, suited, noise)
 

@@ -106,7 +106,7 @@ def _racer_arrays(racer: Racer) -> Arrays:
     out["ensemble/log_weight"] = learned.log_weight
     for k, member in enumerate(learned.members):
         state = member.state()
-        written = [name for name in ARRAYS if name != "view" or state.config.directions]
+        written = [name for name in ARRAYS if name != "view" or state.view.size]
         out.update({f"network{k}/{name}": getattr(state, name) for name in written})
     return out
 
@@ -182,9 +182,9 @@ def _let_wait(model: Model, header: dict[str, Any], arrays: Arrays) -> None:
 
 def _history(model: Model, arrays: Arrays) -> History:
     history = model.timeline.begin()
-    fresh = {name: array.shape[1:] for name, array in vars(history).items()}
-    found = {name: _floats(arrays, name) for name in fresh}
-    fits = all(found[name].shape[1:] == shape for name, shape in fresh.items())
+    shapes = {name: array.shape[1:] for name, array in vars(history).items()}
+    found = {name: _floats(arrays, name) for name in shapes}
+    fits = all(found[name].shape[1:] == shape for name, shape in shapes.items())
     rows = len(found["values"])
     fits = fits and rows == len(found["time"]) and rows <= LONGEST
     known = [found[name] for name in ("last", "low", "high")]
@@ -309,14 +309,13 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
 def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
     config = read(Config, header["config"])
     _require(isinstance(header["seed"], int) and header["seed"] >= 0, "its seed")
-    given = {name: arrays[prefix + name] for name in ARRAYS if name != "view"}
-    given["view"] = arrays.get(prefix + "view", np.zeros((0, 0)))  # wide networks have one
-    _require(given["mean"].shape == (config.weights,), "its weights")
-    _require(given["cov"].shape == (layout_of(config).size,), "its covariances")
+    _require(arrays[prefix + "mean"].shape == (config.weights,), "its weights")
+    _require(arrays[prefix + "cov"].shape == (layout_of(config).size,), "its covariances")
     pattern = init(config, 0)
     fields: dict[str, Any] = {}
-    for name, array in given.items():
+    for name in ARRAYS:
         like = getattr(pattern, name)
+        array = arrays[prefix + name] if like.size else like  # an empty one may be left out
         _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
         _require(bool(np.all(np.abs(array) <= LARGEST_BELIEF)), f"its {name}")
         fields[name] = np.ascontiguousarray(array)

@@ -19,7 +19,7 @@ import numpy as np
 from kbnn.core.mixture import STATED_FIELDS
 from kbnn.core.network import UNLABELLED
 from kbnn.core.normal import FloatArray
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.rows import Lesson, Refuted, Rows, sliced
 from kbnn.model.warmup import unseen, widened
 from kbnn.task.base import blank
 from kbnn.task.forecast import Forecast, joined, taken
@@ -103,10 +103,11 @@ def learn_by_id(
     rows: Rows,
     indicators: FloatArray,
     pass_by: Callable[[Rows], Forecast],
-    learn: Callable[[Rows, dict[int, Forecast]], Forecast],
-) -> Forecast:
+    learn: Callable[[Rows, dict[int, Forecast]], Lesson],
+) -> Lesson:
     """Let rows without a target wait, and learn those with one, in order."""
-    parts = []
+    parts: list[Forecast] = []
+    refuted: tuple[Refuted, ...] = ()
     for start, stop in _runs(rows):
         part = sliced(rows, start, stop)
         if not np.any(np.isfinite(part.y[0])):
@@ -118,10 +119,12 @@ def learn_by_id(
             piece = sliced(met.rows, first, end)
             if met.known[first]:
                 then = {at - first: said for at, said in met.said.items() if first <= at < end}
-                parts.append(learn(piece, then))
+                taught = learn(piece, then)
+                parts.append(taught.said)
+                refuted += taught.refuted
             else:
                 parts.append(pass_by(piece._replace(y=np.full_like(piece.y, np.nan))))
-    return joined(parts)
+    return Lesson(joined(parts), refuted)
 
 
 def _runs(rows: Rows) -> Iterator[tuple[int, int]]:

@@ -5,7 +5,7 @@ target has varied; then their scale is taken and they are learned in order.
 
 A later change of scale carries over what the rows said about the weights as they were. That is
 exact for a linear model; a network that goes on in another scale is another function of the same
-weights, and what was said about its units counts for less. The last 2,048 rows are therefore
+weights, and what was said about its neurons counts for less. The last 2,048 rows are therefore
 learned once more after a large change. While they are all that was ever learned, the network starts
 anew from its prior, as if the better scale had been known in advance.
 

@@ -56,6 +56,24 @@ class Writer(Closing):
         """Finish the file."""
 
 
+class Lines(Writer):
+    """A table that can be cut after any of its blocks, and be closed as it is."""
+
+    _file: Sink
+
+    def checkpoint(self) -> int | None:
+        """Bring everything to the disk; the size so far."""
+        if self.path == STDOUT or not self._file.seekable():
+            return None
+        self._file.sync()
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.path != STDOUT:
+            self._file.close()
+
+
 def opened(path: str, keep: int | None) -> Sink:
     """The file, cut after its first `keep` bytes; `-` is standard output."""
     if path == STDOUT:

@@ -25,8 +25,7 @@ def leading_columns(rows: Rows, task: Task, key: Sequence[str] = ()) -> pa.Recor
     if rows.schema is not None and rows.schema.id is not None and rows.id is not None:
         columns[rows.schema.id] = pa.array(rows.id, pa.string())
     for j, name in enumerate(task.targets):
-        true = task.truth(rows.y[:, j])
-        kind = pa.string() if isinstance(true, list) else pa.float64()
+        true, kind = task.truth(rows.y[:, j]), task.either(pa.float64(), pa.string())
         columns[name] = pa.array(true, kind, from_pandas=True)
     return pa.RecordBatch.from_pydict(columns)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from kbnn.output.base import STDOUT, Writer, opened
+from kbnn.output.base import Lines, opened
 from kbnn.stream.values import is_numeric, is_text
 from kbnn.task.base import Field
 
 
-class TextWriter(Writer):
+class TextWriter(Lines):
     """CSV (or TSV) to a file or to standard output."""
 
     def __init__(self, path: str, fields: Sequence[Field], *, keep: int | None = None) -> None:
@@ -58,15 +58,3 @@ class TextWriter(Writer):
             f'"{cell.replace(chr(34), doubled)}"' if any(mark in cell for mark in special) else cell
             for cell in cells
         ]
-
-    def checkpoint(self) -> int | None:
-        """Bring everything to the disk; the size so far."""
-        if self.path == STDOUT or not self._file.seekable():
-            return None
-        self._file.sync()
-        return self._file.tell()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self.path != STDOUT:
-            self._file.close()

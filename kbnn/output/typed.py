@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from kbnn.errors import DataError
 from kbnn.model.schema import Schema
-from kbnn.output.base import STDOUT, Writer, opened
+from kbnn.output.base import Lines, Writer, opened
 from kbnn.stream.values import is_text, missing_tokens, numbers
 from kbnn.task.base import Field
 
@@ -128,7 +128,7 @@ class ArrowTable(BinaryTable):
         return pa.ipc.new_file(self._file, types)
 
 
-class JsonLines(TypedTable):
+class JsonLines(Lines, TypedTable):
     """One object a line; what is not known is null."""
 
     form = "JSON"
@@ -139,15 +139,3 @@ class JsonLines(TypedTable):
             for row in batch.to_pylist()
         ]
         self._file.write("\n".join([*lines, ""]).encode())
-
-    def checkpoint(self) -> int | None:
-        """Bring everything to the disk; the size so far."""
-        if self.path == STDOUT or not self._file.seekable():
-            return None
-        self._file.sync()
-        return self._file.tell()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self.path != STDOUT:
-            self._file.close()

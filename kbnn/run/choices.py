@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-import numpy as np
-
 from kbnn.core.layout import layout_of
 from kbnn.errors import KbnnError, UsageError
 from kbnn.model.lags import parse
@@ -23,12 +21,9 @@ from kbnn.task.table import task_of
 def check_size(settings: Settings, schema: Schema) -> None:
     """Refuse a network too large for any machine, before the first row."""
     task = task_of(schema, settings)
-    outputs = task.outputs(np.zeros((0, 1)))
-    if task.fits(len(schema.classes)):
-        outputs = max(outputs, len(schema.classes))
     try:
         for candidate in settings.candidates(inputs=schema.width):
-            layout_of(candidate.config(task, schema.width, outputs, 1.0))
+            layout_of(candidate.config(task, schema.width, task.foreseen, 1.0))
     except ValueError as error:
         raise UsageError(
             f"{error} (fewer --layers or --features, or --covariance neuron)"

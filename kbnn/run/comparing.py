@@ -170,7 +170,7 @@ def same_shape(first: Model, second: Model) -> bool:
 def compare_weights(made: Comparison, first: Model, second: Model) -> None:
     """The largest moves among the weights that both have, each in its network's own units."""
     if not same_shape(first, second):
-        return  # units of other networks are other units: their numbers mean nothing
+        return  # units of other networks are others: their numbers mean nothing
     known = {(w.network, w.layer, w.unit, w.source): w for w in weights(first)}
     moves, squares = [], 0.0
     for weight in weights(second):

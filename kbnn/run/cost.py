@@ -31,8 +31,7 @@ def row_seconds(model: Model) -> float | None:
     width, settings = model.schema.width, model.settings.candidates(inputs=model.schema.width)[0]
     if width < WIDE_FROM:
         return None
-    outputs = max(model.task.outputs(np.zeros((0, 1))), len(model.schema.classes))
-    config = settings.config(model.task, width, outputs, 1.0)
+    config = settings.config(model.task, width, model.task.foreseen, 1.0)
     if layout_of(config).size > MOST_TRIED:
         return None
     generator = np.random.default_rng(0)

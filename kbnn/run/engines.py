@@ -10,7 +10,7 @@ from kbnn.fleet.crew import Crew
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.spread import Spread
 from kbnn.model.model import Model
-from kbnn.model.rows import Rows
+from kbnn.model.rows import Refuted, Rows
 from kbnn.run.choices import check_one_of
 from kbnn.run.trainoptions import ENGINES, HERE
 from kbnn.stream.blocks import joined
@@ -43,10 +43,11 @@ def engaged(model: Model, engine: str, cluster: str) -> Iterator[None]:
 
 
 class Learned(NamedTuple):
-    """Rows that were learned, and what was said of them before."""
+    """Rows that were learned, what was said of them before, and what happened."""
 
     rows: Rows
     said: Forecast
+    refuted: tuple[Refuted, ...] = ()
 
 
 class Pipeline:
@@ -71,7 +72,7 @@ class Pipeline:
     def learn(self, rows: Rows, again: bool) -> Iterator[Learned]:
         """Predict and learn rows; what was said of them, or of earlier ones, in their order."""
         if self._fleet is None:
-            yield Learned(rows, self._model.learn(rows, again))
+            yield Learned(rows, *self._model.teach(rows, again))
             return
         self._waiting.append((rows, self._fleet.keys(rows)))
         self._again = again

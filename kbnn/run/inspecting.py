@@ -15,7 +15,7 @@ from kbnn.model.model import Model
 from kbnn.run import printed
 from kbnn.run.onward import with_next
 from kbnn.task.section import Section
-from kbnn.wording import clean, count, number, rows_of
+from kbnn.wording import count, number, rows_of
 
 SHOWN_ALARMS = 5
 
@@ -31,7 +31,7 @@ class Inspection:
     targets: list[str]
     classes: list[str]
     facts: list[tuple[str, str]]  # what else describes the targets
-    noisy: bool  # whether the target has an observation noise
+    noise: list[tuple[str, str]]  # of the observations, in words; empty where there is none
     rows: int
     skipped: int
     waiting: str  # rows that wait for their target, in words; empty where none can
@@ -115,8 +115,7 @@ class Inspection:
         members = settings["ensemble"] if network is None else network["members"]
         if members > 1:
             found.append(("ensemble", f"{members} networks"))
-        if self.noisy:
-            found.append(("noise", self._noise()))
+        found += self.noise
         guards = {"robust": "robust to outliers", "drift": "watches for drift"}
         found += [
             ("guards", ", ".join(text for name, text in guards.items() if settings[name]) or "off"),
@@ -125,15 +124,6 @@ class Inspection:
             ("size", size_of(self.bytes)),
         ]
         return found
-
-    def _noise(self) -> str:
-        kind = self.settings["noise"]
-        said = {"auto": "learned, depends on the input", "constant": "learned, constant"}
-        level = ", ".join(
-            f"{number(sd)} ({clean(name)})" if len(self.noise_sd) > 1 else number(sd)
-            for name, sd in self.noise_sd.items()
-        )
-        return said.get(kind, "as given") + (f"; typical sd {level}" if level else "")
 
     def seen(self) -> list[tuple[str, str]]:
         """What it has seen."""
@@ -224,6 +214,7 @@ def inspect(model: Model, path: str, size: int | None = None) -> Inspection:
             "members": len(members),
         }
     targets, card = model.schema.targets, model.card
+    noise_sd = dict(zip(targets, model.noise_sd, strict=False))
     return Inspection(
         path=path,
         bytes=os.path.getsize(path) if size is None else size,
@@ -232,14 +223,14 @@ def inspect(model: Model, path: str, size: int | None = None) -> Inspection:
         targets=targets,
         classes=list(model.schema.classes),
         facts=model.task.facts(model.learned.sharpness),
-        noisy=model.task.noisy,
+        noise=model.task.noise_told(model.settings.noise, noise_sd),
         rows=model.rows,
         skipped=model.skipped,
         waiting=model.room.told() if model.schema.wait else "",
         settings=model.settings.to_json(),
         network=network,
         columns=columns(model),
-        noise_sd=dict(zip(targets, model.noise_sd, strict=False)),
+        noise_sd=noise_sd,
         effects=effects(model),
         health=health.health(model),
         departures=printed.departures(model),

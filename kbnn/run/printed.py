@@ -16,15 +16,15 @@ def departures(model: Model) -> list[str] | None:
 
 def _chosen(model: Model) -> list[str]:
     settings, config = model.learner.settings, model.learned.members[0].config
-    sigmoids = [f.name for f in config.activations if f.printed_var is not None]
-    sigmoids += ["sigmoid"] if config.observation == "sigmoid" else []
+    squashing = (*config.activations, *config.kind.through)
+    sigmoids = [f.name for f in squashing if f.printed_var is not None]
     found = {
         "the noise is learned": config.learns_noise,
         f"labels have a noise of sd {_shown(settings.noise)}": bool(config.noise),
         f"hidden units have a noise of variance {config.hidden_noise:g}": (
             config.hidden_noise > 0.0
         ),
-        "class labels by probit": config.classes > 0 and config.observation != "sigmoid",
+        **dict.fromkeys(model.task.departures, True),
         "the exact variance of sigmoids": bool(sigmoids) and not config.printed_variance,
         "tanh(a) is 2 s(2a) - 1, printed as 2 s(a) + 1": "tanh" in sigmoids,
         "outliers count less": config.robust,

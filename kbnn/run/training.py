@@ -14,7 +14,7 @@ from time import monotonic, perf_counter, thread_time
 from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.rows import sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.output.fields import leading_columns
@@ -38,8 +38,7 @@ from kbnn.stream.inputs import names
 from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
 from kbnn.task.base import Wanted
-from kbnn.task.forecast import Forecast
-from kbnn.task.table import words_of
+from kbnn.task.table import TASKS
 from kbnn.wording import count, rows_of
 
 __all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
@@ -365,22 +364,19 @@ class Training:
             self.seconds.learn += perf_counter() - start
             if one is None:
                 return
-            self._count(one.rows, one.said, [of_target[known:] for of_target in points], again)
+            self._count(one, [of_target[known:] for of_target in points], again)
 
-    def _count(
-        self, rows: Rows, forecast: Forecast, points: list[list[CurvePoint]], again: bool
-    ) -> None:
+    def _count(self, one: Learned, points: list[list[CurvePoint]], again: bool) -> None:
         """Count rows that were learned, write predictions, tell."""
-        learned = perf_counter()
+        rows, learned = one.rows, perf_counter()
         self.rows += len(rows.y)
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
-        refuted, self.model.refuted = self.model.refuted, None
-        if refuted is not None:
-            name = self.model.schema.targets[0]
+        for refuted in one.refuted:
+            name, words = self.model.schema.targets[0], TASKS[refuted.instead].words
             self.listener.notice(
                 f"row {count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
-                f"{refuted.kind}: what was learned is learned anew as {words_of(refuted.instead)} "
+                f"{refuted.kind}: what was learned is learned anew as {words} "
                 f"(--task {refuted.kind} leaves such rows out)"
             )
         odd = self._unlearnable.look(
@@ -393,7 +389,7 @@ class Training:
             if said is not None:
                 self.listener.notice(said)
         if self._writer is not None and not again:
-            self._writer.write(forecast, leading_columns(rows, self.model.task, self.model.key))
+            self._writer.write(one.said, leading_columns(rows, self.model.task, self.model.key))
             self.seconds.save += perf_counter() - learned
         self.listener.advanced(self, points)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kbnn.model.rows import Rows
 from kbnn.model.warmup import MOST_HELD
-from kbnn.task.table import NUMBERS, RANGES
+from kbnn.task.table import RANGES, ranges_beside
 from kbnn.wording import count
 
 
@@ -50,9 +50,9 @@ class Unlearnable:
 
         `settled`: what the target is will stay so.
         """
-        if self._told or task not in NUMBERS:
+        if self._told:
             return None
-        for name, range_ in RANGES.items():
+        for name, range_ in ranges_beside(task).items():
             if name in self._first or (settled and name != task):
                 continue
             wrong = np.isfinite(rows.y) & (range_.possible(rows.y) == 0.0)

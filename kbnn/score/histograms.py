@@ -89,15 +89,15 @@ class FeatureHistograms:
         if new <= 0:
             return
         rows = int(self.counts[0].sum() + self.missing[0]) if self.features else 0
-        fresh = FeatureHistograms(new)
+        added = FeatureHistograms(new)
         if rows:
-            fresh.low[:] = fresh.high[:] = 0.0
-            fresh.level[:] = fitting_level(0.0, 0.0)
-            fresh.counts[:, 0] = rows
+            added.low[:] = added.high[:] = 0.0
+            added.level[:] = fitting_level(0.0, 0.0)
+            added.counts[:, 0] = rows
             if unseen is not None:
-                fresh._miss(np.isnan(unseen[self.features :]), rows)
+                added._miss(np.isnan(unseen[self.features :]), rows)
         for name in ("level", "first", "low", "high", "missing", "counts"):
-            setattr(self, name, np.concatenate((getattr(self, name), getattr(fresh, name))))
+            setattr(self, name, np.concatenate((getattr(self, name), getattr(added, name))))
 
     def _miss(self, features: NDArray[np.bool_], rows: int) -> None:
         """These features were missing in so many rows, which are all there were."""

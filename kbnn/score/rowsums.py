@@ -13,14 +13,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.core.constants import LARGEST_TERM
 from kbnn.core.engine import beyond
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 
-LIMIT = 1e100
-"""Magnitudes beyond this are cut before they are squared: one absurd row must not leave an inf."""
+LIMIT = LARGEST_TERM
 
 
 def ones(n: int) -> FloatArray:

@@ -35,7 +35,7 @@ from kbnn.stream.values import (
     texts,
     truths,
 )
-from kbnn.task.table import TASKS
+from kbnn.task.table import TASKS, otherwise
 
 OnError = Literal["stop", "skip", "keep"]
 _SKIP: Final = "use --on-error skip"
@@ -289,7 +289,8 @@ class Admission:
             return Flaw(column.name, name, reason, _SKIP)
         if self.schema.closed:
             reason = f"{shown} is neither {' nor '.join(self.schema.classes)}"
-            return Flaw(column.name, name, reason, _otherwise(column, name))
+            value = float(name) if column.kind == "number" else None
+            return Flaw(column.name, name, reason, otherwise(value))
         if not self._admit:
             return Flaw(column.name, name, f"class '{shown}' was never learned", _SKIP)
         if len(self.schema.classes) >= MAX_CLASSES:
@@ -336,12 +337,3 @@ class Admission:
                 f"column '{shown}' has more than {most} values: those after the first {most} are "
                 f"not told apart (--hash {shown}:32 gives each its share of 32 inputs)"
             )
-
-
-def _otherwise(column: Column, name: str) -> str:
-    """What to do about a value of a target of which only 0 and 1 came first."""
-    value = float(name) if column.kind == "number" else -1.0
-    if value < 0.0:
-        return "use --task regression or --on-error skip"
-    kind = "count if it counts things" if value.is_integer() else "amount if 0 is none at all"
-    return f"use --task {kind}, --task regression for any number, or --on-error skip"

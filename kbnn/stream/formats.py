@@ -111,8 +111,8 @@ def sniff_delimiter(line: bytes) -> str:
     cells = bare.split(b";")
     if len(cells) > 1 and all(_DECIMAL_COMMA.fullmatch(cell) for cell in cells):
         return ";"
-    counts = [bare.count(delimiter.encode()) for delimiter in DELIMITERS]
-    return DELIMITERS[counts.index(max(counts))] if any(counts) else ","
+    often = [bare.count(delimiter.encode()) for delimiter in DELIMITERS]
+    return DELIMITERS[often.index(max(often))] if any(often) else ","
 
 
 def split_fields(record: bytes, delimiter: str) -> list[bytes]:

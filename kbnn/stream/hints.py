@@ -93,11 +93,11 @@ def _is_serial(value: float | None) -> bool:
     return value is not None and _SERIALS[0] <= value <= _SERIALS[1]
 
 
-def tell_few(target: Column, seen: Sample, task: str, notice: Notice) -> None:
+def tell_few(target: Column, seen: Sample, notice: Notice) -> None:
     """A target of few whole numbers may be a class."""
     values = {target.form.number(value) for value in seen.present}
     whole = all(value is not None and value.is_integer() for value in values)
-    if task != "auto" or target.kind != "number" or len(seen.present) < _ENOUGH or not whole:
+    if len(seen.present) < _ENOUGH or not whole:
         return
     if values in ({0.0}, {1.0}):
         notice(

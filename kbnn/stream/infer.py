@@ -16,7 +16,7 @@ from kbnn.stream.hints import Notice, hashing, tell_column, tell_few
 from kbnn.stream.kinds import MANY, SHORT, TEXT, Sample, kind_of, written
 from kbnn.stream.roles import Roles, check_kinds, stated_kind
 from kbnn.stream.series import Found, add_time, find_clock, holds_time
-from kbnn.task.table import TASKS, Choice, Seen, choose
+from kbnn.task.table import Choice, Seen, choose
 
 WARMUP: Final = 32
 
@@ -66,10 +66,8 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
     choice = _choice([c for c in columns if c.role == "target"], found, roles.task)
     if choice.notice:
         notice(choice.notice)
-    if TASKS[choice.task].safest and len(targets) == 1:
-        tell_few(
-            next(c for c in columns if c.role == "target"), found[targets[0]], roles.task, notice
-        )
+    if choice.guessed:
+        tell_few(next(c for c in columns if c.role == "target"), found[targets[0]], notice)
     schema = Schema(
         columns,
         choice.task,

@@ -64,7 +64,7 @@ class RowReader:
         self._known = frozenset(self._columns)
         self._targets = schema.targets
         self._derived = schema.derived
-        self._labelled = TASKS[schema.task].labels
+        self._read = TASKS[schema.task].either(self._numbers, self._one_class)
         self._id = schema.id
 
     def features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
@@ -222,9 +222,13 @@ class RowReader:
 
     def targets(self, y: Any) -> FloatArray:
         """(1, T): one value, or for several targets a dict or a sequence of them."""
+        return self._read(y)
+
+    def _one_class(self, y: Any) -> FloatArray:
+        return np.array([[self._class(self._targets[0], y)]])
+
+    def _numbers(self, y: Any) -> FloatArray:
         names = self._targets
-        if self._labelled:
-            return np.array([[self._class(names[0], y)]])
         if len(names) == 1:
             if type(y) is float and SMALLEST < abs(y) < LARGEST:
                 return np.array([[y]])

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from kbnn.errors import UsageError
-from kbnn.model.schema import MAX_CATEGORIES, Schema
+from kbnn.model.schema import Schema
 from kbnn.model.waiting import MOST_WAITING, WAIT
 from kbnn.stream.admission import OnError
 from kbnn.stream.clock import TIME_UNITS
 from kbnn.stream.formats import FORMATS
 from kbnn.stream.forms import Stated
 from kbnn.stream.hashing import check_kinds
-from kbnn.stream.roles import Roles
+from kbnn.stream.roles import Named, Roles
 from kbnn.stream.series import Asked
 from kbnn.stream.shuffle import SHUFFLE_ROWS
 from kbnn.stream.sources import READ_SIZE
@@ -21,7 +21,7 @@ from kbnn.task.table import TASKS
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(Named):
     """How to read; every default is the usual case."""
 
     format: str = "auto"
@@ -29,15 +29,6 @@ class ReadOptions:
     header: bool | None = None
     columns: tuple[str, ...] | None = None  # names of those of a numpy array
     na: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    weight: str | None = None
-    input_sd: bool = False
-    task: str = "auto"
-    max_categories: int = MAX_CATEGORIES
-    categorical: tuple[str, ...] = ()
-    numeric: tuple[str, ...] = ()
     hashed: tuple[tuple[str, int], ...] = ()  # columns and their buckets
     decimal: str = ""
     thousands: str = ""
@@ -66,22 +57,15 @@ class ReadOptions:
     @property
     def roles(self) -> Roles:
         """What is said about columns."""
+        late = self.id is not None
         return Roles(
-            self.target,
-            self.features,
-            self.ignore,
-            self.weight,
-            self.input_sd,
-            self.task,
-            self.max_categories,
-            self.categorical,
-            self.numeric,
-            dict(self.hashed),
-            Stated(self.decimal, self.thousands),
-            Asked(self.time, self.time_unit, self.lags, self.mixed, self.id is not None),
-            self.id,
-            WAIT if self.wait is None else self.wait,
-            self.key,
+            **{field.name: getattr(self, field.name) for field in fields(Named)},
+            hashed=dict(self.hashed),
+            marks=Stated(self.decimal, self.thousands),
+            about_time=Asked(self.time, self.time_unit, self.lags, self.mixed, late),
+            id=self.id,
+            wait=WAIT if self.wait is None else self.wait,
+            key=self.key,
         )
 
     @property

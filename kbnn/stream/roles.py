@@ -15,8 +15,8 @@ from kbnn.task.table import TASKS
 
 
 @dataclass(frozen=True)
-class Roles:
-    """What the user said about columns."""
+class Named:
+    """Which columns the user named, and as what."""
 
     target: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
@@ -27,6 +27,12 @@ class Roles:
     max_categories: int = MAX_CATEGORIES
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Roles(Named):
+    """What the user said about columns."""
+
     hashed: Mapping[str, int] = field(default_factory=dict)  # buckets by column
     marks: Stated = field(default_factory=Stated)
     about_time: Asked = field(default_factory=Asked)

@@ -15,6 +15,7 @@ from kbnn.model.lags import Lag, Said, parse
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.stream.clock import Ticking, clock_of, several, tell, ticking, told
 from kbnn.stream.header import no_column
+from kbnn.task.base import Task
 from kbnn.task.table import TASKS
 
 OFF: Final = "off"
@@ -111,8 +112,8 @@ def add_time(schema: Schema, found: Found | None, asked: Asked, notice: Notice) 
     said = parse(asked.lags) if asked.lags is not None else _usual(schema.clock)
     schema.lags = _lags(schema, said)
     schema.layout += [Place(lag.name, None) for lag in schema.lags]
-    last = {lag.column for lag in schema.lags if lag.rows == 1}
-    schema.changes = TASKS[schema.task].differences and last.issuperset(schema.targets)
+    last = frozenset(lag.column for lag in schema.lags if lag.rows == 1)
+    schema.changes = TASKS[schema.task].changes(schema.targets, last)
     _tell(schema, asked, notice)
 
 
@@ -120,8 +121,7 @@ def _is_series(schema: Schema, found: Found) -> bool:
     """Whether there is a clock that runs forward, one number, and nothing else."""
     others = [c for c in schema.columns if c.role != "none" and c.name != found.name]
     return (
-        TASKS[schema.task].differences
-        and len(others) == 1
+        TASKS[schema.task].is_series(len(others))
         and found.points.forward
         and not several([each.instant for each in found.points.points])
     )
@@ -146,18 +146,20 @@ def _lags(schema: Schema, said: Sequence[Said]) -> list[Lag]:
         if column is not None and column not in known:
             raise no_column(column, list(known))
         for name in [column] if column is not None else schema.targets:
-            _check_lagged(known[name], schema)
+            _check_lagged(known[name], TASKS[schema.task])
             lags.append(Lag(free(f"{name} lag {text}", taken), name, rows, seconds))
             taken.append(lags[-1].name)
     return lags
 
 
-def _check_lagged(column: Column, schema: Schema) -> None:
+def _check_lagged(column: Column, task: type[Task]) -> None:
     """Refuse lags of what is no number."""
-    labels = column.role == "target" and bool(schema.classes)
-    usable = column.role in ("feature", "target") and column.kind in ("number", "boolean")
-    if not usable or labels or (column.role == "target" and column.kind != "number"):
-        what = "is a class" if column.role == "target" else "is no number that is learned from"
+    if column.role == "target":
+        usable, what = task.lagged(column.kind), "is a class"
+    else:
+        usable = column.role == "feature" and column.kind in ("number", "boolean")
+        what = "is no number that is learned from"
+    if not usable:
         raise UsageError(f"--lags: column '{column.name}' {what}")
 
 

@@ -40,6 +40,8 @@ class Amount(Positive):
 
     name = "amount"
     title = ""
+    words = "0 and numbers above it"
+    possible = staticmethod(two_part.possible)
     observation = "amount"
 
     def outputs(self, y: FloatArray, known: int = 0) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kbnn.core.mixture import STATED_FIELDS
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.core.sharpness import NONE
+from kbnn.errors import UsageError
 from kbnn.score.curve import CurvePoint
 from kbnn.score.figures import Table, Values, rows
 from kbnn.score.score import Score
@@ -26,7 +27,9 @@ from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
 from kbnn.task.forecast import Forecast
 from kbnn.task.section import Drawn, Section, Tile
-from kbnn.wording import clean, count
+from kbnn.wording import clean, count, number
+
+T = TypeVar("T")
 
 
 class Described(Protocol):
@@ -113,6 +116,12 @@ class Task(ABC):
     """The same in a remark: for .."""
     labels: ClassVar[bool]
     """Whether the target is read as labels, which become class indices."""
+    words: ClassVar[str] = "any number"
+    """What values it can have."""
+    departures: ClassVar[Sequence[str]] = ()
+    """In what its labels are not learned as the paper prints it."""
+    in_herds: ClassVar[bool] = False
+    """Whether the kernel learns many models of one such target side by side (kbnn.fleet)."""
     safest: ClassVar[bool] = False
     """Whether it takes any number: what is believed until something else is shown."""
     hasty: ClassVar[bool] = False
@@ -133,11 +142,47 @@ class Task(ABC):
         self.numbers = 0 if self.labels else len(self.targets)
         """Targets that are forecast as numbers, all or none."""
 
+    # The columns.
+
+    @classmethod
+    def either(cls, numbers: T, labels: T) -> T:
+        """Of what is done with numbers and what is done with labels, that which is for it."""
+        return numbers
+
+    @classmethod
+    def takes(cls, targets: int) -> bool:
+        """Whether so many targets can be learned together."""
+        return True
+
+    @classmethod
+    def lagged(cls, kind: str) -> bool:
+        """Whether earlier values of a target in a column of that kind can be inputs."""
+        return kind == "number"
+
+    @classmethod
+    def changes(cls, targets: Sequence[str], last: frozenset[str]) -> bool:
+        """Whether targets are learned as changes; the last value of the columns `last` is known."""
+        return cls.differences and last.issuperset(targets)
+
+    @classmethod
+    def is_series(cls, columns: int) -> bool:
+        """Whether a target is a series of its own, with so many columns beside the clock."""
+        return cls.differences and columns == 1
+
+    def refuted(self, y: FloatArray) -> int:
+        """The first row with a target (n, T) that it cannot have; n if there is none."""
+        return len(y)
+
     # The network.
 
     @abstractmethod
     def outputs(self, y: FloatArray, known: int = 0) -> int:
         """Outputs that a network needs for these targets (n, T), `known` or more."""
+
+    @property
+    def foreseen(self) -> int:
+        """Outputs that a network has when all that is known of the targets has come."""
+        return self.outputs(np.zeros((0, len(self.targets))))
 
     def beyond(self, y: FloatArray, outputs: int) -> int:
         """The first row whose target a network of so many outputs has no output for; n if none."""
@@ -160,6 +205,48 @@ class Task(ABC):
     def takes_noise(self) -> bool:
         """Whether an observation noise can be given."""
         return self.noisy
+
+    def given_noise(self, noise: str | float, scale: float) -> float | None:
+        """The variance of a noise that was given, the target's scale being that; None if not."""
+        if not self.takes_noise or isinstance(noise, str):
+            return None
+        return (float(noise) / scale) ** 2
+
+    def noise_sd(
+        self, learned: FloatArray, given: float | None, scale: Sequence[float]
+    ) -> list[float]:
+        """The level of each target's noise in its units; empty where there is none.
+
+        `learned` (T, 2) is what a network has learned of it, (0, 2) where it was given.
+        """
+        if not self.noisy:
+            return []
+        level = (
+            np.sqrt(learned[:, 1] / learned[:, 0])
+            if len(learned)
+            else np.full(len(scale), np.sqrt(given or 0.0))
+        )
+        return [float(sd) for sd in level * np.array(scale)]
+
+    def noise_told(self, noise: str | float, levels: dict[str, float]) -> list[tuple[str, str]]:
+        """How it is learned and what its levels are, label and value."""
+        if not self.noisy:
+            return []
+        said = {"auto": "learned, depends on the input", "constant": "learned, constant"}
+        level = ", ".join(
+            f"{number(sd)} ({clean(name)})" if len(levels) > 1 else number(sd)
+            for name, sd in levels.items()
+        )
+        how = said.get(str(noise), "as given")
+        return [("noise", how + (f"; typical sd {level}" if level else ""))]
+
+    def by_width(self, mixed: bool) -> bool:
+        """Whether the width of what is stated is learned from errors in the network's scale."""
+        return mixed and self.scaled > 0
+
+    def taught(self, y: FloatArray, standard: FloatArray) -> FloatArray:
+        """What a network learns of targets (n, T), by those that are standardised."""
+        return standard if self.scaled else y
 
     def output_mean(self, y: FloatArray) -> FloatArray | None:
         """Where the outputs of a network begin that these targets (n, T) call for; None: at 0."""
@@ -199,7 +286,8 @@ class Task(ABC):
     ) -> Forecast:
         """What the network said, in the user's units; `known` of the tails, in place, learns."""
 
-    def sharpness(self, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
+    @classmethod
+    def sharpness(cls, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
         """What is known of the sharpness of forecasts before the first row, but for the targets
         (n, T) of the rows held; numbers have none, and not `mixed` nothing has.
         """
@@ -221,6 +309,18 @@ class Task(ABC):
 
         For `finest` see kbnn.task.stated.
         """
+
+    @abstractmethod
+    def misses(self, y: FloatArray, forecast: Forecast) -> FloatArray:
+        """How far targets (n, T) are from what was said, in standard deviations of it."""
+
+    def check_ahead(self) -> None:
+        """Refuse to forecast steps ahead what cannot be."""
+        if not self.differences or len(self.targets) != 1:
+            raise UsageError(
+                "--horizon: steps ahead are forecast of one target of --task regression, "
+                f"and this is a model of {self.name}"
+            )
 
     def finest(self, known: FloatArray) -> float:
         """In which steps a 0 is told from other values, by what is known of the tails."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from kbnn.score.scorecard import Compared
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
 from kbnn.task.answer import Label
-from kbnn.task.base import Early, Field, Following, Line, Scaled, Task, Wanted, blank
+from kbnn.task.base import Early, Field, Following, Line, Scaled, T, Task, Wanted, blank
 from kbnn.task.class_score import ClassScore, Judged
 from kbnn.task.class_verdict import class_verdict
 from kbnn.task.early_labels import EarlyLabels
@@ -39,6 +40,7 @@ class Classes(Task):
     baseline = "class shares"
     against = "for the class shares"
     labels = True
+    departures: ClassVar[Sequence[str]] = ("class labels by probit",)
     error_power = 1
     lines = (
         Line("errors", 10, lambda point, noise: percent(point.loss)),
@@ -46,6 +48,21 @@ class Classes(Task):
         Line("log-loss", 10, lambda point, noise: number(point.nll)),
         Line("since last", 12, lambda point, noise: number(point.since_nll)),
     )
+
+    @classmethod
+    def either(cls, numbers: T, labels: T) -> T:
+        """What is done with labels."""
+        return labels
+
+    @classmethod
+    def takes(cls, targets: int) -> bool:
+        """One."""
+        return targets == 1
+
+    @classmethod
+    def lagged(cls, kind: str) -> bool:
+        """Classes are no inputs."""
+        return False
 
     def outputs(self, y: FloatArray, known: int = 0) -> int:
         """One for each class."""
@@ -56,6 +73,11 @@ class Classes(Task):
         labels = y[np.isfinite(y)]
         complete = len(self.schema.classes) if self.schema.closed else 0
         return max(2, known, complete, int(np.max(labels)) + 1 if len(labels) else 0)
+
+    @property
+    def foreseen(self) -> int:
+        """One for each class by name."""
+        return max(2, len(self.schema.classes))
 
     def beyond(self, y: FloatArray, outputs: int) -> int:
         """The first label that is new."""
@@ -86,7 +108,8 @@ class Classes(Task):
         said = blank(len(made.status), 0)
         return said._replace(probability=made.probability, status=made.status.astype(np.int64))
 
-    def sharpness(self, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
+    @classmethod
+    def sharpness(cls, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
         """How common classes were."""
         held = np.zeros(0) if y is None else y[:, 0]
         return sharpness.blank(held, max(2, outputs)) if mixed else NONE
@@ -112,6 +135,10 @@ class Classes(Task):
     def log_density(self, forecast: Forecast, y: FloatArray, finest: float = 1.0) -> FloatArray:
         """The same."""
         return _log_probability(forecast.probability, y[:, 0])
+
+    def misses(self, y: FloatArray, forecast: Forecast) -> FloatArray:
+        """The labels themselves: there is no distance."""
+        return y
 
     def judge(self, y: FloatArray, forecast: Forecast, weight: FloatArray | None) -> list[Judged]:
         """The label beside its probabilities."""

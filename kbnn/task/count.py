@@ -24,7 +24,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.task import counted
 from kbnn.task.base import Described, Field, Following, Scaled, Wanted
 from kbnn.task.forecast import Forecast
-from kbnn.task.numeric import Numeric
+from kbnn.task.numeric import Numeric, first_impossible
 from kbnn.task.stated import COUNT
 
 FAR = 20.0
@@ -37,10 +37,16 @@ class Count(Numeric):
     name = "count"
     observation = "count"
     lines = Numeric.lines[:-1]
+    words = "whole numbers from 0 on"
+    possible = staticmethod(counted.possible)
 
     def __init__(self, schema: Described) -> None:
         super().__init__(schema)
         self.scaled = 0
+
+    def refuted(self, y: FloatArray) -> int:
+        """The first row with another number."""
+        return first_impossible(y, self.possible)
 
     def output_mean(self, y: FloatArray) -> FloatArray:
         """The logarithm of the mean, seen through the link; no count is far beyond the others."""

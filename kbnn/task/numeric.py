@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -80,6 +80,10 @@ class Numeric(Task):
             total[known & ~possible] -= IMPOSSIBLE
             total[possible] += stated.log_density(y[possible, j], told[possible], finest)
         return total
+
+    def misses(self, y: FloatArray, forecast: Forecast) -> FloatArray:
+        """Errors in standard deviations."""
+        return np.asarray((y - forecast.mean) / forecast.sd)
 
     def judge(self, y: FloatArray, forecast: Forecast, weight: FloatArray | None) -> list[Judged]:
         """Each target's errors."""
@@ -218,6 +222,12 @@ class Numeric(Task):
     def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
         """One list for each target."""
         return [(name, name, [(j, 1.0)]) for j, name in enumerate(self.targets)]
+
+
+def first_impossible(y: FloatArray, possible: Callable[[FloatArray], FloatArray]) -> int:
+    """The first row with a target (n, T) that is not possible; n if there is none."""
+    wrong = np.any(np.isfinite(y) & (possible(y) == 0.0), axis=1)
+    return int(np.argmax(wrong)) if wrong.any() else len(y)
 
 
 def _fields(j: int, suffix: str, wanted: Wanted) -> list[Field]:

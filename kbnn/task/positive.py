@@ -9,8 +9,9 @@ from kbnn.core.mixture import STATED
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.core.tails import UNIT, Told
-from kbnn.task import link
+from kbnn.task import link, logged
 from kbnn.task.logged import powers
+from kbnn.task.numeric import first_impossible
 from kbnn.task.real import Real
 from kbnn.task.stated import POSITIVE
 
@@ -24,14 +25,20 @@ class Positive(Real):
     """Numbers above 0 whose size varies by factors: prices, durations, concentrations."""
 
     name = "positive"
-    safest = differences = False
+    safest = differences = in_herds = False
     hasty = True
     title = "positive regression"
+    words = "numbers above 0"
+    possible = staticmethod(logged.possible)
 
     @property
     def noisy(self) -> bool:
         """Of what is learned, and not in units that could be given."""
         return False
+
+    def refuted(self, y: FloatArray) -> int:
+        """The first row with another number."""
+        return first_impossible(y, self.possible)
 
     def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
         """With the unit of the link that the first targets call for."""

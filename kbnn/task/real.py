@@ -20,6 +20,7 @@ class Real(Numeric):
     name = "regression"
     safest = True
     differences = True
+    in_herds = True
     observation = "gaussian"
 
     @property

@@ -13,6 +13,7 @@ class SigmoidClasses(Classes):
     """The second of two classes has probability E sigmoid(a); there cannot be a third."""
 
     observation = "sigmoid"
+    departures = ()
 
     @property
     def takes_noise(self) -> bool:
@@ -20,6 +21,11 @@ class SigmoidClasses(Classes):
         return True
 
     def outputs(self, y: FloatArray, known: int = 0) -> int:
+        """One."""
+        return 1
+
+    @property
+    def foreseen(self) -> int:
         """One."""
         return 1
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
-from kbnn.task import counted, logged, two_part
 from kbnn.task.amount import Amount
 from kbnn.task.base import Described, Task
 from kbnn.task.classes import Classes
@@ -45,17 +44,15 @@ class Range(NamedTuple):
 
 WIDER: Final = {Positive.name: Amount.name, Count.name: Amount.name}
 """What a kind of number that was found by evidence is given up for first."""
-RANGES: Final = {
-    Count.name: Range("whole numbers from 0 on", counted.possible),
-    Positive.name: Range("numbers above 0", logged.possible),
-    Amount.name: Range("0 and numbers above it", two_part.possible),
+RANGES: Final[dict[str, Range]] = {
+    kind.name: Range(kind.words, kind.possible) for kind in (Count, Positive, Amount)
 }
 """Of kinds that cannot have any value."""
 
 
-def words_of(kind: str) -> str:
-    """What values a kind of number has, in words."""
-    return RANGES[kind].words if kind in RANGES else "any number"
+def ranges_beside(kind: str) -> dict[str, Range]:
+    """Those of all kinds that a target may turn out to be which is taken for this one."""
+    return TASKS[kind].either(RANGES, {})
 
 
 def wider(kind: str, y: FloatArray) -> str:
@@ -107,6 +104,25 @@ def safest_of(kinds: Sequence[str]) -> str:
     return SAFEST if SAFEST in kinds else kinds[0]
 
 
+MARGIN: Final = 10.0
+"""Nats: by less a hasty kind is not believed rather than the safest."""
+
+
+def believed(kind: str, evidence: float, best: Mapping[str, float]) -> bool:
+    """Whether a candidate of that kind and evidence may lead; `best` is that of every kind."""
+    close = SAFEST in best and evidence <= best[SAFEST] + MARGIN
+    return not (close and TASKS[kind].hasty)
+
+
+def rival(kind: str, behind: Sequence[tuple[float, str]]) -> tuple[float, str] | None:
+    """The nearest of other kinds by nats behind, but the safest where that is among them.
+
+    None where there is none, and beside the safest: that is no news.
+    """
+    others = [one for one in behind if one[1] != kind and kind != SAFEST]
+    return min([one for one in others if one[1] == SAFEST] or others, default=None)
+
+
 def stated_kind(stated: str) -> str | None:
     """The kind of number that a stated task is; None where none was stated."""
     return None if stated == "auto" or TASKS[stated].labels else stated
@@ -155,6 +171,7 @@ class Choice(NamedTuple):
     classes: list[str]
     closed: bool = False
     notice: str = ""
+    guessed: bool = False  # numbers are learned as such, which nobody said
 
 
 def choose(targets: list[Seen], stated: str) -> Choice:
@@ -193,7 +210,7 @@ def choose(targets: list[Seen], stated: str) -> Choice:
         return Choice(Classes.name, ["0", "1"], True, why if auto else "")
     if target.kind == "number":
         why = f"task: regression, since '{target.name}' holds numbers"
-        return Choice(Real.name, [], notice=why)
+        return Choice(Real.name, [], notice=why, guessed=True)
     why = f"task: classification, since '{target.name}' holds text"
     return Choice(Classes.name, [], notice=why if auto else "")
 
@@ -211,3 +228,28 @@ def _check_values(targets: list[Seen], stated: str) -> None:
                 f"target '{target.name}' holds {wrong[0]:g}: --task {stated} is for {words} "
                 f"(use --task {other})"
             )
+
+
+class Target(NamedTuple):
+    """A target that is known before any row: the kind of its columns, and the choice."""
+
+    kind: Literal["number", "category"]
+    choice: Choice
+
+
+def of_numbers() -> Target:
+    """Numbers of any size."""
+    return Target("number", Choice(Real.name, []))
+
+
+def of_classes(classes: Sequence[str]) -> Target:
+    """One of these classes."""
+    return Target("category", Choice(Classes.name, list(classes), closed=True))
+
+
+def otherwise(value: float | None) -> str:
+    """What to do about a value of a target of which only 0 and 1 came first; None: no number."""
+    if value is None or value < 0.0:
+        return "use --task regression or --on-error skip"
+    kind = "count if it counts things" if value.is_integer() else "amount if 0 is none at all"
+    return f"use --task {kind}, --task regression for any number, or --on-error skip"

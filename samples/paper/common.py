@@ -62,7 +62,7 @@ class Learner(Protocol):
 
 
 class Printed:
-    """The paper's algorithm, in units known beforehand; it knows no passes: every row is new."""
+    """The paper's algorithm, in a scale known beforehand; it knows no passes: every row is new."""
 
     def __init__(self, state: kbnn.State, scale: Scale) -> None:
         self.state, self.scale = state, scale

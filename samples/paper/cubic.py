@@ -49,7 +49,7 @@ def main(options: Options) -> None:
             "y = x³ + N(0, 9): one hidden layer of 100 units",
             ("data", "mode", "RMSE to x³", "RMSE", "NLL", "90 % coverage", "sd inside", "sd at ±6"),
             rows,
-            "On 2,000 fresh rows of [-4, 4]. The noise alone has sd 3: RMSE 3 and NLL 2.518 are "
+            "On 2,000 new rows of [-4, 4]. The noise alone has sd 3: RMSE 3 and NLL 2.518 are "
             "the best there can be. The paper shows a figure and prints no numbers.",
         ),
         options,

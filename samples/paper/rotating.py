@@ -1,6 +1,6 @@
 """Rotating Moon: 1,500 rows, then 18 steps of 100 rows, each turned by 20 degrees more.
 
-Accuracy on 1,000 fresh rows of the same rotation, before and after its 100 rows are learned.
+Accuracy on 1,000 new rows of the same rotation, before and after its 100 rows are learned.
 Run: python -m samples.paper.rotating
 """
 
@@ -19,7 +19,7 @@ SEEDS = 10
 
 
 def part(seed: int, step: int, rows: int) -> tuple[common.FloatArray, common.FloatArray]:
-    """Fresh rows of one step; step 0 is not turned."""
+    """New rows of one step; step 0 is not turned."""
     x, label = make.moons(
         rows, seed=100_000 * (1 + seed) + 1000 * step + rows, degrees=make.STEP_DEGREES * step
     )
@@ -92,7 +92,7 @@ def main(options: Options) -> None:
     report.show(
         report.Table(
             "rotating",
-            "Rotating Moon: accuracy in percent on 1,000 fresh rows of each rotation",
+            "Rotating Moon: accuracy in percent on 1,000 new rows of each rotation",
             (
                 "turned by",
                 "paper mode: before",

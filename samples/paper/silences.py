@@ -1,4 +1,4 @@
-"""What the paper does not say: its algorithm on the UCI sets with other noises, priors and units.
+"""What the paper does not say: its algorithm on the UCI sets with other noises, priors and scales.
 
 The paper states neither prior nor noise nor whether the target is standardised. Here its algorithm
 runs under several readings, beside the printed KBNN 1 and KBNN 10; and the spread over initial

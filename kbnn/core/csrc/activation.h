@@ -28,7 +28,7 @@ KB_PART void KB(piecewise)(kb_layer *a, const double *restrict var, double *rest
         KB(normal_t) above = KB(normal)(t), below = KB(normal)(-t);
         double spread = above.cdf - above.excess * below.excess;
         double least = above.cdf * above.cdf;
-        spread = fabs(t) < 37.5 ? spread : (t > 0.0 ? 1.0 : 0.0);
+        spread = fabs(t) < KB_FARTHEST ? spread : (t > 0.0 ? 1.0 : 0.0);
         spread = spread > least ? spread : least;
         var_z[u] = var[u] * (alpha * alpha + 2.0 * alpha * rise * above.cdf + rise * rise * spread);
     }

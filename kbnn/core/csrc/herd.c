@@ -17,8 +17,6 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-#define KB_CUT 1e100 /* of kbnn/score/rowsums.py */
-
 /* The arrays of a belief, one after another. */
 static void point_to(const kb_net *net, double *belief, kb_state *state)
 {
@@ -145,17 +143,18 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
 }
 
 void kb_herd_count(const kb_form *form, double *models, int64_t rows, const int64_t *at,
-                   const double *terms, const int64_t *drawn, const int64_t *bin, const double *y)
+                   const double *terms, const int64_t *drawn, const int64_t *bin, const double *y,
+                   const kb_constants *k)
 {
-    for (int64_t k = 0; k < rows; k++, terms += form->summed) {
-        double *model = models + at[k] * form->size;
+    for (int64_t i = 0; i < rows; i++, terms += form->summed) {
+        double *model = models + at[i] * form->size;
         int64_t *counts = (int64_t *)(model + form->counts);
         for (int64_t j = 0; j < form->summed; j++)
             model[form->sums + j] += terms[j];
         for (int64_t j = 0; j < form->drawn; j++)
             model[form->recent + j] += terms[drawn[j]];
-        ((int64_t *)(model + form->pit))[bin[k]]++;
-        kb_count_constant((kb_constant *)(model + form->constant), !counts[KB_OF_SCORED]++, y + k,
-                          terms, 1, KB_CUT);
+        ((int64_t *)(model + form->pit))[bin[i]]++;
+        kb_count_constant((kb_constant *)(model + form->constant), !counts[KB_OF_SCORED]++, y + i,
+                          terms, 1, k->largest_term);
     }
 }

@@ -54,6 +54,7 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
 /* Counts judged rows into the records of their models: terms (rows, summed) of the sums, of which
  * `drawn` are summed since the last point of the curve too, and the best constant. */
 void kb_herd_count(const kb_form *form, double *models, int64_t rows, const int64_t *at,
-                   const double *terms, const int64_t *drawn, const int64_t *bin, const double *y);
+                   const double *terms, const int64_t *drawn, const int64_t *bin, const double *y,
+                   const kb_constants *k);
 
 #endif

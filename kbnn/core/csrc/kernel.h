@@ -24,7 +24,7 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
     X(count_rate) X(least_rate_var) X(most_rate_var) X(log_rate_limit) X(count_newton_turns) \
     X(count_newton_step) X(count_newton_rest) X(dispersion_kept) X(dispersion_bound) X(least_dispersion) \
     X(most_dispersion) X(dispersion_step) X(dispersion_move) X(outlier_share) X(largest_count) X(presence_rate) \
-    X(log_odds_limit) X(sharpness_every) X(share_start) X(least_probability)
+    X(log_odds_limit) X(sharpness_every) X(share_start) X(least_probability) X(largest_term)
 #define KB_NODES 32
 
 typedef struct {

@@ -80,11 +80,14 @@ typedef struct {
     double cdf, pdf, excess; /* Phi(u), N(u), M(u) = u Phi(u) + N(u) */
 } KB(normal_t);
 
-/* One exp and one scaled erfc give all three; |u| beyond 37.5 counts as 37.5 in the tails. */
+/* The last u whose tail fast_exp can tell. */
+#define KB_FARTHEST 37.5
+
+/* One exp and one scaled erfc give all three; in the tails |u| counts as no more than the farthest. */
 KB_INLINE KB(normal_t) KB(normal)(double u)
 {
     double size = fabs(u);
-    size = size < 37.5 ? size : 37.5;
+    size = size < KB_FARTHEST ? size : KB_FARTHEST;
     double decay = KB(fast_exp)(-0.5 * size * size);
     double scaled = KB(scaled_erfc)(size * 0.70710678118654752440);
     double tail = 0.5 * decay * scaled;
