@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.pinned import functions, networks, stated
+from tests.pinned import functions, models, networks, stated, tasks
 from tests.pinned.record import Case
 
 CASES: dict[str, Case] = {
@@ -11,6 +11,8 @@ CASES: dict[str, Case] = {
         ("function", functions.cases()),
         ("network", networks.cases()),
         ("stated", stated.cases()),
+        ("task", tasks.cases()),
+        ("model", models.cases()),
     )
     for name, case in cases.items()
 }

@@ -243,7 +243,7 @@ def _frame(rows: int, columns: int) -> FloatArray:
 def layouts() -> dict[str, Any]:
     """Which weights are together, and where."""
     found: dict[str, Any] = {}
-    for name, options in {
+    kinds: dict[str, dict[str, Any]] = {
         "paper": {"covariance": "paper"},
         "group": {"hidden": (23, 4)},
         "groups": {"hidden": (5,), "outputs": 3, "group_size": 2},
@@ -252,8 +252,9 @@ def layouts() -> dict[str, Any]:
         "wide none": {"covariance": "wide", "directions": 2, "hidden": (), "outputs": 2},
         "wide default": {"covariance": "wide", "inputs": 20},
         "many": {"inputs": 60},
-    }.items():
-        config = Config(**{"inputs": 3, "hidden": (4,), **options})  # type: ignore[arg-type]
+    }
+    for name, options in kinds.items():
+        config = Config(**{"inputs": 3, "hidden": (4,), **options})
         made = layout.layout_of(config)
         found[name] = np.concatenate((*made.order, made.offsets, made.diagonal, made.loose.ravel()))
         found[f"{name}.sizes"] = table(

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from kbnn.core import engine
+from kbnn.core.belief import open_state
 from kbnn.core.config import NO_LIMIT, Config
 from kbnn.core.network import learn, predict, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.core.sensitivity import sensitivity
 from kbnn.core.slopes import function_var, slopes
 from kbnn.core.state import ARRAYS, State, init
-from kbnn.core.belief import open_state
 from kbnn.core.twin import Records
 from kbnn.core.wide import leading
-from tests.pinned.record import Case, bells, uniform
+from tests.pinned.record import Case, bells, grouped, uniform
 
 ROWS = 20
 ACTIVATIONS = ("relu", "linear", "leaky_relu", "max(0.1,2)", "sigmoid", "tanh", "probit", "step")
@@ -83,13 +83,14 @@ def learned(
     made.append(session.learn(x[12:15], y[12:15]))
     made.append(session.predict(x[:5], x_var[:5]))
     records = Records(*(np.concatenate(parts) for parts in zip(*made, strict=True)))
-    return {**told("said", records), **belief(session.state())}
+    state = {f"belief/{name}": part for name, part in belief(session.state()).items()}
+    return grouped({**told("said", records), **state})
 
 
 def told(prefix: str, records: Records) -> dict[str, Any]:
     """What was predicted."""
     return {
-        f"{prefix}.{name}": part for name, part in records._asdict().items() if np.size(part) > 0
+        f"{prefix}/{name}": part for name, part in records._asdict().items() if np.size(part) > 0
     }
 
 
@@ -172,11 +173,11 @@ def scaled(means: float, cov: float, noise: tuple[float, float], state: State) -
 def asked() -> dict[str, Any]:
     """The pure functions, derivatives, and what inputs do."""
     found: dict[str, Any] = {}
-    for covariance, more in (("group", {}), ("wide", {"directions": 2}), ("full", {})):
+    kinds: dict[str, dict[str, Any]] = {"group": {}, "wide": {"directions": 2}, "full": {}}
+    for covariance, more in kinds.items():
         for hidden, activation in (((), "relu"), ((5,), "tanh"), ((4, 3), "relu,tanh")):
-            config = Config(
-                inputs=4, hidden=hidden, activation=activation, covariance=covariance, **more
-            )  # type: ignore[arg-type]
+            shape: dict[str, Any] = {"hidden": hidden, "activation": activation, **more}
+            config = Config(inputs=4, covariance=covariance, **shape)  # type: ignore[arg-type]
             start = init(config, 5, directions=directions(config))
             x, y, x_var, weight = rows_of(config)
             state, _ = learn(start, x, y, x_var=x_var, weight=weight)
@@ -214,14 +215,13 @@ def begun() -> dict[str, Any]:
         "shifted": {"output_mean": np.array([0.5])},
     }.items():
         state = init(Config(inputs=3, hidden=(4, 2)), 2, **options)  # type: ignore[arg-type]
-        found |= {f"{name}.{part}": value for part, value in belief(state).items()}
+        found |= {f"{name}/{part}": value for part, value in belief(state).items()}
     for label, options in LABELS.items():
-        found |= {
-            f"{label}.{part}": value
-            for part, value in belief(init(Config(inputs=2, hidden=(3,), **options), 4)).items()
-        }
+        state = init(Config(inputs=2, hidden=(3,), **options), 4)
+        found |= {f"{label}/{part}": value for part, value in belief(state).items()}
     wide = init(Config(inputs=4, hidden=(3,), covariance="wide", directions=2), 1)
-    return found | {f"wide.{part}": value for part, value in belief(wide).items()}
+    found |= {f"wide/{part}": value for part, value in belief(wide).items()}
+    return grouped(found)
 
 
 def case(change: Change | None = None, at_edge: bool = False, **options: Any) -> Case:
@@ -243,7 +243,9 @@ def cases() -> dict[str, Case]:
             made[f"{activation} {covariance}"] = case(activation=activation, covariance=covariance)
     for label, options in LABELS.items():
         for covariance in ("paper", "neuron", "group", "full", "wide"):
-            more = {"directions": 2, "inputs": 5} if covariance == "wide" else {}
+            more: dict[str, Any] = {}
+            if covariance == "wide":
+                more = {"directions": 2, "inputs": 5}
             made[f"{label} by {covariance}"] = case(covariance=covariance, **more, **options)
         plain = {"robust": False, "drift": False, **options}
         made[f"{label} of two layers"] = case(hidden=(5, 4), activation="tanh,relu", **options)
@@ -270,7 +272,9 @@ def cases() -> dict[str, Case]:
         ("even", 2.0, 1.0, (3.0, 1e-6)),
         ("loose", 2.0, 1.0, (3.0, 600.0)),
     ):
-        made[f"count stretched {name}"] = case(partial(scaled, means, cov, noise), observation="count")
+        made[f"count stretched {name}"] = case(
+            partial(scaled, means, cov, noise), observation="count"
+        )
     for activation in ("sigmoid", "tanh", "relu,tanh"):
         for observation in ("gaussian", "sigmoid"):
             made[f"printed {activation} {observation}"] = case(

@@ -34,6 +34,20 @@ class Each(NamedTuple):
     values: Any
 
 
+class Group(NamedTuple):
+    """Arrays of which one number each is kept."""
+
+    arrays: tuple[Any, ...]
+
+
+def grouped(found: Found) -> dict[str, Any]:
+    """Arrays under the first parts of their names."""
+    groups: dict[str, list[Any]] = {}
+    for name, array in found.items():
+        groups.setdefault(name.rpartition("/")[0] or name.split()[0], []).append(array)
+    return {name: Group(tuple(arrays)) for name, arrays in groups.items()}
+
+
 def table(*values: Any) -> Each:
     """Results of one function, one by one."""
     return Each(np.concatenate([np.ravel(np.asarray(v, np.float64)) for v in values]))
@@ -72,10 +86,19 @@ def numbers(prefix: str, plain: Any) -> dict[str, Any]:
     return found
 
 
-def written(found: Found) -> dict[str, list[float]]:
-    """The numbers of results that are kept, in twelve digits."""
+def parts(prefix: str, plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, all numbers under one name together."""
     return {
-        name: [float(f"{value:.12g}") for value in _kept(result)] for name, result in found.items()
+        f"{prefix} {name}": np.concatenate([np.ravel(v) for v in numbers("", part).values()])
+        for name, part in plain.items()
+        if numbers("", part)
+    }
+
+
+def written(found: Found) -> dict[str, list[float]]:
+    """The numbers of results that are kept, in eleven digits."""
+    return {
+        name: [float(f"{value:.11g}") for value in _kept(result)] for name, result in found.items()
     }
 
 
@@ -85,7 +108,9 @@ def _kept(result: Any) -> list[float]:
     Large numbers count by their logarithm: none hides what became of the others.
     """
     if isinstance(result, Each):
-        return [float(v) for v in _plain(np.ravel(result.values))]
+        return [float(v) for v in _plain(np.ravel(result.values), 5e300)]
+    if isinstance(result, Group):
+        return [value for array in result.arrays for value in _kept(np.ravel(array))]
     array = np.asarray(result, np.float64)
     wide = array.ndim < 2 or array.shape[-1] > MOST_EACH
     columns = _plain(array.reshape(-1, 1) if wide else array.reshape(-1, array.shape[-1]))
@@ -95,9 +120,9 @@ def _kept(result: Any) -> list[float]:
     return [float(value) for value in weights @ np.abs(columns) + turned @ columns]
 
 
-def _plain(array: FloatArray) -> FloatArray:
+def _plain(array: FloatArray, far: float = 54.3) -> FloatArray:
     """What is no number as one."""
-    return np.nan_to_num(array, nan=1234.5, posinf=5432.1, neginf=-5432.1)
+    return np.clip(np.nan_to_num(array, nan=12.3, posinf=far, neginf=-far), -6e300, 6e300)
 
 
 def differences(found: Found, wanted: Mapping[str, list[float]], close: float) -> list[str]:

@@ -85,9 +85,9 @@ def followed(kind: str, mix: bool, track: bool) -> dict[str, Any]:
     found["stated"] = made.reshape(-1, STATED_FIELDS)
     found["known"] = known.copy()
     # As after many rows: memories are full, and what is stated is looked at seldom.
-    known[:, tails.SEEN] = [tails.TAILS_YOUNG - 3.0, 5000.0]
-    known[:, tails.AMONG] = tails.TAILS_MEMORY - 2.0
-    known[:, tails.EXTREMES] = tails.EXTREMES_MEMORY - 0.5
+    known[:, tails.SEEN] = [509.0, 5000.0]
+    known[:, tails.AMONG] = 998.0
+    known[:, tails.EXTREMES] = 99.5
     known[:, tails.UNIT] = [0.0, 0.4]
     made = tails.follow(known, mean, sd, y, mix, track)
     found["stated then"] = made.reshape(-1, STATED_FIELDS)
