@@ -74,6 +74,15 @@ def rates() -> dict[str, Any]:
         "posterior": table(
             *(counts.posterior(one, y, phi) for one in mild for y in ys for phi in phis[1:])
         ),
+        "posterior far": table(
+            *(
+                counts.posterior(Rate(mean, var), y, phi)
+                for mean in (-39.0, -12.0, 30.0)
+                for var in (0.1, 19.0)
+                for y in (0.0, 3.0, 1e6, 9e14)
+                for phi in (1e-4, 1.0, 50.0)
+            )
+        ),
         "inlier": table(*(counts.inlier_probability(y, *pair) for y in ys for pair in pairs[::3])),
         "inlier.share": table(*(counts.inlier_probability(6.0, *pair, 0.2) for pair in pairs)),
         "wider": table(*(counts.wider(y, *pair) for y in ys[:4] for pair in pairs[::2])),

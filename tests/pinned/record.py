@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,6 +144,7 @@ def differences(found: Found, wanted: Mapping[str, list[float]], close: float) -
     return wrong
 
 
+@cache
 def read() -> dict[str, dict[str, list[float]]]:
     """All that is written down."""
     found: dict[str, dict[str, list[float]]] = json.loads(FILE.read_text())

@@ -174,6 +174,12 @@ def counted() -> dict[str, Any]:
             u = uniform(count, 1, 5)[:, 0]
             count_tails.follow(known, y, u, none, track, made)
             found[f"{name} {track}"], found[f"{name} {track} known"] = made, known[None]
+    known = count_tails.begin(1, True)[0]
+    known[tails.OUTLIERS] = known[tails.SHARE] = 1e-9
+    made = np.zeros((6, STATED_FIELDS))
+    made[:, STATED.place], made[:, STATED.spread] = 40.0, 0.02
+    count_tails.mix(known, np.array([95.0, 110.0, 40.0, 120.0, 5.0, 90.0]), made)
+    found["moved"], found["moved known"] = made, known[None]
     found["begun"] = count_tails.begin(2, False)
     return found
 

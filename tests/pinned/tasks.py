@@ -12,6 +12,7 @@ from kbnn.core import mixture, tails
 from kbnn.core.mixture import STATED
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
+from kbnn.errors import DataError, UsageError
 from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
 from kbnn.score import failif
@@ -22,8 +23,9 @@ from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import Summaries, sample_rows
 from kbnn.task import counted, link, logged, stated, two_part
 from kbnn.task.base import Following, Scaled, Task, Wanted, blank
+from kbnn.task.class_score import ClassScore
 from kbnn.task.class_score import Judged as JudgedLabels
-from kbnn.task.class_verdict import chance_error
+from kbnn.task.class_verdict import chance_error, class_verdict
 from kbnn.task.forecast import Forecast
 from kbnn.task.numeric_score import Judged, NumericScore
 from kbnn.task.numeric_verdict import (
@@ -33,7 +35,7 @@ from kbnn.task.numeric_verdict import (
     headline,
     spread_sentence,
 )
-from kbnn.task.table import TASKS, kinds_of, task_of, wider
+from kbnn.task.table import TASKS, Seen, choose, kinds_of, task_of, wider
 from tests.pinned.record import Case, bells, grouped, parts, table, uniform
 from tests.pinned.stated import rows as mixtures
 
@@ -227,6 +229,20 @@ def chosen() -> dict[str, Any]:
     found = {
         name: words(",".join(kinds_of(schema, np.array(y)[:, None]))) for name, y in streams.items()
     }
+    targets = {
+        "numbers": Seen("y", "number", {"1", "2.5"}, {1.0, 2.5}),
+        "binary": Seen("y", "number", {"0", "1"}, {0.0, 1.0}),
+        "truths": Seen("y", "boolean", {"true", "false"}, None),
+        "texts": Seen("y", "category", {"u", "v"}, None),
+    }
+    for name, seen in targets.items():
+        for said_of in ("auto", "regression", "classification", "positive"):
+            try:
+                choice = choose([seen], said_of)
+                text = f"{choice.task} {choice.classes} {choice.closed} {bool(choice.notice)}"
+            except (DataError, UsageError) as error:
+                text = type(error).__name__
+            found[f"chosen {name} {said_of}"] = words(text)
     for kind in TASKS:
         found[f"wider {kind}"] = words(
             *(wider(kind, np.array([[v]])) for v in (-1.0, 0.0, 1.5, np.inf))
@@ -264,6 +280,17 @@ def sentences() -> dict[str, Any]:
             for gross in (True, False)
         )
     )
+    for rows in (40, 3000):
+        for name, sure in (("even", 0.6), ("sure", 0.9), ("unsure", 0.45), ("blind", 0.35)):
+            levels = []
+            for right in np.arange(0.3, 0.98, 0.04):
+                score = ClassScore()
+                p = np.tile([sure, 0.98 - sure, 0.02], (rows, 1))
+                label = np.where(np.arange(rows) < right * rows, 0.0, 1.0 + np.arange(rows) % 2)
+                score.add(JudgedLabels(label, p))
+                verdict = class_verdict(score)
+                levels.append(verdict.level + verdict.headline[:7])
+            found[f"labels {name} {rows}"] = words(*levels)
     found["constant"] = table(accuracy_sentence(0.4, 0.0, 50)[0], bias_sentence(0.0, 0.0, 50)[0])
     return found
 
