@@ -139,7 +139,8 @@ def refuted() -> dict[str, Any]:
         rows = rows._replace(y=y)
         said = {"learned": model.learn(rows)}
         name = f"{what} {late:g} {count}"
-        found |= {f"{name} {part}": value for part, value in told(model, said, what == "count").items()
+        parts_of = told(model, said, what == "count")
+        found |= {f"{name} {part}": value for part, value in parts_of.items()
                   if not part.startswith("record")}  # fmt: skip
         kinds = [racer.learner.settings.kind for racer in model.racers]
         refuted = model.refuted
