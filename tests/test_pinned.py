@@ -1,4 +1,10 @@
-"""Results are those that are written down, see tests.pinned: `python -m tests.pinned`."""
+"""Behaviour that is meant to stay is pinned to the digit.
+
+A change of formula must be stated by writing the numbers anew, and the diff of
+tests/fixtures/pinned.json shows what moved:
+
+    python -m tests.pinned
+"""
 
 from __future__ import annotations
 
