@@ -219,6 +219,10 @@ def begun() -> dict[str, Any]:
     for label, options in LABELS.items():
         state = init(Config(inputs=2, hidden=(3,), **options), 4)
         found |= {f"{label}/{part}": value for part, value in belief(state).items()}
+    three = Config(inputs=2, hidden=(3,), observation="categorical", outputs=3)
+    for rule in ("he", 0.7):
+        state = init(three, 4, prior_variance=rule)
+        found |= {f"classes {rule}/{part}": value for part, value in belief(state).items()}
     wide = init(Config(inputs=4, hidden=(3,), covariance="wide", directions=2), 1)
     found |= {f"wide/{part}": value for part, value in belief(wide).items()}
     return grouped(found)
