@@ -78,7 +78,8 @@ def learned(
     session = engine.open_session(change(start) if change else start)
     made = [session.learn(x, y, x_var, weight)]
     session.learn(x[:5], y[:5], x_var[:5], weight[:5], again=True)
-    session.rehearse(x[8:12], y[8:12], x_var[8:12], weight[8:12])
+    some = weight[8:12] * np.array([1.0, 0.0, 1.0, 1.0])  # one that cannot be learned
+    session.rehearse(x[8:12], y[8:12], x_var[8:12], some)
     session.rehearse(x[3:6], y[3:6], means_alone=True)
     made.append(session.learn(x[12:15], y[12:15]))
     made.append(session.predict(x[:5], x_var[:5]))
