@@ -11,6 +11,7 @@ import pytest
 
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
+from kbnn.model import scaling
 from kbnn.model.stored import from_state, to_state
 from tests.bench.data import trained
 
@@ -25,6 +26,15 @@ def test_the_scale_must_have_a_row_for_every_column(rows: slice) -> None:
     header, arrays = stored()
     name = "racer0/scale/columns"
     arrays[name] = arrays[name][rows]
+    with pytest.raises(ModelError, match="its scale do not fit"):
+        from_state(header, arrays)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("field", [scaling.MEAN, scaling.CENTER, scaling.RECENT])
+def test_a_scale_is_made_of_numbers(field: int, value: float) -> None:
+    header, arrays = stored()
+    arrays["racer0/scale/columns"][1, field] = value
     with pytest.raises(ModelError, match="its scale do not fit"):
         from_state(header, arrays)
 

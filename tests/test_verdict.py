@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kbnn.score.verdict import FEW
 from kbnn.task.class_score import ClassScore
 from kbnn.task.class_score import Judged as Labelled
 from kbnn.task.class_verdict import class_verdict
@@ -105,6 +106,14 @@ def test_a_handful_of_rows_is_not_judged() -> None:
     assert result.headline == "Too few rows to judge"
     assert numeric_verdict(NumericScore()).level == "unknown"
     assert class_verdict(ClassScore()).level == "unknown"
+
+
+@pytest.mark.parametrize(("rows", "judged_at_all"), [(FEW - 1, False), (FEW, True)])
+def test_as_many_rows_as_are_asked_for_are_enough(rows: int, judged_at_all: bool) -> None:
+    labels = ClassScore()
+    labels.add(Labelled(np.arange(rows) % 2.0, np.full((rows, 2), 0.5)))
+    for verdict in (numeric_verdict(made(rows)), class_verdict(labels)):
+        assert (verdict.level != "unknown") == judged_at_all
 
 
 @pytest.mark.parametrize(

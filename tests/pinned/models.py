@@ -23,6 +23,7 @@ from kbnn.model.scaling import Scale
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import PRESETS, Settings
 from kbnn.model.stored import to_state
+from kbnn.model.warmup import rows_kept
 from kbnn.task.forecast import Forecast
 from tests.pinned.networks import belief, directions, rows_of
 from tests.pinned.record import Case, bells, grouped, parts, table, uniform
@@ -373,6 +374,7 @@ def scaled() -> dict[str, Any]:
 def rehearsed() -> dict[str, Any]:
     """When rows are learned once more, and ensembles' weights."""
     found: dict[str, Any] = {
+        "kept": table(*(rows_kept(n, 2048) for n in (0, 1, 127, 128, 129, 200, 511, 512, 513))),
         "intervals": table(*(rehearsal.interval(n) for n in (0, 1023, 1024, 2048, 4096, 9000))),
         "drawn": table(rehearsal.drawn(1, 40, 7, 17), rehearsal.drawn(0, 64, 5, 3)),
     }

@@ -257,8 +257,8 @@ def sentences() -> dict[str, Any]:
         found[f"coverage {rows}"] = table(
             *(
                 coverage_sentence(level, inside, rows)[0]
-                for level in (50, 90, 95)
-                for inside in np.round(np.arange(0.3, 1.0, 0.013), 3)
+                for level in (20, 50, 90, 95)
+                for inside in np.round(np.arange(0.1, 1.0, 0.013), 3)
             )
         )
         found[f"accuracy {rows}"] = table(
