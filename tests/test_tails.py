@@ -386,3 +386,13 @@ def test_an_error_where_no_spread_was_stated_counts_as_the_farthest(either: str)
     assert off[0, tails.SEEN] == 1.0
     tails.follow(off, zero, zero, zero, True, True, either == "kernel")
     assert off[0, tails.SEEN] == 1.0
+
+
+@pytest.mark.parametrize("gain", [constants.LEAST_GAIN, constants.MOST_GAIN])
+def test_gains_may_have_come_to_their_very_bounds(gain: float) -> None:
+    known = tails.blank(1)
+    known[:, tails.FIRST_GAIN : tails.MEAN_WIDTH] = gain
+    assert tails.sound(known)
+    beyond = np.nextafter(gain, 0.0 if gain < 1.0 else np.inf)
+    known[0, tails.FIRST_GAIN] = beyond
+    assert not tails.sound(known)
