@@ -323,3 +323,13 @@ def test_a_stored_histogram_must_begin_where_its_smallest_value_is(field: str, b
     plain[field] = [plain[field][0] + by]
     with pytest.raises(ValueError, match="does not fit its range"):
         FeatureHistograms.from_json(plain, counts)
+
+
+def test_a_value_next_to_nothing_stays_in_the_first_bin_beside_a_huge_one() -> None:
+    """Its place in wide bins is -0.0, not -1: it underflows."""
+    histograms = FeatureHistograms(1)
+    for value in (-1e-300, 1e300):
+        histograms.add(np.array([[value]]))
+    _, counts = histograms.bins(0)
+    assert counts.sum() == 2
+    assert counts[0] >= 1

@@ -81,6 +81,11 @@ def test_a_small_bias_is_not_a_disaster() -> None:
     assert result.sentences[-1].endswith(" % of the RMSE: slightly biased.")
 
 
+def test_forecasts_without_any_error_state_too_much() -> None:
+    result = numeric_verdict(made(noise=0.0))
+    assert any("only 0.00 times as large as stated" in sentence for sentence in result.sentences)
+
+
 def test_useless_even_with_honest_error_bars() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(5, 2, 3000)

@@ -478,4 +478,5 @@ def cases() -> dict[str, Case]:
     add("labels by a sigmoid", "two", 150, link="sigmoid", covariance="paper", noise=0.2)
     add("labels unguarded", "classification", 150, robust=False)
     add("long", "regression", 1300, rehearse="auto", hidden=(3,))
+    add("longer", "regression", 4150, rehearse="auto", hidden=(2,))
     return made
