@@ -116,7 +116,7 @@ def test_a_handful_of_rows_is_not_judged() -> None:
 @pytest.mark.parametrize(("rows", "judged_at_all"), [(FEW - 1, False), (FEW, True)])
 def test_as_many_rows_as_are_asked_for_are_enough(rows: int, judged_at_all: bool) -> None:
     labels = ClassScore()
-    labels.add(Labelled(np.arange(rows) % 2.0, np.full((rows, 2), 0.5)))
+    labels.add(Labelled((np.arange(rows) % 2).astype(np.float64), np.full((rows, 2), 0.5)))
     for verdict in (numeric_verdict(made(rows)), class_verdict(labels)):
         assert (verdict.level != "unknown") == judged_at_all
 
