@@ -11,7 +11,6 @@ import pytest
 
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
-from kbnn.model import scaling
 from kbnn.model.stored import from_state, to_state
 from tests.bench.data import trained
 
@@ -31,7 +30,7 @@ def test_the_scale_must_have_a_row_for_every_column(rows: slice) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("field", [scaling.MEAN, scaling.CENTER, scaling.RECENT])
+@pytest.mark.parametrize("field", [1, 3, 5])  # the mean, the recent mean, the center
 def test_a_scale_is_made_of_numbers(field: int, value: float) -> None:
     header, arrays = stored()
     arrays["racer0/scale/columns"][1, field] = value

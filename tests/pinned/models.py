@@ -144,9 +144,7 @@ def refuted() -> dict[str, Any]:
         found |= {f"{name} {part}": value for part, value in parts_of.items()
                   if not part.startswith("record")}  # fmt: skip
         kinds = [racer.learner.settings.kind for racer in model.racers]
-        refuted = model.refuted
-        shown = "" if refuted is None else f"{refuted.kind} {refuted.row} {refuted.instead}"
-        found[f"{name} kinds"] = words(*kinds, shown)
+        found[f"{name} kinds"] = words(*kinds)
         others = standings(model.racers, model.lost)
         found[f"{name} standings"] = table(0.0, *((one.nats, one.row) for one in others))
         found[f"{name} told"] = words("", *(one.settings for one in others))
