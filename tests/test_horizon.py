@@ -156,6 +156,11 @@ def test_the_path_stays_in_reach(learned: Model) -> None:
     assert made.sd.max() <= 1.5 * (high - low) * most + 1e-9
 
 
+def test_what_is_not_known_is_cut_where_its_deviation_is_beyond_all_that_was_seen() -> None:
+    var, most = np.array([4.0, 9.0, 16.0, 0.2, 9.0]), np.array([3.5, 2.0, 5.0, 0.5, 0.0])
+    assert np.array_equal(horizon._bounded(var, most), [1.0, 2.0 / 3.0, 1.0, 1.0, 1.0])
+
+
 def test_an_ensemble_goes_on_together(tmp_path: Path) -> None:
     model = trained(series(tmp_path / "s.csv", 300), layers=[4], ensemble=3)
     made = path_of(model, 6)

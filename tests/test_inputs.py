@@ -27,6 +27,16 @@ def test_conditioning_is_the_matrix_formula() -> None:
     assert got.var[0] == 0.0
 
 
+def test_what_follows_from_the_others_has_no_variance_below_0() -> None:
+    """Columns in step: rounding alone would leave some a little below."""
+    rng = np.random.default_rng(0)
+    for a in rng.standard_normal((100, 3)):
+        noise = np.array([1e-20, 0.0, 0.0])
+        given = condition(np.zeros(3), np.outer(a, a), np.array([a[0], np.nan, np.nan]), noise)
+        assert np.all(given.var >= 0.0)
+        assert np.all(given.var <= 1e-14)
+
+
 def test_an_infinite_variance_is_a_missing_value() -> None:
     sigma, mu = np.array([[1.0, 0.9], [0.9, 1.0]]), np.zeros(2)
     missing = condition(mu, sigma, np.array([2.0, np.nan]), np.zeros(2))

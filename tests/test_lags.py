@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import kbnn
-from kbnn.errors import ModelError
+from kbnn.errors import ModelError, UsageError
 from kbnn.model import file as modelfile
-from kbnn.model.lags import parse
+from kbnn.model.lags import History, Lag, parse, past, reach_of
 from kbnn.model.model import Model
 from kbnn.model.stored import from_state, to_state
 from kbnn.run.training import Training
@@ -193,6 +193,21 @@ def test_lags_that_cannot_be(lags: str, sentence: str, tmp_path: Path) -> None:
     ran = command("train", path, "-m", tmp_path / "m.npz", "--lags", lags)
     assert ran.code in (1, 2)
     assert sentence in ran.err
+
+
+@pytest.mark.parametrize("text", ["0h", "0.0d", "0"])
+def test_no_time_at_all_is_no_lag(text: str) -> None:
+    with pytest.raises(UsageError, match="--lags takes rows"):
+        parse(text)
+
+
+@pytest.mark.parametrize(("late", "found"), [(-0.5, 7.0), (0.5, 7.0), (0.501, np.nan)])
+def test_a_row_is_of_then_if_it_is_so_by_half_a_step(late: float, found: float) -> None:
+    lag = [Lag("y an hour ago", "y", 0, 4.0)]
+    time = np.array([[0.0, 0.0], [4.0 + late, 4.0 + late]])
+    y = np.array([[7.0], [8.0]])
+    seen = past(lag, ["y"], History(1, 1), time, y, y, reach_of(lag, 1.0))
+    assert np.array_equal(seen.lags, [[np.nan], [found]], equal_nan=True)
 
 
 def test_a_class_has_no_lags_and_a_shuffled_stream_neither(tmp_path: Path) -> None:

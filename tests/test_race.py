@@ -342,3 +342,16 @@ def test_a_race_that_cannot_be_is_damage(place: tuple[Any, ...], value: object) 
     at[place[-1]] = value
     with pytest.raises(ModelError):
         from_state(header, arrays)
+
+
+@pytest.mark.parametrize(("seen", "racing"), [(4032, 2), (4064, 1), (4096, 2)])
+def test_whether_to_go_on_rehearsing_is_settled_at_row_4064(seen: int, racing: int) -> None:
+    """However close it is; before the row where scales are looked at, 4,096."""
+    only = new_model().racers[0]
+    close = [
+        race.Racer(only.learner, only.learned._replace(seen=seen), evidence)
+        for evidence in (1.0, 0.9)
+    ]
+    kept = race._looked_at(tuple(close))
+    assert len(kept) == racing
+    assert kept[0] is close[0]

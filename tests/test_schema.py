@@ -239,6 +239,15 @@ def test_a_damaged_schema_is_refused(change: dict[str, Any]) -> None:
         Schema.from_json({**small().to_json(), **change})
 
 
+def test_a_category_has_one_place() -> None:
+    schema = small()
+    schema.admit(schema.column("c"), "more")
+    plain = schema.copy().to_json()
+    plain["layout"] = [*plain["layout"], ["c", "more"]]
+    with pytest.raises(ModelError, match="its parts do not fit together"):
+        Schema.from_json(plain)
+
+
 def test_a_header_may_have_numbers_for_names(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("0,1,2\n5,6,7\n8,9,1\n")
     with open_stream([str(tmp_path / "t")], options=ReadOptions(header=True)) as stream:

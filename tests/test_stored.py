@@ -34,6 +34,15 @@ def test_the_scale_must_have_a_row_for_every_column(rows: slice) -> None:
         from_state(header, arrays)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("field", [1, 3, 5])  # the mean, the recent mean, the center
+def test_a_scale_is_made_of_numbers(field: int, value: float) -> None:
+    header, arrays = stored()
+    arrays["racer0/scale/columns"][1, field] = value
+    with pytest.raises(ModelError, match="its scale do not fit"):
+        from_state(header, arrays)
+
+
 @pytest.mark.parametrize("weight", [0.5, np.nan, -np.inf])
 def test_evidence_of_a_member_is_that_of_the_best_or_less(weight: float) -> None:
     header, arrays = stored()

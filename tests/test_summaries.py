@@ -312,3 +312,24 @@ def test_quantiles_come_from_the_sample() -> None:
     assert np.isnan(summaries.quantiles(1, levels)).all()
     assert summaries.features.missing[1] == 101
     assert np.isnan(Summaries(2).quantiles(1, levels)).all()  # of no rows at all
+
+
+@pytest.mark.parametrize(("field", "by"), [("first", 1), ("first", -1), ("level", 1), ("low", 9.0)])
+def test_a_stored_histogram_must_begin_where_its_smallest_value_is(field: str, by: float) -> None:
+    histograms = FeatureHistograms(1)
+    histograms.add(np.array([[1.5], [2.5], [8.0]]))
+    plain, counts = histograms.to_json(), histograms.counts.astype(np.float64)
+    assert np.array_equal(FeatureHistograms.from_json(plain, counts).counts, histograms.counts)
+    plain[field] = [plain[field][0] + by]
+    with pytest.raises(ValueError, match="does not fit its range"):
+        FeatureHistograms.from_json(plain, counts)
+
+
+def test_a_value_next_to_nothing_stays_in_the_first_bin_beside_a_huge_one() -> None:
+    """Its place in wide bins is -0.0, not -1: it underflows."""
+    histograms = FeatureHistograms(1)
+    for value in (-1e-300, 1e300):
+        histograms.add(np.array([[value]]))
+    _, counts = histograms.bins(0)
+    assert counts.sum() == 2
+    assert counts[0] >= 1

@@ -373,3 +373,26 @@ def test_where_the_lower_edge_of_a_count_is_0_its_upper_one_leaves_out_both_shar
     moves = np.log(known[tails.FIRST_GAIN : tails.FIRST_MEAN]).reshape(-1, 2)
     assert not moves[:, 0].any()  # nothing lies below 0
     assert moves[:, 1] == pytest.approx(0.045 * np.array([0.0, 1.0 - 0.2, 1.0 - 0.1, 1.0 - 0.05]))
+
+
+def test_an_error_where_no_spread_was_stated_counts_as_the_farthest(either: str) -> None:
+    """And where there is neither error nor spread, nothing is learned: 0/0 is no distance."""
+    off, far = (tails.blank(1) for _ in range(2))
+    zero, one = np.zeros((1, 1)), np.ones((1, 1))
+    tails.follow(off, zero, zero, one, True, True, either == "kernel")
+    tails.follow(far, zero, 1e-12 * one, one, True, True, either == "kernel")
+    shown = [*range(tails.VALUE_MEAN), *range(tails.SHARE, tails.FIELDS)]
+    assert np.array_equal(off[0, shown], far[0, shown])
+    assert off[0, tails.SEEN] == 1.0
+    tails.follow(off, zero, zero, zero, True, True, either == "kernel")
+    assert off[0, tails.SEEN] == 1.0
+
+
+@pytest.mark.parametrize("gain", [constants.LEAST_GAIN, constants.MOST_GAIN])
+def test_gains_may_have_come_to_their_very_bounds(gain: float) -> None:
+    known = tails.blank(1)
+    known[:, tails.FIRST_GAIN : tails.MEAN_WIDTH] = gain
+    assert tails.sound(known)
+    beyond = np.nextafter(gain, 0.0 if gain < 1.0 else np.inf)
+    known[0, tails.FIRST_GAIN] = beyond
+    assert not tails.sound(known)

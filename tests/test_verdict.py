@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kbnn.score.verdict import FEW
 from kbnn.task.class_score import ClassScore
 from kbnn.task.class_score import Judged as Labelled
 from kbnn.task.class_verdict import class_verdict
@@ -80,6 +81,11 @@ def test_a_small_bias_is_not_a_disaster() -> None:
     assert result.sentences[-1].endswith(" % of the RMSE: slightly biased.")
 
 
+def test_forecasts_without_any_error_state_too_much() -> None:
+    result = numeric_verdict(made(noise=0.0))
+    assert any("only 0.00 times as large as stated" in sentence for sentence in result.sentences)
+
+
 def test_useless_even_with_honest_error_bars() -> None:
     rng = np.random.default_rng(0)
     y = rng.normal(5, 2, 3000)
@@ -105,6 +111,14 @@ def test_a_handful_of_rows_is_not_judged() -> None:
     assert result.headline == "Too few rows to judge"
     assert numeric_verdict(NumericScore()).level == "unknown"
     assert class_verdict(ClassScore()).level == "unknown"
+
+
+@pytest.mark.parametrize(("rows", "judged_at_all"), [(FEW - 1, False), (FEW, True)])
+def test_as_many_rows_as_are_asked_for_are_enough(rows: int, judged_at_all: bool) -> None:
+    labels = ClassScore()
+    labels.add(Labelled((np.arange(rows) % 2).astype(np.float64), np.full((rows, 2), 0.5)))
+    for verdict in (numeric_verdict(made(rows)), class_verdict(labels)):
+        assert (verdict.level != "unknown") == judged_at_all
 
 
 @pytest.mark.parametrize(

@@ -219,10 +219,9 @@ def follow(
             rows[i, j] = stated(tail[None], mean[i : i + 1, j : j + 1], sd[i : i + 1, j : j + 1])
             rows[i, j, STATED.spread] = math.sqrt(tail[WIDTH]) * sd[i, j]
             rows[i, j, STATED.gain : STATED.most] = tail[FIRST_GAIN:FIRST_MEAN]
-            t = float(y[i, j] - mean[i, j]) / float(rows[i, j, STATED.spread])
-            if not labelled or not math.isfinite(t):
+            t = _within_reach(float(y[i, j] - mean[i, j]), float(rows[i, j, STATED.spread]))
+            if not labelled or math.isnan(t):
                 continue
-            t = min(max(t, -TAILS_REACH), TAILS_REACH)
             shape = (float(tail[SHARE]), float(tail[RATIO]), float(tail[SHIFT]))
             if track and median is None:
                 median = median_of(shape)
@@ -237,6 +236,13 @@ def follow(
         seen = float(tail[SEEN])
         tail[MEAN_WIDTH] = math.pow(tail[WIDTH], seen / (seen + WIDTH_REST))
     return rows
+
+
+def _within_reach(gap: float, spread: float) -> float:
+    """How many spreads off, at most TAILS_REACH; NaN where there is neither error nor spread."""
+    if spread == 0.0:
+        return math.copysign(TAILS_REACH, gap) if abs(gap) > 0.0 else math.nan
+    return min(max(gap / spread, -TAILS_REACH), TAILS_REACH)
 
 
 def _refresh(tail: FloatArray) -> None:
