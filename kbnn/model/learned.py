@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core.engine import Session, open_session
-from kbnn.core.network import ALARM, LEARNED, UNLABELLED
+from kbnn.core.network import ALARM, UNLABELLED
 from kbnn.core.normal import FloatArray
 from kbnn.core.sharpness import NONE
 from kbnn.model.rehearsal import Rehearsal
@@ -57,7 +57,7 @@ def warned(learned: Learned, number: int) -> Learned:
 
 def events_of(said: Forecast, first: int) -> Events:
     """What the status of rows tells, the first of them row `first` of the stream."""
-    if np.count_nonzero(said.status == LEARNED) == len(said.status):
+    if not int(np.bitwise_or.reduce(said.status)) & (ALARM | UNLABELLED):
         return Events([])
     raised = np.flatnonzero(said.status & ALARM)
     skipped = int(np.count_nonzero(said.status & UNLABELLED))

@@ -133,58 +133,56 @@ def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Ste
     if again and len(racers) > 1:
         step = learn(racers[:1], rows, first, again)
         return step._replace(lost=_lost(racers, racers[:1], racers[0].learned.seen))
-    if len(racers) == 1:
-        racer, said, skipped = _advance(racers[0], rows, first, again)
-        moved: tuple[Racer, ...] = (racer,)
-    else:
+    alone = len(racers) == 1
+    if not alone:
         rows = sliced(rows, 0, BURST - racers[0].learned.seen % BURST)
-        moved, said, skipped = _together(racers, rows, first)
-    seen = moved[0].learned.seen
-    if again or seen % BURST or (len(moved) == 1 and seen != DECIDED):
-        return Step(moved, said, skipped)
-    kept = _looked_at(moved)
-    lost = _lost(moved, kept, seen)
-    return Step(_forked(kept) if seen == DECIDED else _aged(kept, seen), said, skipped, lost)
-
-
-def _together(
-    racers: tuple[Racer, ...], rows: Rows, first: int
-) -> tuple[tuple[Racer, ...], Forecast, int]:
-    """All racers after the rows, and what the leader said of them."""
-    moved: list[Racer] = []
+    moved: tuple[Racer, ...] = ()
     spoken: list[Forecast] = []
     for racer in racers:
-        racer, said, skipped = _whole(racer, rows, first)
-        moved.append(racer)
+        racer, said, skipped = _advance(racer, rows, first, again, whole=not alone)
+        moved += (racer,)
         spoken.append(said)
-    fine = min(r.learner.task.finest(r.learned.tails) for r in moved)  # the same event for all
-    pairs = zip(moved, spoken, strict=True)
-    density = [r.learner.task.log_density(said, rows.y, fine) for r, said in pairs]
-    after = [
-        replace(racer, evidence=_after(racer.evidence, gained))
-        for racer, gained in zip(moved, _bounded(np.stack(density)), strict=True)
-    ]
-    return tuple(after), spoken[0], skipped
+    if not alone:
+        moved = _weighed(moved, spoken, rows.y)
+    seen = moved[0].learned.seen
+    if again or seen % BURST or (alone and seen != DECIDED):
+        return Step(moved, spoken[0], skipped)
+    kept = _looked_at(moved)
+    lost = _lost(moved, kept, seen)
+    after = _forked(kept) if seen == DECIDED else _aged(kept, seen)
+    return Step(after, spoken[0], skipped, lost)
 
 
-def _advance(racer: Racer, rows: Rows, first: int, again: bool) -> tuple[Racer, Forecast, int]:
-    y = racer.learner.task.linked(rows.y, racer.learned.tails)
-    linked = rows if y is rows.y else rows._replace(y=y)
-    learned, said, events = racer.learner.advance(racer.learned, linked, first, again)
-    return racer.after(learned, events), said, events.skipped
+def _advance(
+    racer: Racer, rows: Rows, first: int, again: bool, whole: bool
+) -> tuple[Racer, Forecast, int]:
+    """The racer after rows, what it said of them, and how many had no target.
 
-
-def _whole(racer: Racer, rows: Rows, first: int) -> tuple[Racer, Forecast, int]:
-    """All of the rows."""
+    All of the rows if `whole`, else up to where its network or its scale changes.
+    """
     parts: list[Forecast] = []
-    at, skipped = 0, 0
-    while at < len(rows.y):
+    at = skipped = 0
+    while not parts or (whole and at < len(rows.y)):
         rest = rows if at == 0 else sliced(rows, at, len(rows.y))
-        racer, said, more = _advance(racer, rest, first + at, False)
+        y = racer.learner.task.linked(rest.y, racer.learned.tails)
+        linked = rest if y is rest.y else rest._replace(y=y)
+        learned, said, events = racer.learner.advance(racer.learned, linked, first + at, again)
+        racer = racer.after(learned, events)
         parts.append(said)
         at += len(said.status)
-        skipped += more
+        skipped += events.skipped
     return racer, joined(parts), skipped
+
+
+def _weighed(racers: tuple[Racer, ...], spoken: list[Forecast], y: FloatArray) -> tuple[Racer, ...]:
+    """The racers with the evidence of what each had said of these targets (n, T)."""
+    fine = min(r.learner.task.finest(r.learned.tails) for r in racers)  # the same event for all
+    pairs = zip(racers, spoken, strict=True)
+    density = [r.learner.task.log_density(said, y, fine) for r, said in pairs]
+    return tuple(
+        replace(racer, evidence=_after(racer.evidence, gained))
+        for racer, gained in zip(racers, _bounded(np.stack(density)), strict=True)
+    )
 
 
 def _bounded(density: FloatArray) -> FloatArray:
