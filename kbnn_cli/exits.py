@@ -85,15 +85,33 @@ def is_memory(error: BaseException) -> bool:
 
 def say(sentence: str) -> None:
     """Talk to the user, on stderr."""
-    tell(f"kbnn: {' '.join(sentence.split())}")
+    _print(folded(clean(f"kbnn: {' '.join(sentence.split())}")))
 
 
 def tell(line: str) -> None:
-    """The same without the name in front. Nobody may be listening: that is no reason to stop."""
+    """The same, of a line as it is."""
+    _print(clean(line))
+
+
+def _print(text: str) -> None:
+    """Nobody may be listening: that is no reason to stop."""
     try:
-        print(clean(line), file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):
         return
+
+
+def folded(line: str) -> str:
+    """On a terminal a long line goes on below between two words; elsewhere it stays one line."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError, AttributeError):  # no terminal, or nobody at all
+        return line
+    if not 0 < columns < len(line):
+        return line
+    import textwrap
+
+    return textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
 
 
 def note_interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -47,7 +47,7 @@ class TrainListener(Listener):
         if self._quiet:
             return
         if self._bar is not None:
-            self._bar.console.print(f"kbnn: {text}", soft_wrap=True)
+            self._bar.console.print(exits.folded(f"kbnn: {text}"), soft_wrap=True)
         else:
             exits.say(text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -183,3 +184,24 @@ def test_what_else_cannot_be_raised_is_pythons_to_tell() -> None:
     )
     assert done.returncode == 0
     assert "Exception ignored" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no such terminals")
+@pytest.mark.parametrize("columns", [40, 200])
+def test_on_a_terminal_a_sentence_goes_on_below_between_two_words(columns: int) -> None:
+    import fcntl
+    import struct
+    import termios
+
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    words = "it is --task count-things " * 5
+    code = f"from kbnn_cli import exits; exits.say({words!r})"
+    subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode().replace("\r", "")
+    os.close(ours)
+    lines = shown.splitlines()
+    assert " ".join(lines) == f"kbnn: {words}".rstrip()
+    assert max(map(len, lines)) <= columns
+    assert (len(lines) == 1) == (columns == 200)
