@@ -141,7 +141,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
 
     def _learn(self, X: Any, y: FloatArray, weight: Any, epochs: int, shuffle: bool) -> None:
         """Learn rows, those of weight 0 left out."""
-        weight = None if weight is None else np.asarray(_check_sample_weight(weight, X))
+        weight = None if weight is None else np.asarray(_check_sample_weight(weight, X), np.float64)
         chosen = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         draw = check_random_state(self.random_state)
         with _as_value_error():

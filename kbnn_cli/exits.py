@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn
+from unicodedata import east_asian_width
 
 from kbnn.errors import KbnnError, ReaderLeft, UsageError
 from kbnn.sink import standard_output
@@ -107,11 +108,15 @@ def folded(line: str) -> str:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError, AttributeError):  # no terminal, or nobody at all
         return line
-    if not 0 < columns < len(line):
-        return line
-    import textwrap
-
-    return textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
+    lines, used = [""], 0
+    for word in line.split(" "):
+        wide = sum(1 + (east_asian_width(letter) in "WF") for letter in word)
+        if lines[-1] and 0 < columns < used + 1 + wide:
+            lines, used = [*lines, word], wide
+        else:
+            lines[-1] += f" {word}" if used else word
+            used += wide + (used > 0)
+    return "\n".join(lines)
 
 
 def note_interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kbnn.core import engine
+from kbnn.core.constants import LARGEST_TERM
 from kbnn.core.normal import FloatArray
 from kbnn.score.constant import Constant
 from kbnn.score.histograms import FeatureHistograms
-from kbnn.score.reservoir import KeptRows, row_hash
-from kbnn.score.rowsums import LIMIT
+from kbnn.score.reservoir import Selection, row_hash
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import Summaries
@@ -20,7 +20,7 @@ from tests.judging import number_card, numbers
 NAN = np.nan
 
 
-def offered(kept: KeptRows, order: list[int], priority: list[float]) -> None:
+def offered(kept: Selection, order: list[int], priority: list[float]) -> None:
     at = np.array(order, dtype=np.float64)
     one = np.zeros((len(order), 1))
     kept.offer(at, at + 1, np.array(priority), one, one, one)
@@ -29,7 +29,7 @@ def offered(kept: KeptRows, order: list[int], priority: list[float]) -> None:
 @pytest.mark.parametrize("cut", [0, 1, 2, 3, 5])
 def test_of_equally_surprising_rows_the_earlier_stay(cut: int) -> None:
     order, priority = list(range(5)), [1.0, 3.0, 1.0, 3.0, 3.0]
-    kept = KeptRows(2)
+    kept = Selection(2)
     offered(kept, order[:cut], priority[:cut])
     offered(kept, order[cut:], priority[cut:])
     kept.settle()
@@ -38,17 +38,17 @@ def test_of_equally_surprising_rows_the_earlier_stay(cut: int) -> None:
 
 
 def test_rows_that_wait_are_few_and_are_found_when_asked_for() -> None:
-    kept = KeptRows(2)
+    kept = Selection(2)
     for at in range(200):
         offered(kept, [at], [float(at)])
-        assert sum(len(part[0]) for part in kept._waiting) <= 64
+        assert sum(len(part[0]) for part in kept._new) <= 64
     assert len(kept) == 2
     assert kept.settle().order.tolist() == [198.0, 199.0]
-    assert not kept._waiting
+    assert not kept._new
 
 
 def test_while_there_is_room_any_row_is_kept() -> None:
-    kept = KeptRows(3)
+    kept = Selection(3)
     for at, priority in enumerate([2.0, 3.0, 1.0, 1.5, 0.5]):
         offered(kept, [at], [priority])
         kept.settle()
@@ -56,7 +56,7 @@ def test_while_there_is_room_any_row_is_kept() -> None:
 
 
 def test_rows_that_wait_are_as_wide_as_those_before_a_column_was_known() -> None:
-    kept = KeptRows(5)
+    kept = Selection(5)
     offered(kept, [0, 1], [1.0, 2.0])
     kept.widen(np.array([0.0, NAN, 0.0]))
     assert len(kept) == 2
@@ -66,11 +66,11 @@ def test_rows_that_wait_are_as_wide_as_those_before_a_column_was_known() -> None
 def test_rows_read_from_a_file_are_gone_on_with() -> None:
     draw = np.random.default_rng(3)
     priority = draw.permutation(300) / 300.0
-    whole = KeptRows(7)
+    whole = Selection(7)
     offered(whole, list(range(300)), priority.tolist())
-    part = KeptRows(7)
+    part = Selection(7)
     offered(part, list(range(90)), priority[:90].tolist())
-    part = KeptRows.from_arrays(7, "sample", part.settle().arrays("sample"))
+    part = Selection.from_arrays(7, "sample", part.settle().arrays("sample"))
     offered(part, list(range(90, 300)), priority[90:].tolist())
     assert part.settle().order.tolist() == whole.settle().order.tolist()
 
@@ -108,15 +108,16 @@ def test_the_kernel_counts_the_best_constant_as_numpy_does(
     draw = np.random.default_rng(9)
     y = draw.normal(size=500) * 10.0 ** draw.integers(-8, 105, 500)
     w = draw.uniform(0.5, 2.0, 500)
+    w[:3] = w[100] = 0.0
     kernel, numpy = Constant(), Constant()
     kernel.add(y, w)
     monkeypatch.setattr(engine, "compiled", lambda: False)
     numpy.add(y, w)
     assert kernel.sums.tolist() == numpy.sums.tolist()
     with pytest.raises(ValueError, match="four sums"):
-        engine.count_constant(np.zeros(3), y, w, LIMIT)
+        engine.count_constant(np.zeros(3), y, w, LARGEST_TERM)
     with pytest.raises(ValueError, match="a weight for each"):
-        engine.count_constant(np.zeros(4), y, w[1:], LIMIT)
+        engine.count_constant(np.zeros(4), y, w[1:], LARGEST_TERM)
 
 
 @pytest.mark.parametrize(

@@ -180,3 +180,15 @@ def test_intervals_hold_nine_in_ten_where_nothing_is_said() -> None:
     usual, stated = fitted.predict_interval(X), fitted.predict_quantiles(X, (0.05, 0.95))
     assert usual == pytest.approx(stated)
     assert (fitted.predict_interval(X, 0.5)[:, 1] < usual[:, 1]).all()
+
+
+@pytest.mark.parametrize("estimator", [KBNNRegressor, KBNNClassifier])
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.bool_])
+def test_weights_of_any_type_are_weights(estimator: Any, kind: Any) -> None:
+    x = np.random.default_rng(4).normal(size=(80, 2))
+    y = (x[:, 0] > 0.0) if estimator is KBNNClassifier else x[:, 0]
+    weight = np.ones(80)
+    weight[::3] = 0.0
+    one = estimator().fit(x, y, sample_weight=weight.astype(kind))
+    other = estimator().fit(x, y, sample_weight=weight)
+    np.testing.assert_array_equal(one.predict(x), other.predict(x))

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from kbnn.core import engine
-from kbnn.score.rowsums import LIMIT, FloatArray, cut, floats, restored
+from kbnn.core.constants import LARGEST_TERM
+from kbnn.score.rowsums import FloatArray, cut, floats, restored
 
 _SUMS = ("weight", "shift", "spread")
 
@@ -33,7 +34,7 @@ class Constant:
         if not len(y):
             return
         if engine.compiled():
-            self.sums = engine.count_constant(self.sums, y, weight, LIMIT)
+            self.sums = engine.count_constant(self.sums, y, weight, LARGEST_TERM)
             return
         origin, total, shift, spread = floats(self.sums)
         if np.isnan(origin):
@@ -43,8 +44,8 @@ class Constant:
         weights = _running(total, weight)
         shifts = _running(shift, weight * d)
         before = np.divide(shifts[:-1], weights[:-1], out=d.copy(), where=weights[:-1] > 0)
-        after = shifts[1:] / weights[1:]
-        gain = np.maximum(weight * (d - before) * (d - after), 0.0)
+        after = np.divide(shifts[1:], weights[1:], out=d.copy(), where=weights[1:] > 0)
+        gain = np.fmax(weight * (d - before) * (d - after), 0.0)
         self.sums = np.array([origin, weights[-1], shifts[-1], _running(spread, gain)[-1]])
 
     @property
@@ -72,7 +73,7 @@ class Constant:
         """The constant that `to_json` described."""
         constant = cls()
         total, shift, spread = floats(restored([state[name] for name in _SUMS], (3,)))
-        if not (abs(shift) <= 2.0 * LIMIT * total and spread >= 0.0):
+        if not (abs(shift) <= 2.0 * LARGEST_TERM * total and spread >= 0.0):
             raise ValueError("its baseline is none")
         origin = np.nan if state["origin"] is None else float(restored(state["origin"], ()))
         constant.sums = np.array([origin, total, shift, spread])

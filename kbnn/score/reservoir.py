@@ -20,8 +20,8 @@ PARTS: Final = ("x", "y", "forecast")
 LARGEST = 1 << 20
 """More rows than this are never kept."""
 
-WAITING = 64
-"""Rows that may wait to be put in their places: late in a stream few rows of a block are kept."""
+MOST_NEW = 64
+"""Rows that are not put in their places at once: late in a stream few of a block are selected."""
 
 
 def row_hash(order: FloatArray, seed: int) -> FloatArray:
@@ -37,7 +37,7 @@ def row_hash(order: FloatArray, seed: int) -> FloatArray:
     return np.asarray((word >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
-class KeptRows:
+class Selection:
     """The `size` rows of largest priority, in stream order.
 
     order (k,)     place in the stream, from 0      row (k,)   row number in its source
@@ -54,10 +54,10 @@ class KeptRows:
         self.y = np.zeros((0, 0))
         self.forecast = np.zeros((0, 0))
         self._least = -np.inf  # no row of a priority as small belongs among them
-        self._waiting: list[tuple[FloatArray | IntArray, ...]] = []
+        self._new: list[tuple[FloatArray | IntArray, ...]] = []
 
     def __len__(self) -> int:
-        return int(self.order.shape[0])
+        return int(self.settle().order.shape[0])
 
     def offer(
         self,
@@ -73,18 +73,18 @@ class KeptRows:
         chosen = np.flatnonzero(priority > self._least)
         if chosen.shape[0] == 0:
             return
-        self._waiting.append(tuple(part[chosen] for part in (order, row, priority, x, y, forecast)))
-        if sum(len(part[0]) for part in self._waiting) > WAITING:
+        self._new.append(tuple(part[chosen] for part in (order, row, priority, x, y, forecast)))
+        if sum(len(part[0]) for part in self._new) > MOST_NEW:
             self.settle()
 
-    def settle(self) -> KeptRows:
-        """Put rows that wait in their places: these are the rows kept."""
-        if not self._waiting:
+    def settle(self) -> Selection:
+        """Put new rows in their places."""
+        if not self._new:
             return self
-        for name, *new in zip(FIELDS, *self._waiting, strict=True):
+        for name, *new in zip(FIELDS, *self._new, strict=True):
             join = stacked if name in PARTS else _joined
             setattr(self, name, join(getattr(self, name), *new))
-        self._waiting = []
+        self._new = []
         self._keep(np.sort(self.ranked()[: self.size]))
         self._bound()
         return self
@@ -118,10 +118,10 @@ class KeptRows:
 
     def arrays(self, prefix: str) -> dict[str, FloatArray]:
         """The whole state as float64 arrays named `prefix.field`."""
-        return {f"{prefix}.{name}": getattr(self, name) for name in FIELDS}
+        return {f"{prefix}.{name}": getattr(self.settle(), name) for name in FIELDS}
 
     @classmethod
-    def from_arrays(cls, size: int, prefix: str, arrays: dict[str, FloatArray]) -> KeptRows:
+    def from_arrays(cls, size: int, prefix: str, arrays: dict[str, FloatArray]) -> Selection:
         """The rows that `arrays` described."""
         kept = cls(size)
         for name in FIELDS:

@@ -20,8 +20,6 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 
-LIMIT = LARGEST_TERM
-
 
 def ones(n: int) -> FloatArray:
     """n ones, not to be written to."""
@@ -36,8 +34,9 @@ def _ones(n: int) -> FloatArray:
 
 
 def cut(values: FloatArray) -> FloatArray:
-    """Values limited to +-LIMIT; the same array where none is beyond."""
-    return np.clip(values, -LIMIT, LIMIT) if beyond(values, 0.0, LIMIT)[0] else values
+    """Values limited to +-LARGEST_TERM; the same array where none is beyond."""
+    far = beyond(values, 0.0, LARGEST_TERM)[0]
+    return np.clip(values, -LARGEST_TERM, LARGEST_TERM) if far else values
 
 
 def restored(values: object, shape: tuple[int, ...]) -> FloatArray:

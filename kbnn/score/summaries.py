@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kbnn.score.histograms import FeatureHistograms
-from kbnn.score.reservoir import KeptRows, row_hash
+from kbnn.score.reservoir import Selection, row_hash
 from kbnn.score.rowsums import FloatArray, IntArray
 from kbnn.score.score import count
 
@@ -43,16 +43,16 @@ class Summaries:
         self.seed = seed
         self.rows = 0
         self.features = FeatureHistograms(features)
-        self._sample = KeptRows(sample_rows(features, sample))
-        self._worst = KeptRows(WORST)
+        self._sample = Selection(sample_rows(features, sample))
+        self._worst = Selection(WORST)
 
     @property
-    def sample(self) -> KeptRows:
+    def sample(self) -> Selection:
         """Rows of all the stream, evenly."""
         return self._sample.settle()
 
     @property
-    def worst(self) -> KeptRows:
+    def worst(self) -> Selection:
         """The rows that surprised most."""
         return self._worst.settle()
 
@@ -126,6 +126,6 @@ class Summaries:
         summaries.features = FeatureHistograms.from_json(
             header["features"], arrays["feature_counts"]
         )
-        summaries._sample = KeptRows.from_arrays(count(header["sample_size"]), "sample", arrays)
-        summaries._worst = KeptRows.from_arrays(WORST, "worst", arrays)
+        summaries._sample = Selection.from_arrays(count(header["sample_size"]), "sample", arrays)
+        summaries._worst = Selection.from_arrays(WORST, "worst", arrays)
         return summaries

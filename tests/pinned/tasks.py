@@ -18,7 +18,7 @@ from kbnn.model.settings import Settings
 from kbnn.score import failif
 from kbnn.score.histograms import FeatureHistograms, PitHistogram, fitting_level
 from kbnn.score.pinball import Pinball
-from kbnn.score.reservoir import KeptRows, row_hash
+from kbnn.score.reservoir import Selection, row_hash
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import Summaries, sample_rows
 from kbnn.task import counted, link, logged, stated, two_part
@@ -371,7 +371,7 @@ def kept() -> dict[str, Any]:
     pit.add(uniform(70, 1, 3)[:, 0])
     pit.add(np.array([0.0, 1.0]))
     found["pit"] = table(pit.counts, pit.bars(), *pit.coverage())
-    rows = KeptRows(9)
+    rows = Selection(9)
     order = np.arange(30.0)
     priority = np.where(order % 4 == 0, 2.0, row_hash(order, 5))
     for part in (slice(0, 12), slice(12, 13), slice(13, 30)):
