@@ -205,8 +205,7 @@ class Settings:
             kinds = [safest_of(kinds) if self.kind == "auto" else self.kind]
         shapes = self._shapes(inputs) if self.hidden == "auto" else [Shape(self.hidden)]
         found = [
-            replace(
-                self,
+            self._with(
                 hidden=shape.hidden,
                 covariance=shape.covariance or self.covariance,
                 ensemble=max(shape.ensemble, self.ensemble),
@@ -214,8 +213,13 @@ class Settings:
             for shape in shapes
         ]
         if self.rehearse == "auto":
-            found.insert(1, replace(found[0], rehearse="later"))
-        return [replace(one, kind=kind) for kind in kinds for one in found]
+            found.insert(1, found[0]._with(rehearse="later"))
+        return [one._with(kind=kind) for kind in kinds for one in found]
+
+    def _with(self, **choices: Any) -> Settings:
+        """The settings with these choices made: the same ones where they are."""
+        open_ = {name: value for name, value in choices.items() if getattr(self, name) != value}
+        return replace(self, **open_) if open_ else self
 
     def _shapes(self, inputs: int) -> list[Shape]:
         """The shapes that race, of which there is one for each that is said already."""
