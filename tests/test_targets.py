@@ -19,8 +19,10 @@ from kbnn.core import count_tails, counts, engine
 from kbnn.core.mixture import STATED, STATED_FIELDS
 from kbnn.core.normal import FloatArray
 from kbnn.model.model import Model
+from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
+from kbnn.run.unlearnable import Unlearnable
 from kbnn.task import counted, link, logged, stated
 from kbnn.task.base import Scaled, Task
 from kbnn.task.count import Count
@@ -565,3 +567,18 @@ def test_where_only_zeros_were_seen_a_mean_may_be_a_half() -> None:
     mean, sd = Count(schema(1)).shown(rows)
     assert mean.tolist() == [0.2, 0.5, 2.0, 3.0]
     assert sd == pytest.approx(np.sqrt(mean + 0.1 * mean**2))
+
+
+def test_a_row_against_a_kind_that_may_still_come_is_remembered() -> None:
+    """Told once, when the target is of that kind; of a settled kind the others are no matter."""
+    odd = Rows(np.zeros((3, 1)), np.array([[1.0], [-2.0], [-3.0]]), np.arange(7, 10))
+    fine = odd._replace(y=np.ones((3, 1)))
+    racing, settled = Unlearnable(), Unlearnable()
+    assert racing.look(odd, "regression", ["y"], settled=False) is None
+    assert settled.look(odd, "regression", ["y"]) is None
+    said = racing.look(fine, "positive", ["y"], settled=False)
+    assert said is not None
+    assert said.startswith("row 8: target 'y' is -2, and --task positive is for numbers above 0")
+    assert racing.look(odd, "positive", ["y"], settled=False) is None
+    assert settled.look(fine, "positive", ["y"]) is None
+    assert settled.look(odd, "positive", ["y"]) == said
