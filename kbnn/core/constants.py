@@ -37,6 +37,11 @@ INPUT_BELIEVED = 1e3
 LABEL_LIMIT = 1e100
 """A standardised label beyond this is no measurement: its square would overflow with a weight."""
 
+STEP_LIMIT = 1e40
+"""A row that would move a weight, lower a variance or set a noise variance by more than this is
+rejected: all are of the order of 1 unless labels or rounding are beyond reason. So no stream
+reaches the limit of what a model file may hold (kbnn.model.limits)."""
+
 LEAST_WEIGHT = 1e-300
 """A row's weight is at least this: its products with residuals do not vanish."""
 

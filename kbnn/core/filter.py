@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core.belief import Belief
-from kbnn.core.constants import SMALLEST_VAR
+from kbnn.core.constants import SMALLEST_VAR, STEP_LIMIT
 from kbnn.core.evidence import Outputs
 from kbnn.core.inputs import Inputs
 from kbnn.core.normal import FloatArray
@@ -99,11 +99,12 @@ def _input_var(belief: Belief, var: FloatArray, coefficients: FloatArray) -> Flo
 def update(belief: Belief, gains: list[FloatArray], pull: FloatArray, spread: FloatArray) -> bool:
     """w += G b, P -= (G B)(G B)'; False leaves the belief alone."""
     moves = [gain @ pull for gain in gains]
-    if not all(np.all(np.isfinite(move)) for move in moves):
+    shrinks = [gain @ spread for gain in gains]
+    falls = [u * u for u in shrinks]
+    if not all(np.all(np.abs(step) <= STEP_LIMIT) for step in (*moves, *falls)):
         return False
-    for stack, gain, move in zip(belief.stacks, gains, moves, strict=True):
+    for stack, u, move in zip(belief.stacks, shrinks, moves, strict=True):
         belief.mean[stack.order] += move
-        u = gain @ spread
         # The columns of a separate unit are parallel, so one step; joint ones meet the floor apart.
         for columns in [u] if belief.layout.separate else np.split(u, u.shape[2], axis=2):
             belief.shrink(stack, columns, belief.config.variance_floor)

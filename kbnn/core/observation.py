@@ -238,6 +238,13 @@ class Count(Observation):
             after = counts.posterior(now, y, phi)
             pull = COUNT_RATE * (after.mean - now.mean) / now.var
             information = COUNT_RATE**2 * (now.var - after.var) / now.var**2
+            # The rate's variance was clipped: a Gaussian site of that information, seen through
+            # the whole variance, pulls and tells less. Without this more than all the variance
+            # there is would be taken away.
+            clipped = var - now.var / COUNT_RATE**2
+            if clipped > 0.0:
+                part_kept = 1.0 / (1.0 + information * clipped)
+                pull, information = pull * part_kept, information * part_kept
             measure_weighted(evidence, direction, var, pull, information, trust * weight)
         return Observed(evidence, learned, list(before.heads), inlier, surprise)
 

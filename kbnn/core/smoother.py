@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core.belief import Belief
-from kbnn.core.constants import SMALLEST_VAR, TINY
+from kbnn.core.constants import SMALLEST_VAR, STEP_LIMIT, TINY
 from kbnn.core.evidence import Outputs
 from kbnn.core.inputs import Inputs
 from kbnn.core.normal import FloatArray
@@ -83,7 +83,11 @@ def update(belief: Belief, passes: list[LayerPass], pull: FloatArray, spread: Fl
         alpha = below.cov_az / below.var_a * pull
         beta = (below.cov_az / below.var_a) ** 2 * shrink
         plan.insert(0, (alpha, beta))
-    if not all(np.all(np.isfinite(a)) and np.all(np.isfinite(b)) for a, b in plan):
+    steps = [
+        np.maximum(np.abs(alpha)[:, None], beta[:, None] * np.abs(passed.gain)) * passed.gain
+        for (alpha, beta), passed in zip(plan, passes, strict=True)
+    ]
+    if not all(np.all(np.abs(step) <= STEP_LIMIT) for step in steps):
         return False
     belief.counts[COUNT.bounded] += bounded
     belief.counts[COUNT.raised] += sum(below.raised for below in passes)

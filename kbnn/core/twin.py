@@ -18,7 +18,7 @@ from kbnn.core import inputs as input_gaussian
 from kbnn.core import noise as noise_model
 from kbnn.core.belief import Belief, close, open_state
 from kbnn.core.config import Config
-from kbnn.core.constants import INPUT_BELIEVED, LABEL_LIMIT, LEAST_WEIGHT, MOST_WEIGHT
+from kbnn.core.constants import INPUT_BELIEVED, LABEL_LIMIT, LEAST_WEIGHT, MOST_WEIGHT, STEP_LIMIT
 from kbnn.core.evidence import Outputs
 from kbnn.core.inputs import Inputs
 from kbnn.core.noise import NoiseForecast
@@ -230,7 +230,9 @@ def _learn_row(
         out, passed = scheme.outputs(belief, inputs)
         observed = kind.observe(_before(belief, out), y, weight)
         belief.counts[COUNT.alarms] += 1
-    if not scheme.update(belief, passed, observed.evidence.pull, observed.evidence.spread):
+    if not np.all(np.abs(observed.noise[:, 1:]) <= STEP_LIMIT) or not scheme.update(
+        belief, passed, observed.evidence.pull, observed.evidence.spread
+    ):
         belief.counts[COUNT.rejected] += role < REHEARSED
         return
     belief.counts[COUNT.raised] += observed.raised

@@ -20,6 +20,7 @@ from kbnn.core.wide import leading, strayed
 from kbnn.model import ensemble, rehearsal, scaling
 from kbnn.model.growth import grow
 from kbnn.model.learned import Events, Learned, warned
+from kbnn.model.limits import is_within_limits
 from kbnn.model.networks import Networks
 from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.rescale import rescaled
@@ -153,13 +154,20 @@ class Changes(Networks):
                 )
             return open_session(state)
 
-        learned = learned._replace(members=tuple(ensemble.in_parallel(moved, learned.members)))
+        members = tuple(ensemble.in_parallel(moved, learned.members))
+        if not all(is_within_limits(member.state()) for member in members):
+            return self._looked_anew(learned, rows), None
+        learned = learned._replace(members=members)
         if len(rows.y) >= VIEWED and strayed(learned.members[0].state().view):
             learned = self._looked_anew(learned, rows)
         return learned, None
 
     def _looked_anew(self, learned: Learned, rows: KeptRows) -> Learned:
-        """Wide networks with the directions of the rows kept, and what these say; counts go on."""
+        """New networks that learn the stored rows only; counts are carried over.
+
+        Wide networks find their directions in these rows. After a change of scale too large to be
+        carried over, nothing else of what was learned has a meaning.
+        """
         began, _ = self._begin(learned, rows, learned.members[0].config.outputs)
         pairs = zip(began.members, learned.members, strict=True)
         members = [new.state()._replace(counts=old.state().counts) for new, old in pairs]

@@ -110,6 +110,14 @@ def load(path: str) -> Model:
     return _model(path, *read(path))
 
 
+def check_readable(path: str) -> None:
+    """Read a file that was just written, its record included; ModelError if it cannot be read."""
+    try:
+        _ = load(path).card
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ModelError(f"{path}: is damaged (its record)") from error
+
+
 def load_bytes(content: bytes, name: str = "the bytes") -> Model:
     """The same from what a model file holds."""
     with _refused(name):

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kbnn.core.constants import LABEL_LIMIT
 from kbnn.core.normal import FloatArray
 from kbnn.errors import UsageError
 
@@ -112,6 +113,7 @@ class History:
     def judge(self, missed: FloatArray) -> None:
         """Note how far off forecasts of rows (n, T) were; NaN where nothing was said or known."""
         known = missed[np.isfinite(missed).any(axis=1)]
+        known = np.clip(known, -LABEL_LIMIT, LABEL_LIMIT)
         self.missed = np.concatenate((self.missed, known))[-JUDGED:]
 
 

@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from kbnn.core import engine
-from kbnn.core.config import NO_LIMIT
 from kbnn.core.network import Prediction, predicted
 from kbnn.core.normal import FloatArray
 from kbnn.model import ensemble, scaling
@@ -87,8 +86,6 @@ class Networks:
         again: bool = False,
     ) -> tuple[Learned, Prediction]:
         """Predict and learn standardised rows."""
-        if not self.settings.units:  # beyond this no belief could be kept
-            labels = np.where(np.abs(labels) > NO_LIMIT, np.copysign(np.inf, labels), labels)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         var = self._variances(learned.columns, x_sd)
         weight = None if weight is None else np.ascontiguousarray(weight)

@@ -28,6 +28,7 @@ import numpy as np
 from kbnn.core.normal import FloatArray
 from kbnn.model.learned import Events, Learned, copied
 from kbnn.model.learner import Learner
+from kbnn.model.limits import ROW_EVIDENCE_LIMIT
 from kbnn.model.rehearsal import BURST, OFTEN, YOUNG, Rehearsal
 from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
@@ -186,8 +187,15 @@ def _weighed(racers: tuple[Racer, ...], spoken: list[Forecast], y: FloatArray) -
 
 
 def _bounded(density: FloatArray) -> FloatArray:
-    """The log densities (R, n), none more than so far below the best of its row."""
-    return np.asarray(np.maximum(density, np.max(density, axis=0) - MOST_A_ROW))
+    """The log densities (R, n), none more than so far below the best of its row.
+
+    Rows that every candidate finds next to impossible are raised to ROW_EVIDENCE_LIMIT together:
+    their differences stay, and sums stay small enough to tell candidates apart.
+    """
+    density = np.clip(density, -1e300, 1e300)
+    best = np.max(density, axis=0)
+    excess = np.minimum(best + ROW_EVIDENCE_LIMIT, 0.0)
+    return np.asarray(np.maximum(density, best - MOST_A_ROW) - excess)
 
 
 def _after(evidence: float, gained: FloatArray) -> float:

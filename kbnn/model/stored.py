@@ -22,27 +22,25 @@ from kbnn.errors import ModelError
 from kbnn.model import scaling
 from kbnn.model.lags import JUDGED, LONGEST, History
 from kbnn.model.learned import Learned
+from kbnn.model.limits import (
+    BELIEF_LIMIT,
+    EVIDENCE_LIMIT,
+    MAX_CANDIDATES,
+    MAX_REPLAY_BACKLOG,
+    TARGET_LIMIT,
+)
 from kbnn.model.model import Model
 from kbnn.model.plain import read, value_of
 from kbnn.model.race import MOST_ALARMS, Lost, Racer
-from kbnn.model.rehearsal import YOUNG, Rehearsal
+from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.rows import LARGEST
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
-from kbnn.model.texts import MOST_REHEARSED
 from kbnn.model.waiting import COUNTS, MOST_WAITING, Stored, restored, stored
 from kbnn.model.warmup import MOST_HELD, Kept, KeptRows
 from kbnn.score.score import count
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.base import Task
-
-LARGEST_BELIEF = 1e60
-"""No number of a belief is larger: in standardised units all that data can say is far below."""
-
-MOST_RACERS = 64
-MOST_EVIDENCE = 1e9
-"""Nats: a race is over after a thousand rows, and no density of numbers taken is beyond e^700."""
-MOST_DEBT = 2.0 * MOST_REHEARSED * YOUNG
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -131,7 +129,7 @@ def copy(model: Model) -> Model:
 def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model = Model(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
     racers = _objects(header["racers"], "its candidates")
-    _require(1 <= len(racers) <= MOST_RACERS, "its candidates")
+    _require(1 <= len(racers) <= MAX_CANDIDATES, "its candidates")
     model.racers = tuple(
         _racer(model, racer, _under(arrays, f"racer{k}/")) for k, racer in enumerate(racers)
     )
@@ -232,7 +230,7 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
     _require(len(alarms) <= MOST_ALARMS, "its alarms")
     evidence = _finite(header["evidence"])
-    _require(abs(evidence) <= MOST_EVIDENCE, "its evidence")
+    _require(abs(evidence) <= EVIDENCE_LIMIT, "its evidence")
     return Racer(learner, learned, evidence, tuple(alarms))
 
 
@@ -253,7 +251,7 @@ def _sharpness(
 
 def _rehearsal(header: dict[str, Any], seen: int) -> Rehearsal:
     debt, since = _finite(header["debt"]), count(header["since"])
-    _require(0.0 <= debt <= MOST_DEBT and since <= seen, "its rehearsal")
+    _require(0.0 <= debt <= MAX_REPLAY_BACKLOG and since <= seen, "its rehearsal")
     settled = value_of(bool, header["settled"], "settled")
     grown = count(header["grown"])
     return Rehearsal(debt, since, settled, count(header["rows"]), count(header["alarm"]), grown)
@@ -296,8 +294,8 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
         and kept.x_sd.shape[1] in (0, kept.x.shape[1])
         and kept.weight.shape == kept.number.shape == kept.trust.shape == (rows,)
     )
-    values = np.concatenate([kept.x.ravel(), kept.x_sd.ravel(), kept.y.ravel()])
-    fits = fits and not bool(np.any(np.isfinite(values) & (np.abs(values) > LARGEST)))
+    for values, limit in ((kept.x, LARGEST), (kept.x_sd, LARGEST), (kept.y, TARGET_LIMIT)):
+        fits = fits and not bool(np.any(np.isfinite(values) & (np.abs(values) > limit)))
     fits = fits and bool(np.all(kept.x_sd >= 0.0)) and bool(np.all(kept.weight > 0.0))
     fits = fits and bool(np.all(np.isfinite(kept.weight)) and np.all(kept.number >= 1.0))
     fits = fits and bool(np.all(kept.number < 2.0**53))
@@ -317,7 +315,7 @@ def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
         like = getattr(pattern, name)
         array = arrays[prefix + name] if like.size else like  # an empty one may be left out
         _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
-        _require(bool(np.all(np.abs(array) <= LARGEST_BELIEF)), f"its {name}")
+        _require(bool(np.all(np.abs(array) <= BELIEF_LIMIT)), f"its {name}")
         fields[name] = np.ascontiguousarray(array)
     diagonal = fields["cov"][layout_of(config).diagonal]
     noise = fields["noise"][:, 0] if config.kind.noise_signed else fields["noise"]

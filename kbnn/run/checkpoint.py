@@ -152,13 +152,14 @@ class Checkpoint(Closing):
                 if _LOCKS_MODELS:
                     lock = os.dup(file.fileno())
                     _taken(lock)
+            modelfile.check_readable(part)
             if self.exists:
                 os.chmod(part, os.stat(self.path).st_mode & 0o7777)
             os.replace(part, self.path)
             self._hold(lock)
             lock = -1
             _sync_folder(os.path.dirname(self.path))
-        except OSError as error:
+        except (OSError, ModelError, ValueError) as error:
             with suppress(OSError):
                 os.remove(part)
             raise self._failed(error) from error
@@ -166,7 +167,12 @@ class Checkpoint(Closing):
             if lock >= 0:
                 os.close(lock)
 
-    def _failed(self, error: OSError) -> ModelError:
+    def _failed(self, error: OSError | ModelError | ValueError) -> ModelError:
+        if not isinstance(error, OSError):
+            return ModelError(
+                f"{self.shown}: not saved, because the new model could not be read back ({error}). "
+                "The model file is as it was at the last save. Please report this."
+            )
         why = error.strerror or str(error)
         return ModelError(f"{self.shown}: cannot be saved ({why[:1].lower()}{why[1:]})")
 

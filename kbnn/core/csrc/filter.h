@@ -194,9 +194,18 @@ KB_PART int KB(joint_update)(kb_work *w)
             const double *gain = block->g + o * block->tiles->padded;
             square += KB(dot)(gain, gain, block->tiles->padded);
         }
-        check += fabs(w->pull[o]) * sqrt(square);
+        double size = sqrt(square);
+        check += fabs(w->pull[o]) * size;
+        for (int64_t c = 0; c < w->columns; c++) {
+            double fall = w->spread[c * w->outputs + o] * size;
+            check += fall * fall;
+        }
+        const kb_layer *first = &w->layer[0];
+        for (int64_t u = 0; w->directions && u < first->units; u++)
+            check += fabs(first->coefficient[o * first->padded + u] * w->pull[o])
+                     * (1.0 + first->loose_own[u]);
     }
-    if (!isfinite(check))
+    if (!(check <= w->net->k->step_limit))
         return 0;
     if (w->directions)
         KB(loose_update)(w);
@@ -229,10 +238,10 @@ KB_INLINE int KB(filter_update)(kb_work *w)
             }
             a->pull[u] = pull;
             a->push[u] = push;
-            check += fabs(pull) * (1.0 + a->own[u]) + push;
+            check += (fabs(pull) + push) * (1.0 + a->own[u]);
         }
     }
-    if (!isfinite(check))
+    if (!(check <= w->net->k->step_limit))
         return 0;
     for (int64_t l = 0; l < w->net->layers; l++)
         KB(separate_update)(&w->layer[l]);

@@ -11,7 +11,7 @@ enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, K
 
 /* The numbers of kbnn/core/constants.py that are used here, under their names in small letters. */
 #define KB_CONSTANTS(X) \
-    X(lambda) X(probit_var) X(smallest_var) X(tiny) X(input_believed) X(label_limit) \
+    X(lambda) X(probit_var) X(smallest_var) X(tiny) X(input_believed) X(label_limit) X(step_limit) \
     X(least_weight) X(most_weight) X(noise_loss) X(noise_rounds) X(noise_memory) \
     X(residual_bound) X(outlier_var_ratio) X(outlier_odds) X(outlier_decay) X(outlier_reach) \
     X(head_log_var_cap) X(head_log_mean_low) X(head_log_mean_high) X(head_step_cap) \

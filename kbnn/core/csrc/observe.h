@@ -283,10 +283,12 @@ KB_PART void KB(observe_count)(kb_work *w, const double *y, double weight, doubl
         KB(aim)(w, &mean, &output_var);
         KB(rate_t) now = KB(rate)(k, mean, output_var, phi);
         KB(count_posterior)(k, &now, taken, phi, &after_mean, &after_var);
-        KB(measure_weighted)(w, output_var, k->count_rate * (after_mean - now.mean) / now.var,
-                             k->count_rate * k->count_rate * (now.var - after_var)
-                                 / (now.var * now.var),
-                             share);
+        double pull = k->count_rate * (after_mean - now.mean) / now.var;
+        double square_rate = k->count_rate * k->count_rate;
+        double information = square_rate * (now.var - after_var) / (now.var * now.var);
+        double clipped = output_var - now.var / square_rate;
+        double part_kept = clipped > 0.0 ? 1.0 / (1.0 + information * clipped) : 1.0;
+        KB(measure_weighted)(w, output_var, pull * part_kept, information * part_kept, share);
         w->direction[o] = 0.0;
     }
     *surprise = seen ? total_surprise / (double)seen : 0.0;

@@ -58,7 +58,7 @@ KB_PART int KB(paper_update)(kb_work *w)
     for (int64_t l = last; l >= 0; l--) {
         kb_layer *a = &w->layer[l];
         for (int64_t u = 0; u < a->units; u++)
-            check += fabs(a->pull[u]) * (1.0 + a->own[u]) + a->push[u];
+            check += (fabs(a->pull[u]) + a->push[u]) * (1.0 + a->own[u]);
         if (l == 0)
             break;
         kb_layer *below = &w->layer[l - 1];
@@ -72,7 +72,7 @@ KB_PART int KB(paper_update)(kb_work *w)
             below->push[u] = below->slope[u] * below->slope[u] * push;
         }
     }
-    if (!isfinite(check))
+    if (!(check <= net->k->step_limit))
         return 0;
     for (int64_t l = 0; l <= last; l++)
         KB(separate_update)(&w->layer[l]);

@@ -117,6 +117,14 @@ KB_INLINE int KB(drifted)(kb_work *w, double surprise)
     return 1;
 }
 
+KB_INLINE int KB(noise_within_limit)(const kb_work *w)
+{
+    for (int64_t o = 0; w->net->learns_noise && o < w->net->labels; o++)
+        if (!(fabs(w->new_noise[2 * o + 1]) <= w->net->k->step_limit))
+            return 0;
+    return 1;
+}
+
 KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, double weight,
                              kb_records *records, int64_t row)
 {
@@ -139,7 +147,8 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
         KB(observe)(w, y, weight, &inlier);
         counts[KB_ALARMS]++;
     }
-    if (!(w->net->paper ? KB(paper_update)(w) : KB(filter_update)(w))) {
+    if (!KB(noise_within_limit)(w)
+        || !(w->net->paper ? KB(paper_update)(w) : KB(filter_update)(w))) {
         counts[KB_REJECTIONS] += w->role < KB_REHEARSAL;
         return;
     }
