@@ -13,7 +13,7 @@ from kbnn.core.constants import RECENT_ROWS
 from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, init
 from kbnn.core.wide import leading
-from kbnn.model import horizon, join, learner, race, rehearsal, scaling
+from kbnn.model import join, learner, race, recursion, rehearsal, scaling
 from kbnn.model.growth import grow
 from kbnn.model.lags import History
 from kbnn.model.learned import Events
@@ -85,17 +85,17 @@ def test_few_errors_are_trusted_less_to_widen_a_step() -> None:
     sums = np.lib.stride_tricks.sliding_window_view(missed, 24).sum(axis=1) / np.sqrt(24.0)
     alone, carried = (np.quantile(np.abs(part), 0.9) for part in (missed, sums))
     more = (carried / alone) ** (96 / 120)
-    assert horizon.CARRIED[0] < more < horizon.CARRIED[1]
+    assert recursion.CARRIED[0] < more < recursion.CARRIED[1]
     assert abs(more - 1.0) > 0.05
     expected = alone / 1.6448536269514722 * more
-    assert horizon.wider(missed, np.ones(24)) == pytest.approx(expected, rel=1e-9)
+    assert recursion.wider(missed, np.ones(24)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_path_may_go_a_little_beyond_all_that_was_seen() -> None:
     history = History(1, 1)
     history.low[0], history.high[0] = 10.0, 30.0
-    low, high = horizon._range([history])
-    reach = 20.0 * horizon.BEYOND
+    low, high = recursion._range([history])
+    reach = 20.0 * recursion.BEYOND
     assert reach > 0.0
     assert (low[0], high[0]) == (10.0 - reach, 30.0 + reach)
 

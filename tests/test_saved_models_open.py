@@ -104,8 +104,10 @@ def targets_of(y: FloatArray, task: str) -> Any:
 @pytest.mark.parametrize(("stream", "options", "task"), CASES)
 def test_a_model_opens_after_every_block(stream: str, options: str, task: str) -> None:
     x, y = STREAMS[stream]
-    chosen = {"layers": "8", **OPTIONS[options]} if options != "paper" else OPTIONS[options]
-    model = kbnn.Model(target="y", **chosen, **({} if task == "auto" else {"task": task}))
+    chosen = dict(OPTIONS[options]) if options == "paper" else {"layers": "8", **OPTIONS[options]}
+    if task != "auto":
+        chosen["task"] = task
+    model = kbnn.Model(target="y", **chosen)
     target = targets_of(y, task)
     for start in range(0, ROWS, BLOCK):
         rows = slice(start, start + BLOCK)

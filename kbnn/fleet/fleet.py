@@ -29,6 +29,7 @@ from kbnn.fleet.team import Team
 from kbnn.fleet.work import Taught, Work
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
+from kbnn.model.recursion import SequenceNotices
 from kbnn.model.rows import Lesson, Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import MOST_KEPT, Settings
@@ -351,16 +352,37 @@ class Fleet(Model):
         """Predict each row by the model of its key; a key that is new is like the others."""
         return self._asked(rows, lambda model, part: model.predict(part))
 
-    def ahead(self) -> Callable[[Rows], Forecast]:
-        """What predicts rows that come after those learned: each is after its key's above."""
+    def ahead(self, notices: SequenceNotices | None = None) -> Callable[[Rows], Forecast]:
+        """Open a predictor of rows that come after those learned: each is after its key's above."""
         if not self._schema.lags:
             return self.predict
-        speakers: dict[int, tuple[Model, Callable[[Rows], Forecast]]] = {}
+        predictors: dict[str, Callable[[Rows], Forecast]] = {}
+        notices = notices or SequenceNotices()
 
-        def say(model: Model, rows: Rows) -> Forecast:
-            return speakers.setdefault(id(model), (model, model.ahead()))[1](rows)
+        def predict(rows: Rows) -> Forecast:
+            groups: dict[str, list[int]] = {}
+            for at, key in enumerate(keys_of(rows, self.key)):
+                groups.setdefault(key, []).append(at)
+            rows = rows._replace(original=None)
+            work = Work(rows)
+            for key, where in groups.items():
+                if key not in predictors:
+                    predictors[key] = self._open_predictor(key, notices)
+                work.add(np.array(where), predictors[key](taken(rows, np.array(where))))
+            return work.joined() if len(rows.y) else blank(0, self.task.numbers)
 
-        return lambda rows: self._asked(rows, say)
+        return predict
+
+    def _open_predictor(self, key: str, notices: SequenceNotices) -> Callable[[Rows], Forecast]:
+        """Open the predictor of a key; a key that was never seen is like the others."""
+        self._hand_over()
+        model = self.model_of(key)
+        if model is None and self.beginnings.begins:
+            model = self.beginnings.like_others()
+            model.with_intervals(self._wanted)
+        if model is None:
+            return lambda rows: said_of.nothing(len(rows.y), self.task.numbers)
+        return model.ahead(notices)
 
     def _asked(self, rows: Rows, ask: Ask) -> Forecast:
         self._hand_over()

@@ -96,7 +96,7 @@ class Model:
         with standing.opened(
             model, data, notice=_log.info, on_error=how, use_target=False, **words
         ) as (stream, _):
-            made = forecasts_of(model, stream)
+            made = forecasts_of(model, stream, _log.info)
         return Forecasts(model.task, made, interval, decompose, quantiles)
 
     def forecast(
@@ -115,7 +115,7 @@ class Model:
             with standing.opened(
                 model, data, notice=_log.info, on_error="stop", use_target=False
             ) as (stream, _):
-                made = onward.go_on(model, horizon, stream)
+                made = onward.go_on(model, horizon, stream, _log.info)
         return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
     def evaluate(self, data: Any, **options: Unpack[ReadWords]) -> Figures:

@@ -17,6 +17,7 @@ from kbnn.model import race, scaling
 from kbnn.model.learned import Learned
 from kbnn.model.learner import Learner
 from kbnn.model.race import Lost, Racer
+from kbnn.model.recursion import Network, SequenceNotices, SequentialPredictor
 from kbnn.model.rows import Lesson, Refuted, Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
@@ -384,19 +385,18 @@ class Model:
             self._trial, _ = self.learner.start(self._held())
         return self._trial
 
-    def ahead(self) -> Callable[[Rows], Forecast]:
-        """What predicts rows that come after those learned: each is after those above it."""
+    @property
+    def network(self) -> Network:
+        """What forecasts need of it."""
+        return Network(self._schema, self.timeline, self.learner, self.known())
+
+    def ahead(self, notices: SequenceNotices | None = None) -> Callable[[Rows], Forecast]:
+        """Open a predictor of rows that come after those learned: each is after those above it."""
         if self.elsewhere is not None:
             return self.elsewhere
         if not self._schema.lags:
             return self.predict
-        history = self.history.copy()
-
-        def predict(rows: Rows) -> Forecast:
-            placed = self.timeline.place(history, rows)
-            return placed.level(self._said(placed.rows))
-
-        return predict
+        return SequentialPredictor(self.network, self.history, notices or SequenceNotices())
 
     def settle(self) -> None:
         """End the warm-up now: take the scale from the rows held, and learn them in order."""

@@ -47,6 +47,12 @@ class Timeline:
         """A past in which nothing was."""
         return History(len(self.columns), len(self._targets))
 
+    def begin_like(self, history: History) -> History:
+        """A past in which nothing was, but for what was learned of ranges and errors."""
+        empty = self.begin()
+        empty.low, empty.high, empty.missed = history.low, history.high, history.missed
+        return empty.copy()
+
     def place(self, history: History, rows: Rows) -> Placed:
         """Rows beside what was before them; the history moves on."""
         placed = self.look(history, rows)

@@ -13,6 +13,7 @@ from kbnn.errors import DataError
 from kbnn.fleet.keys import keys_of
 from kbnn.fleet.scores import KeyScores
 from kbnn.model.model import Model
+from kbnn.model.recursion import SequenceNotices
 from kbnn.run.unlearnable import Unlearnable
 from kbnn.score.pinball import Pinball
 from kbnn.score.scorecard import Scorecard
@@ -126,7 +127,7 @@ def evaluate(
     done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
     timing = done.timing
-    predict, unlearnable = model.ahead(), Unlearnable()
+    predict, unlearnable = model.ahead(SequenceNotices(notice)), Unlearnable()
     start = perf_counter()
     for rows in stream:
         got = perf_counter()

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
 from kbnn.model.clock import text_of
-from kbnn.model.horizon import ahead, check_horizon, coming
+from kbnn.model.horizon import MOST_STEPS, ahead, check_horizon, coming
 from kbnn.model.model import Model
+from kbnn.model.recursion import count_missing_steps
 from kbnn.model.rows import Rows, sliced
 from kbnn.stream.blocks import joined
+from kbnn.stream.blocks import taken as blocks_taken
 from kbnn.stream.opening import Stream
-from kbnn.task.forecast import Forecast
+from kbnn.task.forecast import Forecast, taken
 from kbnn.task.section import Chart, Group, Section
 
 USUAL_STEPS: Final = 24
@@ -23,22 +27,44 @@ MOST_DRAWN: Final = 96
 
 
 class Onward(NamedTuple):
-    """Steps ahead: when each is, as the stream writes it (none without a clock), what is said."""
+    """Steps ahead: when each is, as the stream writes it (none without a clock), what is said.
+
+    `first` is how many steps after the model's end the first of them is.
+    """
 
     when: list[str]
     forecast: Forecast
+    first: int = 1
 
 
-def go_on(model: Model, steps: int, stream: Stream | None = None) -> Onward:
-    """Forecast the next steps; a stream tells what is known of them."""
+def go_on(
+    model: Model,
+    steps: int,
+    stream: Stream | None = None,
+    notice: Callable[[str], None] = lambda text: None,
+) -> Onward:
+    """Forecast the next steps; a stream tells what is known of them.
+
+    Rows of the stream that are not after the model's end are skipped. Where it starts later than
+    one step after the end, the steps between are forecast too, but not given back.
+    """
     check_horizon(model, steps)
-    rows = coming(model, steps) if stream is None else _told(stream, steps)
+    skipped = 0
     if stream is None:
         _check_alone(model)
-    said = ahead(model, [model.history], [sliced(rows, k, k + 1) for k in range(steps)])
+        rows = coming(model, steps)
+    else:
+        rows = _read_future(model, stream, steps, notice)
+        skipped = _count_steps_between(model, rows, notice)
+        if skipped:
+            rows = joined([coming(model, skipped)._replace(schema=rows.schema), rows])
+    said = ahead(
+        model, [model.history], [sliced(rows, k, k + 1) for k in range(skipped + steps)]
+    ).forecast()
     clock = model.schema.clock
     known = clock is not None and rows.time is not None
-    return Onward(text_of(clock, rows.time) if known else [], said.forecast())  # type: ignore[arg-type]  # known
+    when = text_of(clock, rows.time[skipped:]) if known else []  # type: ignore[arg-type,index]  # known
+    return Onward(when, taken(said, slice(skipped, None)), 1 + skipped)
 
 
 def _check_alone(model: Model) -> None:
@@ -57,22 +83,70 @@ def _check_alone(model: Model) -> None:
         )
 
 
-def _told(stream: Stream, steps: int) -> Rows:
-    """The first rows of a stream, as many as there are steps."""
+def _read_future(model: Model, stream: Stream, steps: int, notice: Callable[[str], None]) -> Rows:
+    """Read the first rows after the model's end, as many as there are steps."""
     parts: list[Rows] = []
+    end, read, past = _end_of(model), 0, 0
     for rows in stream:
+        read += len(rows.y)
+        if end is not None and rows.time is not None:
+            later = ~(rows.time[:, 0] <= end[0])
+            past += int(np.sum(~later))
+            rows = rows if later.all() else blocks_taken(rows, np.flatnonzero(later))
         parts.append(rows)
         if sum(len(part.y) for part in parts) >= steps:
             break
     found = sum(len(part.y) for part in parts)
+    clock = model.schema.clock
+    if past and clock is not None and end is not None:
+        text = text_of(clock, end[None])[0]
+        if found == 0:
+            raise DataError(
+                f"--horizon: none of the {read:,} rows of {stream.source} is after the model's end "
+                f"({text}). Name a file of later rows, or train on the rows up to these first."
+            )
+        notice(
+            f"skipped {past:,} row{'s' if past > 1 else ''} of {stream.source} at or before the "
+            f"model's end ({text})"
+        )
     if found < steps:
-        raise DataError(f"--horizon {steps} needs as many rows, but {stream.source} has {found}")
+        raise DataError(
+            f"--horizon {steps} needs {steps:,} rows after the model's end, "
+            f"but {stream.source} has {found:,}"
+        )
     return sliced(joined(parts), 0, steps)
+
+
+def _end_of(model: Model) -> FloatArray | None:
+    """The time of the last row learned (2,), if it is known."""
+    known = model.history.time[np.isfinite(model.history.time[:, 0])]
+    return known[np.argmax(known[:, 0])] if len(known) and model.schema.clock else None
+
+
+def _count_steps_between(model: Model, rows: Rows, notice: Callable[[str], None]) -> int:
+    """Count the steps that are missing between the model's end and the first row."""
+    end, clock = _end_of(model), model.schema.clock
+    if end is None or clock is None or rows.time is None or not np.isfinite(rows.time[0, 0]):
+        return 0
+    missing = count_missing_steps(clock, end, rows.time[0])
+    if not missing:
+        return 0
+    end_text, first_text = text_of(clock, np.stack((end, rows.time[0])))
+    if missing + len(rows.y) > MOST_STEPS:
+        raise DataError(
+            f"--horizon: the first row ({first_text}) is {missing:,} steps after the model's end "
+            f"({end_text}), and at most {MOST_STEPS:,} steps can be forecast. Train on later rows."
+        )
+    notice(
+        f"the first row ({first_text}) is {missing + 1:,} steps after the model's end "
+        f"({end_text}). The steps between are forecast too, without their inputs."
+    )
+    return missing
 
 
 def leading_columns(model: Model, onward: Onward) -> pa.RecordBatch:
     """What stands before the forecasts: the number of the step, and its time."""
-    columns = {"step": pa.array(np.arange(1, len(onward.forecast.mean) + 1))}
+    columns = {"step": pa.array(onward.first + np.arange(len(onward.forecast.mean)))}
     if model.schema.clock is not None and onward.when:
         columns[model.schema.clock.column] = pa.array(onward.when)
     return pa.RecordBatch.from_pydict(columns)

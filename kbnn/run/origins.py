@@ -6,15 +6,17 @@ it. At most 500 are taken, evenly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError
-from kbnn.model.horizon import Ahead, ahead, check_horizon
+from kbnn.model.horizon import ahead, check_horizon
 from kbnn.model.lags import History
 from kbnn.model.model import Model
+from kbnn.model.recursion import Ahead, SequenceNotices, align_history
 from kbnn.model.rows import Rows, sliced
 from kbnn.stream.blocks import joined, taken
 from kbnn.stream.opening import Stream
@@ -50,20 +52,26 @@ class Judged(NamedTuple):
         return {"origins": self.origins, "steps": [step._asdict() for step in self.steps]}
 
 
-def judge(model: Model, stream: Stream, steps: int) -> Judged:
+def judge(
+    model: Model,
+    stream: Stream,
+    steps: int,
+    notice: Callable[[str], None] = lambda text: None,
+) -> Judged:
     """Forecast from many rows of a stream on, and compare."""
     check_horizon(model, steps)
     rows = joined(list(stream))
     if len(rows.y) < steps:
         raise DataError(f"--horizon {steps} needs as many rows, but there are {len(rows.y)}")
     places = np.unique(np.linspace(0, len(rows.y) - steps, MOST_ORIGINS).astype(np.int64))
-    made = _forecasts(model, rows, places, steps)
-    return _scored(model, rows, places, made)
+    past = align_history(model.schema, model.timeline, model.history, rows, SequenceNotices(notice))
+    made = _forecasts(model, past, rows, places, steps)
+    return _scored(model, past, rows, places, made)
 
 
-def _forecasts(model: Model, rows: Rows, places: Any, steps: int) -> Ahead:
+def _forecasts(model: Model, past: History, rows: Rows, places: Any, steps: int) -> Ahead:
     """From each place on: after so many of the rows."""
-    history, done = model.history.copy(), 0
+    history, done = past.copy(), 0
     parts: list[Ahead] = []
     for start in range(0, len(places), _AT_A_TIME):
         chosen = places[start : start + _AT_A_TIME]
@@ -76,11 +84,11 @@ def _forecasts(model: Model, rows: Rows, places: Any, steps: int) -> Ahead:
     return Ahead(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def _scored(model: Model, rows: Rows, places: Any, made: Ahead) -> Judged:
+def _scored(model: Model, past: History, rows: Rows, places: Any, made: Ahead) -> Judged:
     clock = model.schema.clock
     season = 0 if clock is None else clock.season
     at = model.timeline.columns.index(model.schema.targets[0])
-    before = model.history.values[:, at]
+    before = past.values[:, at]
     every = np.concatenate((before, rows.y[:, 0]))
     origin = len(before) + places
     last = np.array([_last(every[: int(end)]) for end in origin])

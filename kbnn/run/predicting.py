@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kbnn.model.model import Model
+from kbnn.model.recursion import SequenceNotices
 from kbnn.model.rows import Rows
 from kbnn.output.writers import Writer
 from kbnn.stream.opening import Stream
 from kbnn.task.forecast import Forecast, joined, without
+
+Notice = Callable[[str], None]
 
 
 def predict_stream(
@@ -18,20 +21,25 @@ def predict_stream(
     *,
     bare: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
+    notice: Notice = lambda text: None,
 ) -> None:
     """Write the forecast of every row, in order, beside its columns unless `bare`."""
-    for rows, forecast in _predicted(model, stream):
+    for rows, forecast in predict_rows(model, stream, notice):
         writer.write(forecast, None if bare else rows.original)
         on_rows(len(rows.y))
 
 
-def forecasts_of(model: Model, stream: Stream) -> Forecast:
+def forecasts_of(model: Model, stream: Stream, notice: Notice) -> Forecast:
     """The forecast of every row, in order."""
-    return joined([forecast for _, forecast in _predicted(model, stream)])
+    return joined([forecast for _, forecast in predict_rows(model, stream, notice)])
 
 
-def _predicted(model: Model, stream: Stream) -> Iterator[tuple[Rows, Forecast]]:
-    predict = model.ahead()
+def predict_rows(model: Model, stream: Stream, notice: Notice) -> Iterator[tuple[Rows, Forecast]]:
+    """Predict the rows of a stream in order; the model stays as it is.
+
+    Predicting and evaluating both do it here, so that what is scored is what would be written.
+    """
+    predict = model.ahead(SequenceNotices(notice))
     for rows in stream:
         forecast = predict(rows)
         if rows.unreadable is not None:

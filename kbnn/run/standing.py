@@ -28,8 +28,12 @@ def opened(
 ) -> Iterator[tuple[Stream, BadRowList]]:
     """A stream of the sources with the model's frozen schema, and the list of its bad rows.
 
-    `how` are further fields of `ReadOptions`.
+    `how` are further fields of `ReadOptions`. Where a model looks back to its targets, they are
+    read whenever they are there: rows are predicted from what was measured before them.
     """
+    if any(lag.column in model.schema.targets for lag in model.schema.lags):
+        how["target_may_be_absent"] = not how.get("use_target", True)
+        how["use_target"] = True
     schema = model.schema.copy()
     schema.missing.extend(token for token in listed(na) if token not in schema.missing)
     chosen = ReadOptions(

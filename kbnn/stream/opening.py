@@ -209,10 +209,17 @@ class Stream(Closing):
             if (late and (c.role != "id" or not options.admit))
             or c.role not in ("target", "weight", "id")
         )
-        self._reading.needed = [c.name for c in used if c.kind != "ignored"]
+        optional = () if self._needs_target else ("target", "weight")
+        self._reading.needed = [
+            c.name for c in used if c.kind != "ignored" and c.role not in optional
+        ]
         self._reading.expected = Expectation(
-            names, None if options.use_target else bare, self._misfit
+            names, None if self._needs_target else bare, self._misfit
         )
+
+    @property
+    def _needs_target(self) -> bool:
+        return self.options.use_target and not self.options.target_may_be_absent
 
     def _may_come_late(self, schema: Schema | None) -> bool:
         """Whether columns that are new become features."""

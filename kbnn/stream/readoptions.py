@@ -49,6 +49,7 @@ class ReadOptions(Named):
     epochs: int = 1  # passes in all; more than one keeps a pipe in a temporary file
     admit: bool = True  # whether the schema may grow
     use_target: bool = True  # False: targets and weights may be absent and are not read
+    target_may_be_absent: bool = False  # they are read where they are there
     original: bool = False  # whether blocks carry the source's columns
     read_ahead: bool = True
     read_size: int = READ_SIZE

@@ -314,9 +314,14 @@ class Task(ABC):
     def misses(self, y: FloatArray, forecast: Forecast) -> FloatArray:
         """How far targets (n, T) are from what was said, in standard deviations of it."""
 
+    @property
+    def supports_paths(self) -> bool:
+        """Whether steps ahead have closed-form error bars: of one target of any size."""
+        return self.differences and len(self.targets) == 1
+
     def check_ahead(self) -> None:
         """Refuse to forecast steps ahead what cannot be."""
-        if not self.differences or len(self.targets) != 1:
+        if not self.supports_paths:
             raise UsageError(
                 "--horizon: steps ahead are forecast of one target of --task regression, "
                 f"and this is a model of {self.name}"

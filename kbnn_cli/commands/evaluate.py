@@ -99,7 +99,7 @@ def evaluate(
         engines.engaged(judged, engine, cluster),
     ):
         if horizon is not None:
-            steps = origins.judge(judged, stream, horizon)
+            steps = origins.judge(judged, stream, horizon, reading.notice(quiet))
         else:
             result = evaluating.evaluate(
                 judged, stream, quantiles=shares, on_rows=on_rows, notice=reading.notice(quiet)

@@ -148,7 +148,7 @@ def predict(
             )
             stream, bad = stack.enter_context(opened)
         if horizon is not None:
-            steps = onward.go_on(known, horizon, stream)
+            steps = onward.go_on(known, horizon, stream, reading.notice(quiet))
         writer = stack.enter_context(open_writer(output, fields, known.schema))
         if steps is not None:
             writer.write(steps.forecast, onward.leading_columns(known, steps))
@@ -156,7 +156,14 @@ def predict(
             progress = show.progress(stream, "predicting", quiet or output == "-")
             on_rows = stack.enter_context(progress)
             stack.enter_context(engines.engaged(known, engine, cluster))
-            predict_stream(known, stream, writer, bare=only_predictions, on_rows=on_rows)
+            predict_stream(
+                known,
+                stream,
+                writer,
+                bare=only_predictions,
+                on_rows=on_rows,
+                notice=reading.notice(quiet),
+            )
     if steps is not None:
         show_ahead.draw(known, steps, plot, terminal=output != "-" and not quiet)
     if bad is not None:

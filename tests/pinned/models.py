@@ -10,7 +10,7 @@ import numpy as np
 from kbnn.core import engine
 from kbnn.core.config import Config
 from kbnn.core.state import init
-from kbnn.model import clock, ensemble, horizon, lags, rehearsal, scaling
+from kbnn.model import clock, ensemble, horizon, lags, recursion, rehearsal, scaling
 from kbnn.model.effects import effects, ranked
 from kbnn.model.growth import grow
 from kbnn.model.health import health, scales
@@ -225,12 +225,12 @@ def series() -> dict[str, Any]:
             found[f"{name} after"] = model.ahead()(coming).mean
     missed, shares = bells(90, 1, 4)[:, 0] * 1.3, np.array([0.9, 0.5, 0.2])
     found["wider"] = table(
-        horizon.wider(missed, shares),
-        horizon.wider(0.3 * missed, shares[:1]),
-        horizon.wider(9.0 * missed, shares),
-        horizon.wider(missed[:63], shares),
-        horizon.wider(np.repeat(missed, 2), shares),
-        [horizon.back(lag, 3600.0) for lag in looked],
+        recursion.wider(missed, shares),
+        recursion.wider(0.3 * missed, shares[:1]),
+        recursion.wider(9.0 * missed, shares),
+        recursion.wider(missed[:63], shares),
+        recursion.wider(np.repeat(missed, 2), shares),
+        [recursion.back(lag, 3600.0) for lag in looked],
     )
     return found
 
