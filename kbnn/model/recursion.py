@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbnn.core import tails
 from kbnn.core.belief import Belief, open_state
@@ -364,7 +365,7 @@ class SequentialPredictor:
         low, high = self._history.low, self._history.high
         base = placed.base
         assert base is not None
-        unknown = np.asarray(~np.isfinite(base) & np.isfinite(high - low))
+        unknown: NDArray[np.bool_] = np.logical_and(~np.isfinite(base), np.isfinite(high - low))
         said = placed._replace(base=np.where(unknown, 0.5 * (low + high), base)).level(said)
         function_sd = np.where(unknown, np.hypot(said.function_sd, (high - low) / 12**0.5), 0.0)
         sd = np.hypot(function_sd, said.noise_sd)
