@@ -26,7 +26,8 @@ def about_command_line(error: Any) -> str:
 
 def no_such_command(typed: str) -> str:
     """That there is none of that name, and which may be meant."""
-    close = difflib.get_close_matches(typed, COMMANDS, 1, 0.5)
+    known = _COMMANDS_ELSEWHERE.get(typed.lower())
+    close = [known] if known else difflib.get_close_matches(typed, COMMANDS, 1, 0.5)
     said = f"no such command '{typed}'"
     return f"{said}: did you mean '{close[0]}'?" if close else said
 
@@ -37,7 +38,12 @@ def _no_such_option(typed: str, command: str) -> str:
     options = {name: option_names(name) for name in COMMANDS}
     own = command.partition(" ")[2]
     elsewhere = [name for name in COMMANDS if typed in options[name] and name != own]
-    if elsewhere:
+    known = _OPTIONS_ELSEWHERE.get(typed.lower().replace("_", "-"), "")
+    if known.startswith("--") and known.split()[0] not in options.get(own, []):
+        known = ""
+    if known:
+        said += f": did you mean {known}?" if known.startswith("--") else f": {known}"
+    elif elsewhere:
         others = " and ".join(f"'kbnn {name}'" for name in elsewhere)
         said += f", which is an option of {others}"
         instead = _INSTEAD.get((own, typed))
@@ -53,15 +59,46 @@ def option_names(command: str) -> list[str]:
     return [name for option in found for name in option.opts if name.startswith("-")]
 
 
+_COMMANDS_ELSEWHERE: Final = {
+    **dict.fromkeys(("fit", "learn", "update", "partial_fit"), "train"),
+    **dict.fromkeys(("forecast", "infer", "apply", "transform"), "predict"),
+    **dict.fromkeys(("score", "test", "eval", "validate", "backtest"), "evaluate"),
+    **dict.fromkeys(("info", "show", "describe", "summary"), "inspect"),
+    **dict.fromkeys(("merge", "combine", "average"), "join"),
+}
+"""What other tools call a command of ours."""
+
+_NOTHING_TO_TUNE: Final = "there is none, since rows are learned in closed form"
+_OPTIONS_ELSEWHERE: Final = {
+    **dict.fromkeys(
+        ("--passes", "--epoch", "--iterations", "--max-iter", "--n-epochs"), "--epochs"
+    ),
+    **dict.fromkeys(("--label", "--labels", "--y", "--response", "--target-column"), "--target"),
+    **dict.fromkeys(("--test", "--test-size", "--holdout", "--validation"), "--test-split"),
+    **dict.fromkeys(("--hidden", "--hidden-layer-sizes", "--nn"), "--layers"),
+    **dict.fromkeys(("--columns", "--inputs", "--x"), "--features"),
+    **dict.fromkeys(("--exclude", "--drop"), "--ignore"),
+    **dict.fromkeys(("--sep", "--separator"), "--delimiter"),
+    **dict.fromkeys(("--random-state", "--random-seed"), "--seed"),
+    **dict.fromkeys(("--timestamp", "--date", "--time-column"), "--time"),
+    **dict.fromkeys(("--group", "--group-by", "--by"), "--key"),
+    **dict.fromkeys(("--sample-weight", "--weights", "--importance"), "--weight"),
+    **dict.fromkeys(("--loss-function", "--loss", "--objective"), "--task"),
+    **dict.fromkeys(("--alpha", "--confidence", "--level"), "--interval"),
+    **dict.fromkeys(("--steps", "--ahead", "--fh"), "--horizon"),
+    **dict.fromkeys(("--out", "--predictions-file"), "--output"),
+    **dict.fromkeys(("--n-jobs", "--threads", "--workers"), "--engine dask"),
+    **dict.fromkeys(("--learning-rate", "--lr", "-l", "--power-t", "--momentum"), _NOTHING_TO_TUNE),
+    **dict.fromkeys(
+        ("--batch-size", "--minibatch"), "there is none, since rows are learned one at a time"
+    ),
+    **dict.fromkeys(("--l1", "--l2", "--dropout"), "there is none, since the prior regularises"),
+}
+"""What other tools call an option of ours, or why there is none."""
+
 _INSTEAD: Final = {
     ("train", "--output"): "--predictions",
     ("train", "-o"): "--predictions",
     ("predict", "--predictions"): "--output",
-    ("predict", "-m"): "the first argument",
-    ("predict", "--model"): "the first argument",
-    ("evaluate", "-m"): "the first argument",
-    ("evaluate", "--model"): "the first argument",
-    ("inspect", "-m"): "the first argument",
-    ("inspect", "--model"): "the first argument",
 }
 """Options that go by another name in another command."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from typer.core import TyperCommand
@@ -9,6 +10,33 @@ from typer.core import TyperCommand
 
 class Command(TyperCommand):
     """A command whose help groups the options as they are declared (`rich_help_panel`)."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; `-m MODEL` may stand for a first argument MODEL."""
+        if self.params and self.params[0].name == "model":
+            args = self._move_model_first(args)
+        return list(super().parse_args(ctx, args))
+
+    def _move_model_first(self, args: list[str]) -> list[str]:
+        with_value = {
+            name
+            for option in self.params
+            if not getattr(option, "is_flag", True)
+            for name in option.opts
+        }
+        model: list[str] = []
+        rest: list[str] = []
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                rest += [word, *words]
+            elif word.startswith("--model="):
+                model = [word.partition("=")[2]]
+            elif word in ("-m", "--model"):
+                model = list(itertools.islice(words, 1))
+            else:
+                rest += [word, *itertools.islice(words, int(word in with_value))]
+        return model + rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The words after the command's name."""

@@ -94,7 +94,10 @@ Horizon = Annotated[
         help="So many steps ahead, each looking back to the one before (of models with lags).",
     ),
 ]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A model file; -m MODEL works too.", show_default=False),
+]
 
 Na = Annotated[
     list[str] | None,

@@ -13,7 +13,7 @@ import kbnn
 from kbnn.core.normal import FloatArray
 from kbnn.errors import ModelError
 from kbnn.model.limits import BELIEF_LIMIT
-from kbnn.model.stored import to_state
+from kbnn.model.stored import from_state, to_state
 from kbnn.run.checkpoint import Checkpoint
 from tests.commands import kbnn as run_kbnn
 
@@ -150,3 +150,17 @@ def test_a_state_that_could_not_be_read_replaces_nothing(tmp_path: Path) -> None
         checkpoint.save(header, arrays)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["m.npz"]
+
+
+def test_evidence_beyond_the_limit_is_counted_from_the_best_candidate() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(200)
+    model = kbnn.train({"x": x, "y": np.exp(x + 0.1 * rng.standard_normal(200))})
+    header, arrays = to_state(model._model)  # type: ignore[arg-type]  # it has learned
+    evidence = [-2e16, -2e16 - 64.0, *[-3e16] * 9][: len(header["racers"])]
+    assert len(evidence) > 1
+    for racer, large in zip(header["racers"], evidence, strict=True):
+        racer["evidence"] = large
+    restored = from_state(header, arrays)
+    expected = [0.0, -64.0, *[-1e5] * 9][: len(evidence)]
+    assert [racer.evidence for racer in restored.racers] == expected

@@ -300,7 +300,7 @@ class SequentialPredictor:
             self._start(align_history(schema, timeline, self._history, rows, self._notices))
             self._began = True
         looked_at = [at for _, at in self._places]
-        measured = np.isfinite(rows.y[:, looked_at]).all(axis=1)
+        measured: NDArray[np.bool_] = np.all(np.isfinite(rows.y[:, looked_at]), axis=1)
         parts, start = [], 0
         while start < len(rows.y):
             stop = start + 1
@@ -365,7 +365,7 @@ class SequentialPredictor:
         low, high = self._history.low, self._history.high
         base = placed.base
         assert base is not None
-        unknown: NDArray[np.bool_] = np.logical_and(~np.isfinite(base), np.isfinite(high - low))
+        unknown = np.isnan(base) & np.isfinite(high - low)
         said = placed._replace(base=np.where(unknown, 0.5 * (low + high), base)).level(said)
         function_sd = np.where(unknown, np.hypot(said.function_sd, (high - low) / 12**0.5), 0.0)
         sd = np.hypot(function_sd, said.noise_sd)

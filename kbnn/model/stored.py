@@ -7,7 +7,7 @@ weights and covariance triangles.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from kbnn.model.limits import (
     EVIDENCE_LIMIT,
     MAX_CANDIDATES,
     MAX_REPLAY_BACKLOG,
+    ROW_EVIDENCE_LIMIT,
     TARGET_LIMIT,
 )
 from kbnn.model.model import Model
@@ -130,8 +131,8 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     model = Model(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
     racers = _objects(header["racers"], "its candidates")
     _require(1 <= len(racers) <= MAX_CANDIDATES, "its candidates")
-    model.racers = tuple(
-        _racer(model, racer, _under(arrays, f"racer{k}/")) for k, racer in enumerate(racers)
+    model.racers = _limit_evidence(
+        tuple(_racer(model, racer, _under(arrays, f"racer{k}/")) for k, racer in enumerate(racers))
     )
     seen = {racer.learned.seen for racer in model.racers}
     begun = {bool(racer.learned.members) for racer in model.racers}
@@ -229,9 +230,20 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
     )
     alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
     _require(len(alarms) <= MOST_ALARMS, "its alarms")
-    evidence = _finite(header["evidence"])
-    _require(abs(evidence) <= EVIDENCE_LIMIT, "its evidence")
-    return Racer(learner, learned, evidence, tuple(alarms))
+    return Racer(learner, learned, _finite(header["evidence"]), tuple(alarms))
+
+
+def _limit_evidence(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
+    """Count evidence from the best candidate where it is beyond its limit.
+
+    Earlier versions let it grow: such models are readable, but for digits that were lost by then.
+    """
+    if all(abs(racer.evidence) <= EVIDENCE_LIMIT for racer in racers):
+        return racers
+    best = max(racer.evidence for racer in racers)
+    return tuple(
+        replace(racer, evidence=max(racer.evidence - best, -ROW_EVIDENCE_LIMIT)) for racer in racers
+    )
 
 
 def _tails(arrays: Arrays, task: Task) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -15,7 +15,7 @@ from kbnn.stream.header import count, no_column
 from kbnn.stream.hints import Notice, hashing, tell_column, tell_few
 from kbnn.stream.kinds import MANY, SHORT, TEXT, Sample, kind_of, written
 from kbnn.stream.roles import Roles, check_kinds, stated_kind
-from kbnn.stream.series import Found, add_time, find_clock, holds_time
+from kbnn.stream.series import OFF, Found, add_time, find_clock, holds_time
 from kbnn.task.table import Choice, Seen, choose
 
 WARMUP: Final = 32
@@ -60,9 +60,13 @@ def infer(names: list[str], samples: list[Sample], roles: Roles, notice: Notice)
         columns.append(column)
         tell_column(column, found[name], notice)
     _tell_forms(columns, found, roles, notice)
-    if not any(column.role == "feature" for column in columns):
+    has_lags = roles.about_time.lags not in (None, OFF)
+    if not has_lags and not any(column.role == "feature" for column in columns):
         why = ", ".join(unusable[:3]) or "every one is the target or ignored"
-        raise DataError(f"no column is left to learn from: {why}")
+        raise DataError(
+            f"no column is left to learn from: {why}. To forecast a series from its own past, "
+            "add --lags 1,2."
+        )
     choice = _choice([c for c in columns if c.role == "target"], found, roles.task)
     if choice.notice:
         notice(choice.notice)
