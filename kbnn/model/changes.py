@@ -138,7 +138,8 @@ class Changes(Networks):
         t = self.task.scaled
         width = len(learned.columns) - t
         closely = self.settings.often > 0
-        columns = scaling.refit(learned.columns, self.passing[: t + width], closely)
+        fixed, rows = self.passing[: t + width], learned.kept.rows(width)
+        columns = scaling.refit(learned.columns, fixed, closely, _last_rows(rows, t))
         old, new = scaling.scale_of(learned.columns), scaling.scale_of(columns)
         learned = learned._replace(columns=columns)
         outputs, directions = (
@@ -152,7 +153,6 @@ class Changes(Networks):
         if same and not looking:
             return learned, None
         learned = learned._replace(changes=learned.changes + (not same))
-        rows = learned.kept.rows(width)
         if len(rows.y) == learned.seen <= rehearsal.YOUNG:  # all there ever was, and none again
             return self._begin(learned, rows, outputs)
         gain, shift = scaling.moved(old, new, t, outputs)
@@ -185,6 +185,12 @@ class Changes(Networks):
         return began._replace(
             members=tuple(map(open_session, members)), rehearsal=learned.rehearsal
         )
+
+
+def _last_rows(rows: KeptRows, targets: int) -> scaling.LastRows:
+    """Take what a scale is looked at with from the rows kept."""
+    y, x, trust = (part[-scaling.OUTLIER_ROWS :] for part in (rows.y, rows.x, rows.trust))
+    return scaling.LastRows(np.hstack([y[:, :targets], x]), targets, trust >= 0.5)
 
 
 def next_refit(seen: int) -> int:
