@@ -2,8 +2,8 @@
 
 Old weights keep their belief; new ones start from the prior they would have had from the start, and
 are independent of the rest. Rows seen before are as if the new input had been 0 in all of them.
-Where more inputs make groups smaller, correlations across the new borders are dropped, which keeps
-every block a part of a covariance.
+Where more inputs make groups smaller, or many classes split them into neurons, correlations across
+the new borders are dropped, which keeps every block a part of a covariance.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kbnn.core.config import Config
 from kbnn.core.layout import (
     IntArray,
     Layout,
@@ -24,11 +25,14 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import ARRAYS, WEIGHTS, State, init, prior_draws
 
 
-def grow(state: State, inputs: int, outputs: int) -> State:
-    """The state with at least so many inputs and outputs, added at the end."""
+def grow(state: State, inputs: int, outputs: int, config: Config | None = None) -> State:
+    """The state with at least so many inputs and outputs, added at the end.
+
+    `config`, if given, is the grown network with smaller blocks than the state has.
+    """
     if inputs == state.config.inputs and outputs == state.config.outputs:
         return state
-    config = state.config.grown(inputs, outputs)
+    config = config or state.config.grown(inputs, outputs)
     old, new = layout_of(state.config), layout_of(config)
     places = _places(old, new)
     prior_mean, prior_var = _prior(state, old, new)

@@ -9,6 +9,10 @@ so far is carried over.
 A column that has not varied keeps scale 0 and is standardised to exactly 0, which leaves its
 weights at their prior; the scale is set to the first deviation on the day it varies. A column that
 never held a value is absent: 0 as well. Indicator columns are fixed: they pass as they are.
+
+Frequent outliers widen running statistics together with the clip that should hold them off: a tenth
+of them is enough. Where a scale is looked at, the last rows kept tell them from a wider column by
+median and MAD, and the statistics are taken without them (`leave_out_outliers`).
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbnn.core import engine
 from kbnn.core.constants import OUTGROWN as OUTGROWN
@@ -27,13 +32,31 @@ from kbnn.core.normal import FloatArray
 COUNT, MEAN, SQUARES, RECENT, RECENT_SQUARE, CENTER, SCALE = range(7)
 FIELDS = 7
 
-_WARM_UP_WINSOR = 8.0 * 1.4826
+_NORMAL_MAD = 1.4826
+"""Standard deviations of a normal distribution in its median absolute deviations."""
+_WARM_UP_WINSOR = 8.0 * _NORMAL_MAD
 _SETTLED = 0.1
 """Share by which a scale, and in units of it a center, may be off; half of it in a young stream
 whose rows are rehearsed: there to learn all anew is worth as much as the scale is."""
 _YOUNG = 512
 _FAR_RATIO = float(np.log(1.5))
 _FAR_SHIFT = 0.5
+
+OUTLIER_REACH = 20.0
+"""Robust standard deviations (1.4826 MAD) from the median beyond which a value may be an outlier.
+Up to there a tenth of them widens a scale by 6 at most, which costs little, while events that the
+network will learn to expect are common."""
+MOST_OUTLIERS = 0.3
+"""Share of far values that can still be outliers; of more the column has changed."""
+CHANGE_ROWS, CHANGE_REACH, CHANGE_SHARE = 16, 5.0, 0.4
+"""Outliers are scattered. Where more than this share of the last rows lies beyond this reach, in
+robust standard deviations, the column has changed; a tenth of outliers looks so once in 2,000."""
+OUTLIER_ROWS = 512
+"""Last rows among which outliers are looked for; those of an outgrown scale are RECENT_ROWS."""
+INFLATED = 1.5
+"""Times by which outliers must have widened a target's scale: heavy tails do less."""
+OUTGROWN_BY = 2.0
+"""A scale was outgrown if the rows without outliers are wider or narrower than it by so much."""
 
 
 class Scale(NamedTuple):
@@ -210,14 +233,90 @@ def far_apart(old: Scale, new: Scale) -> bool:
     return bool(np.any(np.abs(np.log(ratio)) > _FAR_RATIO) or np.any(np.abs(shift) > _FAR_SHIFT))
 
 
-def refit(columns: FloatArray, fixed: FloatArray, closely: bool = False) -> FloatArray:
+class LastRows(NamedTuple):
+    """The last rows in the user's units: (n, columns), the scaled targets first.
+
+    `expected` (n,) is whether a row's targets were no outliers to the network.
+    """
+
+    values: FloatArray
+    targets: int
+    expected: NDArray[np.bool_]
+
+
+class Bulk(NamedTuple):
+    """Mean and standard deviation of values without outliers."""
+
+    mean: float
+    sd: float
+
+
+def find_bulk(values: FloatArray, expected: NDArray[np.bool_] | None) -> Bulk | None:
+    """Leave out the values that are outliers; None where none are, or too many to be such.
+
+    An outlier lies OUTLIER_REACH robust standard deviations from the median and is not `expected`.
+    A column of which half the values are equal has no MAD, and no outliers.
+    """
+    known = np.isfinite(values)
+    seen = values[known]
+    if len(seen) < TRUSTED:
+        return None
+    gap = np.abs(seen - np.median(seen))
+    unit = _NORMAL_MAD * np.median(gap)
+    if np.mean(gap[-CHANGE_ROWS:] > CHANGE_REACH * unit) > CHANGE_SHARE:
+        return None
+    out = gap > OUTLIER_REACH * unit
+    if expected is not None:
+        out &= ~expected[known]
+    if not (unit > 0.0 and 0.0 < np.mean(out) <= MOST_OUTLIERS):
+        return None
+    bulk = seen[~out]
+    with np.errstate(over="ignore"):
+        return Bulk(float(np.mean(bulk)), float(np.std(bulk)))
+
+
+def leave_out_outliers(columns: FloatArray, fixed: FloatArray, last: LastRows) -> None:
+    """Correct, in place, the statistics of columns that outliers among the last rows have widened.
+
+    Where a scale seems to be outgrown but is not without them, it stays as it is.
+    """
+    for j in np.flatnonzero((fixed == 0.0) & (columns[:, SCALE] > 0.0)):
+        column = columns[j]
+        outgrown = column[RECENT_SQUARE] > OUTGROWN
+        rows = slice(-int(RECENT_ROWS) if outgrown else -OUTLIER_ROWS, None)
+        is_target = j < last.targets
+        bulk = find_bulk(last.values[rows, j], last.expected[rows] if is_target else None)
+        if bulk is None or not 0.0 < bulk.sd < np.inf:
+            continue
+        scale, least = column[SCALE], INFLATED if is_target else 1.0
+        if outgrown and _fits(bulk, column):
+            bulk = Bulk(column[CENTER], scale)
+        elif not outgrown and column[SQUARES] <= column[COUNT] * (least * bulk.sd) ** 2:
+            continue
+        column[MEAN], column[SQUARES] = bulk.mean, column[COUNT] * bulk.sd**2
+        column[RECENT], column[RECENT_SQUARE] = 0.0, 1.0
+
+
+def _fits(bulk: Bulk, column: FloatArray) -> bool:
+    """Whether the scale in use is about that of the bulk."""
+    ratio, shift = bulk.sd / column[SCALE], abs(bulk.mean - column[CENTER]) / column[SCALE]
+    return bool(1.0 / OUTGROWN_BY < ratio < OUTGROWN_BY and shift < 0.5 * OUTGROWN_BY)
+
+
+def refit(
+    columns: FloatArray, fixed: FloatArray, closely: bool = False, last: LastRows | None = None
+) -> FloatArray:
     """The statistics with a scale that fits the stream, `closely` while it is young.
+
+    `last` are the last rows, where some are kept: outliers among them do not count.
 
     A column that has outgrown its scale takes its recent mean and spread, and forgets all but its
     last rows. Where any has left the scale in use, all take their running statistics: what has
     settled together need not be looked at one by one.
     """
     new = columns.copy()
+    if last is not None:
+        leave_out_outliers(new, fixed, last)
     for j in np.flatnonzero((new[:, RECENT_SQUARE] > OUTGROWN) & (fixed == 0.0)):
         column = new[j]
         if column[SCALE] > 0.0:

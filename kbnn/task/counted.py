@@ -12,7 +12,6 @@ lower is 0 nothing lies below, and the upper one may leave out both shares.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
@@ -28,6 +27,10 @@ _LOG_V: Final = np.arange(-37.0, 4.0, _STEP)
 """Where an integral is taken, see `_near_and_far`."""
 _TOGETHER: Final = 256
 """Rows that it is taken for at a time."""
+_T: Final = np.arange(0.0, 10.0, 0.125)
+_SINH: Final = np.sinh(_T)
+_SINH_WEIGHTS: Final = 0.125 * np.cosh(_T) * np.where(_T > 0.0, 1.0, 0.5)
+"""Places and weights of the rule in `_integrated_apart`."""
 
 
 def possible(y: FloatArray) -> FloatArray:
@@ -148,19 +151,33 @@ def _half_apart(rows: FloatArray) -> FloatArray:
     p = alpha / (alpha + mu)
     with np.errstate(over="ignore", invalid="ignore"):
         apart = mu / p * normal.special().hyp2f1(alpha + 1.0, 0.5, 2.0, -4.0 * (1.0 - p) / (p * p))
-    for at in np.flatnonzero(~np.isfinite(apart)):
-        apart[at] = _summed_apart(float(mu[at]), float(alpha[at]))
+    at = np.flatnonzero(~np.isfinite(apart))
+    for start in range(0, len(at), _TOGETHER):
+        some = at[start : start + _TOGETHER]
+        apart[some] = _integrated_apart(mu[some], alpha[some])
     return np.asarray(apart)
 
 
-def _summed_apart(mu: float, alpha: float) -> float:
-    """The same as the sum of F (1 - F) where the series does not converge: many and alike."""
-    sd = math.sqrt(mu + mu * mu / alpha)
-    low, high = math.floor(max(mu - 12.0 * sd, 0.0)), math.ceil(mu + 12.0 * sd + 40.0)
-    step = max(1, (high - low) // 4000)  # many steps of a smooth sum are an integral
-    at = np.arange(low, high, step, dtype=np.float64)
-    below = _ordinary_cdf(at, np.full(len(at), mu), np.full(len(at), alpha))
-    return float(step * np.sum(below * (1.0 - below)))
+def _integrated_apart(mu: FloatArray, alpha: FloatArray) -> FloatArray:
+    """Compute E |X - X'|/2 by quadrature where the series does not converge: many and alike.
+
+    The variance is v = mu + mu^2/alpha, and c = v/alpha. For whole numbers |n| is the integral of
+    (1 - cos n w)/(1 - cos w) over 0 < w < pi, divided by pi; the mean of cos (X - X')w is
+    (1 + 2c (1 - cos w))^-alpha. By parts and with u = tan(w/2) that is
+
+        E |X - X'|/2 = 4v/pi times the integral of (1 + 4c u^2/(1 + u^2))^(-alpha - 1)/(1 + u^2)^2
+
+    over u > 0. With u = r sinh t, r the width of the integrand, the rule of even steps in t has a
+    relative error below 1e-12 for alpha >= 2 and dispersions that are learned (see
+    kbnn.core.constants); a sum over the support would take thousands of terms.
+    """
+    v = mu + mu * mu / alpha
+    c = v / alpha
+    r = np.minimum(1.0 / np.sqrt(8.0 * c * (alpha + 1.0)), 1.0)
+    square = (r[:, None] * _SINH) ** 2
+    base = np.log1p(4.0 * c[:, None] * square / (1.0 + square))
+    height = np.exp(-(alpha + 1.0)[:, None] * base) / (1.0 + square) ** 2
+    return np.asarray(4.0 * v / np.pi * r * (height @ _SINH_WEIGHTS))
 
 
 def _ordinary_cdf(k: FloatArray, mu: FloatArray, alpha: FloatArray) -> FloatArray:

@@ -6,6 +6,9 @@
 #include "layer.h"
 #include "normal.h"
 
+#define KB_ALONG 4        /* columns of B that are worked on at a time */
+#define KB_MANY_OUTPUTS 5 /* from which on loops run along outputs instead of units */
+
 KB_PART void KB(filter_forward)(kb_work *w)
 {
     int64_t last = w->net->layers - 1;
@@ -35,6 +38,17 @@ KB_PART void KB(filter_forward)(kb_work *w)
     memcpy(w->out_mean, w->layer[last].mu, (size_t)w->outputs * sizeof(double));
 }
 
+/* The weights of one unit, bias left out. */
+KB_INLINE void KB(unit_weights)(const kb_layer *a, int64_t unit, double *out)
+{
+    const int64_t pitch = a->lanes ? KB_WIDTH : 1;
+    const double *weights = a->lanes ? a->weights + unit / KB_WIDTH * a->inputs * KB_WIDTH
+                                           + unit % KB_WIDTH
+                                     : a->weights + unit * a->inputs;
+    for (int64_t i = 1; i < a->inputs; i++)
+        out[i - 1] = weights[i * pitch];
+}
+
 /* dE[y_o]/da of every unit, from the last layer down. */
 KB_PART void KB(filter_coefficients)(kb_work *w)
 {
@@ -46,7 +60,10 @@ KB_PART void KB(filter_coefficients)(kb_work *w)
         for (int64_t l = last; l > 0; l--) {
             kb_layer *a = &w->layer[l], *below = &w->layer[l - 1];
             double *c = below->coefficient + o * below->padded;
-            KB(back)(a, a->coefficient + o * a->padded, c, 0);
+            if (l == last)
+                KB(unit_weights)(a, o, c);
+            else
+                KB(back)(a, a->coefficient + o * a->padded, c, 0);
             for (int64_t u = 0; u < below->units; u++)
                 c[u] *= below->slope[u];
         }
@@ -88,6 +105,69 @@ KB_PART void KB(joint_gains)(kb_work *w)
             w->q[p * outputs + o] = w->q[o * outputs + p];
 }
 
+/* c[o] = dE[y_o]/da of a unit, and its own variance; zeros beyond the last unit. */
+KB_INLINE double KB(unit_column)(const kb_layer *a, int64_t unit, double *c, int64_t outputs)
+{
+    for (int64_t o = 0; o < outputs; o++)
+        c[o] = unit < a->units ? a->coefficient[o * a->padded + unit] : 0.0;
+    return unit < a->units ? a->own[unit] : 0.0;
+}
+
+/* Q += sum_u c_u c_u' own_u over a layer's units, for few outputs: the products run along the units. */
+KB_PART void KB(add_few_output_cov)(kb_work *w, const kb_layer *a)
+{
+    const int64_t outputs = w->outputs;
+    for (int64_t o = 0; o < outputs; o++)
+        for (int64_t p = 0; p < outputs; p++) {
+            const double *c = a->coefficient + o * a->padded;
+            const double *d = a->coefficient + p * a->padded;
+            double sum = 0.0;
+            for (int64_t u = 0; u < a->units; u++)
+                sum += c[u] * d[u] * a->own[u];
+            w->q[o * outputs + p] += sum;
+        }
+}
+
+/* The same for many outputs: along these, over half of Q, and four units in one pass over it. Of the
+ * last layer c_u is one output alone. */
+KB_PART void KB(add_output_cov)(kb_work *w, const kb_layer *a)
+{
+    const int64_t outputs = w->outputs;
+    double *restrict q = w->q, *restrict sum = w->now_cov;
+    double *restrict c0 = w->cov_d, *restrict c1 = w->gain_d, *restrict c2 = w->direction;
+    double *restrict c3 = w->now_mean;
+    if (a == &w->layer[w->net->layers - 1]) {
+        for (int64_t o = 0; o < outputs; o++)
+            q[o * outputs + o] += a->own[o];
+        return;
+    }
+    memset(sum, 0, (size_t)(outputs * outputs) * sizeof(double));
+    for (int64_t u = 0; u < a->units; u += 4) {
+        const double own0 = KB(unit_column)(a, u, c0, outputs);
+        const double own1 = KB(unit_column)(a, u + 1, c1, outputs);
+        const double own2 = KB(unit_column)(a, u + 2, c2, outputs);
+        const double own3 = KB(unit_column)(a, u + 3, c3, outputs);
+        for (int64_t o = 0; o < outputs; o++) {
+            double *restrict row = sum + o * outputs;
+            const double d0 = c0[o], d1 = c1[o], d2 = c2[o], d3 = c3[o];
+            for (int64_t p = 0; p <= o; p++) {
+                double s = row[p];
+                s += d0 * c0[p] * own0;
+                s += d1 * c1[p] * own1;
+                s += d2 * c2[p] * own2;
+                s += d3 * c3[p] * own3;
+                row[p] = s;
+            }
+        }
+    }
+    for (int64_t o = 0; o < outputs; o++)
+        for (int64_t p = 0; p <= o; p++)
+            q[o * outputs + p] += sum[o * outputs + p];
+    for (int64_t o = 0; o < outputs; o++)
+        for (int64_t p = 0; p < o; p++)
+            q[p * outputs + o] = q[o * outputs + p];
+}
+
 KB_INLINE void KB(filter_outputs)(kb_work *w)
 {
     int64_t outputs = w->outputs;
@@ -98,16 +178,10 @@ KB_INLINE void KB(filter_outputs)(kb_work *w)
     if (!w->net->separate)
         KB(joint_gains)(w);
     for (int64_t l = 0; w->net->separate && l < w->net->layers; l++) {
-        const kb_layer *a = &w->layer[l];
-        for (int64_t o = 0; o < outputs; o++)
-            for (int64_t p = 0; p < outputs; p++) {
-                const double *c = a->coefficient + o * a->padded;
-                const double *d = a->coefficient + p * a->padded;
-                double sum = 0.0;
-                for (int64_t u = 0; u < a->units; u++)
-                    sum += c[u] * d[u] * a->own[u];
-                w->q[o * outputs + p] += sum;
-            }
+        if (outputs < KB_MANY_OUTPUTS)
+            KB(add_few_output_cov)(w, &w->layer[l]);
+        else
+            KB(add_output_cov)(w, &w->layer[l]);
     }
     if (!w->uncertain)
         return;
@@ -218,28 +292,59 @@ KB_PART int KB(joint_update)(kb_work *w)
     return 1;
 }
 
+/* push += (C s)^2 for the units of a vector and `n` columns s of B, one after another. */
+KB_INLINE KB(vec) KB(push_along)(const double *coefficient, int64_t pitch, const double *spread,
+                                 int64_t outputs, KB(vec) push, const int n)
+{
+    KB(vec) along[KB_ALONG] = {{0}};
+    for (int64_t o = 0; o < outputs; o++) {
+        KB(vec) c = *(const KB(vec) *)(coefficient + o * pitch);
+        for (int k = 0; k < n; k++)
+            along[k] += c * spread[k * outputs + o];
+    }
+    for (int k = 0; k < n; k++)
+        push += along[k] * along[k];
+    return push;
+}
+
+/* pull = c'b and push = |c'B|^2 of each unit of a layer; of the last, c is one output alone. */
+KB_PART void KB(separate_steps)(const kb_work *w, kb_layer *a, int last)
+{
+    const int64_t outputs = w->outputs;
+    if (last) {
+        memset(a->push, 0, (size_t)a->padded * sizeof(double));
+        memset(a->pull, 0, (size_t)a->padded * sizeof(double));
+        memcpy(a->pull, w->pull, (size_t)outputs * sizeof(double));
+        for (int64_t c = 0; c < w->columns; c++)
+            for (int64_t o = 0; o < outputs; o++)
+                a->push[o] += w->spread[c * outputs + o] * w->spread[c * outputs + o];
+        return;
+    }
+    for (int64_t u = 0; u < a->padded; u += KB_WIDTH) {
+        const double *coefficient = a->coefficient + u, *spread = w->spread;
+        KB(vec) pull = {0}, push = {0};
+        for (int64_t o = 0; o < outputs; o++)
+            pull += *(const KB(vec) *)(coefficient + o * a->padded) * w->pull[o];
+        int64_t c = 0;
+        for (; c + KB_ALONG <= w->columns; c += KB_ALONG, spread += KB_ALONG * outputs)
+            push = KB(push_along)(coefficient, a->padded, spread, outputs, push, KB_ALONG);
+        for (; c < w->columns; c++, spread += outputs)
+            push = KB(push_along)(coefficient, a->padded, spread, outputs, push, 1);
+        *(KB(vec) *)(a->pull + u) = pull;
+        *(KB(vec) *)(a->push + u) = push;
+    }
+}
+
 KB_INLINE int KB(filter_update)(kb_work *w)
 {
-    int64_t outputs = w->outputs;
     if (!w->net->separate)
         return KB(joint_update)(w);
     double check = 0.0;
     for (int64_t l = 0; l < w->net->layers; l++) {
         kb_layer *a = &w->layer[l];
-        for (int64_t u = 0; u < a->padded; u++) {
-            double pull = 0.0, push = 0.0;
-            for (int64_t o = 0; o < outputs; o++)
-                pull += a->coefficient[o * a->padded + u] * w->pull[o];
-            for (int64_t c = 0; c < w->columns; c++) {
-                double along = 0.0;
-                for (int64_t o = 0; o < outputs; o++)
-                    along += a->coefficient[o * a->padded + u] * w->spread[c * outputs + o];
-                push += along * along;
-            }
-            a->pull[u] = pull;
-            a->push[u] = push;
-            check += (fabs(pull) + push) * (1.0 + a->own[u]);
-        }
+        KB(separate_steps)(w, a, l == w->net->layers - 1);
+        for (int64_t u = 0; u < a->padded; u++)
+            check += (fabs(a->pull[u]) + a->push[u]) * (1.0 + a->own[u]);
     }
     if (!(check <= w->net->k->step_limit))
         return 0;

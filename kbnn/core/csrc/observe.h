@@ -62,13 +62,33 @@ KB_PART void KB(measure)(kb_work *w, double pull, double information)
     w->columns++;
 }
 
-KB_INLINE void KB(measure_weighted)(kb_work *w, double var, double pull, double information,
-                                    double weight)
+/* Pull and information of a measurement. */
+typedef struct {
+    double pull, information;
+} KB(measured_t);
+
+/* A measurement that counts `weight` times, see kbnn/core/evidence.py. */
+KB_INLINE KB(measured_t) KB(weighted)(double var, double pull, double information, double weight)
 {
     double known = information * var;
     double rest = 1.0 + (weight - 1.0) * (known < 1.0 ? known : 1.0);
     double factor = weight / KB(larger)(rest, weight < 1.0 ? weight : 1.0);
-    KB(measure)(w, pull * factor, information * factor);
+    return (KB(measured_t)){pull * factor, information * factor};
+}
+
+KB_INLINE void KB(measure_weighted)(kb_work *w, double var, double pull, double information,
+                                    double weight)
+{
+    KB(measured_t) seen = KB(weighted)(var, pull, information, weight);
+    KB(measure)(w, seen.pull, seen.information);
+}
+
+/* d'a > 0 seen through Phi(lambda .), mean and variance of d'a given. */
+KB_INLINE KB(measured_t) KB(measured_probit)(const kb_constants *k, double mean, double var, double weight)
+{
+    double t = sqrt(k->probit_var + var), u = mean / t, rho = KB(hazard)(u);
+    double information = KB(clip)(rho * (rho + u), 0.0, 1.0) / (t * t);
+    return KB(weighted)(var, rho / t, information, weight);
 }
 
 /* d'a > 0 seen through Phi(lambda .). */
@@ -76,23 +96,90 @@ KB_PART void KB(measure_probit)(kb_work *w, double weight)
 {
     double mean, var;
     KB(aim)(w, &mean, &var);
-    double t = sqrt(w->net->k->probit_var + var), u = mean / t, rho = KB(hazard)(u);
-    double information = KB(clip)(rho * (rho + u), 0.0, 1.0) / (t * t);
-    KB(measure_weighted)(w, var, rho / t, information, weight);
+    KB(measured_t) seen = KB(measured_probit)(w->net->k, mean, var, weight);
+    KB(measure)(w, seen.pull, seen.information);
 }
 
-/* The class beats every rival; a pair counts as much as it was likely to be the one in question. */
-KB_INLINE void KB(observe_categorical)(kb_work *w, int64_t label, double weight)
+/* out -= factor a b, in the rounding of `measure`. */
+KB_INLINE void KB(take_off)(double *restrict out, const double *restrict a, double b, double factor,
+                            int64_t n)
 {
-    const double *p = w->probability, least = w->net->k->least_weight;
-    memset(w->direction, 0, (size_t)w->outputs * sizeof(double));
-    w->direction[label] = 1.0;
-    for (int64_t k = 0; k < w->outputs; k++) {
+    for (int64_t i = 0; i < n; i++)
+        out[i] -= factor * (a[i] * b);
+}
+
+/* The same for four vectors a, `pitch` apart, one after another in one pass over `out`. */
+KB_INLINE void KB(take_off_four)(double *restrict out, const double *restrict a, int64_t pitch,
+                                 const double *b, const double *factor, int64_t n)
+{
+    const double b0 = b[0], b1 = b[pitch], b2 = b[2 * pitch], b3 = b[3 * pitch];
+    const double f0 = factor[0], f1 = factor[1], f2 = factor[2], f3 = factor[3];
+    for (int64_t i = 0; i < n; i++) {
+        double rest = out[i];
+        rest -= f0 * (a[i] * b0);
+        rest -= f1 * (a[pitch + i] * b1);
+        rest -= f2 * (a[2 * pitch + i] * b2);
+        rest -= f3 * (a[3 * pitch + i] * b3);
+        out[i] = rest;
+    }
+}
+
+/* Column k of Q and of A after the updates of the rivals from `first` to `end`. */
+KB_INLINE void KB(catch_up)(const double *information, double *cov, double *gain, int64_t k,
+                            int64_t first, int64_t end, int64_t o)
+{
+    double *cov_k = cov + k * o, *gain_k = gain + k * o;
+    int64_t j = first;
+    for (; j + 4 <= end; j += 4) {
+        const double *b = cov + j * o + k;
+        KB(take_off_four)(cov_k, cov + j * o, o, b, information + j, o);
+        KB(take_off_four)(gain_k, gain + j * o, o, b, information + j, o);
+    }
+    for (; j < end; j++) {
+        KB(take_off)(cov_k, cov + j * o, cov[j * o + k], information[j], o);
+        KB(take_off)(gain_k, gain + j * o, cov[j * o + k], information[j], o);
+    }
+}
+
+/* The class beats every rival; a pair counts as much as it was likely to be the one in question.
+ *
+ * The same measurements as `measure_probit` of e_label - e_k for every k in order, to the bit, but
+ * a rival's column of Q and of A is asked for once, at its turn: it is brought up to date then, by
+ * the updates before it, and not with every one of them. Its row of now_cov and of now_gain, which
+ * nobody needs after that, keeps the Q d and A d of its own update. */
+KB_PART void KB(observe_categorical)(kb_work *w, int64_t label, double weight)
+{
+    const kb_constants *c = w->net->k;
+    const double *p = w->probability, *input_var = w->input_var;
+    const int64_t o = w->outputs;
+    double *restrict cov = w->now_cov, *restrict gain = w->now_gain, *restrict mean = w->now_mean;
+    double *restrict total = w->pull, *restrict information = w->direction;
+    double *restrict own_gain = w->gain_d, *own_cov = cov + label * o;
+    memset(own_gain, 0, (size_t)o * sizeof(double));
+    own_gain[label] = 1.0;
+    for (int64_t k = 0; k < o; k++) {
         if (k == label)
             continue;
-        w->direction[k] = -1.0;
-        KB(measure_probit)(w, KB(larger)(weight * (p[label] + p[k]), least));
-        w->direction[k] = 0.0;
+        double *restrict cov_d = cov + k * o, *restrict gain_d = gain + k * o;
+        KB(catch_up)(information, cov, gain, k, 0, k < label ? k : label, o);
+        KB(catch_up)(information, cov, gain, k, label + 1, k, o);
+        for (int64_t i = 0; i < o; i++) {
+            cov_d[i] = own_cov[i] - cov_d[i];
+            gain_d[i] = own_gain[i] - gain_d[i];
+        }
+        double var = KB(larger)(cov_d[label] - cov_d[k], 0.0) + (input_var[label] + input_var[k]);
+        double share = KB(larger)(weight * (p[label] + p[k]), c->least_weight);
+        KB(measured_t) seen = KB(measured_probit)(c, mean[label] - mean[k], var, share);
+        double root = sqrt(seen.information), pull = seen.pull;
+        information[k] = seen.information;
+        double *restrict spread = w->spread + w->columns++ * o;
+        for (int64_t i = 0; i < o; i++) {
+            mean[i] += cov_d[i] * pull;
+            total[i] += gain_d[i] * pull;
+            spread[i] = gain_d[i] * root;
+        }
+        KB(take_off)(own_cov, cov_d, cov_d[label], seen.information, o);
+        KB(take_off)(own_gain, gain_d, cov_d[label], seen.information, o);
     }
 }
 
@@ -294,6 +381,32 @@ KB_PART void KB(observe_count)(kb_work *w, const double *y, double weight, doubl
     *surprise = seen ? total_surprise / (double)seen : 0.0;
 }
 
+/* p_k and the odds of every j < k against k; those of k against each are added to p_j. Odds are the
+ * rest over the tail: no branches, so that the loop over j vectorises. */
+KB_PART double KB(odds_against)(const kb_work *w, int64_t k)
+{
+    const int64_t classes = w->outputs;
+    const double *mean = w->out_mean, *input_var = w->input_var, *q = w->q;
+    const double kappa = w->kappa, probit_var = w->net->k->probit_var;
+    const double most = exp(w->net->k->log_odds_limit);
+    double *restrict against = w->cov_d, *restrict p = w->probability, total = p[k];
+    for (int64_t j = 0; j < k; j++) {
+        double var = q[k * classes + k] + q[j * classes + j] - 2.0 * q[k * classes + j];
+        var = kappa * KB(larger)(var, 0.0) + input_var[k] + input_var[j];
+        against[j] = (mean[k] - mean[j]) / sqrt(probit_var + var);
+    }
+    for (int64_t j = 0; j < k; j++) {
+        double u = against[j], tail = KB(normal)(-fabs(u)).cdf, odds = (1.0 - tail) / tail;
+        odds = odds < most ? odds : most;
+        double inverse = 1.0 / odds, for_k = u > 0.0 ? odds : inverse;
+        against[j] = u > 0.0 ? inverse : odds;
+        p[j] += for_k;
+    }
+    for (int64_t j = 0; j < k; j++)
+        total += against[j];
+    return total;
+}
+
 /* 1/p_k ~ sum_j of the odds of j against k, Phi(-u)/Phi(u), u = (m_k - m_j)/sqrt(8/pi + var). */
 KB_PART void KB(class_probabilities)(kb_work *w)
 {
@@ -305,19 +418,10 @@ KB_PART void KB(class_probabilities)(kb_work *w)
         p[1] = exp(KB(log_cdf)(u));
         return;
     }
-    for (int64_t k = 0; k < classes; k++) {
+    for (int64_t k = 0; k < classes; k++)
         p[k] = 1.0;
-        for (int64_t j = 0; j < k; j++) {
-            double var = w->q[k * classes + k] + w->q[j * classes + j]
-                         - 2.0 * w->q[k * classes + j];
-            var = w->kappa * KB(larger)(var, 0.0) + w->input_var[k] + w->input_var[j];
-            double u = (w->out_mean[k] - w->out_mean[j]) / sqrt(w->net->k->probit_var + var);
-            double most = w->net->k->log_odds_limit;
-            double log_odds = KB(clip)(KB(log_cdf)(-u) - KB(log_cdf)(u), -most, most);
-            p[k] += exp(log_odds);
-            p[j] += exp(-log_odds);
-        }
-    }
+    for (int64_t k = 1; k < classes; k++)
+        p[k] = KB(odds_against)(w, k);
     for (int64_t k = 0; k < classes; k++) {
         p[k] = 1.0 / p[k];
         total += p[k];
