@@ -26,7 +26,7 @@ from kbnn.model.waiting import Room, learn_by_id, told
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import sample_rows
-from kbnn.task.base import Early, Task, blank
+from kbnn.task.base import Early, Scaled, Task, blank
 from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
 from kbnn.task.table import kinds_of, task_of, wider
 
@@ -228,6 +228,13 @@ class Model:
     def target_scale(self) -> list[float]:
         """The scale of each scaled target."""
         return [float(s) for s in self.learned.columns[: self.task.scaled, scaling.SCALE]]
+
+    @property
+    def shown_scales(self) -> Scaled:
+        """Center and scale of each scaled target, in its units."""
+        columns = self.learned.columns[: self.task.scaled]
+        scaled = Scaled(columns[:, scaling.CENTER], columns[:, scaling.SCALE])
+        return self.task.scale_shown(scaled, self.learned.tails) if len(columns) else scaled
 
     @property
     def noise_sd(self) -> list[float]:

@@ -66,6 +66,7 @@ class Inspection:
             "sensitivity": {
                 told.name: [effect._asdict() for effect in told.effects] for told in self.effects
             },
+            "sensitivity_unit": {told.name: told.unit for told in self.effects},
             "health": self.health,
             "race": self.race,
             "departures": self.departures,
@@ -270,6 +271,7 @@ def columns(model: Model) -> list[dict[str, Any]]:
                 "categories": column.categories,
                 "center": scale.get("center"),
                 "scale": scale.get("scale"),
+                "as_change": bool(model.schema.changes and column.role == "target"),
                 "missing": missing,
             }
         )

@@ -19,7 +19,18 @@ from kbnn.score.scorecard import Compared
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
 from kbnn.task.answer import Label
-from kbnn.task.base import Early, Field, Following, Line, Scaled, T, Task, Wanted, blank
+from kbnn.task.base import (
+    Early,
+    Field,
+    Following,
+    Line,
+    Quantity,
+    Scaled,
+    T,
+    Task,
+    Wanted,
+    blank,
+)
 from kbnn.task.class_score import ClassScore, Judged
 from kbnn.task.class_verdict import class_verdict
 from kbnn.task.early_labels import EarlyLabels
@@ -215,7 +226,7 @@ class Classes(Task):
         return Drawn(
             name=f"probability of {name}",
             sd_name="standard deviation of the label",
-            effect=f"the score of {self.named(shown)}",
+            effect=f"the probability of {self.named(shown)}",
             values=values,
             truth=lambda y: (y == shown).astype(np.float64),
             marks=True,
@@ -281,13 +292,18 @@ class Classes(Task):
         """The labels."""
         return [None if np.isnan(value) else self.named(int(value)) for value in y]
 
-    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
-        """On each class's score; with two classes, on their difference."""
-        names = self.schema.classes
-        if outputs == 2 and len(names) == 2:
-            return [(names[1], f"the score of {names[1]}", [(1, 1.0), (0, -1.0)])]
+    def quantities(self, outputs: int) -> list[Quantity]:
+        """The probability of each class; of two classes, of the second."""
+        names = list(enumerate(self.schema.classes[: max(2, outputs)]))
         return [
-            (name, f"the score of {name}", [(k, 1.0)]) for k, name in enumerate(names[:outputs])
+            Quantity(
+                name,
+                f"the probability of {name}",
+                "probability",
+                lambda f, k=k: f.probability[:, k],  # type: ignore[misc]  # bound now
+                None,
+            )
+            for k, name in (names[1:] if len(names) == 2 else names)
         ]
 
     def facts(self, sharp: FloatArray = NONE) -> list[tuple[str, str]]:
