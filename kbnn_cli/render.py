@@ -83,7 +83,8 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
             yield figures_table(model.task.table(held, name, brief=True))
     yield Text()
     yield _facts(training)
-    for name, verdict in remedies.judged(model) if names else ():
+    held_out = None if training.test is None else training.test.card
+    for name, verdict in remedies.judged(model, held_out) if names else ():
         yield Text()
         if len(names) > 1:
             yield Text(clean(name), style="bold underline")
