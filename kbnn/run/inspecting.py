@@ -149,9 +149,7 @@ class Inspection:
         if self.health["rehearsed"]:
             found.append(("rehearsed", rows_of(self.health["rehearsed"])))
         for rival in self.race:
-            ahead = (
-                f"{rival['leader']} {number(rival['nats'], 3)} nats ahead of {rival['settings']}"
-            )
+            ahead = f"{rival['leader']} {race.evidence_text(rival['nats'], rival['settings'])}"
             state = f", dropped at row {count(rival['row'])}" if rival["row"] else ", still racing"
             found.append(("race", ahead + state))
         return found

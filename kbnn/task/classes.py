@@ -40,6 +40,8 @@ from kbnn.wording import clean, number, percent, rows_of
 
 MOST_GROUPED = 4
 """Group blocks cost in proportion to the outputs; with more classes neurons are kept apart."""
+UNCHANGED_SHARPNESS = 0.05
+"""A sharpness no farther from 1 than this changes no probability by much."""
 
 
 class Classes(Task):
@@ -311,8 +313,10 @@ class Classes(Task):
         found = [("classes", ", ".join(clean(name) for name in self.schema.classes))]
         if len(sharp) and sharp[sharpness.SEEN]:
             s, rows = sharpness.sharpness(sharp), int(sharp[sharpness.SEEN])
-            how = "sharpened" if s > 1.0 else "drawn towards the class shares"
-            said = f"{number(s)}: probabilities are {how}, learned from {rows_of(rows)}"
+            how = "raised to this power" if s > 1.0 else "drawn towards the class shares"
+            if abs(s - 1.0) < UNCHANGED_SHARPNESS:
+                how = "left as they are"
+            said = f"{number(s, 3)}: probabilities are {how}, learned from {rows_of(rows)}"
             found.append(("sharpness", said))
         return found
 
