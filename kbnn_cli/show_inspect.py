@@ -93,7 +93,7 @@ def columns_table(columns: Sequence[dict[str, Any]]) -> Table:
         role = {"none": "not used", "input_sd": f"sd of {column['of']}"}.get(
             column["role"], column["role"]
         )
-        role += " (change)" if column["as_change"] else ""
+        role += " (change)" if column.get("as_change") else ""
         table.add_row(
             Text(clean(column["name"])),
             Text(column["kind"]),

@@ -96,7 +96,7 @@ class TrainListener(Listener):
                 for point in points[j]:
                     self._record("point", training, target=name, **_point(point))
             if self._lines is not None:
-                for line in self._lines.lines(points, model.noise_sd, self._speed(training)):
+                for line in self._lines.lines(points, self._speed(training)):
                     exits.tell(line)
         if model.alarm_count > self._alarms:
             new = model.alarms[self._alarms - model.alarm_count :]

@@ -244,6 +244,15 @@ class Model:
         member = self.learned.members[0]
         return self.task.noise_sd(member.noise, member.config.noise, self.target_scale)
 
+    @property
+    def noise_shown(self) -> list[float]:
+        """The quantity of each target's noise that training prints, see `Task.noise_shown`."""
+        if self.warming_up:
+            return []
+        member, columns = self.learned.members[0], self.learned.columns[: self.task.scaled]
+        scaled = Scaled(columns[:, scaling.CENTER], columns[:, scaling.SCALE])
+        return self.task.noise_shown(member.noise, member.config.noise, scaled, self.learned.tails)
+
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row, then learn it; unless learned `again`, rows are scored too."""
         return self.teach(rows, again).said

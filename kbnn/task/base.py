@@ -238,6 +238,12 @@ class Task(ABC):
         )
         return [float(sd) for sd in level * np.array(scale)]
 
+    def noise_shown(
+        self, learned: FloatArray, given: float | None, scaled: Scaled, known: FloatArray
+    ) -> list[float]:
+        """The quantity of the noise that training prints, as `lines` names it, of each target."""
+        return self.noise_sd(learned, given, scaled.scale.tolist())
+
     def noise_told(self, noise: str | float, levels: dict[str, float]) -> list[tuple[str, str]]:
         """How it is learned and what its levels are, label and value."""
         if not self.noisy:

@@ -34,7 +34,7 @@ from kbnn.task.base import (
 from kbnn.task.class_score import ClassScore, Judged
 from kbnn.task.class_verdict import class_verdict
 from kbnn.task.early_labels import EarlyLabels
-from kbnn.task.forecast import Forecast
+from kbnn.task.forecast import HELD, Forecast
 from kbnn.task.section import Chart, Crossed, Curve, Drawn, Group, Section, learning_chart
 from kbnn.wording import clean, number, percent, rows_of
 
@@ -252,7 +252,9 @@ class Classes(Task):
         p = forecast.probability
         if not p.shape[1]:
             return [None] * len(p)
-        known = np.atleast_1d(np.isfinite(p).all(axis=1)).tolist()
+        # Before any class has come all are as probable, and the first would be the row's own.
+        even = (forecast.status & HELD > 0) & (p.max(axis=1) * np.sum(p > 0.0, axis=1) <= 1.0)
+        known = np.atleast_1d(np.isfinite(p).all(axis=1) & ~even).tolist()
         best = p.argmax(axis=1).tolist()
         return [self.named(k) if sure else None for k, sure in zip(best, known, strict=True)]
 
