@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kbnn.model.model import Model
     from kbnn.run.training import Training
     from kbnn.score.curve import CurvePoint
+    from kbnn.task.base import Line
 
 SHOWN_ALARMS = 8
 
@@ -29,18 +30,17 @@ class DoublingLines:
     """Lines at 32, 64, 128, ... rows: overall, and since the line before."""
 
     def __init__(self, model: Model) -> None:
-        self._columns = model.task.lines
+        self._model = model
+        self._columns: Sequence[Line] = ()
         self._names = [clean(name) for name in model.task.targets]
         self._several = len(self._names) > 1
-        self._begun = False
 
-    def lines(
-        self, points: Sequence[Sequence[CurvePoint]], noise: Sequence[float], speed: float
-    ) -> Iterator[str]:
-        """The lines of new points, with the heads before the first."""
+    def lines(self, points: Sequence[Sequence[CurvePoint]], speed: float) -> Iterator[str]:
+        """The lines of new points, with heads before the first and where the heads change."""
+        columns, noise = self._model.task.lines, self._model.noise_shown
         for same_rows in zip(*points, strict=True):
-            if not self._begun:
-                self._begun = True
+            if [line.head for line in columns] != [line.head for line in self._columns]:
+                self._columns = columns
                 yield self._heads()
             for j, point in enumerate(same_rows):
                 yield self._line(point, j, noise[j] if j < len(noise) else None, speed)
@@ -83,7 +83,8 @@ def summary_parts(training: Training) -> Iterator[RenderableType]:
             yield figures_table(model.task.table(held, name, brief=True))
     yield Text()
     yield _facts(training)
-    for name, verdict in remedies.judged(model) if names else ():
+    held_out = None if training.test is None else training.test.card
+    for name, verdict in remedies.judged(model, held_out) if names else ():
         yield Text()
         if len(names) > 1:
             yield Text(clean(name), style="bold underline")

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 NAMED = 3
 """Sources named in the title; the others are counted."""
 
+SITUATIONS = {
+    False: "The model is frozen: it does not learn from these rows.",
+    True: "The model learns each row after predicting it; nothing is saved.",
+}
+
 
 def evaluation_parts(
     evaluation: Evaluation, model: str, sources: Sequence[str], *, plots: bool
 ) -> Iterator[RenderableType]:
     """The parts of the answer, to print one after the other."""
     yield Text(f"{clean(model)} on {source_names(sources)}", style="dim")
+    yield Text(SITUATIONS[evaluation.learning], style="dim")
     sections = evaluation.sections()
     for section in sections:
         yield Text()

@@ -44,7 +44,8 @@ def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableTy
     for told in found.effects:
         yield from section(f"Sensitivity of {clean(told.title)} to each feature")
         yield Text(
-            "change per unit and per standard deviation of the feature (category: present)",
+            f"change in {clean(told.unit)} per unit and per standard deviation of the feature "
+            "(category: present, against one never seen)",
             style="dim",
         )
         yield Effects(told.effects)
@@ -92,6 +93,7 @@ def columns_table(columns: Sequence[dict[str, Any]]) -> Table:
         role = {"none": "not used", "input_sd": f"sd of {column['of']}"}.get(
             column["role"], column["role"]
         )
+        role += " (change)" if column.get("as_change") else ""
         table.add_row(
             Text(clean(column["name"])),
             Text(column["kind"]),

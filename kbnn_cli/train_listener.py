@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from kbnn.errors import DataError, ReaderLeft
-from kbnn.model.race import KIND_DECIDED, kinds_told, standings
+from kbnn.model.race import KIND_DECIDED, evidence_text, kinds_told, standings
 from kbnn.run.outcome import summary
 from kbnn.run.training import Listener, Training
 from kbnn.score.curve import CurvePoint
@@ -96,7 +96,7 @@ class TrainListener(Listener):
                 for point in points[j]:
                     self._record("point", training, target=name, **_point(point))
             if self._lines is not None:
-                for line in self._lines.lines(points, model.noise_sd, self._speed(training)):
+                for line in self._lines.lines(points, self._speed(training)):
                     exits.tell(line)
         if model.alarm_count > self._alarms:
             new = model.alarms[self._alarms - model.alarm_count :]
@@ -151,7 +151,7 @@ class TrainListener(Listener):
             return
         kind, other, nats = told
         self.notice(
-            f"task: {kind}, {number(nats, 3)} nats ahead of {other} after "
+            f"task: {kind}, {evidence_text(nats, other)} after "
             f"{rows_of(min(model.learned.seen, KIND_DECIDED))} (--task {other} has it otherwise)"
         )
 
@@ -163,8 +163,8 @@ class TrainListener(Listener):
         nearest = min(rivals, key=lambda rival: rival.nats)
         cost = 1e6 * training.processor / max(training.rows, 1)
         self.notice(
-            f"{nearest.leader} leads, {number(nearest.nats, 3)} nats ahead of "
-            f"{nearest.settings} after {rows_of(training.model.learned.seen)} "
+            f"{nearest.leader} is in use, {evidence_text(nearest.nats, nearest.settings)} after "
+            f"{rows_of(training.model.learned.seen)} "
             f"({number(cost, 3)} us of processor time a row so far)"
         )
 

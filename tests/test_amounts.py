@@ -420,8 +420,8 @@ def test_the_commands_speak_of_amounts(tmp_path: Path) -> None:
     shown = kbnn("inspect", model, "--report", page)
     assert shown.code == 0
     assert "amount of rain" in shown.out
-    assert "Sensitivity of the score of rain > 0" in shown.out
-    assert "rain where it is not 0" in page.read_text()
+    assert "Sensitivity of the probability of rain > 0" in shown.out
+    assert "Change of rain per standard deviation" in page.read_text()
 
 
 def test_a_value_below_zero_is_told_and_left_out_where_amounts_were_asked_for(

@@ -159,7 +159,7 @@ def test_lines_of_several_targets_have_one_for_each_beneath_their_heads() -> Non
         [CurvePoint(32, 2.0, 1.0, 0.875, 2.0, 1.0, 0.875)],
         [CurvePoint(32, 3.0, 1.5, None, 3.0, 1.5, None)],
     )
-    first, *lines = shown.lines(points, [0.5], 1234.4)
+    first, *lines = shown.lines(points, 1234.4)
     assert first.split()[0] == "rows"
     assert first.endswith("  target")
     assert [(line.split()[0], line.split()[1]) for line in lines] == [
@@ -167,7 +167,7 @@ def test_lines_of_several_targets_have_one_for_each_beneath_their_heads() -> Non
         ("32", "3.000"),
     ]
     assert all("1,234" in line for line in lines)
-    again = list(shown.lines(points, [0.5], 10.0))
+    again = list(shown.lines(points, 10.0))
     assert len(again) == 2  # the heads come once
 
 
@@ -285,9 +285,8 @@ def test_the_shape_that_won_is_told_beside_the_nearest_rival(
         for hidden, nats in (((10,), 40.0), ((5, 5), 2.5), ((7,), 9.0))
     )
     train_listener.TrainListener(False, None)._announce(run)
-    assert (
-        "--layers 3 leads, 2.50 nats ahead of --layers 5,5 after 80 rows" in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "--layers 3 is in use, 2.50 nats ahead of --layers 5,5 after 80 rows" in said
 
 
 def test_every_pass_is_part_of_what_learning_will_take(

@@ -19,7 +19,7 @@ NUMBER_KEYS = ["rows", "skipped", "rmse", "mae", "r2", "nll", "crps", "coverage"
 NUMBER_KEYS += ["interval_width_90", "bias", "spread", "baseline_rmse", "baseline_nll"]
 CLASS_KEYS = ["rows", "skipped", "accuracy", "log_loss", "brier", "ece", "confidence"]
 CLASS_KEYS += ["baseline_accuracy", "baseline_log_loss", "baseline_brier"]
-TIME_KEYS = ["seconds", "rows_per_second"]
+TIME_KEYS = ["learning", "seconds", "rows_per_second"]
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,7 @@ def test_the_share_that_is_missing_is_one_of_all_rows(tmp_path: Path) -> None:
 
 def test_classes(moons: str) -> None:
     out = kbnn("inspect", moons).out
-    assert "Sensitivity of the score of 1 to each feature" in out
+    assert "Sensitivity of the probability of 1 to each feature" in out
     assert "accuracy" in out
 
 

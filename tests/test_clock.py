@@ -287,9 +287,9 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
     for size in (13, 1 << 20):
         notices = look([path], read_size=size, block_rows=3).notices
         assert notices[-2:] == [
-            f"{path}: the clock goes back in row 52: rows are learned in the order they come "
+            f"{path}: the clock goes back in row 52: rows are taken in the order they come "
             "(where another series begins, --key COLUMN keeps a model for each)",
-            f"{path}: row 61 has the time of the row above it: both are learned, one after the "
+            f"{path}: row 61 has the time of the row above it: the two are taken one after the "
             "other",
         ]
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,87 @@ def test_every_json_key_is_documented(here: Path) -> None:
     for words in asked:
         for key in json.loads(command(*words, "--json").out):
             assert f"`{key}`" in page, f"{key} of {words[0]}"
+
+
+def all_keys(found: object) -> set[str]:
+    """The keys of a JSON value and of all that is in it."""
+    if isinstance(found, dict):
+        return set(found).union(*(all_keys(value) for value in found.values()))
+    return set().union(*map(all_keys, found)) if isinstance(found, list) else set()
+
+
+def test_every_documented_json_key_is_printed(here: Path) -> None:
+    rows = (here / "samples" / "cubic.csv").read_text().splitlines()
+    with_key = [f"device,{rows[0]}", *(f"d{at % 3},{row}" for at, row in enumerate(rows[1:300]))]
+    (here / "keyed.csv").write_text("\n".join(with_key) + "\n")
+    command("train", "samples/load.csv", "--limit", "300", "-m", "l.npz", "-q")
+    command("train", "samples/moons.csv", "--limit", "100", "-m", "c.npz", "-q")
+    asked = [
+        ("train", "samples/cubic.csv", "-m", "m.npz", "-q", "--test-split", "0.2"),
+        ("train", "keyed.csv", "-m", "fleet", "--key", "device", "-q"),
+        ("train", "samples/moons.csv", "-m", "n.npz", "--dry-run", "-q"),
+        ("evaluate", "m.npz", "samples/cubic.csv", "-q", "--quantiles", "0.5"),
+        ("evaluate", "c.npz", "samples/moons.csv", "-q"),
+        ("evaluate", "fleet", "keyed.csv", "-q"),
+        ("evaluate", "l.npz", "samples/load.csv", "-q", "--horizon", "2", "--limit", "100"),
+        ("predict", "m.npz", "samples/cubic.csv", "-o", "o.csv", "-q"),
+        ("inspect", "m.npz", "--weights"),
+        ("inspect", "m.npz", "--diff", "l.npz"),
+        ("inspect", "fleet"),
+    ]
+    printed = set().union(*(all_keys(json.loads(command(*w, "--json").out)) for w in asked))
+    first_cells = re.findall(r"^\| ([^|]*) \|", SHOWN["docs/reference/json.md"], re.MULTILINE)
+    documented = {key for cell in first_cells for key in re.findall(r"`([^`]+)`", cell)}
+    assert len(documented) > 50
+    assert documented - printed == set()
+
+
+def test_the_arrays_of_a_model_file_are_those_documented(here: Path) -> None:
+    wide = ",".join(f"c{at}" for at in range(100))
+    lines = [",".join(str((7 * row * at) % 11 + row % 3) for at in range(100)) for row in range(60)]
+    (here / "wide.csv").write_text("\n".join([wide, *lines]) + "\n")
+    late = "".join(f"{row},{row},{row if row < 60 else ''}\n" for row in range(80))
+    (here / "late.csv").write_text(f"id,x,y\n{late}")
+    found: set[str] = set()
+    for words in (
+        ("samples/sensors.csv", "--ensemble", "2", "--limit", "100"),
+        ("samples/moons.csv", "--limit", "100"),
+        ("samples/load.csv", "--limit", "100"),
+        ("wide.csv",),
+        ("late.csv", "--id", "id", "--target", "y"),
+    ):
+        assert command("train", *words, "-m", "m.npz", "--fresh", "-q").code == 0
+        with zipfile.ZipFile(here / "m.npz") as file:
+            names = [name.removesuffix(".npy") for name in file.namelist()]
+        header = set(names) - {"header.json"}
+        found |= {
+            re.sub(r"network\d+", "network<k>", re.sub(r"racer\d+", "racer<r>", name))
+            for name in header
+        }
+    page = SHOWN["docs/reference/model_file.md"]
+    documented: set[str] = set()
+    for cell in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE):
+        first, *others = re.findall(r"`([^`]+)`", cell)
+        folder = first.rpartition("/")[0]
+        documented |= {first, *(f"{folder}/{name}" for name in others)}
+    assert found == documented
+
+
+def test_every_option_that_a_page_names_is_one(here: Path) -> None:
+    known = {"--help", "--version", "--install-completion", "--show-completion"}
+    known.update(option for name in COMMANDS for option in option_names(name))
+    known.update(f"--no-{option.removeprefix('--')}" for option in list(known))
+    elsewhere = {
+        "docs/howto/from_vowpal_wabbit.md",  # names those of another program
+        "docs/howto/engines.md",  # and the installer's
+        "docs/results.md",  # and those of the benches
+        "docs/scale.md",
+    }
+    benches = {"--errors", "--data", "--keys", "--nn", "--strict"}
+    for name, text in {**SHOWN, "README.md": README.read_text(encoding="utf-8")}.items():
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+        if name not in elsewhere:
+            assert named - known - benches == set(), name
 
 
 @pytest.mark.skipif(not shutil.which("mkdocs", path=os.path.dirname(sys.executable)), reason="docs")

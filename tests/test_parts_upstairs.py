@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import kbnn
+from kbnn import Config, init
+from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
-from kbnn.core.sensitivity import Sensitivity
+from kbnn.core.sensitivity import Sensitivity, sensitivity
 from kbnn.errors import UsageError
 from kbnn.fleet.scores import KeyScores
 from kbnn.fleet.start import KEPT, Widths, begun
@@ -145,12 +147,15 @@ def test_a_key_counts_for_less_with_every_one_after_it() -> None:
 
 
 def test_what_is_unknown_of_a_difference_of_outputs_adds_up_as_variances() -> None:
-    found = Sensitivity(
-        np.array([[3.0], [1.0]]), np.array([[3.0], [4.0]]), np.array([[3.0], [4.0]])
-    )
-    (effect,) = _listed(found, [(0, 1.0), (1, -1.0)], np.ones(2), np.array([2.0]), ["a"])
-    assert (effect.slope, effect.slope_sd) == (1.0, 2.5)
-    assert (effect.effect, effect.effect_sd, effect.size) == (2.0, 5.0, 5.0)
+    config = Config(inputs=1, hidden=(), outputs=2, observation="categorical", covariance="full")
+    cov = np.diag([1.0, 9.0, 1.0, 16.0])
+    mean = np.array([0.0, 3.0, 0.0, 1.0])
+    state = init(config)._replace(mean=mean, cov=layout_of(config).pack([cov]))
+    found = sensitivity(state, np.zeros((1, 1)), np.array([[[1.0, -1.0]]]))
+    one = Sensitivity(*(part[0] for part in found))
+    (effect,) = _listed(one, np.zeros(1), np.array([2.0]), 1.0, ["a"])
+    assert (effect.slope, effect.slope_sd) == pytest.approx((1.0, 2.5))
+    assert (effect.effect, effect.effect_sd, effect.size) == pytest.approx((2.0, 5.0, 2.0))
 
 
 @pytest.mark.parametrize(
@@ -187,11 +192,11 @@ def test_a_stream_that_changed_often_for_its_length_is_remarked_on(
 def test_every_output_of_amounts_is_told_of_by_its_own_name() -> None:
     known = Schema([Column(name, "number", "target") for name in ("rain", "snow")], "amount")
     task = task_of(known, Settings(kind="amount"))
-    assert [(name, parts) for name, _, parts in task.effects(4)] == [
-        ("rain", [(0, 1.0)]),
-        ("snow", [(1, 1.0)]),
-        ("rain > 0", [(2, 1.0)]),
-        ("snow > 0", [(3, 1.0)]),
+    assert [(made.name, made.unit, made.target) for made in task.quantities(4)] == [
+        ("rain", "units of rain", 0),
+        ("snow", "units of snow", 1),
+        ("rain > 0", "probability", None),
+        ("snow > 0", "probability", None),
     ]
 
 

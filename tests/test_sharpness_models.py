@@ -257,7 +257,7 @@ def test_inspect_says_how_sharp_it_is(tmp_path: Path) -> None:
     known = modelfile.load(str(model)).learned.sharpness
     told = kbnn("inspect", model).out
     assert f"{int(known[sharp.SEEN])} rows" in told
-    assert "probabilities are sharpened, learned from" in told
+    assert "probabilities are raised to this power, learned from" in told
     plain = json.loads(kbnn("inspect", model, "--json").out)
     assert plain["health"]["sharpness"] == pytest.approx(sharp.sharpness(known))
     assert plain["health"]["sharpness"] > 1.0

@@ -20,23 +20,32 @@ from kbnn.core.state import State
 
 
 class Sensitivity(NamedTuple):
-    """Per output and input: mean slope, its standard deviation, and its size whatever the sign."""
+    """Per quantity and input: mean slope, its standard deviation, and its size whatever the sign.
 
-    slope: FloatArray  # (outputs, inputs) average over the sample
-    sd: FloatArray  # (outputs, inputs) of that average, by the belief about the weights
-    size: FloatArray  # (outputs, inputs) root mean square over the sample
+    The quantities are the outputs, or functions of them.
+    """
+
+    slope: FloatArray  # (quantities, inputs) average over the sample
+    sd: FloatArray  # (quantities, inputs) of that average, by the belief about the weights
+    size: FloatArray  # (quantities, inputs) root mean square over the sample
 
 
-def sensitivity(state: State, x: FloatArray) -> Sensitivity:
-    """The expected Jacobian over standardised rows x, missing values at their mean."""
+def sensitivity(state: State, x: FloatArray, gain: FloatArray | None = None) -> Sensitivity:
+    """The expected Jacobian over standardised rows x, missing values at their mean.
+
+    `gain` (n, quantities, outputs) holds the derivatives of the quantities with respect to the
+    outputs at each row; without it the quantities are the outputs.
+    """
     belief = open_state(state)
-    shape = (state.config.outputs, state.config.inputs)
+    if gain is None:
+        gain = np.tile(np.eye(state.config.outputs), (len(x), 1, 1))
+    shape = (gain.shape[1], state.config.inputs)
     total, square, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     limit = state.config.input_limit
     weights, own = of_inputs(belief)
-    for row in np.clip(np.nan_to_num(x), -limit, limit):
+    for row, outer in zip(np.clip(np.nan_to_num(x), -limit, limit), gain, strict=True):
         fw = block_filter.forward(belief, _seen(belief, row))
-        c = block_filter.coefficients(belief, fw)[0]
+        c = outer @ block_filter.coefficients(belief, fw)[0]
         jacobian = c @ weights
         total += jacobian
         square += jacobian**2

@@ -130,6 +130,24 @@ class Fleet(Model):
     def save(self) -> None:
         """Write what has changed, all of it in one step."""
         self.store.write(self._part.changed())
+        self.store.commit(self._state())
+        if isinstance(self._part, Team):
+            self._part.saved(self.most_open)
+
+    def copy(self) -> Fleet:
+        """A fleet that is the same and shares nothing: what it learns is not saved."""
+        assert isinstance(self._part, Part)
+        store = self.store.copy()
+        store.write(self._part.unsaved())
+        store.commit(self._state())
+        made = Fleet.load(store)
+        assert made is not None
+        made.most_open = self.most_open
+        made.with_intervals(self._wanted)
+        return made
+
+    def _state(self) -> dict[str, bytes]:
+        """What is saved beside the models of the keys."""
         begun = self.beginnings
         start = begun.kept()
         counts = {
@@ -146,9 +164,7 @@ class Fleet(Model):
         if begun.common is not None:
             state["start"] = start
             state["common"] = modelfile.to_bytes(*to_state(begun.common))
-        self.store.commit(state)
-        if isinstance(self._part, Team):
-            self._part.saved(self.most_open)
+        return state
 
     def on(self, crew: Crew | None) -> None:
         """Have the models of keys learn and answer in workers of a cluster, or here again."""

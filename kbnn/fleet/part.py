@@ -158,6 +158,10 @@ class Part:
         yield from self._resting(self._register.changed())
         self._register.unchange()
 
+    def unsaved(self) -> Iterator[Resting]:
+        """The models that have changed since they were last asked for; they still count as such."""
+        return self._resting(self._register.changed())
+
     def _resting(self, numbers: list[int]) -> Iterator[Resting]:
         for start in range(0, len(numbers), WRITTEN):
             some = np.array(numbers[start : start + WRITTEN])

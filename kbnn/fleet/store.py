@@ -55,13 +55,16 @@ class Standing(NamedTuple):
 
 
 class Store(Closing):
-    """The models of a fleet by key; `path` None keeps them in memory."""
+    """The models of a fleet by key; without a `path` they are in memory, or in a temporary file
+    where the `name` of the database is empty.
+    """
 
-    def __init__(self, path: str | None, *, writes: bool) -> None:
+    def __init__(self, path: str | None, *, writes: bool, name: str = ":memory:") -> None:
         self.path = path
         self._shown = path or "the fleet"
         self._begun = False
-        name = ":memory:" if path is None else os.path.join(path, MODELS)
+        if path is not None:
+            name = os.path.join(path, MODELS)
         with self._told():
             if writes:
                 self._base = sqlite3.connect(name, isolation_level=None)
@@ -140,6 +143,19 @@ class Store(Closing):
             self._base.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", state.items())
             self._base.execute("COMMIT")
             self._begun = False
+
+    def copy(self) -> Store:
+        """The models as they are, in a temporary file that goes when the store is closed."""
+        made = Store(None, writes=True, name="")
+        with self._told():
+            made._begin()
+            # Row by row: `backup` would wait forever for a transaction of this connection.
+            for table, fields in (("models", 6), ("state", 2)):
+                made._base.executemany(
+                    f"INSERT INTO {table} VALUES (?{',?' * (fields - 1)})",
+                    self._base.execute(f"SELECT * FROM {table}"),
+                )
+        return made
 
     def __len__(self) -> int:
         with self._told():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import Task
+from kbnn.score.verdict import Verdict
 from kbnn.wording import clean
 
 
@@ -16,9 +16,9 @@ class Figures(dict[str, Any]):
     For several targets those of each are under `figures["targets"][name]`.
     """
 
-    def __init__(self, values: dict[str, Any], task: Task, card: Scorecard) -> None:
+    def __init__(self, values: dict[str, Any], verdicts: Sequence[tuple[str, Verdict]]) -> None:
         super().__init__(values)
-        self._said = list(zip(task.targets, map(task.verdict, card.scores), strict=True))
+        self._said = list(verdicts)
 
     @property
     def verdict(self) -> str:

@@ -118,14 +118,21 @@ class Model:
                 made = onward.go_on(model, horizon, stream, _log.info)
         return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
-    def evaluate(self, data: Any, **options: Unpack[ReadWords]) -> Figures:
-        """Score the model on rows that it does not learn: the figures of `kbnn evaluate --json`."""
+    def evaluate(self, data: Any, *, learn: bool = False, **options: Unpack[ReadWords]) -> Figures:
+        """Score the model on rows: the figures of `kbnn evaluate --json`.
+
+        The model stays as it is. With `learn` a copy of it learns each row after predicting it, as
+        in training.
+        """
         words: dict[str, Any] = dict(options)
         how = standing.scored(words.pop("on_error", "stop"))
-        model = self._known()
-        with standing.opened(model, data, notice=_log.info, on_error=how, **words) as (stream, _):
-            made = evaluating.evaluate(model, stream, notice=_log.info)
-        return Figures(made.to_json(), model.task, made.card)
+        model = fleets.copy(self._known()) if learn else self._known()
+        with standing.opened(model, data, notice=_log.info, on_error=how, learn=learn, **words) as (
+            stream,
+            _,
+        ):
+            made = evaluating.evaluate(model, stream, learn=learn, notice=_log.info)
+        return Figures(made.to_json(), made.verdicts())
 
     # One row.
 
@@ -214,7 +221,8 @@ class Model:
     def record(self) -> Figures:
         """The figures of every row learned so far, each predicted before it was learned."""
         model = self._known()
-        return Figures(prequential(model), model.task, model.card)
+        scores = zip(model.task.targets, model.card.scores, strict=True)
+        return Figures(prequential(model), [(name, model.task.verdict(s)) for name, s in scores])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file, which the command line reads too."""

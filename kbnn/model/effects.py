@@ -1,19 +1,42 @@
-"""Effects of the features: the expected slope of each, with its doubt, in units people know."""
+"""Effects of the features on what is predicted, in the units of the predictions.
+
+The effect of a number is the derivative of the prediction; of a category it is the prediction with
+this category less that with a category that was never seen. Both are averaged over rows that the
+record has kept, with missing values at their mean.
+
+Derivatives are differences of predictions, so they hold for every kind of target, ensemble and
+scheme. Networks with many inputs, where that would take seconds, use the chain rule instead: the
+expected Jacobian of the outputs times the derivatives of the prediction with respect to them. The
+standard deviations, which come from the belief about the weights, always do.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from kbnn.core.engine import open_session
+from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.sensitivity import Sensitivity, sensitivity
 from kbnn.model import scaling
+from kbnn.model.learned import Learned
 from kbnn.model.model import Model
+from kbnn.model.schema import Place
 from kbnn.model.warmup import widened
+from kbnn.task.base import Quantity
 
 SAMPLE_ROWS = 128
+LEAST_SAMPLE_ROWS = 8
+MOST_PREDICTIONS = 30_000
+"""Predicted rows that derivatives may take, as long as there are LEAST_SAMPLE_ROWS."""
+MOST_DIFFERENCED_INPUTS = 250
+"""With more inputs the chain rule is used."""
+STEP = 1e-3
+"""Of a difference, in standard deviations of a feature or of an output."""
 
 
 class Effect(NamedTuple):
@@ -21,7 +44,8 @@ class Effect(NamedTuple):
 
     slope, slope_sd    target units per unit of the feature, averaged over rows
     effect, effect_sd  the same per standard deviation of the feature; of an indicator, its presence
-    size               root mean square effect over rows, whatever its sign, in target sds
+    size               root mean square effect over rows, whatever its sign, in scales of the target
+                       where that has one, else as the effect is
     """
 
     feature: str
@@ -33,54 +57,145 @@ class Effect(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is told of one target, or of one class's score: its name, a title, its effects."""
+    """The effects on one target or on the probability of one class: name, title, unit, effects."""
 
     name: str
     title: str
+    unit: str
     effects: list[Effect]
 
 
 def effects(model: Model) -> list[Told]:
-    """The effects on everything that the task tells of, over rows that the record has kept.
+    """Compute the effects on every quantity that the task names.
 
     Empty while the model is warming up: nothing has been learned yet.
     """
     if model.warming_up:
         return []
-    columns, fixed = _inputs(model)
+    learned = model.learned
+    t = model.task.scaled
+    columns = learned.columns[t:]
     width = len(columns)
-    kept = model.card.summaries.sample.x[:SAMPLE_ROWS]
-    rows = np.zeros((1, width))
-    if len(kept):
-        rows = scaling.standardise(columns, widened(kept, width), fixed)
-    found = sensitivity(model.learned.members[0].state(), rows)
+    as_is = model.learner.as_is[:width]
+    outputs = learned.members[0].config.outputs
+    quantities = model.task.quantities(outputs)
+    z = _sample(model, 2 * (width + outputs * len(learned.members)))
+    found = _chained(model, quantities, z)
+    if width <= MOST_DIFFERENCED_INPUTS:
+        found = _differenced(model, quantities, z, found.sd)
+    step = np.where(as_is > 0, 1.0, columns[:, scaling.SCALE])
     names = model.schema.encoded_names()[:width]
-    step = np.where(fixed > 0, 1.0, columns[:, scaling.SCALE])
-    scale = np.ones(len(found.slope))  # of outputs that no target is the scale of
-    scale[: model.task.scaled] = model.target_scale
+    scale = model.shown_scales.scale
     return [
-        Told(name, title, _listed(found, parts, scale, step, names))
-        for name, title, parts in model.task.effects(len(found.slope))
+        Told(
+            quantity.name,
+            quantity.title,
+            quantity.unit,
+            _listed(
+                Sensitivity(*(part[q] for part in found)),
+                _base_slopes(model, quantity)[:width],
+                step,
+                1.0 if quantity.target is None or not t else float(scale[quantity.target]),
+                names,
+            ),
+        )
+        for q, quantity in enumerate(quantities)
     ]
 
 
-def _inputs(model: Model) -> tuple[FloatArray, FloatArray]:
+def _sample(model: Model, predictions: int) -> FloatArray:
+    """Rows of the record in the network's scale, so many predictions being needed for each."""
     columns = model.learned.columns[model.task.scaled :]
-    return columns, model.learner.as_is[: len(columns)]
+    width = len(columns)
+    count = max(LEAST_SAMPLE_ROWS, min(SAMPLE_ROWS, MOST_PREDICTIONS // max(1, predictions)))
+    kept = model.card.summaries.sample.x[:count]
+    if not len(kept):
+        return np.zeros((1, width))
+    z = scaling.standardise(columns, widened(kept, width), model.learner.as_is[:width])
+    return np.nan_to_num(z)
+
+
+def _values(
+    model: Model, learned: Learned, quantities: Sequence[Quantity], z: FloatArray
+) -> FloatArray:
+    """The quantities (n, quantities) at standardised rows."""
+    said = model.learner.predict_standard(learned, np.ascontiguousarray(z))
+    return np.stack([quantity.values(said) for quantity in quantities], axis=1)
+
+
+def _chained(model: Model, quantities: Sequence[Quantity], z: FloatArray) -> Sensitivity:
+    """The chain rule through the outputs of every member; doubts of members add up."""
+    learned = model.learned
+    parts = []
+    for at, member in enumerate(learned.members):
+        state = member.state()
+        gain = []
+        for output in range(state.config.outputs):
+            low, high = (
+                _values(model, _shifted(learned, at, output, by), quantities, z)
+                for by in (-STEP, STEP)
+            )
+            gain.append((high - low) / (2.0 * STEP))
+        parts.append(sensitivity(state, z, np.stack(gain, axis=2)))
+    slopes, sds, sizes = (np.stack(part) for part in zip(*parts, strict=True))
+    return Sensitivity(slopes.sum(axis=0), sds.sum(axis=0), sizes.sum(axis=0))
+
+
+def _shifted(learned: Learned, at: int, output: int, by: float) -> Learned:
+    """The same where one output of one member is larger by that in every row."""
+    state = learned.members[at].state()
+    mean, layout = state.mean.copy(), layout_of(state.config)
+    layout.matrix(mean, layout.layers - 1)[output, 0] += by
+    members = list(learned.members)
+    members[at] = open_session(state._replace(mean=mean))
+    return learned._replace(members=tuple(members))
+
+
+def _differenced(
+    model: Model, quantities: Sequence[Quantity], z: FloatArray, sd: FloatArray
+) -> Sensitivity:
+    """Differences of predictions, input by input."""
+    layout = model.schema.layout[: z.shape[1]]
+    slope, size = np.zeros_like(sd), np.zeros_like(sd)
+    for at, place in enumerate(layout):
+        low, high, distance = z.copy(), z.copy(), 2.0 * STEP
+        if place.category is None:
+            low[:, at] -= STEP
+            high[:, at] += STEP
+        else:
+            own = [k for k, other in enumerate(layout) if other.column == place.column]
+            low[:, own], high[:, own], high[:, at], distance = 0.0, 0.0, 1.0, 1.0
+        below, above = (_values(model, model.learned, quantities, end) for end in (low, high))
+        slopes = (above - below) / distance
+        slope[:, at] = np.mean(slopes, axis=0)
+        size[:, at] = np.sqrt(np.mean(slopes**2, axis=0))
+    return Sensitivity(slope, sd, size)
+
+
+def _base_slopes(model: Model, quantity: Quantity) -> FloatArray:
+    """The slopes of what is added to a prediction: 1 of the last value a change is learned from."""
+    slopes = np.zeros(len(model.schema.layout))
+    if model.schema.changes and quantity.target is not None:
+        name = model.task.targets[quantity.target]
+        last = [lag.name for lag in model.schema.lags if lag.column == name and lag.rows == 1]
+        for column in last[:1]:
+            slopes[model.schema.layout.index(Place(column, None))] = 1.0
+    return slopes
 
 
 def _listed(
     found: Sensitivity,
-    parts: list[tuple[int, float]],
-    scale: FloatArray,
+    base: FloatArray,
     step: FloatArray,
+    scale: float,
     names: list[str],
 ) -> list[Effect]:
-    """The effects on a sum of outputs, whose weights are independent."""
+    """The effects on one quantity; `scale` is that of the target, 1 where it has none."""
     safe = np.where(step > 0.0, step, np.inf)
-    slope = sum(sign * scale[o] * found.slope[o] / safe for o, sign in parts)
-    sd = np.hypot.reduce([scale[o] * found.sd[o] / safe for o, _ in parts])
-    size = np.hypot.reduce([found.size[o] for o, _ in parts])
+    slope, sd = base + found.slope / safe, found.sd / safe
+    added = base * step
+    size = np.sqrt(np.maximum(found.size**2 + 2.0 * added * found.slope + added**2, 0.0))
+    size = size / scale if scale > 0.0 else size
     table = np.column_stack((slope, sd, slope * step, sd * step, size))
     return [Effect(name, *row) for name, row in zip(names, table.tolist(), strict=True)]
 

@@ -40,8 +40,10 @@ def smallest_variance_ratio(model: Model) -> float | None:
 
 
 def scales(model: Model) -> list[dict[str, Any]]:
-    """Center, scale and rows seen of every scaled target and every column of x."""
-    columns, targets = model.learned.columns, model.task.scaled
+    """Center, scale and rows seen of every scaled target and every column of x, in its units."""
+    columns, targets = model.learned.columns.copy(), model.task.scaled
+    if len(columns):
+        columns[:targets, scaling.CENTER], columns[:targets, scaling.SCALE] = model.shown_scales
     width = len(columns) - targets
     names = [*model.task.targets[:targets], *model.schema.encoded_names()[:width]]
     fixed = [False] * targets + [bool(one) for one in model.learner.as_is[:width]]

@@ -27,7 +27,7 @@ from kbnn.model.waiting import Room, learn_by_id, told
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, window
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import sample_rows
-from kbnn.task.base import Early, Task, blank
+from kbnn.task.base import Early, Scaled, Task, blank
 from kbnn.task.forecast import HELD, Forecast, joined, shifted, taken
 from kbnn.task.table import kinds_of, task_of, wider
 
@@ -231,12 +231,28 @@ class Model:
         return [float(s) for s in self.learned.columns[: self.task.scaled, scaling.SCALE]]
 
     @property
+    def shown_scales(self) -> Scaled:
+        """Center and scale of each scaled target, in its units."""
+        columns = self.learned.columns[: self.task.scaled]
+        scaled = Scaled(columns[:, scaling.CENTER], columns[:, scaling.SCALE])
+        return self.task.scale_shown(scaled, self.learned.tails) if len(columns) else scaled
+
+    @property
     def noise_sd(self) -> list[float]:
         """The level of each target's noise, in its units; empty where there is none."""
         if self.warming_up:
             return []
         member = self.learned.members[0]
         return self.task.noise_sd(member.noise, member.config.noise, self.target_scale)
+
+    @property
+    def noise_shown(self) -> list[float]:
+        """The quantity of each target's noise that training prints, see `Task.noise_shown`."""
+        if self.warming_up:
+            return []
+        member, columns = self.learned.members[0], self.learned.columns[: self.task.scaled]
+        scaled = Scaled(columns[:, scaling.CENTER], columns[:, scaling.SCALE])
+        return self.task.noise_shown(member.noise, member.config.noise, scaled, self.learned.tails)
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
         """Predict each row, then learn it; unless learned `again`, rows are scored too."""

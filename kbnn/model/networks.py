@@ -69,7 +69,12 @@ class Networks:
         z = scaling.standardise(
             learned.columns[self.task.scaled :], x[:, :width], self.as_is[:width]
         )
-        var = self._variances(learned.columns, x_sd)
+        return self.predict_standard(learned, z, self._variances(learned.columns, x_sd))
+
+    def predict_standard(
+        self, learned: Learned, z: FloatArray, var: FloatArray | None = None
+    ) -> Forecast:
+        """Predict rows that are in the network's scale already; nothing changes."""
         if len(learned.members) == 1:
             return self._forecast(learned, predicted(learned.members[0], z, var))
         made = ensemble.in_parallel(lambda member: predicted(member, z, var), learned.members)

@@ -34,6 +34,7 @@ from kbnn.model.rows import Rows, sliced
 from kbnn.model.settings import Settings
 from kbnn.task.forecast import Forecast, joined
 from kbnn.task.table import believed, rival
+from kbnn.wording import number
 
 DROPPED: Final = 100.0
 DECIDED: Final = YOUNG
@@ -101,6 +102,15 @@ def standings(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> list[Standin
         Standing(ahead.told(other), other.told(ahead), nats, row)
         for other, nats, row, ahead in [*lost, *racing]
     ]
+
+
+def evidence_text(nats: float, other: str) -> str:
+    """By how much the leader has more evidence than others, or less.
+
+    It may be behind: who leads is decided anew every 32 rows.
+    """
+    side = "ahead of" if nats >= 0.0 else "behind"
+    return f"{number(abs(nats), 3)} nats {side} {other}"
 
 
 def kinds_told(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> tuple[str, str, float] | None:

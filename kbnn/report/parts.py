@@ -88,8 +88,8 @@ def learned(data: TargetReport, gallery: Gallery) -> str:
         charts.append(
             gallery.chart(
                 "Sensitivity",
-                f"Change of {data.effect} per standard deviation of the feature, with 90 % "
-                "intervals; grey ones may be zero.",
+                f"Change of {data.effect} per standard deviation of the feature (category: "
+                "present, against one never seen), with 90 % intervals; grey ones may be zero.",
                 lambda ax: model_plots.sensitivities(ax, data.effects),
                 (SIZE[0], max(SIZE[1], 0.6 + 0.24 * shown)),
             )

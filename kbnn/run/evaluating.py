@@ -1,4 +1,7 @@
-"""Judging a model on rows it does not learn: figures, time, and what the pictures need."""
+"""Judging a model on rows: figures, time, and what the pictures need.
+
+The model stands still, or it predicts each row and then learns it.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,16 @@ from kbnn.fleet.keys import keys_of
 from kbnn.fleet.scores import KeyScores
 from kbnn.model.model import Model
 from kbnn.model.recursion import SequenceNotices
+from kbnn.run.remedies import judge_frozen
 from kbnn.run.unlearnable import Unlearnable
 from kbnn.score.pinball import Pinball
 from kbnn.score.scorecard import Scorecard
+from kbnn.score.verdict import Verdict
+from kbnn.stream.blocks import taken as take_rows
 from kbnn.stream.opening import Stream
 from kbnn.task import stated
 from kbnn.task.base import Task, Wanted
+from kbnn.task.forecast import HELD, taken
 from kbnn.task.numeric import quantile_name
 from kbnn.task.section import Section
 
@@ -53,6 +60,7 @@ class Evaluation:
     task: Task
     card: Scorecard
     intervals: str | None  # tracked or stated
+    learning: bool = False  # whether rows were learned after they were predicted
     pinball: dict[str, Pinball] = field(default_factory=dict)  # by target
     bad_rows: int = 0
     timing: Timing = field(default_factory=Timing)
@@ -91,15 +99,31 @@ class Evaluation:
 
     def sections(self) -> list[Section]:
         """Everything to show, target by target."""
+        points = self.card.points() if self.learning else [[] for _ in self.card.scores]
         return [
-            self.task.section(score, self.card.summaries, at, [], self.bad_rows)
-            for at, score in enumerate(self.card.scores)
+            section._replace(verdict=self.verdict(section.verdict))
+            for section in (
+                self.task.section(score, self.card.summaries, at, points[at], self.bad_rows)
+                for at, score in enumerate(self.card.scores)
+            )
+        ]
+
+    def verdict(self, verdict: Verdict) -> Verdict:
+        """A verdict with what may help, by whether the model learned."""
+        return verdict if self.learning else judge_frozen(verdict)
+
+    def verdicts(self) -> list[tuple[str, Verdict]]:
+        """Each target and the verdict on it."""
+        return [
+            (name, self.verdict(self.task.verdict(score)))
+            for name, score in zip(self.task.targets, self.card.scores, strict=True)
         ]
 
     def to_json(self) -> dict[str, Any]:
         """The object of `evaluate --json`."""
         objects = self.figures()
         told: dict[str, Any] = {} if self.intervals is None else {"intervals": self.intervals}
+        told["learning"] = self.learning
         if self.keys is not None:
             told["keys"] = self.keys.to_json()
         time = {**told, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
@@ -114,20 +138,26 @@ def evaluate(
     stream: Stream,
     *,
     quantiles: Sequence[float] = (),
+    learn: bool = False,
     on_rows: Callable[[int], None] = lambda rows: None,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Evaluation:
-    """Predict and score every row of a stream; the model stays as it is. Constant memory.
+    """Predict and score every row of a stream, in constant memory.
 
-    The pinball loss of `quantiles` is added to the figures.
+    The model stays as it is, unless it is to `learn`: then each row is predicted, scored and
+    learned, as in training, and its record is that of these rows (give a copy). The pinball loss of
+    `quantiles` is added to the figures.
     """
     card = Scorecard(model.task, model.schema.width)
-    done = Evaluation(model.task, card, model.intervals)
+    if learn:
+        model.remember(lambda: card)
+    done = Evaluation(model.task, card, model.intervals, learn)
     model.task.fields(Wanted(quantiles=tuple(quantiles)))  # refuses those of classes
     done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
     timing = done.timing
-    predict, unlearnable = model.ahead(SequenceNotices(notice)), Unlearnable()
+    predict = model.learn if learn else model.ahead(SequenceNotices(notice))
+    unlearnable = Unlearnable()
     start = perf_counter()
     for rows in stream:
         got = perf_counter()
@@ -136,7 +166,11 @@ def evaluate(
             notice(odd)
         forecast = predict(rows)
         predicted = perf_counter()
-        card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+        if not learn:
+            card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+        made = (forecast.status & HELD) == 0
+        if not made.all():  # rows that only set the scale are not scored
+            rows, forecast = take_rows(rows, np.flatnonzero(made)), taken(forecast, made)
         if done.keys is not None:
             done.keys.add(keys_of(rows, model.key), rows, forecast)
         for j, loss in enumerate(done.pinball.values()):
@@ -145,9 +179,11 @@ def evaluate(
         done.bad_rows = stream.bad_rows
         timing.read += got - start
         timing.predict += predicted - got
-        on_rows(len(rows.y))
+        on_rows(len(made))
         start = perf_counter()
         timing.score += start - predicted
+    if learn:  # rows that came one by one may wait to be scored, and the kind may have changed
+        done.task, done.card = model.task, model.card
     timing.read += perf_counter() - start
     done.bad_rows = stream.bad_rows
     if not any(score.rows for score in card.scores):

@@ -31,6 +31,7 @@ __all__ = [
     "FleetHome",
     "begun",
     "check_alone",
+    "copy",
     "existing",
     "export",
     "is_fleet",
@@ -150,6 +151,13 @@ def load(path: str) -> Model:
     if fleet is None:
         raise ModelError(f"{path}: the fleet has learned nothing yet")
     return fleet
+
+
+def copy(model: Model) -> Model:
+    """A model or fleet that is the same and shares nothing."""
+    if isinstance(model, Fleet):
+        return model.copy()
+    return modelfile.load_bytes(modelfile.to_bytes(*to_state(model)))
 
 
 def check_alone(model: Model, path: str, asked: Mapping[str, bool]) -> None:

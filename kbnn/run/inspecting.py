@@ -66,6 +66,7 @@ class Inspection:
             "sensitivity": {
                 told.name: [effect._asdict() for effect in told.effects] for told in self.effects
             },
+            "sensitivity_unit": {told.name: told.unit for told in self.effects},
             "health": self.health,
             "race": self.race,
             "departures": self.departures,
@@ -148,9 +149,7 @@ class Inspection:
         if self.health["rehearsed"]:
             found.append(("rehearsed", rows_of(self.health["rehearsed"])))
         for rival in self.race:
-            ahead = (
-                f"{rival['leader']} {number(rival['nats'], 3)} nats ahead of {rival['settings']}"
-            )
+            ahead = f"{rival['leader']} {race.evidence_text(rival['nats'], rival['settings'])}"
             state = f", dropped at row {count(rival['row'])}" if rival["row"] else ", still racing"
             found.append(("race", ahead + state))
         return found
@@ -270,6 +269,7 @@ def columns(model: Model) -> list[dict[str, Any]]:
                 "categories": column.categories,
                 "center": scale.get("center"),
                 "scale": scale.get("scale"),
+                "as_change": bool(model.schema.changes and column.role == "target"),
                 "missing": missing,
             }
         )

@@ -18,6 +18,7 @@ from kbnn.report.picture import FORMATS
 from kbnn.report.svg import figure_class
 from kbnn.run.inspecting import Inspection
 from kbnn.run.onward import with_next
+from kbnn.run.remedies import judge_frozen
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
 from kbnn.task.section import Curve, Drawn
@@ -80,13 +81,13 @@ def page_data(model: Model, card: Scorecard, inspection: Inspection, shown: Show
     targets = []
     for at, score in enumerate(card.scores):
         drawn = model.task.drawn(score, card.summaries, at)
+        section = model.task.section(score, card.summaries, at, points[at], shown.unreadable)
+        if not shown.learning:
+            section = section._replace(verdict=judge_frozen(section.verdict))
         effects = next((t.effects for t in inspection.effects if t.title == drawn.effect), [])
         targets.append(
             TargetReport(
-                with_next(
-                    model,
-                    model.task.section(score, card.summaries, at, points[at], shown.unreadable),
-                ),
+                with_next(model, section),
                 effects,
                 clean(drawn.effect),
                 dependences(model, card, effects, drawn),

@@ -1,4 +1,4 @@
-"""Opening sources for a model that stands still: how predicting and evaluating read."""
+"""Opening sources for a model that exists: how predicting and evaluating read."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def opened(
     delimiter: str | None = None,
     columns: Sequence[str] | None = None,
     on_error: str = "stop",
+    learn: bool = False,
     **how: Any,
 ) -> Iterator[tuple[Stream, BadRowList]]:
-    """A stream of the sources with the model's frozen schema, and the list of its bad rows.
+    """A stream of the sources with the model's schema, and the list of its bad rows.
 
+    The schema is frozen, unless the model is to `learn`: then categories and classes may be added.
     `how` are further fields of `ReadOptions`. Where a model looks back to its targets, they are
     read whenever they are there: rows are predicted from what was measured before them.
     """
@@ -37,7 +39,7 @@ def opened(
     schema = model.schema.copy()
     schema.missing.extend(token for token in listed(na) if token not in schema.missing)
     chosen = ReadOptions(
-        admit=False,
+        admit=learn,
         delimiter=separator(delimiter),
         columns=None if columns is None else tuple(map(str, columns)),
         on_error=on_error,  # type: ignore[arg-type]  # checked by `kept` or `scored`

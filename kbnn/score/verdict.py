@@ -20,6 +20,7 @@ class Verdict:
     level: Level
     headline: str
     sentences: tuple[str, ...]
+    overconfident: bool = False  # intervals or probabilities hold clearly less than they promise
 
 
 def too_few(rows: int) -> Verdict:

@@ -43,8 +43,8 @@ class Watch:
 
 
 _SENTENCES = {
-    "back": "the clock goes back in row {:,}: rows are learned in the order they come (where "
+    "back": "the clock goes back in row {:,}: rows are taken in the order they come (where "
     "another series begins, --key COLUMN keeps a model for each)",
-    "twice": "row {:,} has the time of the row above it: both are learned, one after the other",
+    "twice": "row {:,} has the time of the row above it: the two are taken one after the other",
     "gap": "there is a gap before row {:,}: lags count rows (--lags 1h,1d count time)",
 }

@@ -21,14 +21,11 @@ from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray, scores
 from kbnn.core.observation import present
 from kbnn.core.tails import FIRST_MEAN, MEAN_WIDTH, UNIT
-from kbnn.score.score import Score
-from kbnn.score.summaries import Summaries
 from kbnn.task import link, two_part
-from kbnn.task.base import Early, Field, Following, Scaled, Wanted
+from kbnn.task.base import Early, Field, Following, Quantity, Scaled, Wanted
 from kbnn.task.early_numbers import EarlyAmounts
 from kbnn.task.forecast import Forecast
 from kbnn.task.positive import Positive
-from kbnn.task.section import Drawn
 from kbnn.task.stated import AMOUNT
 
 UNKNOWN = 1.0
@@ -165,23 +162,18 @@ class Amount(Positive):
             )
         return made
 
-    def drawn(self, score: Score, summaries: Summaries, target: int) -> Drawn:
-        """Effects are told of how much there is."""
-        drawn = super().drawn(score, summaries, target)
-        return drawn._replace(effect=_much(self.targets[target]))
-
-    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
-        """On how much there is, and on whether there is any."""
-        much = [(name, _much(name), [(j, 1.0)]) for j, name in enumerate(self.targets)]
-        after = len(self.targets)
-        return much + [
-            (f"{name} > 0", f"the score of {name} > 0", [(after + j, 1.0)])
+    def quantities(self, outputs: int) -> list[Quantity]:
+        """The predicted mean of each target, then the probability that it is not 0."""
+        return super().quantities(outputs) + [
+            Quantity(
+                f"{name} > 0",
+                f"the probability of {name} > 0",
+                "probability",
+                lambda f, j=j: 1.0 - f.stated[:, j, STATED.none],  # type: ignore[misc]  # bound now
+                None,
+            )
             for j, name in enumerate(self.targets)
         ]
-
-
-def _much(name: str) -> str:
-    return f"{name} where it is not 0"
 
 
 def _cut(made: Prediction, outputs: slice) -> Prediction:

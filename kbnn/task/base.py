@@ -51,6 +51,16 @@ class Field(NamedTuple):
     values: Callable[[Forecast], Any]  # (n,) float64, or a list of texts
 
 
+class Quantity(NamedTuple):
+    """What the effects of features are changes of, in units that forecasts are in."""
+
+    name: str
+    title: str
+    unit: str
+    values: Callable[[Forecast], FloatArray]  # (n,)
+    target: int | None  # the target whose mean it is; None: a probability
+
+
 class Scaled(NamedTuple):
     """Center and scale of the targets in the user's units."""
 
@@ -228,6 +238,12 @@ class Task(ABC):
         )
         return [float(sd) for sd in level * np.array(scale)]
 
+    def noise_shown(
+        self, learned: FloatArray, given: float | None, scaled: Scaled, known: FloatArray
+    ) -> list[float]:
+        """The quantity of the noise that training prints, as `lines` names it, of each target."""
+        return self.noise_sd(learned, given, scaled.scale.tolist())
+
     def noise_told(self, noise: str | float, levels: dict[str, float]) -> list[tuple[str, str]]:
         """How it is learned and what its levels are, label and value."""
         if not self.noisy:
@@ -251,6 +267,18 @@ class Task(ABC):
     def output_mean(self, y: FloatArray) -> FloatArray | None:
         """Where the outputs of a network begin that these targets (n, T) call for; None: at 0."""
         return None
+
+    def scale_shown(self, scaled: Scaled, known: FloatArray) -> Scaled:
+        """Center and scale of what the network learns, in the units of the targets.
+
+        Through a link that is the value at the center, and half the distance between the values
+        one scale below and above it.
+        """
+        low, center, high = (
+            self.unlinked((scaled.center + step * scaled.scale)[None], known)[0]
+            for step in (-1.0, 0.0, 1.0)
+        )
+        return Scaled(center, 0.5 * (high - low))
 
     def linked(self, y: FloatArray, known: FloatArray) -> FloatArray:
         """Targets (n, T) as the network learns them, before they are scaled: here as they are.
@@ -437,8 +465,8 @@ class Task(ABC):
         """Targets (n,) as a reader knows them."""
 
     @abstractmethod
-    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
-        """What effects are told of: a name, a title, and the outputs it adds up, with signs."""
+    def quantities(self, outputs: int) -> list[Quantity]:
+        """What effects of features are shown on, of a network with so many outputs."""
 
     @property
     def called(self) -> str:

@@ -4,7 +4,7 @@ A row with label c and probabilities p adds
 
     accuracy  1 if argmax p = c (the first of equals)
     log-loss  -log max(p_c, eps)
-    Brier     sum_k (p_k - 1[k = c])^2     (halved with two classes, where it is (p_1 - y)^2)
+    Brier     1/2 sum_k (p_k - 1[k = c])^2     (with two classes that is (p_1 - y)^2)
     ECE       | mean confidence - share correct | per bin of the confidence max p, weighted by rows
 
 The baseline knows only the class frequencies of the same rows. Classes may be admitted on the way:
@@ -73,7 +73,7 @@ class Judged:
 
     @property
     def brier(self) -> FloatArray:
-        """sum_k (p_k - 1[k = c])^2."""
+        """sum_k (p_k - 1[k = c])^2; half of it is the score."""
         gap = self.p.copy()
         gap[np.arange(gap.shape[0]), self.label] = 1 - self.p_label
         return squares(gap)
@@ -86,14 +86,10 @@ class Judged:
         return found
 
 
-def _half(score: ClassScore) -> float:
-    """With two classes each is counted once."""
-    return 0.5 if score.classes <= 2 else 1.0
-
-
 def _brier(score: ClassScore) -> float | None:
+    """Half of the mean sum of squares: between 0 and 1 for any number of classes."""
     mean = score.average("brier")
-    return None if mean is None else _half(score) * mean
+    return None if mean is None else 0.5 * mean
 
 
 def _constant_accuracy(score: ClassScore) -> float | None:
@@ -107,7 +103,7 @@ def _constant_log_loss(score: ClassScore) -> float | None:
 
 def _constant_brier(score: ClassScore) -> float | None:
     shares = score.shares()
-    return _half(score) * max(1 - math.fsum(f * f for f in shares), 0) if shares else None
+    return 0.5 * max(1 - math.fsum(f * f for f in shares), 0) if shares else None
 
 
 FIGURES = (
@@ -135,7 +131,7 @@ FIGURES = (
     Figure(
         "brier",
         "Brier",
-        "squared error, all classes",
+        "half the squared error, 0 to 1",
         lambda j: j.brier,
         derive=_brier,
         baseline="baseline_brier",

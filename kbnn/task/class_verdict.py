@@ -56,12 +56,13 @@ def class_verdict(score: ClassScore) -> Verdict:
     else:
         sure += ": over-confident." if gap > 0 else ": under-confident."
     sentences = (right, f"{loss}{'.' if log_loss < frequency else ': no better.'}", sure)
+    surer = gap > max(0.02, 2.5 * error)
     if not useful:
-        return Verdict("poor", "No better than the class frequencies", sentences)
+        return Verdict("poor", "No better than the class frequencies", sentences, surer)
     if abs(gap) > max(0.02, 2.5 * error):
         if gap > 0:
             level: Level = "poor" if gap > 0.05 or log_loss > frequency else "fair"
-            return Verdict(level, "Over-confident: surer than it is right", sentences)
+            return Verdict(level, "Over-confident: surer than it is right", sentences, surer)
         return Verdict("fair", "Under-confident: righter than it is sure", sentences)
     if uneven:
         return Verdict("fair", "Useful, but the probabilities are uneven", sentences)

@@ -19,16 +19,29 @@ from kbnn.score.scorecard import Compared
 from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
 from kbnn.task.answer import Label
-from kbnn.task.base import Early, Field, Following, Line, Scaled, T, Task, Wanted, blank
+from kbnn.task.base import (
+    Early,
+    Field,
+    Following,
+    Line,
+    Quantity,
+    Scaled,
+    T,
+    Task,
+    Wanted,
+    blank,
+)
 from kbnn.task.class_score import ClassScore, Judged
 from kbnn.task.class_verdict import class_verdict
 from kbnn.task.early_labels import EarlyLabels
-from kbnn.task.forecast import Forecast
+from kbnn.task.forecast import HELD, Forecast
 from kbnn.task.section import Chart, Crossed, Curve, Drawn, Group, Section, learning_chart
 from kbnn.wording import clean, number, percent, rows_of
 
 MOST_GROUPED = 4
 """Group blocks cost in proportion to the outputs; with more classes neurons are kept apart."""
+UNCHANGED_SHARPNESS = 0.05
+"""A sharpness no farther from 1 than this changes no probability by much."""
 
 
 class Classes(Task):
@@ -215,7 +228,7 @@ class Classes(Task):
         return Drawn(
             name=f"probability of {name}",
             sd_name="standard deviation of the label",
-            effect=f"the score of {self.named(shown)}",
+            effect=f"the probability of {self.named(shown)}",
             values=values,
             truth=lambda y: (y == shown).astype(np.float64),
             marks=True,
@@ -239,7 +252,9 @@ class Classes(Task):
         p = forecast.probability
         if not p.shape[1]:
             return [None] * len(p)
-        known = np.atleast_1d(np.isfinite(p).all(axis=1)).tolist()
+        # Before any class has come all are as probable, and the first would be the row's own.
+        even = (forecast.status & HELD > 0) & (p.max(axis=1) * np.sum(p > 0.0, axis=1) <= 1.0)
+        known = np.atleast_1d(np.isfinite(p).all(axis=1) & ~even).tolist()
         best = p.argmax(axis=1).tolist()
         return [self.named(k) if sure else None for k, sure in zip(best, known, strict=True)]
 
@@ -281,13 +296,18 @@ class Classes(Task):
         """The labels."""
         return [None if np.isnan(value) else self.named(int(value)) for value in y]
 
-    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
-        """On each class's score; with two classes, on their difference."""
-        names = self.schema.classes
-        if outputs == 2 and len(names) == 2:
-            return [(names[1], f"the score of {names[1]}", [(1, 1.0), (0, -1.0)])]
+    def quantities(self, outputs: int) -> list[Quantity]:
+        """The probability of each class; of two classes, of the second."""
+        names = list(enumerate(self.schema.classes[: max(2, outputs)]))
         return [
-            (name, f"the score of {name}", [(k, 1.0)]) for k, name in enumerate(names[:outputs])
+            Quantity(
+                name,
+                f"the probability of {name}",
+                "probability",
+                lambda f, k=k: f.probability[:, k],  # type: ignore[misc]  # bound now
+                None,
+            )
+            for k, name in (names[1:] if len(names) == 2 else names)
         ]
 
     def facts(self, sharp: FloatArray = NONE) -> list[tuple[str, str]]:
@@ -295,8 +315,10 @@ class Classes(Task):
         found = [("classes", ", ".join(clean(name) for name in self.schema.classes))]
         if len(sharp) and sharp[sharpness.SEEN]:
             s, rows = sharpness.sharpness(sharp), int(sharp[sharpness.SEEN])
-            how = "sharpened" if s > 1.0 else "drawn towards the class shares"
-            said = f"{number(s)}: probabilities are {how}, learned from {rows_of(rows)}"
+            how = "raised to this power" if s > 1.0 else "drawn towards the class shares"
+            if abs(s - 1.0) < UNCHANGED_SHARPNESS:
+                how = "left as they are"
+            said = f"{number(s, 3)}: probabilities are {how}, learned from {rows_of(rows)}"
             found.append(("sharpness", said))
         return found
 

@@ -18,14 +18,16 @@ from kbnn.core.constants import (
     MOST_DISPERSION,
     MOST_RATE_VAR,
 )
+from kbnn.core.counts import dispersion
 from kbnn.core.mixture import STATED
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.task import counted
-from kbnn.task.base import Described, Field, Following, Scaled, Wanted
+from kbnn.task.base import Described, Field, Following, Line, Scaled, Wanted
 from kbnn.task.forecast import Forecast
 from kbnn.task.numeric import Numeric, first_impossible
 from kbnn.task.stated import COUNT
+from kbnn.wording import number
 
 FAR = 20.0
 """Medians beyond which a count says nothing of where a network should begin."""
@@ -36,13 +38,22 @@ class Count(Numeric):
 
     name = "count"
     observation = "count"
-    lines = Numeric.lines[:-1]
+    lines = (
+        *Numeric.lines[:-1],
+        Line("dispersion", 12, lambda point, noise: number(noise)),
+    )
     words = "whole numbers from 0 on"
     possible = staticmethod(counted.possible)
 
     def __init__(self, schema: Described) -> None:
         super().__init__(schema)
         self.scaled = 0
+
+    def noise_shown(
+        self, learned: FloatArray, given: float | None, scaled: Scaled, known: FloatArray
+    ) -> list[float]:
+        """The dispersion phi: the variance of a count of mean mu is mu + phi mu^2."""
+        return [dispersion((float(a), float(b))) for a, b in learned]
 
     def refuted(self, y: FloatArray) -> int:
         """The first row with another number."""

@@ -19,7 +19,7 @@ from kbnn.score.summaries import Summaries
 from kbnn.score.verdict import Verdict
 from kbnn.task import stated
 from kbnn.task.answer import Number
-from kbnn.task.base import Early, Field, Line, Task, Wanted
+from kbnn.task.base import Early, Field, Line, Quantity, Task, Wanted
 from kbnn.task.early_numbers import EarlyNumbers
 from kbnn.task.forecast import Forecast
 from kbnn.task.numeric_score import Judged, NumericScore
@@ -219,9 +219,12 @@ class Numeric(Task):
         """The numbers."""
         return y
 
-    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
-        """One list for each target."""
-        return [(name, name, [(j, 1.0)]) for j, name in enumerate(self.targets)]
+    def quantities(self, outputs: int) -> list[Quantity]:
+        """The predicted mean of each target."""
+        return [
+            Quantity(name, name, f"units of {name}", lambda f, j=j: f.mean[:, j], j)  # type: ignore[misc]  # bound now
+            for j, name in enumerate(self.targets)
+        ]
 
 
 def first_impossible(y: FloatArray, possible: Callable[[FloatArray], FloatArray]) -> int:

@@ -64,7 +64,8 @@ def numeric_verdict(score: NumericScore) -> Verdict:
             f"{number(figures['baseline_nll'])}: the predictions help, the error bars mislead."
         )
     gross = abs(figures["bias"]) > GROSS * figures["rmse"]
-    return Verdict(*headline(useful, severity, spread, biased, gross), tuple(sentences))
+    level, head = headline(useful, severity, spread, biased, gross)
+    return Verdict(level, head, tuple(sentences), severity <= -2)
 
 
 def headline(

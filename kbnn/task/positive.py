@@ -10,6 +10,7 @@ from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.core.tails import UNIT, Told
 from kbnn.task import link, logged
+from kbnn.task.base import Scaled
 from kbnn.task.logged import powers
 from kbnn.task.numeric import first_impossible
 from kbnn.task.real import Real
@@ -35,6 +36,19 @@ class Positive(Real):
     def noisy(self) -> bool:
         """Of what is learned, and not in units that could be given."""
         return False
+
+    def noise_shown(
+        self, learned: FloatArray, given: float | None, scaled: Scaled, known: FloatArray
+    ) -> list[float]:
+        """The noise at the center of what is learned, in the units of the target."""
+        if not len(learned):
+            return []
+        targets = len(self.targets)
+        level = np.sqrt(learned[:targets, 1] / learned[:targets, 0])
+        return [
+            float(sd)
+            for sd in self.scale_shown(scaled._replace(scale=level * scaled.scale), known).scale
+        ]
 
     def refuted(self, y: FloatArray) -> int:
         """The first row with another number."""

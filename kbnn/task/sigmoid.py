@@ -42,8 +42,3 @@ class SigmoidClasses(Classes):
     def fits(self, outputs: int) -> bool:
         """One."""
         return outputs == 1
-
-    def effects(self, outputs: int) -> list[tuple[str, str, list[tuple[int, float]]]]:
-        """On the score of the second class."""
-        name = self.named(1)
-        return [(name, f"the score of {name}", [(0, 1.0)])]

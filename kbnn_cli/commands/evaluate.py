@@ -16,6 +16,7 @@ Examples:
   kbnn evaluate model.npz test.parquet --json
   kbnn evaluate model.npz test.csv --fail-if 'rmse>3' --fail-if 'r2<0.5'
   kbnn evaluate model.npz test.csv --horizon 24    steps ahead, one by one
+  kbnn evaluate model.npz later.csv --learn        as if training went on
 
 \b
 Exit codes: 0 done, 1 data, model or output error, 2 usage, 3 --fail-if met,
@@ -36,10 +37,20 @@ FailIf = Annotated[
 ]
 
 
+Learn = Annotated[
+    bool,
+    typer.Option(
+        "--learn",
+        help="Predict each row, then learn it, as train does; nothing is saved.",
+    ),
+]
+
+
 @app.command(cls=Command, epilog=EXAMPLES)
 def evaluate(
     model: options.Model,
     sources: options.Sources,
+    learn: Learn = False,
     horizon: options.Horizon = None,
     fail_if: FailIf = None,
     quantiles: options.Quantiles = None,
@@ -59,17 +70,28 @@ def evaluate(
     engine: options.Engine = "here",
     cluster: options.Cluster = "local:2",
 ) -> None:
-    """Score a model on rows it does not learn: errors, error bars, baseline, verdict."""
+    """Score a model on rows: errors, error bars, the best constant, a verdict.
+
+    The model learns nothing from the rows. With --learn it learns each after predicting it, as in
+    training, and the model file stays as it is.
+    """
     from kbnn.errors import UsageError
     from kbnn.output.fields import check_intervals, check_quantile
     from kbnn.run import engines, evaluating, fleets, inspecting, modelreport, origins, standing
     from kbnn.run.choices import check_outputs
+    from kbnn.run.trainoptions import HERE
     from kbnn.score import failif
     from kbnn.score.figures import flat
     from kbnn_cli import reading, show, show_ahead, show_evaluate
 
     if horizon is not None and (fail_if or report or plot):
         raise UsageError("--horizon judges step by step: no --fail-if, --report or --plot with it")
+    if learn and horizon is not None:
+        raise UsageError("--learn cannot be combined with --horizon yet: leave one of them out")
+    if learn and intervals == "stated":
+        raise UsageError("--learn uses the intervals that the model learns: leave out --intervals")
+    if learn and engine != HERE:
+        raise UsageError("--learn works in this process only: leave out --engine")
     how = standing.scored(on_error)
     modelreport.check_files(report, plot)
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
@@ -79,6 +101,8 @@ def evaluate(
         check_quantile(share)
     judged = fleets.load(model)
     fleets.check_alone(judged, model, {"--horizon": horizon is not None})
+    if learn:
+        judged = fleets.copy(judged)
     judged.with_intervals(check_intervals(intervals))
     figures = list(flat(judged.task.score().figures()))
     checks = [failif.parse(text, figures, judged.task.targets) for text in fail_if or ()]
@@ -94,6 +118,7 @@ def evaluate(
             limit=limit,
             format=format,
             header=header,
+            learn=learn,
         ) as (stream, bad),
         show.progress(stream, "evaluating", quiet) as on_rows,
         engines.engaged(judged, engine, cluster),
@@ -102,7 +127,12 @@ def evaluate(
             steps = origins.judge(judged, stream, horizon, reading.notice(quiet))
         else:
             result = evaluating.evaluate(
-                judged, stream, quantiles=shares, on_rows=on_rows, notice=reading.notice(quiet)
+                judged,
+                stream,
+                quantiles=shares,
+                learn=learn,
+                on_rows=on_rows,
+                notice=reading.notice(quiet),
             )
     reading.say_bad_rows(bad, "skipped", quiet)
     if horizon is not None:
@@ -128,7 +158,7 @@ def evaluate(
             names = [modelreport.named(source) for source in sources]
             title = f"{modelreport.named(model)} on {show_evaluate.source_names(names)}"
             found = inspecting.inspect(judged, model)
-            shown = modelreport.Shown(title, learning=False, unreadable=result.bad_rows)
+            shown = modelreport.Shown(title, learning=learn, unreadable=result.bad_rows)
             modelreport.write(judged, result.card, found, shown, page=report, picture=plot)
     if reasons:
         raise typer.Exit(exits.CONDITION)

@@ -178,7 +178,8 @@ def forecasts() -> dict[str, Any]:
         judged = one.judge(raw, told, None)
         found[f"{name} said"] = one.said(told, judged)
         found[f"{name} errors"] = one.errors(raw, one.said(told, judged))
-        found[f"{name} effects"] = table(*(p for *_, ps in one.effects(outputs) for p in ps))
+        quantities = one.quantities(outputs)
+        found[f"{name} quantities"] = table(*(made.values(told) for made in quantities))
     labels = task("classification", classes=("u", "v", "w"))
     y = np.floor(3.0 * uniform(14, 1, 6))
     y[2] = np.nan
@@ -195,7 +196,7 @@ def forecasts() -> dict[str, Any]:
     early = labels.early()
     found["labels early"] = early.tell(y[:6]).probability
     found["labels early then"] = early.tell(y[6:]).probability
-    found["labels effects"] = table(*(p for *_, ps in labels.effects(3) for p in ps))
+    found["labels quantities"] = table(*(made.values(sharp) for made in labels.quantities(3)))
     found["labels padded"] = labels.probabilities(told._replace(probability=p[:, :2]))
     return found
 
