@@ -10,8 +10,9 @@ categories, new ones too. `partial_fit` goes on where `fit` or `partial_fit` end
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Self
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import RLock
+from typing import Any, Final, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -144,7 +145,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
         weight = None if weight is None else np.asarray(_check_sample_weight(weight, X), np.float64)
         chosen = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         draw = check_random_state(self.random_state)
-        with _as_value_error():
+        with _as_value_error(), self.model_._learning:
             rows = self._rows(X, admit=True)
             for epoch in range(epochs):
                 order = draw.permutation(chosen) if shuffle else chosen
@@ -155,7 +156,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
         check_is_fitted(self, "model_")
         X = self._checked(X, reset=False)
         with _as_value_error():
-            return arrays.predict(self.model_, self._rows(X, admit=False))
+            return arrays.predict(self.model_, lambda: self._rows(X, admit=False))
 
 
 class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -177,7 +178,8 @@ class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go on learning, in the order of the rows."""
-        return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
+        with _first_call(self):
+            return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
 
     def _fit(self, X: Any, y: Any, weight: Any, new: bool, epochs: int, shuffle: bool) -> Self:
         X = self._checked(X, reset=new)
@@ -229,14 +231,15 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on learning, in the order of the rows."""
-        new = not hasattr(self, "model_")
-        X, y = self._checked(X, reset=new), self._labels(X, y)
-        if new:
-            if classes is None:
-                raise ValueError("the first call of partial_fit must be told all classes")
-            self.classes_ = np.unique(classes)
-            self._begin_classes(X)
-        return self._fit(X, y, sample_weight, 1, False)
+        with _first_call(self):
+            new = not hasattr(self, "model_")
+            X, y = self._checked(X, reset=new), self._labels(X, y)
+            if new:
+                if classes is None:
+                    raise ValueError("the first call of partial_fit must be told all classes")
+                self.classes_ = np.unique(classes)
+                self._begin_classes(X)
+            return self._fit(X, y, sample_weight, 1, False)
 
     def _labels(self, X: Any, y: Any) -> Any:
         y = column_or_1d(y, warn=True)
@@ -269,6 +272,14 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
         """The most probable classes."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
+
+
+def _first_call(estimator: _Estimator) -> AbstractContextManager[Any]:
+    """Let one thread at a time make an estimator's model; later calls wait for no other model."""
+    return nullcontext() if hasattr(estimator, "model_") else _making_model
+
+
+_making_model: Final = RLock()
 
 
 @contextmanager

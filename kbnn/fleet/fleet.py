@@ -230,8 +230,9 @@ class Fleet(Model):
 
     def teach(self, rows: Rows, again: bool = False) -> Lesson:
         """Predict each row by the model of its key, then learn it there."""
-        self.send(self.keys(rows), rows, again)
-        return Lesson(self.receive())
+        with self.lock:
+            self.send(self.keys(rows), rows, again)
+            return Lesson(self.receive())
 
     def keys(self, rows: Rows) -> list[str]:
         """The key of each row."""
@@ -363,6 +364,10 @@ class Fleet(Model):
         return lambda rows: self._asked(rows, say)
 
     def _asked(self, rows: Rows, ask: Ask) -> Forecast:
+        with self.lock:
+            return self._answers(rows, ask)
+
+    def _answers(self, rows: Rows, ask: Ask) -> Forecast:
         self._hand_over()
         keys = keys_of(rows, self.key)
         rows = rows._replace(original=None)

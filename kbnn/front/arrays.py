@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,13 +11,16 @@ from kbnn.core.normal import FloatArray
 from kbnn.front.forecasts import Forecasts
 from kbnn.front.model import Model
 from kbnn.model import model as inner
-from kbnn.model.rows import Rows
+from kbnn.model.rows import Rows, sliced
 from kbnn.model.schema import Column, Kind, Place, Schema
 from kbnn.run.choices import check_size
 from kbnn.run.trainoptions import ModelWords, stated
 from kbnn.stream.blocks import joined
 from kbnn.stream.opening import ReadOptions, open_stream
 from kbnn.task.table import Target
+
+BLOCK_ROWS: Final = 256
+"""Rows that are learned in one go."""
 
 
 def new_model(
@@ -63,13 +66,18 @@ def numbers(x: FloatArray) -> Rows:
 def learn(
     model: Model, rows: Rows, y: FloatArray, weight: FloatArray | None, again: bool = False
 ) -> None:
-    """Learn rows with targets y (n, T), classes by their number."""
-    known = model._known()
-    number = known.met + 1 + np.arange(len(y))
-    known.learn(rows._replace(y=y, number=number, weight=weight), again)
+    """Learn rows with targets y (n, T), classes by their number.
+
+    Blocks are short: an interrupt waits for the end of one, and so do predictions elsewhere.
+    """
+    with model._learning:
+        known = model._known()
+        rows = rows._replace(y=y, number=known.met + 1 + np.arange(len(y)), weight=weight)
+        for start in range(0, len(y), BLOCK_ROWS):
+            known.learn(sliced(rows, start, start + BLOCK_ROWS), again)
 
 
-def predict(model: Model, rows: Rows) -> Forecasts:
-    """Predict rows."""
-    known = model._known()
-    return Forecasts(known.task, known.ahead()(rows), 0.9, False)
+def predict(model: Model, rows: Callable[[], Rows]) -> Forecasts:
+    """Predict rows, which are encoded while the model learns nothing."""
+    with model._at_rest() as known:
+        return Forecasts(known.task, known.ahead()(rows()), 0.9, False)

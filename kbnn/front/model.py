@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import RLock
 from typing import Any, Self, Unpack
 
 from kbnn.errors import UsageError
@@ -54,6 +56,11 @@ class Model:
     pyarrow, duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a numpy array
     with `columns`, a path, a glob, or an iterator of those. What there is to say is logged by
     `logging.getLogger("kbnn")`.
+
+    A model may be used by any number of threads. Learning is serialised: `learn` and `learn_one` of
+    other threads wait until it is done. Every other call sees the model before or after a row that
+    is learned meanwhile (before or after a block of rows of `learn`), never in between. If
+    `learn_one` raises anything, even KeyboardInterrupt, the model is as before or as after the row.
     """
 
     def __init__(self, target: Names | None = None, **options: Unpack[ModelWords]) -> None:
@@ -61,6 +68,8 @@ class Model:
         self._words: ModelWords = options
         self._model: inner.Model | None = None
         self._reader: RowReader | None = None
+        self._learning = RLock()
+        """Held while rows are learned, between two blocks too; then the model's own lock."""
         stated((), self._target, **options).choices.settings()  # refuse at once what makes no sense
 
     # Tables.
@@ -73,13 +82,13 @@ class Model:
         """
         words: Any = {**self._words, **options}
         chosen = stated(data, self._target or None, **words)
-        training = Training(chosen, _Notices(), self._model)
-        self._forget()
-        try:
-            _run(training)
-        finally:
-            if training.ready:
-                self._model = training.model
+        with self._learning:
+            training = Training(chosen, _Notices(), self._model)
+            try:
+                _run(training)
+            finally:
+                if training.ready:
+                    self._model = training.model
 
     def predict(self, data: Any, **options: Unpack[PredictWords]) -> Forecasts:
         """Predict every row: one forecast for each, in order; nothing is learned.
@@ -92,12 +101,14 @@ class Model:
         interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
         quantiles = words.pop("quantiles", ())
         how = standing.kept(words.pop("on_error", "skip"))
-        model = self._known()
-        with standing.opened(
-            model, data, notice=_log.info, on_error=how, use_target=False, **words
-        ) as (stream, _):
+        with (
+            self._at_rest() as model,
+            standing.opened(
+                model, data, notice=_log.info, on_error=how, use_target=False, **words
+            ) as (stream, _),
+        ):
             made = forecasts_of(model, stream)
-        return Forecasts(model.task, made, interval, decompose, quantiles)
+            return Forecasts(model.task, made, interval, decompose, quantiles)
 
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
@@ -108,24 +119,26 @@ class Model:
 
         The model must have lags of its target; a series has them. `when` says the time of a step.
         """
-        model = self._alone()
-        if data is None:
-            made = onward.go_on(model, horizon)
-        else:
-            with standing.opened(
-                model, data, notice=_log.info, on_error="stop", use_target=False
-            ) as (stream, _):
-                made = onward.go_on(model, horizon, stream)
-        return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
+        with self._at_rest(alone=True) as model:
+            if data is None:
+                made = onward.go_on(model, horizon)
+            else:
+                with standing.opened(
+                    model, data, notice=_log.info, on_error="stop", use_target=False
+                ) as (stream, _):
+                    made = onward.go_on(model, horizon, stream)
+            return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
     def evaluate(self, data: Any, **options: Unpack[ReadWords]) -> Figures:
         """Score the model on rows that it does not learn: the figures of `kbnn evaluate --json`."""
         words: dict[str, Any] = dict(options)
         how = standing.scored(words.pop("on_error", "stop"))
-        model = self._known()
-        with standing.opened(model, data, notice=_log.info, on_error=how, **words) as (stream, _):
+        with (
+            self._at_rest() as model,
+            standing.opened(model, data, notice=_log.info, on_error=how, **words) as (stream, _),
+        ):
             made = evaluating.evaluate(model, stream, notice=_log.info)
-        return Figures(made.to_json(), model.task, made.card)
+            return Figures(made.to_json(), model.task, made.card)
 
     # One row.
 
@@ -134,19 +147,34 @@ class Model:
 
         A feature that is not there, None or NaN is missing; one that is new becomes a column.
         """
-        model = self._begin(x, y) if self._model is None else self._alone()
-        reader = self._reader or self._row_reader()
-        model.learn(reader.rows(x, y, weight, model.met + 1))
+        with self._learning:
+            if self._model is None:
+                self._learn_first(x, y, weight)
+                return
+            model = self._alone()
+            with model.lock:
+                model.complete()
+                model.learn(self._row_reader().rows(x, y, weight, model.met + 1))
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
         """Predict one row: a `Number` (mean, sd, lower, upper, ...), a dict of them where there are
         several targets, or a `Label` (label, probability).
         """
         model = self._alone()
-        reader = self._reader or self._row_reader()
-        return model.task.one(model.ahead()(reader.question(x)))
+        with model.lock:
+            model.complete()
+            return model.task.one(model.ahead()(self._row_reader().question(x)))
 
-    def _begin(self, x: Mapping[str, Any], y: Any) -> inner.Model:
+    def _learn_first(self, x: Mapping[str, Any], y: Any, weight: float) -> None:
+        """Create the model that a first row calls for, and learn the row."""
+        model = self._create(x, y)
+        try:
+            model.learn(RowReader(model.schema, _log.info).rows(x, y, weight, 1))
+        finally:
+            if model.met:
+                self._model = model
+
+    def _create(self, x: Mapping[str, Any], y: Any) -> inner.Model:
         """The model that a first row calls for."""
         names = self._target or ("y",)
         if len(names) == 1:
@@ -159,18 +187,14 @@ class Model:
         chosen = stated((), names, **self._words)
         schema = first_schema(x, targets, chosen.read.roles, _log.info)
         check_size(chosen.choices.settings(), schema)
-        self._model = inner.Model.create(chosen.choices.settings(), schema)
-        return self._model
+        return inner.Model.create(chosen.choices.settings(), schema)
 
     def _row_reader(self) -> RowReader:
-        """What reads single rows."""
-        if self._reader is None:
-            self._reader = RowReader(self._known().schema, _log.info)
+        """What reads single rows by the schema as it is now; the model's lock must be held."""
+        schema = self._known().schema
+        if self._reader is None or self._reader.schema is not schema:
+            self._reader = RowReader(schema, _log.info)
         return self._reader
-
-    def _forget(self) -> None:
-        """What was made for the schema as it was."""
-        self._reader = None
 
     # The model.
 
@@ -186,10 +210,21 @@ class Model:
             raise UsageError("a fleet has a model for every key: this is asked of one of them")
         return model
 
+    @contextmanager
+    def _at_rest(self, *, alone: bool = False) -> Iterator[inner.Model]:
+        """The model, which learns nothing meanwhile; `alone`: it must be no fleet."""
+        model = self._alone() if alone else self._known()
+        with model.lock:
+            model.complete()
+            yield model
+
     @property
     def rows(self) -> int:
         """Rows learned, in all passes."""
-        return 0 if self._model is None else self._model.rows
+        if self._model is None:
+            return 0
+        with self._at_rest() as model:
+            return model.rows
 
     @property
     def target(self) -> list[str]:
@@ -213,18 +248,21 @@ class Model:
 
     def record(self) -> Figures:
         """The figures of every row learned so far, each predicted before it was learned."""
-        model = self._known()
-        return Figures(prequential(model), model.task, model.card)
+        with self._at_rest() as model:
+            return Figures(prequential(model), model.task, model.card)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file, which the command line reads too."""
-        state = to_state(self._alone())
+        with self._at_rest(alone=True) as model:
+            state = to_state(model)
         with Checkpoint(os.fspath(path)) as checkpoint:
             checkpoint.save(*state)
 
     def to_bytes(self) -> bytes:
         """What a model file holds."""
-        return modelfile.to_bytes(*to_state(self._alone()))
+        with self._at_rest(alone=True) as model:
+            state = to_state(model)
+        return modelfile.to_bytes(*state)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -247,10 +285,16 @@ class Model:
             self._model = modelfile.load_bytes(state["learned"])
 
     def __repr__(self) -> str:
-        return as_text(self._model, self._target)
+        return self._shown(as_text)
 
     def _repr_html_(self) -> str:
-        return as_html(self._model, self._target)
+        return self._shown(as_html)
+
+    def _shown(self, show: Callable[[inner.Model | None, Sequence[str]], str]) -> str:
+        if self._model is None:
+            return show(None, self._target)
+        with self._at_rest() as model:
+            return show(model, self._target)
 
 
 class _Notices(Listener):
