@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Self, Unpack
 from kbnn.errors import UsageError
 from kbnn.front.figures import Figures
 from kbnn.front.forecasts import Forecasts
+from kbnn.front.notices import announce
 from kbnn.front.shown import as_html, as_text
 from kbnn.model import file as modelfile
 from kbnn.model import model as inner
@@ -27,8 +27,6 @@ from kbnn.run.training import Listener, Training
 from kbnn.run.trainoptions import ModelWords, Names, ReadWords, RunWords, Words, listed, stated
 from kbnn.stream.firstrow import first_schema
 from kbnn.stream.onerow import RowReader
-
-_log = logging.getLogger("kbnn")
 
 
 class PredictWords(ReadWords, total=False):
@@ -53,9 +51,10 @@ class Model:
     <kbnn.Model: regression of price from size, 100 rows learned>
 
     The options are those of `kbnn train`, by the same names. `data` is a table (pandas, polars,
-    pyarrow, duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a numpy array
-    with `columns`, a path, a glob, or an iterator of those. What there is to say is logged by
-    `logging.getLogger("kbnn")`.
+    pyarrow, duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a list of dicts,
+    one a row, a numpy array with `columns`, a path, a glob, or an iterator of those. A pandas index
+    of times is a column. What there is to say is logged by `logging.getLogger("kbnn")`, and a
+    UserWarning says which columns are ignored.
 
     A model may be used by any number of threads. Learning is serialised: `learn` and `learn_one` of
     other threads wait until it is done. Every other call sees the model before or after a row that
@@ -104,7 +103,7 @@ class Model:
         with (
             self._at_rest() as model,
             standing.opened(
-                model, data, notice=_log.info, on_error=how, use_target=False, **words
+                model, data, notice=announce, on_error=how, use_target=False, **words
             ) as (stream, _),
         ):
             made = forecasts_of(model, stream)
@@ -124,7 +123,7 @@ class Model:
                 made = onward.go_on(model, horizon)
             else:
                 with standing.opened(
-                    model, data, notice=_log.info, on_error="stop", use_target=False
+                    model, data, notice=announce, on_error="stop", use_target=False
                 ) as (stream, _):
                     made = onward.go_on(model, horizon, stream)
             return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
@@ -135,9 +134,9 @@ class Model:
         how = standing.scored(words.pop("on_error", "stop"))
         with (
             self._at_rest() as model,
-            standing.opened(model, data, notice=_log.info, on_error=how, **words) as (stream, _),
+            standing.opened(model, data, notice=announce, on_error=how, **words) as (stream, _),
         ):
-            made = evaluating.evaluate(model, stream, notice=_log.info)
+            made = evaluating.evaluate(model, stream, notice=announce)
             return Figures(made.to_json(), model.task, made.card)
 
     # One row.
@@ -169,7 +168,7 @@ class Model:
         """Create the model that a first row calls for, and learn the row."""
         model = self._create(x, y)
         try:
-            model.learn(RowReader(model.schema, _log.info).rows(x, y, weight, 1))
+            model.learn(RowReader(model.schema, announce).rows(x, y, weight, 1))
         finally:
             if model.met:
                 self._model = model
@@ -185,7 +184,7 @@ class Model:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
         chosen = stated((), names, **self._words)
-        schema = first_schema(x, targets, chosen.read.roles, _log.info)
+        schema = first_schema(x, targets, chosen.read.roles, announce)
         check_size(chosen.choices.settings(), schema)
         return inner.Model.create(chosen.choices.settings(), schema)
 
@@ -193,7 +192,7 @@ class Model:
         """What reads single rows by the schema as it is now; the model's lock must be held."""
         schema = self._known().schema
         if self._reader is None or self._reader.schema is not schema:
-            self._reader = RowReader(schema, _log.info)
+            self._reader = RowReader(schema, announce)
         return self._reader
 
     # The model.
@@ -301,7 +300,7 @@ class _Notices(Listener):
     """Logs what there is to say."""
 
     def notice(self, text: str) -> None:
-        _log.info(text)
+        announce(text)
 
 
 def _run(training: Training) -> None:

@@ -6,29 +6,29 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from kbnn.model.schema import Column, Place, Role, Schema
+from kbnn.stream.chunk import shorten
 from kbnn.stream.forms import tell_forms
 from kbnn.stream.hints import Notice
 from kbnn.stream.kinds import Sample, kind_of, written
 from kbnn.stream.roles import Roles
 from kbnn.stream.series import add_time, find_clock
-from kbnn.stream.values import number_text
+from kbnn.stream.values import cell, number_text
 from kbnn.task.table import Seen, choose
 
 
 def value_text(value: Any) -> str | None:
     """A value as text, None where it is missing."""
+    value = cell(value)
     if value is None:
         return None
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return value.strip()
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return str(value)
     return None if math.isnan(number) else number_text(number)
 
@@ -66,12 +66,13 @@ def first_schema(
         if clock is not None and name == clock.name:
             schema.columns.append(Column(name, "time", "feature"))
         elif name not in roles.ignore:
-            column, _ = column_of(name, x.get(name), "feature", roles, notice)
+            column, what = column_of(name, x.get(name), "feature", roles, notice)
             schema.columns.append(column)
             if column.kind != "ignored" or name in roles.features:
                 schema.layout.append(Place(name, None))
             else:
                 column.role = "none"
+                notice(f"column '{shorten(name)}' is ignored: it holds {what}")
     schema.columns.extend(Column(name, "ignored", "none") for name in roles.ignore)
     schema.columns.extend(target_columns)
     if roles.id is not None:

@@ -24,7 +24,14 @@ from kbnn.stream.hashing import bucket
 from kbnn.stream.hints import Notice
 from kbnn.stream.roles import Roles
 from kbnn.stream.times import one
-from kbnn.stream.values import MAX_LABEL, TRUTH, missing_labels, missing_numbers, missing_tokens
+from kbnn.stream.values import (
+    MAX_LABEL,
+    TRUTH,
+    cell,
+    missing_labels,
+    missing_numbers,
+    missing_tokens,
+)
 from kbnn.task.table import TASKS
 
 _NAN: Final = math.nan
@@ -144,8 +151,9 @@ class RowReader:
             if value is None:
                 raise self._refusal(name, text, "a number")
         elif type(value) is not float:
+            value = cell(value)
             try:
-                value = float(value)
+                value = _NAN if value is None else float(value)
             except (TypeError, ValueError, OverflowError):
                 raise self._refusal(name, value, "a number") from None
         if value in self._gaps:
