@@ -190,9 +190,21 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
             return arrays.encoded(self.model_, table, admit=admit)
         return arrays.numbers(X)
 
+    def _weights(self, weight: Any, X: Any) -> FloatArray | None:
+        """How often each row counts; none may be negative."""
+        if weight is None:
+            return None
+        found: FloatArray = np.asarray(_check_sample_weight(weight, X), np.float64)
+        if np.any(found < 0.0):
+            row = int(np.argmax(found < 0.0))
+            raise ValueError(
+                f"sample_weight[{row}] is {found[row]:g}: a weight cannot be negative "
+                "(0 leaves a row out)"
+            )
+        return found
+
     def _learn(self, X: Any, y: FloatArray, weight: Any, epochs: int, shuffle: bool) -> None:
         """Learn rows, those of weight 0 left out."""
-        weight = None if weight is None else np.asarray(_check_sample_weight(weight, X), np.float64)
         chosen = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         draw = check_random_state(self.random_state)
         with _as_value_error(), self.model_._learning:
@@ -237,6 +249,7 @@ class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit
             raise ValueError("KBNNRegressor requires y to be passed, but the target y is None")
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", order="C")
         check_consistent_length(X, y)
+        weight = self._weights(weight, X)
         if new:
             self._shape = y.shape[1:]
             self._begin(X, 1 if y.ndim == 1 else y.shape[1], of_numbers())
@@ -275,6 +288,7 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from nothing; `sample_weight` is how often each row counts."""
         X, y = self._checked(X, reset=True), self._labels(X, y)
+        sample_weight = self._weights(sample_weight, X)
         self.classes_ = np.unique(y)
         self._begin_classes(X)
         return self._fit(X, y, sample_weight, self.epochs, self.shuffle)
@@ -284,6 +298,7 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
         with _first_call(self):
             new = not hasattr(self, "model_")
             X, y = self._checked(X, reset=new), self._labels(X, y)
+            sample_weight = self._weights(sample_weight, X)
             if new:
                 if classes is None:
                     raise ValueError("the first call of partial_fit must be told all classes")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Self, Unpack
 
-from kbnn.errors import UsageError
+from kbnn.errors import ArgumentError, UsageError
 from kbnn.front.figures import Figures
 from kbnn.front.forecasts import Forecasts
 from kbnn.front.notices import announce
@@ -26,7 +26,7 @@ from kbnn.run.predicting import forecasts_of
 from kbnn.run.training import Listener, Training
 from kbnn.run.trainoptions import ModelWords, Names, ReadWords, RunWords, Words, listed, stated
 from kbnn.stream.firstrow import first_schema
-from kbnn.stream.onerow import RowReader
+from kbnn.stream.onerow import RowReader, check_row, target_values
 
 
 class PredictWords(ReadWords, total=False):
@@ -146,6 +146,8 @@ class Model:
 
         A feature that is not there, None or NaN is missing; one that is new becomes a column.
         """
+        if type(x) is not dict:
+            check_row(x)
         with self._learning:
             if self._model is None:
                 self._learn_first(x, y, weight)
@@ -159,6 +161,8 @@ class Model:
         """Predict one row: a `Number` (mean, sd, lower, upper, ...), a dict of them where there are
         several targets, or a `Label` (label, probability).
         """
+        if type(x) is not dict:
+            check_row(x)
         model = self._alone()
         with model.lock:
             model.complete()
@@ -179,7 +183,11 @@ class Model:
         if len(names) == 1:
             targets = {names[0]: y}
         else:
-            targets = dict(y) if isinstance(y, Mapping) else dict(zip(names, y, strict=True))
+            targets = (
+                dict(y)
+                if isinstance(y, Mapping)
+                else dict(zip(names, target_values(names, y), strict=True))
+            )
         for name in names:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
@@ -254,7 +262,7 @@ class Model:
         """Write a model file, which the command line reads too."""
         with self._at_rest(alone=True) as model:
             state = to_state(model)
-        with Checkpoint(os.fspath(path)) as checkpoint:
+        with Checkpoint(_checked_path(path)) as checkpoint:
             checkpoint.save(*state)
 
     def to_bytes(self) -> bytes:
@@ -330,7 +338,7 @@ def train(
     model     a file that is created or gone on with, saved on the way; in memory if not said;
               with `key` a folder, which holds a model for every key
     """
-    path = None if model is None else os.fspath(model)
+    path = None if model is None else _checked_path(model)
     training = Training(stated(data, target, path, **options), _Notices())
     _run(training)
     return load(path) if path is not None and training.model.key else Model._of(training.model)
@@ -338,4 +346,10 @@ def train(
 
 def load(path: str | os.PathLike[str]) -> Model:
     """The model in a file, or the fleet in a folder, whoever wrote it."""
-    return Model._of(fleets.load(os.fspath(path)))
+    return Model._of(fleets.load(_checked_path(path)))
+
+
+def _checked_path(path: str | os.PathLike[str]) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"a path is a text or a Path, not {path!r}")
+    return os.fspath(path)

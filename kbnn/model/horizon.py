@@ -25,7 +25,7 @@ from kbnn.core import tails
 from kbnn.core.belief import Belief, open_state
 from kbnn.core.normal import FloatArray
 from kbnn.core.slopes import function_var, slopes
-from kbnn.errors import UsageError
+from kbnn.errors import ArgumentError, UsageError
 from kbnn.model import ensemble, scaling
 from kbnn.model.lags import JUDGED, History, Lag
 from kbnn.model.model import Model
@@ -73,6 +73,8 @@ class Ahead(NamedTuple):
 def check_horizon(model: Model, steps: int) -> None:
     """Refuse a horizon that a model cannot see."""
     schema = model.schema
+    if not isinstance(steps, int | np.integer):
+        raise ArgumentError(f"--horizon is a whole number of steps, not {steps!r}")
     if not 1 <= steps <= MOST_STEPS:
         raise UsageError(f"--horizon is between 1 and {MOST_STEPS:,}, not {steps}")
     model.task.check_ahead()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kbnn.errors import ArgumentError, DataError, UsageError
 from kbnn.model.schema import Column, Place, Role, Schema
 from kbnn.stream.chunk import shorten
 from kbnn.stream.forms import tell_forms
@@ -13,7 +14,7 @@ from kbnn.stream.hints import Notice
 from kbnn.stream.kinds import Sample, kind_of, written
 from kbnn.stream.roles import Roles
 from kbnn.stream.series import add_time, find_clock
-from kbnn.stream.values import cell, number_text
+from kbnn.stream.values import cell, is_writable, number_text
 from kbnn.task.table import Seen, choose
 
 
@@ -33,6 +34,20 @@ def value_text(value: Any) -> str | None:
     return None if math.isnan(number) else number_text(number)
 
 
+def check_name(name: object) -> None:
+    """Refuse what cannot be the name of a column."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"the names of columns are texts, not {shorten(repr(name))}")
+    if not is_writable(name):
+        raise UsageError(f"column {name!a}: the name holds a lone surrogate, which is no text")
+
+
+def check_label(name: str, label: str) -> None:
+    """Refuse what cannot be a class or a category of a column."""
+    if not is_writable(label):
+        raise DataError(f"column '{name}': {label!a} holds a lone surrogate, which is no text")
+
+
 def first_schema(
     x: Mapping[str, Any],
     targets: Mapping[str, Any],
@@ -42,9 +57,13 @@ def first_schema(
     """The schema that a first row suggests; the kind of a value is all there is to go by."""
     columns: list[Column] = []
     seen: list[Seen] = []
+    for name in (*targets, *x):
+        check_name(name)
     for name, value in targets.items():
         text = value_text(value)
         column, _ = column_of(name, value, "target", roles, notice)
+        if _is_nested(value):
+            raise DataError(f"target '{name}' holds nested values, which cannot be predicted")
         if column.kind in ("ignored", "undecided"):
             column.kind = "number" if text is None else "category"
         columns.append(column)
@@ -104,6 +123,9 @@ def column_of(
 
 
 def _sample(value: Any) -> Sample:
-    nested = isinstance(value, Mapping | Sequence) and not isinstance(value, str)
-    unusable = "nested values" if nested else None
+    unusable = "nested values" if _is_nested(value) else None
     return Sample([value_text(value)], unusable, not isinstance(value, str))
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping | Sequence) and not isinstance(value, str)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
-from kbnn.stream.values import cell
+from kbnn.stream.values import cell, is_writable
 
 NAME: Final = "data"
 """What a table is called in messages."""
@@ -116,6 +116,10 @@ def refused(error: BaseException) -> DataError:
 def _from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     arrays = {}
     for name, values in columns.items():
+        if not is_writable(str(name)):
+            raise DataError(
+                f"{NAME}: column {name!a}: the name holds a lone surrogate, which is no text"
+            )
         if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
             raise DataError(
                 f"{NAME}: column '{name}' is no list or array of values (one row: learn_one)"

@@ -138,6 +138,11 @@ def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
+def is_writable(text: str) -> bool:
+    """Whether a text can be encoded: half of a surrogate pair cannot."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 TICKS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Ticks of a second, by unit."""
 
