@@ -8,7 +8,7 @@ from libc.math cimport erfc, log, log1p
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from _thread import allocate_lock
+from time import sleep
 
 import numpy as np
 
@@ -287,7 +287,8 @@ cdef class Session:
     `state` is a named tuple whose arrays come last, in the order of the C struct; `records` makes
     the named tuple of what happened at each row.
 
-    The lock is held while rows run without the interpreter's lock: other threads wait. Between
+    It is busy while rows run without the interpreter's lock: other threads wait. A flag that is
+    looked at and set under the interpreter's lock costs nothing where there is one thread. Between
     `begin_log` and `end_log` the result of every call is kept. After `rewind_log` the same calls
     return the same results without running again. A call that learns is logged before its rows run
     and nothing can fail in between, so that the log never differs from what was learned.
@@ -295,10 +296,11 @@ cdef class Session:
 
     cdef kb_session *session
     cdef Net net
-    cdef object records, blank, last, lock
+    cdef object records, blank, last
     cdef tuple names, shapes, counted
     cdef list log
     cdef Py_ssize_t place
+    cdef bint busy
     cdef readonly bint has_learned
 
     def __cinit__(self, Net net, state, records, tuple names, tuple counted):
@@ -308,7 +310,6 @@ cdef class Session:
         cdef list held = []
         cdef _Buffer buffer
         self.net, self.records, self.names, self.counted = net, records, names, counted
-        self.lock = allocate_lock()
         for k, name in enumerate(names):
             buffer = _buffer(getattr(state, name), name, False, name == "counts")
             if buffer.length != lengths[k]:
@@ -361,15 +362,25 @@ cdef class Session:
             self.place += 1
         return result
 
+    cdef int _enter(self) except -1:
+        """Wait until no other thread is at work here; nothing else runs until it is entered."""
+        while self.busy:
+            sleep(2e-5)
+        self.busy = True
+        return 0
+
     @property
     def counts(self):
-        cdef const int64_t *counts
+        cdef int64_t *counts
         logged = self._logged()
         if logged is not None:
             return logged
-        with self.lock:
-            counts = kb_counts(self.session)
+        self._enter()
+        try:
+            counts = <int64_t *>kb_counts(self.session)
             return self._noted({name: counts[k] for k, name in enumerate(self.counted)})
+        finally:
+            self.busy = False
 
     @property
     def noise(self):
@@ -381,9 +392,10 @@ cdef class Session:
         shape = self.shapes[self.names.index("noise")]
         noise = _empty(shape)
         out = _buffer(noise, "noise", True)
-        with self.lock:
-            for k in range(out.length):
-                (<double *>out.at)[k] = kb_noise(self.session)[k]
+        self._enter()
+        for k in range(out.length):
+            (<double *>out.at)[k] = kb_noise(self.session)[k]
+        self.busy = False
         return self._noted(noise)
 
     def learn(self, x, y, x_var=None, weight=None, bint again=False):
@@ -406,10 +418,13 @@ cdef class Session:
         logged = self._logged()
         if logged is not None:
             return logged
-        with self.lock:
+        self._enter()
+        try:
             if self.last is None:
                 self.last = self._saved()
             return self._noted(self.last)
+        finally:
+            self.busy = False
 
     cdef object _saved(self):
         cdef kb_state out
@@ -461,7 +476,8 @@ cdef class Session:
                 place[k] = <double *>view[views].buf
                 views += 1
             result = self.records(made)
-            with self.lock:
+            self._enter()
+            try:
                 self._noted(result)
                 if learn and n:
                     self.last = None
@@ -473,6 +489,8 @@ cdef class Session:
                         self.log.pop()
                         self.place -= 1
                     raise MemoryError("not enough memory to rehearse rows")
+            finally:
+                self.busy = False
         finally:
             for k in range(views):
                 PyBuffer_Release(&view[k])
