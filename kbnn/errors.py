@@ -21,5 +21,9 @@ class UsageError(KbnnError):
     """Options contradict each other or name something that does not exist."""
 
 
+class ArgumentError(UsageError, TypeError):
+    """An argument of a function has a type that the function does not take."""
+
+
 class ReaderLeft(Exception):
     """Whoever read an output has left; no error, but what was written is not all of it."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from river import base, proba
 
-from kbnn.front.many import block
+from kbnn.front.many import learn_block
 from kbnn.front.model import Model
 from kbnn.run.trainoptions import ModelWords
 from kbnn.stream.firstrow import value_text
@@ -26,6 +27,8 @@ from kbnn.stream.firstrow import value_text
 if TYPE_CHECKING:
     import pandas as pd
 
+_first_row: Final = Lock()
+"""Of several threads that learn first rows one makes the model."""
 _TRUTH: Final[dict[str, Hashable]] = {"false": False, "true": True}
 
 
@@ -67,7 +70,9 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
 
     def _begun(self, x: Mapping[str, Any]) -> Model:
         """The model, made when the first row has come."""
-        if self.model is None:
+        with _first_row:
+            if self.model is not None:
+                return self.model
             target = "target"
             while target in x:
                 target += "_"
@@ -88,18 +93,18 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
             if self.lags is not None:
                 words["lags"] = self.lags
             self.model = Model(target, **words)
-        return self.model
+            return self.model
 
     def _learn(self, x: Mapping[Any, Any], y: Any, w: float) -> None:
         x = _named(x)
-        if self.model is None:
+        model = self.model
+        if model is None:
             x = dict(sorted(x.items()))  # the order of features means nothing
-        self._begun(x).learn_one(x, y, w)
+            model = self._begun(x)
+        model.learn_one(x, y, w)
 
     def _learn_many(self, X: pd.DataFrame, y: list[Any]) -> None:
-        known = None if self.model is None else block(self.model, X, y)
-        if known is not None and self.model is not None:
-            self.model._known().learn(known)
+        if self.model is not None and learn_block(self.model, X, y):
             return
         for x, one in zip(X.to_dict("records"), y, strict=True):
             self._learn(x, one, 1.0)

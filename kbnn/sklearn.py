@@ -3,17 +3,23 @@
     from kbnn.sklearn import KBNNRegressor
     mean, sd = KBNNRegressor().fit(X, y).predict(X, return_std=True)
 
-Numbers may be missing (NaN); columns of a DataFrame that hold text or categories are learned as
-categories, new ones too. `partial_fit` goes on where `fit` or `partial_fit` ended.
+Numbers may be missing (NaN). Where X holds anything else (text, categories, times, spans of time),
+its columns are what they would be in a file for `kbnn train`: categories, also new ones, a clock,
+numbers (a span is its seconds). What is ignored is a UserWarning. `partial_fit` goes on where `fit`
+or `partial_fit` ended. Any number of threads may predict and learn, see `kbnn.Model`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Self
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import date, timedelta
+from decimal import Decimal
+from threading import RLock
+from typing import Any, Final, Self
 
 import numpy as np
+import pyarrow as pa
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -32,30 +38,56 @@ from kbnn.core.normal import FloatArray
 from kbnn.errors import KbnnError
 from kbnn.front import arrays
 from kbnn.front.forecasts import Forecasts
+from kbnn.front.notices import announce
 from kbnn.model.rows import Rows
-from kbnn.model.schema import MAX_CLASSES, Kind
+from kbnn.model.schema import MAX_CLASSES
 from kbnn.run.trainoptions import ModelWords
 from kbnn.stream.blocks import taken
+from kbnn.stream.memory import as_arrow
 from kbnn.task.table import Target, of_classes, of_numbers
 
 
-def _has_text(X: Any) -> bool:
-    """Whether this is a DataFrame with columns that are no numbers."""
-    return hasattr(X, "dtypes") and hasattr(X, "columns") and "category" in _kinds(X)
+def _is_table(X: Any) -> bool:
+    """Whether X holds anything but numbers, so that its cells must be decoded."""
+    if isinstance(X, pa.Table):
+        return True
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        return not all(map(_is_number, X.dtypes))
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    return kind in ("m", "M", "U") or (
+        kind == "O" and any(isinstance(v, str | date | timedelta | Decimal) for v in np.ravel(X))
+    )
 
 
-def _kinds(X: Any) -> list[Kind]:
-    """What each column of a DataFrame is, by its type."""
-    kinds: list[Kind] = []
-    for dtype in X.dtypes:
-        numeric = getattr(dtype, "is_numeric", None)  # polars says it by a method
-        if callable(numeric):
-            boolean, number = str(dtype) == "Boolean", bool(numeric())
-        else:
-            boolean = getattr(dtype, "kind", "O") == "b"
-            number = getattr(dtype, "kind", "O") in "iuf"
-        kinds.append("boolean" if boolean else "number" if number else "category")
-    return kinds
+def _is_number(dtype: Any) -> bool:
+    """Whether a column of a DataFrame holds numbers or truth values, by its type."""
+    numeric = getattr(dtype, "is_numeric", None)  # polars says it by a method
+    if callable(numeric):
+        return bool(numeric()) or str(dtype) == "Boolean"
+    return getattr(dtype, "kind", "O") in "iufb"
+
+
+def _as_table(X: Any, names: list[str]) -> pa.Table:
+    """X in Arrow's form, its columns by these names."""
+    if isinstance(X, np.ndarray):
+        columns = X if X.dtype.kind in "mM" else X.astype(object)
+        return as_arrow({name: columns[:, at] for at, name in enumerate(names)})
+    if _has_times_as_index(X):
+        X = X.reset_index(drop=True)
+    return as_arrow(X).rename_columns(names)
+
+
+def _categories(X: Any, names: list[str]) -> list[str]:
+    """The columns of a DataFrame that are categories by their type, whatever these look like."""
+    dtypes = [str(dtype).split("(")[0].lower() for dtype in getattr(X, "dtypes", ())]
+    return [name for name, dtype in zip(names, dtypes, strict=False) if dtype in _CATEGORIES]
+
+
+def _has_times_as_index(X: Any) -> bool:
+    return type(getattr(X, "index", None)).__name__ == "DatetimeIndex"
+
+
+_CATEGORIES: Final = ("category", "categorical", "enum")
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -115,36 +147,67 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
         return words
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
-        """X as float64, or as the DataFrame it is where it holds text."""
-        if not _has_text(X):
+        """X as float64, or as a table where it holds text, times or anything else."""
+        if reset and _has_times_as_index(X):
+            announce(
+                "the DatetimeIndex of X is ignored, as scikit-learn ignores every index "
+                "(X.reset_index() makes it a column)"
+            )
+        if not _is_table(X):
             return validate_data(
                 self, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
             )
         _check_feature_names(self, X, reset=reset)
         _check_n_features(self, X, reset=reset)
-        return X
+        names = self._names()
+        if reset:
+            self._categorical = _categories(X, names)
+        with _as_value_error():
+            return _as_table(X, names)
+
+    def _names(self) -> list[str]:
+        """The names of the features."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{at}" for at in range(self.n_features_in_)] if names is None else list(names)
 
     def _begin(self, X: Any, targets: int, target: Target) -> None:
         """A new model of these columns."""
-        names = getattr(self, "feature_names_in_", None)
-        known = [f"x{at}" for at in range(self.n_features_in_)] if names is None else list(names)
-        kinds: list[Kind] = _kinds(X) if _has_text(X) else ["number"] * len(known)
+        known = self._names()
         wanted = ["y"] if targets == 1 else [f"y{at}" for at in range(targets)]
         names_of_targets = [f"{name}_" if name in known else name for name in wanted]
         with _as_value_error():
-            self.model_ = arrays.new_model(known, kinds, names_of_targets, target, self._words())
+            self.model_ = (
+                arrays.new_table_model(
+                    X, names_of_targets, target, self._words(), self._categorical
+                )
+                if isinstance(X, pa.Table)
+                else arrays.new_model(known, names_of_targets, target, self._words())
+            )
 
     def _rows(self, X: Any, *, admit: bool) -> Rows:
-        if not _has_text(X):
-            return arrays.numbers(X)
-        return arrays.encoded(self.model_, X, admit=admit)
+        if isinstance(X, pa.Table) or not arrays.takes_numbers(self.model_):
+            table = X if isinstance(X, pa.Table) else _as_table(X, self._names())
+            return arrays.encoded(self.model_, table, admit=admit)
+        return arrays.numbers(X)
+
+    def _weights(self, weight: Any, X: Any) -> FloatArray | None:
+        """How often each row counts; none may be negative."""
+        if weight is None:
+            return None
+        found: FloatArray = np.asarray(_check_sample_weight(weight, X), np.float64)
+        if np.any(found < 0.0):
+            row = int(np.argmax(found < 0.0))
+            raise ValueError(
+                f"sample_weight[{row}] is {found[row]:g}: a weight cannot be negative "
+                "(0 leaves a row out)"
+            )
+        return found
 
     def _learn(self, X: Any, y: FloatArray, weight: Any, epochs: int, shuffle: bool) -> None:
         """Learn rows, those of weight 0 left out."""
-        weight = None if weight is None else np.asarray(_check_sample_weight(weight, X), np.float64)
         chosen = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         draw = check_random_state(self.random_state)
-        with _as_value_error():
+        with _as_value_error(), self.model_._learning:
             rows = self._rows(X, admit=True)
             for epoch in range(epochs):
                 order = draw.permutation(chosen) if shuffle else chosen
@@ -155,7 +218,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
         check_is_fitted(self, "model_")
         X = self._checked(X, reset=False)
         with _as_value_error():
-            return arrays.predict(self.model_, self._rows(X, admit=False))
+            return arrays.predict(self.model_, lambda: self._rows(X, admit=False))
 
 
 class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -177,7 +240,8 @@ class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go on learning, in the order of the rows."""
-        return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
+        with _first_call(self):
+            return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
 
     def _fit(self, X: Any, y: Any, weight: Any, new: bool, epochs: int, shuffle: bool) -> Self:
         X = self._checked(X, reset=new)
@@ -185,6 +249,7 @@ class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit
             raise ValueError("KBNNRegressor requires y to be passed, but the target y is None")
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", order="C")
         check_consistent_length(X, y)
+        weight = self._weights(weight, X)
         if new:
             self._shape = y.shape[1:]
             self._begin(X, 1 if y.ndim == 1 else y.shape[1], of_numbers())
@@ -223,20 +288,23 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from nothing; `sample_weight` is how often each row counts."""
         X, y = self._checked(X, reset=True), self._labels(X, y)
+        sample_weight = self._weights(sample_weight, X)
         self.classes_ = np.unique(y)
         self._begin_classes(X)
         return self._fit(X, y, sample_weight, self.epochs, self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on learning, in the order of the rows."""
-        new = not hasattr(self, "model_")
-        X, y = self._checked(X, reset=new), self._labels(X, y)
-        if new:
-            if classes is None:
-                raise ValueError("the first call of partial_fit must be told all classes")
-            self.classes_ = np.unique(classes)
-            self._begin_classes(X)
-        return self._fit(X, y, sample_weight, 1, False)
+        with _first_call(self):
+            new = not hasattr(self, "model_")
+            X, y = self._checked(X, reset=new), self._labels(X, y)
+            sample_weight = self._weights(sample_weight, X)
+            if new:
+                if classes is None:
+                    raise ValueError("the first call of partial_fit must be told all classes")
+                self.classes_ = np.unique(classes)
+                self._begin_classes(X)
+            return self._fit(X, y, sample_weight, 1, False)
 
     def _labels(self, X: Any, y: Any) -> Any:
         y = column_or_1d(y, warn=True)
@@ -269,6 +337,14 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
         """The most probable classes."""
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
+
+
+def _first_call(estimator: _Estimator) -> AbstractContextManager[Any]:
+    """Let one thread at a time make an estimator's model; later calls wait for no other model."""
+    return nullcontext() if hasattr(estimator, "model_") else _making_model
+
+
+_making_model: Final = RLock()
 
 
 @contextmanager

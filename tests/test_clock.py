@@ -13,7 +13,8 @@ import pytest
 import kbnn
 from kbnn.model.clock import DAY, Clock, Unit, phase, text_of
 from kbnn.stream.clock import size_unit, ticking
-from kbnn.stream.times import TICKS, point, times
+from kbnn.stream.times import point, times
+from kbnn.stream.values import TICKS
 from tests.commands import kbnn as command
 from tests.streams import assert_same, csv_bytes, every_format, look, parquet_bytes
 

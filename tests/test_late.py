@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,10 @@ def test_only_so_many_may_come_late() -> None:
     ignored = [text for text in seen.notices if "one more than the 64 that may come late" in text]
     assert len(ignored) == 6
     single = kbnn.Model("y", layers=2)
-    for row in made:
-        single.learn_one({name: v for name, v in row.items() if name != "y"}, row["y"])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for row in made:
+            single.learn_one({name: v for name, v in row.items() if name != "y"}, row["y"])
+    told = [str(one.message) for one in caught]
+    assert sum("one more than the 64 that may come late" in text for text in told) == 6
     assert len(single.features) == 1 + MAX_LATE

@@ -221,21 +221,45 @@ def test_only_plain_arrays_reach_the_kernel() -> None:
 
 
 @pytest.mark.skipif(not engine.compiled(), reason="built without a compiler")
-def test_a_session_at_work_is_not_entered_twice() -> None:
+def test_a_session_at_work_in_one_thread_makes_others_wait() -> None:
     config = Config(inputs=60, hidden=(60,), covariance="full")
     session = engine.open_session(init(config))
     x = np.random.default_rng(0).standard_normal((40, 60))
+    expected = session.predict(x[:1]).mean
     worker = threading.Thread(target=session.predict, args=(x,))
     worker.start()
-    refused = 0
     while worker.is_alive():
-        try:
-            session.predict(x[:1])
-        except RuntimeError:
-            refused += 1
+        assert session.counts["rows"] == 0
+        assert np.array_equal(session.predict(x[:1]).mean, expected)
     worker.join()
-    assert refused
-    session.predict(x[:1])
+
+
+@pytest.mark.parametrize("choice", ["numpy", ""])
+def test_calls_in_a_log_return_what_they_returned_and_run_once(
+    choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBNN_ENGINE", choice)
+    session = engine.open_session(init(Config(inputs=3, hidden=(4,))))
+    x, y = np.random.default_rng(1).standard_normal((2, 3)), np.ones((2, 1))
+
+    def calls() -> tuple[object, ...]:
+        before = session.predict(x).mean.tolist()
+        learned = session.learn(x, y).mean.tolist()
+        rows, noise = session.counts["rows"], session.noise.tolist()
+        session.rehearse(x, y)
+        return before, learned, rows, noise, session.state().mean.tolist()
+
+    session.begin_log()
+    first = calls()
+    assert session.has_learned
+    state = session.state()
+    session.rewind_log()
+    assert calls() == first
+    assert identical(session.state(), state)
+    session.end_log()
+    assert session.counts["rows"] == 2
+    session.learn(x, y)
+    assert session.counts["rows"] == 4
 
 
 def test_more_rows_than_memory_holds_are_an_error_and_change_nothing() -> None:

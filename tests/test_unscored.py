@@ -28,25 +28,27 @@ def test_what_is_taken_is_what_came_row_by_row() -> None:
         rows = block(total, size)
         assert waiting.add(rows, said(rows))
         total += size
-    rows, forecast = waiting.taken()
+    rows, forecast = waiting.waiting()
     whole = block(0, total)
     assert np.array_equal(rows.x, whole.x)
     assert np.array_equal(rows.y, whole.y)
     assert np.array_equal(rows.number, whole.number)
     assert rows.weight is None
     assert np.array_equal(forecast.mean, whole.y + 0.25)
-    assert waiting.rows == 0
+    assert waiting.emptied().rows == 0
+    assert waiting.rows == total
 
 
 def test_weights_that_some_rows_have_are_1_for_the_others_and_do_not_stay() -> None:
     waiting = Unscored()
     for rows in (block(0, 2), block(2, 1, weight=3.0), block(3, 1)):
         waiting.add(rows, said(rows))
-    weight = waiting.taken()[0].weight
+    weight = waiting.waiting()[0].weight
     assert weight is not None
     assert weight.tolist() == [1.0, 1.0, 3.0, 1.0]
+    waiting = waiting.emptied()
     waiting.add(block(4, 2), said(block(4, 2)))
-    assert waiting.taken()[0].weight is None
+    assert waiting.waiting()[0].weight is None
 
 
 def test_rows_of_another_shape_and_too_many_rows_find_no_room() -> None:
@@ -55,9 +57,9 @@ def test_rows_of_another_shape_and_too_many_rows_find_no_room() -> None:
     assert not waiting.add(block(0, 1, width=3), said(block(0, 1)))
     assert not waiting.add(block(0, 2), said(block(0, 2)))
     assert waiting.rows == ENOUGH - 1
-    waiting.taken()
+    waiting = waiting.emptied()
     assert waiting.add(block(7, 1, width=3), said(block(7, 1)))
-    assert waiting.taken()[0].x.shape == (1, 3)
+    assert waiting.waiting()[0].x.shape == (1, 3)
     assert not waiting.add(block(0, ENOUGH + 1), said(block(0, ENOUGH + 1)))
 
 
@@ -66,4 +68,4 @@ def test_taking_no_more_room_loses_nothing() -> None:
     waiting.add(block(0, 3), said(block(0, 3)))
     waiting.fit()
     waiting.add(block(3, 2), said(block(3, 2)))
-    assert np.array_equal(waiting.taken()[0].number, np.arange(5))
+    assert np.array_equal(waiting.waiting()[0].number, np.arange(5))

@@ -8,6 +8,8 @@ from libc.math cimport erfc, log, log1p
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
+from time import sleep
+
 import numpy as np
 
 cdef extern from *:
@@ -284,13 +286,22 @@ cdef class Session:
 
     `state` is a named tuple whose arrays come last, in the order of the C struct; `records` makes
     the named tuple of what happened at each row.
+
+    It is busy while rows run without the interpreter's lock: other threads wait. A flag that is
+    looked at and set under the interpreter's lock costs nothing where there is one thread. Between
+    `begin_log` and `end_log` the result of every call is kept. After `rewind_log` the same calls
+    return the same results without running again. A call that learns is logged before its rows run
+    and nothing can fail in between, so that the log never differs from what was learned.
     """
 
     cdef kb_session *session
     cdef Net net
     cdef object records, blank, last
     cdef tuple names, shapes, counted
+    cdef list log
+    cdef Py_ssize_t place
     cdef bint busy
+    cdef readonly bint has_learned
 
     def __cinit__(self, Net net, state, records, tuple names, tuple counted):
         cdef kb_state given
@@ -326,23 +337,66 @@ cdef class Session:
     def config(self):
         return self.blank.config
 
+    def begin_log(self):
+        """Keep the result of every call from now on."""
+        self.log, self.place, self.has_learned = [], 0, False
+
+    def rewind_log(self):
+        """Return the results in the log once more, in their order, before running anything."""
+        self.place = 0
+
+    def end_log(self):
+        """Forget the results."""
+        self.log = None
+
+    cdef object _logged(self):
+        """The result of this call in the log, None where the call is to run."""
+        if self.log is None or self.place == len(self.log):
+            return None
+        self.place += 1
+        return self.log[self.place - 1]
+
+    cdef object _noted(self, result):
+        if self.log is not None:
+            self.log.append(result)
+            self.place += 1
+        return result
+
+    cdef int _enter(self) except -1:
+        """Wait until no other thread is at work here; nothing else runs until it is entered."""
+        while self.busy:
+            sleep(2e-5)
+        self.busy = True
+        return 0
+
     @property
     def counts(self):
-        self._idle()
-        cdef const int64_t *counts = kb_counts(self.session)
-        return {name: counts[k] for k, name in enumerate(self.counted)}
+        cdef int64_t *counts
+        logged = self._logged()
+        if logged is not None:
+            return logged
+        self._enter()
+        try:
+            counts = <int64_t *>kb_counts(self.session)
+            return self._noted({name: counts[k] for k, name in enumerate(self.counted)})
+        finally:
+            self.busy = False
 
     @property
     def noise(self):
-        self._idle()
         cdef _Buffer out
+        cdef int64_t k
+        logged = self._logged()
+        if logged is not None:
+            return logged
         shape = self.shapes[self.names.index("noise")]
         noise = _empty(shape)
         out = _buffer(noise, "noise", True)
-        cdef int64_t k
+        self._enter()
         for k in range(out.length):
             (<double *>out.at)[k] = kb_noise(self.session)[k]
-        return noise
+        self.busy = False
+        return self._noted(noise)
 
     def learn(self, x, y, x_var=None, weight=None, bint again=False):
         cdef kb_data data
@@ -361,10 +415,16 @@ cdef class Session:
 
     def state(self):
         """The belief as it is now; what is learned later leaves it alone."""
-        self._idle()
-        if self.last is None:
-            self.last = self._saved()
-        return self.last
+        logged = self._logged()
+        if logged is not None:
+            return logged
+        self._enter()
+        try:
+            if self.last is None:
+                self.last = self._saved()
+            return self._noted(self.last)
+        finally:
+            self.busy = False
 
     cdef object _saved(self):
         cdef kb_state out
@@ -384,11 +444,6 @@ cdef class Session:
             kb_save(self.session, &out)
         return self.blank._replace(**new)
 
-    cdef int _idle(self) except -1:
-        if self.busy:
-            raise RuntimeError("this session is at work in another thread")
-        return 0
-
     cdef object _rows(self, x, y, x_var, weight, kb_data *data, int learn):
         cdef Py_buffer view[10]
         cdef int views = 0, k, failed
@@ -397,7 +452,9 @@ cdef class Session:
         cdef int64_t n
         cdef const kb_net *net = &self.net.net
         cdef int64_t inputs = net.widths[0] - net.directions
-        self._idle()
+        result = self._logged()
+        if result is not None:
+            return result
         try:
             n = data.rows = _table(x, "x", -1, inputs, &view[views], &data.x)
             views += 1
@@ -418,18 +475,26 @@ cdef class Session:
                 _view(made[k], "record", True, False, &view[views])
                 place[k] = <double *>view[views].buf
                 views += 1
-            if learn and n:
-                self.last = None
-            self.busy = True
-            with nogil:
-                failed = kb_run(self.session, data, &out, learn)
-            self.busy = False
-            if failed:
-                raise MemoryError("not enough memory to rehearse rows")
+            result = self.records(made)
+            self._enter()
+            try:
+                self._noted(result)
+                if learn and n:
+                    self.last = None
+                    self.has_learned = True
+                with nogil:
+                    failed = kb_run(self.session, data, &out, learn)
+                if failed:
+                    if self.log is not None:
+                        self.log.pop()
+                        self.place -= 1
+                    raise MemoryError("not enough memory to rehearse rows")
+            finally:
+                self.busy = False
         finally:
             for k in range(views):
                 PyBuffer_Release(&view[k])
-        return self.records(made)
+        return result
 
 
 cdef class Many:

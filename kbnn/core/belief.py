@@ -100,6 +100,39 @@ class Belief:
         self.prior_mean[:] = self.mean
 
 
+class BeliefCopy:
+    """The arrays of a belief as they were, to be put back where learning a row fails."""
+
+    _FIELDS = (
+        "mean",
+        "prior_mean",
+        "noise",
+        "head_mean",
+        "input_mean",
+        "input_cov",
+        "surprise",
+        "counts",
+    )
+
+    def __init__(self, belief: Belief) -> None:
+        self._arrays = {name: getattr(belief, name).copy() for name in self._FIELDS}
+        self._heads = [cov.copy() for cov in belief.head_cov]
+        self._covs = [stack.cov.copy() for stack in belief.stacks]
+
+    def restore(self, belief: Belief) -> None:
+        """Put everything back."""
+        self.restore_covariances(belief)
+        for name, array in self._arrays.items():
+            setattr(belief, name, array)
+        belief.head_cov = self._heads
+
+    def restore_covariances(self, belief: Belief) -> None:
+        """Put the covariances of the weights back; repairs of them do not count."""
+        for stack, cov in zip(belief.stacks, self._covs, strict=True):
+            stack.cov[:] = cov
+        belief.counts[COUNT.repairs] = self._arrays["counts"][COUNT.repairs]
+
+
 def open_state(state: State) -> Belief:
     """A working copy; the state itself is never written."""
     layout = layout_of(state.config)

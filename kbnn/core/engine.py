@@ -65,8 +65,25 @@ class Session(Protocol):
 
     Arrays are contiguous float64: x (n, inputs) with NaN for missing, y (n, labels) with NaN for
     not observed, x_var like x, weight (n,). However rows are grouped into calls and whatever is
-    asked in between, the results are the same bit for bit. One thread at a time.
+    asked in between, the results are the same bit for bit. Calls from several threads wait for one
+    another. Whoever needs several calls without others in between holds a lock of its own.
+
+    A log makes calls repeatable: after `begin_log` results are kept, and after `rewind_log` the
+    same calls in the same order return them without learning anything twice.
     """
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether rows were learned since `begin_log`."""
+
+    def begin_log(self) -> None:
+        """Keep the result of every call from now on."""
+
+    def rewind_log(self) -> None:
+        """Return the results in the log once more, in their order, before running anything."""
+
+    def end_log(self) -> None:
+        """Forget the results."""
 
     @property
     def config(self) -> Config:

@@ -266,15 +266,16 @@ def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatAr
 def log_pdf(y: FloatArray, rows: FloatArray) -> FloatArray:
     """The logarithm of the density of values (n, ...)."""
     place, spread, share, ratio, shift = np.moveaxis(rows[..., : STATED.gain], -1, 0)
-    with np.errstate(over="ignore"):
+    # Where nothing is stated the spread is 0 and the density NaN, which counts as no forecast.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         t = np.clip((y - place) / spread, -LABEL_LIMIT, LABEL_LIMIT)
-    return np.asarray(_log_density(t, share, ratio, shift) - np.log(spread))
+        return np.asarray(_log_density(t, share, ratio, shift) - np.log(spread))
 
 
 def _log_density(
     t: FloatArray, share: FloatArray, ratio: FloatArray, shift: FloatArray
 ) -> FloatArray:
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         far = np.log(share) - 0.5 * np.log(ratio) - 0.5 * (t - shift) ** 2 / ratio
     return np.asarray(np.logaddexp(np.log1p(-share) - 0.5 * t * t, far) - _LOG_ROOT_2PI)
 
@@ -295,12 +296,12 @@ def _distance(x: FloatArray, s: FloatArray | float) -> FloatArray:
 def log_between(low: FloatArray, high: FloatArray, rows: FloatArray) -> FloatArray:
     """log P(low < Y <= high) under what is stated (n, ..., fields)."""
     place, spread, share, ratio, shift = np.moveaxis(rows[..., : STATED.gain], -1, 0)
-    with np.errstate(over="ignore", divide="ignore"):
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         a, b = (np.clip((edge - place) / spread, -LABEL_LIMIT, LABEL_LIMIT) for edge in (low, high))
         root = np.sqrt(ratio)
         near = np.log1p(-share) + _log_normal_between(a, b)
         far = np.log(share) + _log_normal_between((a - shift) / root, (b - shift) / root)
-    return np.asarray(np.logaddexp(near, far))
+        return np.asarray(np.logaddexp(near, far))
 
 
 def _log_normal_between(a: FloatArray, b: FloatArray) -> FloatArray:

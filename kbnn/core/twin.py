@@ -8,7 +8,7 @@ overflow) is rejected: counted, and nothing else of the state changes.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from kbnn.core import drift, smoother, wide
 from kbnn.core import filter as block_filter
 from kbnn.core import inputs as input_gaussian
 from kbnn.core import noise as noise_model
-from kbnn.core.belief import Belief, close, open_state
+from kbnn.core.belief import Belief, BeliefCopy, close, open_state
 from kbnn.core.config import Config
 from kbnn.core.constants import INPUT_BELIEVED, LABEL_LIMIT, LEAST_WEIGHT, MOST_WEIGHT, STEP_LIMIT
 from kbnn.core.evidence import Outputs
@@ -68,6 +68,33 @@ class Session:
         self._belief = open_state(state)
         self._given: State = state
         self._last: State | None = state
+        self._log: list[Any] | None = None
+        self._place = 0
+        self.has_learned = False
+
+    def begin_log(self) -> None:
+        """Keep the result of every call from now on."""
+        self._log, self._place, self.has_learned = [], 0, False
+
+    def rewind_log(self) -> None:
+        """Return the results in the log once more, in their order, before running anything."""
+        self._place = 0
+
+    def end_log(self) -> None:
+        """Forget the results."""
+        self._log = None
+
+    def _logged(self) -> Any:
+        """The result of this call in the log, None where the call is to run."""
+        if self._log is None or self._place == len(self._log):
+            return None
+        self._place += 1
+        return self._log[self._place - 1]
+
+    def _noted(self, result: Any) -> None:
+        if self._log is not None:
+            self._place += 1
+            self._log.append(result)
 
     @property
     def config(self) -> Config:
@@ -77,12 +104,21 @@ class Session:
     @property
     def counts(self) -> dict[str, int]:
         """What happened so far, see kbnn.core.state.Counts."""
-        return {name: int(self._belief.counts[at]) for name, at in COUNT._asdict().items()}
+        counts: dict[str, int] | None = self._logged()
+        if counts is None:
+            now = self._belief.counts
+            counts = {name: int(now[at]) for name, at in COUNT._asdict().items()}
+            self._noted(counts)
+        return counts
 
     @property
     def noise(self) -> FloatArray:
         """(outputs, 2): shape and scale of the inverse-gamma noise belief."""
-        return self._belief.noise.copy()
+        noise: FloatArray | None = self._logged()
+        if noise is None:
+            noise = self._belief.noise.copy()
+            self._noted(noise)
+        return noise
 
     def learn(
         self,
@@ -93,14 +129,7 @@ class Session:
         again: bool = False,
     ) -> Records:
         """Predict each row, then learn it; `again`: these rows were learned before."""
-        rows = _checked(self.config, x, y, x_var, weight)
-        records = blank_records(len(x), self.config)
-        if len(x):
-            self._last = None
-        with _quiet():
-            for i, row in enumerate(zip(*rows, strict=True)):
-                _learn_row(self._belief, *row, AGAIN if again else FIRST, records, i)
-        return records
+        return self._run(x, y, x_var, weight, AGAIN if again else FIRST)
 
     def rehearse(
         self,
@@ -111,23 +140,45 @@ class Session:
         means_alone: bool = False,
     ) -> None:
         """Learn rows once more; `means_alone`: covariances are put back afterwards."""
+        self._run(x, y, x_var, weight, MOVED if means_alone else REHEARSED)
+
+    def _run(
+        self,
+        x: FloatArray,
+        y: FloatArray,
+        x_var: FloatArray | None,
+        weight: FloatArray | None,
+        role: int,
+    ) -> Records:
+        """Learn rows: all of them, or none where anything is raised."""
+        logged: Records | None = self._logged()
+        if logged is not None:
+            return logged
         rows = _checked(self.config, x, y, x_var, weight)
         records = blank_records(len(x), self.config)
-        if len(x):
-            self._last = None
-        belief = self._belief
-        before = [stack.cov.copy() for stack in belief.stacks] if means_alone else []
-        repairs = int(belief.counts[COUNT.repairs])
-        with _quiet():
-            for i, row in enumerate(zip(*rows, strict=True)):
-                _learn_row(belief, *row, MOVED if means_alone else REHEARSED, records, i)
-        if means_alone:
-            for stack, cov in zip(belief.stacks, before, strict=True):
-                stack.cov[:] = cov
-            belief.counts[COUNT.repairs] = repairs
+        belief, known = self._belief, self._last
+        before = BeliefCopy(belief)
+        try:
+            with _quiet():
+                for i, row in enumerate(zip(*rows, strict=True)):
+                    _learn_row(belief, *row, role, records, i)
+            if role == MOVED:
+                before.restore_covariances(belief)
+            self._last = None if len(x) else known
+            self.has_learned = self.has_learned or len(x) > 0
+            self._noted(records)
+        except BaseException:
+            if not (self._log and self._log[-1] is records):
+                before.restore(belief)
+                self._last = known
+            raise
+        return records
 
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
         """Predict rows; the belief does not change."""
+        logged: Records | None = self._logged()
+        if logged is not None:
+            return logged
         rows = _checked(self.config, x, None, x_var, None)
         records = blank_records(len(x), self.config)
         scheme = _scheme(self._belief)
@@ -135,12 +186,17 @@ class Session:
             for i, (seen, seen_var, _, _) in enumerate(zip(*rows, strict=True)):
                 out, _ = scheme.outputs(self._belief, conditioned(self._belief, seen, seen_var))
                 _record(self._belief, out, records, i)
+        self._noted(records)
         return records
 
     def state(self) -> State:
         """The belief as it is now; what is learned later leaves it alone."""
+        logged: State | None = self._logged()
+        if logged is not None:
+            return logged
         if self._last is None:
             self._last = close(self._belief, self._given)
+        self._noted(self._last)
         return self._last
 
 

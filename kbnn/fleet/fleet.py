@@ -247,8 +247,9 @@ class Fleet(Model):
 
     def teach(self, rows: Rows, again: bool = False) -> Lesson:
         """Predict each row by the model of its key, then learn it there."""
-        self.send(self.keys(rows), rows, again)
-        return Lesson(self.receive())
+        with self.lock:
+            self.send(self.keys(rows), rows, again)
+            return Lesson(self.receive())
 
     def keys(self, rows: Rows) -> list[str]:
         """The key of each row."""
@@ -401,6 +402,10 @@ class Fleet(Model):
         return model.ahead(notices)
 
     def _asked(self, rows: Rows, ask: Ask) -> Forecast:
+        with self.lock:
+            return self._answers(rows, ask)
+
+    def _answers(self, rows: Rows, ask: Ask) -> Forecast:
         self._hand_over()
         keys = keys_of(rows, self.key)
         rows = rows._replace(original=None)

@@ -67,13 +67,13 @@ class Store(Closing):
             name = os.path.join(path, MODELS)
         with self._told():
             if writes:
-                self._base = sqlite3.connect(name, isolation_level=None)
+                self._base = _connect(name)
                 self._base.execute(f"PRAGMA page_size={PAGE}")
                 if path is not None:
                     self._base.execute("PRAGMA journal_mode=WAL")
                 self._base.executescript(_TABLES)
             else:
-                self._base = sqlite3.connect(_read_only(name), uri=True, isolation_level=None)
+                self._base = _connect(_read_only(name), uri=True)
             self._base.execute("PRAGMA synchronous=FULL")
 
     @contextmanager
@@ -237,3 +237,8 @@ def description(path: str) -> tuple[str, ...]:
     if not isinstance(key, list) or not key or not all(isinstance(name, str) for name in key):
         raise ModelError(f"{path}: is damaged ({DESCRIPTION})")
     return tuple(key)
+
+
+def _connect(address: str, *, uri: bool = False) -> sqlite3.Connection:
+    """Open a database; a fleet's lock lets one thread in at a time, whichever opened it."""
+    return sqlite3.connect(address, isolation_level=None, uri=uri, check_same_thread=False)

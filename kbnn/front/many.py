@@ -11,12 +11,22 @@ from typing import Any
 import numpy as np
 
 from kbnn.front.model import Model
+from kbnn.model import model as inner
 from kbnn.model.rows import LARGEST, SMALLEST, Rows
 
 
-def block(model: Model, table: Any, y: Sequence[Any]) -> Rows | None:
-    """The rows with their targets; None where the columns are not numbers that are all known."""
-    known = model._known()
+def learn_block(model: Model, table: Any, y: Sequence[Any]) -> bool:
+    """Learn the rows; False, and nothing learned, where columns are not all known numbers."""
+    with model._learning, model._at_rest() as known:
+        rows = _block(model, known, table, y)
+        if rows is None:
+            return False
+        known.learn(rows)
+        return True
+
+
+def _block(model: Model, known: inner.Model, table: Any, y: Sequence[Any]) -> Rows | None:
+    """The rows with their targets."""
     reader = model._row_reader()
     names = reader.plain
     columns = [str(name) for name in table.columns]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import RLock
 from typing import Any, Self, Unpack
 
-from kbnn.errors import UsageError
+from kbnn.errors import ArgumentError, UsageError
 from kbnn.front.figures import Figures
 from kbnn.front.forecasts import Forecasts
+from kbnn.front.notices import announce
 from kbnn.front.shown import as_html, as_text
 from kbnn.model import file as modelfile
 from kbnn.model import model as inner
@@ -24,9 +26,7 @@ from kbnn.run.predicting import forecasts_of
 from kbnn.run.training import Listener, Training
 from kbnn.run.trainoptions import ModelWords, Names, ReadWords, RunWords, Words, listed, stated
 from kbnn.stream.firstrow import first_schema
-from kbnn.stream.onerow import RowReader
-
-_log = logging.getLogger("kbnn")
+from kbnn.stream.onerow import RowReader, check_row, target_values
 
 
 class PredictWords(ReadWords, total=False):
@@ -51,9 +51,15 @@ class Model:
     <kbnn.Model: regression of price from size, 100 rows learned>
 
     The options are those of `kbnn train`, by the same names. `data` is a table (pandas, polars,
-    pyarrow, duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a numpy array
-    with `columns`, a path, a glob, or an iterator of those. What there is to say is logged by
-    `logging.getLogger("kbnn")`.
+    pyarrow, duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a list of dicts,
+    one a row, a numpy array with `columns`, a path, a glob, or an iterator of those. A pandas index
+    of times is a column. What there is to say is logged by `logging.getLogger("kbnn")`, and a
+    UserWarning says which columns are ignored.
+
+    A model may be used by any number of threads. Learning is serialised: `learn` and `learn_one` of
+    other threads wait until it is done. Every other call sees the model before or after a row that
+    is learned meanwhile (before or after a block of rows of `learn`), never in between. If
+    `learn_one` raises anything, even KeyboardInterrupt, the model is as before or as after the row.
     """
 
     def __init__(self, target: Names | None = None, **options: Unpack[ModelWords]) -> None:
@@ -61,6 +67,8 @@ class Model:
         self._words: ModelWords = options
         self._model: inner.Model | None = None
         self._reader: RowReader | None = None
+        self._learning = RLock()
+        """Held while rows are learned, between two blocks too; then the model's own lock."""
         stated((), self._target, **options).choices.settings()  # refuse at once what makes no sense
 
     # Tables.
@@ -73,13 +81,13 @@ class Model:
         """
         words: Any = {**self._words, **options}
         chosen = stated(data, self._target or None, **words)
-        training = Training(chosen, _Notices(), self._model)
-        self._forget()
-        try:
-            _run(training)
-        finally:
-            if training.ready:
-                self._model = training.model
+        with self._learning:
+            training = Training(chosen, _Notices(), self._model)
+            try:
+                _run(training)
+            finally:
+                if training.ready:
+                    self._model = training.model
 
     def predict(self, data: Any, **options: Unpack[PredictWords]) -> Forecasts:
         """Predict every row: one forecast for each, in order; nothing is learned.
@@ -92,12 +100,14 @@ class Model:
         interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
         quantiles = words.pop("quantiles", ())
         how = standing.kept(words.pop("on_error", "skip"))
-        model = self._known()
-        with standing.opened(
-            model, data, notice=_log.info, on_error=how, use_target=False, **words
-        ) as (stream, _):
-            made = forecasts_of(model, stream, _log.info)
-        return Forecasts(model.task, made, interval, decompose, quantiles)
+        with (
+            self._at_rest() as model,
+            standing.opened(
+                model, data, notice=announce, on_error=how, use_target=False, **words
+            ) as (stream, _),
+        ):
+            made = forecasts_of(model, stream, announce)
+            return Forecasts(model.task, made, interval, decompose, quantiles)
 
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
@@ -108,15 +118,15 @@ class Model:
 
         The model must have lags of its target; a series has them. `when` says the time of a step.
         """
-        model = self._alone()
-        if data is None:
-            made = onward.go_on(model, horizon)
-        else:
-            with standing.opened(
-                model, data, notice=_log.info, on_error="stop", use_target=False
-            ) as (stream, _):
-                made = onward.go_on(model, horizon, stream, _log.info)
-        return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
+        with self._at_rest(alone=True) as model:
+            if data is None:
+                made = onward.go_on(model, horizon)
+            else:
+                with standing.opened(
+                    model, data, notice=announce, on_error="stop", use_target=False
+                ) as (stream, _):
+                    made = onward.go_on(model, horizon, stream, announce)
+            return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
     def evaluate(self, data: Any, *, learn: bool = False, **options: Unpack[ReadWords]) -> Figures:
         """Score the model on rows: the figures of `kbnn evaluate --json`.
@@ -126,13 +136,13 @@ class Model:
         """
         words: dict[str, Any] = dict(options)
         how = standing.scored(words.pop("on_error", "stop"))
-        model = fleets.copy(self._known()) if learn else self._known()
-        with standing.opened(model, data, notice=_log.info, on_error=how, learn=learn, **words) as (
-            stream,
-            _,
-        ):
-            made = evaluating.evaluate(model, stream, learn=learn, notice=_log.info)
-        return Figures(made.to_json(), made.verdicts())
+        with self._at_rest() as own:
+            model = fleets.copy(own) if learn else own
+            with standing.opened(
+                model, data, notice=announce, on_error=how, learn=learn, **words
+            ) as (stream, _):
+                made = evaluating.evaluate(model, stream, learn=learn, notice=announce)
+            return Figures(made.to_json(), made.verdicts())
 
     # One row.
 
@@ -141,43 +151,62 @@ class Model:
 
         A feature that is not there, None or NaN is missing; one that is new becomes a column.
         """
-        model = self._begin(x, y) if self._model is None else self._alone()
-        reader = self._reader or self._row_reader()
-        model.learn(reader.rows(x, y, weight, model.met + 1))
+        if type(x) is not dict:
+            check_row(x)
+        with self._learning:
+            if self._model is None:
+                self._learn_first(x, y, weight)
+                return
+            model = self._alone()
+            with model.lock:
+                model.complete()
+                model.learn(self._row_reader().rows(x, y, weight, model.met + 1))
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
         """Predict one row: a `Number` (mean, sd, lower, upper, ...), a dict of them where there are
         several targets, or a `Label` (label, probability).
         """
+        if type(x) is not dict:
+            check_row(x)
         model = self._alone()
-        reader = self._reader or self._row_reader()
-        return model.task.one(model.ahead()(reader.question(x)))
+        with model.lock:
+            model.complete()
+            return model.task.one(model.ahead()(self._row_reader().question(x)))
 
-    def _begin(self, x: Mapping[str, Any], y: Any) -> inner.Model:
+    def _learn_first(self, x: Mapping[str, Any], y: Any, weight: float) -> None:
+        """Create the model that a first row calls for, and learn the row."""
+        model = self._create(x, y)
+        try:
+            model.learn(RowReader(model.schema, announce).rows(x, y, weight, 1))
+        finally:
+            if model.met:
+                self._model = model
+
+    def _create(self, x: Mapping[str, Any], y: Any) -> inner.Model:
         """The model that a first row calls for."""
         names = self._target or ("y",)
         if len(names) == 1:
             targets = {names[0]: y}
         else:
-            targets = dict(y) if isinstance(y, Mapping) else dict(zip(names, y, strict=True))
+            targets = (
+                dict(y)
+                if isinstance(y, Mapping)
+                else dict(zip(names, target_values(names, y), strict=True))
+            )
         for name in names:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
         chosen = stated((), names, **self._words)
-        schema = first_schema(x, targets, chosen.read.roles, _log.info)
+        schema = first_schema(x, targets, chosen.read.roles, announce)
         check_size(chosen.choices.settings(), schema)
-        self._model = inner.Model.create(chosen.choices.settings(), schema)
-        return self._model
+        return inner.Model.create(chosen.choices.settings(), schema)
 
     def _row_reader(self) -> RowReader:
-        """What reads single rows."""
-        if self._reader is None:
-            self._reader = RowReader(self._known().schema, _log.info)
+        """What reads single rows by the schema as it is now; the model's lock must be held."""
+        schema = self._known().schema
+        if self._reader is None or self._reader.schema is not schema:
+            self._reader = RowReader(schema, announce)
         return self._reader
-
-    def _forget(self) -> None:
-        """What was made for the schema as it was."""
-        self._reader = None
 
     # The model.
 
@@ -193,10 +222,21 @@ class Model:
             raise UsageError("a fleet has a model for every key: this is asked of one of them")
         return model
 
+    @contextmanager
+    def _at_rest(self, *, alone: bool = False) -> Iterator[inner.Model]:
+        """The model, which learns nothing meanwhile; `alone`: it must be no fleet."""
+        model = self._alone() if alone else self._known()
+        with model.lock:
+            model.complete()
+            yield model
+
     @property
     def rows(self) -> int:
         """Rows learned, in all passes."""
-        return 0 if self._model is None else self._model.rows
+        if self._model is None:
+            return 0
+        with self._at_rest() as model:
+            return model.rows
 
     @property
     def target(self) -> list[str]:
@@ -220,19 +260,23 @@ class Model:
 
     def record(self) -> Figures:
         """The figures of every row learned so far, each predicted before it was learned."""
-        model = self._known()
-        scores = zip(model.task.targets, model.card.scores, strict=True)
-        return Figures(prequential(model), [(name, model.task.verdict(s)) for name, s in scores])
+        with self._at_rest() as model:
+            scores = zip(model.task.targets, model.card.scores, strict=True)
+            verdicts = [(name, model.task.verdict(score)) for name, score in scores]
+            return Figures(prequential(model), verdicts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file, which the command line reads too."""
-        state = to_state(self._alone())
-        with Checkpoint(os.fspath(path)) as checkpoint:
+        with self._at_rest(alone=True) as model:
+            state = to_state(model)
+        with Checkpoint(_checked_path(path)) as checkpoint:
             checkpoint.save(*state)
 
     def to_bytes(self) -> bytes:
         """What a model file holds."""
-        return modelfile.to_bytes(*to_state(self._alone()))
+        with self._at_rest(alone=True) as model:
+            state = to_state(model)
+        return modelfile.to_bytes(*state)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -255,17 +299,23 @@ class Model:
             self._model = modelfile.load_bytes(state["learned"])
 
     def __repr__(self) -> str:
-        return as_text(self._model, self._target)
+        return self._shown(as_text)
 
     def _repr_html_(self) -> str:
-        return as_html(self._model, self._target)
+        return self._shown(as_html)
+
+    def _shown(self, show: Callable[[inner.Model | None, Sequence[str]], str]) -> str:
+        if self._model is None:
+            return show(None, self._target)
+        with self._at_rest() as model:
+            return show(model, self._target)
 
 
 class _Notices(Listener):
     """Logs what there is to say."""
 
     def notice(self, text: str) -> None:
-        _log.info(text)
+        announce(text)
 
 
 def _run(training: Training) -> None:
@@ -295,7 +345,7 @@ def train(
     model     a file that is created or gone on with, saved on the way; in memory if not said;
               with `key` a folder, which holds a model for every key
     """
-    path = None if model is None else os.fspath(model)
+    path = None if model is None else _checked_path(model)
     training = Training(stated(data, target, path, **options), _Notices())
     _run(training)
     return load(path) if path is not None and training.model.key else Model._of(training.model)
@@ -303,4 +353,10 @@ def train(
 
 def load(path: str | os.PathLike[str]) -> Model:
     """The model in a file, or the fleet in a folder, whoever wrote it."""
-    return Model._of(fleets.load(os.fspath(path)))
+    return Model._of(fleets.load(_checked_path(path)))
+
+
+def _checked_path(path: str | os.PathLike[str]) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"a path is a text or a Path, not {path!r}")
+    return os.fspath(path)

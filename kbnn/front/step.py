@@ -7,14 +7,14 @@ between two of them.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
 from kbnn.errors import UsageError
 from kbnn.front.forecasts import Forecasts
+from kbnn.front.notices import announce
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.stored import to_state
@@ -23,8 +23,6 @@ from kbnn.run.trainoptions import ModelWords, ReadWords, stated
 from kbnn.stream.opening import open_stream
 from kbnn.task.base import blank
 from kbnn.task.forecast import joined
-
-_log = logging.getLogger("kbnn")
 
 
 class StepWords(ModelWords, ReadWords, total=False):
@@ -55,13 +53,13 @@ def step(
     for word in options:
         if word not in StepWords.__annotations__:
             raise UsageError(f"a step has no option {word}")
-    chosen = stated(_table(rows), target, **options)
+    chosen = stated(rows, target, **options)
     chosen.check()
     with open_stream(
         chosen.sources,
         options=chosen.read,
         schema=None if model is None else model.schema,
-        on_notice=_log.info,
+        on_notice=announce,
     ) as stream:
         if model is None:
             settings = chosen.choices.settings()
@@ -72,11 +70,3 @@ def step(
             number = model.met + 1 + np.arange(block.count)
             said.append(model.learn(block._replace(number=number)))
     return modelfile.to_bytes(*to_state(model)), Forecasts(model.task, joined(said))
-
-
-def _table(rows: Any) -> Any:
-    """Rows one by one as a table of their columns."""
-    if not (isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping)):
-        return rows
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}

@@ -21,6 +21,9 @@ DISCOUNT = 0.99
 TEMPER = 0.3
 _SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
 
+_MOST = 1e150
+"""No moment of a member counts for more: its square is a number."""
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -61,10 +64,11 @@ def mix(members: list[Prediction], weights: FloatArray) -> Prediction:
     w = weights[:, :, None]
 
     def average(field: str) -> FloatArray:
-        return np.asarray(np.sum(w * np.stack([getattr(m, field) for m in members], axis=1), 1))
+        values = np.stack([getattr(m, field) for m in members], axis=1)
+        return np.asarray(np.sum(w * np.clip(values, -_MOST, _MOST), axis=1))
 
     mean = average("mean")
-    means = np.stack([m.mean for m in members], axis=1)
+    means = np.clip(np.stack([m.mean for m in members], axis=1), -_MOST, _MOST)
     spread = np.sum(w * (means - mean[:, None, :]) ** 2, axis=1)
     first = members[0]
     return first._replace(

@@ -30,7 +30,7 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kbnn.errors import ModelError
+from kbnn.errors import ArgumentError, ModelError
 from kbnn.model.migrations import migrated
 from kbnn.model.model import Model
 from kbnn.model.stored import from_state
@@ -120,6 +120,8 @@ def check_readable(path: str) -> None:
 
 def load_bytes(content: bytes, name: str = "the bytes") -> Model:
     """The same from what a model file holds."""
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise ArgumentError(f"{name}: must be bytes, not {type(content).__name__}")
     with _refused(name):
         state = _read(name, io.BytesIO(content))
     return _model(name, *state)

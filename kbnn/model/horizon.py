@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kbnn.errors import UsageError
+from kbnn.errors import ArgumentError, UsageError
 from kbnn.model.lags import History
 from kbnn.model.model import Model
 from kbnn.model.recursion import Ahead, ForecastPath
@@ -19,6 +19,8 @@ MOST_STEPS: Final = 10_000
 def check_horizon(model: Model, steps: int) -> None:
     """Refuse a horizon that a model cannot see."""
     schema = model.schema
+    if not isinstance(steps, int | np.integer):
+        raise ArgumentError(f"--horizon is a whole number of steps, not {steps!r}")
     if not 1 <= steps <= MOST_STEPS:
         raise UsageError(f"--horizon is between 1 and {MOST_STEPS:,}, not {steps}")
     model.task.check_ahead()

@@ -97,12 +97,21 @@ class History:
         other.__dict__.update({name: array.copy() for name, array in self.__dict__.items()})
         return other
 
+    def mark(self) -> dict[str, FloatArray]:
+        """What `reset` needs to forget all rows that are taken in later."""
+        return dict(self.__dict__)
+
+    def reset(self, mark: dict[str, FloatArray]) -> None:
+        """Go back to a mark; `move` and `judge` replace arrays and never write into them."""
+        self.__dict__.update(mark)
+
     def move(self, time: FloatArray, values: FloatArray, y: FloatArray, reach: Reach) -> None:
         """Take in rows."""
         self.time = np.concatenate((self.time, time))
         self.values = np.concatenate((self.values, values))
         start = reach.start(self.time[:, 0])
         self.time, self.values = self.time[start:], self.values[start:]
+        self.last, self.low, self.high = self.last.copy(), self.low.copy(), self.high.copy()
         for at, column in enumerate(y.T):
             seen = column[np.isfinite(column)]
             if len(seen):

@@ -204,7 +204,9 @@ def _worth_rehearsing(rows: KeptRows) -> IntArray:
 
 def _as_before(said: Forecast, surprised: Forecast | None) -> Forecast:
     """The forecasts with that of the first row as it was before its class was known."""
-    if surprised is not None:
-        said.probability[0] = 0.0
-        said.probability[0, : surprised.probability.shape[1]] = surprised.probability[0]
-    return said
+    if surprised is None:
+        return said
+    probability = said.probability.copy()
+    probability[0] = 0.0
+    probability[0, : surprised.probability.shape[1]] = surprised.probability[0]
+    return said._replace(probability=probability)

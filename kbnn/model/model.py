@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from kbnn.model.rows import Lesson, Refuted, Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.timeline import Placed, Timeline
+from kbnn.model.transaction import Transaction
 from kbnn.model.unscored import Unscored
 from kbnn.model.waiting import Room, learn_by_id, told
 from kbnn.model.warmup import MOST_HELD, Kept, rows_to_hold, unseen, window
@@ -83,6 +85,9 @@ class Model:
         self.timeline = Timeline(schema)
         self.history = self.timeline.begin()
         self.room = Room(schema.wait)
+        self.lock = RLock()
+        """Held while rows are learned or predicted, and by whoever asks for more than one thing."""
+        self._unfinished: Transaction | None = None
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> Model:
@@ -103,7 +108,7 @@ class Model:
     def schema(self, schema: Schema) -> None:
         wider = schema.width > self._schema.width
         if wider and self._unscored.rows:
-            _ = self.card  # what waits is counted as it was
+            self._count_unscored()  # as it was
         self._schema = schema
         self.timeline = Timeline(schema)
         self.racers = tuple(
@@ -114,7 +119,9 @@ class Model:
             before = unseen(self.learner.indicators)
             for racer in self.racers:
                 racer.learned.kept.unseen = before
-            self.card.widen(before)
+            card = self._count_unscored().copy()
+            card.widen(before)
+            self._card = card
 
     def learner_of(self, settings: Settings, task: Task | None = None) -> Learner:
         """How a candidate with these settings learns; `task` is what it has learned so far."""
@@ -150,13 +157,21 @@ class Model:
     @property
     def card(self) -> Scorecard:
         """The record of every row, forecast before it was learned."""
-        if not isinstance(self._card, Scorecard):
-            self._card = self._card()
-        self._card.judge = self.task
-        if self._unscored.rows:
-            rows, said = self._unscored.taken()
-            self._card.add(rows.x, rows.y, said, rows.weight, rows.number)
-        return self._card
+        with self.lock:
+            self.complete()
+            return self._count_unscored()
+
+    def _count_unscored(self) -> Scorecard:
+        """Count rows that wait into a copy of the record, which takes the record's place."""
+        card = self._card if isinstance(self._card, Scorecard) else self._card()
+        card.judge = self.task
+        unscored = self._unscored
+        if unscored.rows:
+            card, (rows, said) = card.copy(), unscored.waiting()
+            card.add(rows.x, rows.y, said, rows.weight, rows.number)
+            unscored = unscored.emptied()
+        self._card, self._unscored = card, unscored  # at once: no row counts twice
+        return card
 
     def gather(self) -> None:
         """Hold rows that came one by one as few blocks, which take a small part of the room."""
@@ -259,7 +274,44 @@ class Model:
         return self.teach(rows, again).said
 
     def teach(self, rows: Rows, again: bool = False) -> Lesson:
-        """The same, and what happened."""
+        """The same, and what happened.
+
+        Rows are learned whole: if anything is raised, the model is as before or as after them all.
+        """
+        with self.lock:
+            self.complete()
+            transaction = Transaction(self, rows, again)
+            self._unfinished = transaction
+            try:
+                lesson = self._teach_rows(rows, again)
+                transaction.done = True
+            except BaseException:
+                self.complete()
+                raise
+            transaction.end()
+            self._unfinished = None
+            return lesson
+
+    def complete(self) -> None:
+        """Undo rows whose learning was interrupted, or complete them if a network knows them."""
+        transaction = self._unfinished
+        if transaction is None:
+            return
+        if not transaction.done:
+            transaction.restore(self)
+            if transaction.has_learned:
+                try:
+                    self._teach_rows(transaction.rows, transaction.again)
+                except MemoryError:
+                    raise
+                except Exception:  # it fails every time: what was learned so far stays
+                    transaction.done = True
+                    raise
+            transaction.done = True
+        transaction.end()
+        self._unfinished = None
+
+    def _teach_rows(self, rows: Rows, again: bool) -> Lesson:
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
         if self._schema.wait and rows.id is not None:
@@ -273,7 +325,7 @@ class Model:
             said = blank(len(rows.y), self.task.numbers)
             said = said._replace(mean=np.full_like(said.mean, np.nan), sd=said.sd + np.nan)
         else:
-            said = self.predict(rows)
+            said = self._predict_beside(rows)
         self.skipped += len(rows.y)
         self.met += len(rows.y)
         said = said._replace(status=np.full(len(rows.y), UNLABELLED))
@@ -378,7 +430,9 @@ class Model:
 
     def rewind(self) -> None:
         """A further pass begins: what comes next has nothing before it."""
-        self.history = self.timeline.begin()
+        with self.lock:
+            self.complete()
+            self.history = self.timeline.begin()
 
     def predict(self, rows: Rows) -> Forecast:
         """Predict rows; the model stays as it is (rows still held are learned in a trial).
@@ -386,17 +440,28 @@ class Model:
         Each is beside the others and after all that was learned: lags are as x says. `ahead` is for
         rows that come one after another.
         """
+        with self.lock:
+            self.complete()
+            return self._predict_beside(rows)
+
+    def _predict_beside(self, rows: Rows) -> Forecast:
         said = self._said(rows)
         return shifted(said, self.history.last) if self._schema.changes else said
 
     def _said(self, rows: Rows) -> Forecast:
         """What is said of rows as they are learned."""
-        return self.learner.predict(self.known(), rows.x, rows.x_sd)
+        return self.learner.predict(self._known_now(), rows.x, rows.x_sd)
 
     def known(self) -> Learned:
         """What has been learned; rows still held are learned in a trial."""
-        if not self.warming_up:
-            return self.learned
+        with self.lock:
+            self.complete()
+            return self._known_now()
+
+    def _known_now(self) -> Learned:
+        learned = self.racers[0].learned
+        if learned.members:
+            return learned
         if self._trial is None:
             self._trial, _ = self.learner.start(self._held())
         return self._trial
@@ -412,7 +477,9 @@ class Model:
             return self.elsewhere
         if not self._schema.lags:
             return self.predict
-        return SequentialPredictor(self.network, self.history, notices or SequenceNotices())
+        with self.lock:
+            self.complete()
+            return SequentialPredictor(self.network, self.history, notices or SequenceNotices())
 
     def settle(self) -> None:
         """End the warm-up now: take the scale from the rows held, and learn them in order."""
@@ -485,6 +552,8 @@ class Model:
             forecast = taken(forecast, made)
         if self._unscored.add(rows, forecast):
             return
-        card = self.card
+        card = self._count_unscored()
         if not self._unscored.add(rows, forecast):
+            card = card.copy()
             card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
+            self._card = card

@@ -1,7 +1,7 @@
 """Rows and what was said of them, until enough wait to be counted into the record.
 
-Alone each would cost more to count than to learn. They are copied into arrays that are used over
-and over: memory that is at hand is cheaper than memory that is new with every row.
+Alone each would cost more to count than to learn. They are copied into arrays that have room for
+many: memory that is at hand is cheaper than memory that is new with every row.
 """
 
 from __future__ import annotations
@@ -52,13 +52,28 @@ class Unscored:
             self._weighted = True
         self._weight[place] = 1.0 if weight is None else weight
 
-    def taken(self) -> tuple[Rows, Forecast]:
-        """What waits, which does no more: to be counted before anything is added."""
-        n, self.rows = self.rows, 0
+    def waiting(self) -> tuple[Rows, Forecast]:
+        """The rows that wait, and what was said of them."""
+        n = self.rows
         x, y, number, *said = (array[:n] for array in self._arrays)
         weight = self._weight[:n] if self._weighted else None
-        self._weighted = False
         return Rows(x, y, number, weight=weight), Forecast._make(said)
+
+    def emptied(self) -> Unscored:
+        """New and as large, for the rows after those that wait: these stay as they are."""
+        other = Unscored()
+        other._shape = self._shape
+        other._arrays = [np.empty_like(array) for array in self._arrays]
+        other._weight = np.empty_like(self._weight)
+        return other
+
+    def mark(self) -> tuple[Any, ...]:
+        """What `reset` needs to forget all rows that are added later."""
+        return self.rows, self._shape, self._arrays, self._weight, self._weighted
+
+    def reset(self, mark: tuple[Any, ...]) -> None:
+        """Go back to a mark."""
+        self.rows, self._shape, self._arrays, self._weight, self._weighted = mark
 
     def fit(self) -> None:
         """Take no more room than the rows need."""

@@ -38,6 +38,7 @@ class Waiting(NamedTuple):
     x_sd: FloatArray  # (1, D), or without columns
     weight: float
     said: Forecast
+    serial: int = 0  # ascending from the oldest to the newest
 
     @property
     def spoken(self) -> bool:
@@ -57,6 +58,7 @@ class Room:
         self.given_up = 0  # for want of room
         self.replaced = 0  # by another row of their id
         self.strangers = 0  # targets whose row did not wait, and that had no inputs of their own
+        self._changed: list[tuple[str, Waiting | None]] = []  # since the mark: id, what it had
 
     @property
     def counts(self) -> dict[str, int]:
@@ -75,27 +77,53 @@ class Room:
                 if self.counts[name]]  # fmt: skip
         return ", ".join([f"{rows_of(len(self.rows))} for a target", *rest])
 
+    def mark(self) -> tuple[int, ...]:
+        """What `reset` needs to undo all that happens later; the last mark alone counts."""
+        self._changed = []
+        return tuple(self.counts.values())
+
+    def reset(self, mark: tuple[int, ...]) -> None:
+        """Go back to the mark."""
+        rows = dict(self.rows)
+        for name, before in reversed(self._changed):
+            rows.pop(name, None)
+            if before is not None:
+                rows[name] = before
+        in_order = sorted(rows.items(), key=lambda item: item[1].serial)
+        self.rows, self._changed = dict(in_order), []
+        self.found, self.given_up, self.replaced, self.strangers = mark
+
+    def _put(self, name: str, waiting: Waiting | None) -> Waiting | None:
+        """Have a row, or none, wait under an id; the row that waited there."""
+        before = self.rows.get(name)
+        self._changed.append((name, before))
+        self.rows.pop(name, None)
+        if waiting is not None:
+            last = next(reversed(self.rows.values()), None)
+            serial = 0 if last is None else last.serial + 1
+            self.rows[name] = waiting._replace(serial=serial)
+        return before
+
     def keep(self, rows: Rows, said: Forecast) -> None:
         """Let rows wait."""
         sd = np.zeros((len(rows.y), 0)) if rows.x_sd is None else rows.x_sd
         for at, name in enumerate(rows.id or []):
             if name is None:
                 continue
-            self.replaced += self.rows.pop(name, None) is not None
             here = slice(at, at + 1)
             weight = 1.0 if rows.weight is None else float(rows.weight[at])
-            self.rows[name] = Waiting(
-                rows.x[here].copy(), sd[here].copy(), weight, taken(said, here)
-            )
+            waiting = Waiting(rows.x[here].copy(), sd[here].copy(), weight, taken(said, here))
+            self.replaced += self._put(name, waiting) is not None
             if len(self.rows) > self.most:
-                del self.rows[next(iter(self.rows))]
+                self._put(next(iter(self.rows)), None)
                 self.given_up += 1
 
     def take(self, name: str) -> Waiting | None:
         """The row that waits under an id, which waits no more."""
-        found = self.rows.pop(name, None)
-        self.found += found is not None
-        return found
+        if name not in self.rows:
+            return None
+        self.found += 1
+        return self._put(name, None)
 
 
 def learn_by_id(
@@ -247,4 +275,5 @@ def restored(room: Room, ids: list[str], rows: Stored) -> None:
             stated=rows.stated[here].reshape(1, -1, STATED_FIELDS),
             status=np.full(1, UNLABELLED),
         )
-        room.rows[name] = Waiting(rows.x[here], rows.x_sd[here], float(rows.weight[at]), said)
+        weight = float(rows.weight[at])
+        room.rows[name] = Waiting(rows.x[here], rows.x_sd[here], weight, said, serial=at)

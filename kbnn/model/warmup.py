@@ -111,6 +111,17 @@ class Kept:
                 new[:held] = old
         self._room, self._stop = room, held
 
+    def mark(self) -> tuple[KeptRows, int, FloatArray]:
+        """What `reset` needs to forget all rows that are added later."""
+        return self._room, self._stop, self.unseen
+
+    def reset(self, mark: tuple[KeptRows, int, FloatArray]) -> None:
+        """Go back to a mark; what was written behind its rows is blank again."""
+        self._room, self._stop, self.unseen = mark
+        if self._stop < len(self._room.y):
+            self._room.x_sd[self._stop :] = 0.0
+            self._room.weight[self._stop :] = self._room.trust[self._stop :] = 1.0
+
     def clear(self) -> None:
         """Keep nothing so far."""
         self._hold(nothing(self.targets))

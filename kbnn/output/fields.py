@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from kbnn.errors import UsageError
+from kbnn.errors import ArgumentError, UsageError
 from kbnn.model.rows import Rows
 from kbnn.task.base import Task
 
 
 def check_interval(interval: float) -> None:
     """Refuse what is no probability, or one that no interval has."""
-    if not 0.0 < interval < 1.0:
-        raise UsageError(f"--interval must lie between 0 and 1, not {interval:g}")
+    _check_share("--interval", interval)
 
 
 def leading_columns(rows: Rows, task: Task, key: Sequence[str] = ()) -> pa.RecordBatch:
@@ -32,8 +32,14 @@ def leading_columns(rows: Rows, task: Task, key: Sequence[str] = ()) -> pa.Recor
 
 def check_quantile(share: float) -> None:
     """Refuse what no quantile is of."""
+    _check_share("--quantiles", share)
+
+
+def _check_share(option: str, share: object) -> None:
+    if not isinstance(share, float | int | np.number):
+        raise ArgumentError(f"{option} must be a number between 0 and 1, not {share!r}")
     if not 0.0 < share < 1.0:
-        raise UsageError(f"--quantiles must lie between 0 and 1, not {share:g}")
+        raise UsageError(f"{option} must lie between 0 and 1, not {share:g}")
 
 
 def check_intervals(wanted: str | None) -> str | None:

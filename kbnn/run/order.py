@@ -47,10 +47,12 @@ def forgotten(model: Model) -> Forgotten | None:
     now, then = now[known], then[known]
     if len(now) < _ENOUGH:
         return None
-    more = now - then
+    power = int(np.frexp(max(now.max(), then.max()))[1])  # errors as shares of it can be squared
+    new, old = np.ldexp(now, -power), np.ldexp(then, -power)
+    more = new - old
     error = float(np.std(more)) / np.sqrt(len(more))
     factor = MUCH**model.task.error_power
-    if np.mean(now) <= factor * np.mean(then) or np.mean(more) <= SIGNIFICANT * error:
+    if np.mean(new) <= factor * np.mean(old) or np.mean(more) <= SIGNIFICANT * error:
         return None
     return Forgotten(*(model.task.error_told(float(np.mean(errors))) for errors in (then, now)))
 

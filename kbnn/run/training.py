@@ -320,9 +320,11 @@ class Training:
             elif again or self._pipeline.patient:
                 self._receive(self._pipeline.learn(rows, again), again)
             else:
-                for piece in self.model.card.curve.pieces(len(rows.y)):
-                    part = sliced(rows, piece.start, piece.stop)
+                while len(rows.y):
+                    piece = next(self.model.card.curve.pieces(len(rows.y)))
+                    part = sliced(rows, 0, piece.stop)
                     self._receive(self._pipeline.learn(part, again), again)
+                    rows = sliced(rows, piece.stop, len(rows.y))
             pause = max(self.options.checkpoint_every, self._pause)
             if self.model.wants_saving or monotonic() - self._saved_at >= pause:
                 self._save()

@@ -32,6 +32,9 @@ class CurvePoint:
     since_nll: float | None
     since_coverage_90: float | None
 
+    def __deepcopy__(self, memo: object) -> CurvePoint:
+        return self  # it never changes
+
     def to_json(self) -> list[float | None]:
         """The fields in order."""
         return [

@@ -52,6 +52,9 @@ class Figure(NamedTuple):
     curve: Literal["", "loss", "nll", "coverage_90"] = ""
     on_curve: Callable[[float], float] | None = None
 
+    def __deepcopy__(self, memo: object) -> Figure:
+        return self  # it never changes
+
 
 class Row(NamedTuple):
     """One line of a table: the figure, the model's value, the constant's, what it means."""

@@ -81,12 +81,13 @@ class Selection:
         """Put new rows in their places."""
         if not self._new:
             return self
+        merged = Selection(self.size)
         for name, *new in zip(FIELDS, *self._new, strict=True):
             join = stacked if name in PARTS else _joined
-            setattr(self, name, join(getattr(self, name), *new))
-        self._new = []
-        self._keep(np.sort(self.ranked()[: self.size]))
-        self._bound()
+            setattr(merged, name, join(getattr(self, name), *new))
+        merged._keep(np.sort(merged.ranked()[: self.size]))
+        merged._bound()
+        self.__dict__.update(merged.__dict__)  # at once: reading may be interrupted
         return self
 
     def _bound(self) -> None:

@@ -7,6 +7,7 @@ for the model file. What a score is made of is the task's business.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,6 +59,10 @@ class Scorecard:
         self.scores: list[Score] = [judge.score() for _ in judge.targets]
         self.curve = LearningCurve(len(self.scores))
         self.summaries = Summaries(features, seed, sample)
+
+    def copy(self) -> Scorecard:
+        """Copy everything but the judge."""
+        return deepcopy(self, {id(self.judge): self.judge})
 
     def widen(self, unseen: FloatArray) -> None:
         """Make room for columns of x up to the last of `unseen`: what they held in rows so far."""

@@ -44,21 +44,19 @@ class ArrowReader:
         schema: pa.Schema,
         batches: Iterator[pa.RecordBatch],
         progress: Callable[[int], None] = lambda rows: None,
-        left_out: frozenset[str] = frozenset(),
         constant: Mapping[str, str | None] | None = None,
     ) -> None:
         """`constant` columns, which stand first, have one value in all rows."""
         self.name = name
         own = frozenset(schema.names)
         self._constant = {n: v for n, v in (constant or {}).items() if n not in own}
-        self._left_out = left_out
         self._what = what
         self._pins = pins
         self._batches = batches
         self._progress = progress
         check_width(len(schema), name, pins)
         try:
-            own_columns = [name for name in schema.names if name not in left_out]
+            own_columns = list(schema.names)
             self.columns: list[str] = [*self._constant, *own_columns]
         except UnicodeDecodeError as error:
             raise damaged(name, what, error) from error
@@ -95,9 +93,7 @@ class ArrowReader:
     def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted columns, checked."""
         chosen = [
-            (at, name)
-            for at, name in enumerate(batch.schema.names)
-            if self._pins.wants(name) and name not in self._left_out
+            (at, name) for at, name in enumerate(batch.schema.names) if self._pins.wants(name)
         ]
         chosen = chosen or [(0, batch.schema.names[0])]
         columns = []
@@ -214,9 +210,8 @@ def open_arrow_stream(reader: ByteReader, pins: Pins) -> ArrowReader:
 
 
 def open_table(reader: BatchReader, pins: Pins) -> ArrowReader:
-    """Open a table in memory; a pandas index is none of its columns."""
-    name = reader.source.name
-    return ArrowReader(name, "table's", pins, reader.schema, reader.batches, left_out=reader.index)
+    """Open a table in memory."""
+    return ArrowReader(reader.source.name, "table's", pins, reader.schema, reader.batches)
 
 
 class _Exactly:

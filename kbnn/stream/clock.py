@@ -17,7 +17,8 @@ import numpy as np
 from kbnn.errors import DataError
 from kbnn.model.clock import CYCLES, DAY, Clock, Unit, Written, names_of, phase
 from kbnn.stream.header import is_number
-from kbnn.stream.times import SHORT_YEARS, TICKS, Point, point
+from kbnn.stream.times import SHORT_YEARS, Point, point
+from kbnn.stream.values import TICKS
 
 TIME_UNITS: Final = ("auto", "s", "ms", "us", "ns", "year")
 NAMED: Final = re.compile(

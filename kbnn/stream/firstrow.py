@@ -6,31 +6,46 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from kbnn.errors import ArgumentError, DataError, UsageError
 from kbnn.model.schema import Column, Place, Role, Schema
+from kbnn.stream.chunk import shorten
 from kbnn.stream.forms import tell_forms
 from kbnn.stream.hints import Notice
 from kbnn.stream.kinds import Sample, kind_of, written
 from kbnn.stream.roles import Roles
 from kbnn.stream.series import add_time, find_clock
-from kbnn.stream.values import number_text
+from kbnn.stream.values import cell, is_writable, number_text
 from kbnn.task.table import Seen, choose
 
 
 def value_text(value: Any) -> str | None:
     """A value as text, None where it is missing."""
+    value = cell(value)
     if value is None:
         return None
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return value.strip()
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return str(value)
     return None if math.isnan(number) else number_text(number)
+
+
+def check_name(name: object) -> None:
+    """Refuse what cannot be the name of a column."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"the names of columns are texts, not {shorten(repr(name))}")
+    if not is_writable(name):
+        raise UsageError(f"column {name!a}: the name holds a lone surrogate, which is no text")
+
+
+def check_label(name: str, label: str) -> None:
+    """Refuse what cannot be a class or a category of a column."""
+    if not is_writable(label):
+        raise DataError(f"column '{name}': {label!a} holds a lone surrogate, which is no text")
 
 
 def first_schema(
@@ -42,9 +57,13 @@ def first_schema(
     """The schema that a first row suggests; the kind of a value is all there is to go by."""
     columns: list[Column] = []
     seen: list[Seen] = []
+    for name in (*targets, *x):
+        check_name(name)
     for name, value in targets.items():
         text = value_text(value)
         column, _ = column_of(name, value, "target", roles, notice)
+        if _is_nested(value):
+            raise DataError(f"target '{name}' holds nested values, which cannot be predicted")
         if column.kind in ("ignored", "undecided"):
             column.kind = "number" if text is None else "category"
         columns.append(column)
@@ -66,12 +85,13 @@ def first_schema(
         if clock is not None and name == clock.name:
             schema.columns.append(Column(name, "time", "feature"))
         elif name not in roles.ignore:
-            column, _ = column_of(name, x.get(name), "feature", roles, notice)
+            column, what = column_of(name, x.get(name), "feature", roles, notice)
             schema.columns.append(column)
             if column.kind != "ignored" or name in roles.features:
                 schema.layout.append(Place(name, None))
             else:
                 column.role = "none"
+                notice(f"column '{shorten(name)}' is ignored: it holds {what}")
     schema.columns.extend(Column(name, "ignored", "none") for name in roles.ignore)
     schema.columns.extend(target_columns)
     if roles.id is not None:
@@ -103,6 +123,9 @@ def column_of(
 
 
 def _sample(value: Any) -> Sample:
-    nested = isinstance(value, Mapping | Sequence) and not isinstance(value, str)
-    unusable = "nested values" if nested else None
+    unusable = "nested values" if _is_nested(value) else None
     return Sample([value_text(value)], unusable, not isinstance(value, str))
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping | Sequence) and not isinstance(value, str)

@@ -9,7 +9,7 @@ from typing import Any
 from kbnn.closing import Closing
 from kbnn.errors import UsageError
 from kbnn.stream.chunk import shorten
-from kbnn.stream.memory import TableSource, is_table
+from kbnn.stream.memory import TableSource, are_rows, is_table, rows_as_columns
 from kbnn.stream.sources import STDIN, Source, expand, folder_columns
 
 AnySource = Source | TableSource
@@ -118,6 +118,8 @@ class Inputs(Closing):
 
 def _listed(data: Any) -> list[Any]:
     """One thing or several, each checked as far as it can be without being read."""
+    if are_rows(data):
+        data = rows_as_columns(data)
     several = list(data) if isinstance(data, list | tuple) else [data]
     if not several:
         raise UsageError("no input: name a file, or - for standard input")

@@ -15,9 +15,13 @@ import pyarrow as pa
 
 from kbnn.closing import Closing
 from kbnn.errors import DataError, UsageError
+from kbnn.stream.values import cell, is_writable
 
 NAME: Final = "data"
 """What a table is called in messages."""
+
+INDEX: Final = "index"
+"""The name of a pandas index that has none, as `reset_index` gives it."""
 
 # What a table that cannot be had makes Arrow, pandas and others raise.
 _REFUSALS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError)
@@ -67,10 +71,20 @@ class TableSource:
             reader = pa.RecordBatchReader.from_stream(self._table)
         except _REFUSALS as error:
             raise refused(error) from error
-        return BatchReader(self, reader.schema, self._read(reader))
+        order, names = _columns(reader.schema)
+        schema = pa.schema(
+            [reader.schema.field(at).with_name(n) for at, n in zip(order, names, strict=True)]
+        )
+        return BatchReader(self, schema, self._read(reader, order, schema))
 
-    def _read(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, reader: pa.RecordBatchReader, order: list[int], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
         for batch in reader:
+            columns = [batch.column(at) for at in order]
+            batch = (
+                pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch.select([])
+            )
             if self._keep:
                 self._kept.append(batch)
             yield batch
@@ -90,7 +104,6 @@ class BatchReader(Closing):
         self.source = source
         self.schema = schema if schema is not None else pa.schema([])
         self.batches = iter(batches)
-        self.index = _index_columns(self.schema)
 
 
 def refused(error: BaseException) -> DataError:
@@ -103,12 +116,16 @@ def refused(error: BaseException) -> DataError:
 def _from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     arrays = {}
     for name, values in columns.items():
+        if not is_writable(str(name)):
+            raise DataError(
+                f"{NAME}: column {name!a}: the name holds a lone surrogate, which is no text"
+            )
         if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
             raise DataError(
                 f"{NAME}: column '{name}' is no list or array of values (one row: learn_one)"
             )
         try:
-            arrays[str(name)] = pa.array(_moments(values))
+            arrays[str(name)] = _column(values)
         except _REFUSALS as error:
             raise DataError(f"{NAME}: column '{name}': {refused(error)}") from error
     lengths = {name: len(array) for name, array in arrays.items()}
@@ -118,12 +135,48 @@ def _from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     return pa.table(arrays)
 
 
+def rows_as_columns(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
+    """Rows one by one as columns, None where a row has no such key."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def are_rows(data: object) -> bool:
+    """Whether this is a list of dicts, one a row, and not of tables."""
+    if not isinstance(data, list | tuple) or not all(isinstance(row, Mapping) for row in data):
+        return False
+    cells = (value for row in data for value in row.values())
+    return any(isinstance(value, str | bytes) or not hasattr(value, "__len__") for value in cells)
+
+
+def _column(values: Any) -> pa.Array:
+    """A column as an array; values of several types as the texts that they are in a row."""
+    values = _moments(values)
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError):
+        plain = [cell(value) for value in values]
+        if any(isinstance(value, Mapping | Sequence) and not isinstance(value, str)
+               for value in plain):  # fmt: skip
+            raise
+        return pa.array([_as_text(value) for value in plain], pa.string())
+
+
+def _as_text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None or value != value else str(value)
+
+
 def _moments(values: Any) -> Any:
-    """Hours and other moments of numpy that Arrow has no type for, to the second."""
+    """Moments and spans of numpy in units that Arrow has no type for, to the second."""
     kind = getattr(values, "dtype", None)
-    if not isinstance(kind, np.dtype) or kind.kind != "M" or np.datetime_data(kind)[0] not in _LONG:
+    if not isinstance(kind, np.dtype) or kind.kind not in "mM":
         return values
-    return values.astype("datetime64[s]")
+    unit = np.datetime_data(kind)[0]
+    if unit in _LONG or (kind.kind == "m" and unit == "D"):
+        return values.astype(f"{kind.kind}8[s]")
+    return values
 
 
 _LONG = ("m", "h", "W", "M", "Y")
@@ -139,10 +192,32 @@ def _from_array(array: np.ndarray[Any, Any], columns: Sequence[str] | None) -> p
     return _from_columns({name: array[:, at] for at, name in enumerate(names)})
 
 
+def _columns(schema: pa.Schema) -> tuple[list[int], list[str]]:
+    """The columns to read, by place and by name: a pandas index is none, unless it holds times.
+
+    Such an index comes first, by its name or as `index`, unless a column has that name.
+    """
+    index = _index_columns(schema)
+    order = [at for at, name in enumerate(schema.names) if name not in index]
+    names = [schema.names[at] for at in order]
+    for at, name in enumerate(schema.names):
+        shown = INDEX if name.startswith("__index_level_") else name
+        if name in index and pa.types.is_timestamp(schema.field(at).type) and shown not in names:
+            return [at, *order], [shown, *names]
+    return order, names
+
+
 def _index_columns(schema: pa.Schema) -> frozenset[str]:
-    """The columns that hold a pandas index, which is no column of its table."""
+    """The columns that hold a pandas index."""
     said = (schema.metadata or {}).get(b"pandas")
     if said is None:
         return frozenset()
     names = json.loads(said).get("index_columns", [])
     return frozenset(name for name in names if isinstance(name, str))
+
+
+def as_arrow(data: Any) -> pa.Table:
+    """A table in memory, or rows as dicts, with the columns that would be read."""
+    table = rows_as_columns(data) if are_rows(data) else data
+    reader = TableSource(table, None).open()
+    return pa.Table.from_batches(list(reader.batches), schema=reader.schema)

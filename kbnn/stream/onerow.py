@@ -7,24 +7,31 @@ order of the keys means nothing, and a key that comes late becomes a column, ann
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from kbnn.core.normal import FloatArray
-from kbnn.errors import DataError, UsageError
+from kbnn.errors import ArgumentError, DataError
 from kbnn.model.rows import LARGEST, SMALLEST, Rows
 from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Schema
 from kbnn.stream.chunk import shorten
 from kbnn.stream.decimals import plain_row
-from kbnn.stream.firstrow import column_of, value_text
+from kbnn.stream.firstrow import check_label, check_name, column_of, value_text
 from kbnn.stream.forms import Stated
 from kbnn.stream.hashing import bucket
 from kbnn.stream.hints import Notice
 from kbnn.stream.roles import Roles
 from kbnn.stream.times import one
-from kbnn.stream.values import MAX_LABEL, TRUTH, missing_labels, missing_numbers, missing_tokens
+from kbnn.stream.values import (
+    MAX_LABEL,
+    TRUTH,
+    cell,
+    missing_labels,
+    missing_numbers,
+    missing_tokens,
+)
 from kbnn.task.table import TASKS
 
 _NAN: Final = math.nan
@@ -144,8 +151,9 @@ class RowReader:
             if value is None:
                 raise self._refusal(name, text, "a number")
         elif type(value) is not float:
+            value = cell(value)
             try:
-                value = float(value)
+                value = _NAN if value is None else float(value)
             except (TypeError, ValueError, OverflowError):
                 raise self._refusal(name, value, "a number") from None
         if value in self._gaps:
@@ -189,8 +197,7 @@ class RowReader:
             return
         schema = self.schema.copy()
         for name, value in new:
-            if not isinstance(name, str):
-                raise UsageError(f"the names of columns are texts, not {name!r}")
+            check_name(name)
             new_column, what = self._column(name, value)
             kind = new_column.kind
             if kind != "ignored" and schema.late >= MAX_LATE:
@@ -214,6 +221,7 @@ class RowReader:
             if column.kind == "category":
                 label = self._label(column, value)
                 if label is not None and label not in column.categories:
+                    check_label(column.name, label)
                     schema = schema or self.schema.copy()
                     schema.admit(schema.column(column.name), label)
         if schema is not None:
@@ -235,10 +243,10 @@ class RowReader:
             return np.array([[self._number(names[0], y)]])
         if isinstance(y, Mapping):
             values = [y.get(name) for name in names]
+        elif y is None:
+            values = [None] * len(names)
         else:
-            values = list(y) if y is not None else [None] * len(names)
-        if len(values) != len(names):
-            raise DataError(f"a row has {len(names)} targets, not {len(values)}")
+            values = target_values(names, y)
         return np.array([[self._number(n, v) for n, v in zip(names, values, strict=True)]])
 
     def _class(self, name: str, y: Any) -> float:
@@ -254,6 +262,7 @@ class RowReader:
         shown = shorten(label)
         if self.schema.closed:
             raise DataError(f"column '{name}': {shown} is neither {' nor '.join(self._labels)}")
+        check_label(name, label)
         if len(label) > MAX_LABEL or len(self._labels) >= MAX_CLASSES:
             raise DataError(f"column '{name}': '{shown}' cannot be one more class")
         self.schema = self.schema.copy()
@@ -262,8 +271,8 @@ class RowReader:
 
     def rows(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
         """A row to learn."""
-        if weight != 1.0 and not 0.0 < weight < math.inf:
-            raise DataError(f"a weight must be positive, not {weight:g}")
+        if type(weight) is not float or weight != 1.0:
+            weight = _checked_weight(weight)
         inputs = self.features(x, admit=True)
         target = self.targets(y)
         return Rows(
@@ -271,7 +280,7 @@ class RowReader:
             target,
             np.array([number]),
             self._x_sd(x),
-            None if weight == 1.0 else np.array([float(weight)]),
+            None if weight == 1.0 else np.array([weight]),
             schema=self.schema,
             time=self.time(x),
             id=None if self._id is None else [self._text(x.get(self._id))],
@@ -299,6 +308,42 @@ class RowReader:
                     )
                 sd[0, places[None]] = 0.0 if math.isnan(stated) else stated
         return sd
+
+
+def target_values(names: Sequence[str], y: Any) -> list[Any]:
+    """The values of several targets that come as a sequence."""
+    if isinstance(y, str) or not isinstance(y, Iterable):
+        raise ArgumentError(
+            f"a row has {len(names)} targets: give a dict by name or a sequence, "
+            f"not {shorten(repr(y))}"
+        )
+    values = list(y)
+    if len(values) != len(names):
+        raise DataError(f"a row has {len(names)} targets, not {len(values)}")
+    return values
+
+
+def check_row(x: object) -> None:
+    """Refuse what is no row."""
+    if not isinstance(x, Mapping):
+        raise ArgumentError(
+            f"a row is a dict of its columns by name, not {shorten(repr(x))} ({type(x).__name__})"
+        )
+
+
+def _checked_weight(weight: Any) -> float:
+    """A weight as a number; refuse what is none, or not positive and finite."""
+    try:
+        number = math.nan if isinstance(weight, str | bytes) else float(weight)
+    except (TypeError, ValueError):
+        number = math.nan
+    except OverflowError:
+        number = math.inf
+    if 0.0 < number < math.inf:
+        return number
+    shown = f"{number:g}" if isinstance(weight, float | int) else shorten(repr(weight))
+    what = f"a weight must be a positive, finite number, not {shown}"
+    raise DataError(what) if isinstance(weight, float | int | np.generic) else ArgumentError(what)
 
 
 _NO_NUMBER: Final = np.zeros(1, np.int64)

@@ -16,7 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbnn.model.clock import Unit
-from kbnn.stream.values import FloatArray, is_numeric, is_text, numbers, plain_text
+from kbnn.stream.values import (
+    TICKS,
+    FloatArray,
+    cell,
+    is_numeric,
+    is_text,
+    numbers,
+    plain_text,
+    seconds,
+)
 
 _FULL: Final = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
@@ -47,7 +56,6 @@ _FORMS: Final = tuple(
 )
 SHORT_YEARS: Final = (1969, 2068)
 """What years of two digits are, as in POSIX."""
-TICKS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 class Point(NamedTuple):
@@ -100,22 +108,29 @@ def point(text: str, day_first: bool = False) -> Point | None:
         hour = hour % 12 + (12 if part["half"].lower() == "p" else 0)
     if hour > 23 or minute > 59 or second > 60:
         return None
-    local = float(timegm((year, month, day, hour, minute, second)))
-    if part.get("f"):
-        local += float(f"0.{part['f'][1:]}")
-    zone = part.get("zone")
+    figures = (part.get("f") or ".0")[1:]
+    whole = timegm((year, month, day, hour, minute, second)), int(figures.ljust(9, "0"))
+    local, zone = _moment(*whole), part.get("zone")
     written = "text" if part.get("h") else "day" if part.get("d") or part.get("a") else "month"
     digits = text.isdigit()
-    return Point(local - _offset(zone), local, zone is not None, written, order, digits, short)
+    instant = _moment(whole[0] - _offset(zone), whole[1])
+    return Point(instant, local, zone is not None, written, order, digits, short)
 
 
-def _offset(zone: str | None) -> float:
+def _moment(second: int, nanosecond: int) -> float:
+    """Seconds since 1970, to the same bits as `seconds` of ticks."""
+    if nanosecond % 1000:
+        return float(second * TICKS["ns"] + nanosecond) / TICKS["ns"]
+    return float(second * TICKS["us"] + nanosecond // 1000) / TICKS["us"]
+
+
+def _offset(zone: str | None) -> int:
     """Seconds that a zone is ahead."""
     if zone is None or zone[0] not in "+-":
-        return 0.0
+        return 0
     figures = zone[1:].replace(":", "")
-    seconds = 3600.0 * int(figures[:2]) + 60.0 * int(figures[2:] or 0)
-    return -seconds if zone[0] == "-" else seconds
+    ahead = 3600 * int(figures[:2]) + 60 * int(figures[2:] or 0)
+    return -ahead if zone[0] == "-" else ahead
 
 
 def is_point(kind: pa.DataType) -> bool:
@@ -167,15 +182,14 @@ def _points(array: pa.Array) -> FloatArray:
 
 
 def _seconds(array: pa.Array) -> FloatArray:
-    kind = array.type
+    kind, there = array.type, array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_date32(kind):
-        ticks, each = array.cast(pa.int32()), 1.0 / 86400.0
-    elif pa.types.is_date64(kind):
-        ticks, each = array.cast(pa.int64()), 1e3
+        array, unit = array.cast(pa.int32()).cast(pa.int64()), "s"
     else:
-        ticks, each = array.cast(pa.int64()), TICKS[kind.unit]
-    values = ticks.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(values / each, dtype=np.float64)
+        array, unit = array.cast(pa.int64()), "ms" if pa.types.is_date64(kind) else kind.unit
+    ticks = array.fill_null(0).to_numpy(zero_copy_only=False)
+    found = seconds(ticks, unit) * (86400.0 if pa.types.is_date32(kind) else 1.0)
+    return np.where(there, found, np.nan)
 
 
 def _texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> Times:
@@ -200,12 +214,12 @@ def _texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> Times:
 
 def one(value: Any, unit: Unit, day_first: bool) -> tuple[float, float] | None:
     """One value of any kind as a point of time; None if it is none."""
-    if isinstance(value, np.datetime64):
-        value = value.astype("datetime64[us]").item()
+    value = cell(value)
     if isinstance(value, datetime):
-        local = timegm(value.timetuple()) + value.microsecond * 1e-6
-        ahead = value.utcoffset()
-        return local - (0.0 if ahead is None else ahead.total_seconds()), local
+        fraction = 1000 * value.microsecond + getattr(value, "nanosecond", 0)
+        second, ahead = timegm(value.timetuple()), value.utcoffset()
+        behind = 0 if ahead is None else int(ahead.total_seconds())
+        return _moment(second - behind, fraction), _moment(second, fraction)
     if isinstance(value, date):
         midnight = float(timegm(value.timetuple()))
         return midnight, midnight

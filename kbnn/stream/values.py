@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -83,13 +85,16 @@ def is_text(kind: pa.DataType) -> bool:
 def is_numeric(kind: pa.DataType) -> bool:
     """Whether a type holds numbers."""
     return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_duration(kind)
     )
 
 
 def is_temporal(kind: pa.DataType) -> bool:
-    """Whether a type holds points or spans of time."""
-    return bool(pa.types.is_temporal(kind))
+    """Whether a type holds points of time; spans of time are numbers."""
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
 
 
 def is_usable(kind: pa.DataType) -> bool:
@@ -133,8 +138,60 @@ def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
+def is_writable(text: str) -> bool:
+    """Whether a text can be encoded: half of a surrogate pair cannot."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+TICKS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Ticks of a second, by unit."""
+
+
+def seconds(ticks: IntArray, unit: str) -> FloatArray:
+    """Ticks as seconds. Nanoseconds that are whole microseconds give the same bits as these."""
+    if unit != "ns":
+        return np.asarray(ticks / TICKS[unit], dtype=np.float64)
+    whole = ticks % 1000 == 0
+    return np.where(whole, ticks // 1000 / TICKS["us"], ticks / TICKS["ns"])
+
+
+def cell(value: Any) -> Any:
+    """A value of Python, numpy or pandas as None, a bool, a number, a text or a datetime.
+
+    Spans of time are seconds. What is none of these stays as it is.
+    """
+    if value is None or isinstance(value, str | float):
+        return value if not isinstance(value, np.generic) else value.item()
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else value.astype("datetime64[us]").item()
+    if isinstance(value, np.timedelta64):
+        return None if np.isnat(value) else _span(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, datetime | date):
+        return value if value == value else None  # NaT is not itself
+    if isinstance(value, timedelta):
+        return _span(np.timedelta64(value))
+    if isinstance(value, Decimal):
+        return None if value.is_nan() else float(value)
+    return None if type(value).__name__ == "NAType" else value
+
+
+def _span(value: np.timedelta64) -> float:
+    unit = np.datetime_data(value.dtype)[0]
+    if unit not in TICKS:  # hours, days; months have no length and stay an error
+        value, unit = value.astype("timedelta64[s]"), "s"
+    return float(seconds(np.array([value.astype(np.int64)]), unit)[0])
+
+
 def floats(array: pa.Array) -> FloatArray:
     """A numeric column as float64, NaN where null."""
+    if pa.types.is_duration(array.type):
+        ticks = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        there = array.is_valid().to_numpy(zero_copy_only=False)
+        return np.where(there, seconds(ticks, array.type.unit), np.nan)
+    if pa.types.is_decimal(array.type):  # by its text: Arrow's own cast does not round correctly
+        array = array.cast(pa.string())
     if array.type != pa.float64():
         array = array.cast(pa.float64(), safe=False)
     return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
