@@ -184,6 +184,7 @@ def evaluate(
         timing.score += start - predicted
     if learn:  # rows that came one by one may wait to be scored, and the kind may have changed
         done.task, done.card = model.task, model.card
+        card = done.card
     timing.read += perf_counter() - start
     done.bad_rows = stream.bad_rows
     if not any(score.rows for score in card.scores):
