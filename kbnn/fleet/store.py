@@ -32,6 +32,8 @@ FILE: Final = b"PK"
 """How a model file begins."""
 PACKED: Final = b"kbnn1"
 """How a packed model begins, see kbnn.fleet.packed."""
+LOGS: Final = ("-wal", "-shm")
+"""Endings of the files that SQLite keeps beside a database."""
 PAGE: Final = 16_384
 """Bytes that are written at a time: two or three models."""
 ASKED: Final = 500
@@ -72,6 +74,7 @@ class Store(Closing):
             else:
                 self._base = sqlite3.connect(_read_only(name), uri=True, isolation_level=None)
             self._base.execute("PRAGMA synchronous=FULL")
+        self._opened = {end: _inode(name + end) for end in ("", *LOGS)} if writes else {}
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -113,6 +116,17 @@ class Store(Closing):
                 ((_name(key), *standing, compressed(model)) for key, model, standing in resting),
             )
 
+    def copy_to(self, other: Store) -> None:
+        """Write all models and the state to another store, which holds them once it is saved."""
+        with self._told():
+            checked = self._base.execute("PRAGMA quick_check(1)").fetchone()
+            if checked != ("ok",):  # the file was overwritten while it was open
+                raise sqlite3.DatabaseError(checked[0] if checked else "it is empty")
+            other._begin()
+            for table, marks in (("models", "?, ?, ?, ?, ?, ?"), ("state", "?, ?")):
+                rows = self._base.execute(f"SELECT * FROM {table}")
+                other._base.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+
     def _begin(self) -> None:
         if not self._begun:
             self._base.execute("BEGIN IMMEDIATE")
@@ -153,10 +167,40 @@ class Store(Closing):
             ):
                 yield bytes(key).decode(), Standing(*standing)
 
+    def abandon(self) -> None:
+        """Close without a write to the database, which somebody else has replaced or changed.
+
+        The last connection to a database copies the log into it, and whoever opens another
+        database at the same place would apply our log to that one: a second connection prevents
+        the first, removing the log the second.
+        """
+        name = os.path.join(self.path or "", MODELS)
+        guard = None
+        if _inode(name) == self._opened.get("", None):
+            with suppress(sqlite3.Error):
+                guard = sqlite3.connect(_read_only(name), uri=True)
+                guard.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        self.close()
+        if guard is not None:
+            guard.close()
+        for end in LOGS:
+            if _inode(name + end) == self._opened.get(end, None):
+                with suppress(OSError):
+                    os.remove(name + end)
+
     def close(self) -> None:
         """Give up what was not saved."""
         with suppress(sqlite3.Error):
             self._base.close()
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    """Device and inode of a file, None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def compressed(model: bytes) -> bytes:
