@@ -137,7 +137,7 @@ def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
 
 def _model(path: str, header: dict[str, Any], arrays: Arrays) -> Model:
     try:
-        return from_state(header, arrays)
+        return from_state(header, arrays, path)
     except ModelError as error:
         raise ModelError(f"{path}: {_lower(str(error))}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
