@@ -128,6 +128,13 @@ def load_bytes(content: bytes, name: str = "the bytes") -> Model:
     return _model(name, *state)
 
 
+def version_of(content: bytes, name: str = "the bytes") -> int:
+    """The version of the format that the bytes of a model file have."""
+    with _refused(name), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = _members(name, archive, len(content))
+        return int(_header(name, archive, members)["version"])
+
+
 def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
     """What a model file holds."""
     file = io.BytesIO()

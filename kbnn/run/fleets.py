@@ -138,12 +138,14 @@ def existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet
         if home is None and os.path.exists(path) and not os.path.isdir(path):
             raise ModelError(f"{path}: is a file, and a fleet is kept in a folder (name one: -m)")
         return None
-    description(path)
-    if options.fresh:
-        return None
-    store = home.store() if isinstance(home, FleetHome) else Store(path, writes=False)
-    fleet = Fleet.load(store)
+    key = description(path)
+    fleet = None
+    if not options.fresh:
+        store = home.store() if isinstance(home, FleetHome) else Store(path, writes=False)
+        fleet = Fleet.load(store)
     if fleet is None:
+        if not options.key:
+            raise UsageError(f"{path}: a new fleet needs its key: add --key {','.join(key)}")
         return None
     if options.key and options.key != fleet.key:
         raise contradiction(path, "--key", ",".join(fleet.key), ",".join(options.key))
