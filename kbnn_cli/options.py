@@ -203,6 +203,13 @@ Quiet = Annotated[
     typer.Option("-q", "--quiet", help="Say nothing but errors.", rich_help_panel=OUTPUT),
 ]
 
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Replace the new model's file if it exists.", rich_help_panel=OUTPUT
+    ),
+]
+
 
 def names(values: list[str] | None) -> tuple[str, ...]:
     """Column names from repeated options, each a list with commas; quotes protect a comma."""

@@ -85,5 +85,5 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
         assert (done.code != 0, done.err.count("\n"), Path("c.npz").exists()) == (True, 1, False)
     done = kbnn("join", "a.npz", "odd.npz", "-o", "b.npz")
     assert "-o b.npz: is there already (--force replaces it)" in done.err
-    assert "would write over a model" in kbnn("join", "a.npz", "b.npz", "-o", "a.npz").err
+    assert "would write over the model a.npz" in kbnn("join", "a.npz", "b.npz", "-o", "a.npz").err
     assert (here / "b.npz").read_bytes() == there

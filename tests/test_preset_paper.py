@@ -257,7 +257,7 @@ IMPOSSIBLE = {
     "--layers auto --activation relu,tanh": "--activation relu,tanh is for 2 hidden layers: "
     "--layers must say their sizes",
     "--preset print": "--preset is none or paper, not 'print'",
-    "--hidden-noise=-1": "--hidden-noise is a variance, 0 or more; not '-1'",
+    "--hidden-noise=-1": "--hidden-noise is a variance, 0 or more and less than 1e+20; not '-1'",
     "--prior-variance 0": "--prior-variance is fan-in, he, glorot or a variance greater than 0; "
     "not '0'",
     "--units sometimes": "--units is auto or off, not 'sometimes'",

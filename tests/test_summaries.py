@@ -124,7 +124,9 @@ def test_a_damaged_state_is_refused_in_one_sentence(harm: Any) -> None:
     header, arrays = card.to_state()
     header = json.loads(json.dumps(header))
     harm(header, arrays)
-    with pytest.raises(ModelError, match=r"^The record of past forecasts is damaged \(.*\)\.$"):
+    with pytest.raises(
+        ModelError, match=r"^the model: its record of past forecasts is damaged \(.*\)$"
+    ):
         Scorecard.from_state(card.judge, header, arrays)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -23,6 +22,9 @@ DIRECTIONS = 16
 
 NO_LIMIT = 1e20
 """An input limit that clips nothing: what lies beyond it is no measurement in any units."""
+
+MOST_NOISE_VARIANCE = 1e60
+"""Of a given noise in standardised units: no data are that far from any network."""
 
 MAX_WEIGHTS = 1 << 26
 MAX_COVARIANCE = 1 << 31
@@ -111,11 +113,11 @@ class Config:
             f"{self.observation} has two outputs each, got {self.outputs}",
         )
         _require(
-            self.noise is None or (self.noise >= 0 and math.isfinite(self.noise)),
+            self.noise is None or 0.0 <= self.noise <= MOST_NOISE_VARIANCE,
             f"noise must be a finite variance >= 0, got {self.noise}",
         )
         _require(
-            self.hidden_noise >= 0 and math.isfinite(self.hidden_noise),
+            0.0 <= self.hidden_noise <= MOST_NOISE_VARIANCE,
             f"hidden_noise must be a finite variance >= 0, got {self.hidden_noise}",
         )
         _require(

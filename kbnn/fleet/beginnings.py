@@ -16,9 +16,13 @@ from kbnn.core.normal import FloatArray
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.start import Widths, begun, first_bytes
 from kbnn.model.model import Model
+from kbnn.model.plain import value_of
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
+from kbnn.score.score import count
 
+LONGEST_MOVE: Final = 1 + 4 * 1024
+"""Numbers that say how far a key has moved: four of a layer, and its noise."""
 NEW: Final = b""
 """What rests of a key that begins from ignorance."""
 WINDOW: Final = 8192
@@ -108,11 +112,20 @@ class Beginnings:
 
     def restore(self, plain: Mapping[str, Any], start: bytes) -> None:
         """The inverse of `to_json`."""
-        self.young = set(map(str, plain["young"]))
+        self.young = set(value_of(list[str], plain["young"], "young"))
         self.widths = Widths.from_json(plain["widths"])
-        self._moved = [(int(row), list(move)) for row, move in plain.get("moved", [])]
+        self._moved = [(count(row), _checked_move(move)) for row, move in plain.get("moved", [])]
         self._start = start
 
     def kept(self) -> bytes:
         """What keys begin from in this window, as far as that is settled."""
         return self.first() if self._start else NEW
+
+
+def _checked_move(move: Any) -> list[float]:
+    """How far a key has moved, see `moved_by`, from a file; its noise alone may be unknown."""
+    values = np.array(move, np.float64)
+    fits = values.ndim == 1 and len(values) % 4 == 1 and len(values) <= LONGEST_MOVE
+    if not fits or not np.all(values[:-1] >= 0.0) or np.isinf(values).any():
+        raise ValueError("how far a key has moved is damaged")
+    return list(move)

@@ -22,18 +22,21 @@ from kbnn.fleet.beginnings import NEW, Beginnings
 from kbnn.fleet.crew import Crew
 from kbnn.fleet.forms import Forms
 from kbnn.fleet.keys import keys_of
-from kbnn.fleet.part import Ask, Part, model_from
+from kbnn.fleet.part import Ask, Part, check_member, model_from
 from kbnn.fleet.start import caught_up
 from kbnn.fleet.store import Store
 from kbnn.fleet.team import Team
 from kbnn.fleet.work import Taught, Work
 from kbnn.model import file as modelfile
+from kbnn.model.migrations import migrated_form
 from kbnn.model.model import Model
+from kbnn.model.plain import value_of
 from kbnn.model.recursion import SequenceNotices
 from kbnn.model.rows import Lesson, Rows, sliced
 from kbnn.model.schema import Schema
 from kbnn.model.settings import MOST_KEPT, Settings
 from kbnn.model.stored import to_state
+from kbnn.score.score import count
 from kbnn.stream.blocks import taken
 from kbnn.task import forecast as said_of
 from kbnn.task.base import blank
@@ -109,21 +112,35 @@ class Fleet(Model):
             return None
         try:
             own = modelfile.load_bytes(state["fleet"], name)
+            if len(state["counts"]) > modelfile.MAX_HEADER:
+                raise ValueError("its counts are too large")
             plain = json.loads(state["counts"])
             common = None
             if "common" in state:
                 common = modelfile.load_bytes(state["common"], f"{name}: the common model")
                 common.scored = False
-            key = list(map(str, plain["key"]))
+            key = value_of(list[str], plain["key"], "key")
             fleet = cls(own.settings, own.schema, key, store, common)
             fleet.remember(lambda: own.card)
             fleet.position, fleet.skipped = own.position, own.skipped
-            fleet._rows, fleet._rejected = int(plain["rows"]), int(plain["rejected"])
-            fleet.beginnings.restore(plain, state.get("start", NEW))
+            fleet._rows, fleet._rejected = count(plain["rows"]), count(plain["rejected"])
+            start = state.get("start", NEW)
+            fleet.beginnings.restore(plain, start)
+            version = modelfile.version_of(state["fleet"], name)
             with fleet._named():
-                fleet.forms.learn(plain.get("forms", {}))
-        except (KeyError, TypeError, ValueError) as error:
+                if common is not None:
+                    check_member(common, own.settings, own.schema)
+                fleet.forms.learn(
+                    {
+                        form: migrated_form(version, one, own.schema.task)
+                        for form, one in plain.get("forms", {}).items()
+                    }
+                )
+                model_from(start, fleet.forms, own.settings, own.schema)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ModelError(f"{name}: is damaged (its state)") from error
+        except RecursionError as error:
+            raise ModelError(f"{name}: is damaged (its state is nested too deep)") from error
         fleet.met = fleet._rows + fleet._rejected + fleet.skipped
         return fleet
 

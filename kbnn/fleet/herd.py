@@ -22,7 +22,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.tails import FIRST_GAIN, MEAN_WIDTH
 from kbnn.fleet import resting
 from kbnn.fleet.form import DRAWN, FIGURES, SUMS, Form
-from kbnn.fleet.packed import Packed
+from kbnn.fleet.packed import Packed, check_form
 from kbnn.fleet.start import KNOWN, OF_AGE
 from kbnn.fleet.store import Standing
 from kbnn.model import scaling
@@ -74,7 +74,9 @@ class Herd:
     def fits(self, schema: Schema, settings: Settings) -> None:
         """Take rows of this schema from now on."""
         if self._learner is None or self._learner.task.schema is not schema:
-            self._learner = Model(settings, schema).learner_of(self.form.settings)
+            learner = Model(settings, schema).learner_of(self.form.settings)
+            check_form(self.form, learner.task, schema.width)
+            self._learner = learner
 
     @property
     def learner(self) -> Learner:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kbnn.errors import DataError
 from kbnn.model.rows import Rows
 from kbnn.stream.chunk import shorten
-from kbnn.stream.values import number_text
+from kbnn.stream.values import number_text, python_values
 
 
 def keys_of(rows: Rows, columns: Sequence[str]) -> list[str]:
@@ -40,7 +40,7 @@ def spelt(cells: Sequence[str]) -> str:
 def _texts(column: pa.Array) -> list[str]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    values: list[Any] = column.to_pylist()
+    values = python_values(column)
     if pa.types.is_string(column.type) and not column.null_count:
         return values
     return [_text(value) for value in values]

@@ -8,20 +8,23 @@ and unpacked a model is the same to the bit, and so are the bytes of its model f
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core import engine
+from kbnn.core import engine, tails
 from kbnn.core.config import Config
+from kbnn.core.constants import LARGEST_TERM
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
+from kbnn.errors import ModelError
 from kbnn.fleet.form import (
     CHANGES,
     CURVE,
     INVALID,
     KEPT,
+    LARGEST,
     LET_GO,
     MET,
     NUMBER,
@@ -41,17 +44,16 @@ from kbnn.fleet.form import (
 )
 from kbnn.model.learned import Learned
 from kbnn.model.model import Model
-from kbnn.model.race import Racer
+from kbnn.model.race import MOST_ALARMS, Racer
 from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.warmup import Kept, KeptRows, rows_kept
-from kbnn.score.curve import CurvePoint
+from kbnn.score.curve import CurvePoint, LearningCurve
+from kbnn.score.score import LARGEST_SUM
 from kbnn.score.scorecard import Scorecard
 from kbnn.task import score_parts
-
-LARGEST: Final = 8192
-"""Numbers of a belief up to which it is packed: to copy a larger one costs more than it saves."""
+from kbnn.task.base import Task
 
 
 class Packed(NamedTuple):
@@ -129,6 +131,7 @@ def unpacked(form: Form, whole: Packed, settings: Settings, schema: Schema) -> M
     """The model that was packed."""
     model = Model(settings, schema)
     learner = model.learner_of(form.settings)
+    check_form(form, learner.task, schema.width)
     row = whole.row
     counts = form.of(row, "counts").tolist()
     rows = _in_order(form.of(row, "kept"), counts[KEPT])
@@ -154,6 +157,50 @@ def unpacked(form: Form, whole: Packed, settings: Settings, schema: Schema) -> M
     return model
 
 
+def check_numbers(form: Form, whole: Packed) -> None:
+    """Refuse numbers that the reader of a model file would refuse.
+
+    Raises
+    ------
+    ModelError
+        Where a number is out of range, or numbers contradict each other.
+    """
+    row, limits = whole.row, form.limits
+    counts = form.of(row, "counts")
+    used = form.length(counts)
+    inside = (row >= limits.low) & (row <= limits.high) | limits.free
+    inside |= limits.unknown & np.isnan(row)
+    whole_numbers = np.concatenate((counts, form.of(row, "pit"), form.counted(row)))
+    sound = (
+        inside[:used].all()
+        and whole_numbers.min() >= 0
+        and whole_numbers.max() < 2**53
+        and tails.sound(form.of(row, "tails")[None])
+        and counts[SINCE] <= counts[SEEN]
+        and counts[SETTLED] <= 1
+        and len(whole.alarms) <= MOST_ALARMS
+        and all(0 <= alarm < 2**53 for alarm in whole.alarms)
+    )
+    for name in ("sums", "recent"):  # no mean of terms is larger than the largest of them
+        weight, *sums = form.of(row, name).tolist()
+        sound = sound and max(map(abs, sums), default=0.0) <= LARGEST_SUM * weight
+    _, total, shift, _ = form.of(row, "constant").tolist()
+    if not sound or abs(shift) > 2.0 * LARGEST_TERM * total:
+        raise ModelError("is damaged (the numbers of a model are out of range)")
+    try:
+        LearningCurve.restore(int(counts[CURVE]), [list(whole.points)])
+    except ValueError as error:
+        raise ModelError(f"is damaged ({error})") from error
+
+
+def check_form(form: Form, task: Task, width: int) -> None:
+    """Refuse a form that models of a fleet with that task and so many inputs cannot have."""
+    config = form.config
+    fits = config.observation == task.observation and task.fits(config.outputs) and task.in_herds
+    if not fits or config.inputs > width:
+        raise ModelError("is damaged (the form of a model does not fit the fleet)")
+
+
 def _in_order(kept: FloatArray, count: int) -> FloatArray:
     """The rows kept, oldest first: once all places are taken, each new one takes the oldest's."""
     most = len(kept)
@@ -167,6 +214,6 @@ def _record(model: Model, form: Form, whole: Packed) -> Scorecard:
     score.rows, score.skipped, score.invalid = counts[SCORED], counts[UNSCORED], counts[INVALID]
     kept = {name: form.of(row, name) for name in ("sums", "recent", "constant", "pit")}
     score_parts.take_over(score, kept, form.figures, form.drawn)
-    card.curve.rows, card.curve.points = counts[CURVE], [list(whole.points)]
+    card.curve = LearningCurve.restore(counts[CURVE], [list(whole.points)])
     card.summaries.rows = counts[CURVE]
     return card

@@ -8,11 +8,13 @@ rows of a key depends on these alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from kbnn.core.layout import IntArray
+from kbnn.errors import ModelError
 from kbnn.fleet import packed as of
 from kbnn.fleet import resting
 from kbnn.fleet.beginnings import NEW
@@ -291,6 +293,28 @@ def model_from(content: bytes, forms: Forms, settings: Settings, schema: Schema)
     if content == NEW:
         return Model(settings, schema)
     if not resting.is_packed(content):
-        return modelfile.load_bytes(content, "a model")
+        model = modelfile.load_bytes(content, "a model")
+        check_member(model, settings, schema)
+        return model
     form = forms.named(resting.form_name(content))
     return of.unpacked(form, resting.from_bytes(form, content), settings, schema)
+
+
+def check_member(model: Model, settings: Settings, schema: Schema) -> None:
+    """Refuse a model whose columns or settings are not those of the fleet it was found in.
+
+    The columns of x may be fewer: categories that other keys have met came later.
+    """
+    own, known = model.schema, schema
+    columns = [place.column for place in own.layout]
+    fits = (
+        own.task == known.task
+        and own.targets == known.targets
+        and columns == [place.column for place in known.layout[: len(columns)]]
+        and own.classes == known.classes[: len(own.classes)]
+        and own.lags == known.lags
+        and own.wait == known.wait
+        and replace(model.settings, keep=settings.keep, sample=settings.sample) == settings
+    )
+    if not fits:
+        raise ModelError("is damaged (a model does not fit its fleet)")

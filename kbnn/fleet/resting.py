@@ -12,7 +12,7 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
 from kbnn.errors import ModelError
 from kbnn.fleet.form import FIGURES, Form
-from kbnn.fleet.packed import Packed
+from kbnn.fleet.packed import Packed, check_numbers
 from kbnn.fleet.store import PACKED, Standing
 from kbnn.score.curve import CurvePoint
 
@@ -73,13 +73,17 @@ def from_bytes(form: Form, content: bytes) -> Packed:
     row[:used] = np.frombuffer(content, np.float64, used, _HEAD.size)
     if form.length(form.of(row, "counts")) != used:
         raise ModelError("is damaged (the rows that a model keeps do not fit)")
-    if not points and not alarms:
-        return Packed(row)
-    at = _HEAD.size + 8 * used
-    told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7).tolist()
-    rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
-    curve = tuple(
-        CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
-        for count, *values in told
-    )
-    return Packed(row, curve, tuple(rows))
+    whole = Packed(row)
+    if points or alarms:
+        at = _HEAD.size + 8 * used
+        told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7)
+        rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
+        if not (np.isfinite(told[:, 0]).all() and not np.isinf(told).any()):
+            raise ModelError("is damaged (the learning curve of a model)")
+        curve = tuple(
+            CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
+            for count, *values in told.tolist()
+        )
+        whole = Packed(row, curve, tuple(rows))
+    check_numbers(form, whole)
+    return whole

@@ -34,13 +34,14 @@ from kbnn.fleet import resting
 from kbnn.fleet.forms import Forms
 from kbnn.model import file as modelfile
 from kbnn.model.learned import Learned
+from kbnn.model.limits import BELIEF_LIMIT, to_state
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
 from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
-from kbnn.model.stored import to_state
 from kbnn.model.warmup import Kept
+from kbnn.score.rowsums import restored
 
 KNOWN: Final = 32
 """Rows after which a key tells how far it has moved."""
@@ -57,6 +58,8 @@ OWN: Final = 0.05
 """Of what the common model takes for noise, what is a key's own before any has told."""
 LEAST_APART: Final = 0.1
 """Of the same, what sets keys apart at least."""
+MOST_LOG_NOISE: Final = 700.0
+"""Of a key on average: no noise is beyond the exponential of it."""
 NOISE_ROWS: Final = 4.0
 """Rows that the noise of other keys counts for."""
 
@@ -155,7 +158,13 @@ class Widths:
         moved, known = (
             np.asarray(plain[name], np.float64).reshape(-1, 2) for name in ("moved", "known")
         )
-        return cls(moved, known, float(plain["log_noise"]), float(plain["keys"]))
+        log_noise, keys = restored([plain["log_noise"], plain["keys"]], (2,)).tolist()
+        sums = np.concatenate((moved, known))
+        if moved.shape != known.shape or keys < 0.0 or abs(log_noise) > MOST_LOG_NOISE * keys:
+            raise ValueError("by how much keys differ is damaged")
+        if not np.all((sums >= 0.0) & (sums <= BELIEF_LIMIT)):
+            raise ValueError("by how much keys differ is damaged")
+        return cls(moved, known, log_noise, keys)
 
 
 def _ratio(noise: FloatArray) -> FloatArray:

@@ -96,13 +96,24 @@ def exists(path: str) -> bool:
 
 def check_own(path: str) -> None:
     """Refuse to write over a file that never was a model; one that is cut short was."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(64)
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({_lower(error.strerror or '')})") from error
-    if not (start.startswith(b"PK\x03\x04") and HEADER.encode() in start):
+    with _refused(path):
+        own = _begins_as_model(path)
+    if not own:
         raise ModelError(f"{path}: is not a kbnn model, and --fresh would write over it")
+
+
+def is_model_file(path: str) -> bool:
+    """Whether a file is or was a model; False where it cannot be read."""
+    try:
+        return os.path.isfile(path) and _begins_as_model(path)
+    except OSError:
+        return False
+
+
+def _begins_as_model(path: str) -> bool:
+    with open(path, "rb") as file:
+        start = file.read(64)
+    return start.startswith(b"PK\x03\x04") and HEADER.encode() in start
 
 
 def load(path: str) -> Model:
@@ -127,6 +138,13 @@ def load_bytes(content: bytes, name: str = "the bytes") -> Model:
     return _model(name, *state)
 
 
+def version_of(content: bytes, name: str = "the bytes") -> int:
+    """The version of the format that the bytes of a model file have."""
+    with _refused(name), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = _members(name, archive, len(content))
+        return int(_header(name, archive, members)["version"])
+
+
 def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
     """What a model file holds."""
     file = io.BytesIO()
@@ -136,7 +154,7 @@ def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
 
 def _model(path: str, header: dict[str, Any], arrays: Arrays) -> Model:
     try:
-        return from_state(header, arrays)
+        return from_state(header, arrays, path)
     except ModelError as error:
         raise ModelError(f"{path}: {_lower(str(error))}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

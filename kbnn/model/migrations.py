@@ -32,6 +32,22 @@ def migrated(version: int, header: dict[str, Any], arrays: Arrays) -> tuple[dict
     return header, arrays
 
 
+def migrated_form(version: int, form: dict[str, Any], task: str) -> dict[str, Any]:
+    """The settings and the network that packed models of a fleet share, as they are now.
+
+    They pass the steps of a model file, as the settings and the network of its only candidate.
+    """
+    racer = {"settings": form["settings"], "networks": [{"config": form["config"]}]}
+    header = {
+        "settings": form["settings"],
+        "schema": {"task": task},
+        "racers": [{**racer, "rehearsal": {}}],
+        "record": {"scores": []},
+    }
+    (found,) = migrated(version, header, {})[0]["racers"]
+    return {**form, "settings": found["settings"], "config": found["networks"][0]["config"]}
+
+
 _SUMS = {
     "error": "bias",
     "absolute": "mae",

@@ -16,6 +16,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from kbnn.errors import ModelError
 
 T = TypeVar("T")
+LARGEST_EXACT = 2**53
+"""Whole numbers up to here are exact as floating-point numbers."""
 
 
 def read(kind: type[T], plain: object) -> T:
@@ -75,7 +77,8 @@ def _fits(kind: Any, value: object) -> bool:
     if isinstance(value, bool):
         return kind is bool
     if kind is float:
-        return isinstance(value, int | float) and math.isfinite(value)
+        whole = isinstance(value, int) and abs(value) <= LARGEST_EXACT
+        return whole or (isinstance(value, float) and math.isfinite(value))
     return kind in (int, str) and isinstance(value, kind)
 
 

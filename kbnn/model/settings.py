@@ -14,7 +14,7 @@ from kbnn.errors import ModelError, UsageError
 from kbnn.model import texts
 from kbnn.model.plain import read
 from kbnn.model.rehearsal import OFTEN
-from kbnn.model.texts import MOST_PRIOR, MOST_REHEARSED
+from kbnn.model.texts import MOST_NOISE, MOST_PRIOR, MOST_REHEARSED
 from kbnn.score.summaries import SAMPLE
 from kbnn.task.base import Task
 from kbnn.task.table import NUMBERS, SAFEST, safest_of
@@ -128,8 +128,10 @@ class Settings:
             raise ValueError(f"prior_variance must be positive, got {self.prior_variance}")
         if isinstance(self.noise, str) and self.noise not in ("auto", "constant"):
             raise ValueError(f"noise must be auto, constant or a number, got {self.noise!r}")
-        if not isinstance(self.noise, str) and not self.noise >= 0.0:
-            raise ValueError(f"noise must be a standard deviation >= 0, got {self.noise}")
+        if not isinstance(self.noise, str) and not 0.0 <= self.noise <= MOST_NOISE:
+            raise ValueError(f"noise must be between 0 and {MOST_NOISE:g}, got {self.noise}")
+        if not 0.0 <= self.hidden_noise < MOST_PRIOR:
+            raise ValueError(f"hidden_noise must be a variance >= 0, got {self.hidden_noise}")
         if self.rehearse not in ("auto", "later") and not (
             isinstance(self.rehearse, int) and 0 <= self.rehearse <= MOST_REHEARSED
         ):

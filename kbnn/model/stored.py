@@ -110,10 +110,13 @@ def _racer_arrays(racer: Racer) -> Arrays:
     return out
 
 
-def from_state(header: dict[str, Any], arrays: Arrays) -> Model:
-    """The model that `to_state` described; ModelError when it cannot be one."""
+def from_state(header: dict[str, Any], arrays: Arrays, name: str = "the model") -> Model:
+    """The model that `to_state` described; ModelError when it cannot be one.
+
+    `name` is what errors in its record call it, which is read when it is first needed.
+    """
     try:
-        return _restored(header, arrays)
+        return _restored(header, arrays, name)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise ModelError(f"the model is damaged ({error})") from error
 
@@ -127,7 +130,7 @@ def copy(model: Model) -> Model:
     )
 
 
-def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
+def _restored(header: dict[str, Any], arrays: Arrays, name: str) -> Model:
     model = Model(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
     racers = _objects(header["racers"], "its candidates")
     _require(1 <= len(racers) <= MAX_CANDIDATES, "its candidates")
@@ -159,7 +162,7 @@ def _restored(header: dict[str, Any], arrays: Arrays) -> Model:
     if model.schema.wait:
         _let_wait(model, header["waiting"], _under(arrays, "waiting/"))
     record = _under(arrays, "record/")
-    model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record))
+    model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record, name))
     return model
 
 

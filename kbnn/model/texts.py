@@ -13,6 +13,8 @@ ACTIVATIONS: Final = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
 MOST_UNITS: Final = 100_000
 MOST_REHEARSED: Final = 100
 MOST_PRIOR: Final = 1e20
+MOST_NOISE: Final = 1e100
+"""A standard deviation in the target's units: its square is a number yet."""
 
 
 def layers(text: str) -> tuple[int, ...] | str:
@@ -32,9 +34,9 @@ def noise(text: str) -> str | float:
     if text in ("auto", "constant"):
         return text
     number = _number(text)
-    if not 0.0 <= number < math.inf:
+    if not 0.0 <= number <= MOST_NOISE:
         words = "auto, constant, or a standard deviation in the target's units"
-        raise ValueError(f"is {words}; not '{text}'")
+        raise ValueError(f"is {words}, at most {MOST_NOISE:g}; not '{text}'")
     return number
 
 
@@ -96,8 +98,8 @@ def activation(text: str) -> str:
 def variance(text: str) -> float:
     """A variance."""
     number = _number(text)
-    if not 0.0 <= number < math.inf:
-        raise ValueError(f"is a variance, 0 or more; not '{text}'")
+    if not 0.0 <= number < MOST_PRIOR:
+        raise ValueError(f"is a variance, 0 or more and less than {MOST_PRIOR:g}; not '{text}'")
     return number
 
 

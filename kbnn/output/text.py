@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from kbnn.output.base import Lines, opened
-from kbnn.stream.values import is_numeric, is_text
+from kbnn.stream.values import as_text, is_numeric
 from kbnn.task.base import Field
 
 
@@ -38,13 +38,7 @@ class TextWriter(Lines):
         """A column as cells; texts as they were."""
         if array is None:
             return [""] * size
-        if is_text(array.type):
-            return self._quoted(array.cast(pa.string()).fill_null("").to_pylist())
-        try:
-            cells: list[str] = array.cast(pa.string()).fill_null("").to_pylist()
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            values = array.to_pylist()
-            return self._quoted(["" if value is None else str(value) for value in values])
+        cells: list[str] = as_text(array).fill_null("").to_pylist()
         return cells if is_numeric(array.type) else self._quoted(cells)
 
     def _quoted(self, cells: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 from kbnn.errors import DataError
 from kbnn.model.schema import Schema
 from kbnn.output.base import Lines, Writer, opened
-from kbnn.stream.values import is_text, missing_tokens, numbers
+from kbnn.stream.values import as_text, is_text, missing_tokens, numbers, python_values
 from kbnn.task.base import Field
 
 GROUP_ROWS: Final = 65_536
@@ -37,7 +38,7 @@ class TypedTable(Writer):
         """Texts of number columns become numbers."""
         numeric = {column.name for column in self._known.columns if column.kind == "number"}
         for at, field in enumerate(schema):
-            if pa.types.is_null(field.type):
+            if pa.types.is_null(field.type) or not self._holds(field):
                 schema = schema.set(at, pa.field(field.name, pa.string()))
             elif field.name in numeric and is_text(field.type):
                 schema = schema.set(at, pa.field(field.name, pa.float64()))
@@ -49,15 +50,19 @@ class TypedTable(Writer):
         self._types = pa.schema([*schema, *predicted])
         return schema
 
+    def _holds(self, field: pa.Field) -> bool:
+        """Whether the format has the type of a column; otherwise it is written as text."""
+        return True
+
     def _put(self, leading: list[tuple[pa.Field, pa.Array | None]], predicted: list[Any]) -> None:
         size = len(predicted[0])
         arrays = [self._typed(field, array, size) for field, array in leading]
         for field, values in zip(self._fields, predicted, strict=True):
             kind = pa.string() if field.text else pa.float64()
             arrays.append(pa.array(values, kind, from_pandas=True))
-        self._take(pa.RecordBatch.from_arrays(arrays, schema=self._types))
+        self._take(arrays)
 
-    def _take(self, batch: pa.RecordBatch) -> None:
+    def _take(self, arrays: list[pa.Array]) -> None:
         raise NotImplementedError
 
     def _typed(self, field: pa.Field, array: pa.Array | None, size: int) -> pa.Array:
@@ -68,7 +73,7 @@ class TypedTable(Writer):
         try:
             if field.type == pa.float64() and is_text(array.type):
                 return pa.array(numbers(array, self._tokens).values, from_pandas=True)
-            return array.cast(field.type)
+            return as_text(array) if field.type == pa.string() else array.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise DataError(
                 f"{self.path}: column '{field.name}' changes from {field.type} to {array.type}, "
@@ -87,8 +92,8 @@ class BinaryTable(TypedTable):
     def _begin(self, types: pa.Schema) -> Any:
         raise NotImplementedError
 
-    def _take(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
+    def _take(self, arrays: list[pa.Array]) -> None:
+        self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._types))
         if sum(batch.num_rows for batch in self._waiting) >= GROUP_ROWS:
             self._write_group()
 
@@ -96,8 +101,14 @@ class BinaryTable(TypedTable):
         if self._table is None:
             self._table = self._begin(self._types)
         if self._waiting:
-            self._table.write_table(pa.Table.from_batches(self._waiting).combine_chunks())
-            self._waiting = []
+            group, self._waiting = pa.Table.from_batches(self._waiting).combine_chunks(), []
+            try:
+                self._table.write_table(group)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise DataError(
+                    f"{self.path}: {self.form} cannot hold a value ({str(error).splitlines()[0]}). "
+                    "Write CSV, JSON or Arrow instead."
+                ) from error
 
     def close(self) -> None:
         """Write what is left and the index at the end of the file."""
@@ -114,6 +125,13 @@ class ParquetTable(BinaryTable):
     """A Parquet file."""
 
     form = "Parquet"
+
+    def _holds(self, field: pa.Field) -> bool:
+        try:
+            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return False
+        return True
 
     def _begin(self, types: pa.Schema) -> Any:
         return pq.ParquetWriter(self._file, types)
@@ -133,9 +151,34 @@ class JsonLines(Lines, TypedTable):
 
     form = "JSON"
 
-    def _take(self, batch: pa.RecordBatch) -> None:
-        lines = [
-            json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
-            for row in batch.to_pylist()
-        ]
+    def _typed(self, field: pa.Field, array: pa.Array | None, size: int) -> pa.Array:
+        try:
+            return super()._typed(field, array, size)
+        except DataError:  # every line has types of its own
+            return array
+
+    def _take(self, arrays: list[pa.Array]) -> None:
+        assert self._types is not None
+        names, columns = self._types.names, map(python_values, arrays)
+        rows = zip(*columns, strict=True)
+        lines = [_line(dict(zip(names, row, strict=True))) for row in rows]
         self._file.write("\n".join([*lines, ""]).encode())
+
+
+def _line(row: dict[str, Any]) -> str:
+    """An object as JSON."""
+    try:
+        return json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:  # a column that is passed on may hold what JSON has no number for
+        return json.dumps(_finite(row), ensure_ascii=False, allow_nan=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    """A value without numbers that are none in JSON: NaN is null, infinity is a text."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value

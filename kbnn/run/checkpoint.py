@@ -8,6 +8,9 @@ Beside `model.npz` there may be, while it is trained,
 A checkpoint is written to the second, brought to the disk, and renamed: the model file is always
 the last complete one. Whatever a kill leaves behind, the next trainer removes.
 
+A file or folder that somebody else has replaced, changed or moved since the last save is left as it
+is: training stops, and what was learned goes to `model.npz.recovered`.
+
 The model file itself is locked too: a hard link gives it a second name with a lock of its own.
 A save makes a new file: the other name keeps the model as it was before.
 """
@@ -17,12 +20,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kbnn.closing import Closing
-from kbnn.errors import ModelError
+from kbnn.errors import KbnnError, ModelError
 from kbnn.model import file as modelfile
 from kbnn.model.model import Model
 from kbnn.model.stored import to_state
@@ -30,6 +34,7 @@ from kbnn.wording import reason_of
 
 LOCK: Final = ".lock"
 PART: Final = ".tmp"
+RECOVERED: Final = ".recovered"
 _LOCKS_MODELS: Final = (
     sys.platform != "win32"
 )  # there a locked file can be neither read nor replaced
@@ -66,6 +71,7 @@ class Checkpoint(Closing):
         self.shown = path
         self.path = os.path.realpath(path)  # a link goes on pointing at the model
         self.names = 1  # of the model file; more are hard links
+        self._saved: FileIdentity | None = None  # of the model file when it was read or saved
         self._descriptor = self._model = -1
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
@@ -73,6 +79,7 @@ class Checkpoint(Closing):
         if os.path.exists(self.path) and not os.path.isfile(self.path):
             raise ModelError(f"{path}: is not a file, so no model can be kept there")
         self._acquire()
+        self._saved = identify_file(self.path)
         self._acquire_model()
         try:
             os.remove(self.path + PART)
@@ -142,8 +149,20 @@ class Checkpoint(Closing):
         self.save(*to_state(model))
 
     def save(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Replace the model file by this state, in one step."""
+        """Replace the model file by this state, in one step.
+
+        Raises
+        ------
+        ModelError
+            Where it cannot be written, or the file is no longer the one that was read or saved.
+        """
+
+        def recover(name: str) -> None:
+            with open(name, "xb") as file:
+                modelfile.write(file, header, arrays)
+
         part, lock = self.path + PART, -1
+        self._stop_if_changed(recover)
         try:
             with open(part, "wb") as file:
                 modelfile.write(file, header, arrays)
@@ -152,42 +171,134 @@ class Checkpoint(Closing):
                 if _LOCKS_MODELS:
                     lock = os.dup(file.fileno())
                     _taken(lock)
-            modelfile.check_readable(part)
+            self._check_readable(part)
             if self.exists:
                 os.chmod(part, os.stat(self.path).st_mode & 0o7777)
+            self._stop_if_changed(recover)  # writing may have taken long
             os.replace(part, self.path)
+            self._saved = identify_file(self.path)
             self._hold(lock)
             lock = -1
             _sync_folder(os.path.dirname(self.path))
-        except (OSError, ModelError, ValueError) as error:
+        except BaseException as error:
             with suppress(OSError):
                 os.remove(part)
+            if isinstance(error, ValueError):  # from a state that JSON cannot hold
+                raise self._unreadable(error) from error
+            if not isinstance(error, OSError):
+                raise
+            self._stop_if_changed(recover)
             raise self._failed(error) from error
         finally:
             if lock >= 0:
                 os.close(lock)
 
-    def _failed(self, error: OSError | ModelError | ValueError) -> ModelError:
-        if not isinstance(error, OSError):
-            return ModelError(
-                f"{self.shown}: not saved, because the new model could not be read back ({error}). "
-                "The model file is as it was at the last save. Please report this."
+    def _check_readable(self, part: str) -> None:
+        """Read what was written before it replaces the model."""
+        try:
+            modelfile.check_readable(part)
+        except ModelError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> ModelError:
+        return ModelError(
+            f"{self.shown}: not saved, because the new model could not be read back ({error}). "
+            "The model file is as it was at the last save. Please report this."
+        )
+
+    def _find_change(self) -> str | None:
+        """Find what others did to the model since it was read or saved; None if nothing."""
+        try:
+            leads_here = os.path.realpath(self.shown) == self.path
+        except OSError:  # a relative name, and the working folder is gone
+            leads_here = False
+        found = identify_file(self.path)
+        if not os.path.isdir(os.path.dirname(self.path)):
+            return "its folder was moved or deleted during training"
+        if not leads_here:
+            return "its name leads to another place than when training began"
+        if found == self._saved:
+            own_folder = found is not None or _same_file(self._descriptor, self.path + LOCK)
+            return None if own_folder else "its folder was replaced during training"
+        if found is None:
+            return "was removed or moved during training"
+        if self._saved is None:
+            return "was created by another process during training"
+        return "was changed by another process during training"
+
+    def _stop_if_changed(self, recover: Callable[[str], None]) -> None:
+        """Stop where the model is no longer ours, once `recover` has saved it elsewhere."""
+        change = self._find_change()
+        if change is None:
+            return
+        said, why = f"{self._subject}: {change}, so kbnn did not write there", ""
+        for name in _recovery_names(os.path.realpath(self._subject)):
+            try:
+                recover(name)
+            except (OSError, KbnnError) as error:
+                why = why or f" ({reason_of(error) if isinstance(error, OSError) else error})"
+                continue
+            raise ModelError(
+                f"{said}. What was learned is saved as {name}: rename it to continue with it."
             )
+        raise ModelError(f"{said}. What was learned since the last save is lost{why}.")
+
+    @property
+    def _subject(self) -> str:
+        """The model as the user named it."""
+        return self.shown
+
+    def _failed(self, error: OSError) -> ModelError:
         why = error.strerror or str(error)
         return ModelError(f"{self.shown}: cannot be saved ({why[:1].lower()}{why[1:]})")
 
     def close(self) -> None:
         """Give the lock back; a second call does nothing."""
         if self._descriptor >= 0:
-            with suppress(OSError):  # an open file cannot be removed everywhere
-                os.remove(self.path + LOCK)
+            if _same_file(self._descriptor, self.path + LOCK):  # a folder may have been replaced
+                with suppress(OSError):  # an open file cannot be removed everywhere
+                    os.remove(self.path + LOCK)
             self._release()
+
+
+class FileIdentity(NamedTuple):
+    """What tells a file from another one, and from itself after a change."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+def identify_file(path: str) -> FileIdentity | None:
+    """Identify the file at a path, None where there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return FileIdentity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _recovery_names(path: str) -> Iterator[str]:
+    """Unused names for a copy of the model: beside it, in the working folder, among temporaries."""
+    folders = [os.path.dirname(path)]
+    with suppress(OSError):
+        folders.append(os.getcwd())
+    folders.append(tempfile.gettempdir())
+    for folder in dict.fromkeys(folders):
+        if os.path.isdir(folder):
+            first = os.path.join(folder, os.path.basename(path) + RECOVERED)
+            name, copies = first, 1
+            while os.path.lexists(name):
+                copies += 1
+                name = f"{first}{copies}"
+            yield name
 
 
 def _same_file(descriptor: int, name: str) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(name))
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 from kbnn.core.layout import layout_of
 from kbnn.errors import KbnnError, UsageError
+from kbnn.fleet.store import MODELS, is_fleet
+from kbnn.model import file as modelfile
 from kbnn.model.lags import parse
 from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings, contradiction
@@ -16,6 +19,9 @@ from kbnn.stream.readoptions import ReadOptions
 from kbnn.stream.series import OFF
 from kbnn.stream.sources import expand
 from kbnn.task.table import task_of
+
+TRAINED: Final = "--model"
+"""The option of the model that is trained: the only output that may replace a model."""
 
 
 def check_size(settings: Settings, schema: Schema) -> None:
@@ -77,23 +83,69 @@ def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
 
 
 def check_outputs(
-    sources: Iterable[str], outputs: Mapping[str, str | None], *, model: str | None = None
+    sources: Iterable[str],
+    outputs: Mapping[str, str | None],
+    *,
+    models: Iterable[str] = (),
+    new_models: Mapping[str, str | None] | None = None,
+    force: bool = False,
 ) -> None:
-    """Refuse to write over what is being read, a `model` too, or two things to one file."""
+    """Refuse output files that would destroy something; the one rule of every command.
+
+    No output may replace a source, a model that is read, another output or, unless it is the
+    model that is trained, any kbnn model, nor lie inside a fleet. A new model replaces no file at
+    all unless `force` is set.
+
+    Parameters
+    ----------
+    sources : the data that are read
+    outputs : the files that are written, by option
+    models : the model files or fleets that are read
+    new_models : model files that are written whole, by option
+    force : whether a new model may replace a file
+
+    Raises
+    ------
+    UsageError
+        With the option, the file and why it may not be written.
+    """
     taken = {}
     for source in sources:
-        with suppress(KbnnError):  # what cannot be read is told by whoever reads it
+        with suppress(KbnnError):  # reading the source reports what is wrong with it
             for name in expand([source]):
                 taken[os.path.realpath(name)] = f"the source {name}"
-    if model is not None:
+    for model in models:
         taken[os.path.realpath(model)] = f"the model {model}"
-    for option, path in outputs.items():
+    new_models = new_models or {}
+    for option, path in {**outputs, **new_models}.items():
         if path is None or path == "-":
             continue
         real = os.path.realpath(path)
         if real in taken:
             raise UsageError(f"{option} {path}: would write over {taken[real]}")
+        _check_folders(f"{option} {path}", real, taken)
+        if option in new_models and not force and os.path.isfile(real):
+            raise UsageError(f"{option} {path}: is there already (--force replaces it)")
+        if option not in (TRAINED, *new_models) and modelfile.is_model_file(real):
+            raise UsageError(
+                f"{option} {path}: would write over a kbnn model. "
+                "Choose another name, or remove the file first."
+            )
         taken[real] = f"{option} {path}"
+
+
+def _check_folders(named: str, real: str, taken: Mapping[str, str]) -> None:
+    """Refuse an output inside a fleet, whose folder holds nothing but the fleet's own files."""
+    folder = os.path.dirname(real)
+    while True:
+        if folder in taken:
+            raise UsageError(f"{named}: is inside {taken[folder]}. Choose another folder.")
+        if is_fleet(folder) and os.path.exists(os.path.join(folder, MODELS)):
+            raise UsageError(f"{named}: is inside the fleet {folder}. Choose another folder.")
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
 
 
 def _columns(

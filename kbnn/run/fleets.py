@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from kbnn.model.model import Model
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings, contradiction
 from kbnn.model.stored import to_state
-from kbnn.run.checkpoint import Checkpoint
+from kbnn.run.checkpoint import Checkpoint, FileIdentity, identify_file
 from kbnn.run.choices import check_columns
 from kbnn.run.outcome import prequential
 from kbnn.run.trainoptions import TrainOptions
@@ -57,35 +58,70 @@ class FleetHome(Checkpoint):
             raise ModelError(f"{path}: cannot be made ({reason_of(error)})") from error
         self.folder = path
         self._store: Store | None = None
+        self._saved_models: FileIdentity | None = None
         super().__init__(os.path.join(path, DESCRIPTION))
 
     def store(self) -> Store:
         """The models, to be changed."""
         if self._store is None:
             self._store = Store(self.folder, writes=True)
+            self._saved_models = identify_file(os.path.join(self.folder, MODELS))
         return self._store
 
     def keep(self, model: Model) -> None:
-        """Save the fleet."""
+        """Save the fleet; ModelError where its files are no longer the ones that were opened."""
         assert isinstance(model, Fleet)
+        self._stop_if_changed(lambda name: _save_copy(model, name))
         new = not is_fleet(self.folder)
         if new:
             describe(self.folder, model.key)
         model.save()
         if not new and description(self.folder) != model.key:  # the models say it too
             describe(self.folder, model.key)
+        self._saved = identify_file(self.path)
+        self._saved_models = identify_file(os.path.join(self.folder, MODELS))
+
+    def _find_change(self) -> str | None:
+        change = super()._find_change()
+        if change is None and self._store is not None:
+            found = identify_file(os.path.join(self.folder, MODELS))
+            if found != self._saved_models:
+                how = "removed or moved" if found is None else "changed by another process"
+                change = f"its file {MODELS} was {how} during training"
+        return change
+
+    @property
+    def _subject(self) -> str:
+        return self.folder
 
     def close(self) -> None:
         """Give the lock back; a folder in which nothing was saved goes."""
+        changed = self._find_change() is not None
         if self._store is not None:
+            if changed:
+                self._store.abandon()
             self._store.close()
             self._store = None
         super().close()
-        if not is_fleet(self.folder):
+        if not changed and not is_fleet(self.folder):
             with suppress(OSError):
                 os.remove(os.path.join(self.folder, MODELS))
             with suppress(OSError):
                 os.rmdir(self.folder)
+
+
+def _save_copy(fleet: Fleet, folder: str) -> None:
+    """Save a fleet in a new folder, with what rests in its store so far."""
+    os.mkdir(folder)
+    try:
+        with Store(folder, writes=True) as copy:
+            fleet.store.copy_to(copy)
+            fleet.store = copy
+            fleet.save()
+        describe(folder, fleet.key)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _left(path: str) -> set[str]:
@@ -103,12 +139,14 @@ def existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet
         if home is None and os.path.exists(path) and not os.path.isdir(path):
             raise ModelError(f"{path}: is a file, and a fleet is kept in a folder (name one: -m)")
         return None
-    description(path)
-    if options.fresh:
-        return None
-    store = home.store() if isinstance(home, FleetHome) else Store(path, writes=False)
-    fleet = Fleet.load(store)
+    key = description(path)
+    fleet = None
+    if not options.fresh:
+        store = home.store() if isinstance(home, FleetHome) else Store(path, writes=False)
+        fleet = Fleet.load(store)
     if fleet is None:
+        if not options.key:
+            raise UsageError(f"{path}: a new fleet needs its key: add --key {','.join(key)}")
         return None
     if options.key and options.key != fleet.key:
         raise contradiction(path, "--key", ",".join(fleet.key), ",".join(options.key))

@@ -11,6 +11,7 @@ from kbnn.model.ensemble import mixture_weights
 from kbnn.model.join import joined
 from kbnn.model.model import Model
 from kbnn.model.stored import to_state
+from kbnn.run.choices import check_outputs
 from kbnn.run.fleets import is_fleet
 from kbnn.sink import write_whole
 
@@ -26,10 +27,7 @@ def join(paths: Sequence[str], output: str, *, force: bool = False) -> Model:
     for at, path in enumerate(real):
         if path in real[:at]:
             raise UsageError(f"{paths[at]}: is named twice")
-    if os.path.realpath(output) in real:
-        raise UsageError(f"-o {output}: would write over a model that is joined")
-    if os.path.exists(output) and not force:
-        raise UsageError(f"-o {output}: is there already (--force replaces it)")
+    check_outputs((), {}, models=paths, new_models={"-o": output}, force=force)
     model = joined([modelfile.load(path) for path in paths], paths)
     write_whole(output, modelfile.to_bytes(*to_state(model)))
     return model

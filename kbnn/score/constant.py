@@ -19,6 +19,9 @@ from kbnn.core import engine
 from kbnn.core.constants import LARGEST_TERM
 from kbnn.score.rowsums import FloatArray, cut, floats, restored
 
+LARGEST_SPREAD = 1e300
+"""Of M2: a weight of 1e140 times the square of a deviation of 1e100 is no number any more."""
+
 _SUMS = ("weight", "shift", "spread")
 
 
@@ -35,6 +38,7 @@ class Constant:
             return
         if engine.compiled():
             self.sums = engine.count_constant(self.sums, y, weight, LARGEST_TERM)
+            self._limit_spread()
             return
         origin, total, shift, spread = floats(self.sums)
         if np.isnan(origin):
@@ -45,8 +49,15 @@ class Constant:
         shifts = _running(shift, weight * d)
         before = np.divide(shifts[:-1], weights[:-1], out=d.copy(), where=weights[:-1] > 0)
         after = np.divide(shifts[1:], weights[1:], out=d.copy(), where=weights[1:] > 0)
-        gain = np.fmax(weight * (d - before) * (d - after), 0.0)
-        self.sums = np.array([origin, weights[-1], shifts[-1], _running(spread, gain)[-1]])
+        with np.errstate(over="ignore"):
+            gain = np.fmax(weight * (d - before) * (d - after), 0.0)
+            total_spread = _running(spread, gain)[-1]
+        self.sums = np.array([origin, weights[-1], shifts[-1], total_spread])
+        self._limit_spread()
+
+    def _limit_spread(self) -> None:
+        """Keep M2 a number where large weights meet large deviations."""
+        self.sums[3] = min(self.sums[3], LARGEST_SPREAD)
 
     @property
     def variance(self) -> float | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbnn.score.rowsums import restored
 from kbnn.score.score import LINES, Score, count
 
 FIRST = 32
@@ -51,8 +52,9 @@ class CurvePoint:
     def from_json(cls, fields: Sequence[Any]) -> CurvePoint:
         """The point that `to_json` described."""
         rows, *values = fields
-        if len(values) != 6 or not all(v is None or isinstance(v, int | float) for v in values):
+        if len(values) != 6:
             raise ValueError("a point of the learning curve is damaged")
+        restored([0.0 if value is None else value for value in values], (6,))
         return cls(count(rows), *values)
 
 
@@ -113,7 +115,23 @@ class LearningCurve:
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> LearningCurve:
         """The curve that `to_json` described."""
-        curve = cls(len(state["points"]))
-        curve.rows = count(state["rows"])
-        curve.points = [[CurvePoint.from_json(p) for p in points] for points in state["points"]]
+        return cls.restore(
+            count(state["rows"]),
+            [[CurvePoint.from_json(p) for p in points] for points in state["points"]],
+        )
+
+    @classmethod
+    def restore(cls, rows: int, points: list[list[CurvePoint]]) -> LearningCurve:
+        """Make a curve of stored points; ValueError where no stream of rows has them.
+
+        A curve whose next point lies behind its last row would never come to it.
+        """
+        curve = cls(len(points))
+        known = points[0] if points else []
+        places = [FIRST << at for at in range(len(known))]
+        if any([point.rows for point in target] != places for target in points):
+            raise ValueError("the points of the learning curve are not at the rows they fall on")
+        if not (places[-1] if places else 0) <= rows < FIRST << len(known):
+            raise ValueError(f"the learning curve cannot have {rows} rows")
+        curve.rows, curve.points = rows, points
         return curve

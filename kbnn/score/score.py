@@ -7,17 +7,20 @@ figure was thought of starts it empty, and its mean is over the rows since.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from kbnn.core.engine import totals
-from kbnn.score.figures import Figure, nested
+from kbnn.score.figures import Figure, flat, nested
 from kbnn.score.rowsums import FloatArray, floats, restored
 
 LARGEST_SUM = 1e220
 """No sum is larger: terms are cut before they are squared, see kbnn.score.rowsums."""
+LARGEST_WEIGHTED = 1e204
+"""Of a row's term times its weight: the sum of 10^16 rows is within LARGEST_SUM."""
 
 LINES = ("loss", "nll", "coverage_90")
 """The lines of a learning curve."""
@@ -62,7 +65,9 @@ class Score:
             return
         terms = [figure.term(judged) for figure in self._summed if figure.term is not None]
         if not judged.even:
-            terms = [term * judged.weight for term in terms]
+            with np.errstate(over="ignore"):
+                terms = [term * judged.weight for term in terms]
+            terms = [_limit_terms(term) for term in terms]
         whole, drawn = [judged.weight, *terms], [terms[at] for at in self._drawn]
         before = np.concatenate(((self._weight,), self._sums, self._recent))
         after = totals(before, [*whole, judged.weight, *drawn])
@@ -152,6 +157,20 @@ class Score:
         names = list(self._place)
         for place, at in enumerate(self._drawn, start=1):
             self._recent[place] = recent.get(names[at], 0.0)
+
+
+def _limit_terms(terms: FloatArray) -> FloatArray:
+    """Limit terms to what can be added up; the same array where none is beyond."""
+    far = np.abs(terms) > LARGEST_WEIGHTED
+    return np.clip(terms, -LARGEST_WEIGHTED, LARGEST_WEIGHTED) if far.any() else terms
+
+
+def check_finite(score: Score) -> None:
+    """Refuse, with ValueError, a score whose figures and lines are not all finite numbers."""
+    found = [value for pair in score.lines().values() for value in pair]
+    found += flat(score.figures()).values()
+    if not all(value is None or math.isfinite(value) for value in found):
+        raise ValueError("a figure of the record is not finite")
 
 
 def count(value: object) -> int:

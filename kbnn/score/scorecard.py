@@ -15,7 +15,7 @@ import numpy as np
 from kbnn.errors import ModelError
 from kbnn.score.curve import CurvePoint, LearningCurve
 from kbnn.score.rowsums import FloatArray, IntArray
-from kbnn.score.score import Judged, Score
+from kbnn.score.score import Judged, Score, check_finite
 from kbnn.score.summaries import SAMPLE, Summaries
 
 ARRAYS = (
@@ -120,7 +120,11 @@ class Scorecard:
 
     @classmethod
     def from_state(
-        cls, judge: Judge, header: Mapping[str, Any], arrays: dict[str, FloatArray]
+        cls,
+        judge: Judge,
+        header: Mapping[str, Any],
+        arrays: dict[str, FloatArray],
+        name: str = "the model",
     ) -> Scorecard:
         """The scorecard that `to_state` described; ModelError when it cannot be one."""
         card = cls(judge)
@@ -131,7 +135,7 @@ class Scorecard:
             if not len(card.curve.points) == len(card.scores) == len(judge.targets):
                 raise ValueError("its parts speak of different targets")
             for score in card.scores:
-                score.figures()  # sums that no rows can have do not make figures
+                check_finite(score)  # sums that no rows can have do not make figures
         except (
             KeyError,
             TypeError,
@@ -140,7 +144,9 @@ class Scorecard:
             ArithmeticError,
             AttributeError,
         ) as error:
-            raise ModelError(f"The record of past forecasts is damaged ({error}).") from error
+            raise ModelError(
+                f"{name}: its record of past forecasts is damaged ({error})"
+            ) from error
         return card
 
 

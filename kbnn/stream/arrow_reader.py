@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet
 
 from kbnn.errors import DataError
-from kbnn.stream.chunk import Chunk, Pins
+from kbnn.stream.chunk import Chunk, Pins, shorten
 from kbnn.stream.header import check_unique, check_width
 from kbnn.stream.memory import BatchReader
 from kbnn.stream.sources import ByteReader
+from kbnn.stream.values import as_text
 
 BATCH_ROWS: Final = 4096
 
@@ -61,6 +64,15 @@ class ArrowReader:
         except UnicodeDecodeError as error:
             raise damaged(name, what, error) from error
         check_unique(self.columns, name)
+        self.notices = [
+            f"{name}: column '{shorten(field.name)}': the time zone '{shorten(field.type.tz)}' is "
+            "unknown here: its times are read as UTC"
+            for field in schema
+            if pa.types.is_timestamp(field.type)
+            and not is_known_zone(field.type.tz)
+            and pins.wants(field.name)
+            and field.name not in pins.ignored
+        ]
         if not self.columns:
             raise DataError(f"{name}: has no columns")
 
@@ -77,7 +89,11 @@ class ArrowReader:
             if batch is None:
                 return
             for start in range(0, batch.num_rows, BATCH_ROWS):
-                part = self._with_constants(_plain(batch.slice(start, BATCH_ROWS)))
+                try:
+                    part = _plain(batch.slice(start, BATCH_ROWS))
+                except _DAMAGE as error:
+                    raise damaged(self.name, self._what, error) from error
+                part = self._with_constants(part)
                 first, row = row, row + part.num_rows
                 self._progress(row - 1)
                 yield Chunk(self.name, part, first)
@@ -97,26 +113,78 @@ class ArrowReader:
         ]
         chosen = chosen or [(0, batch.schema.names[0])]
         columns = []
-        for at, _ in chosen:
+        for at, name in chosen:
             column = batch.column(at)
-            column.validate(full=True)  # a damaged file may otherwise crash what follows
+            try:
+                column.validate(full=True)  # a damaged file may otherwise crash what follows
+            except _DAMAGE:
+                if name not in self._pins.ignored:
+                    raise
+                column = pa.nulls(batch.num_rows)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, names=[name for _, name in chosen])
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Dictionaries and views become plain columns, a few rows at a time."""
-    columns = [_plain_column(column) for column in batch.columns]
+    """Columns of types that Arrow's functions take, a few rows at a time."""
+    columns = [plain_column(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _plain_column(column: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        names = _plain_column(column.dictionary)
-        column = pa.DictionaryArray.from_arrays(column.indices, names).dictionary_decode()
-    if pa.types.is_string_view(column.type):  # which few of Arrow's functions take
-        column = column.cast(pa.string())
+def plain_column(column: pa.Array) -> pa.Array:
+    """Decode a column: dictionaries, runs and views become plain values, at any depth.
+
+    Few of Arrow's functions take these. A time zone that is unknown here is left out, so that the
+    times are those of UTC; nested values that cannot be decoded become texts.
+    """
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType) and _is_encoded(kind.storage_type):
+        return plain_column(column.storage)
+    if pa.types.is_dictionary(kind):
+        names = plain_column(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, names).dictionary_decode()
+    if pa.types.is_run_end_encoded(kind):
+        return plain_column(pc.run_end_decode(column))
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.string())
+    if pa.types.is_binary_view(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_timestamp(kind) and not is_known_zone(kind.tz):
+        return column.cast(pa.int64()).cast(pa.timestamp(kind.unit))
+    if pa.types.is_struct(kind):
+        parts = [plain_column(part) for part in column.flatten()]
+        names = [kind.field(at).name for at in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, names, mask=column.is_null())
+    if pa.types.is_nested(kind) and _is_encoded(kind):
+        return as_text(column)
     return column
+
+
+def _is_encoded(kind: pa.DataType) -> bool:
+    """Whether a type is, or holds, one that few of Arrow's functions take."""
+    inner = [kind.field(at).type for at in range(kind.num_fields)]
+    return (
+        pa.types.is_dictionary(kind)
+        or pa.types.is_run_end_encoded(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary_view(kind)
+        or (pa.types.is_timestamp(kind) and not is_known_zone(kind.tz))
+        or any(map(_is_encoded, inner))
+    )
+
+
+@cache
+def is_known_zone(zone: str | None) -> bool:
+    """Whether times of a zone can be told by the clock on its walls."""
+    if zone is None:
+        return True
+    start = pa.array([0], pa.timestamp("s", tz=zone))
+    try:
+        pc.local_timestamp(start)
+        start.to_pylist()  # Python has a list of zones of its own
+    except (pa.ArrowException, KeyError, ValueError):
+        return False
+    return True
 
 
 def damaged(name: str, what: str, error: BaseException) -> DataError:

@@ -12,6 +12,7 @@ from kbnn.model.rows import Rows
 from kbnn.model.schema import Schema
 from kbnn.model.warmup import unseen
 from kbnn.model.warmup import widened as fitted
+from kbnn.stream.values import as_text
 
 
 def taken(rows: Rows, order: IntArray) -> Rows:
@@ -79,10 +80,10 @@ def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        as_text = [
-            table.cast(pa.schema([(name, pa.string()) for name in table.schema.names]))
-            for table in tables
+    except pa.ArrowException:
+        written = [
+            pa.table({name: as_text(batch.column(name)) for name in batch.schema.names})
+            for batch in batches
         ]
-        table = pa.concat_tables(as_text, promote_options="default")
+        table = pa.concat_tables(written, promote_options="default")
     return table.combine_chunks().to_batches()[0]

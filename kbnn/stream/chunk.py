@@ -103,7 +103,8 @@ class Pins:
 
     Columns in `numbers` are parsed to float64 on the way in; only columns in `wanted` are parsed
     at all (None: every column), and where `late` is true those that are not `known`. `named` are
-    those that the user named: a first line with one of them is a header.
+    those that the user named: a first line with one of them is a header. Columns in `ignored` may
+    hold anything, damaged values too.
     """
 
     numbers: frozenset[str] = frozenset()
@@ -113,6 +114,7 @@ class Pins:
     known: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
     late: bool = False
+    ignored: frozenset[str] = frozenset()
 
     def wants(self, name: str) -> bool:
         """Whether a column is to be parsed."""

@@ -83,6 +83,8 @@ class Stream(Closing):
         self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
         if schema is None:
             self._pins.wanted, self._pins.named = options.chosen, options.named
+        unused = [] if schema is None else schema.names("none")
+        self._pins.ignored = frozenset((*options.ignore, *unused)).difference(options.key)
         self._tokens = pa.array(self._pins.missing, pa.string())
         try:
             self._inputs = Inputs(

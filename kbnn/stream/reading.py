@@ -106,6 +106,8 @@ class Reading:
                 self.notice(f"{name} has no header: {_no_header(opened.columns, self.expected)}")
         if not isinstance(opened, JsonReader):
             self._check(opened.columns, name)
+        for text in getattr(opened, "notices", ()):
+            self.notice(text)
         self.first = self.first or opened
         self.opened += 1
         return opened

@@ -25,6 +25,7 @@ from kbnn.stream.values import (
     numbers,
     plain_text,
     seconds,
+    time_text,
 )
 
 _FULL: Final = (
@@ -141,7 +142,10 @@ def is_point(kind: pa.DataType) -> bool:
 def times(array: pa.Array, unit: Unit, day_first: bool, tokens: pa.Array) -> Times:
     """Read a column as points of time."""
     if is_point(array.type):
-        return Times(_points(array), {})
+        values = _points(array)
+        far = np.flatnonzero(np.abs(values[:, 0]) > _FARTHEST).tolist()
+        values[far] = np.nan
+        return Times(values, {at: time_text(array[at]) for at in far})
     if is_text(array.type) and unit == "text":
         return _texts(plain_text(array), day_first, tokens)
     if not is_text(array.type) and not is_numeric(array.type):
@@ -177,7 +181,10 @@ def _points(array: pa.Array) -> FloatArray:
     """Arrow's own points of time, of any unit and zone."""
     local = array
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
-        local = pc.local_timestamp(array)
+        try:
+            local = pc.local_timestamp(array)
+        except pa.ArrowInvalid:  # no calendar goes that far: an hour more or less is nothing there
+            local = array
     return np.stack((_seconds(array), _seconds(local)), axis=1)
 
 
@@ -237,9 +244,12 @@ def one(value: Any, unit: Unit, day_first: bool) -> tuple[float, float] | None:
 def written(array: pa.Array) -> list[str | None]:
     """Arrow's points of time as texts that `point` reads, None where missing."""
     texts: list[str | None] = []
-    for instant, local in _points(array).tolist():
+    for at, (instant, local) in enumerate(_points(array).tolist()):
         if not np.isfinite(instant):
             texts.append(None)
+            continue
+        if abs(local) > _FARTHEST:
+            texts.append(time_text(array[at]))
             continue
         ahead = round((local - instant) / 60.0)
         zoned = getattr(array.type, "tz", None) is not None

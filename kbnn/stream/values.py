@@ -41,6 +41,9 @@ _TIME: Final = re.compile(
 )
 
 
+_BEYOND_PYTHON: Final = (pa.ArrowException, ValueError, OverflowError, KeyError)
+"""What Arrow raises where Python has no such value: a year 10000, an unknown time zone."""
+
 MAX_LABEL: Final = 200
 """Characters of a category or a class: a longer text is a text."""
 
@@ -114,6 +117,48 @@ def plain_text(array: pa.Array) -> pa.Array:
     if array.type != pa.string():
         array = array.cast(pa.string())
     return pc.utf8_trim_whitespace(array)
+
+
+def python_values(array: pa.Array) -> list[Any]:
+    """A column as Python values; times that Python cannot hold as ISO 8601 texts."""
+    try:
+        return list(array.to_pylist())
+    except _BEYOND_PYTHON:
+        return [_python_value(value) for value in array]
+
+
+def _python_value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except _BEYOND_PYTHON:
+        kind = value.type
+        if pa.types.is_struct(kind):
+            return {name: _python_value(value[name]) for name in value}
+        if hasattr(value, "values") and value.values is not None:
+            return python_values(value.values)
+        return time_text(value) if pa.types.is_temporal(kind) else str(value)
+
+
+def time_text(value: pa.Scalar) -> str:
+    """A time of any size as text: what is counted, in the calendar or in its unit."""
+    kind, ticks = value.type, int(value.value)
+    if pa.types.is_date32(kind):
+        return str(np.int64(ticks).view("datetime64[D]"))
+    if pa.types.is_date64(kind):
+        return str(np.int64(ticks).view("datetime64[ms]").astype("datetime64[D]"))
+    if pa.types.is_timestamp(kind):
+        zone = "" if kind.tz is None else "Z"
+        return f"{np.int64(ticks).view(f'datetime64[{kind.unit}]')}{zone}"
+    return f"{ticks} {kind.unit}"
+
+
+def as_text(array: pa.Array) -> pa.Array:
+    """A column of any type as plain strings, null where it is null."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowException:
+        found = python_values(array)
+        return pa.array([None if value is None else str(value) for value in found], pa.string())
 
 
 def texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:

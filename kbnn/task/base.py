@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from kbnn.core import tails
+from kbnn.core.config import MOST_NOISE_VARIANCE
 from kbnn.core.mixture import STATED_FIELDS
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
@@ -220,7 +221,8 @@ class Task(ABC):
         """The variance of a noise that was given, the target's scale being that; None if not."""
         if not self.takes_noise or isinstance(noise, str):
             return None
-        return (float(noise) / scale) ** 2
+        ratio = min(float(noise) / scale, MOST_NOISE_VARIANCE)
+        return min(ratio * ratio, MOST_NOISE_VARIANCE)
 
     def noise_sd(
         self, learned: FloatArray, given: float | None, scale: Sequence[float]

@@ -96,7 +96,7 @@ def _coverage(level: int) -> Figure:
 
 def _explained(score: NumericScore) -> float | None:
     square, spread = score.average("rmse"), score.constant.variance
-    return None if square is None or not spread else 1 - square / spread
+    return None if square is None or not spread else 1 - min(square / spread, base.LARGEST_SUM)
 
 
 def _constant_rmse(score: NumericScore) -> float | None:

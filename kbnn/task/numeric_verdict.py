@@ -90,11 +90,15 @@ def headline(
     return "good", "Good: useful predictions with honest error bars"
 
 
+MOST_RATIO = 1e100
+"""Of two errors, beyond which nothing more is said: its square is a number yet."""
+
+
 def accuracy_sentence(rmse: float, baseline: float, rows: int) -> tuple[bool, str]:
     """Whether the predictions beat the best constant, R2 = 1 - (RMSE / baseline)^2, and by what."""
     if baseline == 0:
         return True, f"RMSE {number(rmse)}; the target never varies, so a constant is perfect."
-    r2 = 1 - (rmse / baseline) ** 2
+    r2 = 1 - min(rmse / baseline, MOST_RATIO) ** 2
     against = f"RMSE {number(rmse)} against {number(baseline)} for the best constant"
     if r2 <= max(0.01, 4 / rows):
         return False, f"{against}: no better than always saying the mean."

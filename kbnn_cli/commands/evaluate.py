@@ -95,7 +95,7 @@ def evaluate(
     how = standing.scored(on_error)
     modelreport.check_files(report, plot)
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
-    check_outputs(sources, outputs, model=model)
+    check_outputs(sources, outputs, models=[model])
     shares = options.shares(quantiles)
     for share in shares:
         check_quantile(share)

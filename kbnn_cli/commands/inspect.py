@@ -76,6 +76,7 @@ def inspect(
     model: options.Model,
     key: Key = None,
     export: Export = None,
+    force: options.Force = False,
     weights: Weights = False,
     weights_file: WeightsFile = None,
     diff: Diff = None,
@@ -99,9 +100,11 @@ def inspect(
     modelreport.check_files(report, plot)
     if weights_file is not None:
         belief.check_name(weights_file)
-        check_outputs((), {"--weights-file": weights_file}, model=model)
-    if export is not None:
-        check_outputs((), {"--export": export}, model=model)
+    if force and export is None:
+        raise UsageError("--force replaces the file of --export: name it with --export FILE.npz")
+    outputs = {"--weights-file": weights_file, "--report": report, "--plot": plot}
+    models = [model] if diff is None else [model, diff]
+    check_outputs((), outputs, models=models, new_models={"--export": export}, force=force)
     size = None
     known = fleets.load(model)
     if key is not None:

@@ -30,19 +30,13 @@ Output = Annotated[
         rich_help_panel=options.OUTPUT,
     ),
 ]
-Force = Annotated[
-    bool,
-    typer.Option(
-        "--force", help="Replace the output if it is there.", rich_help_panel=options.OUTPUT
-    ),
-]
 
 
 @app.command(cls=Command, epilog=EXAMPLES)
 def join(
     models: Models,
     output: Output,
-    force: Force = False,
+    force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -116,7 +116,7 @@ def predict(
     if horizon is None and plot is not None:
         raise UsageError("--plot draws steps ahead: it needs --horizon")
     outputs = {"--output": output, "--bad-rows": bad_rows, "--plot": plot}
-    check_outputs(sources or (), outputs, model=model)
+    check_outputs(sources or (), outputs, models=[model])
     check_name(output)
     modelreport.check_files(None, plot)
     start = perf_counter()
