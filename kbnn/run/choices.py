@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 from kbnn.core.layout import layout_of
 from kbnn.errors import KbnnError, UsageError
@@ -28,6 +29,9 @@ def check_size(settings: Settings, schema: Schema) -> None:
         raise UsageError(
             f"{error} (fewer --layers or --features, or --covariance neuron)"
         ) from error
+
+
+ON_ERROR: Final = ("stop", "skip")
 
 
 def check_one_of(option: str, value: str, allowed: Sequence[str]) -> str:
