@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import typer
@@ -14,6 +14,40 @@ COLUMNS = "Columns"
 READING = "Reading"
 CLUSTER = "Cluster"
 OUTPUT = "Output"
+
+
+def complete(words: Callable[[], Iterable[str]], many: bool = False) -> Callable[[str], list[str]]:
+    """What completes an option that takes fixed words, or `many` of them with commas between.
+
+    The words are asked for when a shell completes: the tables that have them take time to load.
+    """
+
+    def found(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",") if many else ("", "", incomplete)
+        return [before + comma + word for word in words() if word.startswith(last)]
+
+    return found
+
+
+def _on_error_words() -> Iterable[str]:
+    from kbnn.run.choices import ON_ERROR
+
+    return ON_ERROR
+
+
+def _interval_words() -> Iterable[str]:
+    from kbnn.model.settings import INTERVALS
+
+    return INTERVALS
+
+
+def _engine_words() -> Iterable[str]:
+    from kbnn.run.trainoptions import ENGINES
+
+    return ENGINES
+
+
+complete_on_error = complete(_on_error_words)
 
 
 def whole(option: str) -> Callable[[str], int]:
@@ -131,6 +165,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
+        autocompletion=complete(lambda: FORMATS),
         help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
         rich_help_panel=READING,
     ),
@@ -140,6 +175,7 @@ OnError = Annotated[
     typer.Option(
         "--on-error",
         metavar="stop|skip",
+        autocompletion=complete_on_error,
         help="What to do at a row that cannot be read.",
         rich_help_panel=READING,
     ),
@@ -178,6 +214,7 @@ Intervals = Annotated[
     typer.Option(
         "--intervals",
         metavar="tracked|stated",
+        autocompletion=complete(_interval_words),
         help="Edges as they were kept to their promise, or as the distribution has them; as the "
         "model was trained if not said.",
         rich_help_panel=OUTPUT,
@@ -224,6 +261,7 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="here|dask",
+        autocompletion=complete(_engine_words),
         help="Where rows are learned and answered: here, or in the workers of a Dask cluster.",
         rich_help_panel=CLUSTER,
     ),

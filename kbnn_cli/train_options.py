@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kbnn.task.table import TASKS
-from kbnn_cli.options import COLUMNS, OUTPUT, READING, seconds, share_of, whole
+from kbnn_cli.options import COLUMNS, OUTPUT, READING, complete, seconds, share_of, whole
 
 if TYPE_CHECKING:
     from kbnn.model.settings import Option
@@ -17,6 +17,28 @@ if TYPE_CHECKING:
 NETWORK = "Network"
 MODEL = "Model file"
 FLEET = "Fleet"
+
+
+def _decimal_words() -> Iterable[str]:
+    from kbnn.stream.forms import DECIMALS
+
+    return DECIMALS
+
+
+def _thousands_words() -> Iterable[str]:
+    from kbnn.model.form import THOUSANDS
+    from kbnn.stream.forms import shown_mark
+
+    return [
+        shown_mark(mark) for mark in THOUSANDS if mark != "'"
+    ]  # shells would take it for a quote
+
+
+def _time_unit_words() -> Iterable[str]:
+    from kbnn.stream.clock import TIME_UNITS
+
+    return TIME_UNITS
+
 
 ModelFile = Annotated[
     str,
@@ -149,6 +171,7 @@ Decimal = Annotated[
     typer.Option(
         "--decimal",
         metavar="MARK",
+        autocompletion=complete(_decimal_words),
         help="The decimal mark of numbers, . or a comma; found out if not said.",
         rich_help_panel=READING,
     ),
@@ -158,6 +181,7 @@ Thousands = Annotated[
     typer.Option(
         "--thousands",
         metavar="MARK",
+        autocompletion=complete(_thousands_words),
         help="The thousands mark: , . ' or space; found out if not said.",
         rich_help_panel=READING,
     ),
@@ -167,6 +191,7 @@ Task = Annotated[
     typer.Option(
         "--task",
         metavar="TASK",
+        autocompletion=complete(lambda: ("auto", *TASKS)),
         help=f"auto, {' or '.join(TASKS)}; auto: text, true/false and 0/1 are classes.",
         rich_help_panel=COLUMNS,
     ),
@@ -185,6 +210,7 @@ TimeUnit = Annotated[
     typer.Option(
         "--time-unit",
         metavar="UNIT",
+        autocompletion=complete(_time_unit_words),
         help="Of a clock in numbers: s, ms, us or ns since 1970, or year; auto goes by their size.",
         rich_help_panel=COLUMNS,
     ),
@@ -296,8 +322,13 @@ def settings(stated: dict[str, str | None]) -> Any:
 
 
 def _parameter(option: Option) -> Parameter:
+    many = option.name == "activation"
     shown = typer.Option(
-        option.flag, metavar=option.metavar, help=option.help, rich_help_panel=NETWORK
+        option.flag,
+        metavar=option.metavar,
+        autocompletion=complete(lambda: option.words, many) if option.words else None,
+        help=option.help,
+        rich_help_panel=NETWORK,
     )
     kind = Annotated[str | None, shown]
     word = option.flag.removeprefix("--").replace("-", "_")

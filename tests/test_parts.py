@@ -134,7 +134,8 @@ def test_the_share_that_was_forecast_better_weighs_more_and_rows_are_numbered_on
     good, bad = join._evidence(models)
     assert good == 0.0
     assert bad < -5.0
-    numbers = join._kept(models).rows().number
+    kept = join._kept(models, [model.learned.kept.rows() for model in models])
+    numbers = kept.rows().number
     assert np.all(np.diff(numbers) > 0.0)
     assert numbers[-1] == 600.0
 

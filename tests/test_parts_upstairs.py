@@ -115,7 +115,8 @@ def test_statistics_of_shares_are_those_of_all_rows() -> None:
 
 
 def test_rows_of_shares_are_numbered_one_share_after_another() -> None:
-    kept = join._kept([learned(60), learned(50, seed=1)]).rows()
+    models = [learned(60), learned(50, seed=1)]
+    kept = join._kept(models, [model.learned.kept.rows() for model in models]).rows()
     assert kept.number.tolist() == list(range(1, 111))
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from kbnn.core import engine
 from kbnn.core.constants import LEAST_PROBABILITY, SHARE_START, SHARPNESS_EVERY
+from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
 
 _STEPS: Final = np.arange(-6, 7)
@@ -69,6 +70,14 @@ def grown(known: FloatArray, classes: int) -> FloatArray:
     if not len(known):
         return known
     return np.append(known, np.zeros(max(0, COUNTS.start + classes - len(known))))
+
+
+def reorder(known: FloatArray, places: IntArray) -> FloatArray:
+    """The same where class k has become class places[k]."""
+    moved = known.copy()
+    if len(known):
+        moved[COUNTS.start + places] = known[COUNTS]
+    return moved
 
 
 def joined(parts: Sequence[FloatArray], rows: Sequence[float]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""A network that gains inputs (a new category) or outputs (a new class) while it runs.
+"""A network that gains inputs (a new category) or outputs (a new class), or has them reordered.
 
 Old weights keep their belief; new ones start from the prior they would have had from the start, and
 are independent of the rest. Rows seen before are as if the new input had been 0 in all of them.
@@ -48,6 +48,65 @@ def grow(state: State, inputs: int, outputs: int, config: Config | None = None) 
         grown = _triangles if name in triangles else _corner
         arrays[name] = grown(getattr(state, name), getattr(first, name))
     return State(config, state.seed, mean, cov, prior_mean, prior_var, **arrays)
+
+
+def reorder(state: State, inputs: IntArray, outputs: IntArray) -> State:
+    """The same network with its inputs and outputs in another order.
+
+    Parameters
+    ----------
+    state : State
+        The network; it must have every input and output already (see `grow`).
+    inputs, outputs : permutations
+        Input i becomes input inputs[i], output k becomes output outputs[k].
+    """
+    if np.all(inputs == np.arange(len(inputs))) and np.all(outputs == np.arange(len(outputs))):
+        return state
+    config = state.config
+    layout = layout_of(config)
+    shown = np.arange(1 + config.directions)  # the bias and the directions stay where they are
+    columns = np.concatenate((shown, len(shown) + inputs))
+    index = np.arange(layout.starts[-1], dtype=np.float64)
+    moved = []
+    for layer in range(layout.layers):
+        weights = layout.matrix(index, layer)
+        rows = outputs if layer == layout.layers - 1 else np.arange(len(weights))
+        moved.append(weights[rows] if layer else weights[rows][:, columns])
+    places = np.concatenate([part.ravel() for part in moved]).astype(np.int64)
+    loose = np.empty(len(places))
+    loose[places[layout.loose]] = layout.loose_var(state.cov)
+    input_order = np.argsort(inputs)
+    view, spread = state.view, state.input_cov
+    if config.directions:
+        size = len(spread) - config.inputs
+        view, spread = view[input_order], np.append(spread[:size], spread[size:][input_order])
+    else:
+        spread = _reorder_triangle(spread, input_order)
+    head_mean, head_cov = state.head_mean, state.head_cov
+    if not config.hidden and head_mean.size:  # the log-variance head reads the inputs
+        head_order = np.argsort(columns)
+        head_mean = head_mean[:, head_order]
+        head_cov = np.array([_reorder_triangle(row, head_order) for row in head_cov])
+    source = np.argsort(places)
+    return state._replace(
+        mean=state.mean[source],
+        prior_mean=state.prior_mean[source],
+        prior_var=state.prior_var[source],
+        cov=layout.pack(
+            _blocks(layout, layout, places, state.cov, state.prior_var[source]),
+            loose[layout.loose],
+        ),
+        head_mean=np.ascontiguousarray(head_mean),
+        head_cov=head_cov,
+        input_mean=state.input_mean[input_order],
+        input_cov=spread,
+        view=view,
+    )
+
+
+def _reorder_triangle(packed: FloatArray, order: IntArray) -> FloatArray:
+    """A packed symmetric matrix whose row i is the old row order[i]."""
+    return pack_triangle(unpack_triangle(packed, len(order))[np.ix_(order, order)])
 
 
 def _corner(known: Any, first: Any) -> Any:

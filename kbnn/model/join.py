@@ -6,30 +6,42 @@ weighs at first is what its model's forecasts were worth: with mean log score l 
 point of its learning curve, its evidence is that of ten rows, 10 l. From the next row on weights
 follow evidence as in any ensemble. Counts add up; the record begins anew, since the ensemble has
 said nothing yet.
+
+Shares may meet categories in different orders, or not at all, and classes in different orders. The
+joined schema has the categories of the first model, then what the others add; every network gains
+the inputs that it lacks, as if they had come next in its own stream, and is then put into the order
+of all. A class that a share never met is refused: its network would predict the class from the
+prior alone, with a weight that it earned on the other classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from kbnn.core import sharpness
 from kbnn.core.engine import open_session
+from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
 from kbnn.core.tails import MOST, UNIT
 from kbnn.errors import ModelError
 from kbnn.model import ensemble, scaling
-from kbnn.model.growth import grow
+from kbnn.model.clock import DAY, Clock
+from kbnn.model.growth import grow, reorder
 from kbnn.model.learned import Learned
+from kbnn.model.learner import Learner
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
 from kbnn.model.rescale import rescaled
 from kbnn.model.scaling import COUNT, FIELDS, MEAN, SCALE, SQUARES, Scale
+from kbnn.model.schema import Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import Kept, KeptRows, widened
+from kbnn.model.warmup import Kept, KeptRows, unseen, widened
+from kbnn.wording import clean
 
 MOST_MEMBERS = 64
 EVIDENCE = 10.0
@@ -38,31 +50,44 @@ by chance as much as by merit; chosen on parts of the training rows of five sets
 cost log density and 30 to 100 cost error."""
 
 
+class _Share(NamedTuple):
+    """What one model has learned, with inputs and classes in the order of the joined model."""
+
+    members: list[State]
+    columns: FloatArray
+    rows: KeptRows
+    sharpness: FloatArray
+
+
 def joined(models: Sequence[Model], names: Sequence[str]) -> Model:
     """The ensemble of all; ModelError says what keeps them apart."""
     _check(models, names)
     first = models[0]
-    wide = max(len(model.learned.columns) for model in models)
-    columns = _together([_wide(model, wide) for model in models], first.learner.passing[:wide])
-    states = [_carried(model, columns) for model in models]
+    schema = _union(models, names)
+    shares = _align(models, schema)
+    settings = replace(first.settings, ensemble=sum(len(share.members) for share in shares))
+    model = Model(settings, schema)
+    own = replace(first.learner.settings, ensemble=settings.ensemble)
+    learner = model.learner_of(own, first.task)
+    columns = _together([share.columns for share in shares], learner.passing)
+    states = [_carried(share, columns, learner) for share in shares]
     members = [state for some in states for state in some]
-    settings = replace(first.settings, ensemble=len(members))
-    model = Model(settings, first.schema)
     seen = sum(one.learned.seen for one in models)
     counts = np.sum([some[0].counts for some in states], axis=0)
+    kept = _kept(models, [share.rows for share in shares])
+    kept.unseen = unseen(learner.indicators)
     learned = Learned(
         tuple(open_session(state._replace(counts=counts)) for state in members),
         columns,
         _evidence(models),
         seen,
         max(one.learned.changes for one in models),
-        _kept(models),
+        kept,
         _tails(models),
         first.learned.rehearsal._replace(debt=0.0, since=seen, alarm=0),
-        sharpness.joined([one.learned.sharpness for one in models], _rows(models)),
+        sharpness.joined([share.sharpness for share in shares], _rows(models)),
     )
-    own = replace(first.learner.settings, ensemble=len(members))
-    model.racers = (Racer(model.learner_of(own, first.task), learned),)
+    model.racers = (Racer(learner, learned),)
     model.skipped = sum(one.skipped for one in models)
     model.met = model.rows + model.rejected + model.skipped
     return model
@@ -94,14 +119,20 @@ def _difference(one: Model, other: Model) -> str:
         return f"it has the target {theirs}, not {mine}"
     if one.task.name != other.task.name:
         return f"its task is {other.task.name}, not {one.task.name} (say --task for both)"
-    if one.schema.classes != other.schema.classes:
-        return "their classes differ, or came in another order"
+    if one.schema.closed != other.schema.closed:
+        return "only one of them admits further classes (learn both with the same --task)"
     mine_columns = [(c.name, c.kind, c.role, c.buckets) for c in one.schema.columns]
     if mine_columns != [(c.name, c.kind, c.role, c.buckets) for c in other.schema.columns]:
         return "their columns differ (learn all shares with the same columns)"
-    if one.schema.layout != other.schema.layout:
-        return "their categories differ, or came in another order (--hash makes them the same)"
+    if _calendar(one.schema) != _calendar(other.schema):
+        return "they read the time in different ways (learn both with the same --time options)"
+    seen_by_one = set(one.schema.classes) ^ set(other.schema.classes)
+    if seen_by_one:
+        label = clean(min(seen_by_one))
+        return f"only one of them has met class '{label}' (give every share rows of every class)"
     configs = [model.learned.members[0].config for model in (one, other)]
+    if one.schema.classes != other.schema.classes and not configs[0].kind.grows:
+        return "their classes came in another order (--link probit accepts this)"
     shapes = [(c.hidden, c.activations, c.covariance, c.observation) for c in configs]
     if shapes[0] != shapes[1] or configs[0].learns_noise != configs[1].learns_noise:
         return "their networks differ (say --layers and --covariance for both)"
@@ -117,11 +148,106 @@ def _apart(settings: Settings) -> Settings:
     return replace(settings, seed=0, ensemble=1, kind="auto")
 
 
-def _wide(model: Model, width: int) -> FloatArray:
-    """The columns' statistics, with those that rows of other shares needed."""
-    known = model.learned.columns
-    blank = scaling.blank_columns if model.settings.units else scaling.given_columns
-    return np.vstack([known, blank(width - len(known))])
+def _calendar(schema: Schema) -> Clock | None:
+    """How a schema reads the time, but for where elapsed time starts and the step of the rows."""
+    return None if schema.clock is None else replace(schema.clock, start=0.0, step=0.0)
+
+
+def _union(models: Sequence[Model], names: Sequence[str]) -> Schema:
+    """The first model's schema with the categories of the others."""
+    schema = models[0].schema.copy()
+    for model, name in zip(models, names, strict=True):
+        for place in model.schema.layout:
+            column = None if place.category is None else schema.column(place.column)
+            if column is None or place.category is None or place.category in column.categories:
+                continue
+            if schema.admit(column, place.category) is None:
+                raise ModelError(
+                    f"{name}: cannot be joined with {names[0]}: column '{column.name}' would have "
+                    f"more than {schema.max_categories} categories (learn all shares with "
+                    f"--hash {column.name}:32)"
+                )
+    return schema
+
+
+def _align(models: Sequence[Model], schema: Schema) -> list[_Share]:
+    """All models with the inputs and classes of the schema, in its order."""
+    at = {place: index for index, place in enumerate(schema.layout)}
+    known: list[IntArray] = []
+    labels: list[IntArray] = []
+    for model in models:
+        config = model.learned.members[0].config
+        layout = model.schema.layout[: config.inputs]
+        known.append(np.array([at.get(place, -1) for place in layout], np.int64))
+        named = [schema.classes.index(label) for label in model.schema.classes[: config.outputs]]
+        labels.append(np.array([*named, *[-1] * (config.outputs - len(named))], np.int64))
+    has_class_outputs = models[0].learned.members[0].config.kind.grows
+    if not has_class_outputs:
+        labels = [np.arange(len(places)) for places in labels]
+    inputs = max(_extent(places) for places in known)
+    outputs = max(_extent(places) for places in labels)
+    indicators = np.array([place.category is not None for place in schema.layout], np.float64)
+    blank = scaling.blank_columns if models[0].settings.units else scaling.given_columns
+    aligned = []
+    for model, mine, shown in zip(models, known, labels, strict=True):
+        into, classes = _permutation(mine, inputs), _permutation(shown, outputs)
+        t, learned = model.task.scaled, model.learned
+        columns = np.vstack([learned.columns, blank(inputs - len(mine))])
+        columns[t + into] = columns[t:].copy()
+        rows = learned.kept.rows()
+        x = np.tile(unseen(indicators[:inputs]), (len(rows.y), 1))
+        x[:, into[: rows.x.shape[1]]] = rows.x
+        x_sd = np.zeros((len(rows.y), inputs if rows.x_sd.shape[1] else 0))
+        x_sd[:, into[: rows.x_sd.shape[1]]] = rows.x_sd
+        y, sharp = rows.y, learned.sharpness
+        if has_class_outputs:
+            y = _reorder_labels(y, classes)
+            sharp = sharpness.reorder(sharpness.grown(sharp, outputs), classes)
+        elapsed = _elapsed(schema, model.schema)
+        if elapsed is not None:
+            place, days = elapsed
+            columns[t + place, [scaling.MEAN, scaling.CENTER]] += days
+            x[:, place] += days
+        aligned.append(
+            _Share(
+                [
+                    reorder(grow(member.state(), inputs, outputs), into, classes)
+                    for member in learned.members
+                ],
+                columns,
+                rows._replace(x=x, x_sd=x_sd, y=y),
+                sharp,
+            )
+        )
+    return aligned
+
+
+def _extent(places: IntArray) -> int:
+    """How many places there must be."""
+    return max(len(places), int(np.max(places, initial=-1)) + 1)
+
+
+def _permutation(places: IntArray, size: int) -> IntArray:
+    """Places of all `size` inputs; those without one, and new ones, take what is free in order."""
+    free = np.setdiff1d(np.arange(size), places)
+    whole = np.concatenate((places, np.full(size - len(places), -1)))
+    whole[whole < 0] = free
+    return whole
+
+
+def _reorder_labels(y: FloatArray, classes: IntArray) -> FloatArray:
+    """Class indices in the order of the joined model; NaN where there is no label."""
+    known = np.isfinite(y)
+    return np.where(known, classes[np.where(known, y, 0.0).astype(np.int64)], np.nan)
+
+
+def _elapsed(schema: Schema, other: Schema) -> tuple[int, float] | None:
+    """The input that holds elapsed days, and by how many the other's start is later."""
+    clock, its = schema.clock, other.clock
+    if clock is None or its is None or len(clock.names) == 2 * len(clock.cycles):
+        return None
+    place = schema.layout.index(Place(clock.names[-1], None))
+    return place, (its.start - clock.start) / DAY
 
 
 def _together(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray:
@@ -141,18 +267,17 @@ def _together(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray:
     return np.asarray(columns)
 
 
-def _carried(model: Model, columns: FloatArray) -> list[State]:
-    """The networks of a model in the scale of all."""
-    t = model.task.scaled
-    inputs, outputs = len(columns) - t, model.learned.members[0].config.outputs
-    old = scaling.scale_of(_wide(model, len(columns)))
-    new = scaling.scale_of(columns)
-    gain, shift = scaling.moved(old, new, t, outputs)
-    from_, to = (Scale(s.center[t:], s.scale[t:]) for s in (old, new))
-    return [
-        rescaled(grow(member.state(), inputs, outputs), from_, to, gain, shift)
-        for member in model.learned.members
-    ]
+def _carried(share: _Share, columns: FloatArray, learner: Learner) -> list[State]:
+    """The networks of a model in the scale of all; indicators and cycles have none."""
+    t = learner.task.scaled
+    old, new = scaling.scale_of(share.columns), scaling.scale_of(columns)
+    gain, shift = scaling.moved(old, new, t, share.members[0].config.outputs)
+    as_is = learner.as_is[: len(columns) - t] > 0.0
+    from_, to = (
+        Scale(np.where(as_is, 0.0, s.center[t:]), np.where(as_is, 1.0, s.scale[t:]))
+        for s in (old, new)
+    )
+    return [rescaled(member, from_, to, gain, shift) for member in share.members]
 
 
 def _evidence(models: Sequence[Model]) -> FloatArray:
@@ -182,17 +307,15 @@ def _rows(models: Sequence[Model]) -> list[float]:
     return [float(max(model.rows, 1)) for model in models]
 
 
-def _kept(models: Sequence[Model]) -> Kept:
+def _kept(models: Sequence[Model], rows: Sequence[KeptRows]) -> Kept:
     """The last rows of each, in the order of the models, numbered as they would be in one run."""
     most = min(model.learned.kept.most for model in models)
     share = max(1, most // len(models))
     parts, before = [], 0.0
-    rows = [model.learned.kept.rows() for model in models]
-    width = max(part.x.shape[1] for part in rows)
     exact = not any(part.x_sd.any() for part in rows)
     for model, part in zip(models, rows, strict=True):
-        x_sd = np.zeros((len(part.y), 0)) if exact else widened(part.x_sd, width)
-        whole = part._replace(x=widened(part.x, width), x_sd=x_sd, number=part.number + before)
+        x_sd = np.zeros((len(part.y), 0)) if exact else widened(part.x_sd, part.x.shape[1])
+        whole = part._replace(x_sd=x_sd, number=part.number + before)
         parts.append(KeptRows._make(array[-share:] for array in whole))
         before += float(model.met)
     together = KeptRows._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))

@@ -281,13 +281,17 @@ def _network(
 
 
 class Option(NamedTuple):
-    """How a setting is said: `read` makes its value of a text; ValueError says what it takes."""
+    """How a setting is said: `read` makes its value of a text; ValueError says what it takes.
+
+    `words` are the fixed ones among the texts that it takes, which shells offer.
+    """
 
     name: str  # of the setting
     flag: str
     metavar: str
     help: str
     read: Callable[[str], Any]
+    words: tuple[str, ...] = ()
 
     def value(self, text: str) -> Any:
         """The value that a text stands for; UsageError when it stands for none."""
@@ -297,15 +301,28 @@ class Option(NamedTuple):
             raise UsageError(f"{self.flag} {error}") from None
 
 
+def _choice(
+    name: str, flag: str, words: tuple[str, ...], help: str, metavar: str | None = None
+) -> Option:
+    """A setting that is one of several words."""
+    return Option(name, flag, metavar or "|".join(words), help, texts.one_of(*words), words)
+
+
+def _guard(name: str, flag: str, help: str) -> Option:
+    """A setting that is on unless it is switched off."""
+    words = texts.GUARD_WORDS
+    return Option(name, flag, "|".join(words), help, texts.guard, words)
+
+
 _COVARIANCES = ("auto", *get_args(Covariance))
+INTERVALS: Final = ("tracked", "stated")
 
 OPTIONS: Final = (
-    Option(
+    _choice(
         "preset",
         "--preset",
-        "none|paper",
+        tuple(PRESETS),
         "Other defaults: paper is the printed algorithm and nothing else; options beside it win.",
-        texts.one_of(*PRESETS),
     ),
     Option(
         "hidden",
@@ -313,6 +330,7 @@ OPTIONS: Final = (
         "SIZES",
         "Hidden layers: 50, or 50,50, or none (linear), or auto: shapes race; 50 if not said.",
         texts.layers,
+        texts.LAYER_WORDS,
     ),
     Option(
         "activation",
@@ -320,13 +338,14 @@ OPTIONS: Final = (
         "NAME",
         f"Of the hidden units: {texts.ACTIVATIONS}; relu if not said. One a layer: relu,tanh.",
         texts.activation,
+        tuple(activations.ACTIVATIONS),
     ),
-    Option(
+    _choice(
         "covariance",
         "--covariance",
-        "KIND",
+        _COVARIANCES,
         f"Which weights are correlated: {', '.join(_COVARIANCES[:-1])} or {_COVARIANCES[-1]}.",
-        texts.one_of(*_COVARIANCES),
+        "KIND",
     ),
     Option(
         "group_size",
@@ -341,6 +360,7 @@ OPTIONS: Final = (
         "NOISE",
         "auto (may depend on the input), constant, or a standard deviation in the target's units.",
         texts.noise,
+        texts.NOISE_WORDS,
     ),
     Option(
         "hidden_noise",
@@ -355,62 +375,50 @@ OPTIONS: Final = (
         "RULE",
         f"Of the weights: {', '.join(PRIORS)} or a number; fan-in (1 over inputs) if not said.",
         texts.prior,
+        tuple(PRIORS),
     ),
-    Option(
+    _choice(
         "link",
         "--link",
-        "probit|sigmoid",
+        ("probit", "sigmoid"),
         "Of class labels: probit, or for two classes the paper's Gaussian label on a sigmoid.",
-        texts.one_of("probit", "sigmoid"),
     ),
-    Option(
+    _choice(
         "sigmoid_variance",
         "--sigmoid-variance",
-        "exact|printed",
+        ("exact", "printed"),
         "Of sigmoid and tanh with --covariance paper: exact, or by the paper's formula.",
-        texts.one_of("exact", "printed"),
     ),
-    Option(
+    _guard(
         "units",
         "--units",
-        "auto|off",
         "Whether columns are standardised; off takes them as they are, from the first row.",
-        texts.guard,
     ),
-    Option(
+    _guard(
         "clip",
         "--clip",
-        "auto|off",
         "Whether standardised inputs stop at 8 and -8; never with --units off.",
-        texts.guard,
     ),
-    Option(
+    _guard(
         "widen",
         "--widen",
-        "auto|off",
         "Whether error bars widen for rows learned more than once.",
-        texts.guard,
     ),
-    Option(
+    _choice(
         "intervals",
         "--intervals",
-        "tracked|stated",
+        INTERVALS,
         "Whether lower and upper are kept to their promise as the stream goes on.",
-        texts.one_of("tracked", "stated"),
     ),
-    Option(
+    _guard(
         "robust",
         "--robust",
-        "auto|off",
         "Whether outliers count less, and how sharp probabilities are is learned.",
-        texts.guard,
     ),
-    Option(
+    _guard(
         "drift",
         "--drift",
-        "auto|off",
         "Whether the model forgets when the stream changes.",
-        texts.guard,
     ),
     Option(
         "ensemble",
@@ -425,6 +433,7 @@ OPTIONS: Final = (
         "auto|off|K",
         "How often each of the first rows is learned once more; auto tries 8 beside off.",
         texts.rehearse,
+        texts.GUARD_WORDS,
     ),
     Option(
         "seed",

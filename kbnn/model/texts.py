@@ -10,6 +10,9 @@ from kbnn.core import activations
 from kbnn.core.state import PRIORS
 
 ACTIVATIONS: Final = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
+LAYER_WORDS: Final = ("none", "auto")
+NOISE_WORDS: Final = ("auto", "constant")
+GUARD_WORDS: Final = ("auto", "off")
 MOST_UNITS: Final = 100_000
 MOST_REHEARSED: Final = 100
 MOST_PRIOR: Final = 1e20
@@ -31,7 +34,7 @@ def layers(text: str) -> tuple[int, ...] | str:
 
 def noise(text: str) -> str | float:
     """A way to learn it, or a standard deviation."""
-    if text in ("auto", "constant"):
+    if text in NOISE_WORDS:
         return text
     number = _number(text)
     if not 0.0 <= number <= MOST_NOISE:
@@ -70,7 +73,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 def guard(text: str) -> bool:
     """Whether it is on."""
-    return one_of("auto", "off")(text) == "auto"
+    return one_of(*GUARD_WORDS)(text) == "auto"
 
 
 def rehearse(text: str) -> str | int:

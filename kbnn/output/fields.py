@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kbnn.errors import ArgumentError, UsageError
 from kbnn.model.rows import Rows
+from kbnn.model.settings import INTERVALS
 from kbnn.task.base import Task
 
 
@@ -44,6 +45,6 @@ def _check_share(option: str, share: object) -> None:
 
 def check_intervals(wanted: str | None) -> str | None:
     """Refuse what intervals cannot be."""
-    if wanted not in (None, "tracked", "stated"):
-        raise UsageError(f"--intervals is tracked or stated, not '{wanted}'")
+    if wanted is not None and wanted not in INTERVALS:
+        raise UsageError(f"--intervals is {' or '.join(INTERVALS)}, not '{wanted}'")
     return wanted

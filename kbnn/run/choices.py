@@ -36,6 +36,9 @@ def check_size(settings: Settings, schema: Schema) -> None:
         ) from error
 
 
+ON_ERROR: Final = ("stop", "skip")
+
+
 def check_one_of(option: str, value: str, allowed: Sequence[str]) -> str:
     """A word from a list, or UsageError."""
     if value not in allowed:

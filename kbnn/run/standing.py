@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kbnn.model.model import Model
-from kbnn.run.choices import check_one_of
+from kbnn.run.choices import ON_ERROR, check_one_of
 from kbnn.run.trainoptions import listed, separator
 from kbnn.stream.badrows import BadRowList
 from kbnn.stream.opening import ReadOptions, Stream, open_stream
@@ -57,9 +57,9 @@ def opened(
 
 def kept(on_error: str) -> str:
     """How predicting reads a row that is flawed: it stays, and nothing is said of it."""
-    return "keep" if check_one_of("--on-error", on_error, ("skip", "stop")) == "skip" else "stop"
+    return "keep" if check_one_of("--on-error", on_error, ON_ERROR[::-1]) == "skip" else "stop"
 
 
 def scored(on_error: str) -> str:
     """How evaluating does."""
-    return check_one_of("--on-error", on_error, ("stop", "skip"))
+    return check_one_of("--on-error", on_error, ON_ERROR)

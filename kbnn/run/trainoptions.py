@@ -16,7 +16,7 @@ from kbnn.fleet.fleet import SMALL
 from kbnn.model.settings import OPTIONS, Choices, Settings
 from kbnn.output.fields import check_interval, check_quantile
 from kbnn.output.writers import check_name
-from kbnn.run.choices import check_one_of, check_outputs
+from kbnn.run.choices import ON_ERROR, check_one_of, check_outputs
 from kbnn.stream.hashing import read_buckets
 from kbnn.stream.inputs import paths
 from kbnn.stream.readoptions import ReadOptions
@@ -223,7 +223,7 @@ def stated(
     said: dict[str, Any] = dict(words)
     _check_known(said)
     task = check_one_of("--task", said.get("task", "auto"), ("auto", *TASKS))
-    on_error = check_one_of("--on-error", said.get("on_error", "stop"), ("stop", "skip"))
+    on_error = check_one_of("--on-error", said.get("on_error", "stop"), ON_ERROR)
     columns = said.get("columns")
     read = ReadOptions(
         target=listed(target),

@@ -29,6 +29,7 @@ _MARKED: Final = re.compile(
 _GROUP: Final = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
 MANY: Final = 20
 """Numbers of three decimals each, from which on that is worth a word."""
+DECIMALS: Final = (".", ",")
 _POINT: Final = tuple(Form(".", mark) for mark in ("", ",", " ", "'"))
 _COMMA: Final = tuple(Form(",", mark) for mark in (".", "", " ", "'"))
 
@@ -38,8 +39,8 @@ class Stated:
 
     def __init__(self, decimal: str = "", thousands: str = "") -> None:
         thousands = {"space": " ", "\u00a0": " ", "\u2019": "'"}.get(thousands, thousands)
-        if decimal not in ("", ".", ","):
-            raise UsageError(f"--decimal is . or , and not '{decimal}'")
+        if decimal not in ("", *DECIMALS):
+            raise UsageError(f"--decimal is {' or '.join(DECIMALS)} and not '{decimal}'")
         if thousands not in ("", *THOUSANDS):
             raise UsageError(f"--thousands is , or . or ' or space and not '{thousands}'")
         if decimal and decimal == thousands:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from kbnn_cli.help import Command
+from kbnn_cli.options import complete
 
 EXAMPLES = """\b
 Examples:
@@ -16,9 +18,21 @@ Examples:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+
+def _commands() -> Iterable[str]:
+    from kbnn_cli.app import COMMANDS
+
+    return COMMANDS
+
+
 Named = Annotated[
     str | None,
-    typer.Argument(metavar="COMMAND", help="A command.", show_default=False),
+    typer.Argument(
+        metavar="COMMAND",
+        autocompletion=complete(_commands),
+        help="A command.",
+        show_default=False,
+    ),
 ]
 
 

@@ -63,6 +63,7 @@ OnError = Annotated[
     typer.Option(
         "--on-error",
         metavar="skip|stop",
+        autocompletion=options.complete_on_error,
         help="A row that cannot be read: skip its prediction (the row stays), or stop.",
         rich_help_panel=options.READING,
     ),
