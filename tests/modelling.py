@@ -15,6 +15,7 @@ from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from kbnn.task.forecast import joined
+from tests.bench.data import trained
 
 CATEGORY = Column("c", "category", "feature", categories=["a", "b"])
 
@@ -96,3 +97,9 @@ def network(model: Model, member: int = 0) -> State:
 def new_model(**settings: Any) -> Model:
     """A small model of mixed rows."""
     return Model.create(Settings(**{"hidden": (6,), **settings}), mixed_schema())
+
+
+def small_state() -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a small model would be saved as."""
+    x = np.linspace(-1.0, 1.0, 40)
+    return to_state(trained(x[:, None], x, hidden=(2,)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,11 @@ from kbnn.errors import ModelError
 from kbnn.model.file import load
 from kbnn.run.checkpoint import Checkpoint
 from tests.commands import SAMPLES, kbnn, trained
+from tests.modelling import small_state
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="locks and links of POSIX")
 
-STATE: tuple[dict[str, Any], dict[str, Any]] = {"settings": {}}, {"x": [1.0, 2.0]}
+STATE = small_state()
 REFUSED = r"another process trains this model, under another name \(a hard link\)$"
 
 

@@ -317,10 +317,14 @@ def test_a_step_beyond_all_numbers_is_rejected_and_leaves_no_trace(
 
 @each_engine
 @pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
-def test_a_step_whose_square_is_beyond_all_numbers_is_a_step(module: Any, covariance: Any) -> None:
-    """1e200 off, of a variance of z'z + 1 = 6."""
+def test_a_step_is_as_long_as_it_is_up_to_its_limit(module: Any, covariance: Any) -> None:
+    """1e39 or 1e200 off, of a variance of z'z + 1 = 6."""
     config = Config(inputs=1, hidden=(), covariance=covariance, noise=1.0, **PLAIN)
-    state = believed(config, np.array([1e200, 0.0]), [np.eye(2)])
+    state = believed(config, np.array([1e39, 0.0]), [np.eye(2)])
     after, records = module.learn(state, X, np.zeros((1, 1)))
     assert records.status[0] == LEARNED
-    assert after.mean == pytest.approx(1e200 * np.array([1.0 - 1.0 / 6.0, -2.0 / 6.0]), rel=1e-9)
+    assert after.mean == pytest.approx(1e39 * np.array([1.0 - 1.0 / 6.0, -2.0 / 6.0]), rel=1e-9)
+    state = believed(config, np.array([1e200, 0.0]), [np.eye(2)])
+    after, records = module.learn(state, X, np.zeros((1, 1)))
+    assert records.status[0] == REJECTED
+    assert np.array_equal(after.mean, state.mean)

@@ -34,12 +34,13 @@ from kbnn.fleet import resting
 from kbnn.fleet.forms import Forms
 from kbnn.model import file as modelfile
 from kbnn.model.learned import Learned
-from kbnn.model.limits import BELIEF_LIMIT, to_state
+from kbnn.model.limits import BELIEF_LIMIT
 from kbnn.model.model import Model
 from kbnn.model.race import Racer
 from kbnn.model.rehearsal import Rehearsal
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
+from kbnn.model.stored import to_state
 from kbnn.model.warmup import Kept
 from kbnn.score.rowsums import restored
 

@@ -1,0 +1,211 @@
+"""Bit-exact predictions of many models: written before a change of structure, compared after it.
+
+    python -m tests.bench.golden --write before.json
+    python -m tests.bench.golden --compare before.json
+
+Numbers depend on the machine's instruction set, so that both must run on one machine. Only public
+functions are used: the bench survives every renaming of what is below them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import kbnn
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+ROWS = 700
+COVARIANCES = ("neuron", "group", "full", "wide", "paper")
+TASKS = ("regression", "positive", "count", "amount", "classification")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "chosen by evidence": {"layers": "auto"},
+    "two layers": {"layers": "8,6", "activation": "tanh,relu"},
+    "no layer": {"layers": "none"},
+    "ensemble": {"layers": "6", "ensemble": 3},
+    "replay": {"layers": "6", "rehearse": 2},
+    "no replay": {"layers": "6", "rehearse": "off"},
+    "guards off": {"layers": "6", "robust": "off", "drift": "off", "clip": "off", "widen": "off"},
+    "units off": {"layers": "6", "units": "off"},
+    "intervals": {"layers": "6", "intervals": "stated"},
+    "fixed noise": {"layers": "6", "noise": 0.2},
+    "preset paper": {"preset": "paper"},
+    "passes": {"layers": "6", "epochs": 2, "shuffle": True},
+    "seed": {"layers": "6", "seed": 7},
+    "hashing": {"layers": "6", "hash": "kind:8"},
+    "weights": {"layers": "6", "weight": "w"},
+}
+
+
+def table(task: str) -> dict[str, Any]:
+    """Numbers, gaps, a category that comes late, a time and a target of the type."""
+    rng = np.random.default_rng(11)
+    a, b = rng.standard_normal((2, ROWS))
+    f = np.sin(1.5 * a) + 0.5 * b + 0.2 * rng.standard_normal(ROWS)
+    kind = np.where(b > 1.0, "high", np.where(a > 0.0, "up", "down"))
+    kind[: ROWS // 2] = np.where(kind[: ROWS // 2] == "high", "up", kind[: ROWS // 2])
+    target: dict[str, Any] = {
+        "regression": f,
+        "positive": np.exp(f),
+        "count": rng.poisson(np.exp(f)).astype(np.float64),
+        "amount": np.where(f > 0.0, f, 0.0),
+        "classification": np.array(["x", "y", "z"])[np.digitize(f, [-0.4, 0.4])],
+    }
+    return {
+        "a": np.where(rng.random(ROWS) < 0.05, np.nan, a),
+        "b": b,
+        "kind": kind,
+        "w": rng.uniform(0.5, 2.0, ROWS),
+        "y": target[task],
+    }
+
+
+def series() -> dict[str, Any]:
+    """Hours with a daily cycle."""
+    rng = np.random.default_rng(12)
+    hour = np.datetime64("2026-01-01T00") + np.arange(ROWS)
+    level = 30.0 + 8.0 * np.sin(np.arange(ROWS) * np.pi / 12) + np.cumsum(rng.normal(0, 0.3, ROWS))
+    return {"time": [f"{each}:00" for each in hour], "y": level}
+
+
+def digest(*parts: Any) -> str:
+    """What tells results apart to the bit."""
+    found = hashlib.sha256()
+    for part in parts:
+        array = np.asarray(part)
+        found.update(repr(array.tolist()).encode() if array.dtype.kind in "OU" else array.tobytes())
+    return found.hexdigest()[:16]
+
+
+def said(forecasts: Any) -> str:
+    """The digest of forecasts as a table."""
+    import pyarrow as pa
+
+    made = pa.table(forecasts)
+    return digest(made.column_names, *(column.to_numpy() for column in made.columns))
+
+
+def part(data: dict[str, Any], rows: slice) -> dict[str, Any]:
+    """Some rows."""
+    return {name: column[rows] for name, column in data.items()}
+
+
+def judged(data: dict[str, Any], **options: Any) -> str:
+    """Train on most rows; the digest of forecasts and figures of the others, and of the record."""
+    model = kbnn.train(part(data, slice(600)), target="y", **options)
+    rest = part(data, slice(600, ROWS))
+    figures = [dict(model.evaluate(rest)), dict(model.record())]
+    for one in figures:
+        for name in ("seconds", "rows_per_second"):
+            one.pop(name, None)
+    restored = pickle.loads(pickle.dumps(model))
+    keys = sorted(json.loads(json.dumps(figures[0], default=str)))
+    numbers = json.dumps(figures, default=str, sort_keys=True)
+    forecasts = restored.predict(rest, decompose=model.task != "classification")
+    return " ".join([said(forecasts), digest(keys), digest([numbers])])
+
+
+def cases() -> Iterator[tuple[str, Callable[[], str]]]:
+    """All cases by name."""
+    for task in TASKS:
+        for covariance in COVARIANCES:
+            yield (
+                f"{task} {covariance}",
+                lambda t=task, c=covariance: judged(
+                    table(t), task=t, layers="7", covariance=c, ignore=["w"]
+                ),
+            )
+    for name, chosen in OPTIONS.items():
+        kept = {} if "weight" in chosen else {"ignore": ["w"]}
+        yield f"option {name}", partial(judged, table("regression"), **chosen, **kept)
+    yield (
+        "several targets",
+        lambda: said(
+            kbnn.train(
+                {**part(table("regression"), slice(600)), "z": table("positive")["y"][:600]},
+                target=["y", "z"],
+                layers="6",
+            ).predict(part(table("regression"), slice(600, ROWS)))
+        ),
+    )
+    yield "series", lambda: said(kbnn.train(series(), target="y").forecast(30))
+    yield "series on rows", lambda: judged(series())
+    for path in sorted(FIXTURES.rglob("*.npz")):
+        yield f"file {path.relative_to(FIXTURES)}", partial(from_file, path)
+    yield "fleet", fleet
+    yield "row by row", row_by_row
+
+
+def from_file(path: Path) -> str:
+    """What an old model says of rows that lack every input."""
+    with contextlib.redirect_stderr(io.StringIO()):
+        model = kbnn.load(path)
+    row = {name: 0.5 for name in model.features}
+    answer = model.predict_one(row)
+    return digest([repr(answer)], [repr(sorted(dict(model.record())))])
+
+
+def fleet() -> str:
+    """A model for every kind."""
+    data = table("regression")
+    with tempfile.TemporaryDirectory() as folder:
+        made = kbnn.train(
+            part(data, slice(600)), target="y", key="kind", layers="4", model=f"{folder}/fleet"
+        )
+        rest = part(data, slice(600, ROWS))
+        return " ".join([said(made.predict(rest)), digest([made.evaluate(rest)["rmse"]])])
+
+
+def row_by_row() -> str:
+    """`learn_one` and `predict_one`."""
+    data = table("classification")
+    model = kbnn.Model(target="y", layers=6)
+    answers = []
+    for k in range(300):
+        x = {name: data[name][k] for name in ("a", "b", "kind")}
+        if k > 100:
+            answers.append(repr(model.predict_one(x)))
+        model.learn_one(x, data["y"][k])
+    return digest(answers)
+
+
+def main() -> int:
+    """Write, or compare and exit with 1 where something moved."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--compare", type=Path)
+    chosen = parser.parse_args()
+    found = {}
+    for name, run in cases():
+        try:
+            found[name] = run()
+        except kbnn.errors.KbnnError as error:  # an error is a result to be compared
+            found[name] = f"{type(error).__name__}: {error}"
+    if chosen.write:
+        chosen.write.write_text(json.dumps(found, indent=1))
+    if not chosen.compare:
+        print(f"{len(found)} cases")
+        return 0
+    before = json.loads(chosen.compare.read_text())
+    moved = [name for name in found if before.get(name) != found[name]]
+    print(f"{len(found)} cases, {len(moved)} moved")
+    for name in moved:
+        print(f"  {name}: {before.get(name)} -> {found[name]}")
+    return int(bool(moved))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
