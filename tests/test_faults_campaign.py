@@ -1,26 +1,42 @@
-"""A campaign of faults: outputs that fail in sixty ways, and two thousand damaged data files.
+"""A campaign of faults: outputs that fail in sixty ways, two thousand damaged data files, models
+that others replace during training, forged models and fleets, and columns of any Arrow type.
 
 No row is lost, no file is corrupt with exit code 0, nothing ends in a traceback or in an
-"unexpected error". Run with `-m slow`.
+"unexpected error", nothing hangs. Run with `-m slow`.
 """
 
 from __future__ import annotations
 
+import copy
 import csv
 import os
+import random
+import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
 
+from kbnn.errors import KbnnError
+from kbnn.fleet.store import MODELS
 from kbnn.model.file import load
-from tests.commands import SAMPLES, kbnn, trained
+from kbnn.model.stored import from_state
+from tests.commands import SAMPLES, Ran, kbnn, trained
+from tests.fleets import made, write
 from tests.streams import every_format, look, mixed_table
+from tests.test_arrow_types import ODD
+from tests.test_hostile_fleets import check_sound, mutate_counts, with_packed
+from tests.test_mutated_models import FIXTURES, leaves, stored, used
 
 pytestmark = [
     pytest.mark.slow,
@@ -239,6 +255,249 @@ def test_damaged_data(
                 cells = list(csv.reader(table))
             assert len(cells) == 1 + len(kept.rows)
             assert {len(row) for row in cells} == {len(cells[0])}
+
+
+@contextmanager
+def seconds(limit: float) -> Iterator[None]:
+    """Fail where something takes longer."""
+
+    def late(number: int, frame: object) -> None:
+        raise AssertionError(f"it takes more than {limit:g} seconds")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# Models that others replace, change or move while they are trained.
+
+CHANGES = ("renamed", "in place", "removed", "folder moved", "folder replaced")
+MOMENTS = 6
+
+
+def interfere(home: Path, name: str, how: str) -> None:
+    if how == "renamed":
+        shutil.copyfile("other", "spare")
+        os.replace("spare", home / name)
+    elif how == "in place":
+        shutil.copyfile("other", home / name)
+    elif how == "removed":
+        (home / name).unlink()
+    else:
+        home.rename("elsewhere")
+        if how == "folder replaced":
+            home.mkdir()
+
+
+@pytest.mark.parametrize("moment", range(MOMENTS))
+@pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.parametrize("fleet", [False, True], ids=["model", "fleet"])
+def test_models_that_others_change(fleet: bool, how: str, moment: int, here: Path) -> None:
+    """At any moment of a run that saves all the time: nothing of theirs is overwritten."""
+    rows = write(here / "rows.csv", *made(4, 30000))
+    few = write(here / "few.csv", *made(4, 20))
+    words = ["--key", "device"] if fleet else ["--ignore", "device"]
+    assert kbnn("train", few, "-m", "first" if fleet else "first.npz", *words, "-q").code == 0
+    shutil.copyfile(Path("first") / MODELS if fleet else "first.npz", "other")
+    home, name = Path("home"), MODELS if fleet else "m.npz"
+    if not fleet:
+        home.mkdir()
+    line = [sys.executable, "-m", "kbnn_cli.app", "train", str(rows), "-q", "--layers", "4"]
+    line += ["-m", str(home if fleet else home / name), "--checkpoint-every", "0.01", *words]
+    there = home / ("fleet.json" if fleet else name)
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as run:
+        with seconds(60):
+            while not there.exists() and run.poll() is None:
+                pass
+        try:
+            run.wait(0.02 * moment)
+        except subprocess.TimeoutExpired:
+            interfere(home, name, how)
+        assert run.stderr is not None
+        said = run.stderr.read()
+    assert "unexpected" not in said
+    assert "Traceback" not in said
+    assert run.returncode in (0, 1), said
+    print(f"{how}: exit {run.returncode}")
+    if run.returncode == 1:
+        assert said.count("\n") == 1
+        assert "rename it to continue with it." in said, said
+        (recovered,) = [*here.glob("*.recovered"), *here.glob("home/*.recovered")]
+        assert kbnn("inspect", recovered).code == 0
+        if how in ("renamed", "in place"):
+            assert (home / name).read_bytes() == Path("other").read_bytes()
+        elif how == "folder replaced":
+            assert not (home / name).exists()
+    # A run that was over before it could find the change has saved all it learned.
+
+
+# Forged models and fleets.
+
+NUMBERS = (1e308, -1e308, 1e-308, 2**53 - 1, 10**15, 2**31, -1, 0, 1, 0.5, 2**70)
+
+
+@pytest.mark.parametrize("name", sorted(stored()))
+def test_every_number_of_a_header_replaced(name: str) -> None:
+    header, arrays = stored()[name]
+    known: set[tuple[str, ...]] = set()
+    tried = refused = 0
+    for path in leaves(header):
+        holder: Any = header
+        for key in path[:-1]:
+            holder = holder[key]
+        kind = tuple(key if isinstance(key, str) else "#" for key in path)
+        odd = isinstance(holder[path[-1]], str | dict | list | bool) and path[-1] != "noise"
+        if odd or kind in known:
+            continue
+        known.add(kind)
+        for number in NUMBERS:
+            forged = copy.deepcopy(header)
+            holder = forged
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = number
+            tried += 1
+            with seconds(20):
+                try:
+                    own = {at: array.copy() for at, array in arrays.items()}
+                    used(from_state(forged, own), str(FIXTURES / "real.npz"))
+                except KbnnError as error:
+                    refused += "\n" not in str(error)
+    print(f"{name}: {tried} forged numbers, {refused} refused")
+    assert refused > tried // 10
+
+
+@pytest.fixture
+def fleet(here: Path) -> Path:
+    rows = write(here / "rows.csv", *made(4, 60))
+    assert kbnn("train", rows, "--key", "device", "-m", "fleet", "-q", "--layers", "3").code == 0
+    return here
+
+
+def opened() -> list[Ran]:
+    with seconds(30):
+        return [
+            kbnn("predict", "fleet", "rows.csv", "--only-predictions", "-q"),
+            kbnn("inspect", "fleet", "--json"),
+            kbnn("inspect", "fleet", "--key", "d1", "--json"),
+        ]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_forged_counts_of_a_fleet(part: int, fleet: Path) -> None:
+    with seconds(120):
+        refused = mutate_counts(150, 100 + part)
+    print(f"{refused} of 150 refused")
+    assert refused > 75
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_forged_numbers_of_packed_models(part: int, fleet: Path) -> None:
+    draw, refused = random.Random(part), 0
+    shutil.copytree("fleet", "good")
+    for _ in range(75):
+
+        def change(form: Any, row: Any) -> None:
+            for _ in range(draw.choice((1, 1, 3))):
+                at = draw.randrange(form.length(form.of(row, "counts")))
+                row[at] = draw.choice((np.nan, np.inf, -np.inf, -1.0, 0.0, 1e60, 1e300, 5e-324))
+
+        with_packed(change)
+        runs = opened()
+        for ran in runs:
+            check_sound(ran)
+        refused += runs[0].code == 1
+        shutil.rmtree("fleet")
+        shutil.copytree("good", "fleet")
+    print(f"{refused} of 75 refused")
+    assert refused > 30
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_damaged_databases(part: int, fleet: Path) -> None:
+    """Bytes of a fleet's file changed anywhere, above all in its first page."""
+    content = (fleet / "fleet" / MODELS).read_bytes()
+    draw, refused = np.random.default_rng(part), 0
+    for at in range(75):
+        for end in ("-wal", "-shm"):
+            (fleet / "fleet" / f"{MODELS}{end}").unlink(missing_ok=True)
+        head = 4096 if at % 2 else len(content)
+        (fleet / "fleet" / MODELS).write_bytes(mutated(content[:head], draw) + content[head:])
+        runs = opened()
+        for ran in runs:
+            check_sound(ran)
+        refused += runs[0].code == 1
+    print(f"{refused} of 75 refused")
+
+
+# Columns of any Arrow type.
+
+
+def odd_column(draw: random.Random, depth: int = 0) -> pa.Array:
+    """An odd column, wrapped a few times at random."""
+    column = ODD[draw.choice(sorted(ODD))]
+    size = len(column)
+    for _ in range(draw.randrange(4)):
+        wrap: Callable[[], pa.Array] = draw.choice(
+            (
+                lambda column=column: pa.StructArray.from_arrays([column], names=["s"]),
+                lambda column=column: pa.ListArray.from_arrays(
+                    pa.array(range(size + 1), pa.int32()), column
+                ),
+                lambda column=column: pa.DictionaryArray.from_arrays(
+                    pa.array(range(size), pa.int32()), column
+                ),
+                lambda column=column: pa.RunEndEncodedArray.from_arrays(
+                    pa.array(range(1, size + 1), pa.int32()), column
+                ),
+                lambda column=column: pc.if_else(
+                    pa.array([at % 5 > 0 for at in range(size)]), column, None
+                ),
+            )
+        )
+        try:
+            column = wrap()
+        except (pa.ArrowException, TypeError, ValueError):  # no such type
+            continue
+    return column
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_columns_of_any_type(part: int, here: Path) -> None:
+    draw, learned = random.Random(part), 0
+    for _ in range(60):
+        column = odd_column(draw)
+        size = len(column)
+        x = np.random.default_rng(1).standard_normal(size)
+        table = pa.table({"x": x, "c": column, "y": 2.0 * x})
+        try:
+            if draw.random() < 0.5:
+                file = "t.arrow"
+                with ipc.new_file(file, table.schema) as out:
+                    out.write_table(table)
+                ipc.open_file(file).read_all().validate(full=True)
+            else:
+                file = "t.parquet"
+                pq.write_table(table, file)
+                pq.read_table(file).validate(full=True)
+        except (pa.ArrowException, OSError):  # Arrow itself cannot write or read it
+            continue
+        train = ("train", file, "--target", "y", "--layers", "2", "--fresh", "-q")
+        runs = [kbnn(*train, "-m", "m.npz"), kbnn(*train, "-m", "i.npz", "--ignore", "c")]
+        runs += [kbnn("predict", "i.npz", file, "-o", f"o.{end}", "-q") for end in ("csv", "jsonl")]
+        assert [ran.code for ran in runs] == [0] * 4, (column.type, runs)
+        runs = [kbnn("predict", "i.npz", file, "-o", "o.parquet", "-q")]
+        runs += [kbnn("train", file, "--target", "c", "--layers", "2", "-m", "c.npz", "--fresh")]
+        for ran in runs:
+            assert ran.code in (0, 1), (column.type, ran)
+            assert "unexpected" not in ran.err
+        learned += 1
+    print(f"{learned} tables")
+    assert learned > 20
 
 
 def test_there_are_enough_of_them() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
@@ -135,8 +136,15 @@ def plain_column(column: pa.Array) -> pa.Array:
     """Decode a column: dictionaries, runs and views become plain values, at any depth.
 
     Few of Arrow's functions take these. A time zone that is unknown here is left out, so that the
-    times are those of UTC; nested values that cannot be decoded become texts.
+    times are those of UTC; values that cannot be decoded become texts.
     """
+    try:
+        return _decode(column)
+    except pa.ArrowNotImplementedError:
+        return as_text(column)
+
+
+def _decode(column: pa.Array) -> pa.Array:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType) and _is_encoded(kind.storage_type):
         return plain_column(column.storage)
@@ -144,7 +152,9 @@ def plain_column(column: pa.Array) -> pa.Array:
         names = plain_column(column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, names).dictionary_decode()
     if pa.types.is_run_end_encoded(kind):
-        return plain_column(pc.run_end_decode(column))
+        places = column.offset + np.arange(len(column))
+        runs = np.searchsorted(column.run_ends.to_numpy(), places, side="right")
+        return plain_column(column.values).take(pa.array(runs))
     if pa.types.is_string_view(kind):
         return column.cast(pa.string())
     if pa.types.is_binary_view(kind):

@@ -132,6 +132,8 @@ def _python_value(value: pa.Scalar) -> Any:
         return value.as_py()
     except _BEYOND_PYTHON:
         kind = value.type
+        if pa.types.is_dictionary(kind):
+            return _python_value(value.value)
         if pa.types.is_struct(kind):
             return {name: _python_value(value[name]) for name in value}
         if hasattr(value, "values") and value.values is not None:
