@@ -122,12 +122,8 @@ def cases() -> Iterator[tuple[str, Callable[[], str]]]:
     """All cases by name."""
     for task in TASKS:
         for covariance in COVARIANCES:
-            yield (
-                f"{task} {covariance}",
-                lambda t=task, c=covariance: judged(
-                    table(t), task=t, layers="7", covariance=c, ignore=["w"]
-                ),
-            )
+            made = partial(judged, table(task), task=task, layers="7", ignore=["w"])
+            yield f"{task} {covariance}", partial(made, covariance=covariance)
     for name, chosen in OPTIONS.items():
         kept = {} if "weight" in chosen else {"ignore": ["w"]}
         yield f"option {name}", partial(judged, table("regression"), **chosen, **kept)
