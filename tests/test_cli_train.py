@@ -135,10 +135,10 @@ BAD_OPTIONS = {
     "--layers abc": "--layers takes sizes such as 50 or 50,50, none or auto; not 'abc'",
     "--layers 50,,2": "--layers takes sizes such as 50 or 50,50, none or auto; not '50,,2'",
     "--layers 99999,99999": "--layers: 10000199998 weights are more than 67108864",
-    "--noise=-1": "--noise is auto, constant, or a standard deviation in the target's units, at most "
-    "1e+100; not '-1'",
-    "--noise x": "--noise is auto, constant, or a standard deviation in the target's units, at most "
-    "1e+100; not 'x'",
+    "--noise=-1": "--noise is auto, constant, or a standard deviation in the target's units, at "
+    "most 1e+100; not '-1'",
+    "--noise x": "--noise is auto, constant, or a standard deviation in the target's units, at "
+    "most 1e+100; not 'x'",
     "--covariance x": "--covariance is auto, paper, neuron, group, full or wide, not 'x'",
     "--group-size 0": "--group-size must be at least 1, not 0",
     "--task x": "--task is auto, regression, classification, positive, count or amount, not 'x'",
