@@ -10,6 +10,7 @@ from kbnn.core.layout import layout_of
 from kbnn.core.sharpness import sharpness
 from kbnn.model import scaling
 from kbnn.model.model import Model
+from kbnn.model.rows import GAP_ROWS, longest_usual_gap
 
 
 def health(model: Model) -> dict[str, Any]:
@@ -28,8 +29,28 @@ def health(model: Model) -> dict[str, Any]:
         "scale_changes": model.learned.changes,
         "rehearsed": model.learned.rehearsal.rows,
         "sharpness": sharpness(known) if len(known := model.learned.sharpness) else None,
+        "missing_lately": missing_lately(model),
         "waiting": {"rows": len(model.room.rows), **model.room.counts},
     }
+
+
+def missing_lately(model: Model) -> dict[str, int]:
+    """Features without a value in the last rows kept, unusually many: how many rows."""
+    schema = model.schema
+    x = model.learned.kept.rows().x
+    decided = {c.name for c in schema.columns if c.role == "feature" and c.kind != "undecided"}
+    found: dict[str, int] = {}
+    looked_at = set[str]()
+    for at, place in enumerate(schema.layout[: x.shape[1]]):
+        if place.column not in decided or place.column in looked_at:
+            continue
+        looked_at.add(place.column)  # the indicators of a category are missing together
+        there = np.flatnonzero(~np.isnan(x[:, at]))
+        total = int(there[-1]) + 1 if len(there) else 0
+        gap = len(x) - total
+        if gap >= (longest_usual_gap(len(there), total) if total else GAP_ROWS):
+            found[place.column] = gap
+    return found
 
 
 def smallest_variance_ratio(model: Model) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,19 @@ LARGEST = 1e140
 
 SMALLEST = 1e-140
 """What is closer to 0 counts as 0: its square is no number, and no scale can be made of it."""
+
+
+GAP_ROWS: Final = 200
+GAP_VALUES: Final = 20
+"""Rows without a value, and values to be expected in them, from which on a column seems dead."""
+
+
+def longest_usual_gap(active: int, rows: int) -> int:
+    """Rows in which GAP_VALUES values are to be expected, given rows with a value among all.
+
+    The share is taken of GAP_ROWS rows at least: the first few values say little about it.
+    """
+    return max(GAP_ROWS, -(-GAP_VALUES * max(rows, GAP_ROWS) // active))
 
 
 class Rows(NamedTuple):

@@ -15,7 +15,7 @@ from kbnn.model.model import Model
 from kbnn.run import printed
 from kbnn.run.onward import with_next
 from kbnn.task.section import Section
-from kbnn.wording import count, number, rows_of
+from kbnn.wording import clean, count, number, rows_of
 
 SHOWN_ALARMS = 5
 
@@ -141,6 +141,10 @@ class Inspection:
         found += self._rehearsed()
         found.append(("drift alarms", self._alarms()))
         found.append(("scale changes", count(health["scale_changes"])))
+        found += [
+            ("missing lately", f"{clean(name)}: no value in the last {rows_of(rows)}")
+            for name, rows in health["missing_lately"].items()
+        ]
         return found
 
     def _rehearsed(self) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from kbnn.score.rowsums import BoolArray
 from kbnn.stream.admission import Admission, OnError
 from kbnn.stream.blocks import taken
 from kbnn.stream.chunk import Chunk, Flaw
+from kbnn.stream.dead_columns import DeadColumns
 from kbnn.stream.hints import Notice
 from kbnn.stream.sentinels import Sentinels
 from kbnn.stream.values import FloatArray, IntArray, missing_tokens
@@ -61,6 +62,7 @@ class Encoder:
         self._tiny: set[str] = set()
         self._watch = Watch(schema, notice, keyed=keyed)
         self._sentinels = Sentinels(notice)
+        self._dead_columns = DeadColumns(notice)
         self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
 
     def encode(self, chunk: Chunk) -> Encoded:
@@ -99,6 +101,8 @@ class Encoder:
             rows = self._rows(found, np.flatnonzero(found.good), None)
         else:
             return Encoded(None, flaws, stopped)
+        if self._admit:
+            self._dead_columns.look(rows, self._told, chunk.source)
         return Encoded(rows, flaws, stopped)
 
     def _tell_tiny(self, names: set[str]) -> None:
