@@ -11,7 +11,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from kbnn_cli.app import COMMANDS, load
+from kbnn_cli.app import COMMANDS, load_command
 
 PAGE = Path(__file__).parent / "reference" / "commands.md"
 
@@ -30,7 +30,7 @@ def made() -> str:
 
 def command_page(name: str) -> str:
     """One command: what it does, its arguments and options, its examples."""
-    command = load(name)
+    command = load_command(name)
     usage = " ".join([f"kbnn {name}", *_arguments(command)])
     parts = [f"## kbnn {name}\n", f"{inspect.cleandoc(command.help or '')}\n"]
     parts.append(f"```text\n{usage} [OPTIONS]\n```\n")

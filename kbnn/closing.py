@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Closing:
+class Closeable:
     """Closed at the end of its `with` statement, however that ends."""
 
     def close(self) -> None:

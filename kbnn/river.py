@@ -21,18 +21,18 @@ from river import base, proba
 
 from kbnn.front.many import learn_block
 from kbnn.front.model import Model
-from kbnn.run.trainoptions import ModelWords
-from kbnn.stream.firstrow import value_text
+from kbnn.run.trainoptions import ModelKeywords
+from kbnn.stream.firstrow import value_to_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_first_row: Final = Lock()
+_first_row_lock: Final = Lock()
 """Of several threads that learn first rows one makes the model."""
-_TRUTH: Final[dict[str, Hashable]] = {"false": False, "true": True}
+_BOOLEAN_LABELS: Final[dict[str, Hashable]] = {"false": False, "true": True}
 
 
-class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
+class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
     """What both estimators share."""
 
     def __init__(
@@ -68,15 +68,15 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
     def _supervised(self) -> bool:
         return True
 
-    def _begun(self, x: Mapping[str, Any]) -> Model:
+    def _get_or_create_model(self, x: Mapping[str, Any]) -> Model:
         """The model, made when the first row has come."""
-        with _first_row:
+        with _first_row_lock:
             if self.model is not None:
                 return self.model
             target = "target"
             while target in x:
                 target += "_"
-            words: ModelWords = {
+            words: ModelKeywords = {
                 "task": self.task,
                 "layers": self.layers,
                 "activation": self.activation,
@@ -96,11 +96,11 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
             return self.model
 
     def _learn(self, x: Mapping[Any, Any], y: Any, w: float) -> None:
-        x = _named(x)
+        x = _stringify_names(x)
         model = self.model
         if model is None:
             x = dict(sorted(x.items()))  # the order of features means nothing
-            model = self._begun(x)
+            model = self._get_or_create_model(x)
         model.learn_one(x, y, w)
 
     def _learn_many(self, X: pd.DataFrame, y: list[Any]) -> None:
@@ -110,7 +110,7 @@ class _Estimator(base.Estimator):  # type: ignore[misc]  # river is untyped
             self._learn(x, one, 1.0)
 
 
-def _named(x: Mapping[Any, Any]) -> Mapping[str, Any]:
+def _stringify_names(x: Mapping[Any, Any]) -> Mapping[str, Any]:
     """The features by names that are texts."""
     for name in x:
         if type(name) is not str:
@@ -119,7 +119,7 @@ def _named(x: Mapping[Any, Any]) -> Mapping[str, Any]:
     return x
 
 
-class KBNNRegressor(_Estimator, base.MiniBatchRegressor):  # type: ignore[misc]  # river is untyped
+class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[misc]  # river is untyped
     """Online Bayesian neural network for regression, with error bars.
 
     Parameters
@@ -168,7 +168,7 @@ class KBNNRegressor(_Estimator, base.MiniBatchRegressor):  # type: ignore[misc] 
         """The expected value, 0 before the first row; `with_dist`: a Gaussian."""
         mean, sd = 0.0, 1.0
         if self.model is not None:
-            said = self.model.predict_one(_named(x))
+            said = self.model.predict_one(_stringify_names(x))
             if math.isfinite(said.mean):
                 mean, sd = said.mean, said.sd
         if not with_dist:
@@ -187,7 +187,7 @@ class KBNNRegressor(_Estimator, base.MiniBatchRegressor):  # type: ignore[misc] 
         return pd.Series(said, index=X.index, dtype="float64")
 
 
-class KBNNClassifier(_Estimator, base.MiniBatchClassifier):  # type: ignore[misc]  # river is untyped
+class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore[misc]  # river is untyped
     """Online Bayesian neural network for classification, with calibrated probabilities.
 
     Classes are learned of as they come. The parameters are those of `KBNNRegressor`.
@@ -235,31 +235,31 @@ class KBNNClassifier(_Estimator, base.MiniBatchClassifier):  # type: ignore[misc
     def _multiclass(self) -> bool:
         return True
 
-    def _note(self, y: Hashable) -> None:
+    def _remember_label(self, y: Hashable) -> None:
         """Remember a label as it was given: the model knows it as text."""
-        self._labels.setdefault(value_text(y) or "", y)
+        self._labels.setdefault(value_to_text(y) or "", y)
 
     def learn_one(self, x: dict[Any, Any], y: Hashable, w: float = 1.0) -> None:
         """Learn a row, which counts `w` times."""
-        self._note(y)
+        self._remember_label(y)
         self._learn(x, y, w)
 
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]:
         """The probability of every class known; none before the first row."""
         if self.model is None:
             return {}
-        said = self.model.predict_one(_named(x)).probability
+        said = self.model.predict_one(_stringify_names(x)).probability
         total = sum(said.values())
-        return {self._label(name): share / total for name, share in said.items()}
+        return {self._original_label(name): share / total for name, share in said.items()}
 
-    def _label(self, name: str) -> Hashable:
-        return self._labels[name] if name in self._labels else _TRUTH.get(name, name)
+    def _original_label(self, name: str) -> Hashable:
+        return self._labels[name] if name in self._labels else _BOOLEAN_LABELS.get(name, name)
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
         """Learn the rows of a table, in order."""
         labels = y.tolist()
         for label in labels:
-            self._note(label)
+            self._remember_label(label)
         self._learn_many(X, labels)
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:

@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from kbnn.errors import OutputError, ReaderLeft
-from kbnn.wording import reason_of
+from kbnn.wording import describe_os_error
 
-STDOUT: Final = "standard output"
+STDOUT_NAME: Final = "standard output"
 _PART: Final = ".part"
 
 
@@ -34,28 +34,30 @@ class Sink(io.RawIOBase):
         self._owned = owned
 
     @contextmanager
-    def _checked(self) -> Iterator[None]:
+    def _map_os_errors(self) -> Iterator[None]:
         try:
             yield
         except BrokenPipeError as error:
             raise ReaderLeft(self.name) from error
         except OSError as error:
-            raise OutputError(f"{self.name}: cannot be written ({reason_of(error)})") from error
+            raise OutputError(
+                f"{self.name}: cannot be written ({describe_os_error(error)})"
+            ) from error
 
     def write(self, data: Any) -> int:
         """Write all of it."""
         whole = memoryview(data).cast("B")
         left = whole
-        with self._checked():
+        with self._map_os_errors():
             while left:
                 taken = self._raw.write(left)
                 if taken is None:
-                    self._wait()
+                    self._wait_until_writable()
                 else:
                     left = left[taken:]
         return len(whole)
 
-    def _wait(self) -> None:
+    def _wait_until_writable(self) -> None:
         """Wait until an output that does not block takes more."""
         if hasattr(select, "poll"):
             ready = select.poll()
@@ -66,16 +68,16 @@ class Sink(io.RawIOBase):
 
     def sync(self) -> None:
         """Bring what was written to the disk, where there is one."""
-        with self._checked():
+        with self._map_os_errors():
             try:
                 os.fsync(self._raw.fileno())
             except OSError as error:
                 if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a pipe has no disk
                     raise
 
-    def finish(self) -> None:
+    def check_late_errors(self) -> None:
         """Hear of what a file system refuses late, which it says when a descriptor is closed."""
-        with self._checked(), suppress(io.UnsupportedOperation):
+        with self._map_os_errors(), suppress(io.UnsupportedOperation):
             os.close(os.dup(self._raw.fileno()))
 
     def close(self) -> None:
@@ -83,7 +85,7 @@ class Sink(io.RawIOBase):
         if not self.closed:
             super().close()
             if self._owned:
-                with self._checked():
+                with self._map_os_errors():
                     self._raw.close()
 
     def fileno(self) -> int:
@@ -104,17 +106,17 @@ class Sink(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a place."""
-        with self._checked():
+        with self._map_os_errors():
             return int(self._raw.seek(offset, whence))
 
     def tell(self) -> int:
         """The place of the next byte."""
-        with self._checked():
+        with self._map_os_errors():
             return int(self._raw.tell())
 
     def truncate(self, size: int | None = None) -> int:
         """Cut the file."""
-        with self._checked():
+        with self._map_os_errors():
             return int(self._raw.truncate(size))
 
 
@@ -123,7 +125,7 @@ def open_sink(path: str, mode: str = "w") -> Sink:
     try:
         return Sink(open(path, f"{mode}b", buffering=0), path)
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({reason_of(error)})") from error
+        raise OutputError(f"{path}: cannot be written ({describe_os_error(error)})") from error
 
 
 def standard_output() -> Sink:
@@ -132,10 +134,10 @@ def standard_output() -> Sink:
     buffer = sys.stdout.buffer
     if isinstance(buffer, Sink):
         return buffer
-    return Sink(getattr(buffer, "raw", buffer), STDOUT, owned=False)
+    return Sink(getattr(buffer, "raw", buffer), STDOUT_NAME, owned=False)
 
 
-def write_whole(path: str, data: bytes) -> None:
+def write_atomically(path: str, data: bytes) -> None:
     """Write a file of which a reader never sees half."""
     real = os.path.realpath(path)  # a link goes on pointing at the file
     if os.path.exists(real) and not stat.S_ISREG(os.stat(real).st_mode):
@@ -152,5 +154,5 @@ def write_whole(path: str, data: bytes) -> None:
         with suppress(OSError):
             os.remove(part)
         if isinstance(error, OSError):
-            raise OutputError(f"{path}: cannot be written ({reason_of(error)})") from error
+            raise OutputError(f"{path}: cannot be written ({describe_os_error(error)})") from error
         raise

@@ -38,13 +38,13 @@ from kbnn.core.normal import FloatArray
 from kbnn.errors import KbnnError
 from kbnn.front import arrays
 from kbnn.front.forecasts import Forecasts
-from kbnn.front.notices import announce
+from kbnn.front.notices import log_notice
 from kbnn.model.rows import Rows
 from kbnn.model.schema import MAX_CLASSES
-from kbnn.run.trainoptions import ModelWords
-from kbnn.stream.blocks import taken
-from kbnn.stream.memory import as_arrow
-from kbnn.task.table import Target, of_classes, of_numbers
+from kbnn.run.trainoptions import ModelKeywords
+from kbnn.stream.blocks import take_rows
+from kbnn.stream.memory import to_arrow_table
+from kbnn.task.table import DeclaredTarget, declare_class_target, declare_numeric_target
 
 
 def _is_table(X: Any) -> bool:
@@ -71,26 +71,26 @@ def _as_table(X: Any, names: list[str]) -> pa.Table:
     """X in Arrow's form, its columns by these names."""
     if isinstance(X, np.ndarray):
         columns = X if X.dtype.kind in "mM" else X.astype(object)
-        return as_arrow({name: columns[:, at] for at, name in enumerate(names)})
+        return to_arrow_table({name: columns[:, at] for at, name in enumerate(names)})
     if _has_times_as_index(X):
         X = X.reset_index(drop=True)
-    return as_arrow(X).rename_columns(names)
+    return to_arrow_table(X).rename_columns(names)
 
 
-def _categories(X: Any, names: list[str]) -> list[str]:
+def _list_category_columns(X: Any, names: list[str]) -> list[str]:
     """The columns of a DataFrame that are categories by their type, whatever these look like."""
     dtypes = [str(dtype).split("(")[0].lower() for dtype in getattr(X, "dtypes", ())]
-    return [name for name, dtype in zip(names, dtypes, strict=False) if dtype in _CATEGORIES]
+    return [name for name, dtype in zip(names, dtypes, strict=False) if dtype in _CATEGORY_DTYPES]
 
 
 def _has_times_as_index(X: Any) -> bool:
     return type(getattr(X, "index", None)).__name__ == "DatetimeIndex"
 
 
-_CATEGORIES: Final = ("category", "categorical", "enum")
+_CATEGORY_DTYPES: Final = ("category", "categorical", "enum")
 
 
-class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """What both estimators share: parameters, passes, and the way of rows to the model."""
 
     def __init__(
@@ -127,11 +127,11 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
         tags.input_tags.allow_nan = True
         return tags
 
-    def _words(self) -> ModelWords:
+    def _build_keywords(self) -> ModelKeywords:
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
-        words: ModelWords = {
+        words: ModelKeywords = {
             "layers": self.layers,
             "activation": self.activation,
             "covariance": self.covariance,
@@ -146,10 +146,10 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
             words["group_size"] = self.group_size
         return words
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
+    def _check_features(self, X: Any, *, reset: bool) -> Any:
         """X as float64, or as a table where it holds text, times or anything else."""
         if reset and _has_times_as_index(X):
-            announce(
+            log_notice(
                 "the DatetimeIndex of X is ignored, as scikit-learn ignores every index "
                 "(X.reset_index() makes it a column)"
             )
@@ -159,38 +159,38 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
             )
         _check_feature_names(self, X, reset=reset)
         _check_n_features(self, X, reset=reset)
-        names = self._names()
+        names = self._list_feature_names()
         if reset:
-            self._categorical = _categories(X, names)
-        with _as_value_error():
+            self._categorical = _list_category_columns(X, names)
+        with _raise_value_errors():
             return _as_table(X, names)
 
-    def _names(self) -> list[str]:
+    def _list_feature_names(self) -> list[str]:
         """The names of the features."""
         names = getattr(self, "feature_names_in_", None)
         return [f"x{at}" for at in range(self.n_features_in_)] if names is None else list(names)
 
-    def _begin(self, X: Any, targets: int, target: Target) -> None:
+    def _create_model(self, X: Any, targets: int, target: DeclaredTarget) -> None:
         """A new model of these columns."""
-        known = self._names()
+        known = self._list_feature_names()
         wanted = ["y"] if targets == 1 else [f"y{at}" for at in range(targets)]
         names_of_targets = [f"{name}_" if name in known else name for name in wanted]
-        with _as_value_error():
+        with _raise_value_errors():
             self.model_ = (
                 arrays.new_table_model(
-                    X, names_of_targets, target, self._words(), self._categorical
+                    X, names_of_targets, target, self._build_keywords(), self._categorical
                 )
                 if isinstance(X, pa.Table)
-                else arrays.new_model(known, names_of_targets, target, self._words())
+                else arrays.new_model(known, names_of_targets, target, self._build_keywords())
             )
 
-    def _rows(self, X: Any, *, admit: bool) -> Rows:
+    def _encode_rows(self, X: Any, *, admit: bool) -> Rows:
         if isinstance(X, pa.Table) or not arrays.takes_numbers(self.model_):
-            table = X if isinstance(X, pa.Table) else _as_table(X, self._names())
-            return arrays.encoded(self.model_, table, admit=admit)
-        return arrays.numbers(X)
+            table = X if isinstance(X, pa.Table) else _as_table(X, self._list_feature_names())
+            return arrays.encode_table(self.model_, table, admit=admit)
+        return arrays.rows_from_numbers(X)
 
-    def _weights(self, weight: Any, X: Any) -> FloatArray | None:
+    def _check_weights(self, weight: Any, X: Any) -> FloatArray | None:
         """How often each row counts; none may be negative."""
         if weight is None:
             return None
@@ -207,21 +207,23 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untype
         """Learn rows, those of weight 0 left out."""
         chosen = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         draw = check_random_state(self.random_state)
-        with _as_value_error(), self.model_._learning:
-            rows = self._rows(X, admit=True)
+        with _raise_value_errors(), self.model_._learning_lock:
+            rows = self._encode_rows(X, admit=True)
             for epoch in range(epochs):
                 order = draw.permutation(chosen) if shuffle else chosen
                 some = None if weight is None else weight[order]
-                arrays.learn(self.model_, taken(rows, order), y[order], some, again=epoch > 0)
+                arrays.learn_rows(
+                    self.model_, take_rows(rows, order), y[order], some, again=epoch > 0
+                )
 
-    def _forecasts(self, X: Any) -> Forecasts:
+    def _predict_rows(self, X: Any) -> Forecasts:
         check_is_fitted(self, "model_")
-        X = self._checked(X, reset=False)
-        with _as_value_error():
-            return arrays.predict(self.model_, lambda: self._rows(X, admit=False))
+        X = self._check_features(X, reset=False)
+        with _raise_value_errors():
+            return arrays.predict_rows(self.model_, lambda: self._encode_rows(X, admit=False))
 
 
-class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit-learn is untyped
+class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Regression with error bars: `fit`, `partial_fit`, `predict(X, return_std=True)`.
 
     The parameters are the options of `kbnn train`; `random_state` is its seed. `fit` mixes the
@@ -240,19 +242,19 @@ class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Go on learning, in the order of the rows."""
-        with _first_call(self):
+        with _lock_first_call(self):
             return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
 
     def _fit(self, X: Any, y: Any, weight: Any, new: bool, epochs: int, shuffle: bool) -> Self:
-        X = self._checked(X, reset=new)
+        X = self._check_features(X, reset=new)
         if y is None:
             raise ValueError("KBNNRegressor requires y to be passed, but the target y is None")
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", order="C")
         check_consistent_length(X, y)
-        weight = self._weights(weight, X)
+        weight = self._check_weights(weight, X)
         if new:
             self._shape = y.shape[1:]
-            self._begin(X, 1 if y.ndim == 1 else y.shape[1], of_numbers())
+            self._create_model(X, 1 if y.ndim == 1 else y.shape[1], declare_numeric_target())
         elif y.shape[1:] != self._shape:
             raise ValueError(f"y has the shape {y.shape}, not (rows, {self._shape})")
         self._learn(X, y.reshape(len(y), -1), weight, epochs, shuffle)
@@ -260,9 +262,9 @@ class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The expected values; with `return_std` the standard deviations too."""
-        made = self._forecasts(X)
-        mean = self._shaped(made.mean)
-        return (mean, self._shaped(made.sd)) if return_std else mean
+        made = self._predict_rows(X)
+        mean = self._restore_shape(made.mean)
+        return (mean, self._restore_shape(made.sd)) if return_std else mean
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> FloatArray:
         """Lower and upper edge, last axis, of the intervals that hold so large a share."""
@@ -270,15 +272,17 @@ class KBNNRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]  # scikit
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> FloatArray:
         """The quantiles, along the last axis."""
-        made = self._forecasts(X)
-        with _as_value_error():
-            return np.stack([self._shaped(made.quantile(float(q))) for q in quantiles], axis=-1)
+        made = self._predict_rows(X)
+        with _raise_value_errors():
+            return np.stack(
+                [self._restore_shape(made.quantile(float(q))) for q in quantiles], axis=-1
+            )
 
-    def _shaped(self, values: FloatArray) -> FloatArray:
+    def _restore_shape(self, values: FloatArray) -> FloatArray:
         return np.asarray(values.reshape(len(values), *self._shape))
 
 
-class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scikit-learn is untyped
+class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Classification with calibrated probabilities: `fit`, `partial_fit`, `predict_proba`.
 
     The parameters are those of `KBNNRegressor`. `partial_fit` must be told all `classes` with its
@@ -287,38 +291,38 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from nothing; `sample_weight` is how often each row counts."""
-        X, y = self._checked(X, reset=True), self._labels(X, y)
-        sample_weight = self._weights(sample_weight, X)
+        X, y = self._check_features(X, reset=True), self._check_labels(X, y)
+        sample_weight = self._check_weights(sample_weight, X)
         self.classes_ = np.unique(y)
-        self._begin_classes(X)
+        self._create_class_model(X)
         return self._fit(X, y, sample_weight, self.epochs, self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on learning, in the order of the rows."""
-        with _first_call(self):
+        with _lock_first_call(self):
             new = not hasattr(self, "model_")
-            X, y = self._checked(X, reset=new), self._labels(X, y)
-            sample_weight = self._weights(sample_weight, X)
+            X, y = self._check_features(X, reset=new), self._check_labels(X, y)
+            sample_weight = self._check_weights(sample_weight, X)
             if new:
                 if classes is None:
                     raise ValueError("the first call of partial_fit must be told all classes")
                 self.classes_ = np.unique(classes)
-                self._begin_classes(X)
+                self._create_class_model(X)
             return self._fit(X, y, sample_weight, 1, False)
 
-    def _labels(self, X: Any, y: Any) -> Any:
+    def _check_labels(self, X: Any, y: Any) -> Any:
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         check_classification_targets(y)
         return y
 
-    def _begin_classes(self, X: Any) -> None:
+    def _create_class_model(self, X: Any) -> None:
         names = [str(label).strip() for label in self.classes_.tolist()]
         if len(set(names)) < len(names) or "" in names:
             names = [str(at) for at in range(len(names))]
         if len(names) > MAX_CLASSES:
             raise ValueError(f"y has {len(names)} classes, {MAX_CLASSES} are the most")
-        self._begin(X, 1, of_classes(names))
+        self._create_model(X, 1, declare_class_target(names))
 
     def _fit(self, X: Any, y: Any, weight: Any, epochs: int, shuffle: bool) -> Self:
         index = np.searchsorted(self.classes_, y)
@@ -330,7 +334,7 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
 
     def predict_proba(self, X: Any) -> FloatArray:
         """The probability of every class, in the order of `classes_`."""
-        made = self._forecasts(X).probability
+        made = self._predict_rows(X).probability
         return np.asarray(made / made.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> Any:
@@ -339,16 +343,16 @@ class KBNNClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]  # scik
         return self.classes_[best]
 
 
-def _first_call(estimator: _Estimator) -> AbstractContextManager[Any]:
+def _lock_first_call(estimator: _SklearnEstimator) -> AbstractContextManager[Any]:
     """Let one thread at a time make an estimator's model; later calls wait for no other model."""
-    return nullcontext() if hasattr(estimator, "model_") else _making_model
+    return nullcontext() if hasattr(estimator, "model_") else _first_call_lock
 
 
-_making_model: Final = RLock()
+_first_call_lock: Final = RLock()
 
 
 @contextmanager
-def _as_value_error() -> Iterator[None]:
+def _raise_value_errors() -> Iterator[None]:
     """What cannot be learned is a ValueError here, as in all of scikit-learn."""
     try:
         yield

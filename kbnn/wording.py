@@ -8,18 +8,18 @@ import math
 import re
 from typing import Any, Final
 
-LONGEST: Final = 1000
+MAX_SHOWN_CHARS: Final = 1000
 """Characters of a text that is shown; a name or a value may have millions."""
 
-_SEEN: Final = "\N{REPLACEMENT CHARACTER}"
-_HIDDEN: Final = re.compile(
+_PLACEHOLDER: Final = "\N{REPLACEMENT CHARACTER}"
+_INVISIBLE_CHARS: Final = re.compile(
     # controls, soft hyphen, directions and joints of writing, line separators, halves, tags
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def format_number(value: float | None, digits: int = 4) -> str:
     """Significant digits: 12,346, 3.142, 0.001234, 1.2e-07; a dash for None."""
     if value is None or math.isnan(value):
         return "-"
@@ -33,46 +33,46 @@ def number(value: float | None, digits: int = 4) -> str:
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 
 
-def percent(share: float | None, places: int = 1) -> str:
+def format_percent(share: float | None, places: int = 1) -> str:
     """A share as `88.7 %`; a dash for None."""
     if share is None or math.isnan(share):
         return "-"
     return f"{100 * share:.{places}f} %"
 
 
-def count(rows: float) -> str:
+def format_count(rows: float) -> str:
     """A whole number with its thousands separated: 1,024."""
     return f"{round(rows):,}"
 
 
-def rows_of(rows: int) -> str:
+def format_rows(rows: int) -> str:
     """`1 row`, `1,024 rows`."""
-    return f"{count(rows)} row{'' if rows == 1 else 's'}"
+    return f"{format_count(rows)} row{'' if rows == 1 else 's'}"
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text as it may be shown to anybody: on one line, nothing hidden, not endless.
 
     Names of columns and files, categories and the messages of others may hold what would move a
     cursor, change colours or turn the direction of writing: each such character becomes visible.
     """
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST - 3]}..."
-    return clean_page(text).replace("\n", _SEEN)
+    if len(text) > MAX_SHOWN_CHARS:
+        text = f"{text[: MAX_SHOWN_CHARS - 3]}..."
+    return clean_page(text).replace("\n", _PLACEHOLDER)
 
 
 def clean_page(text: str) -> str:
     """The same for a text of many lines and any length."""
-    return _HIDDEN.sub(_SEEN, text)
+    return _INVISIBLE_CHARS.sub(_PLACEHOLDER, text)
 
 
-def json_text(found: Any, indent: int | None = None) -> str:
+def format_json(found: Any, indent: int | None = None) -> str:
     """JSON in which whatever is not printable is escaped: no value is lost, none acts."""
     text = json.dumps(found, ensure_ascii=False, allow_nan=False, indent=indent)
-    return _HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1], text)
+    return _INVISIBLE_CHARS.sub(lambda hidden: json.dumps(hidden[0])[1:-1], text)
 
 
-def reason_of(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Why the system refused, as the rest of a sentence: `no such file or directory`."""
     if error.errno == errno.EBADF:
         return "it is closed"

@@ -6,39 +6,39 @@ import difflib
 import re
 from typing import Any, Final
 
-from kbnn_cli.app import COMMANDS, load
+from kbnn_cli.app import COMMANDS, load_command
 
 
-def about_command_line(error: Any) -> str:
+def format_usage_error(error: Any) -> str:
     """The parser's message as our sentence, with the way to the help that answers it."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "kbnn"
     kind = type(error).__name__
     if kind == "NoSuchOption":
-        return _no_such_option(error.option_name, command)
+        return _suggest_option(error.option_name, command)
     text = " ".join(error.format_message().split()).rstrip(".")
     text = text[:1].lower() + text[1:]
     if text.startswith("no such command"):
         wanted = re.search(r"'(.*)'", text)
-        text = no_such_command(wanted[1] if wanted else "")
+        text = suggest_command(wanted[1] if wanted else "")
     return f"{text} (see '{command} --help')"
 
 
-def no_such_command(typed: str) -> str:
+def suggest_command(typed: str) -> str:
     """That there is none of that name, and which may be meant."""
-    known = _COMMANDS_ELSEWHERE.get(typed.lower())
+    known = _COMMAND_SYNONYMS.get(typed.lower())
     close = [known] if known else difflib.get_close_matches(typed, COMMANDS, 1, 0.5)
     said = f"no such command '{typed}'"
     return f"{said}: did you mean '{close[0]}'?" if close else said
 
 
-def _no_such_option(typed: str, command: str) -> str:
+def _suggest_option(typed: str, command: str) -> str:
     """The nearest option of the command, or the command that has such an option."""
     said = f"no such option: {typed}"
-    options = {name: option_names(name) for name in COMMANDS}
+    options = {name: list_option_names(name) for name in COMMANDS}
     own = command.partition(" ")[2]
     elsewhere = [name for name in COMMANDS if typed in options[name] and name != own]
-    known = _OPTIONS_ELSEWHERE.get(typed.lower().replace("_", "-"), "")
+    known = _OPTION_SYNONYMS.get(typed.lower().replace("_", "-"), "")
     if known.startswith("--") and known.split()[0] not in options.get(own, []):
         known = ""
     if known:
@@ -46,20 +46,20 @@ def _no_such_option(typed: str, command: str) -> str:
     elif elsewhere:
         others = " and ".join(f"'kbnn {name}'" for name in elsewhere)
         said += f", which is an option of {others}"
-        instead = _INSTEAD.get((own, typed))
+        instead = _OPTION_REPLACEMENTS.get((own, typed))
         said += f"; here it is {instead}" if instead else ""
     elif close := difflib.get_close_matches(typed, options.get(own, []), 1, 0.5):
         said += f": did you mean {close[0]}?"
     return f"{said} (see '{command} --help')"
 
 
-def option_names(command: str) -> list[str]:
+def list_option_names(command: str) -> list[str]:
     """The options of a command, every spelling."""
-    found = load(command).params
+    found = load_command(command).params
     return [name for option in found for name in option.opts if name.startswith("-")]
 
 
-_COMMANDS_ELSEWHERE: Final = {
+_COMMAND_SYNONYMS: Final = {
     **dict.fromkeys(("fit", "learn", "update", "partial_fit"), "train"),
     **dict.fromkeys(("forecast", "infer", "apply", "transform"), "predict"),
     **dict.fromkeys(("score", "test", "eval", "validate", "backtest"), "evaluate"),
@@ -69,7 +69,7 @@ _COMMANDS_ELSEWHERE: Final = {
 """What other tools call a command of ours."""
 
 _NOTHING_TO_TUNE: Final = "there is none, since rows are learned in closed form"
-_OPTIONS_ELSEWHERE: Final = {
+_OPTION_SYNONYMS: Final = {
     **dict.fromkeys(
         ("--passes", "--epoch", "--iterations", "--max-iter", "--n-epochs"), "--epochs"
     ),
@@ -96,7 +96,7 @@ _OPTIONS_ELSEWHERE: Final = {
 }
 """What other tools call an option of ours, or why there is none."""
 
-_INSTEAD: Final = {
+_OPTION_REPLACEMENTS: Final = {
     ("train", "--output"): "--predictions",
     ("train", "-o"): "--predictions",
     ("predict", "--predictions"): "--output",

@@ -32,7 +32,7 @@ Examples:
 """
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """The commands: `kbnn_cli.commands.NAME.app` holds the only command of NAME."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -41,7 +41,7 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load a command; None if there is none of that name."""
-        return load(cmd_name) if cmd_name in COMMANDS else None
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands without loading them."""
@@ -49,13 +49,13 @@ class Commands(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def load(name: str) -> Any:
+def load_command(name: str) -> Any:
     """A command by its name."""
     return typer.main.get_command(import_module(f"kbnn_cli.commands.{name}").app)
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     name="kbnn",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -63,12 +63,12 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from kbnn import __version__
         from kbnn.core import engine
 
-        print(f"kbnn {__version__} ({engine.description()})")
+        print(f"kbnn {__version__} ({engine.describe_engine()})")
         raise typer.Exit
 
 
@@ -77,17 +77,21 @@ def kbnn(
     version: Annotated[
         bool,
         typer.Option(
-            "-V", "--version", callback=_version, is_eager=True, help="Show version and engine."
+            "-V",
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show version and engine.",
         ),
     ] = False,
 ) -> None:
     """An online Bayesian neural network: learns row by row, predicts with error bars."""
 
 
-def call(arguments: Sequence[str] | None = None) -> int:
+def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (the process's own if none is given) and return its exit code."""
     command = typer.main.get_command(app)
-    return exits.run(partial(command, arguments, prog_name="kbnn", standalone_mode=False))
+    return exits.run_guarded(partial(command, arguments, prog_name="kbnn", standalone_mode=False))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-EIGHTHS = " ▁▂▃▄▅▆▇█"
+BAR_EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
-def grouped(counts: Sequence[int], width: int) -> list[int]:
+def merge_bins(counts: Sequence[int], width: int) -> list[int]:
     """Counts added up in pairs until every bar has two columns and a gap."""
     bars = list(counts)
     while len(bars) > 5 and len(bars) % 2 == 0 and 3 * len(bars) > width:
@@ -18,21 +18,21 @@ def grouped(counts: Sequence[int], width: int) -> list[int]:
     return bars
 
 
-def bar_cell(height: float, row: int, plain: bool) -> str:
+def format_bar_cell(height: float, row: int, plain: bool) -> str:
     """What a bar of `height` cells shows in the cell `row` above the axis."""
     filled = min(max(height - row, 0.0), 1.0)
     if plain:
         return "#" if filled >= 0.5 else " "
-    return EIGHTHS[round(8 * filled)]
+    return BAR_EIGHTHS[round(8 * filled)]
 
 
-def vertical_bars(counts: Sequence[int], width: int, height: int, plain: bool) -> list[Text]:
+def draw_bars(counts: Sequence[int], width: int, height: int, plain: bool) -> list[Text]:
     """Bars relative to their mean, with a line where equal bars would end.
 
     Bars further than three standard errors from even, 3 sqrt(m (1 - 1 / bars)), stand out.
     """
     gutter = 4
-    bars = grouped(counts, width - gutter)
+    bars = merge_bins(counts, width - gutter)
     total = sum(bars)
     mean = total / len(bars) if total else 1.0
     error = 3 * math.sqrt(mean * (1 - 1 / len(bars)))
@@ -46,7 +46,7 @@ def vertical_bars(counts: Sequence[int], width: int, height: int, plain: bool) -
         label = "1" if row == even else f"{top:.2g}" if row == height - 1 else ""
         text = Text.assemble((f"{label:>{gutter - 1}}{vertical}", "dim"))
         for count in bars:
-            cell = bar_cell(count / mean * scale, row, plain)
+            cell = format_bar_cell(count / mean * scale, row, plain)
             style = "yellow" if abs(count - mean) > error else "cyan"
             if cell == " " and row == even:
                 text.append(dash * each, style="bright_black")

@@ -8,13 +8,13 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-SHOWN = 10
+MAX_SHOWN_CLASSES = 10
 """Most classes shown by name; rarer ones are added up under "others"."""
 
-NAME_WIDTH = 14
+CLASS_NAME_COLUMNS = 14
 
 
-def folded(
+def fold_classes(
     counts: Sequence[Sequence[int]], names: Sequence[str], shown: int
 ) -> tuple[list[list[int]], list[str]]:
     """The table of the commonest classes, the rest added up as one class at the end."""
@@ -28,13 +28,13 @@ def folded(
     return table, [*(labels[group[0]] for group in groups[:-1]), f"{size - shown} others"]
 
 
-def shortened(name: str) -> str:
+def shorten_class_name(name: str) -> str:
     """A class name that leaves room for the others; control characters become blanks."""
     clean = "".join(c if c.isprintable() else " " for c in name)
-    return clean if len(clean) <= NAME_WIDTH else clean[: NAME_WIDTH - 2] + ".."
+    return clean if len(clean) <= CLASS_NAME_COLUMNS else clean[: CLASS_NAME_COLUMNS - 2] + ".."
 
 
-class Confusion:
+class ConfusionTable:
     """The confusion table with as many classes by name as the width holds."""
 
     def __init__(self, counts: Sequence[Sequence[int]], names: Sequence[str]) -> None:
@@ -43,9 +43,9 @@ class Confusion:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Fold more classes into "others" until the table fits."""
         wide = options.update(width=1000)
-        table = confusion_table(self.counts, self.names, 1)
-        for shown in range(SHOWN, 1, -1):
-            tried = confusion_table(self.counts, self.names, shown)
+        table = build_confusion_table(self.counts, self.names, 1)
+        for shown in range(MAX_SHOWN_CLASSES, 1, -1):
+            tried = build_confusion_table(self.counts, self.names, shown)
             if console.measure(tried, options=wide).maximum <= options.max_width:
                 table = tried
                 break
@@ -53,9 +53,11 @@ class Confusion:
         yield table
 
 
-def confusion_table(counts: Sequence[Sequence[int]], names: Sequence[str], shown: int) -> Table:
+def build_confusion_table(
+    counts: Sequence[Sequence[int]], names: Sequence[str], shown: int
+) -> Table:
     """Rows by true class (down) and most probable class (across), with the share found."""
-    rows, labels = folded(counts, names, shown)
+    rows, labels = fold_classes(counts, names, shown)
     table = Table(
         box=None,
         pad_edge=False,
@@ -63,7 +65,7 @@ def confusion_table(counts: Sequence[Sequence[int]], names: Sequence[str], shown
     )
     table.add_column("", no_wrap=True)
     for label in labels:
-        table.add_column(Text(shortened(label)), justify="right", no_wrap=True)
+        table.add_column(Text(shorten_class_name(label)), justify="right", no_wrap=True)
     table.add_column(Text("found", style="dim"), justify="right", no_wrap=True)
     for i, (label, row) in enumerate(zip(labels, rows, strict=True)):
         total = sum(row)
@@ -72,5 +74,7 @@ def confusion_table(counts: Sequence[Sequence[int]], names: Sequence[str], shown
             for j, value in enumerate(row)
         ]
         share = f"{100 * row[i] / total:.1f} %" if total else "-"
-        table.add_row(Text(shortened(label), style="bold"), *cells, Text(share, style="dim"))
+        table.add_row(
+            Text(shorten_class_name(label), style="bold"), *cells, Text(share, style="dim")
+        )
     return table

@@ -13,15 +13,17 @@ from unicodedata import east_asian_width
 
 from kbnn.errors import KbnnError, ReaderLeft, UsageError
 from kbnn.sink import standard_output
-from kbnn.wording import clean
+from kbnn.wording import clean_text
 
-DONE: Final = 0
-FAILED: Final = 1  # the data or the model cannot be used, or something is not whole
-USAGE: Final = 2
-CONDITION: Final = 3  # --fail-if was met
-INTERRUPTED: Final = 130
-READER_LEFT: Final = 141  # whoever read the data left before their end, as a shell reports SIGPIPE
-SIGNALLED: Final = 128  # and the number of the signal that ended it, after saving
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1  # the data or the model cannot be used, or something is not whole
+EXIT_USAGE: Final = 2
+EXIT_CONDITION: Final = 3  # --fail-if was met
+EXIT_INTERRUPTED: Final = 130
+EXIT_READER_LEFT: Final = (
+    141  # whoever read the data left before their end, as a shell reports SIGPIPE
+)
+EXIT_SIGNAL_BASE: Final = 128  # and the number of the signal that ended it, after saving
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -30,7 +32,7 @@ _interrupts: list[int] = []
 """Signals that `note_interrupt` has seen."""
 
 
-_NO_MEMORY: Final = (
+_MEMORY_ERROR_TEXTS: Final = (
     "cannot allocate memory",
     "failed to map segment",
     "can't start new thread",
@@ -38,7 +40,7 @@ _NO_MEMORY: Final = (
 )
 
 
-def run(call: Callable[[], object]) -> int:
+def run_guarded(call: Callable[[], object]) -> int:
     """Call, say in one sentence what went wrong, if anything, and return the exit code."""
     import typer
 
@@ -46,55 +48,55 @@ def run(call: Callable[[], object]) -> int:
     command_line_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
         code = call()
-        standard_output().finish()
-        return code if isinstance(code, int) else DONE
+        standard_output().check_late_errors()
+        return code if isinstance(code, int) else EXIT_DONE
     except KbnnError as error:
-        _trace()
-        say(str(error))
-        return USAGE if isinstance(error, UsageError) else FAILED
+        _print_traceback()
+        print_message(str(error))
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
     except ReaderLeft:
-        return READER_LEFT
+        return EXIT_READER_LEFT
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except command_line_error as error:
-        from kbnn_cli.advice import about_command_line
+        from kbnn_cli.advice import format_usage_error
 
         if type(error).__name__ == "NoArgsIsHelpError":
             print(str(error), file=sys.stderr)
         else:
-            say(about_command_line(error))
-        return USAGE
+            print_message(format_usage_error(error))
+        return EXIT_USAGE
     except Exception as error:
         if _interrupts:  # a library that was being loaded made something else of it
-            return INTERRUPTED
-        if not is_memory(error):
+            return EXIT_INTERRUPTED
+        if not is_memory_error(error):
             raise
-        _trace()
-        say("out of memory (a smaller --layers or --group-size needs less)")
-        return FAILED
+        _print_traceback()
+        print_message("out of memory (a smaller --layers or --group-size needs less)")
+        return EXIT_FAILED
 
 
-def is_memory(error: BaseException) -> bool:
+def is_memory_error(error: BaseException) -> bool:
     """Whether the system had no memory left, in the words of whoever asked for it."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
     said = str(error).lower()
-    return any(words in said for words in _NO_MEMORY)
+    return any(words in said for words in _MEMORY_ERROR_TEXTS)
 
 
-def say(sentence: str) -> None:
+def print_message(sentence: str) -> None:
     """Talk to the user, on stderr."""
-    _print(folded(clean(f"kbnn: {' '.join(sentence.split())}")))
+    _print_stderr(wrap_line(clean_text(f"kbnn: {' '.join(sentence.split())}")))
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     """The same, of a line as it is."""
-    _print(clean(line))
+    _print_stderr(clean_text(line))
 
 
-def _print(text: str) -> None:
+def _print_stderr(text: str) -> None:
     """Nobody may be listening: that is no reason to stop."""
     try:
         print(text, file=sys.stderr, flush=True)
@@ -102,7 +104,7 @@ def _print(text: str) -> None:
         return
 
 
-def folded(line: str) -> str:
+def wrap_line(line: str) -> str:
     """On a terminal a long line goes on below between two words; elsewhere it stays one line."""
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
@@ -133,16 +135,16 @@ def report_unexpected(
         traceback.print_exception(kind, error, trace)
     text = " ".join(str(error).split())
     named = f"{kind.__name__}: {text}" if text else kind.__name__
-    say(f"unexpected error, {named} (KBNN_DEBUG=1 shows where; please report it)")
+    print_message(f"unexpected error, {named} (KBNN_DEBUG=1 shows where; please report it)")
 
 
-def end_unraised(found: UnraisableHookArgs) -> None:
+def exit_on_unraised(found: UnraisableHookArgs) -> None:
     """An exception where none can be raised: Ctrl-C ends the program there, and is not lost."""
     if issubclass(found.exc_type, KeyboardInterrupt):
-        os._exit(INTERRUPTED)
+        os._exit(EXIT_INTERRUPTED)
     sys.__unraisablehook__(found)
 
 
-def _trace() -> None:
+def _print_traceback() -> None:
     if os.environ.get("KBNN_DEBUG"):
         traceback.print_exc()

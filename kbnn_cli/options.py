@@ -16,23 +16,25 @@ CLUSTER = "Cluster"
 OUTPUT = "Output"
 
 
-def complete(words: Callable[[], Iterable[str]], many: bool = False) -> Callable[[str], list[str]]:
+def make_completer(
+    words: Callable[[], Iterable[str]], many: bool = False
+) -> Callable[[str], list[str]]:
     """What completes an option that takes fixed words, or `many` of them with commas between.
 
     The words are asked for when a shell completes: the tables that have them take time to load.
     """
 
-    def found(incomplete: str) -> list[str]:
+    def complete_word(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",") if many else ("", "", incomplete)
         return [before + comma + word for word in words() if word.startswith(last)]
 
-    return found
+    return complete_word
 
 
 def _on_error_words() -> Iterable[str]:
-    from kbnn.run.choices import ON_ERROR
+    from kbnn.run.choices import ON_ERROR_CHOICES
 
-    return ON_ERROR
+    return ON_ERROR_CHOICES
 
 
 def _interval_words() -> Iterable[str]:
@@ -47,58 +49,58 @@ def _engine_words() -> Iterable[str]:
     return ENGINES
 
 
-complete_on_error = complete(_on_error_words)
+complete_on_error = make_completer(_on_error_words)
 
 
-def whole(option: str) -> Callable[[str], int]:
+def integer_parser(option: str) -> Callable[[str], int]:
     """What reads the whole number of an option."""
 
-    def read(text: str) -> int:
+    def parse_integer(text: str) -> int:
         try:
             return int(text)
         except ValueError:
-            raise _wrong(option, "takes a whole number", text) from None
+            raise _usage_error(option, "takes a whole number", text) from None
 
-    return read
+    return parse_integer
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """What `--checkpoint-every` takes."""
     try:
         return float(text)
     except ValueError:
-        raise _wrong("--checkpoint-every", "takes a number of seconds", text) from None
+        raise _usage_error("--checkpoint-every", "takes a number of seconds", text) from None
 
 
-def share_of(option: str) -> Callable[[str], float]:
+def share_parser(option: str) -> Callable[[str], float]:
     """What reads the share of an option: 0.9 or 90%."""
 
-    def read(text: str) -> float:
+    def parse_share(text: str) -> float:
         try:
-            return _share(str(text))
+            return _share_value(str(text))
         except ValueError:
-            raise _wrong(option, "takes a share such as 0.9 or 90%", text) from None
+            raise _usage_error(option, "takes a share such as 0.9 or 90%", text) from None
 
-    return read
+    return parse_share
 
 
-def shares(text: str | None) -> tuple[float, ...]:
+def parse_shares(text: str | None) -> tuple[float, ...]:
     """What `--quantiles` takes: 0.05,0.5,0.95 or 5%,50%,95%."""
     if text is None:
         return ()
     try:
-        return tuple(_share(part) for part in text.split(","))
+        return tuple(_share_value(part) for part in text.split(","))
     except ValueError:
-        raise _wrong("--quantiles", "takes shares such as 0.05,0.5,0.95", text) from None
+        raise _usage_error("--quantiles", "takes shares such as 0.05,0.5,0.95", text) from None
 
 
-def _share(text: str) -> float:
+def _share_value(text: str) -> float:
     bare = text.strip()
     value = float(bare.removesuffix("%"))
     return value / 100.0 if bare.endswith("%") else value
 
 
-def _wrong(option: str, takes: str, text: str) -> Exception:
+def _usage_error(option: str, takes: str, text: str) -> Exception:
     from kbnn.errors import UsageError
 
     return UsageError(f"{option} {takes}, not '{text}'")
@@ -124,7 +126,7 @@ Horizon = Annotated[
     typer.Option(
         "--horizon",
         metavar="STEPS",
-        parser=whole("--horizon"),
+        parser=integer_parser("--horizon"),
         help="So many steps ahead, each looking back to the one before (of models with lags).",
     ),
 ]
@@ -165,7 +167,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="FORMAT",
-        autocompletion=complete(lambda: FORMATS),
+        autocompletion=make_completer(lambda: FORMATS),
         help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}.",
         rich_help_panel=READING,
     ),
@@ -194,7 +196,7 @@ Limit = Annotated[
     typer.Option(
         "--limit",
         metavar="N",
-        parser=whole("--limit"),
+        parser=integer_parser("--limit"),
         help="Read at most N rows of each pass.",
         rich_help_panel=READING,
     ),
@@ -204,7 +206,7 @@ Interval = Annotated[
     typer.Option(
         "--interval",
         metavar="SHARE",
-        parser=share_of("--interval"),
+        parser=share_parser("--interval"),
         help="The probability that lower and upper enclose: 0.9 or 90%.",
         rich_help_panel=OUTPUT,
     ),
@@ -214,7 +216,7 @@ Intervals = Annotated[
     typer.Option(
         "--intervals",
         metavar="tracked|stated",
-        autocompletion=complete(_interval_words),
+        autocompletion=make_completer(_interval_words),
         help="Edges as they were kept to their promise, or as the distribution has them; as the "
         "model was trained if not said.",
         rich_help_panel=OUTPUT,
@@ -248,7 +250,7 @@ Force = Annotated[
 ]
 
 
-def names(values: list[str] | None) -> tuple[str, ...]:
+def parse_names(values: list[str] | None) -> tuple[str, ...]:
     """Column names from repeated options, each a list with commas; quotes protect a comma."""
     found: list[str] = []
     for row in csv.reader(values or [], skipinitialspace=True):
@@ -261,7 +263,7 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="here|dask",
-        autocompletion=complete(_engine_words),
+        autocompletion=make_completer(_engine_words),
         help="Where rows are learned and answered: here, or in the workers of a Dask cluster.",
         rich_help_panel=CLUSTER,
     ),

@@ -16,17 +16,17 @@ from types import ModuleType
 from typing import Any, Final, TextIO
 
 from kbnn.errors import DataError, ReaderLeft
-from kbnn.sink import STDOUT, Sink
+from kbnn.sink import STDOUT_NAME, Sink
 from kbnn_cli import exits
 
-KEPT_BYTES: Final = 32 << 20
+RETAINED_BYTES: Final = 32 << 20
 """Memory that is kept at most for what comes next, and that is asked for in one piece."""
-LOOKED_AFTER: Final = 50_000
+GC_THRESHOLD_OBJECTS: Final = 50_000
 """Objects that come and stay before those that hold each other in circles are looked for: libraries
 bring hundreds of thousands, and rows leave none."""
 
 
-class _Without(MetaPathFinder):
+class _BlockedImport(MetaPathFinder):
     """Makes one package look as if it were not installed."""
 
     def __init__(self, name: str) -> None:
@@ -41,7 +41,7 @@ class _Without(MetaPathFinder):
         return None
 
 
-class _Talk(Sink):
+class _LossyStderr(Sink):
     """Standard error: what nobody hears is lost, and never stops the work."""
 
     def write(self, data: Any) -> int:
@@ -51,18 +51,18 @@ class _Talk(Sink):
         return len(data)
 
 
-def prepare() -> None:
+def prepare_process() -> None:
     """Settle it for this process."""
     # The kernel runs the rows; matrix libraries see small blocks only, where threads hinder.
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     # pyarrow loads pandas wherever it is installed: half a second, and no table here is pandas'.
-    sys.meta_path.insert(0, _Without("pandas"))
+    sys.meta_path.insert(0, _BlockedImport("pandas"))
     _keep_memory()
-    gc.set_threshold(LOOKED_AFTER)
-    _channels()
+    gc.set_threshold(GC_THRESHOLD_OBJECTS)
+    _replace_standard_streams()
     sys.excepthook = exits.report_unexpected
-    sys.unraisablehook = exits.end_unraised
+    sys.unraisablehook = exits.exit_on_unraised
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, exits.note_interrupt)
 
@@ -77,10 +77,10 @@ def _keep_memory() -> None:
     with suppress(AttributeError, OSError, TypeError):
         settle = ctypes.CDLL(None).mallopt
         for what in (trim, own):
-            settle(what, KEPT_BYTES)
+            settle(what, RETAINED_BYTES)
 
 
-def _channels() -> None:
+def _replace_standard_streams() -> None:
     """Put checked streams in the place of Python's own.
 
     A channel that was closed before the start is taken by one that can only be used the other way,
@@ -93,11 +93,13 @@ def _channels() -> None:
             os.open(os.devnull, flags)
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)))
-    sys.stdout = _text(sys.stdout, Sink(io.FileIO(1, "w", closefd=False), STDOUT))
-    sys.stderr = _text(sys.stderr, _Talk(io.FileIO(2, "w", closefd=False), "standard error"))
+    sys.stdout = _wrap_text_stream(sys.stdout, Sink(io.FileIO(1, "w", closefd=False), STDOUT_NAME))
+    sys.stderr = _wrap_text_stream(
+        sys.stderr, _LossyStderr(io.FileIO(2, "w", closefd=False), "standard error")
+    )
 
 
-def _text(before: TextIO | None, sink: Sink) -> TextIO:
+def _wrap_text_stream(before: TextIO | None, sink: Sink) -> TextIO:
     """Text in the encoding that Python chose; what that lacks is spelled out."""
     encoding = getattr(before, "encoding", None) or "utf-8"
     return io.TextIOWrapper(sink, encoding, "backslashreplace", write_through=True)

@@ -18,7 +18,7 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def parts(found: Iterable[RenderableType]) -> None:
+def print_parts(found: Iterable[RenderableType]) -> None:
     """Print renderables on standard output."""
     from kbnn_cli.console import CleanConsole
 
@@ -35,15 +35,15 @@ def parts(found: Iterable[RenderableType]) -> None:
         console.file.write("".join(f"{line.rstrip()}\n" for line in lines))
 
 
-def json_object(found: dict[str, Any]) -> None:
+def print_json(found: dict[str, Any]) -> None:
     """Print one JSON object on standard output."""
     from kbnn.sink import standard_output
-    from kbnn.wording import json_text
+    from kbnn.wording import format_json
 
-    standard_output().write(f"{json_text(found, indent=2)}\n".encode())
+    standard_output().write(f"{format_json(found, indent=2)}\n".encode())
 
 
-def csv_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def print_csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table as CSV on standard output."""
     import csv
     import io
@@ -58,13 +58,13 @@ def csv_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 @contextmanager
-def progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[[int], None]]:
+def show_progress(stream: Stream, doing: str, quiet: bool) -> Iterator[Callable[[int], None]]:
     """A bar on standard error by bytes read, when it is a terminal; gives what to call with rows.
 
     A live stream has no bar: its end is not known, and its rows are the progress.
     """
     total = stream.total_bytes
-    if quiet or not sys.stderr.isatty() or stream.live or total is None:
+    if quiet or not sys.stderr.isatty() or stream.is_live or total is None:
         yield lambda rows: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

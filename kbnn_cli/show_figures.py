@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from kbnn.wording import clean
+from kbnn.wording import clean_text
 
 if TYPE_CHECKING:
-    from kbnn.score.figures import Table as Figures
+    from kbnn.score.figures import MetricTable as Figures
     from kbnn.score.verdict import Verdict
 
 LEVEL_STYLES = {"good": "green", "fair": "yellow", "poor": "red", "unknown": "dim"}
@@ -30,5 +30,7 @@ def figures_table(figures: Figures) -> Table:
     made.add_column(Text(figures.baseline, style="dim"), justify="right", no_wrap=True)
     made.add_column("", style="dim")
     for name, value, constant, remark in figures.rows:
-        made.add_row(Text(name), Text(value, style="bold"), Text(constant), Text(clean(remark)))
+        made.add_row(
+            Text(name), Text(value, style="bold"), Text(constant), Text(clean_text(remark))
+        )
     return made

@@ -19,18 +19,18 @@ def main() -> None:
     from kbnn_cli import exits, process
 
     try:
-        process.prepare()
-        from kbnn_cli.app import call
+        process.prepare_process()
+        from kbnn_cli.app import run_command_line
 
-        code = call()
-        _finished()
+        code = run_command_line()
+        _ignore_interrupts()
     except KeyboardInterrupt:
-        code = exits.INTERRUPTED
-        _finished()
+        code = exits.EXIT_INTERRUPTED
+        _ignore_interrupts()
     sys.exit(code)
 
 
-def _finished() -> None:
+def _ignore_interrupts() -> None:
     """There is nothing left to interrupt, and Python would show a traceback while it ends."""
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
 

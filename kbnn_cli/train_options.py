@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnn.task.table import TASKS
-from kbnn_cli.options import COLUMNS, OUTPUT, READING, complete, seconds, share_of, whole
+from kbnn.task.table import TARGET_TYPES
+from kbnn_cli.options import (
+    COLUMNS,
+    OUTPUT,
+    READING,
+    integer_parser,
+    make_completer,
+    parse_seconds,
+    share_parser,
+)
 
 if TYPE_CHECKING:
     from kbnn.model.settings import Option
@@ -20,17 +28,17 @@ FLEET = "Fleet"
 
 
 def _decimal_words() -> Iterable[str]:
-    from kbnn.stream.forms import DECIMALS
+    from kbnn.stream.forms import DECIMAL_MARKS
 
-    return DECIMALS
+    return DECIMAL_MARKS
 
 
 def _thousands_words() -> Iterable[str]:
-    from kbnn.model.form import THOUSANDS
-    from kbnn.stream.forms import shown_mark
+    from kbnn.model.form import THOUSANDS_MARKS
+    from kbnn.stream.forms import format_mark
 
     return [
-        shown_mark(mark) for mark in THOUSANDS if mark != "'"
+        format_mark(mark) for mark in THOUSANDS_MARKS if mark != "'"
     ]  # shells would take it for a quote
 
 
@@ -71,7 +79,7 @@ CheckpointEvery = Annotated[
     typer.Option(
         "--checkpoint-every",
         metavar="SECONDS",
-        parser=seconds,
+        parser=parse_seconds,
         help="How often the model is saved on the way.",
         rich_help_panel=MODEL,
     ),
@@ -98,7 +106,7 @@ Open = Annotated[
     typer.Option(
         "--open",
         metavar="N",
-        parser=whole("--open"),
+        parser=integer_parser("--open"),
         help="Models in memory at a time; 10000 if not said. The others rest on the disk.",
         rich_help_panel=FLEET,
     ),
@@ -171,7 +179,7 @@ Decimal = Annotated[
     typer.Option(
         "--decimal",
         metavar="MARK",
-        autocompletion=complete(_decimal_words),
+        autocompletion=make_completer(_decimal_words),
         help="The decimal mark of numbers, . or a comma; found out if not said.",
         rich_help_panel=READING,
     ),
@@ -181,7 +189,7 @@ Thousands = Annotated[
     typer.Option(
         "--thousands",
         metavar="MARK",
-        autocompletion=complete(_thousands_words),
+        autocompletion=make_completer(_thousands_words),
         help="The thousands mark: , . ' or space; found out if not said.",
         rich_help_panel=READING,
     ),
@@ -191,8 +199,8 @@ Task = Annotated[
     typer.Option(
         "--task",
         metavar="TASK",
-        autocompletion=complete(lambda: ("auto", *TASKS)),
-        help=f"auto, {' or '.join(TASKS)}; auto: text, true/false and 0/1 are classes.",
+        autocompletion=make_completer(lambda: ("auto", *TARGET_TYPES)),
+        help=f"auto, {' or '.join(TARGET_TYPES)}; auto: text, true/false and 0/1 are classes.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -210,7 +218,7 @@ TimeUnit = Annotated[
     typer.Option(
         "--time-unit",
         metavar="UNIT",
-        autocompletion=complete(_time_unit_words),
+        autocompletion=make_completer(_time_unit_words),
         help="Of a clock in numbers: s, ms, us or ns since 1970, or year; auto goes by their size.",
         rich_help_panel=COLUMNS,
     ),
@@ -239,7 +247,7 @@ Wait = Annotated[
     typer.Option(
         "--wait",
         metavar="ROWS",
-        parser=whole("--wait"),
+        parser=integer_parser("--wait"),
         help="With --id: rows that may wait, the oldest is given up; 10000 if not said.",
         rich_help_panel=COLUMNS,
     ),
@@ -257,7 +265,7 @@ TestSplit = Annotated[
     typer.Option(
         "--test-split",
         metavar="SHARE",
-        parser=share_of("--test-split"),
+        parser=share_parser("--test-split"),
         help="Hold out a share of the rows, 0.1 or 10%, never learn them, score them at the end.",
         rich_help_panel=READING,
     ),
@@ -267,7 +275,7 @@ Epochs = Annotated[
     typer.Option(
         "--epochs",
         metavar="N",
-        parser=whole("--epochs"),
+        parser=integer_parser("--epochs"),
         help="Passes over the sources.",
         rich_help_panel=READING,
     ),
@@ -310,23 +318,23 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     declared = list(signature(command, eval_str=True).parameters.values())
     parameters = [one for one in declared if one.kind is not Parameter.VAR_KEYWORD]
-    parameters += [_parameter(option) for option in OPTIONS]
+    parameters += [_make_parameter(option) for option in OPTIONS]
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     return command
 
 
-def settings(stated: dict[str, str | None]) -> Any:
+def select_settings(stated: dict[str, str | None]) -> Any:
     """The settings by the names of their options, as `kbnn.run.trainoptions.stated` takes them."""
     return {name: text for name, text in stated.items() if text is not None}
 
 
-def _parameter(option: Option) -> Parameter:
+def _make_parameter(option: Option) -> Parameter:
     many = option.name == "activation"
     shown = typer.Option(
         option.flag,
         metavar=option.metavar,
-        autocompletion=complete(lambda: option.words, many) if option.words else None,
+        autocompletion=make_completer(lambda: option.words, many) if option.words else None,
         help=option.help,
         rich_help_panel=NETWORK,
     )

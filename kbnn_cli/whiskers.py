@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-WIDTH = 25
+WHISKER_COLUMNS = 25
 
 
-def whiskers(
-    values: Sequence[float], halves: Sequence[float], plain: bool, width: int = WIDTH
+def draw_whiskers(
+    values: Sequence[float], halves: Sequence[float], plain: bool, width: int = WHISKER_COLUMNS
 ) -> list[Text]:
     """One line a value: a dot, a stroke for value +- half, and a mark at zero.
 
@@ -21,15 +21,15 @@ def whiskers(
     span = (high - low) or 1.0
     dot, stroke, zero = ("o", "-", "|") if plain else ("●", "─", "│")
 
-    def place(value: float) -> int:
+    def to_column(value: float) -> int:
         return min(max(int((value - low) / span * width), 0), width - 1)
 
     lines = []
     for value, half in zip(values, halves, strict=True):
         cells = [" "] * width
-        cells[place(0.0)] = zero
-        for at in range(place(value - half), place(value + half) + 1):
+        cells[to_column(0.0)] = zero
+        for at in range(to_column(value - half), to_column(value + half) + 1):
             cells[at] = stroke
-        cells[place(value)] = dot
+        cells[to_column(value)] = dot
         lines.append(Text("".join(cells), style="cyan" if abs(value) > half else "bright_black"))
     return lines

@@ -34,7 +34,9 @@ def kbnn(*arguments: str | Path) -> Ran:
     words = [str(argument) for argument in arguments]
     try:
         with redirect_stdout(out), redirect_stderr(err):
-            code = exits.run(lambda: command(words, prog_name="kbnn", standalone_mode=False))
+            code = exits.run_guarded(
+                lambda: command(words, prog_name="kbnn", standalone_mode=False)
+            )
     finally:
         sys.excepthook = hook
     texts = []

@@ -11,41 +11,41 @@ from kbnn.core.normal import FloatArray
 from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import Task, blank
+from kbnn.task.base import TargetType, make_empty_forecast
 from kbnn.task.forecast import Forecast
-from kbnn.task.numeric_score import Judged
-from kbnn.task.table import task_of
+from kbnn.task.numeric_score import ScoredNumericBatch
+from kbnn.task.table import make_target_type
 
 
-def number_task(*targets: str) -> Task:
+def number_task(*targets: str) -> TargetType:
     """Numeric targets of these names."""
     columns = [Column(name, "number", "target") for name in targets or ("y",)]
-    return task_of(Schema(columns, "regression"), Settings())
+    return make_target_type(Schema(columns, "regression"), Settings())
 
 
-def label_task(classes: Sequence[str] = (), target: str = "y", closed: bool = False) -> Task:
+def label_task(classes: Sequence[str] = (), target: str = "y", closed: bool = False) -> TargetType:
     """A class target."""
     columns = [Column(target, "category", "target")]
-    return task_of(Schema(columns, "classification", list(classes), closed), Settings())
+    return make_target_type(Schema(columns, "classification", list(classes), closed), Settings())
 
 
 def numbers(mean: FloatArray, sd: FloatArray) -> Forecast:
     """Gaussian forecasts; one target where the arrays are vectors."""
     mean, sd = (part[:, None] if part.ndim == 1 else part for part in (mean, sd))
-    stated = tails.stated(tails.blank(mean.shape[1], mixed=False), mean, sd)
-    return blank(*mean.shape)._replace(mean=mean, sd=sd, noise_sd=sd, stated=stated)
+    stated = tails.apply_calibration(tails.init_calibration(mean.shape[1], mixed=False), mean, sd)
+    return make_empty_forecast(*mean.shape)._replace(mean=mean, sd=sd, noise_sd=sd, stated=stated)
 
 
 def judged(
     y: FloatArray, mean: FloatArray, sd: FloatArray, weight: FloatArray | None = None
-) -> Judged:
+) -> ScoredNumericBatch:
     """Gaussian forecasts beside what came true."""
-    return Judged(y, mean, numbers(mean, sd).stated[:, 0], weight)
+    return ScoredNumericBatch(y, mean, numbers(mean, sd).stated[:, 0], weight)
 
 
 def labels(probability: FloatArray) -> Forecast:
     """Class probabilities."""
-    return blank(len(probability), 0)._replace(probability=probability)
+    return make_empty_forecast(len(probability), 0)._replace(probability=probability)
 
 
 def number_card(targets: int = 1, features: int = 0, **more: int) -> Scorecard:

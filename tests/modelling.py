@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from kbnn.core.state import State
-from kbnn.model.model import Forecast, Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.model import Forecast, OnlineModel
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
-from kbnn.task.forecast import joined
+from kbnn.task.forecast import join_forecasts
 from tests.bench.data import trained
 
 CATEGORY = Column("c", "category", "feature", categories=["a", "b"])
@@ -53,23 +53,23 @@ def mixed_rows(count: int, seed: int = 0) -> Rows:
     return Rows(x, y[:, None], np.arange(1, count + 1), x_sd, weight)
 
 
-def learn_in(model: Model, rows: Rows, sizes: Sequence[int], again: bool = False) -> Forecast:
+def learn_in(model: OnlineModel, rows: Rows, sizes: Sequence[int], again: bool = False) -> Forecast:
     """Learn a block cut into pieces; what was said of all its rows."""
     parts, at = [], 0
     for size in sizes:
-        parts.append(model.learn(sliced(rows, at, at + size), again))
+        parts.append(model.learn(slice_rows(rows, at, at + size), again))
         at += size
     assert at == rows.count
-    return joined(parts)
+    return join_forecasts(parts)
 
 
-def restored(model: Model) -> Model:
+def restored(model: OnlineModel) -> OnlineModel:
     """A model that went through its plain form, as through a file."""
     header, arrays = to_state(model)
     return from_state(json.loads(json.dumps(header)), {k: v.copy() for k, v in arrays.items()})
 
 
-def differences(one: Model, other: Model) -> list[str]:
+def differences(one: OnlineModel, other: OnlineModel) -> list[str]:
     """The names of all parts in which two models differ by a bit."""
     (header, arrays), (header2, arrays2) = to_state(one), to_state(other)
     names = [
@@ -89,14 +89,14 @@ def same(one: Forecast, other: Forecast) -> bool:
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
 
 
-def network(model: Model, member: int = 0) -> State:
+def network(model: OnlineModel, member: int = 0) -> State:
     """The belief of one of a model's networks."""
-    return model.learned.members[member].state()
+    return model.learner_state.members[member].state()
 
 
-def new_model(**settings: Any) -> Model:
+def new_model(**settings: Any) -> OnlineModel:
     """A small model of mixed rows."""
-    return Model.create(Settings(**{"hidden": (6,), **settings}), mixed_schema())
+    return OnlineModel.create(Settings(**{"hidden": (6,), **settings}), mixed_schema())
 
 
 def small_state() -> tuple[dict[str, Any], dict[str, Any]]:

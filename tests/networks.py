@@ -64,10 +64,10 @@ def spread_state(config: Config, seed: int, scale: float = 1.0) -> State:
     state = init(config, seed)
     rng = np.random.default_rng(seed)
     blocks = []
-    for order in layout_of(config).order:
+    for order in layout_of(config).block_positions:
         root = rng.standard_normal((len(order), len(order))) / np.sqrt(len(order))
         blocks.append(scale * (root @ root.T + 0.1 * np.eye(len(order))))
-    return state._replace(cov=layout_of(config).pack(blocks))
+    return state._replace(cov=layout_of(config).pack_blocks(blocks))
 
 
 def distance(a: State, b: State) -> float:

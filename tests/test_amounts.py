@@ -18,20 +18,20 @@ import kbnn as library
 from kbnn.core import engine, twin
 from kbnn.core.config import Config
 from kbnn.core.constants import PRESENCE_RATE, PROBIT_VAR
-from kbnn.core.mixture import STATED, STATED_FIELDS
+from kbnn.core.mixture import PARAM, PARAM_COUNT
 from kbnn.core.normal import FloatArray
-from kbnn.core.observation import present
+from kbnn.core.observation import presence_probability
 from kbnn.core.state import init
-from kbnn.core.tails import FIRST_MEAN, MEAN_WIDTH
+from kbnn.core.tails import FIRST_MEAN, MEAN_SCALE_FACTOR
 from kbnn.core.twin import Records
-from kbnn.model.learner import _worth_rehearsing
-from kbnn.model.model import Model
+from kbnn.model.learner import _select_replayable_rows
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
-from kbnn.model.warmup import KeptRows
+from kbnn.model.warmup import BufferedRows
 from kbnn.task import stated, two_part
-from kbnn.task.base import Scaled
-from kbnn.task.table import kinds_of, task_of
+from kbnn.task.base import TargetScale
+from kbnn.task.table import candidate_types, make_target_type
 from tests.bench.data import block, schema
 from tests.commands import kbnn
 
@@ -39,11 +39,11 @@ SHAPES = [(0.0, 1.0, 0.0), (0.05, 9.0, 1.0), (0.2, 40.0, -1.0)]
 
 
 def rows_of(none: float, shape: tuple[float, float, float], unit: float) -> FloatArray:
-    rows = np.ones((1, STATED_FIELDS))
-    rows[:, STATED.place], rows[:, STATED.spread] = 0.7, 0.4
-    rows[:, STATED.share : STATED.gain] = shape
-    rows[:, STATED.unit], rows[:, STATED.none] = unit, none
-    rows[:, STATED.kind] = stated.AMOUNT
+    rows = np.ones((1, PARAM_COUNT))
+    rows[:, PARAM.place], rows[:, PARAM.spread] = 0.7, 0.4
+    rows[:, PARAM.share : PARAM.gain] = shape
+    rows[:, PARAM.unit], rows[:, PARAM.none] = unit, none
+    rows[:, PARAM.kind] = stated.HURDLE_CODE
     return rows
 
 
@@ -145,7 +145,7 @@ def test_values_drawn_from_what_is_stated_lie_where_it_says(none: float) -> None
     """Intervals hold their share, u is even, and mean and spread are those of draws."""
     rng = np.random.default_rng(1)
     rows = np.repeat(rows_of(none, (0.0, 1.0, 0.0), 5.0), 40_000, axis=0)
-    rows[:, STATED.place] += 1e-3 * rng.standard_normal(len(rows))  # u is drawn by it
+    rows[:, PARAM.place] += 1e-3 * rng.standard_normal(len(rows))  # u is drawn by it
     z = 0.7 + 0.4 * rng.standard_normal(len(rows))
     y = np.where(rng.random(len(rows)) < none, 0.0, 5.0 * np.log1p(np.exp(z)))
     told = stated.judge(y, rows)
@@ -162,7 +162,7 @@ def test_kinds_are_compared_by_the_same_event() -> None:
     """A 0 by the mass of what is rounded to it, whole numbers by a half on each side."""
     amount, exact = rows_of(0.3, SHAPES[1], 5.0), Exact(0.3, SHAPES[1], 5.0)
     real = amount.copy()
-    real[:, STATED.kind] = stated.REAL
+    real[:, PARAM.kind] = stated.NORMAL_MIXTURE_CODE
     rest, wide = stats.norm(0.7, 0.4), stats.norm(1.1, 1.2)
     found = [stated.log_density(np.zeros(1), rows, 0.2)[0] for rows in (amount, real)]
     mass = 0.95 * (rest.cdf(0.1) - rest.cdf(-0.1)) + 0.05 * (wide.cdf(0.1) - wide.cdf(-0.1))
@@ -181,8 +181,8 @@ def observed(label: float, config: Config) -> tuple[twin.Records, twin.Records, 
     """One row before and after its label was learned, and the belief."""
     state = init(config, 3)
     x = np.full((1, config.inputs), 0.5)
-    after, _ = engine.learn(state, x, np.array([[label]]), None, None)
-    return engine.predict(state, x), engine.predict(after, x), after
+    after, _ = engine.learn_arrays(state, x, np.array([[label]]), None, None)
+    return engine.predict_arrays(state, x), engine.predict_arrays(after, x), after
 
 
 @pytest.mark.parametrize("label", [-np.inf, 0.4])
@@ -215,27 +215,29 @@ def test_the_probability_of_an_amount_is_the_expected_one() -> None:
     for m, v in ((0.3, 0.5), (-2.0, 3.0)):
         p = stats.norm.pdf(a, m, math.sqrt(v))
         wanted = np.sum(p * stats.norm.cdf(PRESENCE_RATE * a / math.sqrt(PROBIT_VAR))) / np.sum(p)
-        assert float(present(np.array(m), np.array(v))) == pytest.approx(wanted, rel=1e-9)
+        assert float(presence_probability(np.array(m), np.array(v))) == pytest.approx(
+            wanted, rel=1e-9
+        )
 
 
 def test_what_is_unknown_of_an_amount_is_what_draws_of_the_network_differ_by() -> None:
     """Both parts drawn from what is believed of them: their product varies by function_sd."""
     rng = np.random.default_rng(0)
-    task = task_of(schema(1), Settings(kind="amount"))
-    known = task.tails(False, np.array([[1.0], [2.0], [4.0]]))
-    scaled = Scaled(np.array([0.2]), np.array([0.5]))
+    task = make_target_type(schema(1), Settings(kind="amount"))
+    known = task.init_calibration(False, np.array([[1.0], [2.0], [4.0]]))
+    scaled = TargetScale(np.array([0.2]), np.array([0.5]))
     for how_much, whether in ((0.02, 1e-9), (1e-9, 0.3), (0.01, 0.1)):
         mean, var = np.array([[0.4, 0.3]]), np.array([[how_much, whether]])
         none = np.zeros((1, 0))
         records = Records(mean, var, np.array([[0.04, 0.0]]), none, np.ones(1), np.ones(1))
-        said = task.forecast(records, scaled, False, known)
+        said = task.build_forecast(records, scaled, False, known)
         draws = mean + np.sqrt(var) * rng.standard_normal((4000, 2))
         exact = np.zeros((len(draws), 2)) + 1e-12
         many = Records(
             draws, exact, np.tile([0.04, 0.0], (len(draws), 1)), np.zeros((len(draws), 0)),
             np.ones(len(draws)), np.ones(len(draws)),
         )  # fmt: skip
-        spread = np.std(task.forecast(many, scaled, False, known).mean)
+        spread = np.std(task.build_forecast(many, scaled, False, known).mean)
         assert said.function_sd[0, 0] == pytest.approx(spread, rel=0.08)
         assert said.sd[0, 0] == pytest.approx(
             math.hypot(said.function_sd[0, 0], said.noise_sd[0, 0]), rel=1e-9
@@ -253,9 +255,9 @@ def made(rows: int, seed: int = 0, targets: int = 1) -> tuple[FloatArray, FloatA
     return x, np.stack(y, axis=1) if targets > 1 else y[0]
 
 
-def learned(rows: int, **settings: Any) -> Model:
+def learned(rows: int, **settings: Any) -> OnlineModel:
     x, y = made(rows)
-    model = Model.create(Settings(**{"hidden": (12,), **settings}), schema(3))
+    model = OnlineModel.create(Settings(**{"hidden": (12,), **settings}), schema(3))
     model.learn(block(x, y))
     return model
 
@@ -264,7 +266,7 @@ def test_amounts_are_found_by_evidence_and_better_forecast() -> None:
     model, beside = learned(900), learned(900, kind="regression")
     assert model.task.name == "amount"
     assert {racer.learner.settings.kind for racer in model.racers} == {"amount"}
-    mine, other = model.card.figures(), beside.card.figures()
+    mine, other = model.card.metric_values(), beside.card.metric_values()
     assert mine["nll"] < other["nll"] - 1.0
     assert mine["crps"] < 0.9 * other["crps"]
     assert mine["rmse"] < other["rmse"]
@@ -274,8 +276,8 @@ def test_amounts_are_found_by_evidence_and_better_forecast() -> None:
         lower, upper = stated.interval(said.stated[:, 0], level)
         assert np.all((lower >= 0.0) & (lower <= upper) & np.isfinite(upper))
     assert np.all((said.mean > 0.0) & (said.mean <= y.max()))
-    kept = model.learned.tails[1, FIRST_MEAN:MEAN_WIDTH]
-    assert np.all(said.stated[:, 0, STATED.gain : STATED.most] == kept)
+    kept = model.learner_state.tails[1, FIRST_MEAN:MEAN_SCALE_FACTOR]
+    assert np.all(said.stated[:, 0, PARAM.gain : PARAM.most] == kept)
     assert not np.all(kept == 1.0)
     parts = np.hypot(said.function_sd, said.noise_sd)
     np.testing.assert_allclose(parts, said.sd, rtol=1e-9)
@@ -289,7 +291,7 @@ def test_intervals_of_amounts_are_kept_when_the_world_changes() -> None:
     y = np.where(
         some, np.exp(1.0 + x[:, 0] + np.where(late, 0.8, 0.3) * rng.standard_normal(8000)), 0
     )
-    model = Model.create(Settings(hidden=(12,), kind="amount"), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,), kind="amount"), schema(3))
     model.learn(block(x[:100], y[:100]))
     inside = []
     for start in range(100, 8000, 500):
@@ -315,10 +317,10 @@ def test_intervals_of_amounts_are_kept_when_the_world_changes() -> None:
     ],
 )
 def test_which_first_values_may_be_amounts(values: list[float], kinds: list[str]) -> None:
-    assert kinds_of(schema(1), np.array(values)[:, None]) == kinds
+    assert candidate_types(schema(1), np.array(values)[:, None]) == kinds
 
 
-def same_bits(one: Model, other: Model) -> None:
+def same_bits(one: OnlineModel, other: OnlineModel) -> None:
     first, second = to_state(one)[1], to_state(other)[1]
     assert first.keys() == second.keys()
     for name in first:
@@ -330,7 +332,9 @@ def test_cutting_the_stream_and_saving_in_between_changes_no_bit(settings: dict[
     x, y = made(700)
     y[::17] = np.nan
     x[::11, 1] = np.nan
-    whole, cut = (Model.create(Settings(hidden=(8,), **settings), schema(3)) for _ in range(2))
+    whole, cut = (
+        OnlineModel.create(Settings(hidden=(8,), **settings), schema(3)) for _ in range(2)
+    )
     weight = np.where(np.arange(700) % 3, 1.0, 2.0)
     whole.learn(block(x, y)._replace(weight=weight))
     edges = [0, 3, 40, 41, 300, 512, 700]
@@ -346,46 +350,48 @@ def test_cutting_the_stream_and_saving_in_between_changes_no_bit(settings: dict[
 
 
 def test_kernel_and_twin_say_the_same_of_amounts(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not engine.compiled():
+    if not engine.is_compiled():
         pytest.skip("there is no kernel here")
     x, y = made(150)
     found = []
     for choice in ("", "numpy"):
         monkeypatch.setenv("KBNN_ENGINE", choice)
-        model = Model.create(Settings(hidden=(4,), kind="amount", rehearse=0), schema(3))
+        model = OnlineModel.create(Settings(hidden=(4,), kind="amount", rehearse=0), schema(3))
         found.append(model.learn(block(x, y)).stated[:, 0])
-    parts = [*range(STATED.gain), STATED.none, STATED.most]  # gains follow a hash of the place
+    parts = [*range(PARAM.gain), PARAM.none, PARAM.most]  # gains follow a hash of the place
     np.testing.assert_allclose(found[0][:, parts], found[1][:, parts], rtol=1e-7, atol=1e-9)
 
 
 def test_several_amounts_are_learned_together() -> None:
     x, y = made(600, targets=2)
     y[::7, 1] = np.nan
-    model = Model.create(Settings(hidden=(8,), kind="amount"), schema(3, 2))
+    model = OnlineModel.create(Settings(hidden=(8,), kind="amount"), schema(3, 2))
     model.learn(block(x, y))
     said = model.predict(block(x, y))
     assert said.mean.shape == (600, 2)
     for j in range(2):
-        wet = said.stated[:, j, STATED.none] < 0.3
+        wet = said.stated[:, j, PARAM.none] < 0.3
         assert np.mean(y[wet, j] > 0.0) > 0.6
-        assert model.card.scores[j].figures()["coverage"]["90"] == pytest.approx(0.9, abs=0.05)
+        assert model.card.scores[j].metric_values()["coverage"]["90"] == pytest.approx(
+            0.9, abs=0.05
+        )
 
 
 @pytest.mark.parametrize("options", [{"units": False}, {"covariance": "paper"}, {"hidden": ()}])
 def test_amounts_go_with_other_options(options: dict[str, Any]) -> None:
     model = learned(400, kind="amount", **options)
     x, y = made(400)
-    assert (model.rows, model.rejected) == (400, 0)
+    assert (model.rows, model.rejected_rows) == (400, 0)
     said = model.predict(block(x, y))
     assert np.all(np.isfinite(said.mean))
-    wet = said.stated[:, 0, STATED.none] < 0.3
+    wet = said.stated[:, 0, PARAM.none] < 0.3
     assert np.mean(y[wet] > 0.0) > 0.6
 
 
 def test_rows_without_an_amount_are_rehearsed_too() -> None:
     y = np.array([[-np.inf], [np.nan], [np.inf], [1.0]])
-    rows = KeptRows(np.zeros((4, 1)), np.zeros((4, 0)), y, *np.ones((3, 4)))
-    assert _worth_rehearsing(rows).tolist() == [0, 3]
+    rows = BufferedRows(np.zeros((4, 1)), np.zeros((4, 0)), y, *np.ones((3, 4)))
+    assert _select_replayable_rows(rows).tolist() == [0, 3]
 
 
 def written(path: Path, rows: int = 700) -> Path:

@@ -13,25 +13,25 @@ from rich.console import Console, RenderableType
 
 from kbnn.fleet.scores import KeyScores
 from kbnn.model.effects import Effect
-from kbnn.model.model import Model
-from kbnn.model.race import Lost
+from kbnn.model.model import OnlineModel
+from kbnn.model.race import EliminatedCandidate
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
 from kbnn.run import cost
-from kbnn.run.comparing import Change, Move
-from kbnn.run.evaluating import Evaluation, Timing
+from kbnn.run.comparing import ValueChange, WeightChange
+from kbnn.run.evaluating import Evaluation, EvaluationTiming
 from kbnn.run.position import Position
 from kbnn.run.training import Training
-from kbnn.run.trainoptions import stated
+from kbnn.run.trainoptions import build_train_options
 from kbnn.score.curve import CurvePoint
 from kbnn.stream.opening import open_stream
 from kbnn_cli import render, show_diff, show_evaluate, show_fleet, show_inspect, train_listener
-from kbnn_cli.axes import Axis, spanning
-from kbnn_cli.bars import bar_cell, grouped
+from kbnn_cli.axes import Axis, span_values
+from kbnn_cli.bars import format_bar_cell, merge_bins
 from kbnn_cli.canvas import Canvas
-from kbnn_cli.charts import central, reliability
-from kbnn_cli.confusion import confusion_table, folded
-from kbnn_cli.whiskers import whiskers
+from kbnn_cli.charts import reliability_chart, trim_tails
+from kbnn_cli.confusion import build_confusion_table, fold_classes
+from kbnn_cli.whiskers import draw_whiskers
 from tests.bench.data import block, schema
 from tests.judging import label_task, number_card, number_task, numbers
 
@@ -45,22 +45,24 @@ def printed(*parts: RenderableType, width: int = 100) -> list[str]:
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-def small(targets: int = 1) -> Model:
+def small(targets: int = 1) -> OnlineModel:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((80, 2))
-    made = Model.create(Settings(hidden=(3,), rehearse=0, kind="regression"), schema(2, targets))
+    made = OnlineModel.create(
+        Settings(hidden=(3,), rehearse=0, kind="regression"), schema(2, targets)
+    )
     made.learn(block(x, np.tile(x[:, :1], (1, targets))))
     return made
 
 
 def test_a_class_that_would_be_alone_among_others_keeps_its_name() -> None:
     counts = [[5, 1, 0], [0, 4, 0], [1, 0, 3]]
-    assert folded(counts, ["a", "b", "c"], 2)[1] == ["a", "b", "c"]
-    assert folded(counts, ["a", "b", "c"], 1) == ([[5, 1], [1, 7]], ["a", "2 others"])
+    assert fold_classes(counts, ["a", "b", "c"], 2)[1] == ["a", "b", "c"]
+    assert fold_classes(counts, ["a", "b", "c"], 1) == ([[5, 1], [1, 7]], ["a", "2 others"])
 
 
 def test_classes_are_found_as_often_as_rows_of_theirs_were_right() -> None:
-    head, *rows = printed(confusion_table([[6, 2], [0, 0]], ["a", "b"], 5))
+    head, *rows = printed(build_confusion_table([[6, 2], [0, 0]], ["a", "b"], 5))
     assert head.split() == ["a", "b", "found"]
     assert [row.split() for row in rows] == [["a", "6", "2", "75.0", "%"], ["b", "0", "0", "-"]]
 
@@ -70,33 +72,33 @@ def test_powers_of_ten_are_thinned_out_evenly() -> None:
     assert axis.ticks(4) == [1.0, 100.0, 1e4, 1e6]
     assert axis.ticks(3) == [1.0, 1e3, 1e6]
     assert len(axis.ticks(7)) == 7
-    assert spanning([0.0, 5.0, 50.0], log=True) == Axis(5.0, 50.0, True)
-    assert spanning([1.0, 2.0]) == Axis(0.96, 2.04)
+    assert span_values([0.0, 5.0, 50.0], log=True) == Axis(5.0, 50.0, True)
+    assert span_values([1.0, 2.0]) == Axis(0.96, 2.04)
 
 
 def test_the_middle_of_the_values_sets_a_scale() -> None:
-    assert central(list(range(40)), 20) == list(range(2, 38))
-    assert central([3.0, 1.0, 2.0]) == [1.0, 2.0, 3.0]
+    assert trim_tails(list(range(40)), 20) == list(range(2, 38))
+    assert trim_tails([3.0, 1.0, 2.0]) == [1.0, 2.0, 3.0]
 
 
 def test_bars_are_eighths_of_a_cell_and_join_where_there_is_no_room() -> None:
-    assert [bar_cell(2.5, row, False) for row in range(4)] == ["█", "█", "▄", " "]
-    assert [bar_cell(1.5, row, True) for row in range(3)] == ["#", "#", " "]
-    assert grouped([1, 2, 3, 4, 5, 6], 18) == [1, 2, 3, 4, 5, 6]
-    assert grouped([1, 2, 3, 4, 5, 6], 17) == [3, 7, 11]
+    assert [format_bar_cell(2.5, row, False) for row in range(4)] == ["█", "█", "▄", " "]
+    assert [format_bar_cell(1.5, row, True) for row in range(3)] == ["#", "#", " "]
+    assert merge_bins([1, 2, 3, 4, 5, 6], 18) == [1, 2, 3, 4, 5, 6]
+    assert merge_bins([1, 2, 3, 4, 5, 6], 17) == [3, 7, 11]
 
 
 def test_a_canvas_has_its_low_end_below_and_left() -> None:
     canvas = Canvas(24, 5, Axis(0, 1), Axis(0, 1), plain=True)
-    canvas.points([(0.0, 0.0), (1.0, 1.0)], "cyan")
-    rows = [line.plain[canvas.gutter :] for line in canvas.lines()[:5]]
+    canvas.draw_points([(0.0, 0.0), (1.0, 1.0)], "cyan")
+    rows = [line.plain[canvas.gutter :] for line in canvas.render_lines()[:5]]
     assert rows[0].rstrip().endswith("o")
     assert rows[4].startswith("o")
     assert [row.count("o") for row in rows] == [1, 0, 0, 0, 1]
 
 
 def test_an_interval_is_a_stroke_about_its_value_and_grey_where_it_holds_zero() -> None:
-    sure, unsure = whiskers([6.0, -1.0], [2.0, 3.0], True, width=12)
+    sure, unsure = draw_whiskers([6.0, -1.0], [2.0, 3.0], True, width=12)
     assert sure.plain == "    |   --o-"
     assert (sure.style, unsure.style) == ("cyan", "bright_black")
     assert unsure.plain == "---o---     "
@@ -112,18 +114,24 @@ def test_an_interval_is_a_stroke_about_its_value_and_grey_where_it_holds_zero() 
     ],
 )
 def test_few_sources_are_named_and_the_others_counted(sources: list[str], named: str) -> None:
-    assert show_evaluate.source_names(sources) == named
+    assert show_evaluate.format_source_names(sources) == named
 
 
 def test_what_became_of_rows_is_counted_in_words() -> None:
     card = number_card(2, 1)
     y = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan], [0.0, 1.0]])
     card.add(np.zeros((4, 1)), y, numbers(np.zeros((4, 2)), np.ones((4, 2))))
-    made = Evaluation(number_task("a", "b"), card, "tracked", timing=Timing(1.0, 2.0, 1.0))
-    assert show_evaluate.rows_line(made) == ("3 rows scored, 1 without a target, intervals tracked")
-    assert show_evaluate.time_line(made) == ("4.00 s (read 1.0, predict 2.0, score 1.0), 1 rows/s")
+    made = Evaluation(
+        number_task("a", "b"), card, "tracked", timing=EvaluationTiming(1.0, 2.0, 1.0)
+    )
+    assert show_evaluate.format_rows_line(made) == (
+        "3 rows scored, 1 without a target, intervals tracked"
+    )
+    assert show_evaluate.format_time_line(made) == (
+        "4.00 s (read 1.0, predict 2.0, score 1.0), 1 rows/s"
+    )
     made.bad_rows = 1200
-    assert show_evaluate.rows_line(made) == (
+    assert show_evaluate.format_rows_line(made) == (
         "3 rows scored, 1 without a target, 1,200 unreadable, intervals tracked"
     )
     assert made.rows == 1204
@@ -140,17 +148,17 @@ def test_what_became_of_rows_is_counted_in_words() -> None:
 def test_alarms_are_counted_and_the_last_named(
     rows: list[int], alarms: int, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Model, "alarms", rows)
-    monkeypatch.setattr(Model, "alarm_count", alarms)
-    assert render._alarms(small()) == told
+    monkeypatch.setattr(OnlineModel, "alarms", rows)
+    monkeypatch.setattr(OnlineModel, "alarm_count", alarms)
+    assert render._format_alarms(small()) == told
 
 
 def test_a_run_of_several_passes_says_in_which_it_is() -> None:
-    run = Training(stated("a.csv", "y"))
+    run = Training(build_train_options("a.csv", "y"))
     run.position = Position(("a.csv",), rows=1200)
-    assert train_listener._place(run) == "after row 1,200"
+    assert train_listener._format_place(run) == "after row 1,200"
     run.position = Position(("a.csv",), epochs=3, epoch=1, rows=7)
-    assert train_listener._place(run) == "after row 7 of pass 2"
+    assert train_listener._format_place(run) == "after row 7 of pass 2"
 
 
 def test_lines_of_several_targets_have_one_for_each_beneath_their_heads() -> None:
@@ -159,7 +167,7 @@ def test_lines_of_several_targets_have_one_for_each_beneath_their_heads() -> Non
         [CurvePoint(32, 2.0, 1.0, 0.875, 2.0, 1.0, 0.875)],
         [CurvePoint(32, 3.0, 1.5, None, 3.0, 1.5, None)],
     )
-    first, *lines = shown.lines(points, 1234.4)
+    first, *lines = shown.format_points(points, 1234.4)
     assert first.split()[0] == "rows"
     assert first.endswith("  target")
     assert [(line.split()[0], line.split()[1]) for line in lines] == [
@@ -167,27 +175,31 @@ def test_lines_of_several_targets_have_one_for_each_beneath_their_heads() -> Non
         ("32", "3.000"),
     ]
     assert all("1,234" in line for line in lines)
-    again = list(shown.lines(points, 10.0))
+    again = list(shown.format_points(points, 10.0))
     assert len(again) == 2  # the heads come once
 
 
 def test_many_categories_are_counted_after_the_first() -> None:
     names = [f"c{at}" for at in range(9)]
-    assert show_inspect.category_names(names[:8]) == "c0, c1, c2, c3, c4, c5, c6, c7"
-    assert show_inspect.category_names(names).endswith("c6, c7 and 1 more")
+    assert show_inspect.format_category_names(names[:8]) == "c0, c1, c2, c3, c4, c5, c6, c7"
+    assert show_inspect.format_category_names(names).endswith("c6, c7 and 1 more")
 
 
 def test_the_largest_effects_come_first_and_the_smaller_are_counted() -> None:
     effects = [Effect(f"f{at}", 0.0, 0.0, (-1.0) ** at * at, 0.1, 1.0) for at in range(1, 18)]
-    lines = printed(show_inspect.Effects(effects))
+    lines = printed(show_inspect.EffectsTable(effects))
     assert [line.split()[0] for line in lines[1:4]] == ["f17", "f16", "f15"]
     assert lines[-1] == "and 2 smaller ones (--json has them all)"
-    assert not any("smaller" in line for line in printed(show_inspect.Effects(effects[:15])))
+    assert not any("smaller" in line for line in printed(show_inspect.EffectsTable(effects[:15])))
 
 
 def test_differences_have_a_sign_and_truth_values_none() -> None:
-    changes = [Change("rows", 10, 1200), Change("rmse", 0.5, 0.25), Change("robust", True, False)]
-    changes += [Change("noise", None, 2.0), Change("hidden", [10, 5], [4])]
+    changes = [
+        ValueChange("rows", 10, 1200),
+        ValueChange("rmse", 0.5, 0.25),
+        ValueChange("robust", True, False),
+    ]
+    changes += [ValueChange("noise", None, 2.0), ValueChange("hidden", [10, 5], [4])]
     lines = [line.split() for line in printed(show_diff.changes_table(changes))[1:]]
     assert lines == [
         ["rows", "10", "1,200", "+1,190"],
@@ -206,7 +218,7 @@ def overview(keys: int) -> dict[str, Any]:
         "fleet": "fleet",
         "key": ["site", "device"],
         "rows": 9 * keys,
-        "prequential": made.card.figures(made.schema.targets),
+        "prequential": made.card.metric_values(made.schema.targets),
         "keys": listed,
     }
 
@@ -227,7 +239,7 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
     y = np.array([[1.0], [3.0], [2.0]])
     rows = Rows(np.zeros((3, 1)), y, np.arange(1, 4))
     scores.add(["a", "b", "c"], rows, numbers(np.zeros(3), np.ones(3)))
-    _, head, *lines = printed(*show_fleet.ranked_parts(scores.to_json()))
+    _, head, *lines = printed(*show_fleet.key_ranking_parts(scores.to_json()))
     assert head.split()[:3] == ["of", "3", "keys"]
     assert [line.split()[:4] for line in lines] == [
         ["best", "a", "1", "1.000"],
@@ -238,8 +250,8 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
 
 def test_classes_have_no_intervals_to_tell_of() -> None:
     for task, told in ((label_task(["a", "b"]), ""), (number_task(), ", intervals tracked")):
-        made = Evaluation(task, number_card(1, 1), task.intervals("tracked"))
-        assert show_evaluate.rows_line(made) == f"0 rows scored{told}"
+        made = Evaluation(task, number_card(1, 1), task.interval_mode("tracked"))
+        assert show_evaluate.format_rows_line(made) == f"0 rows scored{told}"
         assert ("intervals" in made.to_json()) == bool(told)
 
 
@@ -251,13 +263,15 @@ def test_classes_have_no_intervals_to_tell_of() -> None:
     ],
 )
 def test_why_there_are_no_figures_yet(rows: int, told: str) -> None:
-    run = Training(stated({"a": [float(k % 7) for k in range(rows)], "y": [1.5] * rows}))
+    run = Training(
+        build_train_options({"a": [float(k % 7) for k in range(rows)], "y": [1.5] * rows})
+    )
     run.run()
     assert printed(*render.summary_parts(run))[0] == f"no figures yet: {told}"
 
 
 def test_a_weight_is_told_with_its_network_where_there_are_several() -> None:
-    one = Move(1, 1, 2, "bias", 0.5, 0.25, -0.125)
+    one = WeightChange(1, 1, 2, "bias", 0.5, 0.25, -0.125)
     lines = printed(show_diff.moves_table([one]))
     assert lines[1].split() == [
         "layer",
@@ -277,14 +291,14 @@ def test_a_weight_is_told_with_its_network_where_there_are_several() -> None:
 def test_the_shape_that_won_is_told_beside_the_nearest_rival(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = Training(stated("a.csv", "y"))
+    run = Training(build_train_options("a.csv", "y"))
     run.model = small()
     won = run.model.racers[0].learner.settings
     run.model.lost = tuple(
-        Lost(replace(won, hidden=hidden), nats, 64, won)
+        EliminatedCandidate(replace(won, hidden=hidden), nats, 64, won)
         for hidden, nats in (((10,), 40.0), ((5, 5), 2.5), ((7,), 9.0))
     )
-    train_listener.TrainListener(False, None)._announce(run)
+    train_listener.TrainListener(False, None)._announce_shape(run)
     said = capsys.readouterr().err
     assert "--layers 3 is in use, 2.50 nats ahead of --layers 5,5 after 80 rows" in said
 
@@ -295,9 +309,9 @@ def test_every_pass_is_part_of_what_learning_will_take(
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + "".join(f"{at % 7},{at % 5}\n" for at in range(40_000)))
     monkeypatch.setattr(cost, "row_seconds", lambda model: 0.01)
-    model = Model.create(Settings(hidden=(3,), rehearse=0, kind="regression"), schema(1))
+    model = OnlineModel.create(Settings(hidden=(3,), rehearse=0, kind="regression"), schema(1))
     with open_stream([str(path)]) as stream:
-        said = [cost.told(model, stream, passes) for passes in (1, 3)]
+        said = [cost.estimate_cost(model, stream, passes) for passes in (1, 3)]
     assert said[0] is not None
     assert said[0].startswith("1 columns: 10 ms a row to learn, about ")
     minutes = [float(str(text).partition("about ")[2].split()[0]) for text in said]
@@ -307,7 +321,7 @@ def test_every_pass_is_part_of_what_learning_will_take(
 def test_bins_of_one_row_in_two_hundred_are_drawn_and_rarer_ones_not() -> None:
     weight = np.array([0.0, 1.0, 5.0, 994.0])
     sure = np.array([np.nan, 0.3, 0.5, 0.9])
-    lines = reliability(weight, sure, sure)(60, True)
+    lines = reliability_chart(weight, sure, sure)(60, True)
     assert "".join(line.plain for line in lines).count("o") == 2
 
 

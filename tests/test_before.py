@@ -7,9 +7,9 @@ import pytest
 
 from kbnn.core.network import UNLABELLED
 from kbnn.core.normal import FloatArray
-from kbnn.model.model import HELD, Model
+from kbnn.model.model import IN_WARMUP, OnlineModel
 from kbnn.model.settings import Settings
-from kbnn.task.base import Task
+from kbnn.task.base import TargetType
 from kbnn.task.forecast import Forecast
 from tests.bench.data import block, schema
 from tests.judging import label_task, number_task
@@ -17,12 +17,12 @@ from tests.judging import label_task, number_task
 NAN = np.nan
 
 
-def told(task: Task, y: FloatArray, first: int = 0) -> Forecast:
+def told(task: TargetType, y: FloatArray, first: int = 0) -> Forecast:
     """What is said of the rows from the first on, those before having been told one by one."""
-    early = task.early()
+    early = task.make_cold_start()
     for row in y[:first]:
-        early.tell(row[None])
-    return early.tell(y[first:])
+        early.predict_then_update(row[None])
+    return early.predict_then_update(y[first:])
 
 
 def test_a_number_gets_mean_and_widened_spread_of_the_rows_before() -> None:
@@ -63,10 +63,10 @@ def test_classes_that_are_all_known_share_from_the_start() -> None:
 
 def test_a_row_without_a_target_is_told_what_the_next_with_one_is_told() -> None:
     y = np.array([2.0, NAN, 4.0, NAN, NAN, 9.0])
-    model = Model.create(Settings(hidden=(3,)), schema(1))
+    model = OnlineModel.create(Settings(hidden=(3,)), schema(1))
     said = model.learn(block(np.zeros((6, 1)), y))
     assert said.mean[:, 0] == pytest.approx([NAN, 2.0, 2.0, 3.0, 3.0, 3.0], nan_ok=True)
-    waits, skipped = HELD, UNLABELLED
+    waits, skipped = IN_WARMUP, UNLABELLED
     assert said.status.tolist() == [waits, skipped, waits, skipped, skipped, waits]
-    assert (model.held, model.skipped, model.met) == (3, 3, 6)
-    assert model.card.figures()["rows"] == 0  # none of this is scored
+    assert (model.held_rows, model.skipped, model.met) == (3, 3, 6)
+    assert model.card.metric_values()["rows"] == 0  # none of this is scored

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kbnn.model.rows import Rows
-from kbnn.stream.blocks import joined
+from kbnn.stream.blocks import concat_rows
 from kbnn.stream.opening import ReadOptions, open_stream
 
 nan = float("nan")
@@ -31,7 +31,7 @@ def test_the_schema_of_a_block_is_that_after_its_rows(tmp_path: Path) -> None:
         end += block.count
         assert block.schema is not None
         known = list(dict.fromkeys(label[:end]))
-        assert block.schema.column("k").categories == known
+        assert block.schema.get_column("k").categories == known
         assert block.x.shape == (block.count, len(known))
 
 
@@ -51,8 +51,8 @@ def test_nothing_is_known_of_an_unreadable_row(tmp_path: Path) -> None:
 def test_blocks_put_together_know_which_rows_were_unreadable() -> None:
     whole = Rows(np.zeros((2, 1)), np.zeros((2, 1)), np.array([1, 2]))
     spoilt = Rows(np.ones((1, 2)), np.zeros((1, 1)), np.array([3]), unreadable=np.array([True]))
-    both = joined([whole, spoilt])
+    both = concat_rows([whole, spoilt])
     assert both.unreadable is not None
     assert both.unreadable.tolist() == [False, False, True]
     assert both.x.tolist() == [[0, 0], [0, 0], [1, 1]]
-    assert joined([whole, whole]).unreadable is None
+    assert concat_rows([whole, whole]).unreadable is None

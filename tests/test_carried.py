@@ -12,8 +12,8 @@ import pytest
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.model import scaling
-from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.settings import Settings
 from tests.bench.data import schema
 from tests.modelling import network
@@ -27,16 +27,16 @@ def line(rows: int, seed: int) -> Rows:
     return Rows(x, y, np.arange(1, rows + 1), None, rng.choice([0.5, 1.0, 2.0], rows))
 
 
-def linear_model() -> Model:
+def linear_model() -> OnlineModel:
     settings = Settings(
         hidden=(), covariance="full", noise=0.4, robust=False, drift=False, rehearse=0
     )
-    return Model.create(settings, schema(2))
+    return OnlineModel.create(settings, schema(2))
 
 
-def posterior(model: Model, rows: Rows, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def posterior(model: OnlineModel, rows: Rows, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and covariance of the weights in the model's scale, row i counted counts[i] times."""
-    center, scale = scaling.scale_of(model.learned.columns)
+    center, scale = scaling.get_scale(model.learner_state.columns)
     z = (np.hstack([rows.y, rows.x]) - center) / scale
     assert np.max(np.abs(z)) < 8.0  # nothing is clipped
     state = network(model)
@@ -48,10 +48,10 @@ def posterior(model: Model, rows: Rows, counts: FloatArray) -> tuple[FloatArray,
     return np.linalg.solve(precision, pull), np.linalg.inv(precision)
 
 
-def agrees(model: Model, rows: Rows, counts: FloatArray) -> None:
+def agrees(model: OnlineModel, rows: Rows, counts: FloatArray) -> None:
     mean, cov = posterior(model, rows, counts)
     state = network(model)
-    found = layout_of(state.config).unpack(state.cov)[0]
+    found = layout_of(state.config).unpack_blocks(state.cov)[0]
     assert state.mean == pytest.approx(mean, rel=1e-6, abs=1e-9)
     assert found == pytest.approx(cov, rel=1e-5, abs=1e-12)
 
@@ -64,7 +64,7 @@ def test_a_small_change_of_scale_loses_nothing() -> None:
     model.learn(rows)
     before = linear_model()
     before.learn(line(2100, 1))
-    assert model.learned.changes == before.learned.changes + 1
+    assert model.learner_state.changes == before.learner_state.changes + 1
     agrees(model, rows, np.ones(4100))
 
 
@@ -73,16 +73,19 @@ def test_a_large_change_keeps_a_twentieth_and_learns_the_last_rows_once_more(sid
     rows = line(2600, 2)
     rows.x[2400:, 1] += side * 4.0 * 0.3
     model, at = linear_model(), 2400
-    model.learn(sliced(rows, 0, at))
-    changes, center = model.learned.changes, model.learned.columns[1:, scaling.CENTER].copy()
-    while model.learned.changes == changes and at < 2600:
-        model.learn(sliced(rows, at, at + 1))
+    model.learn(slice_rows(rows, 0, at))
+    changes, center = (
+        model.learner_state.changes,
+        model.learner_state.columns[1:, scaling.CENTER].copy(),
+    )
+    while model.learner_state.changes == changes and at < 2600:
+        model.learn(slice_rows(rows, at, at + 1))
         at += 1
     assert 2420 < at < 2520
     counts = np.full(at, 0.05)
     counts[-1024:] += 1.0
-    agrees(model, sliced(rows, 0, at), counts)
-    assert model.rows == model.count("distinct") == at  # learned once more is no news
-    new, scale = scaling.scale_of(model.learned.columns)
+    agrees(model, slice_rows(rows, 0, at), counts)
+    assert model.rows == model.get_network_count("distinct") == at  # learned once more is no news
+    new, scale = scaling.get_scale(model.learner_state.columns)
     seen = new[1:] + scale[1:] * network(model).input_mean  # and one row at the center before
     assert seen == pytest.approx((center + np.sum(rows.x[:at], axis=0)) / (at + 1), rel=1e-9)

@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import Task
-from kbnn.task.section import Section
-from kbnn_cli.axes import Axis, short, spanning
-from kbnn_cli.bars import grouped, vertical_bars
+from kbnn.task.base import TargetType
+from kbnn.task.section import TargetSection
+from kbnn_cli.axes import Axis, format_tick, span_values
+from kbnn_cli.bars import draw_bars, merge_bins
 from kbnn_cli.canvas import Canvas
-from kbnn_cli.charts import calibration, section_charts
-from kbnn_cli.confusion import folded, shortened
+from kbnn_cli.charts import calibration_chart, section_charts
+from kbnn_cli.confusion import fold_classes, shorten_class_name
 from tests.judging import label_card, label_task, labels, number_card, numbers
 
 
@@ -41,11 +41,15 @@ def class_card(classes: int, n: int = 600) -> Scorecard:
     return card
 
 
-def section_of(card: Scorecard, names: list[str] | None = None, learning: bool = True) -> Section:
+def section_of(
+    card: Scorecard, names: list[str] | None = None, learning: bool = True
+) -> TargetSection:
     """What the task shows of the card's first target."""
-    task = card.judge if names is None else label_task(names)
-    assert isinstance(task, Task)
-    return task.section(card.scores[0], card.summaries, 0, card.points()[0] if learning else [])
+    task = card.scorer if names is None else label_task(names)
+    assert isinstance(task, TargetType)
+    return task.build_section(
+        card.scores[0], card.summaries, 0, card.curve_points()[0] if learning else []
+    )
 
 
 def printed(
@@ -118,7 +122,7 @@ def test_of_one_class_it_is_drawn_of_two_the_second_of_more_the_commonest(
     y = np.repeat(np.arange(len(shares)), shares)[:, None].astype(np.float64)
     p = np.tile([0.2, 0.3, 0.5], (len(y), 1))
     card.add(y, y, labels(p))
-    drawn = label_task(names).drawn(card.scores[0], card.summaries, 0)
+    drawn = label_task(names).partial_dependence_spec(card.scores[0], card.summaries, 0)
     assert drawn.name == f"probability of {names[shown]}"
     curve, chance = drawn.values(labels(p[:1])), p[0, shown]
     assert curve.value == pytest.approx([chance])
@@ -128,29 +132,29 @@ def test_of_one_class_it_is_drawn_of_two_the_second_of_more_the_commonest(
 
 def test_too_narrow_intervals_fall_below_the_diagonal() -> None:
     levels = np.arange(1, 20) / 20
-    below = calibration(levels, 0.6 * levels, 100)(38, True)
+    below = calibration_chart(levels, 0.6 * levels, 100)(38, True)
     rows = [line.plain for line in below[:10]]
     for row in rows[1:7]:
         assert row.rindex("*") > row.rindex(".")
 
 
 def test_pit_bars_count_and_mark_the_uneven() -> None:
-    assert grouped([1] * 20, 70) == [1] * 20
-    assert grouped([1] * 20, 34) == [2] * 10
-    lines = vertical_bars([400, *[10] * 8, 400], 34, 10, True)
+    assert merge_bins([1] * 20, 70) == [1] * 20
+    assert merge_bins([1] * 20, 34) == [2] * 10
+    lines = draw_bars([400, *[10] * 8, 400], 34, 10, True)
     assert lines[0].plain.count("#") == 4
     assert any(span.style == "yellow" for span in lines[0].spans)
-    assert vertical_bars([0] * 20, 34, 10, False)[-1].plain.split() == ["0", "0.5", "1"]
+    assert draw_bars([0] * 20, 34, 10, False)[-1].plain.split() == ["0", "0.5", "1"]
 
 
 def test_classes_beyond_the_width_are_added_up() -> None:
     counts = [[i + j for j in range(6)] for i in range(6)]
-    table, names = folded(counts, ["a", "b", "c", "d", "e", "f"], 2)
+    table, names = fold_classes(counts, ["a", "b", "c", "d", "e", "f"], 2)
     assert names == ["e", "f", "4 others"]
     assert sum(map(sum, table)) == sum(map(sum, counts))
     assert table[0][:2] == [8, 9]
-    assert shortened("a\x1b[31mvery long class name") == "a [31mvery l.."
-    assert folded(counts, ["a"], 10)[1][1] == "1"
+    assert shorten_class_name("a\x1b[31mvery long class name") == "a [31mvery l.."
+    assert fold_classes(counts, ["a"], 10)[1][1] == "1"
 
 
 def test_names_from_strangers_are_text() -> None:
@@ -174,7 +178,7 @@ def test_axes() -> None:
     assert Axis(0, 100).ticks(5) == [0, 20, 40, 60, 80, 100]
     assert Axis(32, 5000, log=True).ticks(4) == [100, 1000]
     assert Axis(32, 64, log=True).ticks(4) == [32, 64]
-    assert [short(v) for v in (0, 0.25, 200, 1000, 32_000, 1e6, 2e-5)] == [
+    assert [format_tick(v) for v in (0, 0.25, 200, 1000, 32_000, 1e6, 2e-5)] == [
         "0",
         "0.25",
         "200",
@@ -183,13 +187,13 @@ def test_axes() -> None:
         "1M",
         "2.0e-05",
     ]
-    assert spanning([3.0, 3.0]).low < 3 < spanning([3.0, 3.0]).high
-    assert spanning([]).low < spanning([]).high
-    assert Axis(1, 100, log=True).place(10) == pytest.approx(0.5)
+    assert span_values([3.0, 3.0]).low < 3 < span_values([3.0, 3.0]).high
+    assert span_values([]).low < span_values([]).high
+    assert Axis(1, 100, log=True).position_of(10) == pytest.approx(0.5)
 
 
 def test_canvas_draws_inside_its_frame() -> None:
     canvas = Canvas(20, 5, Axis(0, 1), Axis(0, 1), plain=True)
-    canvas.points([(0.5, 0.5), (2.0, 0.5), (float("nan"), 0.5)], "cyan")
-    text = "\n".join(line.plain for line in canvas.lines())
+    canvas.draw_points([(0.5, 0.5), (2.0, 0.5), (float("nan"), 0.5)], "cyan")
+    text = "\n".join(line.plain for line in canvas.render_lines())
     assert text.count("o") == 1

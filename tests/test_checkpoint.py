@@ -27,8 +27,8 @@ def beside(folder: Path) -> list[str]:
 def test_save_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> None:
     with Checkpoint(str(tmp_path / "m.npz")) as checkpoint:
         assert beside(tmp_path) == ["m.npz.lock"]
-        checkpoint.save(*STATE)
-        checkpoint.save({**STATE[0], "position": {"rows": 3}}, STATE[1])
+        checkpoint.save_state(*STATE)
+        checkpoint.save_state({**STATE[0], "position": {"rows": 3}}, STATE[1])
     assert beside(tmp_path) == ["m.npz"]
     assert modelfile.load(str(tmp_path / "m.npz")).position == {"rows": 3}
 
@@ -39,7 +39,7 @@ def test_second_trainer_is_refused_until_the_first_has_ended(tmp_path: Path) -> 
         for _ in range(2):
             with pytest.raises(ModelError, match=r"m\.npz: another process trains this model$"):
                 Checkpoint(path)
-            first.save(*STATE)  # the lock outlives the rename
+            first.save_state(*STATE)  # the lock outlives the rename
     Checkpoint(path).close()
 
 
@@ -53,11 +53,11 @@ def test_leftovers_of_a_kill_are_removed(tmp_path: Path) -> None:
 
 def test_a_failed_save_keeps_the_old_model(tmp_path: Path) -> None:
     with Checkpoint(str(tmp_path / "m.npz")) as checkpoint:
-        checkpoint.save(*STATE)
+        checkpoint.save_state(*STATE)
         before = (tmp_path / "m.npz").read_bytes()
         (tmp_path / "m.npz.tmp").mkdir()
         with pytest.raises(ModelError, match=r"m\.npz: cannot be saved \(is a directory\)$"):
-            checkpoint.save(*STATE)
+            checkpoint.save_state(*STATE)
         assert (tmp_path / "m.npz").read_bytes() == before
 
 
@@ -65,9 +65,9 @@ def test_a_link_goes_on_pointing_at_the_model_and_its_mode_stays(tmp_path: Path)
     (tmp_path / "real").mkdir()
     (tmp_path / "m.npz").symlink_to(tmp_path / "real" / "m.npz")
     with Checkpoint(str(tmp_path / "m.npz")) as checkpoint:
-        checkpoint.save(*STATE)
+        checkpoint.save_state(*STATE)
         os.chmod(tmp_path / "real" / "m.npz", 0o640)
-        checkpoint.save(*STATE)
+        checkpoint.save_state(*STATE)
     assert (tmp_path / "m.npz").is_symlink()
     assert (tmp_path / "real" / "m.npz").stat().st_mode & 0o777 == 0o640
 

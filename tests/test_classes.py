@@ -8,8 +8,8 @@ from scipy import special
 
 from kbnn import REJECTED, UNLABELLED, Config, init, learn, predict
 from kbnn.core.config import Covariance
-from kbnn.core.evidence import Measured
-from kbnn.core.observation import OBSERVATIONS
+from kbnn.core.evidence import OutputEvidence
+from kbnn.core.observation import LIKELIHOODS
 from kbnn.core.state import COUNT
 from tests.gauss import rule
 
@@ -18,8 +18,8 @@ def test_two_classes_are_the_averaged_link() -> None:
     t, weights = rule(0.0, 1.0)
     for mean, var in ((0.7, 0.4), (-3.0, 9.0)):
         wanted = float(weights @ special.ndtr(np.sqrt(np.pi / 8.0) * (mean + np.sqrt(var) * t)))
-        got = OBSERVATIONS["bernoulli"].probabilities(
-            Measured(np.array([mean]), np.array([[var]]), np.zeros(1))
+        got = LIKELIHOODS["bernoulli"].class_probabilities(
+            OutputEvidence(np.array([mean]), np.array([[var]]), np.zeros(1))
         )
         assert got[1] == pytest.approx(wanted, rel=1e-9)
         assert got[0] + got[1] == pytest.approx(1.0)
@@ -27,11 +27,11 @@ def test_two_classes_are_the_averaged_link() -> None:
 
 def test_two_of_many_agree_with_the_two_class_formula() -> None:
     cov = np.array([[1.0, 0.3], [0.3, 0.5]])
-    many = OBSERVATIONS["categorical"].probabilities(
-        Measured(np.array([0.2, -0.4]), cov, np.zeros(2))
+    many = LIKELIHOODS["categorical"].class_probabilities(
+        OutputEvidence(np.array([0.2, -0.4]), cov, np.zeros(2))
     )
-    two = OBSERVATIONS["bernoulli"].probabilities(
-        Measured(np.array([0.6]), np.array([[0.9]]), np.zeros(1))
+    two = LIKELIHOODS["bernoulli"].class_probabilities(
+        OutputEvidence(np.array([0.6]), np.array([[0.9]]), np.zeros(1))
     )
     assert many == pytest.approx(two[::-1])
 
@@ -40,7 +40,7 @@ def test_two_of_many_agree_with_the_two_class_formula() -> None:
 def test_probabilities_are_a_distribution_however_far_apart_the_outputs(size: float) -> None:
     rng = np.random.default_rng(0)
     mean = size * rng.standard_normal(6)
-    p = OBSERVATIONS["categorical"].probabilities(Measured(mean, np.eye(6), np.zeros(6)))
+    p = LIKELIHOODS["categorical"].class_probabilities(OutputEvidence(mean, np.eye(6), np.zeros(6)))
     assert np.all(p >= 0.0)
     assert np.sum(p) == pytest.approx(1.0)
     assert np.argmax(p) == np.argmax(mean)

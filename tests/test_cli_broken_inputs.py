@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbnn.model.file import load
-from kbnn_cli.app import call
+from kbnn_cli.app import run_command_line
 from tests.broken_inputs import ALL, OPTIONS, Broken
 from tests.streams import look
 
@@ -43,7 +43,7 @@ def test_one_sentence_the_right_code_and_nothing_half_written(
     monkeypatch.chdir(tmp_path)
     Path("t").write_bytes(broken.data)
     kind = look(["t"], **broken.options).error.partition(":")[0]
-    code = call(["train", "t", *flags(broken.options)])
+    code = run_command_line(["train", "t", *flags(broken.options)])
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in err

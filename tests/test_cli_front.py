@@ -127,9 +127,9 @@ def test_folders_named_like_columns_are_columns(tmp_path: Path) -> None:
     assert "kbnn: target: last column 'y' (choose with --target)" in ran.err
     model = kbnn.load(tmp_path / "m.npz")
     assert model.features == ["year", "kind", "x"]
-    schema = model._known().schema
-    assert schema.column("year").kind == "number"
-    assert schema.column("kind").categories == ["a b"]
+    schema = model._require_model().schema
+    assert schema.get_column("year").kind == "number"
+    assert schema.get_column("kind").categories == ["a b"]
     out = tmp_path / "o.csv"
     assert command("predict", tmp_path / "m.npz", root, "-o", out, "-q").code == 0
     first = out.read_text().splitlines()[:2]

@@ -13,8 +13,8 @@ import pytest
 
 from kbnn.core.layout import layout_of
 from kbnn.model import file as modelfile
-from kbnn.run.inspecting import inspect
-from kbnn.run.weights import variances
+from kbnn.run.inspecting import inspect_model
+from kbnn.run.weights import weight_variances
 from tests.commands import SAMPLES, kbnn, trained
 from tests.modelling import network
 
@@ -88,10 +88,10 @@ def test_weights(plant: str) -> None:
     assert len(listed) == state.config.weights
     assert [float(row["mean"]) for row in listed] == state.mean.tolist()
     sd = [float(row["sd"]) for row in listed]
-    assert sd == np.sqrt(variances(state)).tolist()
-    dense = layout_of(state.config).unpack(state.cov)
-    for block, order in zip(dense, layout_of(state.config).order, strict=True):
-        assert np.array_equal(np.diag(block), variances(state)[order])
+    assert sd == np.sqrt(weight_variances(state)).tolist()
+    dense = layout_of(state.config).unpack_blocks(state.cov)
+    for block, order in zip(dense, layout_of(state.config).block_positions, strict=True):
+        assert np.array_equal(np.diag(block), weight_variances(state)[order])
     assert [row["source"] for row in listed[:2]] == ["bias", "load_pct"]
     inside = json.loads(kbnn("inspect", plant, "--weights", "--json").out)["weights"]
     assert [weight["sd"] for weight in inside] == sd
@@ -157,9 +157,9 @@ def test_diff_of_other_kinds(plant: str, moons: str) -> None:
     ],
 )
 def test_of_many_alarms_the_last_are_named(plant: str, rows: list[int], told: str) -> None:
-    found = inspect(modelfile.load(plant), plant)
+    found = inspect_model(modelfile.load(plant), plant)
     alarmed = replace(found, health={**found.health, "alarms": len(rows), "alarm_rows": rows})
-    assert dict(alarmed.seen())["drift alarms"] == told
+    assert dict(alarmed.history_lines())["drift alarms"] == told
 
 
 def test_the_share_that_is_missing_is_one_of_all_rows(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from kbnn.model.file import load
 from kbnn.run.checkpoint import Checkpoint
-from kbnn_cli.app import call
+from kbnn_cli.app import run_command_line
 from tests.training_data import rows_of_classes, rows_of_numbers, state_of, write_csv
 
 HEADER = "a,b,kind,y"
@@ -33,7 +33,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def talk(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     capsys.readouterr()
-    code = call(["train", *arguments])
+    code = run_command_line(["train", *arguments])
     return code, *capsys.readouterr()
 
 
@@ -243,7 +243,7 @@ def test_signals_save_first_even_in_a_silent_pipe(tmp_path: Path, name: str, cod
     assert os.listdir(tmp_path) == ["model.npz"]
     write_csv(tmp_path / "a.csv", lines)
     again = ["train", str(tmp_path / "a.csv"), "-q", "-m", str(tmp_path / "b.npz")]
-    assert call([*again, "--layers", "6"]) == 0
+    assert run_command_line([*again, "--layers", "6"]) == 0
     assert state_of(tmp_path / "model.npz") == state_of(tmp_path / "b.npz")
 
 
@@ -286,10 +286,10 @@ def test_a_reader_who_leaves_ends_it_quietly_after_saving(tmp_path: Path) -> Non
 
 
 def test_stdin_equals_the_file(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert call(["train", "a.csv", "-q", "-m", "file.npz"]) == 0
+    assert run_command_line(["train", "a.csv", "-q", "-m", "file.npz"]) == 0
     with open(data / "a.csv", "rb") as file:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))
-        assert call(["train", "-", "-q", "-m", "pipe.npz"]) == 0
+        assert run_command_line(["train", "-", "-q", "-m", "pipe.npz"]) == 0
     assert state_of(data / "pipe.npz") == state_of(data / "file.npz")
 
 
@@ -298,7 +298,7 @@ def test_few_rows_have_no_figures_and_it_says_why(
 ) -> None:
     source = tmp_path / "few.csv"
     source.write_text("a,y\n" + "".join(f"{at},{at * at}\n" for at in range(9)))
-    assert call(["train", str(source), "-m", str(tmp_path / "m.npz")]) == 0
+    assert run_command_line(["train", str(source), "-m", str(tmp_path / "m.npz")]) == 0
     said = capsys.readouterr().err
     assert "no figures yet: the first 32 rows only set the scale" in said
     assert "RMSE" not in said

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import kbnn
-from kbnn.model.clock import DAY, Clock, Unit, phase, text_of
-from kbnn.stream.clock import size_unit, ticking
-from kbnn.stream.times import point, times
-from kbnn.stream.values import TICKS
+from kbnn.model.clock import DAY_SECONDS, Clock, TimeUnit, compute_cycle_phase, format_times
+from kbnn.stream.clock import detect_times, guess_tick_unit
+from kbnn.stream.times import parse_times, parse_timestamp
+from kbnn.stream.values import TICKS_PER_SECOND
 from tests.commands import kbnn as command
 from tests.streams import assert_same, csv_bytes, every_format, look, parquet_bytes
 
@@ -40,22 +40,22 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize("unit", TICKS)
-def test_numbers_of_any_type_are_ticks_and_flags_are_no_time(unit: Unit) -> None:
-    ticks = [None, 0, 90 * int(TICKS[unit])]
+@pytest.mark.parametrize("unit", TICKS_PER_SECOND)
+def test_numbers_of_any_type_are_ticks_and_flags_are_no_time(unit: TimeUnit) -> None:
+    ticks = [None, 0, 90 * int(TICKS_PER_SECOND[unit])]
     none = pa.array([], pa.string())
     for kind in (pa.int64(), pa.float64(), pa.string()):
-        read = times(pa.array(ticks).cast(kind), unit, False, none)
+        read = parse_times(pa.array(ticks).cast(kind), unit, False, none)
         assert np.array_equal(read.values[1:], [[0.0, 0.0], [90.0, 90.0]])
         assert np.isnan(read.values[0]).all()
-    flags = times(pa.array([True, False]), unit, False, none)
+    flags = parse_times(pa.array([True, False]), unit, False, none)
     assert np.isnan(flags.values).all()
-    assert flags.unread == {}
+    assert flags.unparsed == {}
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
 def test_many_spellings_of_one_moment(text: str) -> None:
-    found = point(text)
+    found = parse_timestamp(text)
     assert found is not None
     assert found.instant == MOMENT
 
@@ -66,7 +66,7 @@ def test_many_spellings_of_one_moment(text: str) -> None:
      (1.7e15, "us"), (9e16, "us"), (1e17, "ns"), (1.7e18, "ns")],
 )  # fmt: skip
 def test_a_number_of_our_time_says_its_unit_by_its_size(number: float, unit: str) -> None:
-    assert size_unit(number) == unit
+    assert guess_tick_unit(number) == unit
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,16 @@ def test_a_number_of_our_time_says_its_unit_by_its_size(number: float, unit: str
 )  # fmt: skip
 def test_years_are_a_clock_beside_a_target_alone(first: int, alone: bool, clock: bool) -> None:
     years = [str(first + at) for at in range(20)]
-    assert (ticking("year", years, alone=alone) is not None) == clock
-    assert ticking("year", ["2026", "2026"], alone=True) is None
-    assert ticking("amount", years, alone=True) is None
+    assert (detect_times("year", years, alone=alone) is not None) == clock
+    assert detect_times("year", ["2026", "2026"], alone=True) is None
+    assert detect_times("amount", years, alone=True) is None
 
 
 def test_the_wall_keeps_its_own_time() -> None:
-    found = point("2026-03-14T17:09:00+02:00")
+    found = parse_timestamp("2026-03-14T17:09:00+02:00")
     assert found is not None
     assert found.local - found.instant == 7200.0
-    assert found.zoned
+    assert found.has_zone
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_days_and_months_are_told_apart_where_they_can_be(
     text: str, order: str, month: int, day_first: int
 ) -> None:
     for first, expected in ((False, month), (True, day_first)):
-        found = point(text, first)
+        found = parse_timestamp(text, first)
         assert found is not None
         assert found.order == order
         assert datetime.fromtimestamp(found.local, UTC).month == expected
 
 
 def test_a_leap_second_is_the_one_before_midnight() -> None:
-    leap, after = point("2016-12-31 23:59:60"), point("2017-01-01 00:00:00")
+    leap, after = parse_timestamp("2016-12-31 23:59:60"), parse_timestamp("2017-01-01 00:00:00")
     assert leap is not None
     assert leap == after
 
@@ -123,7 +123,7 @@ def test_a_leap_second_is_the_one_before_midnight() -> None:
     ],
 )
 def test_what_is_no_moment(text: str) -> None:
-    assert point(text) is None
+    assert parse_timestamp(text) is None
 
 
 def hours(count: int = 60, **step: float) -> list[datetime]:
@@ -370,11 +370,11 @@ def test_one_row_at_a_time_means_the_same() -> None:
         given = (moment, str(moment), np.datetime64(moment))[at % 3]
         model.learn_one({"when": given, "x": at % 7}, float(at % 5))
     assert model._model is not None
-    kept = model._model.learned.kept.rows().x
+    kept = model._model.learner_state.kept.rows().x
     clock = model._model.schema.clock
     assert clock is not None
     local = np.array([(m - datetime(1970, 1, 1)).total_seconds() for m in hours(60)])
-    expected = clock.values(np.stack((local, local), axis=1))
+    expected = clock.encode_times(np.stack((local, local), axis=1))
     np.testing.assert_allclose(kept[:, 1:], expected)
     with pytest.raises(kbnn.KbnnError, match="cannot read 'noon' as a point of time"):
         model.learn_one({"when": "noon", "x": 1}, 1.0)
@@ -385,27 +385,27 @@ def test_one_row_at_a_time_means_the_same() -> None:
     [(18, 0, 0), (27, 0, 0), (28, 1, 12), (31, 1, 12), (34, 0, 0), (80, 0, 0), (91, 3, 4)],
 )
 def test_a_step_within_a_tenth_of_months_is_months(days: int, months: int, season: int) -> None:
-    clock = Clock("t", "text", 0.0, days * DAY, [], [])
-    assert (clock.months, clock.season) == (months, season)
+    clock = Clock("t", "text", 0.0, days * DAY_SECONDS, [], [])
+    assert (clock.months_per_step, clock.season_steps) == (months, season)
 
 
 @pytest.mark.parametrize(("days", "season"), [(1, 7), (2, 0), (7, 52), (8, 0)])
 def test_days_come_round_in_a_week_and_weeks_in_a_year(days: int, season: int) -> None:
-    assert Clock("t", "text", 0.0, days * DAY, [], []).season == season
+    assert Clock("t", "text", 0.0, days * DAY_SECONDS, [], []).season_steps == season
 
 
 def test_months_are_months_and_texts_come_back() -> None:
     day = datetime(2025, 1, 31, tzinfo=UTC).timestamp()
-    clock = Clock("t", "text", day, 30.4 * DAY, ["year"], ["a", "b"], written="day")
-    ahead = clock.after(np.array([day, day]), 3)
-    assert text_of(clock, ahead) == ["2025-02-28", "2025-03-31", "2025-04-30"]
-    assert clock.season == 12
+    clock = Clock("t", "text", day, 30.4 * DAY_SECONDS, ["year"], ["a", "b"], written="day")
+    ahead = clock.extend_times(np.array([day, day]), 3)
+    assert format_times(clock, ahead) == ["2025-02-28", "2025-03-31", "2025-04-30"]
+    assert clock.season_steps == 12
     hour = Clock("t", "text", day, 3600.0, [], [], zoned=True)
-    assert hour.season == 24
-    assert text_of(hour, hour.after(np.array([day, day + 3600.0]), 1)) == [
+    assert hour.season_steps == 24
+    assert format_times(hour, hour.extend_times(np.array([day, day + 3600.0]), 1)) == [
         "2025-01-31T02:00:00+01:00"
     ]
-    assert phase("year", np.array([np.nan, day]))[1] == pytest.approx(30 / 365)
+    assert compute_cycle_phase("year", np.array([np.nan, day]))[1] == pytest.approx(30 / 365)
 
 
 def test_years_of_two_digits_are_told_and_those_in_doubt_ignored(tmp_path: Path) -> None:

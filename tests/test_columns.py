@@ -29,31 +29,35 @@ def test_totals_are_added_one_by_one(width: int) -> None:
     for j, column in enumerate(columns):
         for value in column.tolist():
             expected[j] += value
-    assert engine.totals(sums, columns).tolist() == expected
-    assert engine.totals(sums, [column[::-1][::-1] for column in columns]).tolist() == expected
-    assert engine.totals(sums, [np.zeros(0)] * width).tolist() == sums.tolist()
+    assert engine.sum_in_order(sums, columns).tolist() == expected
+    assert (
+        engine.sum_in_order(sums, [column[::-1][::-1] for column in columns]).tolist() == expected
+    )
+    assert engine.sum_in_order(sums, [np.zeros(0)] * width).tolist() == sums.tolist()
     assert sums.tolist() == awkward(width).tolist()
 
 
 @pytest.mark.usefixtures("either")
 def test_truth_values_are_counted() -> None:
-    assert engine.totals(np.array([2.0]), [np.array([True, False, True])]).tolist() == [4.0]
+    assert engine.sum_in_order(np.array([2.0]), [np.array([True, False, True])]).tolist() == [4.0]
 
 
 @pytest.mark.usefixtures("either")
 def test_however_it_is_cut_a_total_is_the_same() -> None:
     values, none = awkward(), np.zeros(1)
-    whole = engine.totals(none, [values])
+    whole = engine.sum_in_order(none, [values])
     for cut in (1, 3, 500, 999):
-        assert engine.totals(engine.totals(none, [values[:cut]]), [values[cut:]]) == whole
+        assert (
+            engine.sum_in_order(engine.sum_in_order(none, [values[:cut]]), [values[cut:]]) == whole
+        )
 
 
-@pytest.mark.skipif(not engine.compiled(), reason="the kernel is not built")
+@pytest.mark.skipif(not engine.is_compiled(), reason="the kernel is not built")
 def test_the_kernel_takes_a_column_for_each_sum_of_one_length() -> None:
     with pytest.raises(ValueError, match="a column for each sum"):
-        engine.totals(np.zeros(2), [np.zeros(3)])
+        engine.sum_in_order(np.zeros(2), [np.zeros(3)])
     with pytest.raises(ValueError, match="one number of rows"):
-        engine.totals(np.zeros(2), [np.zeros(3), np.zeros(4)])
+        engine.sum_in_order(np.zeros(2), [np.zeros(3), np.zeros(4)])
 
 
 @pytest.mark.usefixtures("either")
@@ -77,16 +81,16 @@ def test_what_is_too_large_or_too_small_is_found(
 ) -> None:
     values = np.ones(17)
     values[place] = value
-    assert engine.beyond(values, 1e-5, 1e5) == found
-    assert engine.beyond(np.stack([values, values], axis=1)[:, 0], 1e-5, 1e5) == found
+    assert engine.exceeds_limits(values, 1e-5, 1e5) == found
+    assert engine.exceeds_limits(np.stack([values, values], axis=1)[:, 0], 1e-5, 1e5) == found
 
 
 @pytest.mark.usefixtures("either")
 def test_columns_lie_side_by_side() -> None:
     columns = [awkward(7), np.full(7, np.nan), awkward(14)[::2]]
-    x = engine.side_by_side(columns, 7)
+    x = engine.stack_columns(columns, 7)
     assert x.flags.c_contiguous
     assert np.array_equal(x, np.stack(columns, axis=1), equal_nan=True)
-    assert engine.side_by_side([], 3).shape == (3, 0)
+    assert engine.stack_columns([], 3).shape == (3, 0)
     with pytest.raises(ValueError, match=r"one number of rows|broadcast"):
-        engine.side_by_side([np.zeros(2)], 3)
+        engine.stack_columns([np.zeros(2)], 3)

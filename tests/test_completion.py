@@ -17,7 +17,7 @@ from kbnn.core.state import PRIORS
 from kbnn.model.settings import OPTIONS, PRESETS
 from kbnn.stream.clock import TIME_UNITS
 from kbnn.stream.formats import FORMATS
-from kbnn.task.table import TASKS
+from kbnn.task.table import TARGET_TYPES
 from kbnn_cli.app import COMMANDS, app
 from tests.commands import program
 
@@ -25,7 +25,7 @@ WORDS = {
     "train x.csv --covariance ": ["auto", *COVARIANCES],
     "train x.csv --covariance=": ["auto", *COVARIANCES],
     "train x.csv --covariance n": ["neuron"],
-    "train --task ": ["auto", *TASKS],
+    "train --task ": ["auto", *TARGET_TYPES],
     "train --preset ": list(PRESETS),
     "train --activation ": list(ACTIVATIONS),
     "train --activation relu,ta": ["relu,tanh"],
@@ -82,7 +82,7 @@ def test_every_setting_with_choices_in_its_help_offers_them() -> None:
         assert offered == list(option.words)
         assert not shown or offered == shown
         for word in offered:
-            option.value(word)
+            option.parse_value(word)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

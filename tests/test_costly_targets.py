@@ -11,15 +11,15 @@ from kbnn import Config, init
 from kbnn.core import engine, twin
 from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of
-from kbnn.core.mixture import STATED
+from kbnn.core.mixture import PARAM
 from kbnn.core.normal import FloatArray
-from kbnn.model.growth import grow
+from kbnn.model.growth import grow_state
 from kbnn.task import counted
 
 
 def stated_counts(mu: FloatArray, alpha: FloatArray) -> FloatArray:
-    rows = np.zeros((len(mu), STATED.none + 1))
-    rows[:, STATED.place], rows[:, STATED.spread] = mu, 1.0 / alpha
+    rows = np.zeros((len(mu), PARAM.none + 1))
+    rows[:, PARAM.place], rows[:, PARAM.spread] = mu, 1.0 / alpha
     return rows
 
 
@@ -41,7 +41,7 @@ def test_the_crps_of_many_counts_is_their_sum(mu: float, alpha: float) -> None:
     assert counted.crps(y, rows) == pytest.approx(wanted, rel=1e-9)
 
 
-@pytest.mark.skipif(not engine.compiled(), reason="the kernel beside its twin")
+@pytest.mark.skipif(not engine.is_compiled(), reason="the kernel beside its twin")
 @pytest.mark.parametrize("covariance", ["neuron", "group"])
 @pytest.mark.parametrize("hidden", [(6,), (5, 7)])
 def test_many_classes_are_learned_as_the_twin_learns_them(
@@ -53,7 +53,7 @@ def test_many_classes_are_learned_as_the_twin_learns_them(
     config = Config(3, 13, hidden=hidden, covariance=covariance, observation="categorical")
     session = engine.open_session(init(config, 1))
     said = session.learn(x, y, x_var, weight)
-    state, wanted = twin.learn(init(config, 1), x, y, x_var, weight)
+    state, wanted = twin.learn_arrays(init(config, 1), x, y, x_var, weight)
     assert np.allclose(said.probability, wanted.probability, rtol=1e-9, atol=1e-12)
     assert np.allclose(session.state().mean, state.mean, rtol=1e-9, atol=1e-11)
     assert np.allclose(session.state().cov, state.cov, rtol=1e-9, atol=1e-11)
@@ -68,8 +68,8 @@ def test_groups_become_neurons_once_there_are_many_classes() -> None:
     for part, covariance in ((slice(2500), "group"), (slice(2500, 2700), "neuron")):
         model.learn({"a": x[part, 0], "b": x[part, 1], "y": [f"c{k}" for k in y[part]]})
         assert model._model is not None
-        assert model._model.learned is not None
-        config = model._model.learned.members[0].config
+        assert model._model.learner_state is not None
+        config = model._model.learner_state.members[0].config
         assert config.covariance == covariance
     assert config.outputs == 20
 
@@ -82,12 +82,14 @@ def test_neurons_keep_what_their_group_knew_of_them() -> None:
     session.learn(x, y)
     state = session.state()
     apart = Config(3, 4, hidden=(5,), covariance="neuron", observation="categorical")
-    grown = grow(state, 3, 4, apart)
+    grown = grow_state(state, 3, 4, apart)
     old, new = layout_of(config), layout_of(apart)
-    blocks = new.unpack(grown.cov)
-    dense = old.unpack(state.cov)
-    joint = {int(w): (b, i) for b, order in enumerate(old.order) for i, w in enumerate(order)}
-    for order, neuron in zip(new.order[:5], blocks[:5], strict=True):
+    blocks = new.unpack_blocks(grown.cov)
+    dense = old.unpack_blocks(state.cov)
+    joint = {
+        int(w): (b, i) for b, order in enumerate(old.block_positions) for i, w in enumerate(order)
+    }
+    for order, neuron in zip(new.block_positions[:5], blocks[:5], strict=True):
         at = [joint[int(w)] for w in order]
         here = dense[at[0][0]][np.ix_([i for _, i in at], [i for _, i in at])]
         assert np.array_equal(neuron, here)

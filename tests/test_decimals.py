@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from kbnn.core import engine
 from kbnn.errors import DataError
 from kbnn.stream import csv_reader
-from kbnn.stream.chunk import Pins
+from kbnn.stream.chunk import ReadHints
 from kbnn.stream.csv_reader import CsvReader
-from kbnn.stream.decimals import decimals, lines
+from kbnn.stream.decimals import count_lines, parse_decimals
 
-built = pytest.mark.skipif("not built" in engine.description(), reason="the kernel was not built")
+built = pytest.mark.skipif(
+    "not built" in engine.describe_engine(), reason="the kernel was not built"
+)
 
 PLAIN = st.from_regex(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", fullmatch=True)
 
@@ -30,7 +32,7 @@ def test_numbers_are_those_of_python(rows: list[tuple[str, str]], end: str) -> N
     expected = np.array([[float(cell) for cell in row] for row in rows]).T
     if max(int(cell.replace(".", "").lstrip("-")) for row in rows for cell in row) > 2**53:
         return
-    found = decimals(text, ";", 2)
+    found = parse_decimals(text, ";", 2)
     assert found is not None
     assert found.tobytes() == np.ascontiguousarray(expected).tobytes()  # -0 too
 
@@ -40,7 +42,7 @@ def test_numbers_are_those_of_python(rows: list[tuple[str, str]], end: str) -> N
     "cell", ["9007199254740992", "0.9007199254740992", "-0", "000000000000000001"]
 )
 def test_the_longest_decimals_that_are_plain(cell: str) -> None:
-    found = decimals(f"{cell}\n".encode(), ",", 1)
+    found = parse_decimals(f"{cell}\n".encode(), ",", 1)
     assert found is not None
     assert found.tobytes() == np.array([float(cell)]).tobytes()
 
@@ -77,31 +79,31 @@ def test_the_longest_decimals_that_are_plain(cell: str) -> None:
     ],
 )
 def test_anything_else_is_left_to_others(text: str) -> None:
-    assert decimals(text.encode(), ",", 2) is None
+    assert parse_decimals(text.encode(), ",", 2) is None
 
 
 def test_a_delimiter_that_numbers_may_hold_is_left_to_others() -> None:
-    assert decimals(b"1.2\n", ".", 2) is None
-    assert decimals(b"1-2\n", "-", 2) is None
+    assert parse_decimals(b"1.2\n", ".", 2) is None
+    assert parse_decimals(b"1-2\n", "-", 2) is None
 
 
 def test_lines_are_newlines() -> None:
-    assert [lines(text) for text in (b"", b"a", b"a\n", b"\n\na\n")] == [0, 0, 1, 3]
+    assert [count_lines(text) for text in (b"", b"a", b"a\n", b"\n\na\n")] == [0, 0, 1, 3]
 
 
 @pytest.mark.parametrize("wanted", [None, frozenset("ab"), frozenset("b")])
 def test_both_readings_make_the_same_table(wanted: frozenset[str] | None) -> None:
-    pins = Pins(numbers=frozenset("ab"), wanted=wanted)
+    pins = ReadHints(numbers=frozenset("ab"), wanted=wanted)
     plain, other = (
-        [chunk.batch for chunk in CsvReader("-", iter([text]), pins).chunks()]
+        [chunk.batch for chunk in CsvReader("-", iter([text]), pins).read_chunks()]
         for text in (b"a,b\n1,-2.5\n0.1,7\n", b'a,b\n1,"-2.5"\n0.1,7\n')
     )
     assert plain == other
 
 
 def test_a_column_that_is_no_number_stays_text() -> None:
-    reader = CsvReader("-", iter([b"a,b\n1,2\n"]), Pins(numbers=frozenset("a")))
-    assert [chunk.batch.to_pylist() for chunk in reader.chunks()] == [[{"a": 1.0, "b": "2"}]]
+    reader = CsvReader("-", iter([b"a,b\n1,2\n"]), ReadHints(numbers=frozenset("a")))
+    assert [chunk.batch.to_pylist() for chunk in reader.read_chunks()] == [[{"a": 1.0, "b": "2"}]]
 
 
 ODD = (
@@ -157,16 +159,16 @@ def _bits(column: pa.Array) -> object:
 
 def table(text: bytes) -> object:
     """What is read, to the bit, or the sentence that refuses it."""
-    pins = Pins(numbers=frozenset("abc"), missing=("", "NA"))
+    pins = ReadHints(numbers=frozenset("abc"), missing=("", "NA"))
     try:
-        read = list(CsvReader("-", iter([b"a,b,c\n" + text]), pins).chunks())
+        read = list(CsvReader("-", iter([b"a,b,c\n" + text]), pins).read_chunks())
     except DataError as error:
         return str(error)
     return [
         (
             chunk.batch.schema,
             [_bits(column) for column in chunk.batch.columns],
-            chunk.flaws,
+            chunk.row_errors,
             chunk.batch.num_rows,
         )
         for chunk in read
@@ -178,10 +180,10 @@ def compared(count: int, seed: int, patch: pytest.MonkeyPatch) -> int:
     dice, plain = random.Random(seed), 0
     for _ in range(count):
         text = odd_text(dice)
-        plain += decimals(text, ",", 3) is not None
+        plain += parse_decimals(text, ",", 3) is not None
         with patch.context() as without:
             first = table(text)
-            without.setattr(csv_reader, "decimals", lambda *_: None)
+            without.setattr(csv_reader, "parse_decimals", lambda *_: None)
             assert table(text) == first, text
     return plain
 

@@ -7,7 +7,7 @@ import pytest
 
 from kbnn import ALARM, Config, init, learn
 from kbnn.core import drift
-from kbnn.core.belief import close, open_state
+from kbnn.core.belief import close_belief, open_belief
 from kbnn.core.constants import NOISE_MEMORY, REAL
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
@@ -69,12 +69,12 @@ def test_labels_that_turn_round_raise_the_alarm_and_are_learned_again() -> None:
 
 def test_evidence_grows_with_surprise_and_drains_without() -> None:
     evidence = np.zeros(1)
-    assert not drift.watch(REAL, evidence, -0.5)
+    assert not drift.update_detector(REAL, evidence, -0.5)
     assert evidence[0] == 0.0
-    assert not drift.watch(REAL, evidence, 1e300)
+    assert not drift.update_detector(REAL, evidence, 1e300)
     assert evidence[0] == REAL.cap - REAL.slack
     needed = int(np.ceil(REAL.threshold / (REAL.cap - REAL.slack)))
-    raised = [drift.watch(REAL, evidence, 1e300) for _ in range(needed)]
+    raised = [drift.update_detector(REAL, evidence, 1e300) for _ in range(needed)]
     assert any(raised)
 
 
@@ -83,15 +83,15 @@ def test_an_alarm_keeps_the_means_and_returns_covariances_part_of_the_way() -> N
     rng = np.random.default_rng(0)
     x = rng.standard_normal((300, 2))
     state, _ = learn(init(config), x, x[:, 0])
-    belief = open_state(state)
-    belief.forget(0.25)
-    after = close(belief, state)
+    belief = open_belief(state)
+    belief.forget_toward_prior(0.25)
+    after = close_belief(belief, state)
     assert np.array_equal(after.mean, state.mean)
     assert np.array_equal(after.prior_mean, state.mean)
     for order, old, new in zip(
-        layout_of(config).order,
-        layout_of(config).unpack(state.cov),
-        layout_of(config).unpack(after.cov),
+        layout_of(config).block_positions,
+        layout_of(config).unpack_blocks(state.cov),
+        layout_of(config).unpack_blocks(after.cov),
         strict=True,
     ):
         assert np.allclose(new, 0.75 * old + 0.25 * np.diag(state.prior_var[order]))
@@ -99,7 +99,7 @@ def test_an_alarm_keeps_the_means_and_returns_covariances_part_of_the_way() -> N
 
 def test_the_noise_belief_is_cut_to_a_short_memory() -> None:
     noise = np.array([[40.0, 4.0], [3.0, 0.6]])
-    short = drift.shorten(noise)
+    short = drift.shorten_noise_memory(noise)
     assert short[0].tolist() == pytest.approx([NOISE_MEMORY, 0.1 * NOISE_MEMORY])
     assert short[1].tolist() == [3.0, 0.6]
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from kbnn.core.network import ALARM
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import data, made
 from tests.bench.data import FloatArray
 
 
-def run(kind: str, seed: int, **settings: object) -> tuple[Model, FloatArray]:
+def run(kind: str, seed: int, **settings: object) -> tuple[OnlineModel, FloatArray]:
     """A model of a made stream, and how far it was off at each row."""
     stream = made.drifting(kind, seed, rows=3600)
-    model = Model.create(Settings(hidden=(20,), seed=seed, **settings), data.schema(5))  # type: ignore[arg-type]  # keyword options
+    model = OnlineModel.create(Settings(hidden=(20,), seed=seed, **settings), data.schema(5))  # type: ignore[arg-type]  # keyword options
     said = model.learn(data.block(stream.x, stream.y))
     return model, np.abs(stream.clean - said.mean[:, 0])
 
@@ -45,7 +45,7 @@ def test_switched_off_there_is_none() -> None:
 def test_a_later_pass_is_no_news() -> None:
     stream = made.drifting("two abrupt changes", 2, rows=1500)
     rows = data.block(stream.x, stream.y)
-    model = Model.create(Settings(hidden=(20,)), data.schema(5))
+    model = OnlineModel.create(Settings(hidden=(20,)), data.schema(5))
     model.learn(rows)
     raised = list(model.alarms)
     for _ in range(2):
@@ -58,7 +58,7 @@ def test_classes_that_swap_raise_the_alarm() -> None:
     centers = 2.0 * rng.standard_normal((3, 2, 3))
     x, y = made.clumps(rng, 2400, 3, centers)
     y[1600:] = (y[1600:] + 1.0) % 3.0
-    model = Model.create(Settings(hidden=(15,)), data.schema(3, 1, 3))
+    model = OnlineModel.create(Settings(hidden=(15,)), data.schema(3, 1, 3))
     model.learn(data.block(x, y))
     assert model.alarms
     assert all(row > 1600 for row in model.alarms)

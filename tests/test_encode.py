@@ -57,7 +57,7 @@ def test_a_number_in_a_category_column_is_a_category(tmp_path: Path) -> None:
     path = write(tmp_path, "c,y\na,1\nb,2\n7,3\n")
     with open_stream([str(path)]) as stream:
         list(stream)
-        assert stream.schema.column("c").categories == ["a", "b", "7"]
+        assert stream.schema.get_column("c").categories == ["a", "b", "7"]
 
 
 def test_weights_and_stated_accuracies(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_every_epoch_has_its_own_order_and_can_be_entered_anywhere(tmp_path: Pat
         schema = stream.schema
         for epoch in range(3):
             if epoch:
-                stream.reopen()
+                stream.start_next_pass()
             orders.append([row for block in stream for row in block.number.tolist()])
             assert stream.epoch == epoch
             assert stream.rows == 60

@@ -19,7 +19,7 @@ from tests.test_herd import restless
 
 pytest.importorskip("distributed")
 pytestmark = [
-    pytest.mark.skipif(not engine.compiled(), reason="the kernel is not built"),
+    pytest.mark.skipif(not engine.is_compiled(), reason="the kernel is not built"),
     pytest.mark.filterwarnings("ignore"),  # of the cluster's own
 ]
 
@@ -65,18 +65,18 @@ def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_counted_twice(
 ) -> None:
     monkeypatch.setattr(fleet, "YOUNG", young)
     calls, killed = 0, list[int]()
-    learn = team.Team.learn
+    learn = team.RemotePartitions.learn
 
-    def dying(self: team.Team, *args: Any) -> Any:
+    def dying(self: team.RemotePartitions, *args: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls in deaths:
-            pids = self._crew._client.run(os.getpid)
+            pids = self._cluster._client.run(os.getpid)
             killed.append(sorted(pids.values())[0])
             os.kill(killed[-1], signal.SIGKILL)
         return learn(self, *args)
 
-    monkeypatch.setattr(team.Team, "learn", dying)
+    monkeypatch.setattr(team.RemotePartitions, "learn", dying)
     words = ("--predictions", "two.csv", "--checkpoint-every", "0.3")
     done = kbnn(*TRAIN, "-m", "two", *words, *DASK)
     assert (done.code, len(set(killed))) == (0, 2), done.err

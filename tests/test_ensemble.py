@@ -8,7 +8,7 @@ import pytest
 from kbnn.core.network import Config, init, predict
 from kbnn.core.normal import FloatArray
 from kbnn.model import ensemble
-from kbnn.model.stored import copy
+from kbnn.model.stored import copy_model
 from tests.bench.class_streams import learned, log_loss, probabilities
 from tests.bench.data import block, judged, trained
 from tests.modelling import network, same
@@ -32,15 +32,15 @@ def test_one_member_is_the_single_network() -> None:
 
 def test_weights_are_discounted_likelihoods_and_sum_to_one() -> None:
     scores = np.random.default_rng(2).normal(-1.0, 1.0, (50, 3))
-    weights, after = ensemble.follow_weights(np.zeros(3), scores)
+    weights, after = ensemble.update_weights(np.zeros(3), scores)
     assert np.allclose(weights[0], 1.0 / 3.0)
     assert np.allclose(np.sum(weights, axis=1), 1.0)
     log_weight = 0.99 ** np.arange(49, -1, -1.0) @ scores
     assert np.allclose(after, log_weight - np.max(log_weight))
     evidence = np.exp(0.3 * (0.99 * scores[0] + scores[1]))
     assert np.allclose(weights[2], evidence / np.sum(evidence))
-    first, middle = ensemble.follow_weights(np.zeros(3), scores[:20])
-    second, end = ensemble.follow_weights(middle, scores[20:])
+    first, middle = ensemble.update_weights(np.zeros(3), scores[:20])
+    second, end = ensemble.update_weights(middle, scores[20:])
     assert np.array_equal(np.vstack([first, second]), weights)
     assert np.array_equal(end, after)
 
@@ -49,7 +49,7 @@ def test_a_mixture_has_the_moments_of_its_parts() -> None:
     x = np.random.default_rng(3).standard_normal((6, 4))
     members = [predict(init(Config(4, hidden=(5,)), seed), x) for seed in range(3)]
     weights = np.tile([0.5, 0.3, 0.2], (6, 1))
-    made = ensemble.mix(members, weights)
+    made = ensemble.mix_predictions(members, weights)
     means = np.stack([m.mean[:, 0] for m in members])
     second = np.stack([m.function_var[:, 0] + m.noise_var[:, 0] for m in members]) + means**2
     share = np.array([0.5, 0.3, 0.2])
@@ -63,16 +63,16 @@ def test_a_mixture_doubts_a_label_as_its_parts_do() -> None:
     members = [predict(init(Config(1, hidden=(2,)), seed), x) for seed in range(2)]
     first, second = np.array([1.0, 0.2]), np.array([0.0, 0.6])
     members = [members[0]._replace(inlier=first), members[1]._replace(inlier=second)]
-    made = ensemble.mix(members, np.array([[0.75, 0.25], [0.5, 0.5]]))
+    made = ensemble.mix_predictions(members, np.array([[0.75, 0.25], [0.5, 0.5]]))
     assert made.inlier == pytest.approx([0.75, 0.4])
 
 
 def test_a_prediction_is_mixed_by_the_evidence_so_far() -> None:
     x, y = rows(200, 9)
     model, alone = (trained(x, y, hidden=(5,), ensemble=count, rehearse=0) for count in (2, 1))
-    model.learned = model.learned._replace(log_weight=np.array([0.0, -1e6]))
+    model.learner_state = model.learner_state._replace(log_weight=np.array([0.0, -1e6]))
     assert np.allclose(model.predict(block(x, y)).mean, alone.predict(block(x, y)).mean)
-    model.learned = model.learned._replace(log_weight=np.array([-1e6, 0.0]))
+    model.learner_state = model.learner_state._replace(log_weight=np.array([-1e6, 0.0]))
     assert not np.allclose(model.predict(block(x, y)).mean, alone.predict(block(x, y)).mean)
 
 
@@ -95,9 +95,9 @@ def test_a_mixture_beats_its_average_member(seed: int) -> None:
     mixed = judged(model, x[600:], y[600:])
     parts = []
     for k in range(4):
-        alone = copy(model)
-        one = alone.learned.members[k : k + 1]
-        alone.learned = alone.learned._replace(members=one, log_weight=np.zeros(1))
+        alone = copy_model(model)
+        one = alone.learner_state.members[k : k + 1]
+        alone.learner_state = alone.learner_state._replace(members=one, log_weight=np.zeros(1))
         parts.append(judged(alone, x[600:], y[600:]))
     assert mixed.rmse < max(part.rmse for part in parts)
     assert mixed.nll < np.mean([part.nll for part in parts])

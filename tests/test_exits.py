@@ -12,7 +12,7 @@ import pytest
 
 from kbnn.errors import DataError, ModelError, UsageError
 from kbnn_cli import exits
-from kbnn_cli.app import call
+from kbnn_cli.app import run_command_line
 
 
 def raising(error: BaseException) -> Callable[[], object]:
@@ -39,20 +39,20 @@ def raising(error: BaseException) -> Callable[[], object]:
 def test_errors_become_a_code_and_a_sentence(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exits.run(raising(error)) == code
+    assert exits.run_guarded(raising(error)) == code
     assert capsys.readouterr() == ("", said)
 
 
 def test_codes_are_passed_on() -> None:
-    assert exits.run(lambda: exits.CONDITION) == 3
-    assert exits.run(lambda: None) == 0
+    assert exits.run_guarded(lambda: exits.EXIT_CONDITION) == 3
+    assert exits.run_guarded(lambda: None) == 0
 
 
 def test_debugging_shows_the_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KBNN_DEBUG", "1")
-    assert exits.run(raising(DataError("bad"))) == 1
+    assert exits.run_guarded(raising(DataError("bad"))) == 1
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert said.endswith("kbnn: bad\n")
@@ -74,19 +74,19 @@ def test_command_lines_that_make_no_sense(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = call(line.split())
+    code = run_command_line(line.split())
     assert code == (1 if "none.csv" in line else 2)
     assert capsys.readouterr() == ("", f"kbnn: {COMMAND_LINES[line]}\n")
 
 
 def test_nothing_asked_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call([]) == 2
+    assert run_command_line([]) == 2
     assert "Usage: kbnn" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "evaluate", "inspect"])
 def test_help_ends_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call([command, "--help"]) == 0
+    assert run_command_line([command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"kbnn {command} " in shown[shown.index("Examples:") :]
     assert max(len(line) for line in shown.splitlines()) <= 100
@@ -125,7 +125,7 @@ def test_a_defect_is_one_sentence() -> None:
 
 
 def test_version_names_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["--version"]) == 0
+    assert run_command_line(["--version"]) == 0
     assert capsys.readouterr().out.startswith("kbnn 0.1.0 (")
 
 

@@ -18,11 +18,11 @@ import pytest
 from kbnn.core import engine
 from kbnn.model import changes, learner
 from kbnn.model.file import load
-from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.settings import Settings
-from kbnn.task.early_numbers import EarlyNumbers
-from kbnn.task.forecast import Forecast, joined
+from kbnn.task.early_numbers import NumericColdStart
+from kbnn.task.forecast import Forecast, join_forecasts
 from tests.bench.data import block, schema
 from tests.commands import kbnn
 from tests.modelling import differences, restored, same
@@ -83,7 +83,7 @@ def test_columns_next_to_zero_cost_what_others_cost(
 
 def test_a_column_that_is_now_and_then_next_to_zero_loses_no_row(tmp_path: Path) -> None:
     ran = kbnn("train", table(tmp_path / "t.csv", [1e-310] * 3, 0.5), "-m", tmp_path / "m.npz")
-    assert (ran.code, load(str(tmp_path / "m.npz")).rejected) == (0, 0)
+    assert (ran.code, load(str(tmp_path / "m.npz")).rejected_rows) == (0, 0)
     assert "Warning" not in ran.err
 
 
@@ -130,13 +130,13 @@ def unvaried(rows: int, kind: str) -> Rows:
     return block(random.standard_normal((rows, 2)), y)
 
 
-def learned(rows: Rows, cuts: Sequence[int], saved: bool = False) -> tuple[Model, Forecast]:
-    model = Model.create(Settings(hidden=(3,), rehearse=0), schema(2, 2))
+def learned(rows: Rows, cuts: Sequence[int], saved: bool = False) -> tuple[OnlineModel, Forecast]:
+    model = OnlineModel.create(Settings(hidden=(3,), rehearse=0), schema(2, 2))
     parts = []
     for start, stop in pairwise([0, *cuts, rows.count]):
-        parts.append(model.learn(sliced(rows, start, stop)))
+        parts.append(model.learn(slice_rows(rows, start, stop)))
         model = restored(model) if saved else model
-    return model, joined(parts)
+    return model, join_forecasts(parts)
 
 
 @pytest.mark.parametrize("kind", ["both", "other"])
@@ -144,7 +144,7 @@ def test_targets_that_never_vary_are_told_the_same_however_they_are_cut(kind: st
     rows = unvaried(1500, kind)
     rows.y[1400, :] = [6.0, 7.0]  # and at last they do
     whole, said = learned(rows, [])
-    assert not whole.warming_up
+    assert not whole.is_warming_up
     assert np.isfinite(said.mean[1:1400]).all()
     for cuts in ([1], [255, 257, 513], range(1, 1500, 97), range(400, 1300)):
         for saved in (False, True) if len(cuts) < 50 else (False,):
@@ -157,18 +157,18 @@ def test_targets_that_never_vary_are_told_the_same_however_they_are_cut(kind: st
 def test_a_target_that_never_varies_is_told_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
 
-    def counted(early: EarlyNumbers, y: Any) -> Forecast:
+    def counted(early: NumericColdStart, y: Any) -> Forecast:
         told.append(len(y))
         return tell(early, y)
 
-    tell = EarlyNumbers.tell
-    monkeypatch.setattr(EarlyNumbers, "tell", counted)
+    tell = NumericColdStart.predict_then_update
+    monkeypatch.setattr(NumericColdStart, "predict_then_update", counted)
     rows = unvaried(5000, "both")
     every: list[Sequence[int]] = [[], range(1, 5000)]
     for cuts in every:
         told.clear()
         model, _ = learned(rows, cuts)
-        assert model.warming_up
+        assert model.is_warming_up
         assert sum(told) < 2.1 * 5000 + len(cuts)
     told.clear()
     learned(rows, [])
@@ -183,8 +183,8 @@ def test_rows_let_go_before_a_target_varied_are_counted(tmp_path: Path) -> None:
     assert "no figures yet: rows are held until every target has varied" in ran.err
     assert ran.err.count("the target has had one value in more than 512 rows: of those") == 1
     model = load(str(tmp_path / "m.npz"))
-    counts = (model.rows, model.rejected, model.skipped, model.met)
+    counts = (model.rows, model.rejected_rows, model.skipped, model.met)
     assert counts == (512, 188, 1, 701)
     model.learn(block(np.zeros((1, 1)), np.array([6.0])))
-    assert (model.rows, model.rejected, model.met) == (512, 189, 702)
+    assert (model.rows, model.rejected_rows, model.met) == (512, 189, 702)
     assert restored(model).met == 702

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbnn.errors import UsageError
-from kbnn.score.failif import Check, parse, reasons
-from kbnn.score.figures import flat
+from kbnn.score.failif import MetricCheck, explain_met_checks, parse_check
+from kbnn.score.figures import flatten_metrics
 
 FIGURES = {
     "rows": 100,
@@ -15,7 +15,7 @@ FIGURES = {
     "coverage": {"50": 0.5, "90": 0.83},
     "baseline_rmse": 3.0,
 }
-NAMES = list(flat(FIGURES))
+NAMES = list(flatten_metrics(FIGURES))
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,14 @@ NAMES = list(flat(FIGURES))
     ],
 )
 def test_a_condition(text: str, met: bool) -> None:
-    assert bool(reasons([parse(text, NAMES, ["y"])], {"y": FIGURES})) is met
+    assert bool(explain_met_checks([parse_check(text, NAMES, ["y"])], {"y": FIGURES})) is met
 
 
 def test_the_reason_is_a_sentence() -> None:
-    conditions = [parse(text, NAMES, ["y"]) for text in ("rmse>3", "rmse>baseline_rmse", "nll>1")]
-    assert reasons(conditions, {"y": FIGURES}) == [
+    conditions = [
+        parse_check(text, NAMES, ["y"]) for text in ("rmse>3", "rmse>baseline_rmse", "nll>1")
+    ]
+    assert explain_met_checks(conditions, {"y": FIGURES}) == [
         "rmse is 3.500, so 'rmse>3' is met",
         "rmse is 3.500, so 'rmse>baseline_rmse' is met (baseline_rmse is 3.000)",
         "nll is undefined, so 'nll>1' cannot be checked",
@@ -57,14 +59,14 @@ def test_several_targets() -> None:
     better = {**FIGURES, "rmse": 1.0}
     both = {"a<b.c": FIGURES, "d": better}
     names = list(both)
-    assert reasons([parse("rmse>3", NAMES, names)], both) == [
+    assert explain_met_checks([parse_check("rmse>3", NAMES, names)], both) == [
         "a<b.c: rmse is 3.500, so 'rmse>3' is met"
     ]
-    named = parse("a<b.c.rmse>3", NAMES, names)
-    assert named == Check("a<b.c.rmse>3", "a<b.c", "rmse", ">", 3.0)
-    assert reasons([named], both)
-    assert not reasons([parse("d.rmse>3", NAMES, names)], both)
-    assert parse("d.coverage.90<.8", NAMES, names).figure == "coverage_90"
+    named = parse_check("a<b.c.rmse>3", NAMES, names)
+    assert named == MetricCheck("a<b.c.rmse>3", "a<b.c", "rmse", ">", 3.0)
+    assert explain_met_checks([named], both)
+    assert not explain_met_checks([parse_check("d.rmse>3", NAMES, names)], both)
+    assert parse_check("d.coverage.90<.8", NAMES, names).figure == "coverage_90"
 
 
 @pytest.mark.parametrize(
@@ -85,5 +87,5 @@ def test_several_targets() -> None:
 )
 def test_what_means_nothing(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse(text, NAMES, ["y"])
+        parse_check(text, NAMES, ["y"])
     assert str(caught.value) == message

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbnn.errors import KbnnError
-from kbnn.fleet.store import MODELS
+from kbnn.fleet.store import MODELS_FILE
 from kbnn.model.file import load
 from kbnn.model.stored import from_state
 from tests.commands import SAMPLES, Ran, kbnn, trained
@@ -244,7 +244,7 @@ def test_damaged_data(
         assert learned.code in (0, 1, 2), learned.err
         if learned.code == 0:
             found = load("m.npz")
-            assert found.rows + found.skipped + found.rejected == len(seen.rows)
+            assert found.rows + found.skipped + found.rejected_rows == len(seen.rows)
         else:
             assert learned.err.startswith("kbnn: ")
         kept = look(["t"], schema, on_error="keep", admit=False, use_target=False, original=True)
@@ -302,8 +302,8 @@ def test_models_that_others_change(fleet: bool, how: str, moment: int, here: Pat
     few = write(here / "few.csv", *made(4, 20))
     words = ["--key", "device"] if fleet else ["--ignore", "device"]
     assert kbnn("train", few, "-m", "first" if fleet else "first.npz", *words, "-q").code == 0
-    shutil.copyfile(Path("first") / MODELS if fleet else "first.npz", "other")
-    home, name = Path("home"), MODELS if fleet else "m.npz"
+    shutil.copyfile(Path("first") / MODELS_FILE if fleet else "first.npz", "other")
+    home, name = Path("home"), MODELS_FILE if fleet else "m.npz"
     if not fleet:
         home.mkdir()
     line = [sys.executable, "-m", "kbnn_cli.app", "train", str(rows), "-q", "--layers", "4"]
@@ -420,13 +420,13 @@ def test_forged_numbers_of_packed_models(part: int, fleet: Path) -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_damaged_databases(part: int, fleet: Path) -> None:
     """Bytes of a fleet's file changed anywhere, above all in its first page."""
-    content = (fleet / "fleet" / MODELS).read_bytes()
+    content = (fleet / "fleet" / MODELS_FILE).read_bytes()
     draw, refused = np.random.default_rng(part), 0
     for at in range(75):
         for end in ("-wal", "-shm"):
-            (fleet / "fleet" / f"{MODELS}{end}").unlink(missing_ok=True)
+            (fleet / "fleet" / f"{MODELS_FILE}{end}").unlink(missing_ok=True)
         head = 4096 if at % 2 else len(content)
-        (fleet / "fleet" / MODELS).write_bytes(mutated(content[:head], draw) + content[head:])
+        (fleet / "fleet" / MODELS_FILE).write_bytes(mutated(content[:head], draw) + content[head:])
         runs = opened()
         for ran in runs:
             check_sound(ran)

@@ -19,19 +19,34 @@ from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, init
 from kbnn.fleet.fleet import Fleet
-from kbnn.fleet.keys import keys_of
-from kbnn.fleet.start import LEAST_APART, OF_AGE, OWN, PARTS, SHAPE, Widths, moved_by
-from kbnn.fleet.store import ASKED, MODELS, PACKED, VERSION, Standing, Store
+from kbnn.fleet.keys import read_keys
+from kbnn.fleet.start import (
+    BIASES_AND_WEIGHTS,
+    KEY_NOISE_SHARE,
+    MIN_LEVEL_SHARE,
+    REFIT_ROWS,
+    SHIFT_SHRINKAGE,
+    BetweenKeyVariance,
+    measure_shift,
+)
+from kbnn.fleet.store import (
+    FLEET_VERSION,
+    KEYS_PER_QUERY,
+    MODELS_FILE,
+    PACKED_MAGIC,
+    FleetStore,
+    KeyMetrics,
+)
 from kbnn.model.file import load_bytes
 from kbnn.model.rows import Rows
 from tests.commands import Ran, kbnn, program
 from tests.fleets import made, write
 
 LATER = """
-from kbnn.score.figures import Figure
+from kbnn.score.figures import Metric
 from kbnn.task import numeric_score as known
-later = Figure("later", "later", "", lambda judged: judged.error ** 2, finish=abs)
-known.NumericScore.figures_listed = known.FIGURES = (*known.FIGURES, later)
+later = Metric("later", "later", "", lambda judged: judged.error ** 2, finish=abs)
+known.NumericScore.figures_listed = known.NUMERIC_METRICS = (*known.NUMERIC_METRICS, later)
 from kbnn_cli import startup
 startup.main()
 """
@@ -52,15 +67,15 @@ def trained(*words: str, sources: str = "rows.csv", fleet: str = "fleet") -> Non
 
 
 def models(fleet: str = "fleet") -> dict[str, bytes]:
-    with Store(fleet, writes=False) as store:
+    with FleetStore(fleet, writes=False) as store:
         found = Fleet.load(store)
         assert found is not None
-        return {key: found.file_of(key) for key, _ in store.standings()}
+        return {key: found.file_of(key) for key, _ in store.iter_key_metrics()}
 
 
 def widths(fleet: str = "fleet") -> Any:
-    with Store(fleet, writes=False) as store:
-        return json.loads(store.state()["counts"])["widths"]
+    with FleetStore(fleet, writes=False) as store:
+        return json.loads(store.read_state()["counts"])["widths"]
 
 
 def told(*words: str) -> Any:
@@ -107,7 +122,11 @@ def test_neither_open_models_nor_how_a_run_is_cut_change_a_bit(
         (here / f"{name}.csv").write_text("".join(part))
         trained(*common, sources=f"{name}.csv", fleet="parts")
     assert widths() == widths("few") == widths("parts")
-    assert [library.load(name)._known().skipped for name in ("fleet", "few", "parts")] == [3, 3, 3]
+    assert [library.load(name)._require_model().skipped for name in ("fleet", "few", "parts")] == [
+        3,
+        3,
+        3,
+    ]
     assert (widths()["keys"] > 4.0) == (not common)
     for key, content in models("parts").items():
         assert load_bytes(content).rows == load_bytes(models()[key]).rows
@@ -205,7 +224,7 @@ def test_a_key_is_spelt_alike_whatever_holds_it() -> None:
     def keys(**columns: pa.Array) -> list[str]:
         batch = pa.RecordBatch.from_pydict(columns)
         rows = Rows(np.zeros((len(batch), 0)), np.zeros((len(batch), 1)), np.arange(len(batch)))
-        return keys_of(rows._replace(original=batch), list(columns))
+        return read_keys(rows._replace(original=batch), list(columns))
 
     assert keys(k=pa.array([True, False, None])) == ["true", "false", ""]
     assert keys(k=pa.array([7.0, 0.5, None])) == ["7", "0.5", ""]
@@ -221,15 +240,17 @@ def test_rows_that_a_kind_cannot_have_are_counted_by_a_fleet_too(here: Path) -> 
     words = ("train", "odd.csv", "--key", "device", "-m", "odd", "--task", "positive", "-q")
     done = told(*words)
     assert (done["rows"], done["rejected"]) == (118, 2)
-    assert library.load("odd")._known().met == 120
+    assert library.load("odd")._require_model().met == 120
 
 
 def test_any_number_of_keys_is_read_at_once() -> None:
-    keys = [f"k{at}" for at in range(2 * ASKED + 1)]
-    with Store(None, writes=True) as store:
-        standing = Standing(1, None, None, 0)
-        store.write((key, PACKED + key.encode(), standing) for key in keys)
-        assert store.read_many([*keys, "none"]) == {key: PACKED + key.encode() for key in keys}
+    keys = [f"k{at}" for at in range(2 * KEYS_PER_QUERY + 1)]
+    with FleetStore(None, writes=True) as store:
+        standing = KeyMetrics(1, None, None, 0)
+        store.write((key, PACKED_MAGIC + key.encode(), standing) for key in keys)
+        assert store.read_many([*keys, "none"]) == {
+            key: PACKED_MAGIC + key.encode() for key in keys
+        }
         assert len(store) == len(keys)
 
 
@@ -335,13 +356,15 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
 
 def test_a_damaged_fleet_is_one_sentence(here: Path) -> None:
     trained()
-    with sqlite3.connect(here / "fleet" / MODELS) as base:
+    with sqlite3.connect(here / "fleet" / MODELS_FILE) as base:
         base.execute("UPDATE models SET model = x'00ff' WHERE key = CAST('d1' AS BLOB)")
     assert "fleet: is damaged" in refused("predict", "fleet", "rows.csv")
-    with sqlite3.connect(here / "fleet" / MODELS) as base:
+    with sqlite3.connect(here / "fleet" / MODELS_FILE) as base:
         base.execute("UPDATE state SET value = x'00' WHERE name = 'counts'")
     assert "fleet: is damaged (its state)" in refused("inspect", "fleet")
-    (here / "fleet" / MODELS).write_bytes(b"no database at all, but long enough to be one" * 99)
+    (here / "fleet" / MODELS_FILE).write_bytes(
+        b"no database at all, but long enough to be one" * 99
+    )
     assert "fleet: is damaged" in refused("inspect", "fleet")
     (here / "fleet" / "fleet.json").write_text("{")
     assert "fleet: is damaged (fleet.json)" in refused("inspect", "fleet")
@@ -350,15 +373,17 @@ def test_a_damaged_fleet_is_one_sentence(here: Path) -> None:
 def test_a_fleet_of_a_newer_kbnn_is_not_touched(here: Path) -> None:
     trained()
     described = json.loads((here / "fleet" / "fleet.json").read_text())
-    assert described["version"] == VERSION
-    (here / "fleet" / "fleet.json").write_text(json.dumps({**described, "version": VERSION + 1}))
+    assert described["version"] == FLEET_VERSION
+    (here / "fleet" / "fleet.json").write_text(
+        json.dumps({**described, "version": FLEET_VERSION + 1})
+    )
     for words in (("inspect", "fleet"), ("train", "rows.csv", "--key", "device", "-m", "fleet")):
         assert "fleet: was written by a newer kbnn" in refused(*words)
 
 
 def test_a_fleet_with_a_setting_of_a_newer_kbnn_is_not_called_damaged(here: Path) -> None:
     trained()
-    with sqlite3.connect(here / "fleet" / MODELS) as base:
+    with sqlite3.connect(here / "fleet" / MODELS_FILE) as base:
         (value,) = base.execute("SELECT value FROM state WHERE name = 'counts'").fetchone()
         plain = json.loads(value)
         for form in plain["forms"].values():
@@ -392,10 +417,10 @@ def test_a_fleet_written_before_a_figure_was_thought_of_goes_on(tmp_path: Path) 
 
 
 def test_only_one_trainer_at_a_time(here: Path) -> None:
-    from kbnn.run.fleets import FleetHome
+    from kbnn.run.fleets import FleetCheckpoint
 
     trained()
-    with FleetHome("fleet"):
+    with FleetCheckpoint("fleet"):
         assert "another process trains this model" in refused("train", "rows.csv", "-m", "fleet")
         assert told("evaluate", "fleet", "rows.csv")["keys"]["count"] == 8
 
@@ -424,15 +449,15 @@ def test_a_key_that_comes_of_age_begins_once_more_from_what_is_known_by_then(her
     lines = (here / "rows.csv").read_text().splitlines()
     mine = [at for at, line in enumerate(lines) if line.startswith("d0,")]
     found = []
-    for count in (OF_AGE - 1, OF_AGE, OF_AGE + 1):
+    for count in (REFIT_ROWS - 1, REFIT_ROWS, REFIT_ROWS + 1):
         (here / "some.csv").write_text("\n".join(lines[: mine[count - 1] + 1]) + "\n")
         trained("--fresh", sources="some.csv")
         found.append(load_bytes(models()["d0"], "d0"))
         assert found[-1].met == count
-    before, then, after = (one.learned.members[0].state() for one in found)
+    before, then, after = (one.learner_state.members[0].state() for one in found)
     assert not np.array_equal(before.prior_mean, then.prior_mean)
     assert np.array_equal(then.prior_mean, after.prior_mean)
-    assert then.counts[COUNT.distinct] == OF_AGE
+    assert then.counts[COUNT.distinct] == REFIT_ROWS
     scored = [one.card.curve.rows for one in found]  # each row once, as it was said when it came
     assert np.array_equal(np.diff(scored), [1, 1])
 
@@ -441,26 +466,28 @@ def test_a_new_key_is_as_wide_as_keys_have_moved() -> None:
     common = init(Config(inputs=2, hidden=(10,), covariance="neuron"), 3)
     layout = layout_of(common.config)
     common = common._replace(cov=1e-6 * common.cov)
-    widths = Widths()
-    first = widths.begin(common)
+    widths = BetweenKeyVariance()
+    first = widths.make_initial_state(common)
     last, level = layout.layers - 1, common.noise[0, 1] / common.noise[0, 0]
     begun = common.prior_var.copy()
-    layout.matrix(begun, last)[:, 0] = (1.0 - OWN) * level  # what the common one takes for noise
+    layout.weight_matrix(begun, last)[:, 0] = (
+        1.0 - KEY_NOISE_SHARE
+    ) * level  # what the common one takes for noise
     assert np.allclose(first.prior_var, begun, rtol=1e-3)
     for sign in (1.0, -1.0) * 100:
-        start = widths.begin(common)
+        start = widths.make_initial_state(common)
         key = start.mean.copy()
-        layout.matrix(key, 0)[:, 0] += sign * 1.5
+        layout.weight_matrix(key, 0)[:, 0] += sign * 1.5
         told = start._replace(mean=key, cov=0.1 * start.cov, noise=np.array([[4.0, 4.0 * 0.2]]))
-        widths.learn(moved_by(told))
-    wide = widths.begin(common)
+        widths.add_shift(measure_shift(told))
+    wide = widths.make_initial_state(common)
     assert np.array_equal(wide.mean, common.mean)
-    assert np.array_equal(wide.prior_var, wide.cov[layout.diagonal])
-    bias, others = (layout.matrix(wide.prior_var, 0)[part] for part in PARTS)
-    assert np.allclose(bias, SHAPE * 1.5**2 / 0.9, rtol=0.02)
-    assert np.all(others < 0.01 * layout.matrix(first.prior_var, 0)[PARTS[1]])
-    apart = max(level - 0.2, LEAST_APART * level)
-    assert np.allclose(layout.matrix(wide.prior_var, last)[:, 0], apart, rtol=1e-3)
+    assert np.array_equal(wide.prior_var, wide.cov[layout.variance_positions])
+    bias, others = (layout.weight_matrix(wide.prior_var, 0)[part] for part in BIASES_AND_WEIGHTS)
+    assert np.allclose(bias, SHIFT_SHRINKAGE * 1.5**2 / 0.9, rtol=0.02)
+    assert np.all(others < 0.01 * layout.weight_matrix(first.prior_var, 0)[BIASES_AND_WEIGHTS[1]])
+    apart = max(level - 0.2, MIN_LEVEL_SHARE * level)
+    assert np.allclose(layout.weight_matrix(wide.prior_var, last)[:, 0], apart, rtol=1e-3)
 
 
 def test_a_fleet_is_trained_in_python_too(here: Path) -> None:

@@ -80,7 +80,7 @@ def test_noise_that_cannot_be_squared_is_refused(tmp_path: Path, option: str) ->
 
 def test_a_large_noise_is_learned_and_read_again(tmp_path: Path) -> None:
     made = trained(tmp_path / "m.npz", DATA.name, "--noise", "1e99")
-    assert np.isfinite(load(made).learned.members[0].state().mean).all()
+    assert np.isfinite(load(made).learner_state.members[0].state().mean).all()
     assert kbnn("inspect", made).code == 0
 
 

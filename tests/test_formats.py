@@ -15,7 +15,7 @@ import pytest
 
 from kbnn.errors import DataError
 from kbnn.stream.compression import DECODERS, Decoder
-from kbnn.stream.formats import BINARIES, Binary, recognise, sniff_delimiter
+from kbnn.stream.formats import BINARIES, BinaryFormat, detect_format, sniff_delimiter
 from tests.commands import kbnn
 from tests.streams import (
     Seen,
@@ -139,14 +139,14 @@ def test_every_numeric_type_is_a_number(kind: pa.DataType, tmp_path: Path) -> No
     ],
 )
 def test_formats_are_recognised_by_content(head: bytes, kind: str) -> None:
-    found = recognise(head, "x")
-    assert (found.format if isinstance(found, Binary) else found) == kind
+    found = detect_format(head, "x")
+    assert (found.format if isinstance(found, BinaryFormat) else found) == kind
 
 
 def test_every_binary_format_has_a_reader_and_a_place_in_the_help() -> None:
     shown = kbnn("predict", "--help").out
     for binary in BINARIES:
-        assert recognise(binary.magic + b"\0" * 8, "x") is binary
+        assert detect_format(binary.magic + b"\0" * 8, "x") is binary
         module, function = binary.reader.split(":")
         assert callable(getattr(import_module(module), function))
         assert binary.format in shown

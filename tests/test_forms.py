@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import kbnn
 from kbnn.errors import UsageError
 from kbnn.model.form import Form
-from kbnn.stream.forms import Stated, form_of, tell_forms
-from kbnn.stream.values import missing_tokens, numbers
+from kbnn.stream.forms import NumberMarks, detect_number_format, report_number_formats
+from kbnn.stream.values import missing_tokens, parse_numbers
 from tests.commands import kbnn as command
 from tests.streams import assert_same, every_format, look
 
@@ -57,9 +57,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_form_reads_what_keeps_to_it(form: Form, text: str, value: float | None) -> None:
-    assert form.number(text) == value
-    read = numbers(pa.array([text, None, text]), TOKENS, form)
-    assert read.unread == ({0: text, 2: text} if value is None else {})
+    assert form.parse_number(text) == value
+    read = parse_numbers(pa.array([text, None, text]), TOKENS, form)
+    assert read.unparsed == ({0: text, 2: text} if value is None else {})
     expected = np.nan if value is None else value
     assert np.array_equal(read.values, [expected, np.nan, expected], equal_nan=True)
 
@@ -73,9 +73,11 @@ def test_tables_and_single_values_are_read_alike(values: list[float]) -> None:
     }
     for form, texts in spelled.items():
         texts = [text for text in texts if "e" not in text]
-        one_by_one = [form.number(text) for text in texts]
+        one_by_one = [form.parse_number(text) for text in texts]
         assert one_by_one == [v for v in values if "e" not in f"{v:,}"]
-        assert numbers(pa.array(texts, pa.string()), TOKENS, form).values.tolist() == one_by_one
+        assert (
+            parse_numbers(pa.array(texts, pa.string()), TOKENS, form).values.tolist() == one_by_one
+        )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_tables_and_single_values_are_read_alike(values: list[float]) -> None:
     ],
 )
 def test_the_form_of_first_values(texts: list[str], first: str, form: Form) -> None:
-    assert form_of(texts, Stated(), first) == form
+    assert detect_number_format(texts, NumberMarks(), first) == form
 
 
 def european(rows: int = 90) -> pa.Table:
@@ -195,7 +197,7 @@ def test_stated_marks_win() -> None:
 )
 def test_marks_that_make_no_sense(words: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"--(decimal|thousands)"):
-        Stated(**words)
+        NumberMarks(**words)
 
 
 def test_what_could_be_read_otherwise_names_the_option() -> None:
@@ -246,6 +248,8 @@ def test_contradictions_with_a_model_are_refused(tmp_path: Path) -> None:
 def test_columns_of_one_form_are_told_together(columns: int, where: str) -> None:
     said: list[str] = []
     forms = {f"c{at}": Form(",", ".") for at in range(columns)}
-    tell_forms(forms, {name: ["12,5", "3"] for name in forms}, Stated(), said.append)
+    report_number_formats(
+        forms, {name: ["12,5", "3"] for name in forms}, NumberMarks(), said.append
+    )
     assert len(said) == 1
     assert f"{where}: '12,5' is read as 12.5" in said[0]

@@ -26,7 +26,7 @@ PLAIN: dict[str, Any] = {"robust": False, "drift": False}
 
 def believed(config: Config, mean: FloatArray, blocks: list[FloatArray]) -> State:
     """A state with these weight means and covariance blocks."""
-    cov = layout_of(config).pack(blocks)
+    cov = layout_of(config).pack_blocks(blocks)
     return init(config)._replace(mean=np.asarray(mean, dtype=float), cov=cov)
 
 
@@ -129,7 +129,7 @@ def test_a_unit_sees_the_doubt_about_weights_of_uncertain_inputs(
     own, v = np.array([0.3, 0.8]), 0.5
     state = init(config)
     cov = np.zeros_like(state.cov)
-    cov[layout_of(config).diagonal[:2]] = own
+    cov[layout_of(config).variance_positions[:2]] = own
     state = state._replace(mean=np.array([0.0, 0.0, 0.4, 1.7]), cov=cov)
     state = state._replace(input_mean=np.zeros(1), input_cov=np.array([v]))
     said = module.predict(state, np.array([[np.nan]]))
@@ -155,7 +155,7 @@ def test_the_second_layer_sees_the_variance_of_the_first(module: Any, covariance
     b, s, w, out = 0.6, 0.3, -0.8, 1.7
     mean = np.array([50.0, 0.0, -50.0 * b * w, w, 0.0, out])
     var = np.array([s * s, 0.0, 0.0, 0.0, 0.0, 0.0])
-    blocks = [np.diag(var[order]) for order in layout_of(config).order]
+    blocks = [np.diag(var[order]) for order in layout_of(config).block_positions]
     got = module.predict(believed(config, mean, blocks), np.zeros((1, 1)))
     assert got.mean[0, 0] == pytest.approx(out * abs(w) * b * s / np.sqrt(2.0 * np.pi), rel=1e-6)
 

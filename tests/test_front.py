@@ -23,8 +23,8 @@ import pytest
 
 import kbnn
 from kbnn.front import model as front
-from kbnn.run.trainoptions import Words
-from kbnn_cli.app import load
+from kbnn.run.trainoptions import TrainKeywords
+from kbnn_cli.app import load_command
 from tests.commands import kbnn as command
 from tests.training_data import rows_of_classes, rows_of_numbers
 
@@ -123,8 +123,8 @@ def test_the_command_line_and_python_write_the_same_bytes(csv: Path, tmp_path: P
 
 def test_python_has_the_options_of_the_command() -> None:
     shown = {"log", "dry_run", "json", "quiet"}  # what is printed, and where
-    said = {p.name for p in load("train").params} - shown - {"sources"}
-    here = {*signature(kbnn.train).parameters, *Words.__annotations__} - {"data", "options"}
+    said = {p.name for p in load_command("train").params} - shown - {"sources"}
+    here = {*signature(kbnn.train).parameters, *TrainKeywords.__annotations__} - {"data", "options"}
     assert said == here - {"columns"}
 
 

@@ -13,11 +13,11 @@ from kbnn.fleet import packed as of
 from kbnn.fleet import part as part_module
 from kbnn.fleet import resting
 from kbnn.fleet.fleet import Fleet
-from kbnn.fleet.store import Store
+from kbnn.fleet.store import FleetStore
 from tests.commands import kbnn
 from tests.test_fleet import models
 
-pytestmark = pytest.mark.skipif(not engine.compiled(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not engine.is_compiled(), reason="the kernel is not built")
 
 
 def restless(path: Path, rows: int = 1500, keys: int = 12) -> Path:
@@ -74,10 +74,10 @@ def test_packed_models_are_the_models_that_objects_would_be(
         assert trained("objects", *words) == said
     found = models("packed")
     assert found == models("few") == models("alone") == models("objects")
-    with Store("packed", writes=False) as store:
+    with FleetStore("packed", writes=False) as store:
         kept = [store.read(key) or b"" for key in found]
         assert sum(map(resting.is_packed, kept)) >= len(found) - 2
-        alarms = {key: told.alarms for key, told in store.standings()}
+        alarms = {key: told.alarms for key, told in store.iter_key_metrics()}
     assert max(alarms.values()) > 0
     asked = ("rows.csv", "--limit", "200")
     assert kbnn("predict", "packed", *asked).out == kbnn("predict", "objects", *asked).out
@@ -104,22 +104,22 @@ def test_a_packed_model_that_is_damaged_is_refused(tmp_path: Path) -> None:
     name = str(tmp_path / "fleet")
     words = ("--target", "y", "--key", "device", "-m", name, "-q")
     assert kbnn("train", str(source), *words).code == 0
-    with Store(name, writes=False) as store:
+    with FleetStore(name, writes=False) as store:
         fleet = Fleet.load(store)
         assert fleet is not None
         content = next(
-            c for k, _ in store.standings() if resting.is_packed(c := store.read(k) or b"")
+            c for k, _ in store.iter_key_metrics() if resting.is_packed(c := store.read(k) or b"")
         )
-        form = fleet.forms.named(resting.form_name(content))
-        whole = resting.from_bytes(form, content)
-        assert resting.to_bytes(form, whole) == content
+        form = fleet.layouts.find_by_name(resting.read_layout_name(content))
+        whole = resting.packed_from_bytes(form, content)
+        assert resting.packed_to_bytes(form, whole) == content
         draw = np.random.default_rng(0)
         for _ in range(200):
             at, bit = int(draw.integers(len(content))), 1 << int(draw.integers(8))
             broken = bytearray(content)
             broken[at] ^= bit
             with pytest.raises(ModelError, match="damaged"):
-                resting.from_bytes(form, bytes(broken))
+                resting.packed_from_bytes(form, bytes(broken))
         for length in (0, 5, 40, len(content) - 1):
             with pytest.raises(ModelError, match="damaged"):
-                resting.from_bytes(form, content[:length])
+                resting.packed_from_bytes(form, content[:length])

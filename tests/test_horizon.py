@@ -13,51 +13,53 @@ import pytest
 
 import kbnn
 from kbnn.core import engine
-from kbnn.core.belief import open_state
-from kbnn.core.mixture import STATED
-from kbnn.core.slopes import function_var, slopes
+from kbnn.core.belief import open_belief
+from kbnn.core.mixture import PARAM
+from kbnn.core.slopes import compute_slopes, function_var
 from kbnn.core.state import State
-from kbnn.core.tails import MEAN_WIDTH
+from kbnn.core.tails import MEAN_SCALE_FACTOR
 from kbnn.model import recursion, scaling
-from kbnn.model.horizon import ahead, coming
-from kbnn.model.model import Model
-from kbnn.model.recursion import Ahead
-from kbnn.model.rows import sliced
+from kbnn.model.horizon import forecast_steps, make_future_rows
+from kbnn.model.model import OnlineModel
+from kbnn.model.recursion import MultiStepForecast
+from kbnn.model.rows import slice_rows
 from kbnn.run import origins
-from kbnn.run.inspecting import inspect
-from kbnn.stream.blocks import joined
-from kbnn.task.gaussian import Z
+from kbnn.run.inspecting import inspect_model
+from kbnn.stream.blocks import concat_rows
+from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
 from tests.commands import kbnn as command
 from tests.test_lags import moment, series, trained, values
 
 STEPS = 30
 
 
-def path_of(model: Model, steps: int = STEPS) -> Ahead:
-    rows = coming(model, steps)
-    return ahead(model, [model.history], [sliced(rows, k, k + 1) for k in range(steps)])
+def path_of(model: OnlineModel, steps: int = STEPS) -> MultiStepForecast:
+    rows = make_future_rows(model, steps)
+    return forecast_steps(
+        model, [model.history], [slice_rows(rows, k, k + 1) for k in range(steps)]
+    )
 
 
-def with_state(model: Model, **changes: Any) -> None:
+def with_state(model: OnlineModel, **changes: Any) -> None:
     """The model with another belief."""
-    state = model.learned.members[0].state()._replace(**changes)
-    model.learned = model.learned._replace(members=(engine.open_session(state),))
+    state = model.learner_state.members[0].state()._replace(**changes)
+    model.learner_state = model.learner_state._replace(members=(engine.open_session(state),))
 
 
-def state_of(model: Model) -> State:
-    return model.learned.members[0].state()
+def state_of(model: OnlineModel) -> State:
+    return model.learner_state.members[0].state()
 
 
 @pytest.fixture
-def learned(tmp_path: Path) -> Model:
+def learned(tmp_path: Path) -> OnlineModel:
     model = trained(series(tmp_path / "s.csv", 400), layers=[7], widen="off", rehearse="off")
     model.history.missed = model.history.missed[:0]
     return model
 
 
-def test_the_first_step_is_the_forecast_of_the_next_row(learned: Model) -> None:
+def test_the_first_step_is_the_forecast_of_the_next_row(learned: OnlineModel) -> None:
     made = path_of(learned, 1)
-    said = learned.ahead()(coming(learned, 1))
+    said = learned.open_predictor()(make_future_rows(learned, 1))
     assert made.mean[0, 0] == pytest.approx(said.mean[0, 0], rel=1e-9)
     assert made.sd[0, 0] == pytest.approx(said.sd[0, 0], rel=1e-6)
 
@@ -68,7 +70,7 @@ def test_the_total_derivative_is_that_of_finite_differences(layers: Any, tmp_pat
     options = {"widen": "off", "rehearse": "off", "activation": "tanh"}
     model = trained(series(tmp_path / "s.csv", 400), layers=layers, covariance="full", **options)
     model.history.missed = model.history.missed[:0]
-    model.learned.tails[:, MEAN_WIDTH] = 1.0
+    model.learner_state.tails[:, MEAN_SCALE_FACTOR] = 1.0
     model.history.low, model.history.high = np.array([-1e6]), np.array([1e6])
     state = state_of(model)
     size = len(state.mean)
@@ -92,107 +94,119 @@ def test_variances_are_those_of_simulated_paths(tmp_path: Path) -> None:
         series(tmp_path / "s.csv", 400), layers=[], noise="constant", widen="off", rehearse="off"
     )
     model.history.missed = model.history.missed[:0]
-    model.learned.tails[:, MEAN_WIDTH] = 1.0
+    model.learner_state.tails[:, MEAN_SCALE_FACTOR] = 1.0
     state, steps, paths = state_of(model), 8, 1500
     made = path_of(model, steps)
     rng = np.random.default_rng(1)
-    belief = open_state(state)
+    belief = open_belief(state)
     draws = np.tile(state.mean, (paths, 1))
     for stack in belief.stacks:
-        for cov, order in zip(stack.cov, stack.order, strict=True):
+        for cov, order in zip(stack.cov, stack.positions, strict=True):
             draws[:, order] += rng.multivariate_normal(np.zeros(len(cov)), cov, paths)
-    columns = model.learned.columns
+    columns = model.learner_state.columns
     center, scale = columns[0, scaling.CENTER], columns[0, scaling.SCALE]
-    rows = coming(model, steps)
+    rows = make_future_rows(model, steps)
     noise_sd = scale * np.sqrt(state.noise[0, 1] / state.noise[0, 0])
     ends = np.zeros((paths, steps))
     for k, w in enumerate(draws):
         history = model.history.copy()
         for h in range(steps):
-            row = sliced(rows, h, h + 1)
-            placed = model.timeline.look(history, row)
-            z = scaling.standardise(columns[1:], placed.rows.x, model.learner.as_is)[0]
+            row = slice_rows(rows, h, h + 1)
+            placed = model.timeline.look_up_lags(history, row)
+            z = scaling.standardize_rows(columns[1:], placed.rows.x, model.learner.unscaled_inputs)[
+                0
+            ]
             assert placed.base is not None
             level = placed.base[0, 0] + center + scale * (w[0] + w[1:] @ z)
             ends[k, h] = level + noise_sd * rng.normal()
-            model.timeline.move(history, row._replace(y=ends[k : k + 1, h : h + 1]))
+            model.timeline.append_rows(history, row._replace(y=ends[k : k + 1, h : h + 1]))
     np.testing.assert_allclose(made.mean[0], ends.mean(axis=0), atol=4 * ends.std() / 50)
     np.testing.assert_allclose(made.sd[0], ends.std(axis=0), rtol=0.06)
 
 
-def test_many_rows_at_once_are_the_rows_one_by_one(learned: Model) -> None:
-    belief = open_state(state_of(learned))
+def test_many_rows_at_once_are_the_rows_one_by_one(learned: OnlineModel) -> None:
+    belief = open_belief(state_of(learned))
     x = np.random.default_rng(0).normal(size=(9, belief.config.inputs))
     x[3, 2] = np.nan
     x[5, 1] = 30.0
-    found = slopes(belief, x)
-    said = engine.predict(state_of(learned), x)
+    found = compute_slopes(belief, x)
+    said = engine.predict_arrays(state_of(learned), x)
     np.testing.assert_allclose(found.mean, said.mean[:, 0], rtol=1e-9)
     own = function_var(belief, found.weights) + found.new_var
     np.testing.assert_allclose(own, (said.function_var + said.noise_var)[:, 0], rtol=1e-9)
     assert found.inputs[5, 1] == 0.0  # beyond its limit an input moves nothing
 
 
-def test_origins_together_are_origins_alone(learned: Model) -> None:
+def test_origins_together_are_origins_alone(learned: OnlineModel) -> None:
     other = learned.history.copy()
-    row = coming(learned, 1)._replace(y=np.array([[77.0]]))
-    learned.timeline.move(other, row)
-    rows = coming(learned, 5)
-    steps = [sliced(rows, k, k + 1) for k in range(5)]
-    alone = [ahead(learned, [past], steps) for past in (learned.history, other)]
-    both = ahead(learned, [learned.history, other], [joined([step, step]) for step in steps])
+    row = make_future_rows(learned, 1)._replace(y=np.array([[77.0]]))
+    learned.timeline.append_rows(other, row)
+    rows = make_future_rows(learned, 5)
+    steps = [slice_rows(rows, k, k + 1) for k in range(5)]
+    alone = [forecast_steps(learned, [past], steps) for past in (learned.history, other)]
+    both = forecast_steps(
+        learned, [learned.history, other], [concat_rows([step, step]) for step in steps]
+    )
     for part in range(2):
         np.testing.assert_allclose(both.mean[part], alone[part].mean[0], rtol=1e-12)
         np.testing.assert_allclose(both.sd[part], alone[part].sd[0], rtol=1e-12)
 
 
-def test_the_path_stays_in_reach(learned: Model) -> None:
+def test_the_path_stays_in_reach(learned: OnlineModel) -> None:
     state = state_of(learned)
     with_state(learned, mean=state.mean * 40.0)
     made = path_of(learned, 200)
     low, high = learned.history.low[0], learned.history.high[0]
     assert made.mean.min() >= low - 0.25 * (high - low) - 1e-9
     assert made.mean.max() <= high + 0.25 * (high - low) + 1e-9
-    most = recursion.ALONE[1] * recursion.CARRIED[1]
+    most = recursion.OWN_WIDTH_LIMITS[1] * recursion.CARRIED_WIDTH_LIMITS[1]
     assert made.sd.max() <= 1.5 * (high - low) * most + 1e-9
 
 
 def test_what_is_not_known_is_cut_where_its_deviation_is_beyond_all_that_was_seen() -> None:
     var, most = np.array([4.0, 9.0, 16.0, 0.2, 9.0]), np.array([3.5, 2.0, 5.0, 0.5, 0.0])
-    assert np.array_equal(recursion._bounded(var, most), [1.0, 2.0 / 3.0, 1.0, 1.0, 1.0])
+    assert np.array_equal(
+        recursion._compute_sd_shrinkage(var, most), [1.0, 2.0 / 3.0, 1.0, 1.0, 1.0]
+    )
 
 
 def test_an_ensemble_goes_on_together(tmp_path: Path) -> None:
     model = trained(series(tmp_path / "s.csv", 300), layers=[4], ensemble=3)
     made = path_of(model, 6)
     assert np.isfinite(made.sd).all()
-    assert abs(made.mean[0, 0] - model.ahead()(coming(model, 1)).mean[0, 0]) < 1e-9
+    assert (
+        abs(made.mean[0, 0] - model.open_predictor()(make_future_rows(model, 1)).mean[0, 0]) < 1e-9
+    )
 
 
-def test_bands_widen_where_the_last_forecasts_missed(learned: Model) -> None:
+def test_bands_widen_where_the_last_forecasts_missed(learned: OnlineModel) -> None:
     plain = path_of(learned).sd
     learned.history.missed = 1.2 * np.random.default_rng(0).normal(size=(200_000, 1))
     np.testing.assert_allclose(path_of(learned).sd, plain * 1.2, rtol=0.01)
-    learned.history.missed = np.full((recursion.ENOUGH - 1, 1), 50.0)
+    learned.history.missed = np.full((recursion.MIN_ERROR_ROWS - 1, 1), 50.0)
     np.testing.assert_array_equal(path_of(learned).sd, plain)
 
 
 def test_errors_carried_along_are_those_of_their_sums() -> None:
     rng = np.random.default_rng(1)
     walk = np.ones(16)
-    assert recursion.wider(rng.normal(size=100_000), walk) == pytest.approx(1.0, abs=0.02)
+    assert recursion.compute_width_factor(rng.normal(size=100_000), walk) == pytest.approx(
+        1.0, abs=0.02
+    )
     tails = rng.standard_t(3, size=100_000)  # a sum of many is nearly Gaussian again
     sums = np.abs(np.convolve(tails, walk, "valid")) / 4.0
-    expected = np.quantile(sums, 0.9) / Z[90]
-    assert recursion.wider(tails, walk) == pytest.approx(expected, rel=0.01)
+    expected = np.quantile(sums, 0.9) / INTERVAL_HALF_WIDTHS_SD[90]
+    assert recursion.compute_width_factor(tails, walk) == pytest.approx(expected, rel=0.01)
     even = rng.normal(size=100_000)
     back = even[1:] - 0.9 * even[:-1]  # what goes up comes down: the sum stays where it is
-    assert recursion.wider(back / np.std(back), walk) == pytest.approx(
-        recursion.CARRIED[0], abs=0.02
+    assert recursion.compute_width_factor(back / np.std(back), walk) == pytest.approx(
+        recursion.CARRIED_WIDTH_LIMITS[0], abs=0.02
     )
-    assert recursion.wider(rng.normal(size=recursion.ENOUGH - 1), walk) == 1.0
-    assert recursion.wider(np.zeros(100), walk) == 1.0
-    assert recursion.wider(rng.normal(size=100), np.zeros(3)) == 1.0
+    assert (
+        recursion.compute_width_factor(rng.normal(size=recursion.MIN_ERROR_ROWS - 1), walk) == 1.0
+    )
+    assert recursion.compute_width_factor(np.zeros(100), walk) == 1.0
+    assert recursion.compute_width_factor(rng.normal(size=100), np.zeros(3)) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -203,18 +217,22 @@ def test_errors_that_are_all_as_large_are_followed_only_so_far(size: float, alon
     same, one = np.full(100, size), np.ones(1)
     turning = same * (-1.0) ** np.arange(100)
     for missed in (same, turning):
-        assert recursion.wider(missed, one) == pytest.approx(alone, rel=1e-5)
+        assert recursion.compute_width_factor(missed, one) == pytest.approx(alone, rel=1e-5)
     more = np.sqrt(2.0) ** (100 / 102)
-    assert recursion.wider(same, np.ones(2)) == pytest.approx(alone * more, rel=1e-5)
-    assert recursion.wider(same, np.ones(4)) == pytest.approx(alone * 1.5, rel=1e-5)
-    assert recursion.wider(turning, np.ones(2)) == pytest.approx(alone * 0.7, rel=1e-5)
+    assert recursion.compute_width_factor(same, np.ones(2)) == pytest.approx(alone * more, rel=1e-5)
+    assert recursion.compute_width_factor(same, np.ones(4)) == pytest.approx(alone * 1.5, rel=1e-5)
+    assert recursion.compute_width_factor(turning, np.ones(2)) == pytest.approx(
+        alone * 0.7, rel=1e-5
+    )
 
 
 def test_a_path_states_what_it_does_not_know_and_what_nobody_could() -> None:
-    path = Ahead(np.array([[1.0, -2.0]]), np.array([[9.0, 0.0]]), np.array([[16.0, 0.25]]))
-    said = path.forecast()
+    path = MultiStepForecast(
+        np.array([[1.0, -2.0]]), np.array([[9.0, 0.0]]), np.array([[16.0, 0.25]])
+    )
+    said = path.to_forecast()
     assert said.mean[:, 0] == pytest.approx([1.0, -2.0])
-    for sd in (said.sd[:, 0], said.stated[:, 0, STATED.spread]):
+    for sd in (said.sd[:, 0], said.stated[:, 0, PARAM.spread]):
         assert sd == pytest.approx([5.0, 0.5])
     assert said.function_sd[:, 0] == pytest.approx([3.0, 0.0])
     assert said.noise_sd[:, 0] == pytest.approx([4.0, 0.5])
@@ -271,15 +289,17 @@ def test_inputs_of_the_future_come_from_a_file(tmp_path: Path) -> None:
     assert f"--horizon 25 needs 25 rows after the model's end, but {future} has 24" in ran.err
 
 
-def test_a_miss_costs_twenty_times_what_it_is_beside_the_width(learned: Model) -> None:
-    rows = coming(learned, 3)._replace(y=np.array([[1.0], [5.0], [-4.0]]))
-    made = Ahead(np.zeros((3, 1)), np.full((3, 1), 0.75), np.full((3, 1), 0.25))
-    [step] = origins._scored(learned, learned.history, rows, np.arange(3), made).steps
-    missed = (5.0 - Z[90]) + (4.0 - Z[90])
+def test_a_miss_costs_twenty_times_what_it_is_beside_the_width(learned: OnlineModel) -> None:
+    rows = make_future_rows(learned, 3)._replace(y=np.array([[1.0], [5.0], [-4.0]]))
+    made = MultiStepForecast(np.zeros((3, 1)), np.full((3, 1), 0.75), np.full((3, 1), 0.25))
+    [step] = origins._score_steps(learned, learned.history, rows, np.arange(3), made).steps
+    missed = (5.0 - INTERVAL_HALF_WIDTHS_SD[90]) + (4.0 - INTERVAL_HALF_WIDTHS_SD[90])
     assert step.rows == 3
     assert step.coverage_90 == pytest.approx(1 / 3)
-    assert step.width_90 == pytest.approx(2 * Z[90])
-    assert step.interval_score_90 == pytest.approx(2 * Z[90] + 20.0 * missed / 3)
+    assert step.width_90 == pytest.approx(2 * INTERVAL_HALF_WIDTHS_SD[90])
+    assert step.interval_score_90 == pytest.approx(
+        2 * INTERVAL_HALF_WIDTHS_SD[90] + 20.0 * missed / 3
+    )
     assert step.rmse == pytest.approx(np.sqrt((1.0 + 25.0 + 16.0) / 3))
 
 
@@ -301,8 +321,8 @@ def test_horizons_that_cannot_be(steps: str, sentence: str, tmp_path: Path) -> N
 def test_a_day_is_drawn_ahead_or_as_many_steps_as_can_be_seen(minutes: int, drawn: int) -> None:
     start = np.datetime64("2026-01-01T00:00")
     when = [str(start + np.timedelta64(minutes * at, "m")) for at in range(60)]
-    model = kbnn.train({"time": when, "load": values(60)}, layers=3)._known()
-    (section,) = inspect(model, "m.npz", 0).sections
+    model = kbnn.train({"time": when, "load": values(60)}, layers=3)._require_model()
+    (section,) = inspect_model(model, "m.npz", 0).sections
     assert section.groups[-1].title == "What comes next"
     assert len(section.groups[-1].charts[0].data["mean"]) == drawn
 

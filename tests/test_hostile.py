@@ -71,7 +71,7 @@ def inspect(state: State, out: Prediction) -> None:
     assert np.all(out.function_var >= 0.0)
     assert np.all(out.function_var + out.noise_var > 0.0)
     layout = layout_of(state.config)
-    for order, block in zip(layout.order, layout.unpack(state.cov), strict=True):
+    for order, block in zip(layout.block_positions, layout.unpack_blocks(state.cov), strict=True):
         assert np.all(np.diag(block) >= VARIANCE_FLOOR * state.prior_var[order])
         assert np.linalg.eigvalsh(block)[0] >= -1e-12 * np.max(np.diag(block))
     for row in state.head_cov:
@@ -153,7 +153,7 @@ def test_a_rejected_row_changes_nothing_but_its_count(config: Config) -> None:
     for row, label, weight in bad_rows:
         after, out = learn(state, [row], [label], weight=[weight])
         assert out.status[0] == REJECTED
-        by_twin, _ = twin.learn(
+        by_twin, _ = twin.learn_arrays(
             state, np.array([row]), np.array([[label]]), weight=np.array([weight])
         )
         assert identical(by_twin, after)

@@ -21,8 +21,8 @@ import pytest
 from kbnn.errors import ModelError
 from kbnn.fleet import resting
 from kbnn.fleet.fleet import Fleet
-from kbnn.fleet.packed import unpacked
-from kbnn.fleet.store import MODELS, Store
+from kbnn.fleet.packed import unpack_model
+from kbnn.fleet.store import MODELS_FILE, FleetStore
 from kbnn.model import file as modelfile
 from kbnn.model import migrations
 from kbnn.model.stored import from_state, to_state
@@ -43,7 +43,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = write(folder / "rows.csv", *made(4, 60))
     fleet = folder / "fleet"
     assert kbnn("train", rows, "--key", "device", "-m", fleet, "-q", "--layers", "3").code == 0
-    with sqlite3.connect(fleet / MODELS) as base:
+    with sqlite3.connect(fleet / MODELS_FILE) as base:
         base.execute("PRAGMA journal_mode=DELETE")
     return folder
 
@@ -56,7 +56,7 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def sql(text: str, *cells: Any) -> None:
-    with sqlite3.connect(Path("fleet") / MODELS) as base:
+    with sqlite3.connect(Path("fleet") / MODELS_FILE) as base:
         base.create_function("harm", 0, lambda: Path("harm").touch())
         if cells:
             base.execute(text, cells)
@@ -65,7 +65,7 @@ def sql(text: str, *cells: Any) -> None:
 
 
 def state() -> dict[str, Any]:
-    with sqlite3.connect(Path("fleet") / MODELS) as base:
+    with sqlite3.connect(Path("fleet") / MODELS_FILE) as base:
         return dict(base.execute("SELECT name, value FROM state"))
 
 
@@ -119,12 +119,12 @@ SCHEMAS = {
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_only_the_tables_of_a_fleet_are_opened(here: Path, name: str) -> None:
     sql(SCHEMAS[name])
-    before = (here / "fleet" / MODELS).read_bytes()
+    before = (here / "fleet" / MODELS_FILE).read_bytes()
     runs = commands()
     check_refused(*runs)
     assert all("does not hold the tables of a fleet" in ran.err for ran in runs)
     assert not Path("harm").exists()
-    assert (here / "fleet" / MODELS).read_bytes() == before
+    assert (here / "fleet" / MODELS_FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -206,17 +206,17 @@ def test_json_that_is_nested_deep_is_refused(here: Path) -> None:
 
 def with_packed(change: Callable[[Any, Any], None]) -> None:
     """Change the numbers of the packed model of d1, its checksum too."""
-    with Store("fleet", writes=False) as store:
+    with FleetStore("fleet", writes=False) as store:
         fleet = Fleet.load(store)
         content = store.read("d1")
     assert fleet is not None
     assert content is not None
     assert resting.is_packed(content)
-    form = fleet.forms.named(resting.form_name(content))
-    whole = resting.from_bytes(form, content)
+    form = fleet.layouts.find_by_name(resting.read_layout_name(content))
+    whole = resting.packed_from_bytes(form, content)
     whole = whole._replace(row=whole.row.copy())
     change(form, whole.row)
-    forged = resting.to_bytes(form, whole)
+    forged = resting.packed_to_bytes(form, whole)
     sql("UPDATE models SET model = ? WHERE key = CAST('d1' AS BLOB)", forged)
 
 
@@ -247,25 +247,27 @@ def test_counts_of_packed_models_are_checked(here: Path, part: str, value: int) 
 
 def test_a_number_that_is_accepted_is_accepted_in_a_model_file_too(here: Path) -> None:
     """Packed models have the limits of model files: one number after another is replaced."""
-    with Store("fleet", writes=False) as store:
+    with FleetStore("fleet", writes=False) as store:
         fleet, content = Fleet.load(store), store.read("d1")
     assert fleet is not None
     assert content is not None
-    form = fleet.forms.named(resting.form_name(content))
-    whole = resting.from_bytes(form, content)
+    form = fleet.layouts.find_by_name(resting.read_layout_name(content))
+    whole = resting.packed_from_bytes(form, content)
     draw, refused = random.Random(5), 0
     for _ in range(150):
         row = whole.row.copy()
-        row[draw.randrange(form.length(form.of(row, "counts")))] = draw.choice(
+        row[draw.randrange(form.used_length(form.view_part(row, "counts")))] = draw.choice(
             (math.nan, math.inf, -1.0, 0.0, 1e70, -1e300, 2.0**53)
         )
         try:
-            packed = resting.from_bytes(form, resting.to_bytes(form, whole._replace(row=row)))
+            packed = resting.packed_from_bytes(
+                form, resting.packed_to_bytes(form, whole._replace(row=row))
+            )
         except ModelError:
             refused += 1
             continue
-        model = unpacked(form, packed, fleet.settings, fleet.schema)
-        from_state(*to_state(model)).card.figures()
+        model = unpack_model(form, packed, fleet.settings, fleet.schema)
+        from_state(*to_state(model)).card.metric_values()
     assert refused > 50
 
 
@@ -366,7 +368,7 @@ def test_settings_in_a_fleet_pass_the_migrations(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(FIXTURE / name, "fleet")
     wanted = kbnn("predict", "fleet", FIXTURE / "readings.csv").out
-    with sqlite3.connect(Path("fleet") / MODELS) as base:
+    with sqlite3.connect(Path("fleet") / MODELS_FILE) as base:
         found = dict(base.execute("SELECT name, value FROM state"))
         models = base.execute("SELECT key, model FROM models").fetchall()
         for part in {"fleet", "common"} & found.keys():
@@ -382,7 +384,7 @@ def test_settings_in_a_fleet_pass_the_migrations(
                 content = zlib.compress(with_old_name(zlib.decompress(model)))
                 base.execute("UPDATE models SET model = ? WHERE key = ?", (content, key))
     monkeypatch.setattr(modelfile, "VERSION", modelfile.VERSION + 1)
-    monkeypatch.setattr(migrations, "STEPS", (*migrations.STEPS, step))
+    monkeypatch.setattr(migrations, "STEPS", (*migrations.MIGRATIONS, step))
     ran = kbnn("predict", "fleet", FIXTURE / "readings.csv")
     assert (ran.code, ran.err, ran.out) == (0, "", wanted)
 
@@ -415,7 +417,7 @@ def test_a_fleet_of_an_earlier_format_opens(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(FIXTURE / name, "fleet")
     wanted = kbnn("predict", "fleet", FIXTURE / "readings.csv").out
-    with sqlite3.connect(Path("fleet") / MODELS) as base:
+    with sqlite3.connect(Path("fleet") / MODELS_FILE) as base:
         for part, value in base.execute("SELECT name, value FROM state").fetchall():
             if part in ("fleet", "common"):
                 archive = zipfile.ZipFile(io.BytesIO(value))

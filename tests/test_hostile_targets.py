@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbnn.core.normal import FloatArray
-from kbnn.model.model import Forecast, Model
+from kbnn.model.model import Forecast, OnlineModel
 from kbnn.model.settings import Settings
 from kbnn.task import stated
 from tests.bench.data import block, schema
@@ -120,7 +120,7 @@ def test_no_target_breaks_what_is_said(kind: str, name: str) -> None:
         y[500::50] = -1.0
     kind = "auto" if kind == "often 0" else kind
     x = np.random.default_rng(8).standard_normal((ROWS, 2))
-    model = Model.create(Settings(hidden=(6,), kind=kind), schema(2))
+    model = OnlineModel.create(Settings(hidden=(6,), kind=kind), schema(2))
     least = 0.0 if kind in ("positive", "count", "amount") else -np.inf
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -129,7 +129,7 @@ def test_no_target_breaks_what_is_said(kind: str, name: str) -> None:
             model.learn(block(x[rows], y[rows], first=start + 1))
         known = bool(np.isfinite(y).any())
         sound(model.predict(block(5.0 * x, y)), least, known)
-        figures = model.card.figures()
+        figures = model.card.metric_values()
     for figure in ("nll", "rmse", "crps"):
         said = figures[figure]  # None as long as the scale of a target is not known
         assert said is None or not np.isnan(said), (figure, said)

@@ -7,7 +7,7 @@ import pytest
 
 from kbnn import Config, init, learn, predict
 from kbnn.core.config import Covariance
-from kbnn.core.inputs import Inputs, absorb, condition
+from kbnn.core.inputs import InputMoments, condition_inputs, update_input_moments
 from kbnn.core.layout import unpack_triangle
 from tests.networks import plain
 
@@ -20,7 +20,7 @@ def test_conditioning_is_the_matrix_formula() -> None:
     x[2] = np.nan
     seen = np.array([0, 1, 3, 4])
     gain = sigma[:, seen] @ np.linalg.inv(sigma[np.ix_(seen, seen)] + np.diag(x_var[seen]))
-    got = condition(mu, sigma, x, x_var)
+    got = condition_inputs(mu, sigma, x, x_var)
     assert got.cov is not None
     assert np.allclose(got.mean, mu + gain @ (x[seen] - mu[seen]), atol=1e-10)
     assert np.allclose(got.cov, sigma - gain @ sigma[seen], atol=1e-10)
@@ -32,15 +32,17 @@ def test_what_follows_from_the_others_has_no_variance_below_0() -> None:
     rng = np.random.default_rng(0)
     for a in rng.standard_normal((100, 3)):
         noise = np.array([1e-20, 0.0, 0.0])
-        given = condition(np.zeros(3), np.outer(a, a), np.array([a[0], np.nan, np.nan]), noise)
+        given = condition_inputs(
+            np.zeros(3), np.outer(a, a), np.array([a[0], np.nan, np.nan]), noise
+        )
         assert np.all(given.var >= 0.0)
         assert np.all(given.var <= 1e-14)
 
 
 def test_an_infinite_variance_is_a_missing_value() -> None:
     sigma, mu = np.array([[1.0, 0.9], [0.9, 1.0]]), np.zeros(2)
-    missing = condition(mu, sigma, np.array([2.0, np.nan]), np.zeros(2))
-    infinite = condition(mu, sigma, np.array([2.0, 7.0]), np.array([0.0, np.inf]))
+    missing = condition_inputs(mu, sigma, np.array([2.0, np.nan]), np.zeros(2))
+    infinite = condition_inputs(mu, sigma, np.array([2.0, 7.0]), np.array([0.0, np.inf]))
     assert missing.mean == pytest.approx([2.0, 1.8])
     assert infinite.mean == pytest.approx(missing.mean)
     assert infinite.var == pytest.approx(missing.var)
@@ -48,7 +50,7 @@ def test_an_infinite_variance_is_a_missing_value() -> None:
 
 def test_exact_inputs_are_handed_on_untouched() -> None:
     x = np.array([0.1, -3.0])
-    got = condition(np.ones(2), np.eye(2), x, np.zeros(2))
+    got = condition_inputs(np.ones(2), np.eye(2), x, np.zeros(2))
     assert got.cov is None
     assert got.mean is x
 
@@ -58,7 +60,7 @@ def test_the_running_gaussian_is_that_of_the_rows_and_one_standard_row() -> None
     x = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 3)) + 1.0
     mu, sigma = np.zeros(3), np.eye(3)
     for rows, row in enumerate(x):
-        absorb(mu, sigma, rows, Inputs(row, None))
+        update_input_moments(mu, sigma, rows, InputMoments(row, None))
     assert np.allclose(mu, np.sum(x, axis=0) / 201)
     centred = np.vstack([np.zeros(3), x]) - mu
     assert np.allclose(sigma, (centred.T @ centred + np.eye(3)) / 201)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kbnn.run.interruption import Interrupted, Interruption
+from kbnn.run.interruption import Interrupted, InterruptGuard
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -29,17 +29,17 @@ def together(*numbers: int) -> None:
 
 
 def test_an_alarm_at_the_moment_of_a_signal(complaints: list[str]) -> None:
-    with Interruption() as interruption:
-        interruption.when_idle(1000.0, lambda: None)
+    with InterruptGuard() as interruption:
+        interruption.call_when_idle(1000.0, lambda: None)
         together(signal.SIGINT, signal.SIGALRM)
         assert interruption.number == signal.SIGINT
-        with pytest.raises(Interrupted), interruption.wait():
+        with pytest.raises(Interrupted), interruption.wait_for_input():
             pass
     assert complaints == []
 
 
 def test_a_second_signal_does_what_it_always_did() -> None:
-    with Interruption():
+    with InterruptGuard():
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)

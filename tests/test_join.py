@@ -10,7 +10,7 @@ import pytest
 
 import kbnn as library
 from kbnn.model import file as modelfile
-from kbnn.model.join import joined
+from kbnn.model.join import merge_models
 from tests.commands import kbnn
 
 
@@ -38,7 +38,7 @@ def test_the_joined_model_mixes_both_by_evidence_and_goes_on(here: Path) -> None
     done = kbnn("join", "a.npz", "b.npz", "-o", "c.npz", "--json")
     told = json.loads(done.out)
     assert (done.code, told["members"], told["rows"]) == (0, 2, 900)
-    whole = joined([modelfile.load("a.npz"), modelfile.load("b.npz")], ["a.npz", "b.npz"])
+    whole = merge_models([modelfile.load("a.npz"), modelfile.load("b.npz")], ["a.npz", "b.npz"])
     assert whole.met == whole.rows == 900  # the next is row 901
     assert sum(told["weights"]) == pytest.approx(1.0)
     asked = {"u": [2.5, 3.5], "v": [10.0, -5.0]}

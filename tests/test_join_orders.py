@@ -17,12 +17,12 @@ from kbnn import Config, init, learn, predict
 from kbnn.core.config import Covariance
 from kbnn.core.layout import IntArray
 from kbnn.core.network import Prediction
-from kbnn.core.wide import leading
+from kbnn.core.wide import leading_directions
 from kbnn.model import file as modelfile
 from kbnn.model.ensemble import mixture_weights
 from kbnn.model.growth import reorder
-from kbnn.model.join import joined
-from kbnn.model.model import Model
+from kbnn.model.join import merge_models
+from kbnn.model.model import OnlineModel
 from tests.commands import kbnn
 
 COVARIANCES: tuple[Covariance, ...] = ("paper", "neuron", "group", "full", "wide")
@@ -46,7 +46,7 @@ def test_a_reordered_network_predicts_and_learns_the_same(
     directions = None
     if covariance == "wide":
         config = replace(config, directions=3)
-        directions = leading(x, 3)
+        directions = leading_directions(x, 3)
     state, _ = learn(init(config, 4, directions=directions), x[:80], y[:80])
     inputs = rng.permutation(9)
     back = np.argsort(inputs)
@@ -88,7 +88,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def train_shares(options: Sequence[str], labels: Sequence[str] = ("", "")) -> list[Model]:
+def train_shares(options: Sequence[str], labels: Sequence[str] = ("", "")) -> list[OnlineModel]:
     models = []
     for name, order, first, seed in (("a", "abc", labels[0], 1), ("b", "cbda", labels[1], 2)):
         write_share(Path(f"{name}.csv"), "y", first, order, seed)
@@ -124,14 +124,14 @@ def test_joining_does_not_depend_on_whose_order_counts(
         done = kbnn("join", *(f"{name}.npz" for name in names), "-o", f"{''.join(names)}.npz")
         assert done.code == 0, done.err
     one, other = (modelfile.load(name) for name in ("ab.npz", "ba.npz"))
-    assert one.schema.column("kind").categories == ["a", "b", "c", "d"]
-    assert other.schema.column("kind").categories == ["c", "b", "d", "a"]
+    assert one.schema.get_column("kind").categories == ["a", "b", "c", "d"]
+    assert other.schema.get_column("kind").categories == ["c", "b", "d", "a"]
     asked = {key: [*values, "d" if key == "kind" else values[0]] for key, values in ASKED.items()}
     first, second = (library.load(name).predict(asked) for name in ("ab.npz", "ba.npz"))
     assert np.allclose(first.mean, second.mean, rtol=1e-9)
     assert np.allclose(first.sd, second.sd, rtol=1e-9)
     # Kept rows mean the same, and learning continues.
-    rows = [model.learned.kept.rows() for model in (one, other)]
+    rows = [model.learner_state.kept.rows() for model in (one, other)]
     halves = [len(part.y) // 2 for part in rows]
     inputs = [model.schema.encoded_names() for model in (one, other)]
     order = [inputs[1].index(name) for name in inputs[0]]
@@ -142,9 +142,9 @@ def test_joining_does_not_depend_on_whose_order_counts(
 
 def test_without_a_change_of_scale_the_joined_model_is_the_mixture(here: Path) -> None:
     parts = train_shares(["--task", "regression", "--units", "off", "--layers", "8"])
-    whole = joined(parts, ["a.npz", "b.npz"])
+    whole = merge_models(parts, ["a.npz", "b.npz"])
     assert kbnn("join", "a.npz", "b.npz", "-o", "c.npz", "-q").code == 0
-    weights = mixture_weights(whole.learned.log_weight)
+    weights = mixture_weights(whole.learner_state.log_weight)
     both = [library.load(name).predict(ASKED).mean for name in ("a.npz", "b.npz")]
     mixed = sum(weight * mean for weight, mean in zip(weights, both, strict=True))
     # The first share never met 'd', which all rows here lack: its input is 0.

@@ -10,11 +10,11 @@ import pytest
 from kbnn.core import engine
 from kbnn.core.network import ALARM
 from kbnn.errors import ModelError
-from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
-from kbnn.model.warmup import Kept, KeptRows
+from kbnn.model.warmup import BufferedRows, ReplayBuffer
 from tests.bench.data import block, schema
 from tests.modelling import differences, restored
 
@@ -25,7 +25,7 @@ def numbered(count: int, first: int = 1) -> Rows:
     return Rows(n[:, None], -n[:, None], np.arange(first, first + count), None, 1.0 / n)
 
 
-def holds(kept: KeptRows, numbers: Any) -> bool:
+def holds(kept: BufferedRows, numbers: Any) -> bool:
     n = np.asarray(numbers, dtype=np.float64)
     return (
         np.array_equal(kept.number, n)
@@ -38,7 +38,7 @@ def holds(kept: KeptRows, numbers: Any) -> bool:
 @pytest.mark.parametrize("sizes", [[12], [3, 4, 5], [1] * 12, [5, 7], [11, 1]])
 @pytest.mark.parametrize("look", [False, True])
 def test_the_last_rows_are_kept_in_order(sizes: list[int], look: bool) -> None:
-    kept, at = Kept(5, 1), 10
+    kept, at = ReplayBuffer(5, 1), 10
     for size in sizes:
         kept.add(numbered(size, at), 1, at)
         at += size
@@ -52,14 +52,14 @@ def test_the_last_rows_are_kept_in_order(sizes: list[int], look: bool) -> None:
 
 @pytest.mark.parametrize("more", [49, 50, 51])
 def test_a_block_may_be_nearly_all_that_is_kept(more: int) -> None:
-    kept = Kept(50, 1)
+    kept = ReplayBuffer(50, 1)
     kept.add(numbered(100, 1), 1, 1)
     kept.add(numbered(more, 101), 1, 101)
     assert holds(kept.rows(), range(51 + more, 101 + more))
 
 
 def test_kept_rows_are_copies_and_become_wider() -> None:
-    kept, rows = Kept(5, 1), numbered(2)
+    kept, rows = ReplayBuffer(5, 1), numbered(2)
     kept.add(rows, 1, 1)
     rows.x[:] = 99.0
     wide = kept.rows(3)
@@ -68,8 +68,8 @@ def test_kept_rows_are_copies_and_become_wider() -> None:
 
 @pytest.mark.parametrize("most", [3, 40, 200])
 def test_what_was_handed_out_stays_and_two_ways_part(most: int) -> None:
-    kept = Kept(most, 1)
-    handed: list[tuple[KeptRows, range]] = []
+    kept = ReplayBuffer(most, 1)
+    handed: list[tuple[BufferedRows, range]] = []
     for at in range(1, 120):
         kept.add(numbered(1, at), 1, at)
         handed.append((kept.rows(), range(max(1, at + 1 - most), at + 1)))
@@ -79,7 +79,7 @@ def test_what_was_handed_out_stays_and_two_ways_part(most: int) -> None:
     assert all(holds(rows, numbers) for rows, numbers in handed)
     assert holds(kept.rows(), range(max(1, 121 - most), 121))
     assert other.rows().number[-2:].tolist() == [500.0, 501.0]
-    kept.fit()
+    kept.shrink_to_fit()
     assert holds(kept.rows(), range(max(1, 121 - most), 121))
 
 
@@ -89,7 +89,7 @@ def test_what_is_not_said_of_a_row_is_plain() -> None:
     said = rows._replace(x_sd=np.full((4, 1), 0.5), weight=np.full(4, 2.0))
     plain = rows._replace(weight=None)
     for first, second in ((plain, said), (said, plain)):
-        kept = Kept(20, 1)
+        kept = ReplayBuffer(20, 1)
         kept.add(first, 1, 1, None if first is plain else np.full(4, 0.25))
         kept.add(second, 1, 5, None if second is plain else np.full(4, 0.25))
         made = kept.rows()
@@ -105,20 +105,20 @@ def test_what_is_not_said_of_a_row_is_plain() -> None:
 
 
 def test_the_last_rows_may_be_trusted_anew() -> None:
-    kept = Kept(6, 1)
+    kept = ReplayBuffer(6, 1)
     kept.add(numbered(8), 1, 1, np.linspace(0.1, 0.8, 8))
-    kept.trusted(np.array([0.0, 1.0]))
+    kept.set_trust(np.array([0.0, 1.0]))
     assert kept.rows().trust == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.0, 1.0])
-    kept.trusted(np.full(9, 0.5))
+    kept.set_trust(np.full(9, 0.5))
     assert kept.rows().trust.tolist() == [0.5] * 6
     kept.clear()
-    kept.trusted(np.zeros(0))
+    kept.set_trust(np.zeros(0))
     assert len(kept.rows().trust) == 0
 
 
 def test_a_row_may_be_wider_or_narrower_than_those_before() -> None:
-    kept = Kept(9, 1)
-    kept.unseen = np.array([np.nan, np.nan])
+    kept = ReplayBuffer(9, 1)
+    kept.fill_values = np.array([np.nan, np.nan])
     kept.add(numbered(1, 1), 1, 1)
     wide = Rows(np.array([[2.0, 7.0]]), -np.array([[2.0]]), np.array([2]), None, np.array([0.5]))
     kept.add(wide, 2, 2)
@@ -131,19 +131,19 @@ def test_parts_of_any_layout_are_put_where_they_belong() -> None:
     plain = np.arange(6.0).reshape(3, 2)
     for part in (plain, np.asfortranarray(plain), plain[:0], plain.astype(np.int64)):
         arrays = [np.zeros((5, 2)), np.zeros(5, np.int64)]
-        engine.put(arrays, 1, (part, np.arange(len(part))))
+        engine.copy_rows(arrays, 1, (part, np.arange(len(part))))
         assert np.array_equal(arrays[0][1 : 1 + len(part)], part)
         assert np.array_equal(arrays[1][1 : 1 + len(part)], np.arange(len(part)))
         assert not arrays[0][0].any()
         assert not arrays[0][1 + len(part) :].any()
     with pytest.raises(ValueError, match="broadcast"):
-        engine.put([np.zeros((2, 2))], 1, (np.zeros((2, 2)),))
+        engine.copy_rows([np.zeros((2, 2))], 1, (np.zeros((2, 2)),))
 
 
-def model_of(rows: Rows, *cuts: int) -> Model:
-    model = Model.create(Settings(hidden=(3,)), schema(1))
+def model_of(rows: Rows, *cuts: int) -> OnlineModel:
+    model = OnlineModel.create(Settings(hidden=(3,)), schema(1))
     for start, stop in zip((0, *cuts), (*cuts, rows.count), strict=True):
-        model.learn(sliced(rows, start, stop))
+        model.learn(slice_rows(rows, start, stop))
     return model
 
 
@@ -153,20 +153,20 @@ def test_a_model_numbers_the_rows_of_its_stream() -> None:
     labelled = np.delete(np.arange(1, 121), [0, 4, 5, 31])
     for cuts in ((), (1,), (33,), (20, 60)):
         model = model_of(rows, *cuts)
-        assert holds(model.learned.kept.rows(), labelled)
+        assert holds(model.learner_state.kept.rows(), labelled)
         assert model.met == 120
-    assert holds(model_of(sliced(rows, 0, 20)).learned.kept.rows(), labelled[:17])
+    assert holds(model_of(slice_rows(rows, 0, 20)).learner_state.kept.rows(), labelled[:17])
 
 
 def test_numbers_go_on_after_saving() -> None:
     rows = numbered(150)
     rows.y[[3, 70]] = np.nan
     rows.x[90] = np.inf
-    first = model_of(sliced(rows, 0, 100))
+    first = model_of(slice_rows(rows, 0, 100))
     second = restored(first)
     assert second.met == first.met == 100
-    second.learn(sliced(rows, 100, 150))
-    assert np.array_equal(second.learned.kept.rows().number[-50:], np.arange(101, 151))
+    second.learn(slice_rows(rows, 100, 150))
+    assert np.array_equal(second.learner_state.kept.rows().number[-50:], np.arange(101, 151))
     assert differences(second, model_of(rows)) == []
 
 
@@ -174,9 +174,9 @@ def test_a_later_pass_keeps_nothing() -> None:
     rows = numbered(80)
     model = model_of(rows)
     model.learn(rows, again=True)
-    assert len(model.learned.kept) == 0
+    assert len(model.learner_state.kept) == 0
     model.learn(numbered(10, 81))
-    assert np.array_equal(model.learned.kept.rows().number, np.arange(161, 171))
+    assert np.array_equal(model.learner_state.kept.rows().number, np.arange(161, 171))
 
 
 def test_only_the_last_rows_held_tell_whether_every_target_has_varied() -> None:
@@ -184,19 +184,19 @@ def test_only_the_last_rows_held_tell_whether_every_target_has_varied() -> None:
     y = np.column_stack([np.full(700, 5.0), np.full(700, 7.0)])
     y[0, 0], y[512:, 1] = 4.0, 8.0
     x = np.arange(700.0)[:, None]
-    model = Model.create(Settings(hidden=(3,)), schema(1, 2))
+    model = OnlineModel.create(Settings(hidden=(3,)), schema(1, 2))
     model.learn(block(x, y))
-    assert model.warming_up
-    assert model.held == 512
-    assert np.array_equal(model.learned.kept.rows().number, np.arange(189, 701))
+    assert model.is_warming_up
+    assert model.held_rows == 512
+    assert np.array_equal(model.learner_state.kept.rows().number, np.arange(189, 701))
     model.learn(block(x[:1], np.array([[6.0, 8.0]])))
-    assert len(model.learned.members) == 1
-    assert np.array_equal(model.learned.kept.rows().number, np.arange(190, 702))
+    assert len(model.learner_state.members) == 1
+    assert np.array_equal(model.learner_state.kept.rows().number, np.arange(190, 702))
 
 
 def test_more_rows_than_are_ever_kept_are_damage() -> None:
     header, arrays = to_state(model_of(numbered(20)))
-    for name in KeptRows._fields:
+    for name in BufferedRows._fields:
         name = f"racer0/kept/{name}"
         arrays[name] = np.repeat(arrays[name], 26, axis=0)
     with pytest.raises(ModelError, match="the rows it keeps do not fit"):
@@ -209,7 +209,7 @@ def test_the_last_hundred_alarms_are_remembered() -> None:
     x = rng.standard_normal((count, 1))
     sign = np.where(np.arange(count) // 60 % 2, 1.0, -1.0)
     y = sign * x[:, 0] + 0.05 * rng.standard_normal(count)
-    model = Model.create(Settings(hidden=(), covariance="neuron"), schema(1))
+    model = OnlineModel.create(Settings(hidden=(), covariance="neuron"), schema(1))
     said = model.learn(block(x, y))
     raised = np.flatnonzero(said.status & ALARM) + 1
     assert len(raised) > 110

@@ -11,8 +11,8 @@ import pytest
 
 import kbnn
 from kbnn.errors import UsageError
-from kbnn.stream.hashing import bucket, read_buckets
-from kbnn.stream.kinds import Sample, kind_of
+from kbnn.stream.hashing import hash_label, parse_hash_options
+from kbnn.stream.kinds import ColumnSample, infer_kind
 from tests.commands import kbnn as command
 from tests.streams import assert_same, every_format, look
 
@@ -64,7 +64,7 @@ def test_a_label_has_its_bucket_wherever_it_is_met() -> None:
     assert sorted(places) == names
     assert np.all(seen.x.sum(axis=1) == 1.0)
     for row in (0, 3, 73, 143):
-        assert places[int(np.argmax(seen.x[row]))] == bucket(f"d{row % 70}", 8)
+        assert places[int(np.argmax(seen.x[row]))] == hash_label(f"d{row % 70}", 8)
 
 
 def test_one_row_at_a_time_hashes_alike() -> None:
@@ -82,7 +82,7 @@ def test_one_row_at_a_time_hashes_alike() -> None:
 @pytest.mark.parametrize("text", ["device", "device:", ":32", "device:1", "device:x", "d:99999"])
 def test_buckets_are_stated_as_a_number(text: str) -> None:
     with pytest.raises(UsageError, match="--hash takes COLUMN:BUCKETS"):
-        read_buckets([text])
+        parse_hash_options([text])
 
 
 def test_a_column_has_one_kind() -> None:
@@ -167,7 +167,7 @@ def test_texts_that_nearly_all_differ_are_no_categories(
     rows: int, different: int, kind: str
 ) -> None:
     values: list[str | None] = [f"n{at % different}" for at in range(rows)]
-    assert kind_of(Sample(values, None))[0] == kind
+    assert infer_kind(ColumnSample(values, None))[0] == kind
 
 
 @pytest.mark.parametrize(

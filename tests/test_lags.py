@@ -14,11 +14,11 @@ import pytest
 import kbnn
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import file as modelfile
-from kbnn.model.lags import History, Lag, parse, past, reach_of
-from kbnn.model.model import Model
+from kbnn.model.lags import History, Lag, compute_lag_window, look_up_lags, parse_lags
+from kbnn.model.model import OnlineModel
 from kbnn.model.stored import from_state, to_state
 from kbnn.run.training import Training
-from kbnn.run.trainoptions import stated
+from kbnn.run.trainoptions import build_train_options
 from kbnn.stream.opening import open_stream
 from tests.commands import kbnn as command
 
@@ -40,13 +40,13 @@ def series(path: Path, rows: int = 300, gaps: tuple[int, ...] = (40, 41, 150)) -
     return path
 
 
-def trained(path: Path, **words: Any) -> Model:
-    training = Training(stated(str(path), **words))
+def trained(path: Path, **words: Any) -> OnlineModel:
+    training = Training(build_train_options(str(path), **words))
     training.run()
     return training.model
 
 
-def bits(model: Model) -> list[Any]:
+def bits(model: OnlineModel) -> list[Any]:
     header, arrays = to_state(model)
     header.pop("position")
     return [header, *[(name, array.tobytes()) for name, array in sorted(arrays.items())]]
@@ -68,7 +68,7 @@ def test_a_series_gets_lags_and_says_so(tmp_path: Path) -> None:
 
 def test_lags_are_the_values_before(tmp_path: Path) -> None:
     model = trained(series(tmp_path / "s.csv", gaps=(40, 41)), layers=5)
-    kept = model.learned.kept.rows(model.schema.width)
+    kept = model.learner_state.kept.rows(model.schema.width)
     numbers = kept.number.astype(int) - 1
     every = np.array(values())
     every[[40, 41]] = np.nan
@@ -99,7 +99,7 @@ def test_any_cut_gives_the_same_bits(words: dict[str, Any], tmp_path: Path) -> N
     whole = bits(trained(path, **words))
     epochs = words.get("epochs", 1)
     for size in (1, 37):
-        options = stated(str(path), **words)
+        options = build_train_options(str(path), **words)
         cut = Training(replace(options, read=replace(options.read, block_rows=size, read_size=50)))
         cut.run()
         assert bits(cut.model) == whole, (size, epochs)
@@ -153,7 +153,7 @@ def test_lags_by_time_find_the_row_of_then(tmp_path: Path) -> None:
     rows = [(at, level[k]) for k, at in enumerate(order)]
     path.write_text("time,load\n" + "\n".join(f"{moment(at)},{v}" for at, v in rows) + "\n")
     model = trained(path, lags="1,3h", layers=4)
-    kept = model.learned.kept.rows(model.schema.width)
+    kept = model.learner_state.kept.rows(model.schema.width)
     names = [place.column for place in model.schema.layout]
     found = kept.x[:, names.index("load lag 3h")]
     for row, number in enumerate(kept.number.astype(int) - 1):
@@ -174,7 +174,7 @@ def test_lags_of_other_columns(tmp_path: Path) -> None:
         ("load", 3),
     ]
     assert not model.schema.changes
-    assert model.card.scores[0].figures()["rmse"] < 0.3  # two rows ago tells all of it
+    assert model.card.scores[0].metric_values()["rmse"] < 0.3  # two rows ago tells all of it
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_lags_that_cannot_be(lags: str, sentence: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["0h", "0.0d", "0"])
 def test_no_time_at_all_is_no_lag(text: str) -> None:
     with pytest.raises(UsageError, match="--lags takes rows"):
-        parse(text)
+        parse_lags(text)
 
 
 @pytest.mark.parametrize(("late", "found"), [(-0.5, 7.0), (0.5, 7.0), (0.501, np.nan)])
@@ -206,7 +206,7 @@ def test_a_row_is_of_then_if_it_is_so_by_half_a_step(late: float, found: float) 
     lag = [Lag("y an hour ago", "y", 0, 4.0)]
     time = np.array([[0.0, 0.0], [4.0 + late, 4.0 + late]])
     y = np.array([[7.0], [8.0]])
-    seen = past(lag, ["y"], History(1, 1), time, y, y, reach_of(lag, 1.0))
+    seen = look_up_lags(lag, ["y"], History(1, 1), time, y, y, compute_lag_window(lag, 1.0))
     assert np.array_equal(seen.lags, [[np.nan], [found]], equal_nan=True)
 
 
@@ -229,7 +229,7 @@ def test_a_class_is_learned_from_what_other_columns_were_before(tmp_path: Path) 
     rows = [f"{now},{'no' if before else 'yes'}\n" for before, now in pairwise(a)]
     path.write_text("a,y\n" + "".join(rows))
     model = trained(path, lags="a:1", layers=4)
-    assert model.card.scores[0].figures()["accuracy"] > 0.9
+    assert model.card.scores[0].metric_values()["accuracy"] > 0.9
     path.write_text("a,y\n" + "".join(f"{k % 7},{k % 5}\n" for k in range(60)))
     said = ("--task", "classification", "--lags", "1")
     ran = command("train", path, "-m", tmp_path / "m.npz", *said)
@@ -268,8 +268,8 @@ def test_single_rows_make_the_same_network() -> None:
         single.learn_one({"x": x}, y)
     assert whole._model is not None
     assert single._model is not None
-    mine = single._model.learned.members[0].state()
-    assert np.array_equal(mine.mean, whole._model.learned.members[0].state().mean)
+    mine = single._model.learner_state.members[0].state()
+    assert np.array_equal(mine.mean, whole._model.learner_state.members[0].state().mean)
 
 
 def test_damaged_lags_are_refused(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_damaged_lags_are_refused(tmp_path: Path) -> None:
 
 
 def test_lags_are_said_in_two_ways() -> None:
-    assert [(s.column, s.rows, s.seconds) for s in parse("temp:1,2;load:1h,7d")] == [
+    assert [(s.column, s.rows, s.seconds) for s in parse_lags("temp:1,2;load:1h,7d")] == [
         ("temp", 1, 0.0),
         ("temp", 2, 0.0),
         ("load", 0, 3600.0),

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import kbnn
-from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
-from kbnn.model.schema import MAX_LATE, Column, Place, Schema
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import Rows, slice_rows
+from kbnn.model.schema import MAX_LATE_COLUMNS, Column, Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.model.stored import copy, to_state
+from kbnn.model.stored import copy_model, to_state
 from tests.commands import kbnn as command
 from tests.streams import assert_same, look
 
@@ -95,20 +95,20 @@ def test_a_late_number_is_learned_at_its_row_whatever_the_blocks(start: int) -> 
     x[:start, 2] = np.nan
     y = x[:, :1] + np.nan_to_num(x[:, 2:])
     narrow, wide = two_numbers(), two_numbers()
-    wide.add_late("late", "number")
+    wide.add_late_column("late", "number")
     states = []
     for cuts in ([600], [start, 600], [start - 3, start + 5, 600], list(range(1, 601))):
-        model = Model.create(Settings(hidden=(6,)), narrow)
+        model = OnlineModel.create(Settings(hidden=(6,)), narrow)
         at = 0
         for stop in cuts:
             schema = wide if stop > start else narrow
             block = Rows(x, y, np.arange(1, 601), schema=schema)
-            block = sliced(block, at, stop)
+            block = slice_rows(block, at, stop)
             if stop <= start:
                 block = block._replace(x=block.x[:, :2])
             model.learn(block)
             if stop < 600 and len(cuts) < 9:
-                model = copy(model)  # through what a file holds
+                model = copy_model(model)  # through what a file holds
             at = stop
         states.append(to_state(model))
     for header, arrays in states[1:]:
@@ -171,10 +171,10 @@ def test_a_renamed_column_is_no_new_one() -> None:
 
 def test_only_so_many_may_come_late() -> None:
     made: list[dict[str, Any]] = [{"a": at % 5, "y": at} for at in range(40)]
-    made += [{"a": 1, "y": 2, f"k{at:02}": 1.5} for at in range(MAX_LATE + 6)]
+    made += [{"a": 1, "y": 2, f"k{at:02}": 1.5} for at in range(MAX_LATE_COLUMNS + 6)]
     seen = look([write_lines("t", made)], target=("y",))
     assert seen.schema is not None
-    assert len(seen.schema["layout"]) == 1 + MAX_LATE
+    assert len(seen.schema["layout"]) == 1 + MAX_LATE_COLUMNS
     ignored = [text for text in seen.notices if "one more than the 64 that may come late" in text]
     assert len(ignored) == 6
     single = kbnn.Model("y", layers=2)
@@ -184,4 +184,4 @@ def test_only_so_many_may_come_late() -> None:
             single.learn_one({name: v for name, v in row.items() if name != "y"}, row["y"])
     told = [str(one.message) for one in caught]
     assert sum("one more than the 64 that may come late" in text for text in told) == 6
-    assert len(single.features) == 1 + MAX_LATE
+    assert len(single.features) == 1 + MAX_LATE_COLUMNS

@@ -23,7 +23,7 @@ REFUSED = r"another process trains this model, under another name \(a hard link\
 
 def saved(path: Path) -> str:
     with Checkpoint(str(path)) as checkpoint:
-        checkpoint.save(*STATE)
+        checkpoint.save_state(*STATE)
     return str(path)
 
 
@@ -40,9 +40,9 @@ def test_the_lock_goes_with_the_file_that_was_saved_last(tmp_path: Path) -> None
     one, before, after = saved(tmp_path / "m.npz"), str(tmp_path / "b.npz"), str(tmp_path / "a.npz")
     os.link(one, before)
     with Checkpoint(one) as checkpoint:
-        assert checkpoint.names == 2
+        assert checkpoint.name_count == 2
         for _ in range(3):
-            checkpoint.save(*STATE)
+            checkpoint.save_state(*STATE)
         os.link(one, after)
         with pytest.raises(ModelError, match=REFUSED):
             Checkpoint(after)
@@ -56,11 +56,11 @@ def test_saving_leaves_no_file_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with Checkpoint(str(tmp_path / "m.npz")) as checkpoint:
         for _ in range(5):
-            checkpoint.save(*STATE)
+            checkpoint.save_state(*STATE)
         assert len(os.listdir("/proc/self/fd")) == before + 2
         (tmp_path / "m.npz.tmp").mkdir()
         with pytest.raises(ModelError):
-            checkpoint.save(*STATE)
+            checkpoint.save_state(*STATE)
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from kbnn.core import mixture
-from kbnn.core.mixture import LEVELS
-from kbnn.score.figures import Figure
-from kbnn.score.pinball import Pinball
+from kbnn.core.mixture import INTERVAL_PERCENTS
+from kbnn.score.figures import Metric
+from kbnn.score.pinball import PinballLoss
 from kbnn.score.rowsums import FloatArray
-from kbnn.task.class_score import BINS, ClassScore
-from kbnn.task.class_score import Judged as Labelled
+from kbnn.task.class_score import CONFIDENCE_BINS, ClassScore
+from kbnn.task.class_score import ScoredClassBatch as Labelled
 from kbnn.task.numeric_score import NumericScore
 from tests.judging import judged, numbers
 
@@ -76,7 +76,7 @@ def test_figures_agree_with_whole_array_formulas() -> None:
     for w in (None, weight):
         score = NumericScore()
         score.add(judged(y, mean, sd, w))
-        got = score.figures()
+        got = score.metric_values()
         square = metrics.mean_squared_error(y, mean, sample_weight=w)
         assert got["rmse"] == pytest.approx(math.sqrt(square), rel=1e-12)
         assert got["mae"] == pytest.approx(
@@ -86,7 +86,7 @@ def test_figures_agree_with_whole_array_formulas() -> None:
         assert got["nll"] == pytest.approx(
             np.average(-stats.norm.logpdf(y, mean, sd), weights=w), rel=1e-12
         )
-        for level in LEVELS:
+        for level in INTERVAL_PERCENTS:
             low, high = stats.norm.interval(level / 100, mean, sd)
             inside = np.average((low <= y) & (y <= high), weights=w)
             assert got["coverage"][str(level)] == pytest.approx(inside, rel=1e-12)
@@ -114,7 +114,7 @@ def test_figures_agree_with_uncertainty_toolbox() -> None:
     y, mean, sd, _ = rows(400)
     score = NumericScore()
     score.add(judged(y, mean, sd))
-    figures = score.figures()
+    figures = score.metric_values()
     assert figures["crps"] == pytest.approx(toolbox.crps_gaussian(mean, sd, y), rel=1e-9)
     assert figures["nll"] == pytest.approx(toolbox.nll_gaussian(mean, sd, y), rel=1e-9)
 
@@ -167,7 +167,7 @@ def test_no_row_can_spoil_the_figures(table: list[tuple[float, float, float]]) -
     score.add(judged(y, mean, sd))
     good = rows(50)
     score.add(judged(*good[:3]))
-    text = json.dumps(score.figures(), allow_nan=False)
+    text = json.dumps(score.metric_values(), allow_nan=False)
     assert json.loads(text)["rows"] + score.skipped + score.invalid == len(table) + 50
     json.dumps(score.to_json(), allow_nan=False)
 
@@ -175,19 +175,19 @@ def test_no_row_can_spoil_the_figures(table: list[tuple[float, float, float]]) -
 def test_nothing_scored_is_none_not_nan() -> None:
     score = NumericScore()
     score.add(judged(np.array([np.nan]), np.array([1.0]), np.array([1.0])))
-    figures = score.figures()
+    figures = score.metric_values()
     assert figures["rows"] == 0
     assert figures["skipped"] == 1
     assert figures["rmse"] is None
     assert figures["coverage"]["90"] is None
     json.dumps(figures, allow_nan=False)
-    json.dumps(ClassScore().figures(), allow_nan=False)
+    json.dumps(ClassScore().metric_values(), allow_nan=False)
 
 
 def test_a_constant_target_has_no_r2_and_a_perfect_baseline() -> None:
     score = NumericScore()
     score.add(judged(np.full(31, 0.1), np.zeros(31), np.ones(31)))
-    figures = score.figures()
+    figures = score.metric_values()
     assert figures["baseline_rmse"] == 0
     assert figures["r2"] is None
     assert figures["baseline_nll"] is None
@@ -197,20 +197,20 @@ def test_baseline_survives_a_large_offset() -> None:
     y = 1e9 + np.random.default_rng(3).normal(0, 1, 20_000)
     score = NumericScore()
     score.add(judged(y, y, np.ones_like(y)))
-    assert score.figures()["baseline_rmse"] == pytest.approx(y.std(), rel=1e-9)
+    assert score.metric_values()["baseline_rmse"] == pytest.approx(y.std(), rel=1e-9)
 
 
 def test_since_covers_only_the_rows_after_the_mark() -> None:
     y, mean, sd, _ = rows(200)
     score, tail = NumericScore(), NumericScore()
     score.add(judged(y[:120], mean[:120], sd[:120]))
-    score.mark()
+    score.start_curve_segment()
     score.add(judged(y[120:], mean[120:], sd[120:]))
     tail.add(judged(y[120:], mean[120:], sd[120:]))
-    since = {name: value for name, (_, value) in score.lines().items()}
-    assert since["loss"] == tail.figures()["rmse"]
-    assert since["nll"] == tail.figures()["nll"]
-    assert since["coverage_90"] == tail.figures()["coverage"]["90"]
+    since = {name: value for name, (_, value) in score.curve_values().items()}
+    assert since["loss"] == tail.metric_values()["rmse"]
+    assert since["nll"] == tail.metric_values()["nll"]
+    assert since["coverage_90"] == tail.metric_values()["coverage"]["90"]
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
@@ -221,7 +221,7 @@ def test_class_figures_agree_with_scikit_learn(classes: int) -> None:
     for w in (None, weight):
         score = ClassScore()
         score.add(Labelled(label, p, w))
-        got = score.figures()
+        got = score.metric_values()
         assert got["accuracy"] == pytest.approx(
             metrics.accuracy_score(label, p.argmax(axis=1), sample_weight=w), rel=1e-12
         )
@@ -243,11 +243,11 @@ def test_class_figures_agree_with_scikit_learn(classes: int) -> None:
 def naive_ece(label: FloatArray, p: FloatArray) -> float:
     """Expected calibration error, one bin and one row after the other."""
     total = 0.0
-    for j in range(BINS):
+    for j in range(CONFIDENCE_BINS):
         inside = [
             (row.max(), row.argmax() == c)
             for row, c in zip(p, label, strict=True)
-            if j / BINS < row.max() <= (j + 1) / BINS
+            if j / CONFIDENCE_BINS < row.max() <= (j + 1) / CONFIDENCE_BINS
         ]
         if inside:
             sure = sum(float(q) for q, _ in inside) / len(inside)
@@ -261,7 +261,7 @@ def test_calibration_error_agrees_with_a_loop(classes: int) -> None:
     label, p = class_rows(700, classes, 5)
     score = ClassScore()
     score.add(Labelled(label, p))
-    assert score.figures()["ece"] == pytest.approx(naive_ece(label, p), abs=1e-12)
+    assert score.metric_values()["ece"] == pytest.approx(naive_ece(label, p), abs=1e-12)
 
 
 def test_classes_may_be_admitted_on_the_way() -> None:
@@ -276,8 +276,8 @@ def test_classes_may_be_admitted_on_the_way() -> None:
     padded = np.column_stack((narrow, np.zeros(100)))
     wide.add(Labelled(np.concatenate((early, label[100:])), np.vstack((padded, p[100:]))))
     assert grown.to_json() == wide.to_json()
-    assert grown.classes == 3
-    json.dumps(grown.figures(), allow_nan=False)
+    assert grown.class_count == 3
+    json.dumps(grown.metric_values(), allow_nan=False)
 
 
 def test_a_record_without_a_figure_starts_it_empty() -> None:
@@ -287,15 +287,15 @@ def test_a_record_without_a_figure_starts_it_empty() -> None:
     stored = json.loads(json.dumps(old.to_json()))
     del stored["sums"]["crps"], stored["recent"]["nll"]
     score = NumericScore.from_json(stored)
-    assert score.figures()["crps"] is None
-    assert score.figures()["rmse"] == old.figures()["rmse"]
+    assert score.metric_values()["crps"] is None
+    assert score.metric_values()["rmse"] == old.metric_values()["rmse"]
     late, later = NumericScore(), judged(y[200:], mean[200:], sd[200:], weight[200:])
     late.add(later)
     for _ in range(2):  # and after another trip through storage
         score = NumericScore.from_json(json.loads(json.dumps(score.to_json())))
     score.add(later)
-    assert score.figures()["crps"] == pytest.approx(late.figures()["crps"], rel=1e-12)
-    assert score.figures()["rows"] == 300
+    assert score.metric_values()["crps"] == pytest.approx(late.metric_values()["crps"], rel=1e-12)
+    assert score.metric_values()["rows"] == 300
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.999])
@@ -312,7 +312,7 @@ def test_the_gaussian_is_that_of_scipy(share: float) -> None:
 
 
 @pytest.mark.parametrize("figures", [NumericScore.figures_listed, ClassScore.figures_listed])
-def test_every_figure_is_listed_once_and_says_what_it_needs(figures: tuple[Figure, ...]) -> None:
+def test_every_figure_is_listed_once_and_says_what_it_needs(figures: tuple[Metric, ...]) -> None:
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names)
     for figure in figures:
@@ -325,13 +325,13 @@ def test_every_figure_is_listed_once_and_says_what_it_needs(figures: tuple[Figur
 def test_quantiles_cost_what_they_miss_by_their_share_and_weight() -> None:
     y = np.array([10.0, 10.0, np.nan, 10.0])
     told = np.array([[7.0, 12.0], [11.0, 9.0], [1.0, 1.0], [np.nan, 9.0]])
-    loss = Pinball([0.1, 0.8])
-    assert loss.means() == [None, None]
+    loss = PinballLoss([0.1, 0.8])
+    assert loss.mean_losses() == [None, None]
     loss.add(y, told, np.array([3.0, 1.0, 5.0, 5.0]))
     tenth = (3.0 * 0.1 * 3.0 + 1.0 * 0.9 * 1.0) / 4.0
     most = (3.0 * 0.2 * 2.0 + 1.0 * 0.8 * 1.0) / 4.0
-    assert loss.means() == pytest.approx([tenth, most])
-    even = Pinball([0.1, 0.8])
+    assert loss.mean_losses() == pytest.approx([tenth, most])
+    even = PinballLoss([0.1, 0.8])
     for row in range(4):
         even.add(y[row : row + 1], told[row : row + 1], None)
-    assert even.means() == pytest.approx([(0.3 + 0.9) / 2.0, (0.4 + 0.8) / 2.0])
+    assert even.mean_losses() == pytest.approx([(0.3 + 0.9) / 2.0, (0.4 + 0.8) / 2.0])

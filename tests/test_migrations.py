@@ -15,7 +15,7 @@ import pytest
 from kbnn.errors import ModelError
 from kbnn.fleet import store
 from kbnn.model import file as modelfile
-from kbnn.model.migrations import STEPS, migrated
+from kbnn.model.migrations import MIGRATIONS, migrate_state
 from tests.commands import kbnn
 from tests.modelling import differences, restored
 
@@ -37,7 +37,7 @@ def table(text: str) -> list[dict[str, str]]:
 
 
 def test_every_version_has_a_step_and_a_fixture() -> None:
-    assert len(STEPS) == modelfile.VERSION - 1
+    assert len(MIGRATIONS) == modelfile.VERSION - 1
     for version in range(1, modelfile.VERSION):
         assert list((FIXTURES / f"format{version}").glob("*.npz"))
 
@@ -75,7 +75,7 @@ def test_a_model_of_an_earlier_format_keeps_its_record(name: str) -> None:
         score["rows"] for score in raw["model"]["record"]["scores"]
     ]
     for score, old in zip(model.card.scores, raw["model"]["record"]["scores"], strict=True):
-        figures = score.figures()
+        figures = score.metric_values()
         if score.rows and raw["version"] > 1:
             assert figures["rows"] == old["rows"]
         elif score.rows and "square" in old["sums"]:
@@ -83,7 +83,7 @@ def test_a_model_of_an_earlier_format_keeps_its_record(name: str) -> None:
             assert figures["coverage"]["80"] == old["sums"]["in80"] / old["weight"]
         elif score.rows:
             assert figures["accuracy"] == old["sums"]["correct"] / old["sums"]["weight"]
-    assert model.card.points()[0][0].rows if model.card.curve.rows else True
+    assert model.card.curve_points()[0][0].rows if model.card.curve.rows else True
     assert differences(model, restored(model)) == []
 
 
@@ -107,7 +107,7 @@ def test_a_fleet_that_was_written_once_predicts_the_same_and_goes_on(
     name: str, tmp_path: Path
 ) -> None:
     """Packed models, model files, one that is still held, a common start and none."""
-    here = FIXTURES / f"fleet{store.VERSION}"
+    here = FIXTURES / f"fleet{store.FLEET_VERSION}"
     fleet, rows = tmp_path / name, here / "readings.csv"
     shutil.copytree(here / name, fleet)
     said = kbnn("predict", fleet, rows, "--limit", "40")
@@ -130,7 +130,7 @@ def test_a_fleet_that_was_written_once_predicts_the_same_and_goes_on(
 
 def test_what_cannot_be_migrated_is_damaged() -> None:
     with pytest.raises(ModelError, match=r"^is damaged \(its parts do not fit together\)$"):
-        migrated(1, {"networks": []}, {})
+        migrate_state(1, {"networks": []}, {})
 
 
 def _header(path: Path) -> str:

@@ -9,8 +9,8 @@ from kbnn import Config, init, predict
 from kbnn.core.config import Covariance
 from kbnn.core.layout import pack_triangle
 from kbnn.core.normal import FloatArray
-from kbnn.core.tails import MEAN_WIDTH
-from kbnn.model.scaling import scale_of
+from kbnn.core.tails import MEAN_SCALE_FACTOR
+from kbnn.model.scaling import get_scale
 from tests.bench.data import block, judged, trained
 from tests.modelling import network
 
@@ -87,12 +87,12 @@ def test_a_stated_error_is_a_standard_deviation_in_the_units_of_its_column() -> 
     x, y = correlated(300, 9)
     x *= np.array([10.0, 0.2, 3.0])
     model = trained(x, y, hidden=())
-    center, scale = scale_of(model.learned.columns)
+    center, scale = get_scale(model.learner_state.columns)
     x_sd = np.abs(np.random.default_rng(3).normal(0.0, 0.5, (20, 3))) * scale[1:]
     said = model.predict(block(x[:20], y[:20], x_sd=x_sd))
     z, var = (x[:20] - center[1:]) / scale[1:], x_sd**2 / scale[1:] ** 2
     wanted = predict(network(model), z, x_var=var)
-    wider = np.sqrt(model.learned.tails[0, MEAN_WIDTH])
+    wider = np.sqrt(model.learner_state.tails[0, MEAN_SCALE_FACTOR])
     assert np.allclose(said.function_sd, wider * scale[0] * np.sqrt(wanted.function_var))
 
 
@@ -101,7 +101,7 @@ def test_a_column_may_come_late_and_go_again() -> None:
     x[:300, 1] = np.nan
     x[700:, 0] = np.nan
     model = trained(x, y, hidden=(12,))
-    assert model.rejected == 0
+    assert model.rejected_rows == 0
     assert judged(model, x[700:], y[700:]).rmse < 0.6 * np.std(y)
 
 

@@ -11,11 +11,11 @@ from kbnn import init, learn
 from kbnn.core.network import ALARM, LEARNED, REJECTED, UNLABELLED
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import scaling
-from kbnn.model.model import HELD, Model
-from kbnn.model.rows import sliced
+from kbnn.model.model import IN_WARMUP, OnlineModel
+from kbnn.model.rows import slice_rows
 from kbnn.model.schema import Column, Place, Schema
-from kbnn.model.settings import MOST_KEPT, Settings
-from kbnn.model.stored import copy
+from kbnn.model.settings import MAX_BUFFER_ROWS, Settings
+from kbnn.model.stored import copy_model
 from tests.bench.data import block, judged, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
 
@@ -40,8 +40,8 @@ def test_cutting_a_stream_changes_no_bit(settings: dict[str, Any]) -> None:
     rows = mixed_rows(count)
     whole = new_model(**settings)
     said = whole.learn(rows)
-    assert whole.learned.changes >= 5
-    assert len(whole.learned.columns) == 6  # the late category is in
+    assert whole.learner_state.changes >= 5
+    assert len(whole.learner_state.columns) == 6  # the late category is in
     for sizes in ([7] * (count // 7) + [count % 7], [31, 1, 1, 67, 500, count - 600]):
         other = new_model(**settings)
         assert same(learn_in(other, rows, sizes), said)
@@ -61,10 +61,10 @@ def test_saving_changes_no_bit(cut: int) -> None:
     rows = mixed_rows(ROWS)
     straight, first = new_model(), new_model()
     straight.learn(rows)
-    first.learn(sliced(rows, 0, cut))
+    first.learn(slice_rows(rows, 0, cut))
     second = restored(first)
     assert differences(first, second) == []
-    second.learn(sliced(rows, cut, ROWS))
+    second.learn(slice_rows(rows, cut, ROWS))
     assert differences(straight, second) == []
 
 
@@ -93,10 +93,10 @@ def test_blocks_may_be_narrow_before_a_category_comes() -> None:
     whole, other = new_model(), new_model()
     whole.learn(rows)
     late = int(np.flatnonzero(rows.x[:, 4])[0])
-    early = sliced(rows, 0, late)
+    early = slice_rows(rows, 0, late)
     assert rows.x_sd is not None
     other.learn(early._replace(x=early.x[:, :4].copy(), x_sd=rows.x_sd[:late, :4].copy()))
-    other.learn(sliced(rows, late, 500))
+    other.learn(slice_rows(rows, late, 500))
     sample = ("record/sample.x", "record/worst.x", "record/feature_counts")
     assert [name for name in differences(whole, other) if name not in sample] == []
 
@@ -106,7 +106,7 @@ def test_a_category_that_no_row_has_had_is_no_input_yet() -> None:
         Column("c", "category", "feature", categories=["a"]),
         Column("y", "number", "target"),
     ]
-    model = Model(Settings(), Schema(columns, "regression", layout=[Place("c", "a")]))
+    model = OnlineModel(Settings(), Schema(columns, "regression", layout=[Place("c", "a")]))
     y = np.random.default_rng(0).standard_normal(50)
     x = np.zeros((50, 1))
     model.learn(block(x[:40], y[:40]))
@@ -121,28 +121,28 @@ def test_every_row_is_accounted_for() -> None:
     rows.x[50, 0] = np.inf
     model = new_model()
     said = model.learn(rows)
-    assert set(said.status[:31]) <= {HELD, UNLABELLED}
+    assert set(said.status[:31]) <= {IN_WARMUP, UNLABELLED}
     assert np.all(said.status[np.isnan(rows.y[:, 0])] == UNLABELLED)
     assert said.status[50] == REJECTED
     assert model.skipped == int(np.sum(np.isnan(rows.y)))
-    assert model.rejected == 1
+    assert model.rejected_rows == 1
     assert model.rows == 300 - model.skipped - 1
-    assert np.sum((said.status & LEARNED) > 0) + np.sum(said.status == HELD) == model.rows
+    assert np.sum((said.status & LEARNED) > 0) + np.sum(said.status == IN_WARMUP) == model.rows
 
 
 def test_looking_changes_nothing_even_during_the_warm_up() -> None:
     rows = mixed_rows(400)
     for cut in (5, 20, 300):
         model, twin = new_model(), new_model()
-        model.learn(sliced(rows, 0, cut))
-        twin.learn(sliced(rows, 0, cut))
-        first = model.predict(sliced(rows, 300, 400))
-        assert same(first, model.predict(sliced(rows, 300, 400)))
-        assert model.warming_up == (cut < 32)
-        assert model.held == (twin.rows if model.warming_up else 0)
+        model.learn(slice_rows(rows, 0, cut))
+        twin.learn(slice_rows(rows, 0, cut))
+        first = model.predict(slice_rows(rows, 300, 400))
+        assert same(first, model.predict(slice_rows(rows, 300, 400)))
+        assert model.is_warming_up == (cut < 32)
+        assert model.held_rows == (twin.rows if model.is_warming_up else 0)
         assert differences(model, twin) == []
-        model.learn(sliced(rows, cut, 400))
-        twin.learn(sliced(rows, cut, 400))
+        model.learn(slice_rows(rows, cut, 400))
+        twin.learn(slice_rows(rows, cut, 400))
         assert differences(model, twin) == []
 
 
@@ -150,31 +150,31 @@ def test_a_look_during_the_warm_up_knows_all_rows_held_by_then() -> None:
     rows = mixed_rows(400)
     model, other = new_model(), new_model()
     for start, stop in ((0, 10), (10, 20)):
-        model.learn(sliced(rows, start, stop))
-        said = model.predict(sliced(rows, 300, 400))
-    other.learn(sliced(rows, 0, 20))
-    assert model.warming_up
-    assert same(said, other.predict(sliced(rows, 300, 400)))
+        model.learn(slice_rows(rows, start, stop))
+        said = model.predict(slice_rows(rows, 300, 400))
+    other.learn(slice_rows(rows, 0, 20))
+    assert model.is_warming_up
+    assert same(said, other.predict(slice_rows(rows, 300, 400)))
 
 
 def test_rows_held_are_learned_on_a_private_copy() -> None:
     x = np.random.default_rng(1).standard_normal((60, 2))
     model = trained(x[:25], 3.0 * x[:25, 0], hidden=(8,))
-    settled = copy(model)
-    settled.settle()
+    settled = copy_model(model)
+    settled.finish_warmup()
     test = block(x[25:], x[25:, 0])
     assert same(model.predict(test), settled.predict(test))
     assert np.corrcoef(model.predict(test).mean[:, 0], x[25:, 0])[0, 1] > 0.8
-    assert model.warming_up
+    assert model.is_warming_up
 
 
 def test_a_target_that_does_not_vary_is_waited_for() -> None:
     x = np.random.default_rng(2).standard_normal((700, 1))
     y = np.full(700, 5.0)
     y[600:] += x[600:, 0]
-    model = Model.create(Settings(hidden=(4,)), schema(1))
+    model = OnlineModel.create(Settings(hidden=(4,)), schema(1))
     said = model.learn(block(x, y))
-    assert np.all(said.status[:600] == HELD)
+    assert np.all(said.status[:600] == IN_WARMUP)
     assert np.all(said.status[601:] & LEARNED)
     assert np.all(np.isnan(said.sd[0]))  # nothing is known of the very first row
     assert np.all(np.isfinite(said.sd[1:]))
@@ -187,8 +187,8 @@ def test_a_mistaken_scale_is_as_if_the_right_one_had_been_known() -> None:
     x[:40, 0] *= 0.05
     y = x[:, 0] - x[:, 1] ** 2 + 0.1 * rng.standard_normal(128)
     model = trained(x, y, hidden=(9,), seed=4, rehearse=0)
-    assert model.learned.changes >= 1
-    center, scale = scaling.scale_of(model.learned.columns)
+    assert model.learner_state.changes >= 1
+    center, scale = scaling.get_scale(model.learner_state.columns)
     config = network(model).config
     z = (np.column_stack([y, x]) - center) / scale
     known, _ = learn(init(config, 4), z[:, 1:], z[:, 0])
@@ -205,7 +205,9 @@ def test_a_scale_that_grows_late_is_followed(rehearse: str | int) -> None:
     x = u * factor[:, None]
     y = np.abs(x[:, 0]) + x[:, 1] + 0.1 * factor * rng.standard_normal(count)
     model = trained(x[:4800], y[:4800], hidden=(20,), rehearse=rehearse)
-    assert len(model.learned.kept) == MOST_KEPT or rehearse  # an alarm drops what was before it
+    assert (
+        len(model.learner_state.kept) == MAX_BUFFER_ROWS or rehearse
+    )  # an alarm drops what was before it
     found = judged(model, x[4800:], y[4800:])
     assert found.rmse < 0.25 * np.std(y[4800:])
     assert found.coverage > (0.7 if rehearse else 0.8)  # the few rows after it are rehearsed
@@ -216,7 +218,7 @@ def test_alarms_are_logged_with_the_row_that_raised_them() -> None:
     x = rng.standard_normal((900, 2))
     y = np.where(np.arange(900) < 600, 1.0, -1.0) * (x[:, 0] + x[:, 1]) + 0.1 * rng.normal(size=900)
     y[3:30:5] = np.nan
-    model = Model.create(Settings(hidden=(8,)), schema(2))
+    model = OnlineModel.create(Settings(hidden=(8,)), schema(2))
     said = model.learn(block(x, y))
     raised = [int(row) + 1 for row in np.flatnonzero(said.status & ALARM)]
     assert model.alarms == raised
@@ -252,9 +254,9 @@ def test_one_noise_cannot_be_that_of_several_targets() -> None:
     ]
     two = Schema(columns, "regression", layout=[Place("x", None)])
     with pytest.raises(UsageError, match="is in the units of one target, but there are 2"):
-        Model.create(Settings(noise=0.5), two)
-    Model.create(Settings(noise=0.0), two)
-    Model.create(Settings(noise="constant"), two)
+        OnlineModel.create(Settings(noise=0.5), two)
+    OnlineModel.create(Settings(noise=0.0), two)
+    OnlineModel.create(Settings(noise="constant"), two)
 
 
 def test_settings_survive_their_plain_form() -> None:

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from kbnn.core.activations import ACTIVATIONS, Moments, find, printed_sigmoid_var, tanh
+from kbnn.core.activations import (
+    ACTIVATIONS,
+    Moments,
+    find_activation,
+    printed_sigmoid_var,
+    tanh_moments,
+)
 from kbnn.core.normal import FloatArray
 from tests.gauss import moments
 
@@ -16,13 +22,13 @@ MEANS = np.concatenate([np.linspace(-30.0, 30.0, 25), [-7.3, -1.0, -1e-3, 1e-7, 
 VARIANCES = np.logspace(-12.0, 6.0, 19)
 GENERAL = "max(0.1,2)"
 ALL = [*ACTIVATIONS, GENERAL]
-EXACT = [name for name in ALL if not any(find(name).errors)]
-APPROXIMATE = [name for name in ALL if any(find(name).errors)]
+EXACT = [name for name in ALL if not any(find_activation(name).errors)]
+APPROXIMATE = [name for name in ALL if any(find_activation(name).errors)]
 
 
 def change(name: str, mu: float, d: FloatArray) -> FloatArray:
     """f(mu + d) - f(mu), without cancellation where f is straight."""
-    activation = find(name)
+    activation = find_activation(name)
     alpha, beta = activation.alpha, activation.beta
     if beta:
         here, other = (beta, alpha) if mu > 0.0 else (alpha, beta)
@@ -33,7 +39,7 @@ def change(name: str, mu: float, d: FloatArray) -> FloatArray:
 
 def value(name: str, a: FloatArray) -> FloatArray:
     """f(a)."""
-    return np.asarray(find(name).function(a))
+    return np.asarray(find_activation(name).function(a))
 
 
 FAMILIAR = {
@@ -55,7 +61,7 @@ def test_familiar_functions_are_what_they_are_called(name: str) -> None:
 
 def computed(name: str, mu: float, var: float) -> tuple[float, float, float]:
     with np.errstate(over="ignore", under="ignore"):  # as the rows run
-        out = find(name).moments(np.array([mu]), np.array([var]))
+        out = find_activation(name).moments(np.array([mu]), np.array([var]))
     return float(out.mean[0]), float(out.var[0]), float(out.cov[0])
 
 
@@ -81,7 +87,7 @@ def test_exact_moments_agree_with_quadrature(name: str) -> None:
 
 @pytest.mark.parametrize("name", APPROXIMATE)
 def test_approximations_err_as_much_as_the_table_says(name: str) -> None:
-    stated = find(name).errors
+    stated = find_activation(name).errors
     worst = np.zeros(3)
     for mu in np.concatenate([np.linspace(0.0, 6.0, 121), np.linspace(7.0, 30.0, 24)]):
         for var in np.logspace(-12.0, 6.0, 37)[:: 1 if mu < 4.0 else 3]:
@@ -112,7 +118,7 @@ def test_variance_and_covariance_are_those_of_a_joint_distribution(
 def test_a_known_input_gives_a_known_output(name: str, mu: float) -> None:
     for var in (0.0, 1e-300):
         mean, var_z, cov = computed(name, mu, var)
-        reach = find(name).errors[0]
+        reach = find_activation(name).errors[0]
         assert mean == pytest.approx(float(value(name, np.array(mu))), rel=1e-6, abs=reach)
         assert (var_z, cov) == pytest.approx((0.0, 0.0), abs=1e-280)
 
@@ -138,7 +144,7 @@ def test_the_printed_sigmoid_variance_breaks_cauchy_schwarz_unless_raised() -> N
 
 def test_the_printed_tanh_variance_is_that_of_the_sigmoid_it_is_made_of() -> None:
     mu, var = np.meshgrid(np.linspace(-3.0, 3.0, 25), np.logspace(-3.0, 2.0, 11))
-    out, inner = tanh(mu, var), ACTIVATIONS["sigmoid"].moments(2.0 * mu, 4.0 * var)
+    out, inner = tanh_moments(mu, var), ACTIVATIONS["sigmoid"].moments(2.0 * mu, 4.0 * var)
     printed = ACTIVATIONS["tanh"].printed_var
     assert printed is not None
     wanted = printed_sigmoid_var(inner.mean, 4.0 * var, inner.cov)

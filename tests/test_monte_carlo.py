@@ -7,8 +7,8 @@ import pytest
 
 from kbnn.core import filter as block_filter
 from kbnn.core import smoother
-from kbnn.core.belief import open_state
-from kbnn.core.inputs import Inputs
+from kbnn.core.belief import open_belief
+from kbnn.core.inputs import InputMoments
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from tests.networks import plain, spread_state
@@ -16,14 +16,16 @@ from tests.networks import plain, spread_state
 SAMPLES = 400_000
 
 
-def sampled_first_layer(covariance: str, uncertain: bool) -> tuple[FloatArray, Inputs, FloatArray]:
+def sampled_first_layer(
+    covariance: str, uncertain: bool
+) -> tuple[FloatArray, InputMoments, FloatArray]:
     """Pre-activations (samples, units) of a first layer with correlated weights."""
     config = plain(3, hidden=(2,), covariance=covariance, activation_spread=1.0)
     state = spread_state(config, 5)
     rng = np.random.default_rng(1)
     layout = layout_of(config)
     weights = np.empty((SAMPLES, len(state.mean)))
-    for order, block in zip(layout.order, layout.unpack(state.cov), strict=True):
+    for order, block in zip(layout.block_positions, layout.unpack_blocks(state.cov), strict=True):
         noise = rng.standard_normal((SAMPLES, len(order))) @ np.linalg.cholesky(block).T
         weights[:, order] = state.mean[order] + noise
     mean = np.array([0.5, -1.2, 2.0])
@@ -31,7 +33,7 @@ def sampled_first_layer(covariance: str, uncertain: bool) -> tuple[FloatArray, I
     x = mean + np.sqrt(var) * rng.standard_normal((SAMPLES, 3))
     first = weights[:, :8].reshape(SAMPLES, 2, 4)
     a = np.einsum("sui,si->su", first, np.column_stack([np.ones(SAMPLES), x]))
-    return a, Inputs(mean, np.diag(var) if uncertain else None), weights
+    return a, InputMoments(mean, np.diag(var) if uncertain else None), weights
 
 
 @pytest.mark.parametrize("uncertain", [False, True])
@@ -39,18 +41,18 @@ def sampled_first_layer(covariance: str, uncertain: bool) -> tuple[FloatArray, I
 def test_first_layer_moments_agree_with_sampling(covariance: str, uncertain: bool) -> None:
     a, inputs, _ = sampled_first_layer(covariance, uncertain)
     config = plain(3, hidden=(2,), covariance=covariance, activation_spread=1.0)
-    belief = open_state(spread_state(config, 5))
-    mu_a = belief.weights(0) @ np.concatenate([[1.0], inputs.mean])
+    belief = open_belief(spread_state(config, 5))
+    mu_a = belief.layer_weights(0) @ np.concatenate([[1.0], inputs.mean])
     sd = np.std(a, axis=0)
     assert np.all(np.abs(np.mean(a, axis=0) - mu_a) <= 5.0 * sd / np.sqrt(SAMPLES))
     z = np.concatenate([[1.0], inputs.mean])
     var_a = (
         belief.own_gain(0, z) @ z
-        + (belief.weights(0) ** 2 + belief.own_diagonal(0))[:, 1:] @ inputs.var
+        + (belief.layer_weights(0) ** 2 + belief.own_diagonal(0))[:, 1:] @ inputs.var
     )
     assert np.allclose(np.var(a, axis=0), var_a, rtol=0.015)
     if not uncertain:  # a product of Gaussians is none: the activation's mean is then approximate
-        forward = block_filter.forward(belief, inputs)
+        forward = block_filter.run_forward(belief, inputs)
         relu = np.maximum(a, 0.0)
         assert np.all(
             np.abs(np.mean(relu, axis=0) - forward.inputs[1][1:])
@@ -63,7 +65,7 @@ def test_the_papers_output_variance_is_that_of_independent_neurons() -> None:
     """With exact inputs and one hidden layer every moment of scheme `paper` is exact."""
     a, inputs, weights = sampled_first_layer("paper", False)
     config = plain(3, hidden=(2,), covariance="paper")
-    out, passes = smoother.outputs(open_state(spread_state(config, 5)), inputs)
+    out, passes = smoother.predict_outputs(open_belief(spread_state(config, 5)), inputs)
     relu = np.maximum(a, 0.0)
     y = np.einsum("si,si->s", weights[:, 8:], np.column_stack([np.ones(SAMPLES), relu]))
     assert out.mean[0] == pytest.approx(np.mean(y), abs=5.0 * np.std(y) / np.sqrt(SAMPLES))
@@ -79,7 +81,9 @@ def test_the_filters_variance_leaves_out_what_its_update_cannot_learn() -> None:
         neuron = plain(3, hidden=(6,), covariance="neuron", activation_spread=1.0)
         printed = plain(3, hidden=(6,), covariance="paper")
         state = spread_state(neuron, seed)
-        inputs = Inputs(np.array([0.3, 1.0, -2.0]), None)
-        q = block_filter.outputs(open_state(state), inputs)[0].cov[0, 0]
-        matched = smoother.outputs(open_state(state._replace(config=printed)), inputs)[0].cov[0, 0]
+        inputs = InputMoments(np.array([0.3, 1.0, -2.0]), None)
+        q = block_filter.predict_outputs(open_belief(state), inputs)[0].cov[0, 0]
+        matched = smoother.predict_outputs(open_belief(state._replace(config=printed)), inputs)[
+            0
+        ].cov[0, 0]
         assert 0.0 < q < matched

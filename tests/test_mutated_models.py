@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core.engine import compiled
+from kbnn.core.engine import is_compiled
 from kbnn.errors import KbnnError
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.stored import Arrays, from_state, to_state
-from kbnn.run.inspecting import inspect
+from kbnn.run.inspecting import inspect_model
 from kbnn.run.position import Position
 from tests.bench.data import trained
 
@@ -68,7 +68,7 @@ def stored() -> dict[str, tuple[dict[str, Any], Arrays]]:
     return models
 
 
-def used(model: Model, path: str) -> None:
+def used(model: OnlineModel, path: str) -> None:
     """Everything that the commands do with a model."""
     rng = np.random.default_rng(0)
     rows = Rows(
@@ -77,11 +77,11 @@ def used(model: Model, path: str) -> None:
         np.arange(1, 36),
     )
     Position.from_json(model.position)
-    model.predict(sliced(rows, 0, 5))
-    json.dumps(inspect(model, path).to_json(), allow_nan=False)
+    model.predict(slice_rows(rows, 0, 5))
+    json.dumps(inspect_model(model, path).to_json(), allow_nan=False)
     model.learn(rows)  # up to the next rehearsal and beyond
     from_state(*to_state(model))
-    model.learn(sliced(rows, 0, 5), again=True)
+    model.learn(slice_rows(rows, 0, 5), again=True)
     to_state(model)
 
 
@@ -119,7 +119,7 @@ def campaign(count: int, seed: int) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not compiled(), reason="minutes with the twin")
+@pytest.mark.skipif(not is_compiled(), reason="minutes with the twin")
 def test_changed_models_work_or_are_refused() -> None:
     worked, refused = campaign(250, 1)
     assert worked + refused == 250

@@ -146,10 +146,10 @@ def test_widths_may_come_as_a_list_of_any_numbers() -> None:
 def test_the_engine_says_who_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KBNN_ENGINE", "numpy")
     if engines._BUILT:
-        assert engines.description() == "numpy (KBNN_ENGINE=numpy)"
+        assert engines.describe_engine() == "numpy (KBNN_ENGINE=numpy)"
     monkeypatch.setattr(engines, "_BUILT", False)
     monkeypatch.delenv("KBNN_ENGINE")
-    assert "no C compiler" in engines.description()
+    assert "no C compiler" in engines.describe_engine()
     config = Config(inputs=2, hidden=(3,))
     state, _ = learn(init(config), np.zeros((2, 2)), [0.0, 1.0])
     assert state.counts[0] == 2

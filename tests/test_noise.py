@@ -67,7 +67,7 @@ def test_the_heads_covariance_stays_positive_definite_and_symmetric() -> None:
     mean, cov = np.zeros(size), np.eye(size)
     for _ in range(3000):
         features = np.concatenate([[1.0], 3.0 * np.maximum(rng.standard_normal(size - 1), 0.0)])
-        now = noise.forecast(np.array([5.0, 0.2]), mean, cov, features)
+        now = noise.forecast_noise(np.array([5.0, 0.2]), mean, cov, features)
         seen = Residual(float(rng.standard_t(2)), 0.1, 0.2, 1.0, 1.0)
         mean, cov = noise.learn_head(mean, cov, now, seen)
         assert np.array_equal(cov, cov.T)
@@ -113,7 +113,7 @@ def test_one_absurd_label_does_not_poison_the_noise(label: float) -> None:
 
 
 def test_inlier_probability_falls_with_the_residual() -> None:
-    p = [noise.inlier_probability(e, 1.0) for e in (0.0, 2.0, 4.0, 6.0, 1e200)]
+    p = [noise.residual_inlier_probability(e, 1.0) for e in (0.0, 2.0, 4.0, 6.0, 1e200)]
     assert p == sorted(p, reverse=True)
     assert p[0] > 0.99
     assert p[-1] == 0.0

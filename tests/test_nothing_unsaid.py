@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbnn.model.file import load
-from kbnn.stream.arrow_reader import _parquet_width
+from kbnn.stream.arrow_reader import _read_parquet_width
 from kbnn.stream.header import MAX_COLUMNS
 from kbnn.stream.opening import ReadOptions, open_stream
-from kbnn_cli.advice import option_names
+from kbnn_cli.advice import list_option_names
 from kbnn_cli.app import COMMANDS
 from tests.commands import kbnn, program
 from tests.streams import arrow_bytes, assert_same, look
@@ -198,7 +198,7 @@ def test_a_million_columns_cost_little(quote: bytes) -> None:
 def test_the_index_of_parquet_begins_with_its_width(columns: int) -> None:
     table = pa.table({f"c{at}": [1.5] for at in range(columns)})
     pq.write_table(table, "t")
-    assert _parquet_width("t") == columns
+    assert _read_parquet_width("t") == columns
 
 
 LINES = {
@@ -287,7 +287,7 @@ def test_help_fits_its_screen(command: str, width: int) -> None:
     for leak in ("{", "<str", "<list", "...\n  "):
         assert leak not in ran.out.replace("SOURCES...", "")
     if command:
-        assert all(name in ran.out for name in option_names(command))
+        assert all(name in ran.out for name in list_option_names(command))
 
 
 def test_how_many_rows_there_will_be_is_guessed_and_never_more_than_asked_for() -> None:

@@ -47,11 +47,11 @@ def filtered(
         activation_spread=1.0,
     )
     layout = layout_of(config)
-    cov = layout.pack([spread**2 * np.eye(dim) for dim in layout.dims])
+    cov = layout.pack_blocks([spread**2 * np.eye(dim) for dim in layout.block_dims])
     start = init(config)._replace(mean=mean.copy(), cov=cov)
-    state, _ = engine.learn(start, np.array([[x]]), np.array([[y]]))
+    state, _ = engine.learn_arrays(start, np.array([[x]]), np.array([[y]]))
     var = np.empty(4)
-    for order, block in zip(layout.order, layout.unpack(state.cov), strict=True):
+    for order, block in zip(layout.block_positions, layout.unpack_blocks(state.cov), strict=True):
         var[order] = np.diag(block)
     return state.mean, var
 
@@ -93,6 +93,6 @@ def test_prediction_is_the_average_over_the_prior() -> None:
     wanted = mean[2] + mean[3] * float(weight @ special.ndtr(a)) / np.sqrt(2.0 * np.pi)
     config = plain(1, hidden=(1,), activation="probit", covariance="neuron", activation_spread=1.0)
     layout = layout_of(config)
-    cov = layout.pack([spread**2 * np.eye(dim) for dim in layout.dims])
-    got = engine.predict(init(config)._replace(mean=mean, cov=cov), np.array([[x]]))
+    cov = layout.pack_blocks([spread**2 * np.eye(dim) for dim in layout.block_dims])
+    got = engine.predict_arrays(init(config)._replace(mean=mean, cov=cov), np.array([[x]]))
     assert float(got.mean[0, 0]) == pytest.approx(wanted, abs=1e-12)

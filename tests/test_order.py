@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from kbnn import train as train_here
-from kbnn.run.order import forgotten
-from kbnn.run.remedies import judged
-from kbnn.stream.heldout import held_out
+from kbnn.run.order import measure_forgetting
+from kbnn.run.remedies import judge_targets
+from kbnn.stream.heldout import is_held_out
 from tests.commands import kbnn
 from tests.streams import look
 from tests.training_data import train
@@ -55,7 +55,7 @@ def test_even_rows_are_not_remarked_on() -> None:
     rows = [f"{a:.5f},{b:.5f},{c:.5f},{a * b + c:.5f}\n" for a, b, c in x]
     Path("t.csv").write_text("a,b,c,y\n" + "".join(rows))
     training = train(["t.csv"], Path("m.npz"))
-    assert forgotten(training.model) is None
+    assert measure_forgetting(training.model) is None
 
 
 def test_classes_are_remarked_on_by_what_is_right() -> None:
@@ -72,9 +72,9 @@ def test_classes_are_remarked_on_by_what_is_right() -> None:
 def test_the_rows_held_out_are_the_same_whatever_the_chunks() -> None:
     sorted_file("t.csv")
     number = np.arange(1, 601)
-    out = held_out(number, 0.2, 0)
+    out = is_held_out(number, 0.2, 0)
     assert 80 < np.count_nonzero(out) < 160
-    assert np.count_nonzero(out != held_out(number, 0.2, 1)) > 50
+    assert np.count_nonzero(out != is_held_out(number, 0.2, 1)) > 50
     for size in (1, 999, 1 << 20):
         seen = look(["t.csv"], test_split=0.2, read_size=size, block_rows=size)
         assert seen.rows == number[~out].tolist()
@@ -82,7 +82,7 @@ def test_the_rows_held_out_are_the_same_whatever_the_chunks() -> None:
 
 def test_rows_held_out_are_never_learned() -> None:
     sorted_file("t.csv")
-    out = held_out(np.arange(1, 601), 0.2, 0)
+    out = is_held_out(np.arange(1, 601), 0.2, 0)
     head, *lines = Path("t.csv").read_text().splitlines()
     cut = [line.rsplit(",", 1) for line in lines]
     ran = kbnn("train", "t.csv", "-m", "a.npz", "--test-split", "20%", "--json", "-q")
@@ -98,7 +98,7 @@ def test_rows_held_out_are_never_learned() -> None:
 
 def test_held_out_rows_are_those_that_evaluate_would_score() -> None:
     sorted_file("t.csv")
-    out = held_out(np.arange(1, 601), 0.2, 0)
+    out = is_held_out(np.arange(1, 601), 0.2, 0)
     head, *lines = Path("t.csv").read_text().splitlines()
     figures = json.loads(kbnn("train", "t.csv", "-m", "m.npz", "--test-split", "0.2", "--json").out)
     rest = [line for line, held in zip(lines, out, strict=True) if held]
@@ -157,7 +157,7 @@ def test_nobody_is_told_to_shuffle_rows_that_need_their_order() -> None:
     free, bound = train_here(data), train_here(data, lags="a:1")
     for model, advised in ((free, True), (bound, False)):
         assert model._model is not None
-        [(_, verdict)] = judged(model._model)
+        [(_, verdict)] = judge_targets(model._model)
         [changed] = [text for text in verdict.sentences if text.startswith("The stream changed")]
         assert ("--shuffle" in changed) == advised
         assert "--drift off" in changed

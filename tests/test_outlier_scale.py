@@ -7,8 +7,8 @@ import pytest
 
 from kbnn.core.normal import FloatArray
 from kbnn.model import scaling
-from kbnn.model.model import Model
-from kbnn.model.rows import sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import slice_rows
 from kbnn.model.scaling import CENTER, COUNT, MEAN, RECENT, RECENT_SQUARE, SCALE, SQUARES
 from kbnn.model.settings import Settings
 from tests.bench.data import block, schema, trained
@@ -23,9 +23,9 @@ def rows(count: int, seed: int = 0) -> tuple[FloatArray, FloatArray, np.random.G
     return x, y / 6.0, rng  # its range is about 1
 
 
-def scales(model: Model) -> FloatArray:
-    assert model.learned is not None
-    return model.learned.columns[:, SCALE]
+def scales(model: OnlineModel) -> FloatArray:
+    assert model.learner_state is not None
+    return model.learner_state.columns[:, SCALE]
 
 
 @pytest.mark.parametrize("way", ["moved", "replaced"])
@@ -33,10 +33,10 @@ def test_the_scale_of_a_target_is_that_of_its_clean_values(way: str) -> None:
     x, y, rng = rows(1200)
     wild = add_outliers(y, way, rng)
     assert np.std(wild) > 8.0 * np.std(y)
-    model = Model.create(Settings(hidden=(8,)), schema(3))
+    model = OnlineModel.create(Settings(hidden=(8,)), schema(3))
     said = model.learn(block(x, wild))
     assert 0.6 * np.std(y) < scales(model)[0] < 1.6 * np.std(y)
-    clean = Model.create(Settings(hidden=(8,)), schema(3)).learn(block(x, y))
+    clean = OnlineModel.create(Settings(hidden=(8,)), schema(3)).learn(block(x, y))
     error, least = (np.nanmedian(np.abs(one.mean[200:] - y[200:])) for one in (said, clean))
     assert error < 1.35 * least
 
@@ -62,8 +62,8 @@ def test_a_column_that_moves_for_good_is_followed() -> None:
     rng = np.random.default_rng(1)
     walk = np.cumsum(rng.standard_normal(1500))
     model = trained(walk[:-1, None], walk[1:], hidden=(8,))
-    assert model.learned is not None
-    assert abs(model.learned.columns[0, CENTER] - walk[-1]) < 4.0 * scales(model)[0]
+    assert model.learner_state is not None
+    assert abs(model.learner_state.columns[0, CENTER] - walk[-1]) < 4.0 * scales(model)[0]
 
 
 def looked_at(values: FloatArray, expected: FloatArray | None = None) -> scaling.LastRows:
@@ -85,7 +85,7 @@ def test_columns_without_outliers_keep_their_statistics_to_the_bit(kind: str) ->
         "constant": np.full(600, 3.0),
         "missing": np.full(600, np.nan),
     }[kind][:, None]
-    columns = scaling.warm_up(values)
+    columns = scaling.fit_scaler(values)
     after = columns.copy()
     scaling.leave_out_outliers(after, np.zeros(1), looked_at(values))
     assert np.array_equal(after, columns)
@@ -96,7 +96,7 @@ def test_what_the_network_expects_is_no_outlier_of_a_target() -> None:
     values = rng.standard_normal((400, 1))
     event = rng.random(400) < 0.05
     values[event] += 40.0
-    columns = scaling.warm_up(values)
+    columns = scaling.fit_scaler(values)
     columns[0, MEAN], columns[0, SQUARES] = values.mean(), values.var() * columns[0, COUNT]
     expected, surprising = columns.copy(), columns.copy()
     scaling.leave_out_outliers(expected, np.zeros(1), looked_at(values, np.ones(400)))
@@ -110,25 +110,25 @@ def test_what_the_network_expects_is_no_outlier_of_a_target() -> None:
 def test_a_scale_that_only_outliers_have_outgrown_stays_as_it_is() -> None:
     rng = np.random.default_rng(4)
     values = rng.standard_normal((64, 1))
-    columns = scaling.warm_up(values)
+    columns = scaling.fit_scaler(values)
     values[::8] = 500.0
     columns[0, [RECENT, RECENT_SQUARE]] = 1.0, scaling.OUTGROWN + 0.5
-    new = scaling.refit(columns, np.zeros(1), False, looked_at(values))
+    new = scaling.refit_scale(columns, np.zeros(1), False, looked_at(values))
     assert np.array_equal(new[0, [CENTER, SCALE]], columns[0, [CENTER, SCALE]])
     assert new[0, RECENT_SQUARE] == 1.0
     wider = 40.0 * rng.standard_normal((64, 1))
-    assert scaling.refit(columns, np.zeros(1), False, looked_at(wider))[0, SCALE] > 2.0
+    assert scaling.refit_scale(columns, np.zeros(1), False, looked_at(wider))[0, SCALE] > 2.0
 
 
 def test_cutting_and_saving_change_no_bit_where_outliers_are_left_out() -> None:
     x, y, rng = rows(700)
     x[:, :1] = add_outliers(x[:, :1], "moved", rng)
     all_rows = block(x, add_outliers(y, "moved", rng))
-    whole, other, first = (Model.create(Settings(hidden=(5,)), schema(3)) for _ in range(3))
+    whole, other, first = (OnlineModel.create(Settings(hidden=(5,)), schema(3)) for _ in range(3))
     said = whole.learn(all_rows)
     assert same(learn_in(other, all_rows, [1] * 130 + [300, 270]), said)
     assert differences(whole, other) == []
-    first.learn(sliced(all_rows, 0, 256))
+    first.learn(slice_rows(all_rows, 0, 256))
     second = restored(first)
-    second.learn(sliced(all_rows, 256, 700))
+    second.learn(slice_rows(all_rows, 256, 700))
     assert differences(whole, second) == []

@@ -16,7 +16,7 @@ import pytest
 
 from kbnn.errors import DataError, ReaderLeft
 from kbnn.model.file import load
-from kbnn.sink import Sink, open_sink, write_whole
+from kbnn.sink import Sink, open_sink, write_atomically
 from tests.commands import SAMPLES, program, trained
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="channels of POSIX")
@@ -87,13 +87,13 @@ def test_a_refusal_is_a_sentence_and_a_reader_who_left_is_none(tmp_path: Path) -
         Sink(raw, "pipe", owned=False).write(b"x")
     (tmp_path / "folder").mkdir()
     with pytest.raises(DataError, match=r"folder: cannot be written \(is a directory\)$"):
-        write_whole(str(tmp_path / "folder"), b"x")
+        write_atomically(str(tmp_path / "folder"), b"x")
     assert os.listdir(tmp_path) == ["folder"]
 
 
 def test_a_file_written_whole_keeps_its_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    write_whole(str(tmp_path / "link"), b"page")
+    write_atomically(str(tmp_path / "link"), b"page")
     assert (tmp_path / "file").read_bytes() == b"page"
     assert (tmp_path / "link").is_symlink()
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from kbnn.stream.opening import open_stream
-from kbnn.stream.pace import Pace
+from kbnn.stream.pace import BatchSizer
 
 
 def test_slow_rows_come_in_small_blocks(tmp_path: Path) -> None:
@@ -23,17 +23,17 @@ def test_slow_rows_come_in_small_blocks(tmp_path: Path) -> None:
 
 
 def test_fast_rows_soon_come_in_large_blocks() -> None:
-    pace, sizes = Pace(4096), []
+    pace, sizes = BatchSizer(4096), []
     for _ in range(5):
         sizes.append(pace.rows)
-        pace.took(pace.rows, 1e-6 * pace.rows)
+        pace.record_duration(pace.rows, 1e-6 * pace.rows)
     assert sizes == [128, 512, 2048, 4096, 4096]
 
 
 def test_a_block_has_its_least_size_and_no_more_than_asked() -> None:
-    pace = Pace(4096)
-    pace.took(128, 100.0)
+    pace = BatchSizer(4096)
+    pace.record_duration(128, 100.0)
     assert pace.rows == 128
-    small = Pace(7)
-    small.took(7, 1e-6)
+    small = BatchSizer(7)
+    small.record_duration(7, 1e-6)
     assert small.rows == 7

@@ -13,41 +13,43 @@ import kbnn
 from kbnn import Config, init
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
-from kbnn.core.sensitivity import Sensitivity, sensitivity
+from kbnn.core.sensitivity import Sensitivity, compute_sensitivity
 from kbnn.errors import UsageError
 from kbnn.fleet.scores import KeyScores
-from kbnn.fleet.start import KEPT, Widths, begun
+from kbnn.fleet.start import KEY_DISCOUNT, BetweenKeyVariance, create_pooled_model
 from kbnn.model import join, scaling
-from kbnn.model.effects import Effect, _listed
-from kbnn.model.model import Model
+from kbnn.model.effects import Effect, _build_effects
+from kbnn.model.model import OnlineModel
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
 from kbnn.run import modelreport, order, remedies
 from kbnn.run.choices import check_columns
-from kbnn.run.comparing import effect_changes
-from kbnn.run.inspecting import inspect
-from kbnn.run.position import Position, shown
-from kbnn.score.curve import FIRST, LearningCurve
-from kbnn.stream.forms import tell_points
-from kbnn.stream.header import no_column
-from kbnn.stream.hints import tell_few
-from kbnn.stream.kinds import Sample
+from kbnn.run.comparing import diff_effects
+from kbnn.run.inspecting import inspect_model
+from kbnn.run.position import Position, format_sources
+from kbnn.score.curve import FIRST_POINT_ROWS, LearningCurve
+from kbnn.stream.forms import report_ambiguous_points
+from kbnn.stream.header import missing_column_error
+from kbnn.stream.hints import suggest_classification
+from kbnn.stream.kinds import ColumnSample
 from kbnn.stream.readoptions import ReadOptions
-from kbnn.stream.times import point
+from kbnn.stream.times import parse_timestamp
 from kbnn.task.numeric_score import NumericScore
-from kbnn.task.numeric_verdict import bias_sentence, headline
-from kbnn.task.table import task_of
-from kbnn.wording import number
+from kbnn.task.numeric_verdict import choose_headline, describe_bias
+from kbnn.task.table import make_target_type
+from kbnn.wording import format_number
 from tests.bench.data import block, schema
 from tests.judging import judged, number_task, numbers
 
 
-def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> Model:
+def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> OnlineModel:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, 2))
     y = np.column_stack([(10.0**k) * (x[:, 0] + 0.1 * x[:, 1]) for k in range(targets)])
-    made = Model.create(Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets))
+    made = OnlineModel.create(
+        Settings(hidden=(4,), rehearse=0, kind="regression"), schema(2, targets)
+    )
     made.learn(block(x, y))
     return made
 
@@ -55,10 +57,10 @@ def learned(rows: int = 200, targets: int = 1, seed: int = 0) -> Model:
 def test_a_stretch_of_the_curve_tells_of_its_own_rows() -> None:
     curve, score = LearningCurve(1), NumericScore()
     for error in (8.0, 2.0):
-        for piece in curve.pieces(FIRST):
+        for piece in curve.split_at_points(FIRST_POINT_ROWS):
             n = piece.stop - piece.start
             score.add(judged(np.full(n, error), np.zeros(n), np.ones(n)))
-            curve.advance(n, [score])
+            curve.advance_rows(n, [score])
     first, second = curve.points[0]
     assert (first.loss, first.since_loss) == (8.0, 8.0)
     assert second.since_loss == 2.0
@@ -69,7 +71,7 @@ def test_a_stretch_of_the_curve_tells_of_its_own_rows() -> None:
     ("severity", "level"), [(-3, "poor"), (-2, "poor"), (-1, "good"), (1, "good"), (2, "fair")]
 )
 def test_how_grave_it_is_that_intervals_are_off(severity: int, level: str) -> None:
-    assert headline(True, severity, 0, False)[0] == level
+    assert choose_headline(True, severity, 0, False)[0] == level
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_how_grave_it_is_that_intervals_are_off(severity: int, level: str) -> No
 def test_few_rows_must_be_further_off_to_be_biased(rows: int, errors: float, told: bool) -> None:
     """`errors` is the bias in standard errors, of an RMSE of 1."""
     bias = errors / np.sqrt(rows + errors**2)
-    assert bias_sentence(float(bias), 1.0, rows)[0] == told
+    assert describe_bias(float(bias), 1.0, rows)[0] == told
 
 
 @pytest.mark.parametrize(("ratio", "told"), [(1.4, False), (1.8, True)])
@@ -92,7 +94,7 @@ def test_a_quarter_more_error_is_a_half_more_of_its_square(
         return np.full(len(y), next(answers))
 
     monkeypatch.setattr(model.task, "errors", errors)
-    assert (order.forgotten(model) is not None) == told
+    assert (order.measure_forgetting(model) is not None) == told
 
 
 def test_errors_of_several_targets_count_each_in_its_scale() -> None:
@@ -107,7 +109,7 @@ def test_errors_of_several_targets_count_each_in_its_scale() -> None:
 def test_statistics_of_shares_are_those_of_all_rows() -> None:
     rng = np.random.default_rng(1)
     near, far = rng.normal(0.0, 1.0, (90, 1)), rng.normal(50.0, 2.0, (60, 1))
-    together = join._together([scaling.warm_up(near), scaling.warm_up(far)], np.zeros(1))
+    together = join._merge_columns([scaling.fit_scaler(near), scaling.fit_scaler(far)], np.zeros(1))
     every = np.concatenate((near, far))
     assert together[0, scaling.COUNT] == 150
     assert together[0, scaling.CENTER] == pytest.approx(every.mean())
@@ -116,34 +118,34 @@ def test_statistics_of_shares_are_those_of_all_rows() -> None:
 
 def test_rows_of_shares_are_numbered_one_share_after_another() -> None:
     models = [learned(60), learned(50, seed=1)]
-    kept = join._kept(models, [model.learned.kept.rows() for model in models]).rows()
+    kept = join._merge_buffers(models, [model.learner_state.kept.rows() for model in models]).rows()
     assert kept.number.tolist() == list(range(1, 111))
 
 
 def test_a_pipe_never_has_the_same_rows_again() -> None:
     for source, same in (("a.csv", True), ("-", False)):
         run = Position((source,))
-        assert run.same_rows(Position((source,))) == same
+        assert run.reads_same_rows(Position((source,))) == same
 
 
 def test_a_key_begins_with_as_many_networks_as_a_race_chose_for_all() -> None:
     settings = Settings(hidden=(4,), rehearse=0, kind="regression")
-    common = Model.create(replace(settings, ensemble=3), schema(2))
+    common = OnlineModel.create(replace(settings, ensemble=3), schema(2))
     rng = np.random.default_rng(3)
     x = rng.standard_normal((80, 2))
     common.learn(block(x, x[:, :1]))
-    key = begun(settings, common, Widths())
-    assert len(key.learned.members) == len(key.learned.log_weight) == 3
+    key = create_pooled_model(settings, common, BetweenKeyVariance())
+    assert len(key.learner_state.members) == len(key.learner_state.log_weight) == 3
     key.learn(block(x[:5], x[:5, :1]))
     assert np.isfinite(key.predict(block(x[:2], x[:2, :1])).mean).all()
 
 
 def test_a_key_counts_for_less_with_every_one_after_it() -> None:
-    widths, one = Widths(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, np.nan])
+    widths, one = BetweenKeyVariance(), np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, np.nan])
     for _ in range(3):
-        widths.learn(one)
-    counted = 1.0 + KEPT + KEPT**2
-    assert widths.moved[0, 0] == widths.known[0, 0] == pytest.approx(counted)
+        widths.add_shift(one)
+    counted = 1.0 + KEY_DISCOUNT + KEY_DISCOUNT**2
+    assert widths.squared_shifts[0, 0] == widths.information_gains[0, 0] == pytest.approx(counted)
     assert widths.keys == 0.0  # none of them had a noise of its own
 
 
@@ -151,10 +153,10 @@ def test_what_is_unknown_of_a_difference_of_outputs_adds_up_as_variances() -> No
     config = Config(inputs=1, hidden=(), outputs=2, observation="categorical", covariance="full")
     cov = np.diag([1.0, 9.0, 1.0, 16.0])
     mean = np.array([0.0, 3.0, 0.0, 1.0])
-    state = init(config)._replace(mean=mean, cov=layout_of(config).pack([cov]))
-    found = sensitivity(state, np.zeros((1, 1)), np.array([[[1.0, -1.0]]]))
+    state = init(config)._replace(mean=mean, cov=layout_of(config).pack_blocks([cov]))
+    found = compute_sensitivity(state, np.zeros((1, 1)), np.array([[[1.0, -1.0]]]))
     one = Sensitivity(*(part[0] for part in found))
-    (effect,) = _listed(one, np.zeros(1), np.array([2.0]), 1.0, ["a"])
+    (effect,) = _build_effects(one, np.zeros(1), np.array([2.0]), 1.0, ["a"])
     assert (effect.slope, effect.slope_sd) == pytest.approx((1.0, 2.5))
     assert (effect.effect, effect.effect_sd, effect.size) == pytest.approx((2.0, 5.0, 2.0))
 
@@ -163,7 +165,7 @@ def test_what_is_unknown_of_a_difference_of_outputs_adds_up_as_variances() -> No
     ("text", "year"), [("5-Jan-68", 2068), ("5-Jan-69", 1969), ("5-Jan-99", 1999)]
 )
 def test_years_of_two_digits_are_those_of_posix(text: str, year: int) -> None:
-    found = point(text)
+    found = parse_timestamp(text)
     assert found is not None
     assert datetime.fromtimestamp(found.local, UTC).year == year
 
@@ -171,8 +173,8 @@ def test_years_of_two_digits_are_those_of_posix(text: str, year: int) -> None:
 @pytest.mark.parametrize(("values", "told"), [(1, True), (2, True), (10, True), (11, False)])
 def test_a_target_of_few_whole_numbers_may_be_a_class(values: int, told: bool) -> None:
     said: list[str] = []
-    seen = Sample([str(k % values) for k in range(40)], None)
-    tell_few(Column("y", "number", "target"), seen, said.append)
+    seen = ColumnSample([str(k % values) for k in range(40)], None)
+    suggest_classification(Column("y", "number", "target"), seen, said.append)
     assert bool(said) == told
 
 
@@ -184,16 +186,16 @@ def test_a_stream_that_changed_often_for_its_length_is_remarked_on(
     alarms: int, rows: int, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = learned()
-    model.learned = model.learned._replace(seen=rows)
-    monkeypatch.setattr(Model, "alarm_count", alarms)
-    [(_, verdict)] = remedies.judged(model)
+    model.learner_state = model.learner_state._replace(seen=rows)
+    monkeypatch.setattr(OnlineModel, "alarm_count", alarms)
+    [(_, verdict)] = remedies.judge_targets(model)
     assert any(text.startswith("The stream changed") for text in verdict.sentences) == told
 
 
 def test_every_output_of_amounts_is_told_of_by_its_own_name() -> None:
     known = Schema([Column(name, "number", "target") for name in ("rain", "snow")], "amount")
-    task = task_of(known, Settings(kind="amount"))
-    assert [(made.name, made.unit, made.target) for made in task.quantities(4)] == [
+    task = make_target_type(known, Settings(kind="amount"))
+    assert [(made.name, made.unit, made.target) for made in task.effect_quantities(4)] == [
         ("rain", "units of rain", 0),
         ("snow", "units of snow", 1),
         ("rain > 0", "probability", None),
@@ -207,7 +209,7 @@ def test_rows_of_a_key_count_by_their_weight_and_keys_are_ranked_by_their_loss()
     scores = KeyScores(number_task())
     rows = Rows(np.zeros((4, 1)), y, np.arange(1, 5), weight=weight)
     scores.add(["b", "b", "a", "c"], rows, numbers(said, np.ones(4)))
-    found = [(one["key"], one["rows"], one["loss"]) for one in scores.ranked()]
+    found = [(one["key"], one["rows"], one["loss"]) for one in scores.rank_keys()]
     assert found == [("b", 2, pytest.approx(np.sqrt(3.0))), ("a", 1, 2.0), ("c", 1, 9.0)]
     told = scores.to_json()
     assert told["count"] == 3
@@ -219,27 +221,31 @@ def test_a_row_is_shown_with_its_categories_by_name_and_its_lags_for_the_clock()
     hours = [f"2026-01-{1 + at // 24:02} {at % 24:02}:00" for at in range(60)]
     columns = {"when": hours, "town": town, "heat": [at % 7 for at in range(60)]}
     y = [0.25 * (at % 5) for at in range(60)]
-    model = kbnn.train({**columns, "y": y}, layers=3, lags="1", task="regression")._known()
-    assert modelreport.shown_columns(model) == ["town", "heat", "y lag 1"]
+    model = kbnn.train({**columns, "y": y}, layers=3, lags="1", task="regression")._require_model()
+    assert modelreport.list_shown_columns(model) == ["town", "heat", "y lag 1"]
     sample = model.card.summaries.sample
-    rows = [modelreport.cells(model, x) for x in sample.x]
+    rows = [modelreport.format_row_cells(model, x) for x in sample.x]
     for at, cells in zip(sample.row.astype(int) - 1, rows, strict=True):
-        past = "-" if at == 0 else number(y[at - 1])
-        assert cells == [town[at] or "-", number(float(at % 7)), past]
+        past = "-" if at == 0 else format_number(y[at - 1])
+        assert cells == [town[at] or "-", format_number(float(at % 7)), past]
 
 
 def test_few_sources_of_a_run_are_named() -> None:
-    assert shown(("a", "b", "c")) == "a b c"
-    assert shown(("a", "b", "c", "d")) == "a and 3 others"
+    assert format_sources(("a", "b", "c")) == "a b c"
+    assert format_sources(("a", "b", "c", "d")) == "a and 3 others"
 
 
 @pytest.mark.parametrize(("networks", "told"), [(1, None), (2, "2 networks")])
 def test_an_ensemble_is_told_from_two_networks_on(networks: int, told: str | None) -> None:
-    made = Model.create(Settings(hidden=(3,), ensemble=networks, kind="regression"), schema(1))
-    assert dict(inspect(made, "m", 0).what()).get("ensemble") == told  # before there is any
+    made = OnlineModel.create(
+        Settings(hidden=(3,), ensemble=networks, kind="regression"), schema(1)
+    )
+    assert (
+        dict(inspect_model(made, "m", 0).identity_lines()).get("ensemble") == told
+    )  # before there is any
     x = np.random.default_rng(0).standard_normal((60, 1))
     made.learn(block(x, x))
-    assert dict(inspect(made, "m", 0).what()).get("ensemble") == told
+    assert dict(inspect_model(made, "m", 0).identity_lines()).get("ensemble") == told
 
 
 def test_an_effect_differs_where_its_doubt_does_and_one_may_have_it_alone() -> None:
@@ -248,7 +254,7 @@ def test_an_effect_differs_where_its_doubt_does_and_one_may_have_it_alone() -> N
 
     one = [effect("a", 1.0, 0.3), effect("b", 2.0, 0.3), effect("old", 1.0, 0.1)]
     two = [effect("a", 1.0, 0.4), effect("b", 2.0, 0.3), effect("new", 5.0, 0.1)]
-    found = {change.feature: change[1:] for change in effect_changes(one, two)}
+    found = {change.feature: change[1:] for change in diff_effects(one, two)}
     assert found == {
         "a": (1.0, 0.3, 1.0, 0.4, 0.0),
         "old": (1.0, 0.1, None, None, None),
@@ -275,11 +281,16 @@ def test_points_before_three_digits_may_be_those_of_thousands(
     """Where there are many of them, and zeros at the end, which decimals would not have."""
     values = [f"{1 + at}.25{last if at == 3 else 1 + at % 9}" for at in range(rows)]
     said: list[str] = []
-    tell_points("a", values, said.append)
+    report_ambiguous_points("a", values, said.append)
     assert any("--thousands . if it is" in text for text in said) == told
 
 
 def test_columns_that_are_there_are_named_as_far_as_they_are_few() -> None:
-    assert str(no_column("x", list("abcd"))) == "no column 'x' (there are: a, b, c, d)"
-    assert str(no_column("x", list("abcde"))) == "no column 'x' (there are: a, b, c, d, ...)"
-    assert str(no_column("hat", ["heat", "y"])) == "no column 'hat' (did you mean 'heat'?)"
+    assert str(missing_column_error("x", list("abcd"))) == "no column 'x' (there are: a, b, c, d)"
+    assert (
+        str(missing_column_error("x", list("abcde")))
+        == "no column 'x' (there are: a, b, c, d, ...)"
+    )
+    assert (
+        str(missing_column_error("hat", ["heat", "y"])) == "no column 'hat' (did you mean 'heat'?)"
+    )

@@ -14,8 +14,8 @@ from kbnn.report import PictureData, model_plots, picture, plots
 from kbnn.report.data import Dependence
 from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
 from kbnn.score.curve import CurvePoint
-from kbnn.task.gaussian import Z
-from kbnn.task.section import Curve
+from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
+from kbnn.task.section import PredictionCurve
 from tests.judging import number_card, number_task, numbers
 
 pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
@@ -57,7 +57,7 @@ LOWER, UPPER = MEAN - 2.0, MEAN + 1.0
 
 def test_calibration_is_drawn_in_percent_with_what_chance_allows() -> None:
     levels, inside = np.array([0.5, 0.9]), np.array([0.4, 0.95])
-    ax = drawn(plots.calibration, levels, inside, 100)
+    ax = drawn(plots.draw_calibration, levels, inside, 100)
     [(promised, held)] = lines(ax, BLUE)
     assert promised == pytest.approx([0.0, 50.0, 90.0, 100.0])
     assert held == pytest.approx([0.0, 40.0, 95.0, 100.0])
@@ -67,7 +67,7 @@ def test_calibration_is_drawn_in_percent_with_what_chance_allows() -> None:
 
 
 def test_bars_of_the_pit_are_counts_beside_even_ones() -> None:
-    ax = drawn(plots.pit, np.array([30, 10, 10, 50]))
+    ax = drawn(plots.draw_pit, np.array([30, 10, 10, 50]))
     height = bars(ax)
     assert height[:4] == pytest.approx([1.2, 0.4, 0.4, 2.0])
     band = ax.patches[4]
@@ -76,28 +76,30 @@ def test_bars_of_the_pit_are_counts_beside_even_ones() -> None:
 
 
 def test_rows_outside_their_interval_on_either_side_are_orange() -> None:
-    for chart in (plots.truth, plots.residuals, plots.width_error):
-        ax = drawn(chart, Y, MEAN, LOWER, UPPER, *(["y"] if chart is plots.truth else []))
+    for chart in (plots.draw_predicted_true, plots.draw_residuals, plots.draw_width_error):
+        ax = drawn(
+            chart, Y, MEAN, LOWER, UPPER, *(["y"] if chart is plots.draw_predicted_true else [])
+        )
         [held], [missed] = lines(ax, BLUE), lines(ax, ORANGE)
         assert (len(held[0]), len(missed[0])) == (2, 2)
-    [(x, y)] = lines(drawn(plots.truth, Y, MEAN, LOWER, UPPER, "y"), ORANGE)
+    [(x, y)] = lines(drawn(plots.draw_predicted_true, Y, MEAN, LOWER, UPPER, "y"), ORANGE)
     assert (x, y) == ([5.0, -5.0], [1.0, 1.0])
-    [(x, y)] = lines(drawn(plots.width_error, Y, MEAN, LOWER, UPPER), ORANGE)
+    [(x, y)] = lines(drawn(plots.draw_width_error, Y, MEAN, LOWER, UPPER), ORANGE)
     assert (x, y) == ([3.0, 3.0], [4.0, 6.0])
 
 
 def test_an_error_is_measured_by_the_reach_on_its_side() -> None:
-    [(x, y)] = lines(drawn(plots.residuals, Y, MEAN, LOWER, UPPER), ORANGE)
+    [(x, y)] = lines(drawn(plots.draw_residuals, Y, MEAN, LOWER, UPPER), ORANGE)
     assert x == [1.0, 1.0]
     assert y == pytest.approx([4.0 / 1.0, -6.0 / 2.0])
-    [(_, held)] = lines(drawn(plots.residuals, Y, MEAN, LOWER, UPPER), BLUE)
+    [(_, held)] = lines(drawn(plots.draw_residuals, Y, MEAN, LOWER, UPPER), BLUE)
     assert held == pytest.approx([-0.5 / 2.0, 0.0])
 
 
 def test_errors_beside_the_bell_have_90_percent_within_their_reach() -> None:
     z = np.random.default_rng(0).standard_normal(20_000)
-    half = np.full(len(z), Z[90])
-    ax = drawn(plots.bell, z, np.zeros(len(z)), -half, half)
+    half = np.full(len(z), INTERVAL_HALF_WIDTHS_SD[90])
+    ax = drawn(plots.draw_error_histogram, z, np.zeros(len(z)), -half, half)
     [(grid, bell)] = lines(ax, ORANGE)
     middles = np.array([bar.get_x() for bar in ax.patches]) + 0.15
     assert bars(ax) == pytest.approx(np.interp(middles, grid, bell), abs=0.03)
@@ -105,12 +107,12 @@ def test_errors_beside_the_bell_have_90_percent_within_their_reach() -> None:
 
 def test_the_scale_is_that_of_most_values() -> None:
     values = np.concatenate((np.linspace(0.0, 100.0, 1001), [1e6]))
-    low, high = plots.shown_range(values)
+    low, high = plots.central_range(values)
     assert -10.0 < low < 0.5
     assert 99.0 < high < 110.0
-    assert plots.shown_range(np.full(5, 3.0)) == (1.5, 4.5)
-    assert plots.evenly(1000, 5).tolist() == [0, 249, 499, 749, 999]
-    assert plots.evenly(3, 5).tolist() == [0, 1, 2]
+    assert plots.central_range(np.full(5, 3.0)) == (1.5, 4.5)
+    assert plots.evenly_spaced(1000, 5).tolist() == [0, 249, 499, 749, 999]
+    assert plots.evenly_spaced(3, 5).tolist() == [0, 1, 2]
 
 
 def test_learning_shows_the_latest_rows_and_all_beside_the_constant() -> None:
@@ -119,18 +121,18 @@ def test_learning_shows_the_latest_rows_and_all_beside_the_constant() -> None:
         CurvePoint(64, 3.0, 0.8, 0.91, 2.0, 0.6, 0.92),
         CurvePoint(128, None, None, None, None, None, None),
     ]
-    ax = drawn(plots.learning, points, "loss", "RMSE", 5.0)
+    ax = drawn(plots.draw_learning_curve, points, "loss", "RMSE", 5.0)
     assert lines(ax, BLUE) == [([32, 64], [4.0, 2.0])]
     assert lines(ax, GREEN) == [([32, 64], [4.0, 3.0])]
     [(_, constant)] = lines(ax, MUTED)
     assert set(constant) == {5.0}
-    assert lines(drawn(plots.learning, points, "nll", "NLL", None), MUTED) == []
+    assert lines(drawn(plots.draw_learning_curve, points, "nll", "NLL", None), MUTED) == []
 
 
 def test_the_largest_effects_are_on_top_whatever_their_sign() -> None:
     sizes = [(f"f{at}", (-1.0) ** at * at, 0.5 * at + 0.1) for at in range(1, 15)]
     effects = [Effect(name, value, sd, value, sd, 1.0) for name, value, sd in sizes]
-    ax = drawn(model_plots.sensitivities, effects)
+    ax = drawn(model_plots.draw_sensitivities, effects)
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names == [f"f{at}" for at in range(3, 15)]  # from the bottom up, the twelve largest
 
@@ -140,11 +142,13 @@ def test_an_effect_that_may_be_zero_is_grey() -> None:
         Effect("sure", -2.0, 1.0, -2.0, 1.0, 1.0),
         Effect("may be none", 1.5, 1.0, 1.5, 1.0, 1.0),
     ]
-    ax = drawn(model_plots.sensitivities, effects)
+    ax = drawn(model_plots.draw_sensitivities, effects)
     assert lines(ax, BLUE) == [([-2.0], [1])]
     assert lines(ax, MUTED) == [([1.5], [0])]
     [(start, end)] = ax.collections[0].get_segments()[0][:, 0].reshape(1, 2).tolist()
-    assert (start, end) == pytest.approx((-2.0 - Z[90], -2.0 + Z[90]))
+    assert (start, end) == pytest.approx(
+        (-2.0 - INTERVAL_HALF_WIDTHS_SD[90], -2.0 + INTERVAL_HALF_WIDTHS_SD[90])
+    )
 
 
 def test_a_dependence_has_its_band_and_where_the_data_lie() -> None:
@@ -153,15 +157,15 @@ def test_a_dependence_has_its_band_and_where_the_data_lie() -> None:
         "a", grid, grid + 1.0, np.array([0.1, 0.2, 0.3]), np.arange(-2.0, 5.0),
         np.array([9, 1, 4, 2, 7, 7]),
     )  # fmt: skip
-    ax = drawn(model_plots.dependence, data, "y")
+    ax = drawn(model_plots.draw_dependence, data, "y")
     assert lines(ax, BLUE) == [([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])]
     low, high = edges(ax)
-    assert high - low == pytest.approx(2.0 * Z[90] * data.sd)
+    assert high - low == pytest.approx(2.0 * INTERVAL_HALF_WIDTHS_SD[90] * data.sd)
     assert [bar.get_x() for bar in ax.patches] == [0.0, 1.0]  # bins within the grid
     heights = bars(ax)
     assert heights[0] == pytest.approx(2.0 * heights[1])
     named = Dependence("c", np.arange(2.0), np.array([3.0, 4.0]), np.ones(2), categories=["u", "v"])
-    ax = drawn(model_plots.dependence, named, "y")
+    ax = drawn(model_plots.draw_dependence, named, "y")
     assert lines(ax, BLUE) == [([0, 1], [3.0, 4.0])]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["u", "v"]
 
@@ -169,7 +173,7 @@ def test_a_dependence_has_its_band_and_where_the_data_lie() -> None:
 def test_probabilities_are_drawn_beside_what_was_right() -> None:
     weight = np.array([0.0, 4.0, 16.0, 80.0])
     sure, right = np.array([np.nan, 0.4, 0.7, 0.9]), np.array([np.nan, 0.5, 0.5, 0.95])
-    ax = drawn(model_plots.reliability, weight, sure, right)
+    ax = drawn(model_plots.draw_reliability, weight, sure, right)
     dots = ax.collections[-1]
     assert dots.get_offsets()[:, 0].tolist() == pytest.approx([40.0, 70.0, 90.0])
     assert dots.get_offsets()[:, 1].tolist() == pytest.approx([50.0, 50.0, 95.0])
@@ -183,14 +187,14 @@ def test_probabilities_are_drawn_beside_what_was_right() -> None:
 
 
 def test_how_sure_it_was_is_a_share_of_all_rows() -> None:
-    ax = drawn(model_plots.confidence_bars, np.array([0.0, 10.0, 30.0]), 0.8, 0.7)
+    ax = drawn(model_plots.draw_confidence_bars, np.array([0.0, 10.0, 30.0]), 0.8, 0.7)
     assert bars(ax) == pytest.approx([0.0, 25.0, 75.0])
     assert lines(ax, ORANGE)[0][0] == pytest.approx([80.0, 80.0])
 
 
 def test_rows_below_a_confidence_are_set_aside() -> None:
     weight, right = np.array([0.0, 10.0, 30.0]), np.array([np.nan, 0.5, 0.9])
-    ax = drawn(model_plots.selective, weight, right)
+    ax = drawn(model_plots.draw_selective_accuracy, weight, right)
     [(least, share)], [(_, kept)] = lines(ax, BLUE), lines(ax, GREEN)
     assert least == pytest.approx([0.0, 100.0 / 3.0, 200.0 / 3.0])
     assert share == pytest.approx([80.0, 80.0, 90.0])
@@ -199,29 +203,31 @@ def test_rows_below_a_confidence_are_set_aside() -> None:
 
 def test_a_forecast_goes_on_after_the_last_row() -> None:
     past, mean, sd = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0]), np.array([1.0, 2.0])
-    ax = drawn(model_plots.ahead, past, mean, sd, "y")
+    ax = drawn(model_plots.draw_horizon, past, mean, sd, "y")
     assert lines(ax, BLUE) == [([1, 2], [4.0, 5.0])]
     assert any(list(line.get_xdata()) == [-2, -1, 0] for line in ax.lines)
     low, high = edges(ax)
-    assert low == pytest.approx(mean - Z[90] * sd)
-    assert high == pytest.approx(mean + Z[90] * sd)
+    assert low == pytest.approx(mean - INTERVAL_HALF_WIDTHS_SD[90] * sd)
+    assert high == pytest.approx(mean + INTERVAL_HALF_WIDTHS_SD[90] * sd)
 
 
-def drawing(x: FloatArray, truth: FloatArray, make: Callable[[FloatArray], Curve]) -> PictureData:
+def drawing(
+    x: FloatArray, truth: FloatArray, make: Callable[[FloatArray], PredictionCurve]
+) -> PictureData:
     card = number_card(1, x.shape[1])
     mean = make(x).value
     card.add(x, truth[:, None], numbers(mean, np.ones(len(mean))))
-    told = number_task("y").drawn(card.scores[0], card.summaries, 0)
+    told = number_task("y").partial_dependence_spec(card.scores[0], card.summaries, 0)
     return PictureData("y", ["a", "b"][: x.shape[1]], x, truth, told, make)
 
 
 def test_what_is_known_of_one_input_is_a_band_within_that_of_the_data() -> None:
-    def make(x: FloatArray) -> Curve:
+    def make(x: FloatArray) -> PredictionCurve:
         a = x[:, 0]
-        return Curve(2.0 * a, 1.0 + a, 0.5 + a, 2.0 * a - 2.0, 2.0 * a + 1.0)
+        return PredictionCurve(2.0 * a, 1.0 + a, 0.5 + a, 2.0 * a - 2.0, 2.0 * a + 1.0)
 
     x = np.array([[0.0], [1.0], [np.nan]])
-    ax = drawn(picture.band, drawing(x, np.array([0.5, 1.5, 1.0]), make))
+    ax = drawn(picture.draw_band, drawing(x, np.array([0.5, 1.5, 1.0]), make))
     assert ax.get_xlim() == pytest.approx((-0.1, 1.1))  # a tenth of air
     [(grid, mean)], [(_, rows)] = lines(ax, BLUE), lines(ax, INK)
     a = np.array(grid)
@@ -231,7 +237,7 @@ def test_what_is_known_of_one_input_is_a_band_within_that_of_the_data() -> None:
     assert low == pytest.approx(2.0 * a - 2.0)
     assert high == pytest.approx(2.0 * a + 1.0)
     low, high = edges(ax, 1)
-    half = Z[90] * (0.5 + a)
+    half = INTERVAL_HALF_WIDTHS_SD[90] * (0.5 + a)
     assert low == pytest.approx(2.0 * a - np.minimum(half, 2.0))
     assert high == pytest.approx(2.0 * a + np.minimum(half, 1.0))
 
@@ -239,18 +245,19 @@ def test_what_is_known_of_one_input_is_a_band_within_that_of_the_data() -> None:
 def test_two_inputs_lie_across_and_up() -> None:
     from matplotlib.figure import Figure
 
-    def make(x: FloatArray) -> Curve:
-        return Curve(x[:, 0] + 100.0 * x[:, 1], 1.0 + x[:, 1] ** 2)
+    def make(x: FloatArray) -> PredictionCurve:
+        return PredictionCurve(x[:, 0] + 100.0 * x[:, 1], 1.0 + x[:, 1] ** 2)
 
     figure = Figure()
     x = np.array([[0.0, 0.0], [1.0, 1.0]])
-    picture.fields(figure, drawing(x, np.array([0.0, 100.0]), make))
+    picture.draw_planes(figure, drawing(x, np.array([0.0, 100.0]), make))
     left, right = figure.axes[:2]
     values, sds = (
-        np.asarray(ax.collections[0].get_array()).reshape(picture.GRID, -1) for ax in (left, right)
+        np.asarray(ax.collections[0].get_array()).reshape(picture.GRID_POINTS, -1)
+        for ax in (left, right)
     )
-    across, up = (np.linspace(-0.1, 1.1, picture.GRID) for _ in range(2))
+    across, up = (np.linspace(-0.1, 1.1, picture.GRID_POINTS) for _ in range(2))
     assert values == pytest.approx(across[None, :] + 100.0 * up[:, None])
-    assert sds == pytest.approx(np.tile(1.0 + up[:, None] ** 2, (1, picture.GRID)))
+    assert sds == pytest.approx(np.tile(1.0 + up[:, None] ** 2, (1, picture.GRID_POINTS)))
     assert (left.get_xlabel(), left.get_ylabel()) == ("a", "b")
     assert (left.get_title(), right.get_title()) == ("mean", "standard deviation")

@@ -15,7 +15,7 @@ import kbnn
 from kbnn.core.normal import FloatArray
 from kbnn.model.recursion import GROWING_STEPS
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.forecast import Forecast, joined
+from kbnn.task.forecast import Forecast, join_forecasts
 from tests.commands import Ran
 from tests.commands import kbnn as command
 
@@ -64,7 +64,7 @@ def scored(model: kbnn.Model, data: Any, monkeypatch: pytest.MonkeyPatch) -> For
     with monkeypatch.context() as patch:
         patch.setattr(Scorecard, "add", note)
         model.evaluate(data)
-    return joined(seen)
+    return join_forecasts(seen)
 
 
 def assert_same(said: Any, other: Forecast) -> None:

@@ -16,10 +16,10 @@ from kbnn.core.constants import LAMBDA
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Place, Schema
-from kbnn.model.settings import PRESETS, Choices, Settings
+from kbnn.model.settings import PRESETS, SettingOverrides, Settings
 from samples import make, tiny
 from tests.commands import kbnn
 from tests.modelling import differences, network, restored
@@ -59,11 +59,13 @@ def test_the_preset_is_the_algorithm_on_one_screen(
 ) -> None:
     """Exact labels take digits with every row: there are fewer of them."""
     x, y = raw(count)
-    model = Model.create(
-        Choices(preset="paper", hidden=hidden, noise=noise, units=False, seed=3).settings(),
+    model = OnlineModel.create(
+        SettingOverrides(
+            preset="paper", hidden=hidden, noise=noise, units=False, seed=3
+        ).make_settings(),
         schema(3),
     )
-    model.settle()
+    model.finish_warmup()
     layers = opened(network(model))
     for epoch in range(2):
         for i in range(len(x)):
@@ -77,7 +79,10 @@ def test_the_preset_is_the_algorithm_on_one_screen(
     for ours, theirs in zip(layers, opened(network(model)), strict=True):
         np.testing.assert_allclose(ours.mean, theirs.mean, rtol=0.0, atol=1e-10)
         np.testing.assert_allclose(ours.cov, theirs.cov, rtol=0.0, atol=1e-10)
-    unlike = [model.count(name) for name in ("bounded", "raised", "repairs", "rejected", "clipped")]
+    unlike = [
+        model.get_network_count(name)
+        for name in ("bounded", "raised", "repairs", "rejected", "clipped")
+    ]
     assert unlike == [0] * 5
 
 
@@ -86,10 +91,11 @@ def test_a_sigmoid_output_is_one_more_activation() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((120, 3))
     label = (x[:, 0] + 0.5 * x[:, 1] > 0.0).astype(np.float64)
-    model = Model.create(
-        Choices(preset="paper", hidden=(7,), units=False, seed=2).settings(), schema(3, **SIGMOID)
+    model = OnlineModel.create(
+        SettingOverrides(preset="paper", hidden=(7,), units=False, seed=2).make_settings(),
+        schema(3, **SIGMOID),
     )
-    model.settle()
+    model.finish_warmup()
     layers, raised = opened(network(model)), 0
     for i in range(len(x)):
         passes = tiny.forward(layers, x[i])
@@ -107,7 +113,7 @@ def test_a_sigmoid_output_is_one_more_activation() -> None:
     for ours, theirs in zip(layers, opened(network(model)), strict=True):
         np.testing.assert_allclose(ours.mean, theirs.mean, rtol=0.0, atol=1e-10)
         np.testing.assert_allclose(ours.cov, theirs.cov, rtol=0.0, atol=1e-10)
-    assert model.count("raised") == raised > 10
+    assert model.get_network_count("raised") == raised > 10
 
 
 def smoothed(
@@ -126,7 +132,7 @@ def smoothed(
 
 
 def test_options_beside_the_preset_win_and_each_can_be_said_alone() -> None:
-    chosen = Choices(preset="paper", noise=0.1, robust=True).settings()
+    chosen = SettingOverrides(preset="paper", noise=0.1, robust=True).make_settings()
     assert chosen == replace(Settings(**PRESETS["paper"]), preset="paper", noise=0.1, robust=True)
     plain = Settings()
     for name, value in PRESETS["paper"].items():
@@ -137,32 +143,32 @@ def test_options_beside_the_preset_win_and_each_can_be_said_alone() -> None:
 def test_without_units_cutting_changes_no_bit_and_a_model_goes_on(tmp_path: Path) -> None:
     x, y = raw(200)
     x[3, 1] = np.nan
-    settings = Choices(preset="paper", hidden=(5,), noise=0.2, units=False).settings()
-    one, two = Model.create(settings, schema(3)), Model.create(settings, schema(3))
+    settings = SettingOverrides(preset="paper", hidden=(5,), noise=0.2, units=False).make_settings()
+    one, two = OnlineModel.create(settings, schema(3)), OnlineModel.create(settings, schema(3))
     one.learn(rows(x, y))
     for start in range(0, 200, 7):
         two.learn(rows(x[start : start + 7], y[start : start + 7], start + 1))
         two = restored(two)
     assert differences(one, two) == []
-    assert not one.warming_up
-    assert one.learned.changes == 0
+    assert not one.is_warming_up
+    assert one.learner_state.changes == 0
 
 
 def test_labels_without_units_that_no_belief_could_hold_are_rejected() -> None:
-    settings = Choices(preset="paper", hidden=(5,), noise=0.2, units=False).settings()
-    model = Model.create(settings, schema(3))
+    settings = SettingOverrides(preset="paper", hidden=(5,), noise=0.2, units=False).make_settings()
+    model = OnlineModel.create(settings, schema(3))
     x, y = raw(50)
     y[10] = 1e90
     x[20, 0] = 1e90
     model.learn(rows(x, y))
-    assert (model.rejected, model.rows) == (1, 49)
+    assert (model.rejected_rows, model.rows) == (1, 49)
     assert differences(model, restored(model)) == []
 
 
 def test_the_prior_variance_by_rule_and_by_number() -> None:
     def variances(**stated: Any) -> list[float]:
-        model = Model.create(Settings(hidden=(9,), units=False, **stated), schema(3))
-        model.settle()
+        model = OnlineModel.create(Settings(hidden=(9,), units=False, **stated), schema(3))
+        model.finish_warmup()
         return sorted({round(float(v), 12) for v in network(model).prior_var})
 
     assert variances() == [0.1, 0.25]
@@ -273,10 +279,10 @@ def test_what_is_impossible_is_said(options: str, tmp_path: Path) -> None:
 
 def test_a_sigmoid_output_has_two_classes() -> None:
     three = schema(3, task="classification", classes=["a", "b", "c"], closed=True)
-    settings = Choices(preset="paper", units=False).settings()
+    settings = SettingOverrides(preset="paper", units=False).make_settings()
     with pytest.raises(UsageError, match=r"two classes apart, but 'y' has 3 \(use --link probit\)"):
-        Model.create(settings, three)
-    model = Model.create(settings, schema(3, task="classification", classes=["a", "b"]))
+        OnlineModel.create(settings, three)
+    model = OnlineModel.create(settings, schema(3, task="classification", classes=["a", "b"]))
     x, _ = raw(9)
     grown = schema(3, task="classification", classes=["a", "b", "c"])
     block = rows(x, np.array([0, 1, 1, 0, 0, 2, 1, 1, 0.0]))._replace(schema=grown)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init
-from kbnn.core.layout import groups, layout_of, unpack_triangle
+from kbnn.core.layout import group_bounds, layout_of, unpack_triangle
 
 
 @pytest.mark.parametrize(("observation", "wide"), [("gaussian", 1.0), ("categorical", 25.0)])
@@ -14,8 +14,8 @@ def test_weights_have_one_over_fan_in_and_class_outputs_more(observation: str, w
     config = Config(inputs=3, outputs=2, hidden=(6, 4), observation=observation)
     state, layout = init(config, 5), layout_of(config)
     for layer, var in enumerate((1 / 4, 1 / 7, wide / 5)):
-        assert np.allclose(layout.matrix(state.prior_var, layer), var)
-    for dense, order in zip(layout.unpack(state.cov), layout.order, strict=True):
+        assert np.allclose(layout.weight_matrix(state.prior_var, layer), var)
+    for dense, order in zip(layout.unpack_blocks(state.cov), layout.block_positions, strict=True):
         assert np.allclose(dense, np.diag(state.prior_var[order]))
     assert np.array_equal(state.mean, state.prior_mean)
 
@@ -24,8 +24,12 @@ def test_means_are_drawn_with_one_over_fan_in_whatever_the_label() -> None:
     for observation in ("gaussian", "categorical"):
         config = Config(inputs=9, outputs=40, hidden=(400,), observation=observation)
         state, layout = init(config, 1), layout_of(config)
-        assert np.std(layout.matrix(state.mean, 0)) == pytest.approx(np.sqrt(1 / 10), rel=0.05)
-        assert np.std(layout.matrix(state.mean, 1)) == pytest.approx(np.sqrt(1 / 401), rel=0.05)
+        assert np.std(layout.weight_matrix(state.mean, 0)) == pytest.approx(
+            np.sqrt(1 / 10), rel=0.05
+        )
+        assert np.std(layout.weight_matrix(state.mean, 1)) == pytest.approx(
+            np.sqrt(1 / 401), rel=0.05
+        )
 
 
 def test_the_noise_head_leaves_the_level_to_the_level() -> None:
@@ -52,6 +56,6 @@ def test_the_noise_head_leaves_the_level_to_the_level() -> None:
 def test_groups_have_at_most_ten_units_and_192_weights(
     units: int, size: int | None, weights: int, ends: list[int]
 ) -> None:
-    found = groups(units, size, weights)
+    found = group_bounds(units, size, weights)
     assert [end for _, end in found] == ends
     assert [first for first, _ in found] == [0, *ends[:-1]]

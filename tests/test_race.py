@@ -12,9 +12,14 @@ import pytest
 
 from kbnn.errors import ModelError
 from kbnn.model import race
-from kbnn.model.model import Model
-from kbnn.model.race import DECIDED, DECIDED_LATE, DROPPED, Lost
-from kbnn.model.rows import sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.race import (
+    ELIMINATION_MARGIN_NATS,
+    REPLAY_SELECTION_ROWS,
+    SELECTION_ROWS,
+    EliminatedCandidate,
+)
+from kbnn.model.rows import slice_rows
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
 from tests.bench.data import FloatArray, block, judged, schema
@@ -28,9 +33,9 @@ def curve(count: int, noise: float = 0.1, seed: int = 0) -> tuple[FloatArray, Fl
     return x, np.sin(2.0 * x[:, 0]) + x[:, 1] * x[:, 2] + noise * rng.standard_normal(count)
 
 
-def raced(count: int, **settings: Any) -> Model:
+def raced(count: int, **settings: Any) -> OnlineModel:
     x, y = curve(count)
-    model = Model.create(Settings(**{"hidden": (12,), **settings}), schema(3))
+    model = OnlineModel.create(Settings(**{"hidden": (12,), **settings}), schema(3))
     model.learn(block(x, y))
     return model
 
@@ -43,44 +48,51 @@ def test_a_candidate_is_told_by_what_sets_it_apart() -> None:
         (Settings(hidden=(4,), covariance="full"), "--layers 4 full"),
         (Settings(hidden=(4, 3), ensemble=2), "--layers 4,3, --ensemble 2"),
     ):
-        assert settings.told(other) == words
+        assert settings.describe_difference(other) == words
 
 
 def test_of_the_other_kinds_a_real_target_is_told_else_the_nearest() -> None:
-    model = Model.create(Settings(), schema(3))
+    model = OnlineModel.create(Settings(), schema(3))
     count, positive, amount, real = (
         Settings(kind=kind) for kind in ("count", "positive", "amount", "regression")
     )
     leader, second = (
-        race.Racer(model.learner_of(one), model.learned, nats)
+        race.Candidate(model.make_learner(one), model.learner_state, nats)
         for one, nats in ((count, 50.0), (amount, 20.0))
     )
-    lost = (Lost(positive, 40.0, 96, count), Lost(positive, 5.0, 96, amount))
-    assert race.kinds_told((leader,), ()) is None
-    assert race.kinds_told((leader,), lost) == ("count", "positive", 40.0)
-    assert race.kinds_told((leader, second), lost) == ("count", "amount", 30.0)
-    far = (*lost, Lost(real, 90.0, 128, count), Lost(real, 70.0, 128, count))
-    assert race.kinds_told((leader, second), far) == ("count", "regression", 70.0)
+    lost = (
+        EliminatedCandidate(positive, 40.0, 96, count),
+        EliminatedCandidate(positive, 5.0, 96, amount),
+    )
+    assert race.compare_target_types((leader,), ()) is None
+    assert race.compare_target_types((leader,), lost) == ("count", "positive", 40.0)
+    assert race.compare_target_types((leader, second), lost) == ("count", "amount", 30.0)
+    far = (
+        *lost,
+        EliminatedCandidate(real, 90.0, 128, count),
+        EliminatedCandidate(real, 70.0, 128, count),
+    )
+    assert race.compare_target_types((leader, second), far) == ("count", "regression", 70.0)
 
 
 def test_rehearsal_wins_where_there_is_something_to_learn() -> None:
     model = raced(1000)
     assert model.learner.settings.rehearse == "auto"
     assert [lost.settings.rehearse for lost in model.lost] == ["later"]
-    assert model.lost[0].nats >= DROPPED
+    assert model.lost[0].nats_behind >= ELIMINATION_MARGIN_NATS
     assert model.lost[0].row % 32 == 0
 
 
 def test_pure_noise_is_not_worth_rehearsing() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((1100, 6)), rng.standard_normal(1100)
-    model = Model.create(Settings(), schema(6))
+    model = OnlineModel.create(Settings(), schema(6))
     model.learn(block(x, y))
     assert model.learner.settings.rehearse == 0
 
 
 def test_at_the_end_of_youth_a_copy_that_stops_begins() -> None:
-    model = raced(DECIDED)
+    model = raced(SELECTION_ROWS)
     assert [racer.learner.settings.rehearse for racer in model.racers] == [8, 0]
     assert [racer.evidence for racer in model.racers] == [0.0, 0.0]
     one, other = (racer.learned.members[0].state() for racer in model.racers)
@@ -97,11 +109,11 @@ def faint(count: int, noise: float = 3.0, seed: int = 0) -> tuple[FloatArray, Fl
 
 
 def test_where_nothing_was_rehearsed_a_copy_begins_to_at_the_end_of_youth() -> None:
-    x, y = faint(DECIDED)
-    model = Model.create(Settings(hidden=(12,)), schema(8))
+    x, y = faint(SELECTION_ROWS)
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(8))
     model.learn(block(x, y))
     assert [racer.learner.settings.rehearse for racer in model.racers] == [0, 8]
-    assert [racer.evidence for racer in model.racers] == [0.0, -race.MOST_A_ROW]
+    assert [racer.evidence for racer in model.racers] == [0.0, -race.MAX_ROW_ADVANTAGE_NATS]
     one, other = (racer.learned.members[0].state() for racer in model.racers)
     assert np.array_equal(one.mean, other.mean)
     assert np.array_equal(one.cov, other.cov)
@@ -109,17 +121,22 @@ def test_where_nothing_was_rehearsed_a_copy_begins_to_at_the_end_of_youth() -> N
 
 
 def test_what_begins_to_rehearse_late_takes_its_surplus_back_when_that_is_decided() -> None:
-    x, y = faint(DECIDED_LATE + 32)
-    model = Model.create(Settings(hidden=(12,)), schema(8))
-    model.learn(block(x[:DECIDED], y[:DECIDED]))
+    x, y = faint(REPLAY_SELECTION_ROWS + 32)
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(8))
+    model.learn(block(x[:SELECTION_ROWS], y[:SELECTION_ROWS]))
     model.racers = model.racers[1:]
-    model.learn(block(x[DECIDED : DECIDED_LATE - 1], y[DECIDED : DECIDED_LATE - 1]))
+    model.learn(
+        block(
+            x[SELECTION_ROWS : REPLAY_SELECTION_ROWS - 1],
+            y[SELECTION_ROWS : REPLAY_SELECTION_ROWS - 1],
+        )
+    )
     model = restored(model)
-    begun = model.learned
+    begun = model.learner_state
     assert begun.members[0].counts["rehearsed"] > 8_000
     assert not begun.rehearsal.settled
-    model.learn(block(x[DECIDED_LATE - 1 :], y[DECIDED_LATE - 1 :]))
-    after = model.learned
+    model.learn(block(x[REPLAY_SELECTION_ROWS - 1 :], y[REPLAY_SELECTION_ROWS - 1 :]))
+    after = model.learner_state
     assert after.rehearsal.settled
     assert after.members[0].counts["rehearsed"] == 0
     wider = after.members[0].state().cov.sum() / begun.members[0].state().cov.sum()
@@ -128,12 +145,12 @@ def test_what_begins_to_rehearse_late_takes_its_surplus_back_when_that_is_decide
 
 def test_a_noisy_stream_gains_by_rehearsal_that_begins_late() -> None:
     x, y = faint(10_000, noise=1.0, seed=7)
-    model = Model.create(Settings(), schema(8))
-    model.learn(block(x[:DECIDED], y[:DECIDED]))
+    model = OnlineModel.create(Settings(), schema(8))
+    model.learn(block(x[:SELECTION_ROWS], y[:SELECTION_ROWS]))
     assert model.learner.settings.rehearse == 0
-    model.learn(block(x[DECIDED:2200], y[DECIDED:2200]))
+    model.learn(block(x[SELECTION_ROWS:2200], y[SELECTION_ROWS:2200]))
     assert model.learner.settings.rehearse == 8
-    alone = Model.create(Settings(rehearse=0), schema(8))
+    alone = OnlineModel.create(Settings(rehearse=0), schema(8))
     alone.learn(block(x[:2200], y[:2200]))
     found, without = (judged(one, x[2200:], y[2200:]) for one in (model, alone))
     assert found.nll < without.nll - 0.005
@@ -146,13 +163,13 @@ def test_stale_rows_are_not_rehearsed_for_long() -> None:
     x = rng.standard_normal((count, 3))
     angle = np.arange(count) / 500.0
     y = np.cos(angle) * x[:, 0] + np.sin(angle) * x[:, 1] + 0.1 * rng.standard_normal(count)
-    model = Model.create(Settings(hidden=(12,), drift=False), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,), drift=False), schema(3))
     model.learn(block(x, y))
     assert model.learner.settings.rehearse == 0
 
 
 def test_only_one_is_left_after_both_races() -> None:
-    assert len(raced(DECIDED_LATE).racers) == 1
+    assert len(raced(REPLAY_SELECTION_ROWS).racers) == 1
 
 
 def test_no_race_where_the_choice_was_made() -> None:
@@ -165,10 +182,12 @@ def test_no_race_where_the_choice_was_made() -> None:
 
 def test_the_leader_speaks() -> None:
     x, y = curve(160, noise=1.0)
-    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:128], y[:128]))
     assert len(model.racers) == 2
-    alone = Model.create(Settings(hidden=(12,), rehearse=model.learner.settings.often), schema(3))
+    alone = OnlineModel.create(
+        Settings(hidden=(12,), rehearse=model.learner.settings.replay_ratio), schema(3)
+    )
     alone.learn(block(x[:128], y[:128]))
     assert model.racers[0].evidence > model.racers[1].evidence
     assert same(model.predict(block(x[128:], y[128:])), alone.predict(block(x[128:], y[128:])))
@@ -176,12 +195,12 @@ def test_the_leader_speaks() -> None:
 
 def test_no_row_decides_the_race_alone() -> None:
     density = np.array([[-1.0, -900.0], [-2.0, -1.0]])
-    assert race._bounded(density).tolist() == [[-1.0, -6.0], [-2.0, -1.0]]
+    assert race._clip_log_densities(density).tolist() == [[-1.0, -6.0], [-2.0, -1.0]]
 
 
 def test_a_later_pass_ends_the_race() -> None:
     x, y = curve(200, noise=1.0)
-    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
     racing, leader = len(model.racers), model.learner.settings
     model.learn(block(x, y), again=True)
@@ -213,24 +232,24 @@ def test_cuts_and_saving_change_no_bit_while_candidates_race(settings: dict[str,
 
 
 def _part(stream: Any, start: int, stop: int) -> Any:
-    from kbnn.model.rows import sliced
+    from kbnn.model.rows import slice_rows
 
-    return sliced(stream, start, stop)
+    return slice_rows(stream, start, stop)
 
 
 def _said(forecast: Any, start: int, stop: int) -> Any:
-    from kbnn.task.forecast import taken
+    from kbnn.task.forecast import select_rows
 
-    return taken(forecast, slice(start, stop))
+    return select_rows(forecast, slice(start, stop))
 
 
 def test_classes_race_too() -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_normal((600, 2))
     y = (x[:, 0] * x[:, 1] > 0.0).astype(float)
-    model = Model.create(Settings(hidden=(12,)), schema(2, classes=2))
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(2, classes=2))
     model.learn(block(x, y))
-    assert model.learned.rehearsal.rows > 0
+    assert model.learner_state.rehearsal.rows > 0
     assert model.racers[0].evidence < 0.0
 
 
@@ -239,7 +258,7 @@ def test_shapes_race_and_a_straight_line_is_found_straight() -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((1100, 4))
     y = x @ np.array([1.0, -2.0, 0.5, 0.0]) + 0.5 * rng.standard_normal(1100)
-    model = Model.create(Settings(hidden="auto"), schema(4))
+    model = OnlineModel.create(Settings(hidden="auto"), schema(4))
     model.learn(block(x, y))
     assert model.learner.settings.hidden == ()
     kinds = {(lost.settings.hidden, lost.settings.covariance) for lost in model.lost}
@@ -247,17 +266,17 @@ def test_shapes_race_and_a_straight_line_is_found_straight() -> None:
 
 
 def test_a_covariance_that_was_said_is_kept_by_all_shapes() -> None:
-    made = Settings(hidden="auto", covariance="neuron").candidates()
+    made = Settings(hidden="auto", covariance="neuron").list_candidates()
     assert {one.covariance for one in made} == {"neuron"}
     assert {one.hidden for one in made} == {(50,), (50, 50), ()}
 
 
 def test_several_networks_race_against_one_unless_all_are_several() -> None:
-    made = Settings(hidden="auto").candidates()
+    made = Settings(hidden="auto").list_candidates()
     assert [one.hidden for one in made if one.ensemble > 1] == [(50,), (50, 50)]
-    assert {one.ensemble for one in Settings(hidden="auto", ensemble=2).candidates()} == {2}
-    assert {one.ensemble for one in Settings(ensemble=3).candidates()} == {3}
-    wide = Settings(hidden="auto").candidates(inputs=500)
+    assert {one.ensemble for one in Settings(hidden="auto", ensemble=2).list_candidates()} == {2}
+    assert {one.ensemble for one in Settings(ensemble=3).list_candidates()} == {3}
+    wide = Settings(hidden="auto").list_candidates(inputs=500)
     assert sorted((one.hidden, one.ensemble) for one in wide if one.rehearse) == [
         ((), 1), ((50,), 1), ((50,), 1), ((50,), 5), ((50, 50), 1), ((50, 50), 5),
     ]  # fmt: skip
@@ -272,18 +291,20 @@ def noisy(count: int) -> Any:
 
 def test_several_networks_that_race_go_on_after_saving() -> None:
     rows = noisy(120)
-    whole, cut = (Model.create(Settings(hidden="auto", kind="regression"), schema(8)) for _ in "ab")
+    whole, cut = (
+        OnlineModel.create(Settings(hidden="auto", kind="regression"), schema(8)) for _ in "ab"
+    )
     whole.learn(rows)
     assert 5 in {len(racer.learned.members) for racer in whole.racers}
-    cut.learn(sliced(rows, 0, 70))
+    cut.learn(slice_rows(rows, 0, 70))
     cut = restored(cut)
-    cut.learn(sliced(rows, 70, 120))
+    cut.learn(slice_rows(rows, 70, 120))
     assert differences(cut, whole) == []
 
 
 @pytest.mark.slow
 def test_a_noisy_table_is_learned_by_several() -> None:
-    model = Model.create(Settings(hidden="auto", kind="regression"), schema(8))
+    model = OnlineModel.create(Settings(hidden="auto", kind="regression"), schema(8))
     model.learn(noisy(1100))
     assert model.learner.settings.ensemble == 5
 
@@ -350,9 +371,9 @@ def test_whether_to_go_on_rehearsing_is_settled_at_row_4064(seen: int, racing: i
     """However close it is; before the row where scales are looked at, 4,096."""
     only = new_model().racers[0]
     close = [
-        race.Racer(only.learner, only.learned._replace(seen=seen), evidence)
+        race.Candidate(only.learner, only.learned._replace(seen=seen), evidence)
         for evidence in (1.0, 0.9)
     ]
-    kept = race._looked_at(tuple(close))
+    kept = race._eliminate_candidates(tuple(close))
     assert len(kept) == racing
     assert kept[0] is close[0]

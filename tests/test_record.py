@@ -8,57 +8,57 @@ import pytest
 from kbnn.core import engine
 from kbnn.core.constants import LARGEST_TERM
 from kbnn.core.normal import FloatArray
-from kbnn.score.constant import Constant
+from kbnn.score.constant import ConstantBaseline
 from kbnn.score.histograms import FeatureHistograms
-from kbnn.score.reservoir import Selection, row_hash
-from kbnn.score.score import count
+from kbnn.score.reservoir import PrioritySample, hash_row_order
+from kbnn.score.score import check_stored_count
 from kbnn.score.scorecard import Scorecard
-from kbnn.score.summaries import Summaries
-from kbnn.task.class_score import confidence_bin
+from kbnn.score.summaries import StreamSummaries
+from kbnn.task.class_score import confidence_bin_index
 from tests.judging import number_card, numbers
 
 NAN = np.nan
 
 
-def offered(kept: Selection, order: list[int], priority: list[float]) -> None:
+def offered(kept: PrioritySample, order: list[int], priority: list[float]) -> None:
     at = np.array(order, dtype=np.float64)
     one = np.zeros((len(order), 1))
-    kept.offer(at, at + 1, np.array(priority), one, one, one)
+    kept.offer_rows(at, at + 1, np.array(priority), one, one, one)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 3, 5])
 def test_of_equally_surprising_rows_the_earlier_stay(cut: int) -> None:
     order, priority = list(range(5)), [1.0, 3.0, 1.0, 3.0, 3.0]
-    kept = Selection(2)
+    kept = PrioritySample(2)
     offered(kept, order[:cut], priority[:cut])
     offered(kept, order[cut:], priority[cut:])
-    kept.settle()
+    kept.merge_new_rows()
     assert kept.order.tolist() == [1.0, 3.0]
     assert kept.row.tolist() == [2.0, 4.0]
 
 
 def test_rows_that_wait_are_few_and_are_found_when_asked_for() -> None:
-    kept = Selection(2)
+    kept = PrioritySample(2)
     for at in range(200):
         offered(kept, [at], [float(at)])
         assert sum(len(part[0]) for part in kept._new) <= 64
     assert len(kept) == 2
-    assert kept.settle().order.tolist() == [198.0, 199.0]
+    assert kept.merge_new_rows().order.tolist() == [198.0, 199.0]
     assert not kept._new
 
 
 def test_while_there_is_room_any_row_is_kept() -> None:
-    kept = Selection(3)
+    kept = PrioritySample(3)
     for at, priority in enumerate([2.0, 3.0, 1.0, 1.5, 0.5]):
         offered(kept, [at], [priority])
-        kept.settle()
+        kept.merge_new_rows()
     assert kept.order.tolist() == [0.0, 1.0, 3.0]
 
 
 def test_rows_that_wait_are_as_wide_as_those_before_a_column_was_known() -> None:
-    kept = Selection(5)
+    kept = PrioritySample(5)
     offered(kept, [0, 1], [1.0, 2.0])
-    kept.widen(np.array([0.0, NAN, 0.0]))
+    kept.add_columns(np.array([0.0, NAN, 0.0]))
     assert len(kept) == 2
     np.testing.assert_array_equal(kept.x, [[0.0, NAN, 0.0]] * 2)
 
@@ -66,13 +66,13 @@ def test_rows_that_wait_are_as_wide_as_those_before_a_column_was_known() -> None
 def test_rows_read_from_a_file_are_gone_on_with() -> None:
     draw = np.random.default_rng(3)
     priority = draw.permutation(300) / 300.0
-    whole = Selection(7)
+    whole = PrioritySample(7)
     offered(whole, list(range(300)), priority.tolist())
-    part = Selection(7)
+    part = PrioritySample(7)
     offered(part, list(range(90)), priority[:90].tolist())
-    part = Selection.from_arrays(7, "sample", part.settle().arrays("sample"))
+    part = PrioritySample.from_arrays(7, "sample", part.merge_new_rows().to_arrays("sample"))
     offered(part, list(range(90, 300)), priority[90:].tolist())
-    assert part.settle().order.tolist() == whole.settle().order.tolist()
+    assert part.merge_new_rows().order.tolist() == whole.merge_new_rows().order.tolist()
 
 
 @pytest.mark.parametrize("engine_too", [True, False])
@@ -82,10 +82,10 @@ def test_the_best_constant_is_counted_one_by_one(
 ) -> None:
     """Rows after rows, all at once, and by Welford's recursion as it stands in books."""
     if not engine_too:
-        monkeypatch.setattr(engine, "compiled", lambda: False)
+        monkeypatch.setattr(engine, "is_compiled", lambda: False)
     draw = np.random.default_rng(8)
     y, w = scale * (3.0 + draw.normal(size=200)), draw.uniform(0.5, 2.0, 200)
-    whole, single = Constant(), Constant()
+    whole, single = ConstantBaseline(), ConstantBaseline()
     whole.add(y, w)
     for at in range(200):
         single.add(y[at : at + 1], w[at : at + 1])
@@ -98,10 +98,10 @@ def test_the_best_constant_is_counted_one_by_one(
         squares += weight * away * (value - mean)
     assert whole.mean == pytest.approx(mean, rel=1e-9)
     assert whole.variance == pytest.approx(squares / total, rel=1e-9, abs=0.0)
-    assert Constant.from_json(whole.to_json()).sums.tolist() == whole.sums.tolist()
+    assert ConstantBaseline.from_json(whole.to_json()).sums.tolist() == whole.sums.tolist()
 
 
-@pytest.mark.skipif(not engine.compiled(), reason="the kernel is not built")
+@pytest.mark.skipif(not engine.is_compiled(), reason="the kernel is not built")
 def test_the_kernel_counts_the_best_constant_as_numpy_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,15 +109,15 @@ def test_the_kernel_counts_the_best_constant_as_numpy_does(
     y = draw.normal(size=500) * 10.0 ** draw.integers(-8, 105, 500)
     w = draw.uniform(0.5, 2.0, 500)
     w[:3] = w[100] = 0.0
-    kernel, numpy = Constant(), Constant()
+    kernel, numpy = ConstantBaseline(), ConstantBaseline()
     kernel.add(y, w)
-    monkeypatch.setattr(engine, "compiled", lambda: False)
+    monkeypatch.setattr(engine, "is_compiled", lambda: False)
     numpy.add(y, w)
     assert kernel.sums.tolist() == numpy.sums.tolist()
     with pytest.raises(ValueError, match="four sums"):
-        engine.count_constant(np.zeros(3), y, w, LARGEST_TERM)
+        engine.update_constant(np.zeros(3), y, w, LARGEST_TERM)
     with pytest.raises(ValueError, match="a weight for each"):
-        engine.count_constant(np.zeros(4), y, w[1:], LARGEST_TERM)
+        engine.update_constant(np.zeros(4), y, w[1:], LARGEST_TERM)
 
 
 @pytest.mark.parametrize(
@@ -125,25 +125,28 @@ def test_the_kernel_counts_the_best_constant_as_numpy_does(
 )
 def test_a_best_constant_that_no_rows_can_have_is_refused(wrong: dict[str, float]) -> None:
     sound = {"origin": 1.0, "weight": 2.0, "shift": 3.0, "spread": 4.0}
-    assert Constant.from_json(sound).mean == 2.5
-    assert Constant.from_json({**sound, "origin": None, "weight": 0.0, "shift": 0.0}).mean is None
+    assert ConstantBaseline.from_json(sound).mean == 2.5
+    assert (
+        ConstantBaseline.from_json({**sound, "origin": None, "weight": 0.0, "shift": 0.0}).mean
+        is None
+    )
     with pytest.raises(ValueError, match=r"baseline is none|finite"):
-        Constant.from_json({**sound, **wrong})
+        ConstantBaseline.from_json({**sound, **wrong})
 
 
 def test_the_sample_shrinks_for_wide_rows_down_to_64() -> None:
-    sizes = [Summaries(features).sample.size for features in (0, 10, 128, 1000, 2000)]
+    sizes = [StreamSummaries(features).sample.size for features in (0, 10, 128, 1000, 2000)]
     assert sizes == [512, 512, 512, 65, 64]
-    assert Summaries(2000, sample=20).sample.size == 20
+    assert StreamSummaries(2000, sample=20).sample.size == 20
 
 
 def test_another_seed_samples_other_rows() -> None:
     order = np.arange(1000.0)
-    assert abs(np.corrcoef(row_hash(order, 1), row_hash(order, 2))[0, 1]) < 0.15
+    assert abs(np.corrcoef(hash_row_order(order, 1), hash_row_order(order, 2))[0, 1]) < 0.15
 
 
-def filled(rows: int) -> Summaries:
-    summaries = Summaries(1)
+def filled(rows: int) -> StreamSummaries:
+    summaries = StreamSummaries(1)
     one = np.ones((rows, 1))
     summaries.add(one, one, one, np.zeros(rows))
     return summaries
@@ -159,7 +162,7 @@ def test_rows_before_a_column_was_known_count_as_zero_in_it() -> None:
     histograms = FeatureHistograms(1)
     histograms.add(np.array([[NAN], [1.0], [2.0]]))
     histograms.add(np.array([[1.0, 5.0]]))
-    edges, counts = histograms.bins(1)
+    edges, counts = histograms.used_bins(1)
     assert counts.sum() == 4
     assert counts[0] == 3
     assert edges[0] <= 0.0 < edges[1]
@@ -168,7 +171,7 @@ def test_rows_before_a_column_was_known_count_as_zero_in_it() -> None:
 def test_a_confidence_at_a_border_belongs_to_the_bin_below() -> None:
     """(j/15, (j + 1)/15]: 0.6 is 9/15 and ends the ninth bin."""
     confidence = np.array([0.0, 0.01, 0.2, 0.6, 0.61, 0.8, 0.99, 1.0])
-    assert confidence_bin(confidence).tolist() == [0, 0, 2, 8, 9, 11, 14, 14]
+    assert confidence_bin_index(confidence).tolist() == [0, 0, 2, 8, 9, 11, 14, 14]
 
 
 def scored(y: FloatArray, sd: float = 1.0) -> Scorecard:
@@ -182,7 +185,7 @@ def scored(y: FloatArray, sd: float = 1.0) -> Scorecard:
     [(0, []), (5, [5]), (32, [32]), (33, [32, 33]), (64, [32, 64]), (130, [32, 64, 128, 130])],
 )
 def test_the_curve_has_its_points_at_doubled_rows_and_now(rows: int, at: list[int]) -> None:
-    (points,) = scored(np.ones((rows, 1))).points()
+    (points,) = scored(np.ones((rows, 1))).curve_points()
     assert [point.rows for point in points] == at
 
 
@@ -192,12 +195,12 @@ def test_a_row_counts_for_the_targets_that_it_has() -> None:
     y[3, 1] = NAN
     y[2, 1] = 7.0  # the worst, though nothing is known of its first target
     card = scored(y)
-    figures = card.figures(["a", "b"])
+    figures = card.metric_values(["a", "b"])
     assert (figures["rows"], figures["skipped"]) == (10, 1)
     assert (figures["targets"]["a"]["rows"], figures["targets"]["b"]["rows"]) == (7, 9)
-    worst = card.summaries.worst
+    worst = card.summaries.worst_rows
     assert len(worst) == 9
-    first = worst.ranked()[0]
+    first = worst.rank_rows()[0]
     assert worst.row[first] == 3.0
     assert worst.priority[first] == pytest.approx(24.5 + 0.5 * np.log(2.0 * np.pi))
     two = worst.priority[worst.row == 1.0]
@@ -205,7 +208,7 @@ def test_a_row_counts_for_the_targets_that_it_has() -> None:
 
 
 def test_a_row_surprises_by_the_sum_of_its_targets_though_they_be_below_0() -> None:
-    worst = scored(np.zeros((1, 2)), sd=0.1).summaries.worst
+    worst = scored(np.zeros((1, 2)), sd=0.1).summaries.worst_rows
     assert worst.priority == pytest.approx(2.0 * (np.log(0.1) + 0.5 * np.log(2.0 * np.pi)))
     assert worst.priority[0] < 0.0
 
@@ -214,7 +217,7 @@ def test_a_row_surprises_by_the_sum_of_its_targets_though_they_be_below_0() -> N
 def test_what_a_file_has_for_a_count_is_a_whole_number_that_a_float_tells_apart(
     value: object,
 ) -> None:
-    assert count(0) == 0
-    assert count(2**53 - 1) == 2**53 - 1
+    assert check_stored_count(0) == 0
+    assert check_stored_count(2**53 - 1) == 2**53 - 1
     with pytest.raises(ValueError, match="expected a count"):
-        count(value)
+        check_stored_count(value)

@@ -13,14 +13,14 @@ from kbnn.stream.formats import split_fields
 from kbnn.stream.records import (
     RecordSplitter,
     _field_starts,
-    _record_end,
-    _scan,
-    at_most_fields,
-    first_record,
+    _find_record_end,
+    _scan_last_end,
+    find_first_record,
+    find_last_end,
+    find_record_starts,
     is_closed,
-    last_end,
-    line_finder,
-    record_starts,
+    make_line_finder,
+    max_field_count,
 )
 
 TEXTS = st.text('ab",;\n\r ', max_size=60).map(str.encode)
@@ -54,8 +54,8 @@ def naive_ends(data: bytes, delimiter: str) -> list[int]:
 @given(TEXTS)
 def test_the_cut_agrees_with_a_plain_state_machine(data: bytes) -> None:
     expected = max(naive_ends(data, ","), default=0)
-    assert last_end(data, ",") == expected
-    assert _scan(data, ",") == expected
+    assert find_last_end(data, ",") == expected
+    assert _scan_last_end(data, ",") == expected
 
 
 @settings(max_examples=300, deadline=None)
@@ -64,7 +64,7 @@ def test_records_do_not_depend_on_the_pieces(data: bytes, cuts: list[int]) -> No
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     splitter = RecordSplitter(",")
     handed = [splitter.feed(data[a:b]) for a, b in pairwise(places)]
-    rest = splitter.rest()
+    rest = splitter.take_rest()
     assert b"".join(handed) + rest == data
     assert len(data) - len(rest) == max(naive_ends(data, ","), default=0)
     at = 0
@@ -77,7 +77,7 @@ def test_a_quoted_newline_is_minded_at_every_split() -> None:
     data = b'a,"x\r\ny ""z"" ",b\r\n1,2,3\n"",""""\n'
     for cut in range(len(data) + 1):
         splitter = RecordSplitter(",")
-        parts = splitter.feed(data[:cut]), splitter.feed(data[cut:]), splitter.rest()
+        parts = splitter.feed(data[:cut]), splitter.feed(data[cut:]), splitter.take_rest()
         assert b"".join(parts) == data
         assert parts[2] == b""
         assert b'y ""z""' not in parts[1] or parts[1].startswith(b"a,")
@@ -86,13 +86,13 @@ def test_a_quoted_newline_is_minded_at_every_split() -> None:
 def test_a_stray_quote_does_not_swallow_rows() -> None:
     splitter = RecordSplitter(",")
     assert splitter.feed(b'5" pipe,3\n6" pipe,4\nne') == b'5" pipe,3\n6" pipe,4\n'
-    assert splitter.size == 2
+    assert splitter.pending_bytes == 2
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS)
 def test_record_starts_are_starts_of_lines_outside_quotes(data: bytes) -> None:
-    starts = record_starts(data, ",")
+    starts = find_record_starts(data, ",")
     assert starts == sorted(set(starts))
     for start in starts:
         assert data[start] not in b"\r\n"
@@ -101,28 +101,28 @@ def test_record_starts_are_starts_of_lines_outside_quotes(data: bytes) -> None:
 
 def test_lines_are_physical_lines() -> None:
     data = b'a,b\n\n"x\ny",1\nc,d\n'
-    line_of = line_finder(data, 10, ",")
+    line_of = make_line_finder(data, 10, ",")
     assert [line_of(at) for at in range(3)] == [10, 12, 14]
 
 
 def test_the_first_record_waits_for_its_end() -> None:
-    assert first_record(b"\n\na,b", ",") is None
-    assert first_record(b'\n"a\n', ",") is None
-    assert first_record(b'\n"a\nb",c\nrest', ",") == (1, 9)
+    assert find_first_record(b"\n\na,b", ",") is None
+    assert find_first_record(b'\n"a\n', ",") is None
+    assert find_first_record(b'\n"a\nb",c\nrest', ",") == (1, 9)
 
 
 @settings(max_examples=500, deadline=None)
 @given(TEXTS, st.sampled_from([",", ",;"]))
 def test_the_first_record_is_that_of_the_exact_scan(data: bytes, delimiters: str) -> None:
     start = len(data) - len(data.lstrip(b"\r\n"))
-    newline = data.find(b"\n", _record_end(data, start, _field_starts(delimiters)))
-    assert first_record(data, delimiters) == (None if newline < 0 else (start, newline + 1))
+    newline = data.find(b"\n", _find_record_end(data, start, _field_starts(delimiters)))
+    assert find_first_record(data, delimiters) == (None if newline < 0 else (start, newline + 1))
 
 
 @settings(max_examples=500, deadline=None)
 @given(TEXTS)
 def test_fields_are_counted_outside_quotes(data: bytes) -> None:
-    assert at_most_fields(data, ",") == re.sub(rb'"(?:[^"]|"")*"', b"", data).count(b",") + 1
+    assert max_field_count(data, ",") == re.sub(rb'"(?:[^"]|"")*"', b"", data).count(b",") + 1
 
 
 @pytest.mark.parametrize(

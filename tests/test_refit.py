@@ -16,9 +16,9 @@ from kbnn.model.scaling import (
     SCALE,
     SQUARES,
     Scale,
-    far_apart,
-    refit,
-    warm_up,
+    fit_scaler,
+    is_large_change,
+    refit_scale,
 )
 
 
@@ -54,11 +54,11 @@ def scales(center: float, scale: float) -> Scale:
 def test_far_apart_is_half_a_scale_or_half_as_much_again(
     center: float, scale: float, far: bool
 ) -> None:
-    assert far_apart(scales(0.0, 1.0), scales(center, scale)) is far
+    assert is_large_change(scales(0.0, 1.0), scales(center, scale)) is far
 
 
 def test_a_column_that_has_just_begun_to_vary_is_not_far_from_anything() -> None:
-    assert not far_apart(scales(0.0, 0.0), scales(50.0, 3.0))
+    assert not is_large_change(scales(0.0, 0.0), scales(50.0, 3.0))
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_a_column_that_has_just_begun_to_vary_is_not_far_from_anything() -> None
 def test_a_scale_changes_when_it_is_a_tenth_off(mean: float, sd: float, changes: bool) -> None:
     """In either direction; then the running mean and spread take over."""
     old = column(mean, sd, recent=0.3, recent_square=1.3)
-    new = refit(old, np.zeros(1))
+    new = refit_scale(old, np.zeros(1))
     if not changes:
         assert np.array_equal(new, old)
         return
     assert new[0] == pytest.approx([900.0, mean, 900.0 * sd * sd, 0.0, 1.0, mean, sd])
     assert old[0, CENTER] == 10.0  # the given statistics stay as they are
-    assert np.array_equal(refit(old, np.ones(1)), old)  # an indicator has no scale
+    assert np.array_equal(refit_scale(old, np.ones(1)), old)  # an indicator has no scale
 
 
 @pytest.mark.parametrize(("count", "left"), [(900.0, 64.0), (40.0, 40.0)])
@@ -93,12 +93,12 @@ def test_what_outgrew_its_scale_takes_the_recent_mean_and_spread(count: float, l
 
     All but the last 64 rows are forgotten.
     """
-    new = refit(column(10.0, 2.0, 3.0, 13.0, count), np.zeros(1))
+    new = refit_scale(column(10.0, 2.0, 3.0, 13.0, count), np.zeros(1))
     assert new[0] == pytest.approx([left, 16.0, left * 16.0, 0.0, 1.0, 16.0, 4.0])
 
 
 def test_a_jump_without_spread_keeps_the_scale() -> None:
-    new = refit(column(10.0, 2.0, -4.0, 16.1), np.zeros(1))
+    new = refit_scale(column(10.0, 2.0, -4.0, 16.1), np.zeros(1))
     assert new[0, [CENTER, SCALE]] == pytest.approx([2.0, 2.0])
 
 
@@ -106,10 +106,10 @@ def test_the_warm_up_bounds_values_at_eight_normal_deviations_about_the_median()
     """The median of |x - 5| is 2, so the border lies at 5 + 8 * 1.4826 * 2 = 28.7216."""
     raw = np.array([1.0, 3.0, 5.0, 7.0, 1000.0])
     seen = np.array([1.0, 3.0, 5.0, 7.0, 28.7216])
-    found = warm_up(raw[:, None])[0]
+    found = fit_scaler(raw[:, None])[0]
     assert found[[CENTER, SCALE]] == pytest.approx([seen.mean(), seen.std()])
     inside = np.array([1.0, 3.0, 5.0, 7.0, 28.0])
-    assert warm_up(inside[:, None])[0, SCALE] == pytest.approx(inside.std())
+    assert fit_scaler(inside[:, None])[0, SCALE] == pytest.approx(inside.std())
 
 
 def test_the_scale_is_looked_at_when_the_rows_have_doubled() -> None:

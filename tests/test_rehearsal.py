@@ -13,8 +13,15 @@ from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, COUNT, State, init
 from kbnn.model import rehearsal
-from kbnn.model.model import Model
-from kbnn.model.rehearsal import BUDGET, BURST, LONGEST, OLD, YOUNG, Rehearsal
+from kbnn.model.model import OnlineModel
+from kbnn.model.rehearsal import (
+    MAX_BURST_ROWS,
+    MAX_REPLAY_INTERVAL_ROWS,
+    REPLAY_END_ROWS,
+    REPLAY_INTERVAL_ROWS,
+    REPLAY_ROWS,
+    ReplayState,
+)
 from kbnn.model.settings import Settings
 from tests.bench.data import FloatArray, block, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
@@ -39,13 +46,13 @@ def beliefs(**config: Any) -> list[Any]:
     made = []
     for session in (
         open_session(init(Config(inputs=3, **config), 2)),
-        twin.Session(init(Config(inputs=3, **config), 2)),
+        twin.ReferenceSession(init(Config(inputs=3, **config), 2)),
     ):
         session.learn(x, y, None, weight)
-        session.rehearse(x[:30], y[:30], None, weight[:30])
+        session.replay(x[:30], y[:30], None, weight[:30])
         session.learn(x[:7], y[:7])
         before = session.state()
-        session.rehearse(x[20:], y[20:], np.full((30, 3), 0.01), weight[20:], means_alone=True)
+        session.replay(x[20:], y[20:], np.full((30, 3), 0.01), weight[20:], means_alone=True)
         after = session.state()
         session.learn(x[7:20], y[7:20])
         made.append((before, after, session.state()))
@@ -83,7 +90,7 @@ def test_what_moves_the_means_alone_leaves_everything_else(covariance: str) -> N
 def test_no_live_row_waits_for_more_than_512() -> None:
     """A hundred rounds are owed of 32 rows; those that the networks began with are counted in."""
     x = np.random.default_rng(0).standard_normal((34, 1))
-    model = Model.create(Settings(hidden=(3,), rehearse=100), schema(1))
+    model = OnlineModel.create(Settings(hidden=(3,), rehearse=100), schema(1))
     for stop, rehearsed in ((32, 480), (33, 992), (34, 1504)):
         start = 0 if stop == 32 else stop - 1
         model.learn(block(x[start:stop], x[start:stop, 0]))
@@ -94,7 +101,7 @@ def test_rows_that_cannot_be_learned_are_not_counted_again() -> None:
     session = open_session(init(Config(inputs=1, hidden=(3,))))
     x, y = np.zeros((3, 1)), np.array([[1.0], [np.inf], [np.nan]])
     session.learn(x, y)
-    session.rehearse(x, y)
+    session.replay(x, y)
     assert session.counts["rejected"] == 1
     assert session.counts["rehearsed"] == 1
 
@@ -102,37 +109,39 @@ def test_rows_that_cannot_be_learned_are_not_counted_again() -> None:
 def test_bursts_come_where_row_counts_say() -> None:
     at, places = 0, []
     while at < 40_000:
-        following = rehearsal.next_burst(Rehearsal(), at)
+        following = rehearsal.find_next_burst(ReplayState(), at)
         inside = range(at, following, max(1, (following - at) // 7))
-        assert {rehearsal.next_burst(Rehearsal(), place) for place in inside} == {following}
+        assert {rehearsal.find_next_burst(ReplayState(), place) for place in inside} == {following}
         places.append(following - at)
         at = following
-    assert places[: YOUNG // BURST] == [BURST] * (YOUNG // BURST)
-    assert max(places) == LONGEST
+    assert places[: REPLAY_ROWS // REPLAY_INTERVAL_ROWS] == [REPLAY_INTERVAL_ROWS] * (
+        REPLAY_ROWS // REPLAY_INTERVAL_ROWS
+    )
+    assert max(places) == MAX_REPLAY_INTERVAL_ROWS
     assert sorted(places) == places
-    late = Rehearsal(since=50_016)
-    assert rehearsal.next_burst(late, 50_020) == 50_016 + BURST
+    late = ReplayState(since=50_016)
+    assert rehearsal.find_next_burst(late, 50_020) == 50_016 + REPLAY_INTERVAL_ROWS
 
 
 def test_the_debt_of_a_stream_is_k_rows_each_and_then_tends_to_nothing() -> None:
-    now, at, young = Rehearsal(), 0, 0.0
+    now, at, young = ReplayState(), 0, 0.0
     while at < 200_000:
-        at = rehearsal.next_burst(Rehearsal(), at)
-        now = rehearsal.accrued(now, at, 8)
-        young = now.debt if at == YOUNG else young
-    assert young == 8 * YOUNG
+        at = rehearsal.find_next_burst(ReplayState(), at)
+        now = rehearsal.add_to_backlog(now, at, 8)
+        young = now.debt if at == REPLAY_ROWS else young
+    assert young == 8 * REPLAY_ROWS
     late = now.debt - young
-    assert late == pytest.approx(8 * YOUNG * np.log(OLD / YOUNG), rel=0.02)
+    assert late == pytest.approx(8 * REPLAY_ROWS * np.log(REPLAY_END_ROWS / REPLAY_ROWS), rel=0.02)
 
 
 def test_every_row_is_drawn_before_one_is_drawn_twice() -> None:
-    drawn = rehearsal.drawn(3, 64, 10, 35)
+    drawn = rehearsal.draw_replay_rows(3, 64, 10, 35)
     assert np.bincount(drawn[:30], minlength=10).tolist() == [3] * 10
     assert np.bincount(drawn, minlength=10).max() == 4
     assert not np.array_equal(drawn[:10], drawn[10:20])
-    assert np.array_equal(drawn, rehearsal.drawn(3, 64, 10, 35))
-    assert not np.array_equal(drawn, rehearsal.drawn(4, 64, 10, 35))
-    assert not np.array_equal(drawn, rehearsal.drawn(3, 96, 10, 35))
+    assert np.array_equal(drawn, rehearsal.draw_replay_rows(3, 64, 10, 35))
+    assert not np.array_equal(drawn, rehearsal.draw_replay_rows(4, 64, 10, 35))
+    assert not np.array_equal(drawn, rehearsal.draw_replay_rows(3, 96, 10, 35))
 
 
 @pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
@@ -148,13 +157,13 @@ def test_the_surplus_is_taken_back_exactly(covariance: Covariance) -> None:
     once.learn(x, y)
     twice.learn(x, y)
     for _ in range(3):
-        twice.rehearse(x, y)
-    back = rehearsal.taken_back(twice.state())
+        twice.replay(x, y)
+    back = rehearsal.remove_replayed_information(twice.state())
     wanted: State = once.state()
     assert back.cov == pytest.approx(wanted.cov, rel=1e-9)
     assert (back.counts[COUNT.rows], back.counts[COUNT.rehearsed]) == (40, 0)
     assert not np.allclose(twice.state().cov, wanted.cov)
-    assert rehearsal.taken_back(wanted) is wanted
+    assert rehearsal.remove_replayed_information(wanted) is wanted
 
 
 def test_what_has_no_precision_stays() -> None:
@@ -162,49 +171,53 @@ def test_what_has_no_precision_stays() -> None:
     counts = state.counts.copy()
     counts[COUNT.rows], counts[COUNT.rehearsed] = 4, 4
     flat = state._replace(cov=0.0 * state.cov, counts=counts)
-    assert np.array_equal(rehearsal.taken_back(flat).cov, flat.cov)
+    assert np.array_equal(rehearsal.remove_replayed_information(flat).cov, flat.cov)
 
 
 def test_a_young_stream_pays_its_debt_and_settles() -> None:
-    x, y = rows(YOUNG + 64)
-    model = Model.create(Settings(hidden=(6,), rehearse=4), schema(3))
+    x, y = rows(REPLAY_ROWS + 64)
+    model = OnlineModel.create(Settings(hidden=(6,), rehearse=4), schema(3))
     model.learn(block(x[:600], y[:600]))
-    young = model.learned.rehearsal
+    young = model.learner_state.rehearsal
     assert not young.settled
     assert young.rows == network(model).counts[COUNT.rehearsed] > 0
     assert network(model).counts[COUNT.moved] == 0
     model.learn(block(x[600:], y[600:]))
-    old = model.learned.rehearsal
+    old = model.learner_state.rehearsal
     assert old.settled
     assert network(model).counts[COUNT.rehearsed] == 0
     assert network(model).counts[COUNT.moved] > 0
-    assert model.rows == YOUNG + 64  # what is rehearsed is not counted as learned
+    assert model.rows == REPLAY_ROWS + 64  # what is rehearsed is not counted as learned
 
 
 def test_what_is_owed_is_rehearsed_after_each_of_the_next_rows() -> None:
-    owing = Rehearsal(debt=1.0)
-    assert rehearsal.next_burst(owing, 40) == 41
-    assert rehearsal.next_burst(owing._replace(debt=0.9), 40) == 64
-    assert rehearsal.next_burst(owing._replace(alarm=39), 40) == 64  # old rows are in doubt
-    accruing = [n for n in range(1, 3 * YOUNG) if rehearsal.accrues(owing, n)]
-    assert accruing[:3] == [BURST, 2 * BURST, 3 * BURST]
-    assert np.diff(accruing).max() == 2 * BURST
+    owing = ReplayState(debt=1.0)
+    assert rehearsal.find_next_burst(owing, 40) == 41
+    assert rehearsal.find_next_burst(owing._replace(debt=0.9), 40) == 64
+    assert rehearsal.find_next_burst(owing._replace(alarm=39), 40) == 64  # old rows are in doubt
+    accruing = [n for n in range(1, 3 * REPLAY_ROWS) if rehearsal.is_replay_due(owing, n)]
+    assert accruing[:3] == [
+        REPLAY_INTERVAL_ROWS,
+        2 * REPLAY_INTERVAL_ROWS,
+        3 * REPLAY_INTERVAL_ROWS,
+    ]
+    assert np.diff(accruing).max() == 2 * REPLAY_INTERVAL_ROWS
     x, y = rows(80)
-    model = Model.create(Settings(hidden=(4,), rehearse=32), schema(3))
+    model = OnlineModel.create(Settings(hidden=(4,), rehearse=32), schema(3))
     model.learn(block(x[:64], y[:64]))
-    before = model.learned.rehearsal
-    assert before.debt > BUDGET
+    before = model.learner_state.rehearsal
+    assert before.debt > MAX_BURST_ROWS
     model.learn(block(x[64:65], y[64:65]))
-    after = model.learned.rehearsal
-    assert (after.debt, after.rows) == (before.debt - BUDGET, before.rows + BUDGET)
+    after = model.learner_state.rehearsal
+    assert (after.debt, after.rows) == (before.debt - MAX_BURST_ROWS, before.rows + MAX_BURST_ROWS)
 
 
 def test_rows_without_a_target_are_not_owed() -> None:
     x, y = rows(80)
     y[:] = np.nan
-    model = Model.create(Settings(hidden=(4,), rehearse=8), schema(3))
+    model = OnlineModel.create(Settings(hidden=(4,), rehearse=8), schema(3))
     model.learn(block(x, y))
-    assert model.learned.rehearsal.debt == 0.0
+    assert model.learner_state.rehearsal.debt == 0.0
 
 
 def test_between_two_rows_no_more_is_learned_than_the_budget(
@@ -215,16 +228,16 @@ def test_between_two_rows_no_more_is_learned_than_the_budget(
     x *= np.exp(np.arange(2200) / 700.0)[:, None]
     spent: list[int] = []
     work = _counting(monkeypatch)
-    model = Model.create(Settings(hidden=(4,), rehearse=8, drift=False), schema(3))
+    model = OnlineModel.create(Settings(hidden=(4,), rehearse=8, drift=False), schema(3))
     for at in range(len(y)):
         before = work[0]
         model.learn(block(x[at : at + 1], y[at : at + 1]))
         spent.append(work[0] - before)
-    assert max(spent) == YOUNG + 1  # all rows of a stream at the end of its youth
+    assert max(spent) == REPLAY_ROWS + 1  # all rows of a stream at the end of its youth
     assert np.median(spent) <= 1
     anew = {64, 128, 256, 512, 1024}
-    others = [count for at, count in enumerate(spent, 1) if at not in anew and count <= YOUNG]
-    assert BUDGET / 2 < max(others) <= BUDGET + 1
+    others = [count for at, count in enumerate(spent, 1) if at not in anew and count <= REPLAY_ROWS]
+    assert MAX_BURST_ROWS / 2 < max(others) <= MAX_BURST_ROWS + 1
 
 
 def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -239,7 +252,7 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         def __getattr__(self, name: str) -> Any:
             value = getattr(self.inner, name)
-            if name not in ("learn", "rehearse"):
+            if name not in ("learn", "replay"):
                 return value
 
             def call(x: FloatArray, *rest: Any) -> Any:
@@ -256,9 +269,9 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_outliers_are_not_rehearsed() -> None:
     x, y = rows(400)
     y[50:400:10] += 40.0
-    model = Model.create(Settings(hidden=(6,), rehearse=8), schema(3))
+    model = OnlineModel.create(Settings(hidden=(6,), rehearse=8), schema(3))
     model.learn(block(x, y))
-    kept = model.learned.kept.rows()
+    kept = model.learner_state.kept.rows()
     wild = np.isin(kept.number, np.arange(51, 401, 10))
     assert np.all(kept.trust[wild] < 0.5)
     assert np.mean(kept.trust[~wild] > 0.5) > 0.95
@@ -267,15 +280,15 @@ def test_outliers_are_not_rehearsed() -> None:
 def test_after_an_alarm_only_what_came_since_is_rehearsed() -> None:
     x, y = rows(1500)
     y[900:] = -3.0 * x[900:, 0] + 5.0
-    model = Model.create(Settings(hidden=(10,), rehearse=8), schema(3))
+    model = OnlineModel.create(Settings(hidden=(10,), rehearse=8), schema(3))
     model.learn(block(x, y))
     alarm = model.alarms[-1]
     assert 900 < alarm < 960
-    now = model.learned.rehearsal
+    now = model.learner_state.rehearsal
     assert now.alarm == 0
-    assert alarm < now.since <= alarm + BURST
-    assert now.since % BURST == 0
-    assert model.learned.kept.rows().number[0] == alarm
+    assert alarm < now.since <= alarm + REPLAY_INTERVAL_ROWS
+    assert now.since % REPLAY_INTERVAL_ROWS == 0
+    assert model.learner_state.kept.rows().number[0] == alarm
 
 
 def test_a_change_is_learned_faster_with_rehearsal() -> None:
@@ -283,7 +296,7 @@ def test_a_change_is_learned_faster_with_rehearsal() -> None:
     y[1300:] = np.cos(2.0 * x[1300:, 1]) - x[1300:, 0]
     errors = {}
     for often in (0, 8):
-        model = Model.create(Settings(hidden=(30,), rehearse=often), schema(3))
+        model = OnlineModel.create(Settings(hidden=(30,), rehearse=often), schema(3))
         said = model.learn(block(x, y))
         errors[often] = np.sqrt(np.mean((said.mean[1400:1900, 0] - y[1400:1900]) ** 2))
     assert errors[8] < 0.9 * errors[0]
@@ -297,7 +310,7 @@ def test_gaps_weights_growth_and_classes_rehearse_alike_in_any_cut() -> None:
     parts.append(2300 - sum(parts))
     assert same(said, learn_in(cut, stream, parts))
     assert differences(whole, cut) == []
-    assert whole.learned.rehearsal.rows > 2000
+    assert whole.learner_state.rehearsal.rows > 2000
 
 
 @pytest.mark.parametrize("at", [33, 64, 100, 512, 1023, 1024, 1025, 1500])
@@ -312,9 +325,9 @@ def test_saving_amid_debt_changes_no_bit(at: int) -> None:
 
 
 def stream_part(stream: Any, start: int, stop: int) -> Any:
-    from kbnn.model.rows import sliced
+    from kbnn.model.rows import slice_rows
 
-    return sliced(stream, start, stop)
+    return slice_rows(stream, start, stop)
 
 
 def test_one_pass_with_rehearsal_beats_one_without() -> None:
@@ -334,7 +347,7 @@ def test_one_pass_with_rehearsal_beats_one_without() -> None:
 def test_the_layout_of_a_rehearsed_model_is_sound() -> None:
     x, y = rows(1200, 6)
     state = network(trained(x, y, hidden=(8,)))
-    for cov in layout_of(state.config).unpack(state.cov):
+    for cov in layout_of(state.config).unpack_blocks(state.cov):
         assert np.min(np.linalg.eigvalsh(cov)) > 0.0
 
 
@@ -343,6 +356,6 @@ def test_an_alarm_among_the_first_rows_does_not_end_rehearsal() -> None:
     x = np.random.default_rng(1).standard_normal((400, 3))
     y = np.sin(2.0 * x[:, 0]) + 0.1 * x[:, 2]
     model = trained(x[:, :2], y, hidden=(3,))
-    now = model.learned.rehearsal
+    now = model.learner_state.rehearsal
     assert (now.since, now.alarm) == (0, 0)
     assert now.rows > 4 * len(y)

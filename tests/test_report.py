@@ -24,14 +24,14 @@ from kbnn.report import (
     write_picture,
     write_report,
 )
-from kbnn.report.section import crossed_table
-from kbnn.report.text import label, rows_label, safe
+from kbnn.report.section import confusion_html
+from kbnn.report.text import escape_html, format_row_tick, shorten_label
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import Task
+from kbnn.task.base import TargetType
 from kbnn.task.forecast import Forecast
-from kbnn.task.section import Crossed, Curve
-from kbnn.wording import clean
+from kbnn.task.section import ConfusionMatrix, PredictionCurve
+from kbnn.wording import clean_text
 from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
 
 HOSTILE = "<script>alert(1)</script>"
@@ -65,7 +65,7 @@ def class_card(n: int = 300) -> Scorecard:
 
 def told(
     card: Scorecard,
-    task: Task,
+    task: TargetType,
     at: int,
     features: list[str],
     *,
@@ -73,8 +73,8 @@ def told(
     **more: Any,
 ) -> TargetReport:
     """All that a card knows of a target."""
-    section = task.section(
-        card.scores[at], card.summaries, at, card.points()[at] if learning else []
+    section = task.build_section(
+        card.scores[at], card.summaries, at, card.curve_points()[at] if learning else []
     )
     worst = worst_rows(task, card.summaries, at, features)
     return TargetReport(section, drawn=task.targets[at], worst=worst, **more)
@@ -83,7 +83,7 @@ def told(
 def numeric_data(targets: int = 1, *, learning: bool = True, name: str = "yield") -> ReportData:
     """A report with every part filled in."""
     card = numeric_card(targets=targets)
-    edges, counts = card.summaries.features.bins(0)
+    edges, counts = card.summaries.features.used_bins(0)
     along = [
         partial_dependence(
             predict,
@@ -297,7 +297,7 @@ def test_worst_rows_come_first_and_say_what_was_forecast() -> None:
 
 def test_mistaken_classes_are_shaded_by_their_share_of_the_true_one() -> None:
     counts = [[30, 10, 0], [0, 5, 5], [0, 0, 0]]
-    page = crossed_table(Crossed("Confusion", ["a", "b", "c"], counts))
+    page = confusion_html(ConfusionMatrix("Confusion", ["a", "b", "c"], counts))
     cells = re.findall(r'<td class="(\w+)" style="--p: (\d+)%">(\d+)</td>', page)
     assert cells[:6] == [
         ("own", "52", "30"), ("wrong", "18", "10"), ("zero", "0", "0"),
@@ -332,15 +332,15 @@ def picture_data(features: int) -> PictureData:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, features))
 
-    def model(table: FloatArray) -> Curve:
+    def model(table: FloatArray) -> PredictionCurve:
         mean, sd = np.sin(table[:, 0]), 0.1 + 0.1 * np.abs(table[:, -1])
-        return Curve(mean, sd, 0.5 * sd, mean - sd, mean + 2.0 * sd)
+        return PredictionCurve(mean, sd, 0.5 * sd, mean - sd, mean + 2.0 * sd)
 
     mean, sd, *_ = model(x)
     names = [HOSTILE, "$y$", "c"][:features]
     card, task = number_card(1, features), number_task("yield")
     card.add(x, mean[:, None] + 0.1, numbers(mean, sd))
-    drawn = task.drawn(card.scores[0], card.summaries, 0)
+    drawn = task.partial_dependence_spec(card.scores[0], card.summaries, 0)
     return PictureData("yield", names, x, mean + 0.1, drawn, model)
 
 
@@ -365,9 +365,9 @@ def test_the_main_picture_in_every_format(features: int, kind: str, tmp_path: Pa
 def test_classes_get_a_reliability_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
     card, task = class_card(), label_task(["r", "s", "t"], "species")
-    drawn = task.drawn(card.scores[0], card.summaries, 0)
+    drawn = task.partial_dependence_spec(card.scores[0], card.summaries, 0)
 
-    def predict(x: FloatArray) -> Curve:
+    def predict(x: FloatArray) -> PredictionCurve:
         said: Forecast = labels(np.tile([0.2, 0.3, 0.5], (len(x), 1)))
         return drawn.values(said)
 
@@ -403,7 +403,7 @@ def test_without_the_extra_the_error_names_the_remedy(monkeypatch: pytest.Monkey
 
 
 def test_words() -> None:
-    assert clean("a\tb\x1b") == "a\ufffdb\ufffd"
-    assert label("x" * 40) == "x" * 27 + "…"
-    assert safe("<a href='x'>") == "&lt;a href=&#x27;x&#x27;&gt;"
-    assert [rows_label(v) for v in (32, 1000, 1e6)] == ["32", "1k", "1M"]
+    assert clean_text("a\tb\x1b") == "a\ufffdb\ufffd"
+    assert shorten_label("x" * 40) == "x" * 27 + "…"
+    assert escape_html("<a href='x'>") == "&lt;a href=&#x27;x&#x27;&gt;"
+    assert [format_row_tick(v) for v in (32, 1000, 1e6)] == ["32", "1k", "1M"]

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kbnn.core.normal import FloatArray
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench.data import block, judged, schema, trained
 
@@ -28,7 +28,7 @@ def spoilt(y: FloatArray, seed: int, share: float = 0.05) -> tuple[FloatArray, N
 def test_planted_outliers_are_flagged_and_others_are_not(covariance: str) -> None:
     x, y = rows(1500, 1)
     wrong_y, wrong = spoilt(y, 2)
-    model = Model.create(Settings(hidden=(20,), covariance=covariance), schema(3))
+    model = OnlineModel.create(Settings(hidden=(20,), covariance=covariance), schema(3))
     score = model.learn(block(x, wrong_y)).outlier
     assert score is not None
     late = np.arange(1500) > 300
@@ -65,7 +65,7 @@ def test_protection_costs_nothing_when_clean_and_saves_much_when_not() -> None:
 
 def test_without_protection_there_is_no_score() -> None:
     x, y = rows(100, 5)
-    model = Model.create(Settings(hidden=(5,), robust=False), schema(3))
+    model = OnlineModel.create(Settings(hidden=(5,), robust=False), schema(3))
     assert np.all(np.isnan(model.learn(block(x, y)).outlier))
 
 

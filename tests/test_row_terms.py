@@ -98,7 +98,7 @@ def test_the_row_of_an_alarm_is_learned_by_what_the_alarm_has_left(module: Any) 
     gain = wide @ Z
     total = Z @ gain + 0.2
     assert after.mean == pytest.approx(mean + gain * 4.0 / total, rel=1e-9)
-    assert layout_of(config).unpack(after.cov)[0] == pytest.approx(
+    assert layout_of(config).unpack_blocks(after.cov)[0] == pytest.approx(
         wide - np.outer(gain, gain) / total, rel=1e-9
     )
     assert np.array_equal(after.prior_mean, mean)  # information is counted from here on
@@ -152,7 +152,7 @@ def test_an_exact_label_leaves_a_millionth_of_the_variance(module: Any) -> None:
     config = Config(inputs=1, hidden=(), covariance="full", noise=0.0, **PLAIN)
     cov = np.array([[0.5, 0.1], [0.1, 0.9]])
     after, _ = module.learn(believed(config, np.zeros(2), [cov]), X, np.array([[3.0]]))
-    left = Z @ layout_of(config).unpack(after.cov)[0] @ Z
+    left = Z @ layout_of(config).unpack_blocks(after.cov)[0] @ Z
     assert left == pytest.approx(1e-6 * (Z @ cov @ Z), rel=1e-3)
     assert Z @ after.mean == pytest.approx(3.0, rel=1e-5)
 

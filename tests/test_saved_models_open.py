@@ -147,7 +147,7 @@ def test_a_state_that_could_not_be_read_replaces_nothing(tmp_path: Path) -> None
         Checkpoint(str(path)) as checkpoint,
         pytest.raises(ModelError, match="not saved, because the new model could not be read back"),
     ):
-        checkpoint.save(header, arrays)
+        checkpoint.save_state(header, arrays)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["m.npz"]
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from kbnn.errors import ModelError
-from kbnn.model.plain import value_of
+from kbnn.model.plain import read_value
 from kbnn.model.schema import Column, Place, Schema
-from kbnn.stream.kinds import Sample, kind_of
+from kbnn.stream.kinds import ColumnSample, infer_kind
 from kbnn.stream.opening import ReadOptions, open_stream
 from kbnn.stream.values import missing_tokens
 from tests.streams import csv_bytes, jsonl_bytes, look, parquet_bytes
@@ -28,9 +28,9 @@ def kinds(data: bytes | str, folder: Path, **options: Any) -> dict[str, tuple[st
 
 @pytest.mark.parametrize("value", ["xy", ["x"], ["x", None, None], 3, None, [1, None]])
 def test_a_place_is_a_pair_of_names(value: object) -> None:
-    assert value_of(Place, ["x", None], "layout") == Place("x", None)
+    assert read_value(Place, ["x", None], "layout") == Place("x", None)
     with pytest.raises(ValueError, match="layout cannot be"):
-        value_of(Place, value, "layout")
+        read_value(Place, value, "layout")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_place_is_a_pair_of_names(value: object) -> None:
     ],
 )
 def test_kinds_by_what_values_read_as(values: list[str | None], kind: str) -> None:
-    assert kind_of(Sample(values, None))[0] == kind
+    assert infer_kind(ColumnSample(values, None))[0] == kind
 
 
 def test_missing_tokens_in_every_usual_case() -> None:
@@ -200,24 +200,24 @@ def small() -> Schema:
 
 def test_indices_once_given_stay() -> None:
     schema = small()
-    column = schema.column("c")
+    column = schema.get_column("c")
     assert schema.encoded_names() == ["a", "c", "u"]
-    assert [schema.admit(column, label) for label in "xyzw"] == [1, 3, 4, None]
+    assert [schema.add_category(column, label) for label in "xyzw"] == [1, 3, 4, None]
     assert schema.encoded_names() == ["a", "c=x", "u", "c=y", "c=z"]
     assert schema.width == 5
-    late = schema.column("u")
+    late = schema.get_column("u")
     late.kind = "category"
-    assert schema.admit(late, "q") == 2
+    assert schema.add_category(late, "q") == 2
 
 
 def test_json_and_back() -> None:
     schema = small()
-    schema.admit(schema.column("c"), 'odd "label"\n')
+    schema.add_category(schema.get_column("c"), 'odd "label"\n')
     plain = json.loads(json.dumps(schema.to_json()))
     again = Schema.from_json(plain)
     assert again == schema
     copy = schema.copy()
-    copy.admit(copy.column("c"), "more")
+    copy.add_category(copy.get_column("c"), "more")
     assert schema == again
 
 
@@ -241,7 +241,7 @@ def test_a_damaged_schema_is_refused(change: dict[str, Any]) -> None:
 
 def test_a_category_has_one_place() -> None:
     schema = small()
-    schema.admit(schema.column("c"), "more")
+    schema.add_category(schema.get_column("c"), "more")
     plain = schema.copy().to_json()
     plain["layout"] = [*plain["layout"], ["c", "more"]]
     with pytest.raises(ModelError, match="its parts do not fit together"):

@@ -16,8 +16,8 @@ import pytest
 
 import kbnn
 from kbnn.core.normal import FloatArray
-from kbnn.model.effects import SAMPLE_ROWS, effects
-from kbnn.model.model import Model
+from kbnn.model.effects import SAMPLE_ROWS, compute_effects
+from kbnn.model.model import OnlineModel
 from kbnn.model.rows import Rows
 from kbnn.model.scaling import CENTER
 from tests.commands import kbnn as run
@@ -61,11 +61,13 @@ def draw(kind: str, made: Table) -> Any:
     return np.array(["a", "b", "c"])[np.digitize(score + 0.3 * rng.standard_normal(ROWS), [-1, 0])]
 
 
-def kept_rows(model: Model) -> Table:
+def kept_rows(model: OnlineModel) -> Table:
     """The rows that effects are averaged over, as a table; missing values at their mean."""
     names = model.schema.encoded_names()
     x = model.card.summaries.sample.x[:SAMPLE_ROWS]
-    centers = dict(zip(names, model.learned.columns[model.task.scaled :, CENTER], strict=True))
+    centers = dict(
+        zip(names, model.learner_state.columns[model.task.scaled :, CENTER], strict=True)
+    )
     found: Table = {}
     for name in ("carat", "gap"):
         column = x[:, names.index(name)]
@@ -90,9 +92,9 @@ def differences(predict: Callable[[Table], FloatArray], rows: Table, scale: floa
 
 def check(model: kbnn.Model, values: dict[str, Callable[[kbnn.Forecasts], FloatArray]]) -> None:
     """Every effect shown is a finite difference of what `predict` answers."""
-    inner = model._known()
+    inner = model._require_model()
     rows = kept_rows(inner)
-    shown = {told.name: told for told in effects(inner)}
+    shown = {told.name: told for told in compute_effects(inner)}
     assert set(shown) == set(values)
     for name, value in values.items():
         expected = differences(lambda t, v=value: v(model.predict(t)), rows, 1.0)  # type: ignore[misc]
@@ -112,7 +114,7 @@ def test_effects_on_numbers_are_differences_of_predicted_means(kind: str, ensemb
     if kind == "amount":
         values["y > 0"] = lambda f: 1.0 - np.asarray(f.to_arrow()["p_0"])
     check(model, values)
-    units = {told.name: told.unit for told in effects(model._known())}
+    units = {told.name: told.unit for told in compute_effects(model._require_model())}
     assert units["y"] == "units of y"
 
 
@@ -131,7 +133,7 @@ def test_effects_on_two_classes_are_differences_of_a_probability(options: dict[s
     model.learn({**made, "y": draw("two classes", made)})
     name = model.classes[1]
     check(model, {name: lambda f: f.probability[:, 1]})
-    (told,) = effects(model._known())
+    (told,) = compute_effects(model._require_model())
     assert (told.title, told.unit) == (f"the probability of {name}", "probability")
 
 
@@ -150,9 +152,9 @@ def test_the_last_value_of_a_series_adds_to_its_forecast_as_it_is() -> None:
     rng = np.random.default_rng(2)
     y = 100.0 + np.cumsum(rng.standard_normal(300))
     model = kbnn.train({"x": np.zeros(300), "y": y}, "y", lags="1,2")
-    inner = model._known()
+    inner = model._require_model()
     assert inner.schema.changes
-    shown = {effect.feature: effect.slope for effect in effects(inner)[0].effects}
+    shown = {effect.feature: effect.slope for effect in compute_effects(inner)[0].effects}
     sample = inner.card.summaries.sample.x[:SAMPLE_ROWS]
 
     def next_value(one: FloatArray, two: FloatArray) -> FloatArray:
@@ -160,9 +162,9 @@ def test_the_last_value_of_a_series_adds_to_its_forecast_as_it_is() -> None:
         found = []
         for last, before in zip(one, two, strict=True):
             values = np.array([before, last, np.nan])[:, None]
-            inner.rewind()
+            inner.start_pass()
             blank = np.zeros((3, inner.schema.width))
-            found.append(inner.ahead()(Rows(blank, values, np.arange(3))).mean[2, 0])
+            found.append(inner.open_predictor()(Rows(blank, values, np.arange(3))).mean[2, 0])
         return np.array(found)
 
     whole = np.isfinite(sample).all(axis=1)
@@ -184,13 +186,13 @@ def test_wide_networks_by_the_chain_rule_agree_with_differences() -> None:
     names = [f"x{k}" for k in range(40)]
     model = kbnn.Model(target="y", task="positive", layers=8)
     model.learn({**dict(zip(names, x.T, strict=True)), "y": y})
-    inner = model._known()
-    (exact,) = effects(inner)
-    module.MOST_DIFFERENCED_INPUTS, before = 0, module.MOST_DIFFERENCED_INPUTS
+    inner = model._require_model()
+    (exact,) = compute_effects(inner)
+    module.MAX_DIFFERENCED_INPUTS, before = 0, module.MAX_DIFFERENCED_INPUTS
     try:
-        (chained,) = effects(inner)
+        (chained,) = compute_effects(inner)
     finally:
-        module.MOST_DIFFERENCED_INPUTS = before
+        module.MAX_DIFFERENCED_INPUTS = before
     largest = max(abs(effect.effect) for effect in exact.effects)
     for one, two in zip(exact.effects, chained.effects, strict=True):
         assert two.effect == pytest.approx(one.effect, abs=0.05 * largest)

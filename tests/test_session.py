@@ -33,7 +33,7 @@ each_config = pytest.mark.parametrize(
 )
 OPENERS: dict[str, Callable[[State], Session]] = {
     "engine": engine.open_session,
-    "twin": twin.Session,
+    "twin": twin.ReferenceSession,
 }
 each_engine = pytest.mark.parametrize("opened", OPENERS.values(), ids=OPENERS)
 
@@ -84,20 +84,20 @@ def count_of(state: State) -> dict[str, int]:
 def test_any_interleaving_gives_identical_bits(options: dict[str, Any], seed: int) -> None:
     config = Config(inputs=5, **options)
     start, data = init(config, 2), rows(config, 300)
-    whole, records = engine.learn(start, *data)
+    whole, records = engine.learn_arrays(start, *data)
     assert whole.counts[COUNT.alarms] >= 1
     session = engine.open_session(start)
     assert same(interleaved(session, data, seed), records)
     assert identical(session.state(), whole)
     predicted = session.predict(data.x[:20], data.x_var[:20])
-    assert same(predicted, engine.predict(whole, data.x[:20], data.x_var[:20]))
+    assert same(predicted, engine.predict_arrays(whole, data.x[:20], data.x_var[:20]))
 
 
 def test_the_twin_is_interleaved_too() -> None:
     config = Config(inputs=4, hidden=(5,))
     start, data = init(config, 2), rows(config, 90)
-    whole, records = twin.learn(start, *data)
-    session = twin.Session(start)
+    whole, records = twin.learn_arrays(start, *data)
+    session = twin.ReferenceSession(start)
     assert same(interleaved(session, data, 0), records)
     assert identical(session.state(), whole)
 
@@ -202,7 +202,7 @@ def test_arrays_of_a_wrong_shape_are_refused(
     session.learn(np.zeros((2, 3)), np.zeros((2, 1)))
 
 
-@pytest.mark.skipif(not engine.compiled(), reason="built without a compiler")
+@pytest.mark.skipif(not engine.is_compiled(), reason="built without a compiler")
 def test_only_plain_arrays_reach_the_kernel() -> None:
     start = init(Config(inputs=3, hidden=(4,)))
     session = engine.open_session(start)
@@ -220,7 +220,7 @@ def test_only_plain_arrays_reach_the_kernel() -> None:
         engine.open_session(start._replace(counts=start.counts.astype(float)))
 
 
-@pytest.mark.skipif(not engine.compiled(), reason="built without a compiler")
+@pytest.mark.skipif(not engine.is_compiled(), reason="built without a compiler")
 def test_a_session_at_work_in_one_thread_makes_others_wait() -> None:
     config = Config(inputs=60, hidden=(60,), covariance="full")
     session = engine.open_session(init(config))
@@ -246,7 +246,7 @@ def test_calls_in_a_log_return_what_they_returned_and_run_once(
         before = session.predict(x).mean.tolist()
         learned = session.learn(x, y).mean.tolist()
         rows, noise = session.counts["rows"], session.noise.tolist()
-        session.rehearse(x, y)
+        session.replay(x, y)
         return before, learned, rows, noise, session.state().mean.tolist()
 
     session.begin_log()
@@ -291,7 +291,7 @@ print(before == state.cov.sum(), int(state.counts.sum()))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory the way Linux does")
-@pytest.mark.skipif(not engine.compiled(), reason="built without a compiler")
+@pytest.mark.skipif(not engine.is_compiled(), reason="built without a compiler")
 def test_short_memory_is_an_error_and_not_a_lost_state() -> None:
     run = subprocess.run(
         [sys.executable, "-c", SHORT], capture_output=True, text=True, check=True, timeout=60

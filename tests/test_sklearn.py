@@ -120,7 +120,7 @@ def test_tables_with_categories(frame: Any) -> None:
     assert model.score(x, y) > 0.95
     assert np.isfinite(model.predict(frame({"a": [0.0], "kind": ["new"], "on": [True]}))).all()
     model.partial_fit(frame({"a": [0.0], "kind": ["new"], "on": [True]}), [50.0])
-    assert model.model_._known().schema.column("kind").categories[-1] == "new"
+    assert model.model_._require_model().schema.get_column("kind").categories[-1] == "new"
     labels = np.array(["yes", "no"])[(y > 0).astype(int)]
     assert KBNNClassifier(layers=10).fit(x, labels).score(x, labels) > 0.9
     with pytest.raises(ValueError, match="feature names"):

@@ -22,7 +22,7 @@ from kbnn.model.rows import Rows
 from kbnn.model.schema import Schema
 from kbnn.stream.opening import ReadOptions, open_stream
 from kbnn.stream.readahead import ReadAhead
-from kbnn.stream.sources import Source, expand
+from kbnn.stream.sources import Source, expand_paths
 from tests.streams import assert_same, every_format, look, mixed_table, parquet_bytes
 
 FORMATS = every_format(mixed_table(50))
@@ -206,7 +206,7 @@ def test_epochs_over_a_pipe_keep_it_in_a_temporary_file(stdin: Pipe, tmp_path: P
         first = np.concatenate([block.y for block in stream])
         writer.join()
         for _ in range(2):
-            stream.reopen()
+            stream.start_next_pass()
             np.testing.assert_array_equal(np.concatenate([block.y for block in stream]), first)
         source = next(iter(stream._inputs or ()))
         assert isinstance(source, Source)
@@ -222,7 +222,7 @@ def test_a_pipe_cannot_be_reopened_unless_it_was_kept(stdin: Pipe) -> None:
     stdin.write_all(FORMATS["csv"]).join()
     with open_stream(["-"]) as stream:
         list(stream)
-        stream.reopen()
+        stream.start_next_pass()
         with pytest.raises(UsageError, match="can be read only once"):
             list(stream)
 
@@ -231,7 +231,7 @@ def test_parquet_from_a_pipe_is_spooled_and_can_be_reopened(stdin: Pipe) -> None
     writer = stdin.write_all(FORMATS["parquet"])
     with open_stream(["-"], options=ReadOptions(epochs=2)) as stream:
         first = sum(len(block.number) for block in stream)
-        stream.reopen()
+        stream.start_next_pass()
         assert sum(len(block.number) for block in stream) == first == 50
     writer.join()
 
@@ -244,12 +244,14 @@ def test_globs_folders_and_lists(tmp_path: Path) -> None:
     (folder / "x.parquet").write_bytes(b"")
     (folder / "_metadata.parquet").write_bytes(b"")
     (folder / "notes.txt").write_bytes(b"")
-    assert expand([str(tmp_path / "*.csv")]) == [str(tmp_path / n) for n in ("a.csv", "b.csv")]
-    assert expand([str(tmp_path / "set")]) == [str(folder / "x.parquet")]
-    assert expand(["-", str(tmp_path / "c.txt")]) == ["-", str(tmp_path / "c.txt")]
+    assert expand_paths([str(tmp_path / "*.csv")]) == [
+        str(tmp_path / n) for n in ("a.csv", "b.csv")
+    ]
+    assert expand_paths([str(tmp_path / "set")]) == [str(folder / "x.parquet")]
+    assert expand_paths(["-", str(tmp_path / "c.txt")]) == ["-", str(tmp_path / "c.txt")]
     odd = tmp_path / "odd[1].csv"
     odd.write_text("a,y\n1,2\n")
-    assert expand([str(odd)]) == [str(odd)]
+    assert expand_paths([str(odd)]) == [str(odd)]
 
 
 def test_several_files_match_by_name(tmp_path: Path) -> None:
@@ -299,13 +301,13 @@ def test_progress_is_counted_in_bytes(tmp_path: Path) -> None:
             assert stream.total_bytes == 2 * len(FORMATS[name])
             list(stream)
             assert stream.bytes_read == stream.total_bytes
-            assert not stream.live
+            assert not stream.is_live
 
 
 def test_a_live_stream_has_no_size(stdin: Pipe) -> None:
     stdin.write_all(FORMATS["csv"]).join()
     with open_stream(["-"]) as stream:
-        assert stream.live
+        assert stream.is_live
         assert stream.total_bytes is None
         list(stream)
         assert stream.bytes_read == len(FORMATS["csv"])
@@ -315,7 +317,7 @@ def test_what_is_there_is_read_at_once(stdin: Pipe) -> None:
     source = Source("-", read_size=1000)
     with source.open() as reader:
         stdin.write(b"abc\n")
-        assert reader.head() == b"abc\n"
+        assert reader.peek_head() == b"abc\n"
         assert reader.read() == b"abc\n"
         stdin.write(b"d")
         stdin.write(b"e" * 1500)
@@ -391,8 +393,8 @@ def test_a_stream_left_half_way_leaves_no_thread(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: expand([]), "no input: name a file, or - for standard input"),
-        (lambda: expand(["-", "-"]), r"standard input \(-\) can be read only once"),
+        (lambda: expand_paths([]), "no input: name a file, or - for standard input"),
+        (lambda: expand_paths(["-", "-"]), r"standard input \(-\) can be read only once"),
     ],
 )
 def test_sources_that_contradict(make: Callable[[], object], text: str) -> None:

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from kbnn.core import sharpness
-from kbnn.model.race import evidence_text
-from kbnn.task.class_score import ClassScore, Judged
+from kbnn.model.race import format_evidence
+from kbnn.task.class_score import ClassScore, ScoredClassBatch
 from kbnn.task.classes import Classes
 from tests.bench.data import schema
 from tests.commands import SAMPLES, kbnn
 
 
 def test_nats_are_ahead_or_behind_and_never_negative() -> None:
-    assert evidence_text(6.89, "--rehearse off") == "6.89 nats ahead of --rehearse off"
-    assert evidence_text(-6.89, "--rehearse off") == "6.89 nats behind --rehearse off"
+    assert format_evidence(6.89, "--rehearse off") == "6.89 nats ahead of --rehearse off"
+    assert format_evidence(-6.89, "--rehearse off") == "6.89 nats behind --rehearse off"
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,13 @@ def test_nats_are_ahead_or_behind_and_never_negative() -> None:
     ],
 )
 def test_a_sharpness_of_1_leaves_probabilities_as_they_are(favoured: float, words: str) -> None:
-    known = sharpness.blank(np.array([0.0, 1.0]), 2)
-    known[sharpness.SEEN] = 100.0
-    known[sharpness.EVIDENCE] = favoured * sharpness.OCTAVES
+    known = sharpness.init_temperature(np.array([0.0, 1.0]), 2)
+    known[sharpness.EVIDENCE_ROWS] = 100.0
+    known[sharpness.EVIDENCE] = favoured * sharpness.LOG2_POWERS
     (told,) = [
-        text for label, text in Classes(schema(1, 1, 2)).facts(known) if label == "sharpness"
+        text
+        for label, text in Classes(schema(1, 1, 2)).target_details(known)
+        if label == "sharpness"
     ]
     assert f"probabilities are {words}, learned from 100 rows" in told
 
@@ -48,11 +50,13 @@ def test_the_brier_score_has_one_definition(classes: int) -> None:
     p[0, 0] = 1.0
     for label, expected in ((0.0, 0.0), (1.0, 1.0)):
         score = ClassScore()
-        score.add(Judged(np.array([label]), p))
-        assert score.figures()["brier"] == expected
+        score.add(ScoredClassBatch(np.array([label]), p))
+        assert score.metric_values()["brier"] == expected
     even = ClassScore()
-    even.add(Judged(np.arange(float(classes)), np.full((classes, classes), 1.0 / classes)))
-    figures = even.figures()
+    even.add(
+        ScoredClassBatch(np.arange(float(classes)), np.full((classes, classes), 1.0 / classes))
+    )
+    figures = even.metric_values()
     assert figures["brier"] == pytest.approx(0.5 * (1.0 - 1.0 / classes))
     assert figures["baseline_brier"] == pytest.approx(figures["brier"])
 

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kbnn.errors import ModelError
-from kbnn.score.curve import FIRST
+from kbnn.score.curve import FIRST_POINT_ROWS
 from kbnn.score.histograms import (
     FEATURE_BINS,
     FeatureHistograms,
     PitHistogram,
     fitting_level,
-    lattice,
+    lattice_index,
 )
-from kbnn.score.reservoir import row_hash
+from kbnn.score.reservoir import hash_row_order
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
-from kbnn.score.summaries import Summaries
+from kbnn.score.summaries import StreamSummaries
 from kbnn.task.class_score import ClassScore
 from kbnn.task.numeric_score import NumericScore
 from tests.judging import judged, label_card, labels, number_card, numbers
@@ -66,7 +66,7 @@ def reloaded(card: Scorecard) -> Scorecard:
     header, arrays = card.to_state()
     copies = {name: np.array(values) for name, values in arrays.items()}
     assert all(values.dtype == np.float64 for values in copies.values())
-    return Scorecard.from_state(card.judge, json.loads(json.dumps(header)), copies)
+    return Scorecard.from_state(card.scorer, json.loads(json.dumps(header)), copies)
 
 
 @pytest.mark.parametrize("targets", [1, 2])
@@ -76,10 +76,10 @@ def test_a_scorecard_is_blind_to_blocks(targets: int, size: int) -> None:
     data = stream(n, targets)
     whole, parts = number_card(targets, 4), number_card(targets, 4)
     at = fed(whole, data, [0, n])
-    assert at == [FIRST << j for j in range(6)]
+    assert at == [FIRST_POINT_ROWS << j for j in range(6)]
     assert fed(parts, data, [*range(0, n, size), n]) == at
     assert frozen(parts) == frozen(whole)
-    assert parts.points() == whole.points()
+    assert parts.curve_points() == whole.curve_points()
 
 
 def test_saving_in_the_middle_changes_nothing() -> None:
@@ -127,7 +127,7 @@ def test_a_damaged_state_is_refused_in_one_sentence(harm: Any) -> None:
     with pytest.raises(
         ModelError, match=r"^the model: its record of past forecasts is damaged \(.*\)$"
     ):
-        Scorecard.from_state(card.judge, header, arrays)
+        Scorecard.from_state(card.scorer, header, arrays)
 
 
 def test_classes_and_columns_may_grow() -> None:
@@ -190,7 +190,7 @@ def test_the_learning_curve_gives_the_figures_of_its_stretches() -> None:
     card = number_card(1, 4)
     fed(card, data, [0, 100, 300])
     y, mean, sd = data["y"][:, 0], data["mean"][:, 0], data["sd"][:, 0]
-    points = card.points()[0]
+    points = card.curve_points()[0]
     assert [p.rows for p in points] == [32, 64, 128, 256, 300]
     before = 0
     for p in points:
@@ -198,17 +198,17 @@ def test_the_learning_curve_gives_the_figures_of_its_stretches() -> None:
         overall.add(judged(y[: p.rows], mean[: p.rows], sd[: p.rows]))
         stretch = slice(before, p.rows)
         since.add(judged(y[stretch], mean[stretch], sd[stretch]))
-        assert p.loss == overall.figures()["rmse"]
-        assert p.nll == overall.figures()["nll"]
-        assert p.since_loss == since.figures()["rmse"]
-        assert p.since_coverage_90 == since.figures()["coverage"]["90"]
+        assert p.loss == overall.metric_values()["rmse"]
+        assert p.nll == overall.metric_values()["nll"]
+        assert p.since_loss == since.metric_values()["rmse"]
+        assert p.since_coverage_90 == since.metric_values()["coverage"]["90"]
         before = p.rows
 
 
 def test_several_targets_are_listed_by_name() -> None:
     card = number_card(2, 4)
     fed(card, stream(200, 2), [0, 200])
-    figures: dict[str, Any] = card.figures(["a", "b"])
+    figures: dict[str, Any] = card.metric_values(["a", "b"])
     assert list(figures["targets"]) == ["a", "b"]
     assert figures["rows"] == 200
     assert figures["targets"]["a"]["skipped"] == 7
@@ -221,8 +221,8 @@ def test_pit_counts_and_coverage() -> None:
     pit = PitHistogram()
     u = stats.norm.cdf(z)
     pit.add(u)
-    np.testing.assert_array_equal(pit.bars(), np.histogram(u, np.linspace(0, 1, 21))[0])
-    levels, observed = pit.coverage()
+    np.testing.assert_array_equal(pit.bar_counts(), np.histogram(u, np.linspace(0, 1, 21))[0])
+    levels, observed = pit.coverage_curve()
     for level, share in zip(levels, observed, strict=True):
         inside = np.abs(z) <= stats.norm.ppf(0.5 + level / 2)
         assert share == pytest.approx(inside.mean(), abs=1e-12)
@@ -247,11 +247,11 @@ def test_feature_histograms_depend_on_the_values_alone(values: list[float], rand
         single.add(np.array([[value]]))
     assert single.to_json() == whole.to_json()
     np.testing.assert_array_equal(single.counts, whole.counts)
-    edges, counts = whole.bins(0)
+    edges, counts = whole.used_bins(0)
     assert len(counts) <= FEATURE_BINS
     assert counts.sum() == len(values)
     expected = [
-        sum(lattice(v, int(whole.level[0])) == int(whole.first[0]) + j for v in values)
+        sum(lattice_index(v, int(whole.level[0])) == int(whole.first[0]) + j for v in values)
         for j in range(len(counts))
     ]
     assert counts.tolist() == expected
@@ -264,24 +264,24 @@ def test_a_tiny_value_after_zeros_is_counted() -> None:
         found = FeatureHistograms(1)
         for value in (0.0, 0.0, tiny, 1.0):
             found.add(np.array([[value]]))
-        assert found.bins(0)[1].sum() == 4
+        assert found.used_bins(0)[1].sum() == 4
 
 
 def test_the_bins_of_a_feature_are_as_fine_as_they_can_be() -> None:
     level = fitting_level(-1.0, 1.0)
-    assert lattice(1.0, level) - lattice(-1.0, level) < FEATURE_BINS
-    assert lattice(1.0, level - 1) - lattice(-1.0, level - 1) >= FEATURE_BINS
+    assert lattice_index(1.0, level) - lattice_index(-1.0, level) < FEATURE_BINS
+    assert lattice_index(1.0, level - 1) - lattice_index(-1.0, level - 1) >= FEATURE_BINS
 
 
 def test_the_sample_is_even_over_the_stream() -> None:
     order = np.arange(100_000, dtype=np.float64)
-    hashed = row_hash(order, 1)
+    hashed = hash_row_order(order, 1)
     assert np.unique(hashed).size == order.size
     counts = np.histogram(hashed, 50)[0]
     assert counts.min() > 1800
     assert abs(np.corrcoef(hashed[:-1], hashed[1:])[0, 1]) < 0.02
-    assert not np.array_equal(hashed, row_hash(order, 2))
-    summaries = Summaries(1)
+    assert not np.array_equal(hashed, hash_row_order(order, 2))
+    summaries = StreamSummaries(1)
     summaries.add(order[:, None], order[:, None], order[:, None], np.ones(100_000))
     assert len(summaries.sample) == 512
     assert abs(summaries.sample.order.mean() / 50_000 - 1) < 0.1
@@ -295,9 +295,9 @@ def test_the_worst_rows_are_those_of_highest_nll() -> None:
     z = (data["y"] - data["mean"])[:, 0] / data["sd"][:, 0]
     nll = np.log(data["sd"][:, 0]) + 0.5 * z * z
     expected = np.argsort(np.where(np.isnan(nll), -np.inf, -nll * -1))[::-1][:20]
-    worst = card.summaries.worst
-    np.testing.assert_array_equal(worst.order[worst.ranked()], expected)
-    top = worst.ranked()[0]
+    worst = card.summaries.worst_rows
+    np.testing.assert_array_equal(worst.order[worst.rank_rows()], expected)
+    top = worst.rank_rows()[0]
     np.testing.assert_array_equal(worst.x[top], data["x"][expected[0]])
     mean, sd = (float(data[name][expected[0], 0]) for name in ("mean", "sd"))
     reach = 1.6448536269514722 * sd
@@ -305,15 +305,15 @@ def test_the_worst_rows_are_those_of_highest_nll() -> None:
 
 
 def test_quantiles_come_from_the_sample() -> None:
-    summaries = Summaries(2)
+    summaries = StreamSummaries(2)
     x = np.column_stack((np.arange(101.0), np.full(101, np.nan)))
     one = np.ones((101, 1))
     summaries.add(x, one, one, one[:, 0])
     levels = np.array([0.0, 0.5, 1.0])
-    assert summaries.quantiles(0, levels).tolist() == [0, 50, 100]
-    assert np.isnan(summaries.quantiles(1, levels)).all()
+    assert summaries.feature_quantiles(0, levels).tolist() == [0, 50, 100]
+    assert np.isnan(summaries.feature_quantiles(1, levels)).all()
     assert summaries.features.missing[1] == 101
-    assert np.isnan(Summaries(2).quantiles(1, levels)).all()  # of no rows at all
+    assert np.isnan(StreamSummaries(2).feature_quantiles(1, levels)).all()  # of no rows at all
 
 
 @pytest.mark.parametrize(("field", "by"), [("first", 1), ("first", -1), ("level", 1), ("low", 9.0)])
@@ -332,6 +332,6 @@ def test_a_value_next_to_nothing_stays_in_the_first_bin_beside_a_huge_one() -> N
     histograms = FeatureHistograms(1)
     for value in (-1e-300, 1e300):
         histograms.add(np.array([[value]]))
-    _, counts = histograms.bins(0)
+    _, counts = histograms.used_bins(0)
     assert counts.sum() == 2
     assert counts[0] >= 1

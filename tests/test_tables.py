@@ -9,7 +9,7 @@ import pytest
 from kbnn import Config, init
 from kbnn.core import engine
 from kbnn.core.activations import ACTIVATIONS
-from kbnn.core.observation import OBSERVATIONS
+from kbnn.core.observation import LIKELIHOODS
 from kbnn.core.state import ARRAYS, COUNT
 from kbnn.core.twin import Records
 from tests.commands import kbnn
@@ -17,7 +17,7 @@ from tests.commands import kbnn
 
 def opened_anew(config: Config) -> None:
     kernel = pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
-    net = engine.kernel_net(config, engine.kernel_constants())
+    net = engine.build_net(config, engine.kernel_constants())
     kernel.Session(net, init(config), Records._make, ARRAYS, COUNT._fields)
 
 
@@ -29,10 +29,10 @@ def test_an_activation_that_c_lacks_is_refused(code: int, monkeypatch: pytest.Mo
         opened_anew(config)
 
 
-@pytest.mark.parametrize("code", [-1, len(OBSERVATIONS)])
+@pytest.mark.parametrize("code", [-1, len(LIKELIHOODS)])
 def test_an_observation_that_c_lacks_is_refused(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(inputs=1, hidden=(2,))
-    monkeypatch.setattr(OBSERVATIONS["gaussian"], "code", code)
+    monkeypatch.setattr(LIKELIHOODS["gaussian"], "code", code)
     with pytest.raises(ValueError, match=f"the kernel knows no observation {code}"):
         opened_anew(config)
 
@@ -45,8 +45,8 @@ def test_unknown_names_raise() -> None:
 
 
 def test_codes_are_not_shared_by_two_kinds() -> None:
-    codes = sorted(kind.code for kind in OBSERVATIONS.values())
-    assert codes == list(range(len(OBSERVATIONS)))
+    codes = sorted(kind.code for kind in LIKELIHOODS.values())
+    assert codes == list(range(len(LIKELIHOODS)))
 
 
 def test_the_help_of_train_names_every_activation() -> None:

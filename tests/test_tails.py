@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from kbnn.core import constants, count_tails, engine, mixture, tails
-from kbnn.core.mixture import STATED, STATED_FIELDS
+from kbnn.core.mixture import PARAM, PARAM_COUNT
 from kbnn.core.normal import FloatArray
 
 SHAPES = [(0.0, 1.0, 0.0), (0.003, 50.0, 0.0), (0.1, 4.0, 1.5), (0.3, 1e4, -20.0), (0.02, 1e8, 3.0)]
@@ -20,18 +20,18 @@ SHAPES = [(0.0, 1.0, 0.0), (0.003, 50.0, 0.0), (0.1, 4.0, 1.5), (0.3, 1e4, -20.0
 @pytest.fixture(params=["kernel", "twin"])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The compiled functions, then those in numpy."""
-    if request.param == "kernel" and not engine.compiled():
+    if request.param == "kernel" and not engine.is_compiled():
         pytest.skip("there is no kernel here")
-    monkeypatch.setattr(engine, "compiled", lambda: request.param == "kernel")
+    monkeypatch.setattr(engine, "is_compiled", lambda: request.param == "kernel")
     return str(request.param)
 
 
 def rows_of(
     shape: tuple[float, float, float], place: float = 3.0, spread: float = 0.7
 ) -> FloatArray:
-    row = np.ones((1, mixture.STATED_FIELDS))
-    row[0, : STATED.gain] = (place, spread, *shape)
-    row[0, [STATED.most, STATED.kind]] = 0.0
+    row = np.ones((1, mixture.PARAM_COUNT))
+    row[0, : PARAM.gain] = (place, spread, *shape)
+    row[0, [PARAM.most, PARAM.kind]] = 0.0
     return row
 
 
@@ -96,7 +96,7 @@ def test_an_interval_is_two_quantiles_until_it_is_tracked(either: str) -> None:
     assert lower[0] == pytest.approx(mixture.quantile(rows, 0.05)[0], rel=1e-12)
     assert upper[0] == pytest.approx(mixture.quantile(rows, 0.95)[0], rel=1e-12)
     median = mixture.quantile(rows, 0.5)[0]
-    rows[0, STATED.gain + 4 : STATED.gain + 6] = (2.0, 0.5)  # the gains of 90 %
+    rows[0, PARAM.gain + 4 : PARAM.gain + 6] = (2.0, 0.5)  # the gains of 90 %
     kept = mixture.interval(rows, 0.9)
     assert kept[0][0] == pytest.approx(median - 2.0 * (median - lower[0]), rel=1e-12)
     assert kept[1][0] == pytest.approx(median + 0.5 * (upper[0] - median), rel=1e-12)
@@ -115,12 +115,14 @@ def test_a_value_lies_inside_an_interval_up_to_its_very_edge(either: str) -> Non
         (-3.0, 0.0, 2.0),
     )
     shapes = np.array(list(itertools.product(shares, ratios, shifts)))
-    rows = np.zeros((len(shapes), mixture.STATED_FIELDS))
-    rows[:, STATED.place], rows[:, STATED.spread] = 3.0, 2.0
-    rows[:, STATED.share : STATED.gain] = shapes
-    gains = np.random.default_rng(0).uniform(0.7, 1.4, (len(shapes), 2 * len(mixture.LEVELS)))
-    rows[:, STATED.gain : STATED.most] = gains
-    for level, name in zip(mixture.LEVELS, mixture.Verdicts._fields[-4:], strict=True):
+    rows = np.zeros((len(shapes), mixture.PARAM_COUNT))
+    rows[:, PARAM.place], rows[:, PARAM.spread] = 3.0, 2.0
+    rows[:, PARAM.share : PARAM.gain] = shapes
+    gains = np.random.default_rng(0).uniform(
+        0.7, 1.4, (len(shapes), 2 * len(mixture.INTERVAL_PERCENTS))
+    )
+    rows[:, PARAM.gain : PARAM.most] = gains
+    for level, name in zip(mixture.INTERVAL_PERCENTS, mixture.RowScores._fields[-4:], strict=True):
         for side, edge in zip((-1.0, 1.0), mixture.interval(rows, level / 100), strict=True):
             for beyond, inside in ((-1e-6, 1.0), (1e-6, 0.0)):
                 y = edge + side * beyond * (1.0 + np.abs(edge))
@@ -153,20 +155,20 @@ def stream(rows: int, seed: int = 0) -> tuple[FloatArray, FloatArray, FloatArray
 def followed(
     data: tuple[FloatArray, FloatArray, FloatArray], cuts: list[int]
 ) -> tuple[FloatArray, FloatArray]:
-    known = tails.blank(2)
+    known = tails.init_calibration(2)
     said = [
-        tails.follow(known, data[0][a:b], data[1][a:b], data[2][a:b], True, True)
+        tails.update_calibration(known, data[0][a:b], data[1][a:b], data[2][a:b], True, True)
         for a, b in itertools.pairwise(cuts)
     ]
     return known, np.concatenate(said)
 
 
 def test_kernel_and_twin_follow_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not engine.compiled():
+    if not engine.is_compiled():
         pytest.skip("there is no kernel here")
     data = stream(1500)
     kernel = followed(data, [0, 1500])
-    monkeypatch.setattr(engine, "compiled", lambda: False)
+    monkeypatch.setattr(engine, "is_compiled", lambda: False)
     twin = followed(data, [0, 1500])
     for one, other in zip(kernel, twin, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
@@ -192,8 +194,8 @@ def test_heavy_tails_are_learned_and_light_ones_left_alone() -> None:
     mean, sd = np.zeros((8000, 1)), np.ones((8000, 1))
     heavy, light = rng.standard_t(3, size=(8000, 1)), rng.normal(size=(8000, 1))
     for y, least, most in ((heavy, 0.1, 0.6), (light, -0.002, 0.005)):
-        known = tails.blank(1)
-        said = tails.follow(known, mean, sd, y, mix=True, track=True)
+        known = tails.init_calibration(1)
+        said = tails.update_calibration(known, mean, sd, y, mix=True, track=True)
         late = slice(2000, None)
         told = mixture.judge(y[late, 0], said[late, 0])
         gaussian = -stats.norm.logpdf(y[late, 0], 0.0, np.std(y[late, 0]))
@@ -205,15 +207,17 @@ def test_heavy_tails_are_learned_and_light_ones_left_alone() -> None:
 def test_intervals_come_back_to_their_promise_when_the_world_widens() -> None:
     rng = np.random.default_rng(1)
     y = rng.normal(size=(6000, 1)) * np.where(np.arange(6000) < 3000, 1.0, 2.0)[:, None]
-    known = tails.blank(1)
-    said = tails.follow(known, np.zeros_like(y), np.ones_like(y), y, mix=False, track=True)
+    known = tails.init_calibration(1)
+    said = tails.update_calibration(
+        known, np.zeros_like(y), np.ones_like(y), y, mix=False, track=True
+    )
     told = mixture.judge(y[:, 0], said[:, 0])
     for start in (1000, 4000):
         for level in ("in_50", "in_80", "in_90", "in_95"):
             inside = np.mean(getattr(told, level)[start : start + 2000])
             assert abs(inside - int(level[-2:]) / 100) < 0.02
-    stated = tails.follow(
-        tails.blank(1), np.zeros_like(y), np.ones_like(y), y, mix=False, track=False
+    stated = tails.update_calibration(
+        tails.init_calibration(1), np.zeros_like(y), np.ones_like(y), y, mix=False, track=False
     )
     assert np.mean(mixture.judge(y[:, 0], stated[:, 0]).in_90[4000:]) < 0.65
 
@@ -222,28 +226,30 @@ def test_intervals_come_back_to_their_promise_when_the_world_widens() -> None:
 def test_intervals_keep_up_with_forecasts_that_become_wrong_slowly(factor: float) -> None:
     y = np.random.default_rng(2).normal(size=(4000, 1))
     y *= factor ** np.clip((np.arange(4000)[:, None] - 2000) / 2000, 0.0, 1.0)
-    said = tails.follow(tails.blank(1), np.zeros_like(y), np.ones_like(y), y, mix=False, track=True)
+    said = tails.update_calibration(
+        tails.init_calibration(1), np.zeros_like(y), np.ones_like(y), y, mix=False, track=True
+    )
     inside = np.mean(mixture.judge(y[:, 0], said[:, 0]).in_90[2000:])
     assert 0.89 < inside < 0.91
 
 
 def test_what_a_file_holds_is_checked() -> None:
-    good = tails.blank(2)
-    assert tails.sound(good)
+    good = tails.init_calibration(2)
+    assert tails.is_valid_calibration(good)
     for field, value in (
-        (tails.AMONG, 0.0),
+        (tails.OUTLIER_ROWS, 0.0),
         (tails.OUTLIERS, -1.0),
         (tails.OUTLIERS, 400.0),
         (tails.SHARE, 1.0),
         (tails.RATIO, 0.0),
-        (tails.WIDTH, math.nan),
+        (tails.SCALE_FACTOR, math.nan),
         (tails.FIRST_GAIN, 0.0),
         (tails.FIRST_GAIN, math.inf),
-        (tails.MOST, math.inf),
+        (tails.LARGEST_VALUE, math.inf),
     ):
         bad = good.copy()
         bad[1, field] = value
-        assert not tails.sound(bad), (field, value)
+        assert not tails.is_valid_calibration(bad), (field, value)
 
 
 @pytest.mark.parametrize(
@@ -253,49 +259,51 @@ def test_what_a_file_holds_is_checked() -> None:
 def test_networks_that_overstate_are_narrowed_to_what_known_rows_promise_of_new_ones(
     square: float, more: float, width: float
 ) -> None:
-    known = tails.blank(1)
-    known[0, [tails.SEEN, tails.WIDTH, tails.MEAN_WIDTH]] = 100.0, 3.0, 2.0
+    known = tails.init_calibration(1)
+    known[0, [tails.ROWS_SEEN, tails.SCALE_FACTOR, tails.MEAN_SCALE_FACTOR]] = 100.0, 3.0, 2.0
     known[0, tails.FIRST_GAIN] = 1.3
     before = known.copy()
     after = known
     for _ in range(10):
-        after = tails.narrowed(after, np.full((100, 1), square), np.full(100, more))
-    assert after[0, tails.MEAN_WIDTH] == pytest.approx(width, rel=0.001)
+        after = tails.shrink_scale(after, np.full((100, 1), square), np.full(100, more))
+    assert after[0, tails.MEAN_SCALE_FACTOR] == pytest.approx(width, rel=0.001)
     assert after[0, tails.FIRST_GAIN] == 1.0  # new rows had asked for it
     assert np.array_equal(known, before)
-    assert tails.sound(after)
+    assert tails.is_valid_calibration(after)
 
 
 def test_narrowing_leaves_out_what_is_missing_and_is_the_same_however_rows_are_cut() -> None:
     squares = np.random.default_rng(0).chisquare(1.0, (300, 2)) * 0.3
     squares[::7, 1] = np.nan
     more = np.linspace(1.0, 3.0, 300)
-    start = tails.blank(2)
-    start[:, tails.SEEN] = 300.0
-    whole = tails.narrowed(start, squares, more)
+    start = tails.init_calibration(2)
+    start[:, tails.ROWS_SEEN] = 300.0
+    whole = tails.shrink_scale(start, squares, more)
     pieces = start
     for part in np.split(np.arange(300), [1, 2, 90, 299]):
-        pieces = tails.narrowed(pieces, squares[part], more[part])
+        pieces = tails.shrink_scale(pieces, squares[part], more[part])
     assert np.array_equal(whole, pieces)
     seen = np.isfinite(squares[:, 1])
-    there = tails.narrowed(start[1:], squares[seen, 1:], more[seen])
+    there = tails.shrink_scale(start[1:], squares[seen, 1:], more[seen])
     assert np.array_equal(there[0], whole[1])
-    assert whole[0, tails.WIDTH] < 0.9
+    assert whole[0, tails.SCALE_FACTOR] < 0.9
 
 
 def test_what_is_stated_of_outliers_is_looked_at_less_often_later(either: str) -> None:
     """With every row of the first 512, and then with every 32nd."""
     y = np.random.default_rng(6).standard_t(2, (640, 1))
-    rows = tails.follow(tails.blank(1), np.zeros((640, 1)), np.ones((640, 1)), y, True, False)
-    changed = np.flatnonzero(np.diff(rows[:, 0, STATED.share])) + 1
+    rows = tails.update_calibration(
+        tails.init_calibration(1), np.zeros((640, 1)), np.ones((640, 1)), y, True, False
+    )
+    changed = np.flatnonzero(np.diff(rows[:, 0, PARAM.share])) + 1
     assert changed.tolist() == [*range(1, 513), 544, 576, 608]
 
 
 def after_values(t: FloatArray, either: str) -> FloatArray:
     """Tails after forecasts of N(0, 1) and these values."""
-    known = tails.blank(1)
+    known = tails.init_calibration(1)
     zeros, ones = np.zeros((len(t), 1)), np.ones((len(t), 1))
-    tails.follow(known, zeros, ones, t[:, None], True, True, either == "kernel")
+    tails.update_calibration(known, zeros, ones, t[:, None], True, True, either == "kernel")
     return np.asarray(known[0])
 
 
@@ -303,29 +311,31 @@ def test_a_young_width_follows_forecasts_that_become_too_sure(either: str) -> No
     """As those of a small set with little noise do: wide at first, too narrow in the end."""
     draw = np.random.default_rng(0).standard_normal(300)
     wide = after_values(np.where(np.arange(300) < 100, 0.5, 1.4) * draw, either)
-    assert 1.4 < wide[tails.WIDTH] < 2.8
-    assert 1.2 < wide[tails.MEAN_WIDTH] < wide[tails.WIDTH]
+    assert 1.4 < wide[tails.SCALE_FACTOR] < 2.8
+    assert 1.2 < wide[tails.MEAN_SCALE_FACTOR] < wide[tails.SCALE_FACTOR]
     trust = 300.0 / (300.0 + constants.WIDTH_REST)
-    assert wide[tails.MEAN_WIDTH] == pytest.approx(wide[tails.WIDTH] ** trust)
+    assert wide[tails.MEAN_SCALE_FACTOR] == pytest.approx(wide[tails.SCALE_FACTOR] ** trust)
 
 
 def test_a_target_that_has_not_varied_yet_is_not_taken_for_certain(either: str) -> None:
     for rows in (100, 1000):
         known = after_values(np.zeros(rows), either)
         few = constants.WIDTH_FEW
-        assert known[tails.WIDTH] == pytest.approx(few / (rows - 1.0 + few))
+        assert known[tails.SCALE_FACTOR] == pytest.approx(few / (rows - 1.0 + few))
 
 
 def test_gains_count_on_average_beside_512_rows_that_asked_for_none(either: str) -> None:
     t = np.random.default_rng(3).standard_normal((200, 1)) * 1.5
-    known = tails.blank(1)
-    rows = tails.follow(known, np.zeros_like(t), np.ones_like(t), t, True, True, either == "kernel")
+    known = tails.init_calibration(1)
+    rows = tails.update_calibration(
+        known, np.zeros_like(t), np.ones_like(t), t, True, True, either == "kernel"
+    )
     after = np.vstack(
-        [rows[1:, 0, STATED.gain : STATED.most], known[:, tails.FIRST_GAIN : tails.FIRST_MEAN]]
+        [rows[1:, 0, PARAM.gain : PARAM.most], known[:, tails.FIRST_GAIN : tails.FIRST_MEAN]]
     )
     wanted = (constants.TAILS_YOUNG + np.sum(after, axis=0)) / (constants.TAILS_YOUNG + len(t))
     assert np.ptp(wanted) > 0.01
-    assert known[0, tails.FIRST_MEAN : tails.MEAN_WIDTH] == pytest.approx(wanted, rel=1e-12)
+    assert known[0, tails.FIRST_MEAN : tails.MEAN_SCALE_FACTOR] == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("y", [38.2e3, 41e3, -45e3])
@@ -337,10 +347,10 @@ def test_the_mass_of_a_whole_number_far_away_is_its_density(y: float) -> None:
 
 def test_an_error_at_a_known_row_is_cut_before_it_speaks_for_new_ones() -> None:
     """A square of at most 9, times what new rows have more."""
-    known = tails.blank(1)
-    known[0, tails.SEEN] = 99.0
-    after = tails.narrowed(known, np.array([[50.0]]), np.array([2.0]))
-    assert after[0, tails.WIDTH] == pytest.approx(1.0 + (2.0 * 9.0 - 1.0) / 100.0)
+    known = tails.init_calibration(1)
+    known[0, tails.ROWS_SEEN] = 99.0
+    after = tails.shrink_scale(known, np.array([[50.0]]), np.array([2.0]))
+    assert after[0, tails.SCALE_FACTOR] == pytest.approx(1.0 + (2.0 * 9.0 - 1.0) / 100.0)
 
 
 def test_a_row_beyond_an_edge_moves_it_out_and_any_other_in(either: str) -> None:
@@ -353,10 +363,10 @@ def test_a_row_beyond_an_edge_moves_it_out_and_any_other_in(either: str) -> None
 
 def test_size_and_place_of_outliers_are_taken_over_the_last_hundred(either: str) -> None:
     """Welford's step by one that is surely an outlier, and 100 of the 101 are kept."""
-    known = tails.blank(1)
+    known = tails.init_calibration(1)
     known[0, [tails.EXTREMES, tails.SQUARES, tails.MEAN]] = 100.0, 2500.0, 1.0
     mean, sd, y = np.array([[[0.0]], [[1.0]], [[50.0]]])
-    tails.follow(known, mean, sd, y, True, False, either == "kernel")
+    tails.update_calibration(known, mean, sd, y, True, False, either == "kernel")
     place = 1.0 + 49.0 / 101.0
     assert known[0, tails.EXTREMES] == pytest.approx(100.0)
     assert known[0, tails.MEAN] == pytest.approx(place)
@@ -367,9 +377,9 @@ def test_where_the_lower_edge_of_a_count_is_0_its_upper_one_leaves_out_both_shar
     either: str,
 ) -> None:
     """0 came with a probability of 0.9, and u is 0.97: beyond the edges at 0.8, 0.9 and 0.95."""
-    known, rows = count_tails.begin(1, True)[0], np.ones((1, STATED_FIELDS))
+    known, rows = count_tails.init_count_calibration(1, True)[0], np.ones((1, PARAM_COUNT))
     y, u, none = np.array([[4.0], [0.97], [0.9]])
-    count_tails.follow(known, y, u, none, True, rows)
+    count_tails.update_count_intervals(known, y, u, none, True, rows)
     moves = np.log(known[tails.FIRST_GAIN : tails.FIRST_MEAN]).reshape(-1, 2)
     assert not moves[:, 0].any()  # nothing lies below 0
     assert moves[:, 1] == pytest.approx(0.045 * np.array([0.0, 1.0 - 0.2, 1.0 - 0.1, 1.0 - 0.05]))
@@ -377,22 +387,22 @@ def test_where_the_lower_edge_of_a_count_is_0_its_upper_one_leaves_out_both_shar
 
 def test_an_error_where_no_spread_was_stated_counts_as_the_farthest(either: str) -> None:
     """And where there is neither error nor spread, nothing is learned: 0/0 is no distance."""
-    off, far = (tails.blank(1) for _ in range(2))
+    off, far = (tails.init_calibration(1) for _ in range(2))
     zero, one = np.zeros((1, 1)), np.ones((1, 1))
-    tails.follow(off, zero, zero, one, True, True, either == "kernel")
-    tails.follow(far, zero, 1e-12 * one, one, True, True, either == "kernel")
-    shown = [*range(tails.VALUE_MEAN), *range(tails.SHARE, tails.FIELDS)]
+    tails.update_calibration(off, zero, zero, one, True, True, either == "kernel")
+    tails.update_calibration(far, zero, 1e-12 * one, one, True, True, either == "kernel")
+    shown = [*range(tails.VALUE_MEAN), *range(tails.SHARE, tails.CALIBRATION_FIELDS)]
     assert np.array_equal(off[0, shown], far[0, shown])
-    assert off[0, tails.SEEN] == 1.0
-    tails.follow(off, zero, zero, zero, True, True, either == "kernel")
-    assert off[0, tails.SEEN] == 1.0
+    assert off[0, tails.ROWS_SEEN] == 1.0
+    tails.update_calibration(off, zero, zero, zero, True, True, either == "kernel")
+    assert off[0, tails.ROWS_SEEN] == 1.0
 
 
 @pytest.mark.parametrize("gain", [constants.LEAST_GAIN, constants.MOST_GAIN])
 def test_gains_may_have_come_to_their_very_bounds(gain: float) -> None:
-    known = tails.blank(1)
-    known[:, tails.FIRST_GAIN : tails.MEAN_WIDTH] = gain
-    assert tails.sound(known)
+    known = tails.init_calibration(1)
+    known[:, tails.FIRST_GAIN : tails.MEAN_SCALE_FACTOR] = gain
+    assert tails.is_valid_calibration(known)
     beyond = np.nextafter(gain, 0.0 if gain < 1.0 else np.inf)
     known[0, tails.FIRST_GAIN] = beyond
-    assert not tails.sound(known)
+    assert not tails.is_valid_calibration(known)

@@ -16,17 +16,17 @@ from scipy import integrate, special, stats
 
 from kbnn import Config, init, predict
 from kbnn.core import count_tails, counts, engine
-from kbnn.core.mixture import STATED, STATED_FIELDS
+from kbnn.core.mixture import PARAM, PARAM_COUNT
 from kbnn.core.normal import FloatArray
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
 from kbnn.model.stored import from_state, to_state
-from kbnn.run.unlearnable import Unlearnable
+from kbnn.run.unlearnable import UnlearnedRowNotices
 from kbnn.task import counted, link, logged, stated
-from kbnn.task.base import Scaled, Task
+from kbnn.task.base import TargetScale, TargetType
 from kbnn.task.count import Count
-from kbnn.task.table import kinds_of, task_of
+from kbnn.task.table import candidate_types, make_target_type
 from tests.bench.data import block, schema
 from tests.commands import SAMPLES, kbnn
 
@@ -49,7 +49,7 @@ def test_the_update_by_a_count_is_near_that_of_quadrature() -> None:
     off, wide = [], []
     for m, q, y, phi in RATES:
         mean, var = exact(m, q, y, phi)
-        found = counts.posterior(counts.Rate(m, q), float(y), phi)
+        found = counts.log_rate_posterior(counts.LogRate(m, q), float(y), phi)
         off.append(abs(found.mean - mean) / math.sqrt(q))
         wide.append(abs(found.var / var - 1.0))
     assert np.mean(off) < 0.004
@@ -57,15 +57,15 @@ def test_the_update_by_a_count_is_near_that_of_quadrature() -> None:
     assert np.mean(wide) < 0.02
 
 
-def count_task() -> Task:
-    return task_of(schema(1), Settings(kind="count"))
+def count_task() -> TargetType:
+    return make_target_type(schema(1), Settings(kind="count"))
 
 
 def test_a_count_before_the_first_row_is_learned_has_the_spread_that_was_seen() -> None:
     """Where a negative binomial can have it: no less than a Poisson, and fifty means at most."""
     task = count_task()
     mu, sd = np.full((3, 1), 4.0), np.array([[1.0], [6.0], [1000.0]])
-    mean, spread = task.shown(task.early_stated(mu, sd))  # type: ignore[attr-defined]
+    mean, spread = task.mean_and_sd(task.cold_start_distribution(mu, sd))  # type: ignore[attr-defined]
     assert mean[:, 0] == pytest.approx([4.0, 4.0, 4.0])
     assert spread[:, 0] ** 2 == pytest.approx([4.0016, 36.0, 804.0])
 
@@ -79,7 +79,9 @@ def test_the_spread_of_a_count_has_two_parts() -> None:
         noise_var=np.array([[0.3], [0.05]]),
     )
     task = count_task()
-    said = task.forecast(made, Scaled(np.zeros(0), np.zeros(0)), False, task.tails(False))
+    said = task.build_forecast(
+        made, TargetScale(np.zeros(0), np.zeros(0)), False, task.init_calibration(False)
+    )
     q, phi = np.array([0.1, 0.5]), np.array([0.3, 0.05])
     mu = np.array([3.0, 20.0]) * np.exp(q / 2.0)
     assert said.function_sd[:, 0] ** 2 == pytest.approx(mu**2 * np.expm1(q))
@@ -88,9 +90,9 @@ def test_the_spread_of_a_count_has_two_parts() -> None:
 
 
 def count_rows(mu: list[float], inverse: list[float], share: float = 0.0) -> FloatArray:
-    rows = np.ones((len(mu), STATED_FIELDS))
-    rows[:, STATED.place], rows[:, STATED.spread], rows[:, STATED.share] = mu, inverse, share
-    rows[:, STATED.kind] = stated.COUNT
+    rows = np.ones((len(mu), PARAM_COUNT))
+    rows[:, PARAM.place], rows[:, PARAM.spread], rows[:, PARAM.share] = mu, inverse, share
+    rows[:, PARAM.kind] = stated.NEGATIVE_BINOMIAL_CODE
     return rows
 
 
@@ -149,7 +151,7 @@ def test_what_a_count_asks_of_the_dispersion_is_the_slope_of_its_mass(
             for move in (-step, step)
         ]
         slope = (mass[1] - mass[0]) / (2.0 * step)
-        assert counts.wider(y, mu, inverse) == pytest.approx(slope, rel=1e-4, abs=1e-6)
+        assert counts.dispersion_slope(y, mu, inverse) == pytest.approx(slope, rel=1e-4, abs=1e-6)
     for x in (1e-6, 0.3, 5.0, 1e9):
         assert counts.digamma(x) == pytest.approx(special.digamma(x), rel=1e-12)
 
@@ -158,19 +160,22 @@ def test_counts_far_off_are_stated_as_outliers() -> None:
     rng = np.random.default_rng(0)
     y = rng.poisson(3.0, 3000).astype(float)
     y[::50] = 400.0
-    tail, rows = count_tails.begin(1, True)[0], count_rows([3.0] * 3000, [0.05] * 3000)
-    count_tails.mix(tail, y, rows)
-    assert 0.01 < rows[-1, STATED.share] < 0.06
-    assert rows[-1, STATED.spread] < 0.2
+    tail, rows = (
+        count_tails.init_count_calibration(1, True)[0],
+        count_rows([3.0] * 3000, [0.05] * 3000),
+    )
+    count_tails.update_count_mixture(tail, y, rows)
+    assert 0.01 < rows[-1, PARAM.share] < 0.06
+    assert rows[-1, PARAM.spread] < 0.2
     plain = -counted.log_density(y, count_rows([3.0] * 3000, [0.05] * 3000)).mean()
     assert -counted.log_density(y, rows).mean() < plain - 5.0
 
 
 def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
-    rows = np.ones((1, STATED_FIELDS))
-    rows[0, : STATED.gain] = (0.7, 0.4, *shape)
-    rows[:, STATED.kind], rows[:, STATED.unit] = stated.POSITIVE, unit
-    rows[:, STATED.none] = 0.0
+    rows = np.ones((1, PARAM_COUNT))
+    rows[0, : PARAM.gain] = (0.7, 0.4, *shape)
+    rows[:, PARAM.kind], rows[:, PARAM.unit] = stated.LOG_LINK_CODE, unit
+    rows[:, PARAM.none] = 0.0
     return rows
 
 
@@ -219,17 +224,19 @@ def test_a_positive_value_is_judged_as_integration_would(
 def test_the_link_of_positive_values_goes_there_and_back(unit: float) -> None:
     y = np.geomspace(1e-120, 1e120, 241) if unit == 0.0 else np.geomspace(1e-60, 1e3, 64) * unit
     units = np.full(len(y), unit)
-    z = link.linked(y, units)
+    z = link.apply_link(y, units)
     assert np.all(np.diff(z) > 0.0)
-    np.testing.assert_allclose(link.valued(z, units), y, rtol=1e-13 if unit else 1e-11)
+    np.testing.assert_allclose(link.apply_inverse_link(z, units), y, rtol=1e-13 if unit else 1e-11)
     step = 1e-6
-    slope = (link.valued(z + step, units) - link.valued(z - step, units)) / (2.0 * step)
+    slope = (
+        link.apply_inverse_link(z + step, units) - link.apply_inverse_link(z - step, units)
+    ) / (2.0 * step)
     np.testing.assert_allclose(np.log(slope), link.log_slope(y, units), atol=1e-6)
-    assert link.linked(np.array([0.0, -1.0]), units[:2]).tolist() == [np.inf, np.inf]
+    assert link.apply_link(np.array([0.0, -1.0]), units[:2]).tolist() == [np.inf, np.inf]
 
 
 def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not engine.compiled():
+    if not engine.is_compiled():
         pytest.skip("there is no kernel here")
     rng = np.random.default_rng(0)
     y = rng.poisson(2.0, 900).astype(float)
@@ -238,10 +245,13 @@ def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) ->
     u, none = rng.random(900), rng.random(900) * 0.2
     found = []
     for compiled in (True, False):
-        monkeypatch.setattr(engine, "compiled", lambda compiled=compiled: compiled)
-        known, rows = count_tails.begin(1, True)[0], count_rows([2.0] * 900, [0.1] * 900)
-        count_tails.mix(known, y, rows)
-        count_tails.follow(known, y, u, none, True, rows)
+        monkeypatch.setattr(engine, "is_compiled", lambda compiled=compiled: compiled)
+        known, rows = (
+            count_tails.init_count_calibration(1, True)[0],
+            count_rows([2.0] * 900, [0.1] * 900),
+        )
+        count_tails.update_count_mixture(known, y, rows)
+        count_tails.update_count_intervals(known, y, u, none, True, rows)
         found.append((known, rows))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11)
@@ -258,9 +268,9 @@ def made(kind: str, rows: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
     return x, 3.0 + f + 0.3 * rng.standard_normal(rows)
 
 
-def learned(what: str, rows: int, **settings: Any) -> Model:
+def learned(what: str, rows: int, **settings: Any) -> OnlineModel:
     x, y = made(what, rows)
-    model = Model.create(Settings(hidden=(12,), **settings), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,), **settings), schema(3))
     model.learn(block(x, y))
     return model
 
@@ -272,7 +282,7 @@ def test_the_kind_of_target_is_chosen_by_evidence(kind: str) -> None:
     assert {racer.learner.settings.kind for racer in model.racers} == {kind}
     beside = learned(kind, 700, kind="regression")
     assert beside.task.name == "regression"
-    gain = beside.card.figures()["nll"] - model.card.figures()["nll"]
+    gain = beside.card.metric_values()["nll"] - model.card.metric_values()["nll"]
     assert gain > 0.05 if kind != "regression" else gain == 0.0
 
 
@@ -289,7 +299,7 @@ def test_nothing_below_zero_is_said_of_what_cannot_be(kind: str) -> None:
     assert np.all(said.mean > 0.0)
 
 
-def assert_same_bits(one: Model, other: Model) -> None:
+def assert_same_bits(one: OnlineModel, other: OnlineModel) -> None:
     first, second = to_state(one)[1], to_state(other)[1]
     assert first.keys() == second.keys()
     for name in first:
@@ -300,7 +310,7 @@ def assert_same_bits(one: Model, other: Model) -> None:
 def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
     x, y = made(kind, 620)
     whole = learned(kind, 620)
-    cut = Model.create(Settings(hidden=(12,)), schema(3))
+    cut = OnlineModel.create(Settings(hidden=(12,)), schema(3))
     for start, stop in ((0, 1), (1, 40), (40, 200), (200, 511), (511, 513), (513, 620)):
         cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
         header, arrays = to_state(cut)
@@ -309,7 +319,7 @@ def test_cuts_and_copies_change_no_bit_while_kinds_race(kind: str) -> None:
     rows = block(*made(kind, 90, seed=3))
     for one, other in zip(whole.predict(rows), cut.predict(rows), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert whole.card.figures() == cut.card.figures()
+    assert whole.card.metric_values() == cut.card.metric_values()
 
 
 @pytest.mark.parametrize("kind", ["count", "positive"])
@@ -321,7 +331,7 @@ def test_a_few_absurd_values_do_not_bend_the_mean(kind: str) -> None:
     )
     errors = []
     for values in (y, spoilt):
-        model = Model.create(Settings(hidden=(12,), kind=kind), schema(3))
+        model = OnlineModel.create(Settings(hidden=(12,), kind=kind), schema(3))
         model.learn(block(x[:1200], values[:1200]))
         said = model.predict(block(x[1200:], y[1200:]))
         errors.append(float(np.sqrt(np.mean((said.mean[:, 0] - y[1200:]) ** 2))))
@@ -332,11 +342,11 @@ def test_values_that_cannot_be_are_rejected_and_counted() -> None:
     for kind, wrong in (("count", [-1.0, 0.5, 1e17]), ("positive", [0.0, -3.0])):
         x, y = made(kind, 300)
         y[100 : 100 + len(wrong)] = wrong
-        model = Model.create(Settings(hidden=(12,), kind=kind), schema(3))
+        model = OnlineModel.create(Settings(hidden=(12,), kind=kind), schema(3))
         model.learn(block(x, y))
-        assert model.rejected == len(wrong)
+        assert model.rejected_rows == len(wrong)
         assert model.card.scores[0].invalid == len(wrong)
-        assert math.isfinite(model.card.figures()["nll"])
+        assert math.isfinite(model.card.metric_values()["nll"])
 
 
 def table(text: str) -> list[dict[str, str]]:
@@ -447,41 +457,41 @@ def refuted_rows(rows: int = 900, at: int = 700) -> tuple[FloatArray, FloatArray
 
 def test_a_kind_found_by_evidence_is_given_up_when_a_row_refutes_it() -> None:
     x, y = refuted_rows()
-    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:700], y[:700]))
     assert model.task.name == "positive"
-    taught = model.teach(block(x[700:], y[700:], first=701))
+    taught = model.learn_batch(block(x[700:], y[700:], first=701))
     assert model.task.name == "amount"
-    assert (model.rows, model.rejected, model.met) == (900, 0, 900)
-    assert taught.refuted == (("positive", 701, 0.0, "amount"),)
-    plain = Model.create(Settings(hidden=(12,), kind="regression"), schema(3))
+    assert (model.rows, model.rejected_rows, model.met) == (900, 0, 900)
+    assert taught.type_changes == (("positive", 701, 0.0, "amount"),)
+    plain = OnlineModel.create(Settings(hidden=(12,), kind="regression"), schema(3))
     plain.learn(block(x, y))
     off = [float(np.std(m.predict(block(x, y)).mean[:, 0] - y)) for m in (model, plain)]
     assert off[0] < 1.2 * off[1]
-    stays = Model.create(Settings(hidden=(12,), kind="positive"), schema(3))
+    stays = OnlineModel.create(Settings(hidden=(12,), kind="positive"), schema(3))
     stays.learn(block(x, y))
-    assert (stays.task.name, stays.rejected) == ("positive", int(np.sum(y == 0.0)))
+    assert (stays.task.name, stays.rejected_rows) == ("positive", int(np.sum(y == 0.0)))
 
 
 def test_what_no_amount_can_be_is_learned_as_any_number() -> None:
     x, y = refuted_rows()
     y[800] = -1.0
-    model = Model.create(Settings(hidden=(12,)), schema(3))
-    taught = model.teach(block(x, y))
-    assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
+    taught = model.learn_batch(block(x, y))
+    assert (model.task.name, model.rows, model.rejected_rows) == ("regression", 900, 0)
     given_up = ("positive", 701, 0.0, "amount"), ("amount", 801, -1.0, "regression")
-    assert taught.refuted == given_up
-    assert np.count_nonzero(model.learned.kept.rows().y == 0.0) == np.count_nonzero(y == 0.0)
-    below = Model.create(Settings(hidden=(12,)), schema(3))
+    assert taught.type_changes == given_up
+    assert np.count_nonzero(model.learner_state.kept.rows().y == 0.0) == np.count_nonzero(y == 0.0)
+    below = OnlineModel.create(Settings(hidden=(12,)), schema(3))
     below.learn(block(x[:700], y[:700]))
-    taught = below.teach(block(x[800:], y[800:], first=801))
-    assert taught.refuted == (("positive", 801, -1.0, "regression"),)
+    taught = below.learn_batch(block(x[800:], y[800:], first=801))
+    assert taught.type_changes == (("positive", 801, -1.0, "regression"),)
 
 
 @pytest.mark.parametrize("at", [299, 700])
 def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut(at: int) -> None:
     x, y = refuted_rows(at=at)
-    whole, cut = (Model.create(Settings(hidden=(12,)), schema(3)) for _ in range(2))
+    whole, cut = (OnlineModel.create(Settings(hidden=(12,)), schema(3)) for _ in range(2))
     whole.learn(block(x, y))
     for start, stop in ((0, 300), (300, 700), (700, 701), (701, 900)):
         cut.learn(block(x[start:stop], y[start:stop], first=start + 1))
@@ -492,20 +502,20 @@ def test_a_kind_is_given_up_at_the_same_row_however_rows_are_cut(at: int) -> Non
 
 def test_a_row_that_refutes_the_kind_while_it_races_brings_one_that_can_have_it() -> None:
     x, y = refuted_rows(at=200)
-    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
-    assert (model.task.name, model.rows, model.rejected) == ("amount", 900, 0)
+    assert (model.task.name, model.rows, model.rejected_rows) == ("amount", 900, 0)
     assert all(racer.learner.settings.kind == "amount" for racer in model.racers)
-    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x[:202], y[:202]))
     kinds = {racer.learner.settings.kind for racer in model.racers}
     assert kinds == {"regression", "amount"}
     assert np.ptp([max(r.evidence for r in model.racers if r.learner.settings.kind == kind)
                    for kind in kinds]) < 11.0  # two rows, five nats each  # fmt: skip
     y[201] = -1.0
-    model = Model.create(Settings(hidden=(12,)), schema(3))
+    model = OnlineModel.create(Settings(hidden=(12,)), schema(3))
     model.learn(block(x, y))
-    assert (model.task.name, model.rows, model.rejected) == ("regression", 900, 0)
+    assert (model.task.name, model.rows, model.rejected_rows) == ("regression", 900, 0)
 
 
 def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
@@ -526,8 +536,8 @@ def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
 )
 def test_pictures_and_words_are_those_of_the_kind(kind: str, words: str) -> None:
     model = learned(kind, 620)
-    assert model.task.called == words
-    drawn = model.task.drawn(model.card.scores[0], model.card.summaries, 0)
+    assert model.task.description == words
+    drawn = model.task.partial_dependence_spec(model.card.scores[0], model.card.summaries, 0)
     made_of = drawn.values(model.predict(block(*made(kind, 300, seed=5))))
     assert made_of.lower is not None
     assert made_of.upper is not None
@@ -546,25 +556,25 @@ def test_pictures_and_words_are_those_of_the_kind(kind: str, words: str) -> None
     ],
 )
 def test_which_kinds_race_and_who_speaks_first(values: list[float], kinds: list[str]) -> None:
-    assert kinds_of(schema(1), np.array(values)[:, None]) == kinds
-    first = Settings().candidates(kinds)[0]
+    assert candidate_types(schema(1), np.array(values)[:, None]) == kinds
+    first = Settings().list_candidates(kinds)[0]
     assert first.kind == kinds[0]
-    assert [one.kind for one in Settings(noise=1.0).candidates(kinds)] == ["regression"] * 2
+    assert [one.kind for one in Settings(noise=1.0).list_candidates(kinds)] == ["regression"] * 2
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.95])
 def test_an_interval_from_0_has_both_shares_above_its_upper_edge(level: float) -> None:
     rows = count_rows([0.3], [0.1])
-    rows[:, STATED.gain + 1 : STATED.most : 2] = 1.5  # of the upper edges
-    low, high = counted.levels(rows, 0.5 - level / 2.0, np.array([0.99]))
+    rows[:, PARAM.gain + 1 : PARAM.most : 2] = 1.5  # of the upper edges
+    low, high = counted.interval_levels(rows, 0.5 - level / 2.0, np.array([0.99]))
     assert low[0] == 0.0
     assert high[0] == pytest.approx(special.ndtr(1.5 * special.ndtri(level)))
 
 
 def test_where_only_zeros_were_seen_a_mean_may_be_a_half() -> None:
     rows = count_rows([0.2, 3.0, 3.0, 3.0], [0.1] * 4)
-    rows[:, STATED.most] = [0.0, 0.0, 2.0, -np.inf]
-    mean, sd = Count(schema(1)).shown(rows)
+    rows[:, PARAM.most] = [0.0, 0.0, 2.0, -np.inf]
+    mean, sd = Count(schema(1)).mean_and_sd(rows)
     assert mean.tolist() == [0.2, 0.5, 2.0, 3.0]
     assert sd == pytest.approx(np.sqrt(mean + 0.1 * mean**2))
 
@@ -573,12 +583,12 @@ def test_a_row_against_a_kind_that_may_still_come_is_remembered() -> None:
     """Told once, when the target is of that kind; of a settled kind the others are no matter."""
     odd = Rows(np.zeros((3, 1)), np.array([[1.0], [-2.0], [-3.0]]), np.arange(7, 10))
     fine = odd._replace(y=np.ones((3, 1)))
-    racing, settled = Unlearnable(), Unlearnable()
-    assert racing.look(odd, "regression", ["y"], settled=False) is None
-    assert settled.look(odd, "regression", ["y"]) is None
-    said = racing.look(fine, "positive", ["y"], settled=False)
+    racing, settled = UnlearnedRowNotices(), UnlearnedRowNotices()
+    assert racing.notice_invalid_target(odd, "regression", ["y"], settled=False) is None
+    assert settled.notice_invalid_target(odd, "regression", ["y"]) is None
+    said = racing.notice_invalid_target(fine, "positive", ["y"], settled=False)
     assert said is not None
     assert said.startswith("row 8: target 'y' is -2, and --task positive is for numbers above 0")
-    assert racing.look(odd, "positive", ["y"], settled=False) is None
-    assert settled.look(fine, "positive", ["y"]) is None
-    assert settled.look(odd, "positive", ["y"]) == said
+    assert racing.notice_invalid_target(odd, "positive", ["y"], settled=False) is None
+    assert settled.notice_invalid_target(fine, "positive", ["y"]) is None
+    assert settled.notice_invalid_target(odd, "positive", ["y"]) == said

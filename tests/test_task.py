@@ -10,9 +10,9 @@ import pytest
 
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.task.base import Scaled, Wanted
-from kbnn.task.forecast import Forecast, without
-from kbnn.task.table import Seen, choose
+from kbnn.task.base import OutputOptions, TargetScale
+from kbnn.task.forecast import Forecast, blank_rows
+from kbnn.task.table import TargetSample, choose_target_type
 from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
 
 NAN = np.nan
@@ -32,15 +32,15 @@ def said_of_classes(probability: FloatArray) -> Prediction:
 
 def test_numbers_come_back_in_their_units() -> None:
     made = said([[0.5, -1.0]], [[0.09, 0.16]], [[0.16, 0.09]], [0.9])
-    scaled = Scaled(np.array([100.0, 0.0]), np.array([10.0, 2.0]))
-    plain = number_task("a", "b").tails(False)
-    found = number_task("a", "b").forecast(made, scaled, True, plain)
+    scaled = TargetScale(np.array([100.0, 0.0]), np.array([10.0, 2.0]))
+    plain = number_task("a", "b").init_calibration(False)
+    found = number_task("a", "b").build_forecast(made, scaled, True, plain)
     assert found.mean == pytest.approx(np.array([[105.0, -2.0]]))
     assert found.sd == pytest.approx(np.array([[5.0, 1.0]]))
     assert found.function_sd == pytest.approx(np.array([[3.0, 0.8]]))
     assert found.noise_sd == pytest.approx(np.array([[4.0, 0.6]]))
     assert found.outlier == pytest.approx([0.1])
-    assert np.isnan(number_task("a", "b").forecast(made, scaled, False, plain).outlier[0])
+    assert np.isnan(number_task("a", "b").build_forecast(made, scaled, False, plain).outlier[0])
 
 
 def test_the_likelihood_of_numbers_adds_targets_and_stops_at_ten_deviations() -> None:
@@ -73,33 +73,36 @@ def test_the_likelihood_of_a_class_is_its_probability() -> None:
 )
 def test_numbers_have_varied_when_every_target_has(y: Any, after: int) -> None:
     targets = np.array(y).reshape(-1, 2)
-    assert number_task("a", "b").early().varied_after(targets) == after
-    assert label_task().early().varied_after(np.zeros((len(y), 1))) == 0
+    assert number_task("a", "b").make_cold_start().rows_until_varied(targets) == after
+    assert label_task().make_cold_start().rows_until_varied(np.zeros((len(y), 1))) == 0
     for told in range(len(y) + 1):
-        early = number_task("a", "b").early()
-        early.tell(targets[:told])
-        assert early.varied_after(targets[told:]) == max(0, after - told)
+        early = number_task("a", "b").make_cold_start()
+        early.predict_then_update(targets[:told])
+        assert early.rows_until_varied(targets[told:]) == max(0, after - told)
 
 
 def test_few_classes_are_grouped() -> None:
-    assert [label_task().covariance(k) for k in (2, 4, 5)] == ["group", "group", "neuron"]
-    assert number_task().covariance(9) == "group"
+    assert [label_task().choose_covariance(k) for k in (2, 4, 5)] == ["group", "group", "neuron"]
+    assert number_task().choose_covariance(9) == "group"
 
 
 def test_a_network_has_an_output_for_each_class_that_came() -> None:
     y = np.array([[0.0], [NAN], [2.0], [1.0]])
     some = label_task(["a", "b", "c", "d"])
-    assert [some.outputs(y[:n]) for n in (0, 1, 2, 3)] == [2, 2, 2, 3]
-    assert some.outputs(y, 7) == 7
-    assert label_task(["a", "b", "c", "d"], closed=True).outputs(y[:1]) == 4
-    assert [some.beyond(y, outputs) for outputs in (2, 3)] == [2, 4]
-    assert [number_task().beyond(y, 1), number_task("a", "b").outputs(y)] == [4, 2]
+    assert [some.count_outputs(y[:n]) for n in (0, 1, 2, 3)] == [2, 2, 2, 3]
+    assert some.count_outputs(y, 7) == 7
+    assert label_task(["a", "b", "c", "d"], closed=True).count_outputs(y[:1]) == 4
+    assert [some.first_row_without_output(y, outputs) for outputs in (2, 3)] == [2, 4]
+    assert [
+        number_task().first_row_without_output(y, 1),
+        number_task("a", "b").count_outputs(y),
+    ] == [4, 2]
 
 
 def test_nothing_is_said_of_a_row_but_what_became_of_it() -> None:
     forecast = numbers(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
     forecast = forecast._replace(status=np.array([1, 8]))
-    found = without(forecast, np.array([False, True]))
+    found = blank_rows(forecast, np.array([False, True]))
     assert found.mean[:, 0] == pytest.approx([1.0, NAN], nan_ok=True)
     assert found.sd[:, 0] == pytest.approx([3.0, NAN], nan_ok=True)
     assert found.status.tolist() == [1, 8]
@@ -117,7 +120,9 @@ def test_the_columns_of_numbers() -> None:
         noise_sd=np.array([[0.7, 0.8]]),
         outlier=np.array([0.2]),
     )
-    found = columns(number_task("a", "b").fields(Wanted(decompose=True, outlier=True)), forecast)
+    found = columns(
+        number_task("a", "b").output_fields(OutputOptions(decompose=True, outlier=True)), forecast
+    )
     z = 1.6448536269514722
     assert found == {
         "mean_a": [1.0],
@@ -134,7 +139,7 @@ def test_the_columns_of_numbers() -> None:
         "noise_sd_b": [0.8],
         "outlier": [0.2],
     }
-    assert list(columns(number_task("a").fields(Wanted(0.5)), forecast)) == [
+    assert list(columns(number_task("a").output_fields(OutputOptions(0.5)), forecast)) == [
         "mean",
         "sd",
         "lower",
@@ -146,13 +151,15 @@ def test_the_columns_of_classes() -> None:
     p = labels(np.array([[0.3, 0.7], [0.6, 0.4], [NAN, NAN]]))
     task = label_task(["no", "yes"])
     named = ["yes", "no", None]
-    found = columns(task.fields(Wanted()), p)
+    found = columns(task.output_fields(OutputOptions()), p)
     assert found["label"] == named
     assert found["p_yes"][:2] == [0.7, 0.4]
-    growing = columns(task.fields(Wanted(open=True)), p)
+    growing = columns(task.output_fields(OutputOptions(open=True)), p)
     assert list(growing) == ["label", "probability"]
     assert growing["probability"][:2] == [0.7, 0.6]
-    assert list(columns(label_task(["no", "yes"], closed=True).fields(Wanted(open=True)), p)) == [
+    assert list(
+        columns(label_task(["no", "yes"], closed=True).output_fields(OutputOptions(open=True)), p)
+    ) == [
         "label",
         "p_no",
         "p_yes",
@@ -164,12 +171,12 @@ def test_the_columns_of_classes() -> None:
     [({0.0, 1.0}, "classification"), ({0.0}, "regression"), ({0.0, 1.0, 2.0}, "regression")],
 )
 def test_numbers_are_classes_where_they_are_0_and_1(seen: set[float], task: str) -> None:
-    target = Seen("y", "number", {str(value) for value in seen}, seen)
-    found = choose([target], "auto")
+    target = TargetSample("y", "number", {str(value) for value in seen}, seen)
+    found = choose_target_type([target], "auto")
     assert found.task == task
     assert found.closed == (task == "classification")
-    assert choose([target], "regression").task == "regression"
-    stated = choose([target], "classification")
+    assert choose_target_type([target], "regression").task == "regression"
+    stated = choose_target_type([target], "classification")
     assert (stated.task, stated.closed) == ("classification", seen == {0.0, 1.0})
 
 
@@ -182,7 +189,7 @@ def test_the_second_of_two_classes_is_drawn_or_the_one_that_came_most_often(
     y = np.array([len(classes) - 1.0] * 6 + [0.0, 0.0, 1.0])[:, None]
     p = np.tile([0.7, *[0.3 / (len(classes) - 1)] * (len(classes) - 1)], (9, 1))
     card.add(y, y, labels(p))  # the first is what was said each time
-    found = task.drawn(card.scores[0], card.summaries, 0)
+    found = task.partial_dependence_spec(card.scores[0], card.summaries, 0)
     assert found.name == f"probability of {drawn}"
     assert found.values(labels(p)).value.tolist() == p[:, shown].tolist()
     assert found.truth(y[:, 0]).tolist() == (y[:, 0] == shown).astype(float).tolist()
@@ -192,9 +199,9 @@ def test_headlines_stand_beside_the_constant_or_say_what_they_mean() -> None:
     card = number_card(1, 1)
     y = np.array([0.0, 4.0] * 20)[:, None]
     card.add(y, y, numbers(y + 1.0, np.ones_like(y)))
-    values = {**card.scores[0].figures(), "skipped": 2}
-    tiles = {tile.label: tile for tile in number_task("y").tiles(values, "y", 1300)}
+    values = {**card.scores[0].metric_values(), "skipped": 2}
+    tiles = {tile.label: tile for tile in number_task("y").build_tiles(values, "y", 1300)}
     assert tiles["Rows"][1:] == ("40", "2 without a target, 1,300 unreadable")
     assert tiles["RMSE"][1:] == ("1.000", "2.000 for the best constant")
     assert tiles["MAE"][1:] == ("1.000", "the mean size of the error")
-    assert number_task("y").tiles({**values, "skipped": 0}, "y", 0)[0][2] == "all scored"
+    assert number_task("y").build_tiles({**values, "skipped": 0}, "y", 0)[0][2] == "all scored"

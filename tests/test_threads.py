@@ -170,7 +170,7 @@ def test_copies_and_pickles_have_locks_of_their_own() -> None:
     model = taught(60)
     for other in (copy.deepcopy(model), copy.copy(model), pickle.loads(pickle.dumps(model))):
         assert other.to_bytes() == model.to_bytes()
-        with model._learning:
+        with model._learning_lock:
             in_threads(lambda other=other: other.learn_one(*rows(1)[0]))  # type: ignore[misc]  # bound now
         assert other.rows == 61
     assert model.rows == 60

@@ -19,9 +19,9 @@ NOISE = 0.05
 def opened(state: State) -> list[tiny.Layer]:
     """A belief of the library as layers of neurons."""
     layout = layout_of(state.config)
-    blocks, layers = iter(layout.unpack(state.cov)), []
+    blocks, layers = iter(layout.unpack_blocks(state.cov)), []
     for layer in range(layout.layers):
-        mean = layout.matrix(state.mean, layer).copy()
+        mean = layout.weight_matrix(state.mean, layer).copy()
         layers.append(tiny.Layer(mean, np.stack([next(blocks) for _ in mean])))
     return layers
 

@@ -13,9 +13,9 @@ import pytest
 
 from kbnn.errors import DataError, ModelError, UsageError
 from kbnn.model.file import load
-from kbnn.model.settings import Choices
+from kbnn.model.settings import SettingOverrides
 from kbnn.run.interruption import Interrupted
-from kbnn.run.outcome import summary
+from kbnn.run.outcome import summarize_training
 from kbnn.run.training import Listener, Training, TrainOptions
 from kbnn.score.curve import CurvePoint
 from tests.training_data import (
@@ -37,10 +37,10 @@ class StopAfter(Listener):
         self.rows = rows
         self.notices: list[str] = []
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         self.notices.append(text)
 
-    def advanced(self, training: Training, points: list[list[CurvePoint]]) -> None:
+    def on_progress(self, training: Training, points: list[list[CurvePoint]]) -> None:
         if training.rows >= self.rows:
             raise Interrupted(signal.SIGINT)
 
@@ -209,22 +209,22 @@ def test_predictions_that_begin_on_the_way_say_where(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (
-            {"choices": Choices(hidden=(7, 3))},
+            {"choices": SettingOverrides(hidden=(7, 3))},
             "--layers 7,3 contradicts M, which has 6 "
             "(leave out --layers, or start over with --fresh)",
         ),
         (
-            {"choices": Choices(noise=2.5)},
+            {"choices": SettingOverrides(noise=2.5)},
             "--noise 2.5 contradicts M, which has auto "
             "(leave out --noise, or start over with --fresh)",
         ),
         (
-            {"choices": Choices(robust=False)},
+            {"choices": SettingOverrides(robust=False)},
             "--robust off contradicts M, which has auto "
             "(leave out --robust, or start over with --fresh)",
         ),
         (
-            {"choices": Choices(seed=4)},
+            {"choices": SettingOverrides(seed=4)},
             "--seed 4 contradicts M, which has 0 (leave out --seed, or start over with --fresh)",
         ),
         (
@@ -272,7 +272,7 @@ def test_a_fresh_start_takes_any_option(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "a.csv", rows_of_numbers(40))
     model = tmp_path / "m.npz"
     train([data], model)
-    train([data], model, fresh=True, choices=Choices(hidden=()), read={"target": ("a",)})
+    train([data], model, fresh=True, choices=SettingOverrides(hidden=()), read={"target": ("a",)})
     assert load(str(model)).schema.targets == ["a"]
     assert load(str(model)).rows == 40
 
@@ -283,7 +283,7 @@ def test_agreeing_options_are_no_contradiction(tmp_path: Path) -> None:
         read = {"target": ("y",), "features": ("kind", "b", "a"), "task": "regression"}
         training = train([data], tmp_path / "m.npz", read=read)
     assert training.continued
-    assert (training.model.rows, training.before.rows) == (80, 40)
+    assert (training.model.rows, training.tally_before.rows) == (80, 40)
 
 
 def test_a_bad_row_ends_the_run_but_not_what_was_learned(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_counts_and_bad_rows(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "a.csv", lines)
     bad = tmp_path / "bad.csv"
     read = {"on_error": "skip"}
-    found = summary(train([data], tmp_path / "m.npz", read=read, bad_rows=str(bad)))
+    found = summarize_training(train([data], tmp_path / "m.npz", read=read, bad_rows=str(bad)))
     assert [found[name] for name in ("rows", "skipped", "rejected", "bad_rows")] == [58, 1, 0, 1]
     assert bad.read_text().splitlines()[1] == f"{data},52,b,x,cannot read 'x' as a number"
     assert set(found["seconds"]) == {"read", "encode", "learn", "save", "start", "total"}
@@ -366,6 +366,6 @@ def test_no_target_at_all(tmp_path: Path) -> None:
 def test_a_look_writes_nothing(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "a.csv", rows_of_numbers(40))
     training = Training(TrainOptions((data,), str(tmp_path / "m.npz")))
-    training.look()
+    training.find_schema()
     assert training.model.schema.targets == ["y"]
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]

@@ -12,7 +12,7 @@ from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
-from kbnn.model.rescale import rescaled
+from kbnn.model.rescale import rescale_state
 from kbnn.model.scaling import Scale
 
 OLD = Scale(np.array([0.2, -1.0, 0.0]), np.array([1.0, 0.5, 2.0]))
@@ -47,7 +47,7 @@ def test_linear_models_are_refitted_exactly(covariance: Covariance, outputs: int
         3, outputs, hidden=(), covariance=covariance, noise=0.04, robust=False, drift=False
     )
     before, _ = learn(init(config, 5), standard(x, OLD), y)
-    carried = rescaled(before, OLD, NEW, gain, shift)
+    carried = rescale_state(before, OLD, NEW, gain, shift)
     afresh, _ = learn(
         init(replace(config, noise=0.04 * 1.7**2), 5), standard(x, NEW), gain * y + shift
     )
@@ -66,7 +66,7 @@ def test_what_has_learned_nothing_has_the_prior_in_the_new_units(
     covariance: Covariance, hidden: tuple[int, ...]
 ) -> None:
     blank = init(Config(3, hidden=hidden, covariance=covariance), 1)
-    moved = rescaled(blank, OLD, NEW, np.array([0.3]), np.array([2.0]))
+    moved = rescale_state(blank, OLD, NEW, np.array([0.3]), np.array([2.0]))
     assert np.allclose(moved.mean, blank.mean, atol=1e-10)
     assert np.allclose(moved.cov, blank.cov, atol=1e-10)
 
@@ -76,12 +76,12 @@ def test_what_has_learned_nothing_has_the_prior_in_the_new_units(
 def test_there_and_back_again(covariance: Covariance, hidden: tuple[int, ...]) -> None:
     state = learned(covariance, hidden)
     gain, shift = np.array([0.4]), np.array([1.5])
-    there = rescaled(state, OLD, NEW, gain, shift)
-    back = rescaled(there, NEW, OLD, 1.0 / gain, -shift / gain)
+    there = rescale_state(state, OLD, NEW, gain, shift)
+    back = rescale_state(there, NEW, OLD, 1.0 / gain, -shift / gain)
     assert not np.allclose(there.mean, state.mean, atol=1e-3)
     for name in ("mean", "cov", "prior_mean", "noise", "input_mean", "input_cov"):
         assert np.allclose(getattr(back, name), getattr(state, name), atol=1e-7), name
-    for block in layout_of(there.config).unpack(there.cov):
+    for block in layout_of(there.config).unpack_blocks(there.cov):
         assert np.min(np.linalg.eigvalsh(block)) > 0.0
         assert np.array_equal(block, block.T)
 
@@ -96,7 +96,7 @@ def test_after_an_alarm_the_function_does_not_jump(
     counts[COUNT.alarms] = 1
     state = state._replace(prior_mean=state.mean.copy(), counts=counts)
     gain, shift = np.array([2.0]), np.array([-0.7])
-    moved = rescaled(state, OLD, NEW, gain, shift)
+    moved = rescale_state(state, OLD, NEW, gain, shift)
     x, _ = rows()
     config = replace(state.config, activation_spread=0.0)  # the mean function alone
     said = predict(state._replace(config=config), standard(x, OLD)).mean
@@ -106,7 +106,7 @@ def test_after_an_alarm_the_function_does_not_jump(
 
 def test_the_gaussian_of_the_inputs_moves_along() -> None:
     state = learned("group", (7,))
-    moved = rescaled(state, OLD, NEW, np.ones(1), np.zeros(1))
+    moved = rescale_state(state, OLD, NEW, np.ones(1), np.zeros(1))
     for units, one in ((OLD, state), (NEW, moved)):
         cov = unpack_triangle(one.input_cov, 3) * np.outer(units.scale, units.scale)
         mean = units.center + units.scale * one.input_mean
@@ -122,13 +122,13 @@ def test_the_noise_of_a_linear_model_moves_along_with_its_shape(covariance: Cova
     state, (x, _) = learned(covariance, ()), rows()
     said = predict(state, standard(x, OLD)).noise_var
     assert np.ptp(np.log(said)) > 0.1
-    moved = rescaled(state, OLD, NEW, np.array([3.0]), np.array([0.5]))
+    moved = rescale_state(state, OLD, NEW, np.array([3.0]), np.array([0.5]))
     assert np.allclose(predict(moved, standard(x, NEW)).noise_var, 9.0 * said)
 
 
 def test_a_share_of_nothing_is_the_prior() -> None:
     state = learned("group", (7,))
-    moved = rescaled(state, OLD, NEW, np.array([2.0]), np.array([0.1]), share=0.0)
+    moved = rescale_state(state, OLD, NEW, np.array([2.0]), np.array([0.1]), share=0.0)
     blank = init(state.config, 3)
     assert np.allclose(moved.mean, blank.mean, atol=1e-9)
     assert np.allclose(moved.cov, blank.cov, atol=1e-9)
@@ -139,7 +139,7 @@ def test_without_information_to_separate_the_function_is_kept() -> None:
     config = Config(3, hidden=(), noise=0.0, robust=False, drift=False)
     state, _ = learn(init(config), standard(x, OLD), y)
     singular = state._replace(cov=np.zeros_like(state.cov))
-    moved = rescaled(singular, OLD, NEW, np.ones(1), np.zeros(1))
+    moved = rescale_state(singular, OLD, NEW, np.ones(1), np.zeros(1))
     assert np.allclose(
         predict(moved, standard(x, NEW)).mean, predict(singular, standard(x, OLD)).mean
     )
@@ -148,12 +148,12 @@ def test_without_information_to_separate_the_function_is_kept() -> None:
 def test_a_block_without_precision_leaves_those_beside_it_alone() -> None:
     state = init(Config(inputs=3, hidden=(5,), covariance="neuron"), 1)
     layout = layout_of(state.config)
-    flawed = layout.unpack(state.cov)
+    flawed = layout.unpack_blocks(state.cov)
     flawed[2] = np.zeros_like(flawed[2])
     gain, shift = np.array([2.0]), np.array([0.1])
-    whole = rescaled(state, OLD, NEW, gain, shift)
-    beside = rescaled(state._replace(cov=layout.pack(flawed)), OLD, NEW, gain, shift)
-    for index, order in enumerate(layout.order):
+    whole = rescale_state(state, OLD, NEW, gain, shift)
+    beside = rescale_state(state._replace(cov=layout.pack_blocks(flawed)), OLD, NEW, gain, shift)
+    for index, order in enumerate(layout.block_positions):
         same = np.array_equal(beside.mean[order], whole.mean[order])
         assert same == (index != 2)
-        assert np.array_equal(layout.unpack(beside.cov)[2], flawed[2])
+        assert np.array_equal(layout.unpack_blocks(beside.cov)[2], flawed[2])

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.score.verdict import FEW
+from kbnn.score.verdict import MIN_VERDICT_ROWS
 from kbnn.task.class_score import ClassScore
-from kbnn.task.class_score import Judged as Labelled
-from kbnn.task.class_verdict import class_verdict
+from kbnn.task.class_score import ScoredClassBatch as Labelled
+from kbnn.task.class_verdict import judge_class_score
 from kbnn.task.numeric_score import NumericScore
 from kbnn.task.numeric_verdict import (
-    bias_sentence,
-    coverage_sentence,
-    numeric_verdict,
-    spread_sentence,
+    describe_bias,
+    describe_coverage,
+    describe_spread,
+    judge_numeric_score,
 )
-from kbnn.wording import count, number, percent
+from kbnn.wording import format_count, format_number, format_percent
 from tests.judging import judged
 
 
@@ -38,7 +38,7 @@ def made(
 
 
 def test_good() -> None:
-    result = numeric_verdict(made())
+    result = judge_numeric_score(made())
     assert result.level == "good"
     assert result.headline.startswith("Good")
     assert "explains 9" in result.sentences[0]
@@ -48,11 +48,11 @@ def test_good() -> None:
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("n", [25, 100, 1000])
 def test_honest_forecasts_are_never_called_poor(n: int, seed: int) -> None:
-    assert numeric_verdict(made(n, seed=seed)).level in ("good", "fair")
+    assert judge_numeric_score(made(n, seed=seed)).level in ("good", "fair")
 
 
 def test_over_confident() -> None:
-    result = numeric_verdict(made(stated=0.5))
+    result = judge_numeric_score(made(stated=0.5))
     assert result.level == "poor"
     assert result.headline.startswith("Over-confident")
     assert "far too narrow" in result.sentences[1]
@@ -60,7 +60,7 @@ def test_over_confident() -> None:
 
 
 def test_under_confident() -> None:
-    result = numeric_verdict(made(stated=2.0))
+    result = judge_numeric_score(made(stated=2.0))
     assert result.level == "fair"
     assert result.headline.startswith("Under-confident")
     assert "too wide" in result.sentences[1]
@@ -68,21 +68,21 @@ def test_under_confident() -> None:
 
 
 def test_biased_to_the_low_and_to_the_high_side() -> None:
-    low = numeric_verdict(made(shift=0.6, stated=1.2))
+    low = judge_numeric_score(made(shift=0.6, stated=1.2))
     assert low.headline.startswith("Biased")
     assert "Predictions are too low by 0.5" in low.sentences[-1]
-    high = numeric_verdict(made(shift=-0.6, stated=1.2))
+    high = judge_numeric_score(made(shift=-0.6, stated=1.2))
     assert "too high by" in high.sentences[-1]
 
 
 def test_a_small_bias_is_not_a_disaster() -> None:
-    result = numeric_verdict(made(shift=0.3))
+    result = judge_numeric_score(made(shift=0.3))
     assert (result.level, result.headline) == ("fair", "Useful, but slightly biased to one side")
     assert result.sentences[-1].endswith(" % of the RMSE: slightly biased.")
 
 
 def test_forecasts_without_any_error_state_too_much() -> None:
-    result = numeric_verdict(made(noise=0.0))
+    result = judge_numeric_score(made(noise=0.0))
     assert any("only 0.00 times as large as stated" in sentence for sentence in result.sentences)
 
 
@@ -91,33 +91,35 @@ def test_useless_even_with_honest_error_bars() -> None:
     y = rng.normal(5, 2, 3000)
     score = NumericScore()
     score.add(judged(y, np.full(3000, 5.0), np.full(3000, 2.0)))
-    result = numeric_verdict(score)
+    result = judge_numeric_score(score)
     assert result.level == "poor"
     assert result.headline == "No better than a constant"
     assert "no better than always saying the mean" in result.sentences[0]
     worse = NumericScore()
     worse.add(judged(y, rng.normal(5, 2, 3000), np.full(3000, 3.0)))
-    assert numeric_verdict(worse).headline == "No better than a constant"
+    assert judge_numeric_score(worse).headline == "No better than a constant"
 
 
 def test_useful_means_with_misleading_bars_are_named() -> None:
-    result = numeric_verdict(made(stated=0.2))
+    result = judge_numeric_score(made(stated=0.2))
     assert "the predictions help, the error bars mislead" in result.sentences[-1]
 
 
 def test_a_handful_of_rows_is_not_judged() -> None:
-    result = numeric_verdict(made(8))
+    result = judge_numeric_score(made(8))
     assert result.level == "unknown"
     assert result.headline == "Too few rows to judge"
-    assert numeric_verdict(NumericScore()).level == "unknown"
-    assert class_verdict(ClassScore()).level == "unknown"
+    assert judge_numeric_score(NumericScore()).level == "unknown"
+    assert judge_class_score(ClassScore()).level == "unknown"
 
 
-@pytest.mark.parametrize(("rows", "judged_at_all"), [(FEW - 1, False), (FEW, True)])
+@pytest.mark.parametrize(
+    ("rows", "judged_at_all"), [(MIN_VERDICT_ROWS - 1, False), (MIN_VERDICT_ROWS, True)]
+)
 def test_as_many_rows_as_are_asked_for_are_enough(rows: int, judged_at_all: bool) -> None:
     labels = ClassScore()
     labels.add(Labelled((np.arange(rows) % 2).astype(np.float64), np.full((rows, 2), 0.5)))
-    for verdict in (numeric_verdict(made(rows)), class_verdict(labels)):
+    for verdict in (judge_numeric_score(made(rows)), judge_class_score(labels)):
         assert (verdict.level != "unknown") == judged_at_all
 
 
@@ -138,14 +140,14 @@ def test_as_many_rows_as_are_asked_for_are_enough(rows: int, judged_at_all: bool
     ],
 )
 def test_coverage_words(inside: float, rows: int, severity: int, words: str) -> None:
-    got, text = coverage_sentence(90, inside, rows)
+    got, text = describe_coverage(90, inside, rows)
     assert (got, words in text) == (severity, True), text
 
 
 @pytest.mark.parametrize(("inside", "doubt"), [(0.871, True), (0.869, False), (0.929, True)])
 def test_chance_is_blamed_within_two_errors_alone(inside: float, doubt: bool) -> None:
     """The sampling error of 90 % of 400 rows is 1.5 %."""
-    severity, text = coverage_sentence(90, inside, 400)
+    severity, text = describe_coverage(90, inside, 400)
     assert abs(severity) == 1
     assert text.endswith(", though chance alone can do that") == doubt
 
@@ -155,7 +157,7 @@ def test_chance_is_blamed_within_two_errors_alone(inside: float, doubt: bool) ->
     [(1.2, 10_000, 1), (1.14, 10_000, 0), (0.84, 10_000, -1), (0.86, 10_000, 0), (1.25, 50, 0)],
 )
 def test_errors_larger_or_smaller_than_stated(ratio: float, rows: int, side: int) -> None:
-    assert spread_sentence(ratio, rows)[0] == side
+    assert describe_spread(ratio, rows)[0] == side
 
 
 def sure(*bins: tuple[float, int, int]) -> ClassScore:
@@ -170,14 +172,14 @@ def sure(*bins: tuple[float, int, int]) -> ClassScore:
 
 
 def test_too_sure_by_a_twentieth_is_poor_and_by_less_is_fair() -> None:
-    levels = [class_verdict(sure((0.9, 10_000, right))).level for right in (9000, 8700, 8300)]
+    levels = [judge_class_score(sure((0.9, 10_000, right))).level for right in (9000, 8700, 8300)]
     assert levels == ["good", "fair", "poor"]
 
 
 def test_a_calibration_error_is_forgiven_up_to_twice_what_chance_does() -> None:
     """Chance makes 0.079 of these 40 rows; the errors are 0.125 and 0.2."""
-    assert class_verdict(sure((0.6, 20, 9), (0.8, 20, 18))).level == "good"
-    assert "uneven" in class_verdict(sure((0.6, 20, 6), (0.8, 20, 20))).headline
+    assert judge_class_score(sure((0.6, 20, 9), (0.8, 20, 18))).level == "good"
+    assert "uneven" in judge_class_score(sure((0.6, 20, 6), (0.8, 20, 20))).headline
 
 
 def classes(n: int, sharpen: float, informed: float = 2.0, seed: int = 0) -> ClassScore:
@@ -196,27 +198,27 @@ def classes(n: int, sharpen: float, informed: float = 2.0, seed: int = 0) -> Cla
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("n", [50, 400, 5000])
 def test_honest_classes_are_good(n: int, seed: int) -> None:
-    assert class_verdict(classes(n, 1.0, seed=seed)).level == "good"
+    assert judge_class_score(classes(n, 1.0, seed=seed)).level == "good"
 
 
 def test_class_confidence_is_judged() -> None:
-    over = class_verdict(classes(3000, 3.0))
+    over = judge_class_score(classes(3000, 3.0))
     assert over.headline.startswith("Over-confident")
     assert over.sentences[2].endswith("over-confident.")
-    under = class_verdict(classes(3000, 0.3))
+    under = judge_class_score(classes(3000, 0.3))
     assert under.headline.startswith("Under-confident")
-    assert class_verdict(classes(3000, 0.3)) == under
+    assert judge_class_score(classes(3000, 0.3)) == under
 
 
 def test_useless_classes() -> None:
     rng = np.random.default_rng(1)
     score = ClassScore()
     score.add(Labelled(rng.integers(0, 2, 1000).astype(np.float64), np.full((1000, 2), 0.5)))
-    assert class_verdict(score).headline == "No better than the class frequencies"
+    assert judge_class_score(score).headline == "No better than the class frequencies"
 
 
 def test_numbers_read_well() -> None:
-    assert [number(v) for v in (12345.678, 3.14159, 0.00123456, 1.23e-7, 0.0, -0.5)] == [
+    assert [format_number(v) for v in (12345.678, 3.14159, 0.00123456, 1.23e-7, 0.0, -0.5)] == [
         "12,346",
         "3.142",
         "0.001235",
@@ -224,10 +226,10 @@ def test_numbers_read_well() -> None:
         "0.000",
         "-0.5000",
     ]
-    assert number(99999.6) == "100,000"
-    assert number(None) == "-"
-    assert percent(0.8874) == "88.7 %"
-    assert count(1024) == "1,024"
+    assert format_number(99999.6) == "100,000"
+    assert format_number(None) == "-"
+    assert format_percent(0.8874) == "88.7 %"
+    assert format_count(1024) == "1,024"
 
 
 @pytest.mark.parametrize(("better", "useful"), [(0.005, False), (0.015, True)])
@@ -237,7 +239,7 @@ def test_few_rows_must_be_told_apart_by_more_than_chance(better: float, useful: 
     first = np.where(label == 0.0, 0.9 + better, 0.9 - better)
     score = ClassScore()
     score.add(Labelled(label, np.stack([first, 1.0 - first], axis=1)))
-    headline = class_verdict(score).headline
+    headline = judge_class_score(score).headline
     assert (headline != "No better than the class frequencies") == useful
 
 
@@ -246,5 +248,5 @@ def test_few_rows_must_be_told_apart_by_more_than_chance(better: float, useful: 
 def test_a_bias_of_more_than_half_the_rmse_is_more_than_slight_on_either_side(
     side: float, bias: float, word: str
 ) -> None:
-    _, text = bias_sentence(side * bias, 1.0, 10_000)
+    _, text = describe_bias(side * bias, 1.0, 10_000)
     assert text.endswith(f" % of the RMSE: {word}.")

@@ -13,10 +13,10 @@ import pytest
 import kbnn
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.stored import from_state, to_state
 from kbnn.run.training import Training
-from kbnn.run.trainoptions import stated
+from kbnn.run.trainoptions import build_train_options
 from tests.commands import kbnn as command
 from tests.commands import program
 
@@ -49,15 +49,15 @@ def late(path: Path, rows: list[tuple[str, str, str]], delay: int) -> Path:
     return path
 
 
-def trained(path: Path, block: int = 4096, **words: Any) -> Model:
-    options = stated(str(path), **words)
+def trained(path: Path, block: int = 4096, **words: Any) -> OnlineModel:
+    options = build_train_options(str(path), **words)
     training = Training(replace(options, read=replace(options.read, block_rows=block)))
     training.run()
     return training.model
 
 
-def same_network(one: Model, other: Model) -> bool:
-    mine, theirs = (m.learned.members[0].state() for m in (one, other))
+def same_network(one: OnlineModel, other: OnlineModel) -> bool:
+    mine, theirs = (m.learner_state.members[0].state() for m in (one, other))
     return bool(
         np.array_equal(mine.mean, theirs.mean)
         and np.array_equal(mine.cov, theirs.cov)
@@ -81,8 +81,8 @@ def test_late_labels_learn_the_weights_of_labels_in_order(
     now = trained(in_order(tmp_path / "a.csv", rows), ignore=["id"], **words)
     then = trained(late(tmp_path / "b.csv", rows, 1000), id="id", target="y", **words)
     assert same_network(now, then)
-    assert then.room.counts == {"found": 1300, "given_up": 0, "replaced": 0, "strangers": 0}
-    assert not then.room.rows
+    assert then.pending_rows.counts == {"found": 1300, "given_up": 0, "replaced": 0, "strangers": 0}
+    assert not then.pending_rows.rows
     assert then.skipped == 1300
 
 
@@ -104,7 +104,7 @@ def test_the_record_is_of_the_forecasts_of_then(tmp_path: Path) -> None:
         errors.append(float(row["y"]) - float(row["mean"] or "nan"))
     assert waited > 300
     model = modelfile.load(str(tmp_path / "m.npz"))
-    scored = model.card.scores[0].figures()
+    scored = model.card.scores[0].metric_values()
     judged = np.array(errors[-scored["rows"] :])
     assert np.sqrt(np.mean(judged**2)) == pytest.approx(scored["rmse"], rel=1e-9)
 
@@ -131,8 +131,8 @@ def test_a_run_that_goes_on_gives_the_same_bits(cut: int, tmp_path: Path) -> Non
         assert ran.code == 0, ran.err
     gone_on = modelfile.load(str(model))
     assert same_network(whole, gone_on)
-    assert gone_on.room.counts == whole.room.counts
-    assert gone_on.card.scores[0].figures() == whole.card.scores[0].figures()
+    assert gone_on.pending_rows.counts == whole.pending_rows.counts
+    assert gone_on.card.scores[0].metric_values() == whole.card.scores[0].metric_values()
 
 
 def test_rows_in_one_file_and_labels_in_another(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_rows_in_one_file_and_labels_in_another(tmp_path: Path) -> None:
     assert found.rows == mixed.rows == 300
     (tmp_path / "more.csv").write_text("id,x,town\n900,0.5,town 1\n901,0.1,town 2\n")
     assert command("train", tmp_path / "more.csv", "-m", model, "-q").code == 0
-    assert list(modelfile.load(str(model)).room.rows) == ["900", "901"]
+    assert list(modelfile.load(str(model)).pending_rows.rows) == ["900", "901"]
     shown = command("inspect", model).out
     assert "2 rows for a target, 300 had their target come late" in shown
     (tmp_path / "test.csv").write_text("x,town,y\n0.5,town 1,1.0\n0.1,town 2,0.9\n")
@@ -162,7 +162,7 @@ def test_rows_in_one_file_and_labels_in_another(tmp_path: Path) -> None:
     assert command("predict", model, tmp_path / "test.csv", "-q").code == 0
     (tmp_path / "last.csv").write_text("id,y\n901,1.0\n")
     assert command("train", tmp_path / "last.csv", "-m", model, "-q").code == 0
-    assert list(modelfile.load(str(model)).room.rows) == ["900"]
+    assert list(modelfile.load(str(model)).pending_rows.rows) == ["900"]
 
 
 def test_a_late_label_counts_as_much_as_its_row_says(tmp_path: Path) -> None:
@@ -192,10 +192,10 @@ def test_what_a_late_label_was_is_told_beside_the_forecast_of_then() -> None:
     inner = model._model
     assert inner is not None
     reader = model._row_reader()
-    then = inner.learn(reader.rows({"id": "new", "x": 0.5}, None, 1.0, 151))
+    then = inner.learn(reader.encode_row({"id": "new", "x": 0.5}, None, 1.0, 151))
     for at, x in enumerate(rng.normal(size=50).tolist()):
         model.learn_one({"id": f"more {at}", "x": x}, x)
-    now = inner.learn(reader.rows({"id": "new"}, 30.0, 1.0, 202))
+    now = inner.learn(reader.encode_row({"id": "new"}, 30.0, 1.0, 202))
     assert now.mean[0, 0] == then.mean[0, 0]
     assert now.sd[0, 0] == then.sd[0, 0]
     assert np.isnan(then.outlier[0]) or then.outlier[0] < 0.5
@@ -219,19 +219,19 @@ def test_ids_that_repeat_never_come_come_twice_or_too_early(tmp_path: Path) -> N
     path = tmp_path / "s.csv"
     path.write_text("id,x,town,y\n" + "\n".join(lines) + "\n")
     model = trained(path, id="id", target="y", layers=4)
-    assert model.room.counts == {"found": 1, "given_up": 0, "replaced": 1, "strangers": 2}
-    assert list(model.room.rows) == ["b"]
+    assert model.pending_rows.counts == {"found": 1, "given_up": 0, "replaced": 1, "strangers": 2}
+    assert list(model.pending_rows.rows) == ["b"]
     assert model.rows == 103
-    kept = model.learned.kept.rows().x
+    kept = model.learner_state.kept.rows().x
     assert [row[0] for row in kept[-3:]] == [2.0, 1.0, 1.0]
 
 
 def test_the_oldest_is_given_up(tmp_path: Path) -> None:
     path = late(tmp_path / "b.csv", table(200), 60)
     model = trained(path, id="id", target="y", layers=4, wait=40)
-    assert model.room.counts["given_up"] == 160
-    assert model.room.counts["strangers"] == 160
-    assert len(model.room.rows) == 0
+    assert model.pending_rows.counts["given_up"] == 160
+    assert model.pending_rows.counts["strangers"] == 160
+    assert len(model.pending_rows.rows) == 0
     assert model.rows == 40
 
 
@@ -252,7 +252,7 @@ def test_single_rows_wait_too() -> None:
         if at:
             model.learn_one({"id": at}, float(y))
     assert model._model is not None
-    assert model._model.room.counts["found"] == 79
+    assert model._model.pending_rows.counts["found"] == 79
     assert model.rows == 80
 
 
@@ -298,7 +298,7 @@ def test_a_run_cut_short_resumes_with_the_rows_that_wait(tmp_path: Path) -> None
     cut, whole = tmp_path / "cut.npz", tmp_path / "whole.npz"
     words = ("-q", "--id", "id", "--target", "y", "--layers", "5")
     assert command("train", path, "-m", cut, *words).code == 1
-    assert len(modelfile.load(str(cut)).room.rows) > 50
+    assert len(modelfile.load(str(cut)).pending_rows.rows) > 50
     skip = ("--on-error", "skip")
     assert command("train", path, "-m", cut, *words, "--resume", *skip).code == 0
     assert command("train", path, "-m", whole, *words, *skip).code == 0

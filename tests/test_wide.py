@@ -12,19 +12,19 @@ import pytest
 
 import kbnn
 from kbnn.core import engine, twin, wide
-from kbnn.core.belief import open_state
+from kbnn.core.belief import open_belief
 from kbnn.core.config import Config
 from kbnn.core.constants import SMALLEST_SPREAD
 from kbnn.core.layout import layout_of, pack_triangle
 from kbnn.core.normal import FloatArray
-from kbnn.core.sensitivity import sensitivity
-from kbnn.core.slopes import function_var, slopes
+from kbnn.core.sensitivity import compute_sensitivity
+from kbnn.core.slopes import compute_slopes, function_var
 from kbnn.core.state import ARRAYS, COUNT, State, init
-from kbnn.model.growth import grow
-from kbnn.model.rescale import rescaled
+from kbnn.model.growth import grow_state
+from kbnn.model.rescale import rescale_state
 from kbnn.model.scaling import Scale
-from kbnn.model.settings import MOST_KEPT, WIDE_FROM, Settings
-from kbnn.model.warmup import rows_kept
+from kbnn.model.settings import MAX_BUFFER_ROWS, WIDE_COVARIANCE_INPUTS, Settings
+from kbnn.model.warmup import compute_buffer_rows
 from kbnn.task.real import Real
 from tests.commands import kbnn as command
 
@@ -41,7 +41,7 @@ def rows(n: int = 90, d: int = D, seed: int = 0) -> tuple[FloatArray, FloatArray
 
 def wide_state(d: int = D, **options: Any) -> State:
     config = Config(**{"inputs": d, "hidden": (9,), **options}, covariance="wide", directions=K)
-    state = init(config, 3, directions=wide.leading(rows(d=d)[0], K))
+    state = init(config, 3, directions=wide.leading_directions(rows(d=d)[0], K))
     rng = np.random.default_rng(1)
     view = state.view.copy()
     view[:, 0], view[:, 1] = rng.uniform(0.8, 1.2, d), 0.1 * rng.standard_normal(d)
@@ -80,12 +80,12 @@ def test_the_kernel_does_what_the_twin_does(
     y = np.column_stack([target + o for o in range(outputs)])
     if state.config.classes:
         y = rng.integers(0, max(outputs, 2), (len(x), 1)).astype(np.float64)
-    sessions = twin.Session(state), engine.open_session(state)
+    sessions = twin.ReferenceSession(state), engine.open_session(state)
     said = []
     for session in sessions:
         said.append(session.learn(x, y, x_var, rng.uniform(1.0, 1.0, len(x))))
-        session.rehearse(x[:20], y[:20], means_alone=True)
-        session.rehearse(x[:20], y[:20])
+        session.replay(x[:20], y[:20], means_alone=True)
+        session.replay(x[:20], y[:20])
     for a, b in zip(*said, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
     for name in ARRAYS:
@@ -97,14 +97,14 @@ def test_the_kernel_does_what_the_twin_does(
 def test_missing_inputs_are_conditioned_exactly() -> None:
     """Against the dense Gaussian with the same Sigma = V L V' + D."""
     rng = np.random.default_rng(4)
-    v = wide.leading(rows()[0], K)
+    v = wide.leading_directions(rows()[0], K)
     root = rng.standard_normal((K, K))
     low, d = root @ root.T + np.eye(K), rng.uniform(0.2, 1.0, D)
     mu, x = rng.standard_normal(D), rng.standard_normal(D)
     noise = np.zeros(D)
     x[[2, 11]], noise[[5, 20]] = np.nan, [0.3, 2.0]
     view = np.column_stack([np.ones(D), np.zeros(D), v])
-    seen = wide.condition(view, mu, np.concatenate([pack_triangle(low), d]), x, noise)
+    seen = wide.condition_wide_inputs(view, mu, np.concatenate([pack_triangle(low), d]), x, noise)
     low += SMALLEST_SPREAD * np.eye(K)
     sigma = v @ low @ v.T + np.diag(d)
     known = np.isfinite(x)
@@ -147,36 +147,36 @@ def test_all_directions_and_no_rest_is_a_group() -> None:
     )
     layout = layout_of(many.config)
     mean = many.mean.copy()
-    layout.matrix(mean, 0)[:, :5] = layout_of(group.config).matrix(group.mean, 0)
-    mean[layout.starts[1] :] = group.mean[layout_of(group.config).starts[1] :]
+    layout.weight_matrix(mean, 0)[:, :5] = layout_of(group.config).weight_matrix(group.mean, 0)
+    mean[layout.layer_starts[1] :] = group.mean[layout_of(group.config).layer_starts[1] :]
     many = many._replace(mean=mean, prior_mean=mean)
-    _, said = twin.learn(group, x, y[:, None])
-    _, other = twin.learn(many, x, y[:, None])
+    _, said = twin.learn_arrays(group, x, y[:, None])
+    _, other = twin.learn_arrays(many, x, y[:, None])
     np.testing.assert_allclose(said.mean, other.mean, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(said.function_var, other.function_var, rtol=1e-9)
 
 
 def test_leading_directions_are_those_of_the_covariance() -> None:
     x = rows(400)[0]
-    found = wide.leading(x, 4)
+    found = wide.leading_directions(x, 4)
     z = x - x.mean(axis=0)
     _, vectors = np.linalg.eigh(z.T @ z)
     overlap = np.abs(np.sum(found * vectors[:, ::-1][:, :4], axis=0))
     assert np.all(overlap > 1.0 - 1e-6)
     np.testing.assert_allclose(found.T @ found, np.eye(4), atol=1e-9)
-    few = wide.leading(x[:3], 4)
+    few = wide.leading_directions(x[:3], 4)
     assert np.count_nonzero(np.any(few != 0.0, axis=0)) == 2
 
 
 def test_a_change_of_units_changes_nothing() -> None:
-    state, _ = twin.learn(wide_state(), *(a if a.ndim > 1 else a[:, None] for a in rows()))
+    state, _ = twin.learn_arrays(wide_state(), *(a if a.ndim > 1 else a[:, None] for a in rows()))
     rng = np.random.default_rng(0)
     old = Scale(rng.standard_normal(D), rng.uniform(1.0, 2.0, D))
     new = Scale(old.center + 0.1 * rng.standard_normal(D), old.scale * rng.uniform(0.9, 1.1, D))
     raw = old.center + old.scale * np.clip(rows(20, seed=5)[0], -4, 4)
-    moved = rescaled(state, old, new, np.ones(1), np.zeros(1))
-    before = twin.predict(state, (raw - old.center) / old.scale)
-    after = twin.predict(moved, (raw - new.center) / new.scale)
+    moved = rescale_state(state, old, new, np.ones(1), np.zeros(1))
+    before = twin.predict_arrays(state, (raw - old.center) / old.scale)
+    after = twin.predict_arrays(moved, (raw - new.center) / new.scale)
     np.testing.assert_allclose(before.mean, after.mean, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(before.function_var, after.function_var, rtol=1e-9)
 
@@ -185,7 +185,7 @@ def test_what_is_known_of_loose_weights_of_an_output_is_known_in_its_new_units()
     """Seen as w + N(0, s^2) they are seen as a w + N(0, a^2 s^2), beside the same prior."""
     state = wide_state(hidden=())
     layout, rng = layout_of(state.config), np.random.default_rng(2)
-    at = layout.loose
+    at = layout.loose_positions
     prior, begun = state.prior_var[at], state.prior_mean[at]
     seen, doubt = rng.standard_normal(at.shape), prior * rng.uniform(0.1, 3.0, at.shape)
 
@@ -195,9 +195,9 @@ def test_what_is_known_of_loose_weights_of_an_output_is_known_in_its_new_units()
 
     mean = state.mean.copy()
     mean[at], var = known(1.0)
-    state = state._replace(mean=mean, cov=layout.pack(layout.unpack(state.cov), var))
+    state = state._replace(mean=mean, cov=layout.pack_blocks(layout.unpack_blocks(state.cov), var))
     same = Scale(np.zeros(D), np.ones(D))
-    moved = rescaled(state, same, same, np.array([1.7]), np.zeros(1))
+    moved = rescale_state(state, same, same, np.array([1.7]), np.zeros(1))
     wanted = known(1.7)
     np.testing.assert_allclose(moved.mean[at], wanted[0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(layout.loose_var(moved.cov), wanted[1], rtol=1e-9)
@@ -206,56 +206,59 @@ def test_what_is_known_of_loose_weights_of_an_output_is_known_in_its_new_units()
 @pytest.mark.parametrize("alarms", [0, 1])
 def test_other_units_of_the_target_are_taken_over_by_all_weights_of_an_output(alarms: int) -> None:
     x, y = rows(600)
-    state, _ = twin.learn(wide_state(hidden=()), x, y[:, None])
+    state, _ = twin.learn_arrays(wide_state(hidden=()), x, y[:, None])
     counts = state.counts.copy()
     counts[COUNT.alarms] = alarms
     state = state._replace(counts=counts)
     same = Scale(np.zeros(D), np.ones(D))
-    moved = rescaled(state, same, same, np.array([2.0]), np.array([0.7]))
-    before, after = (twin.predict(one, x[:50]).mean for one in (state, moved))
+    moved = rescale_state(state, same, same, np.array([2.0]), np.array([0.7]))
+    before, after = (twin.predict_arrays(one, x[:50]).mean for one in (state, moved))
     assert np.std(before) > 0.5
     np.testing.assert_allclose(after, 2.0 * before + 0.7, atol=0.1 * float(np.std(before)))
-    at = layout_of(state.config).loose
+    at = layout_of(state.config).loose_positions
     np.testing.assert_array_equal(moved.prior_mean[at], (1 + alarms) * state.prior_mean[at])
 
 
 def test_another_input_that_is_0_changes_nothing() -> None:
     x, y = rows()
-    state, _ = twin.learn(wide_state(), x, y[:, None])
-    grown = grow(state, D + 2, 1)
+    state, _ = twin.learn_arrays(wide_state(), x, y[:, None])
+    grown = grow_state(state, D + 2, 1)
     asked = rows(20, seed=5)[0]
-    before = twin.predict(state, asked)
-    after = twin.predict(grown, np.hstack([asked, np.zeros((20, 2))]))
+    before = twin.predict_arrays(state, asked)
+    after = twin.predict_arrays(grown, np.hstack([asked, np.zeros((20, 2))]))
     np.testing.assert_allclose(before.mean, after.mean, rtol=1e-12)
     np.testing.assert_allclose(before.function_var, after.function_var, rtol=1e-12)
-    twin.learn(grown, np.hstack([x, np.ones((len(x), 2))]), y[:, None])
+    twin.learn_arrays(grown, np.hstack([x, np.ones((len(x), 2))]), y[:, None])
 
 
 def test_effects_are_slopes_of_the_prediction() -> None:
     x, y = rows(200)
-    state, _ = twin.learn(wide_state(activation="tanh"), x, y[:, None])
+    state, _ = twin.learn_arrays(wide_state(activation="tanh"), x, y[:, None])
     state = state._replace(cov=1e-12 * state.cov)
     row, step = rows(1, seed=9)[0], 1e-5
-    slope = sensitivity(state, row).slope[0]
-    ends = [twin.predict(state, row + sign * step * np.eye(D)).mean[:, 0] for sign in (1.0, -1.0)]
+    slope = compute_sensitivity(state, row).slope[0]
+    ends = [
+        twin.predict_arrays(state, row + sign * step * np.eye(D)).mean[:, 0] for sign in (1.0, -1.0)
+    ]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("hidden", [(), (9,), (6, 5)])
 def test_derivatives_of_many_rows_are_those_of_each(hidden: tuple[int, ...]) -> None:
     x, y = rows(200)
-    state, _ = twin.learn(wide_state(hidden=hidden, activation="tanh"), x, y[:, None])
+    state, _ = twin.learn_arrays(wide_state(hidden=hidden, activation="tanh"), x, y[:, None])
     asked = rows(7, seed=4)[0]
     asked[2, 3] = np.nan
-    found, said = slopes(open_state(state), asked), twin.predict(state, asked)
+    found, said = compute_slopes(open_belief(state), asked), twin.predict_arrays(state, asked)
     np.testing.assert_allclose(found.mean, said.mean[:, 0], rtol=1e-9)
-    own = function_var(open_state(state), found.weights) + found.new_var
+    own = function_var(open_belief(state), found.weights) + found.new_var
     np.testing.assert_allclose(own, (said.function_var + said.noise_var)[:, 0], rtol=1e-9)
     sure, step = state._replace(cov=1e-12 * state.cov), 1e-5
     ends = [
-        twin.predict(sure, asked[0] + sign * step * np.eye(D)).mean[:, 0] for sign in (1.0, -1.0)
+        twin.predict_arrays(sure, asked[0] + sign * step * np.eye(D)).mean[:, 0]
+        for sign in (1.0, -1.0)
     ]
-    slope = slopes(open_state(sure), asked[:1]).inputs[0]
+    slope = compute_slopes(open_belief(sure), asked[:1]).inputs[0]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-5, atol=1e-7)
 
 
@@ -279,11 +282,11 @@ def test_up_to_90_columns_nothing_changes() -> None:
         targets, classes, closed = ("y",), (), False
 
     task = Real(Described())  # type: ignore[arg-type]  # all that is asked of it
-    assert WIDE_FROM == 91
-    made = {d: Settings().config(task, d, 1, 1.0) for d in (90, 91)}
+    assert WIDE_COVARIANCE_INPUTS == 91
+    made = {d: Settings().make_config(task, d, 1, 1.0) for d in (90, 91)}
     assert made[90] == replace(Config(inputs=90), repeats=0.8)
     assert made[91].covariance == "wide"
-    assert rows_kept(90, MOST_KEPT) == MOST_KEPT
+    assert compute_buffer_rows(90, MAX_BUFFER_ROWS) == MAX_BUFFER_ROWS
 
 
 def write(path: Path, n: int = 700, d: int = 100) -> Path:
@@ -331,8 +334,8 @@ def test_a_column_that_leaves_its_units_is_looked_at_anew() -> None:
         part = slice(start, start + 100)
         learned.learn({**dict(zip(names, x[part].T, strict=True)), "y": y[part]})
     assert learned.rows == 2000
-    view = learned._model.learned.members[0].state().view  # type: ignore[union-attr]
-    assert not wide.strayed(view)
+    view = learned._model.learner_state.members[0].state().view  # type: ignore[union-attr]
+    assert not wide.is_view_outdated(view)
     figures = learned.evaluate({**dict(zip(names, x[1900:].T, strict=True)), "y": y[1900:]})
     assert figures["rmse"] < 0.6 * figures["baseline_rmse"]
 
@@ -341,7 +344,7 @@ def test_a_single_outlier_is_no_direction() -> None:
     x = rows(400)[0]
     wild = x.copy()
     wild[7, 3] = 1e6
-    found, usual = wide.leading(wild, 4), wide.leading(x, 4)
+    found, usual = wide.leading_directions(wild, 4), wide.leading_directions(x, 4)
     assert np.all(np.linalg.svd(found.T @ usual, compute_uv=False) > 0.95)  # one space
 
 
@@ -350,8 +353,8 @@ def test_the_doubt_about_a_slope_is_in_the_units_of_its_input_too() -> None:
     state = wide_state(activation="linear")
     view = state.view.copy()
     view[:, 0] = 1.0
-    plain = sensitivity(state._replace(view=view), np.zeros((1, D)))
-    found = sensitivity(state, np.zeros((1, D)))
+    plain = compute_sensitivity(state._replace(view=view), np.zeros((1, D)))
+    found = compute_sensitivity(state, np.zeros((1, D)))
     gain = state.view[:, 0]
     np.testing.assert_allclose(found.slope[0], gain * plain.slope[0], rtol=1e-12)
     np.testing.assert_allclose(found.sd[0], gain * plain.sd[0], rtol=1e-12)

@@ -17,11 +17,11 @@ from kbnn.errors import DataError, UsageError
 from kbnn.model.model import Forecast
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.output.fields import check_interval
+from kbnn.output.fields import check_interval_level
 from kbnn.output.writers import open_writer
-from kbnn.task.base import Field, Wanted
-from kbnn.task.forecast import taken
-from kbnn.task.table import task_of
+from kbnn.task.base import OutputField, OutputOptions
+from kbnn.task.forecast import select_rows
+from kbnn.task.table import make_target_type
 from tests.judging import numbers
 
 NUMBERS = Schema(
@@ -37,9 +37,9 @@ CLASSES = Schema(
 )
 
 
-def prediction_fields(schema: Schema, interval: float = 0.9, **more: bool) -> list[Field]:
-    wanted = Wanted(interval)._replace(**more)  # type: ignore[arg-type]  # options that are flags
-    return task_of(schema, Settings()).fields(wanted)
+def prediction_fields(schema: Schema, interval: float = 0.9, **more: bool) -> list[OutputField]:
+    wanted = OutputOptions(interval)._replace(**more)  # type: ignore[arg-type]  # options that are flags
+    return make_target_type(schema, Settings()).output_fields(wanted)
 
 
 AWKWARD = ["plain", 'a "quote"', "a,comma", "two\nlines", " space ", "", "ünïcode", "tab\there"]
@@ -105,7 +105,7 @@ def test_blocks_do_not_show(tmp_path: Path) -> None:
             at = 0
             for size in sizes:
                 rows = slice(at, at + size)
-                writer.write(taken(said, rows))
+                writer.write(select_rows(said, rows))
                 at += size
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "many.csv").read_bytes()
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot be continued"):
         open_writer("o.parquet", fields, NUMBERS, keep=3)
     with pytest.raises(UsageError, match=r"^--interval must lie between 0 and 1, not 1$"):
-        check_interval(1.0)
+        check_interval_level(1.0)
     path = tmp_path / "none" / "o.csv"
     with pytest.raises(DataError, match=r"cannot be written \(no such file or directory\)$"):
         open_writer(str(path), fields, NUMBERS)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from kbnn.model.file import load
-from kbnn.model.model import Model
-from kbnn.model.settings import Choices
+from kbnn.model.model import OnlineModel
+from kbnn.model.settings import SettingOverrides
 from kbnn.model.stored import to_state
 from kbnn.run.training import Listener, Training, TrainOptions
 from kbnn.stream.opening import ReadOptions
 
-SMALL = Choices(hidden=(6,))
+SMALL = SettingOverrides(hidden=(6,))
 
 
 def rows_of_numbers(count: int, seed: int = 0) -> list[str]:
@@ -56,7 +56,7 @@ def train(
     return training
 
 
-def state_of(model: Model | Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+def state_of(model: OnlineModel | Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Everything in a model but where it is in its sources, for exact comparison."""
     header, arrays = to_state(load(str(model)) if isinstance(model, Path) else model)
     header = {name: value for name, value in header.items() if name != "position"}

@@ -143,7 +143,7 @@ def _by_column(seen: Seen) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for at, (place, name) in enumerate(zip(schema.layout, schema.encoded_names(), strict=True)):
         if place.column not in {lag.name for lag in schema.lags}:
-            source = clock if clock and place.column in schema.derived else place.column
+            source = clock if clock and place.column in schema.derived_columns else place.column
             found.setdefault(source, {})[name] = seen.x[:, at]
     target = schema.targets[0]
     found[target] = {"y": seen.y, "classes": np.array(schema.classes)}

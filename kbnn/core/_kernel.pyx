@@ -25,8 +25,8 @@ cdef extern from "kernel.h" nogil:
         KB_NODES
         KB_FIRST
         KB_AGAIN
-        KB_REHEARSAL
-        KB_MEANS_ALONE
+        KB_ROLE_REPLAY
+        KB_ROLE_REPLAY_MEANS
         KB_NO_MEMORY
         KB_UNKNOWN_ACTIVATION
         KB_UNKNOWN_OBSERVATION
@@ -88,14 +88,14 @@ cdef extern from "kernel.h" nogil:
         pass
     void kb_lengths_of(const kb_net *, kb_lengths *)
     int kb_open(kb_session **, const kb_net *, const kb_state *)
-    void kb_turn_to(kb_session *, const kb_state *)
+    void kb_switch_state(kb_session *, const kb_state *)
     void kb_close(kb_session *)
     int kb_run(kb_session *, const kb_data *, kb_records *, int)
     void kb_save(kb_session *, kb_state *)
     const int64_t *kb_counts(kb_session *)
     const double *kb_noise(const kb_session *)
-    const char *kb_instructions()
-    int kb_use(const char *)
+    const char *kb_instruction_set()
+    int kb_use_instruction_set(const char *)
 
 cdef extern from "activation.h":
     enum:
@@ -106,52 +106,52 @@ cdef extern from "scale.h" nogil:
                           double *, int64_t, const double *, int *, double *,
                           const kb_constants *)
 
-cdef extern from "tails.h" nogil:
+cdef extern from "calibration.h" nogil:
     enum:
-        KB_TAIL_FIELDS
-        KB_STATED_FIELDS
-        KB_JUDGED_FIELDS
-    void kb_follow_tails(double *, int64_t, int64_t, const double *, const double *,
+        KB_CALIBRATION_FIELDS
+        KB_PARAM_COUNT
+        KB_SCORE_FIELDS
+    void kb_update_calibration(double *, int64_t, int64_t, const double *, const double *,
                          const double *, int, int, double *, const kb_constants *)
-    ctypedef struct kb_said:
+    ctypedef struct kb_network_outputs:
         pass
-    ctypedef struct kb_told:
+    ctypedef struct kb_calibrated:
         pass
-    void kb_forecast(double *, int64_t, int64_t, const kb_said *, const double *, int, int,
-                     kb_told *, const kb_constants *)
-    void kb_mix_counts(double *, int64_t, const double *, double *, const kb_constants *)
-    void kb_follow_counts(double *, int64_t, const double *, const double *, const double *, int,
+    void kb_calibrate_outputs(double *, int64_t, int64_t, const kb_network_outputs *, const double *, int, int,
+                     kb_calibrated *, const kb_constants *)
+    void kb_update_count_mixture(double *, int64_t, const double *, double *, const kb_constants *)
+    void kb_update_count_intervals(double *, int64_t, const double *, const double *, const double *, int,
                           double *, const kb_constants *)
-    void kb_edges(const double *, int64_t, double, double, int, double *, double *,
+    void kb_mixture_edges(const double *, int64_t, double, double, int, double *, double *,
                   const kb_constants *)
-    void kb_judge(const double *, const double *, int64_t, double *, const kb_constants *)
+    void kb_score_rows(const double *, const double *, int64_t, double *, const kb_constants *)
 
-cdef extern from "sharpness.h" nogil:
+cdef extern from "temperature.h" nogil:
     enum:
         KB_MOST_POWERS
-    ctypedef struct kb_sharpness:
+    ctypedef struct kb_temperature:
         int64_t powers
         int64_t classes
         const double *power
         const double *log_prior
         double *known
         double *work
-    void kb_follow_sharpness(const kb_sharpness *, int64_t, const double *, const double *,
+    void kb_apply_temperature(const kb_temperature *, int64_t, const double *, const double *,
                              const double *, double *, const kb_constants *)
 
-cdef extern from "herd.h" nogil:
+cdef extern from "batched.h" nogil:
     enum:
         KB_LEFT
-    ctypedef struct kb_form:
+    ctypedef struct kb_packed_layout:
         int64_t size
         int64_t kept
         int64_t keep
         int64_t summed
         int64_t drawn
         int64_t bins
-    ctypedef struct kb_manner:
+    ctypedef struct kb_learn_options:
         pass
-    ctypedef struct kb_many_rows:
+    ctypedef struct kb_batched_rows:
         int64_t rows
         const int64_t *order
         const int64_t *at
@@ -160,7 +160,7 @@ cdef extern from "herd.h" nogil:
         const double *weight
         const unsigned char *alone
         const double *fixed
-    ctypedef struct kb_many_said:
+    ctypedef struct kb_batched_outputs:
         double *mean
         double *sd
         double *function_sd
@@ -170,14 +170,14 @@ cdef extern from "herd.h" nogil:
         double *judged
         int64_t *status
         unsigned char *done
-    int kb_herd_learn(kb_session **, const kb_net *, const kb_form *, const kb_manner *, double *,
-                      const kb_many_rows *, const kb_many_said *)
-    void kb_herd_count(const kb_form *, double *, int64_t, const int64_t *, const double *,
+    int kb_batched_learn(kb_session **, const kb_net *, const kb_packed_layout *, const kb_learn_options *, double *,
+                      const kb_batched_rows *, const kb_batched_outputs *)
+    void kb_batched_count(const kb_packed_layout *, double *, int64_t, const int64_t *, const double *,
                        const int64_t *, const int64_t *, const double *, const kb_constants *)
 
 cdef extern from "decimals.h" nogil:
-    int64_t kb_lines(const char *, int64_t)
-    int kb_decimals(const char *, int64_t, char, int64_t, int64_t, double *)
+    int64_t kb_count_lines(const char *, int64_t)
+    int kb_parse_decimals(const char *, int64_t, char, int64_t, int64_t, double *)
 
 cdef extern from "columns.h" nogil:
     enum:
@@ -185,10 +185,10 @@ cdef extern from "columns.h" nogil:
         KB_SMALL
     ctypedef struct kb_constant:
         double origin, total, shift, spread
-    void kb_totals(double *, const double **, int64_t, int64_t)
-    void kb_count_constant(kb_constant *, int, const double *, const double *, int64_t, double)
-    int kb_beyond(const double *, int64_t, double, double)
-    void kb_side_by_side(const double **, int64_t, int64_t, double *)
+    void kb_sum_in_order(double *, const double **, int64_t, int64_t)
+    void kb_update_constant(kb_constant *, int, const double *, const double *, int64_t, double)
+    int kb_exceeds_limits(const double *, int64_t, double, double)
+    void kb_stack_columns(const double **, int64_t, int64_t, double *)
 
 cdef object _empty = np.empty
 
@@ -403,9 +403,9 @@ cdef class Session:
         data.role = KB_AGAIN if again else KB_FIRST
         return self._rows(x, y, x_var, weight, &data, 1)
 
-    def rehearse(self, x, y, x_var=None, weight=None, bint means_alone=False):
+    def replay(self, x, y, x_var=None, weight=None, bint means_alone=False):
         cdef kb_data data
-        data.role = KB_MEANS_ALONE if means_alone else KB_REHEARSAL
+        data.role = KB_ROLE_REPLAY_MEANS if means_alone else KB_ROLE_REPLAY
         self._rows(x, y, x_var, weight, &data, 1)
 
     def predict(self, x, x_var=None):
@@ -497,23 +497,23 @@ cdef class Session:
         return result
 
 
-cdef class Many:
+cdef class BatchedSession:
     """Working memory for packed models of one network that lie side by side (kbnn.fleet.herd).
 
     Each is a row of numbers that begins with its belief: the arrays one after another, in the C
-    struct's order. `form` is where the other parts begin and how long they are, see kb_form.
+    struct's order. `form` is where the other parts begin and how long they are, see kb_packed_layout.
     """
 
     cdef kb_session *session
     cdef Net net
     cdef object records
     cdef int64_t length
-    cdef kb_form form
+    cdef kb_packed_layout form
 
     def __cinit__(self, Net net, records, form):
         cdef const int64_t *lengths = <const int64_t *>&net.lengths
         cdef int64_t *place = <int64_t *>&self.form
-        cdef int64_t k, last = <int64_t>(sizeof(kb_form) // sizeof(int64_t))
+        cdef int64_t k, last = <int64_t>(sizeof(kb_packed_layout) // sizeof(int64_t))
         self.net, self.records = net, records
         for k in range(<int64_t>(sizeof(kb_lengths) // sizeof(int64_t))):
             self.length += lengths[k]
@@ -577,7 +577,7 @@ cdef class Many:
                     if failed:
                         break
                 else:
-                    kb_turn_to(self.session, &state)
+                    kb_switch_state(self.session, &state)
                 data.x = <const double *>rows.at + k * inputs
                 out.mean = <double *>made_mean.at + k
                 out.function_var = <double *>made_var.at + k
@@ -592,7 +592,7 @@ cdef class Many:
         return self.records(made)
 
     def learn(self, models, order, at, x, y, weight, bytes alone, fixed, manner):
-        """Learn rows by the models at their places, in place, see kb_herd_learn.
+        """Learn rows by the models at their places, in place, see kb_batched_learn.
 
         Comes back: what became of each row (0: it is left alone), its status, and (mean, sd,
         function_sd, noise_sd, outlier, stated, judged) of it.
@@ -605,20 +605,20 @@ cdef class Many:
         cdef _Buffer limits = _buffer(manner, "manner", False, True)
         cdef double *first = self._models(all_models, places)
         cdef int64_t n = places.length, width = self.net.net.widths[0] - self.net.net.directions, k
-        cdef kb_many_rows rows
-        cdef kb_many_said said
+        cdef kb_batched_rows rows
+        cdef kb_batched_outputs said
         cdef double **place = <double **>&said
         cdef int failed
         if (turns.length != n or labels.length != n or inputs.length != n * width
                 or len(alone) != n or passing.length != 1 + width
                 or (weights is not None and weights.length != n)
-                or limits.length != <int64_t>(sizeof(kb_manner) // sizeof(int64_t))):
+                or limits.length != <int64_t>(sizeof(kb_learn_options) // sizeof(int64_t))):
             raise ValueError("order, x, y, weight and alone must have a row for each place")
         for k in range(n):
             if not 0 <= (<const int64_t *>turns.at)[k] < n:
                 raise IndexError("there is no such row")
         made = tuple([_empty(n) for k in range(5)]) + (
-            np.zeros((n, KB_STATED_FIELDS)), np.zeros((n, KB_JUDGED_FIELDS)))
+            np.zeros((n, KB_PARAM_COUNT)), np.zeros((n, KB_SCORE_FIELDS)))
         status, done = np.zeros(n, np.int64), bytearray(n)
         cdef list held = [_buffer(one, "record", True) for one in made]
         for k in range(7):
@@ -632,14 +632,14 @@ cdef class Many:
         rows.weight = NULL if weights is None else <const double *>weights.at
         rows.alone, rows.fixed = <const unsigned char *>alone, <const double *>passing.at
         with nogil:
-            failed = kb_herd_learn(&self.session, &self.net.net, &self.form,
-                                   <const kb_manner *>limits.at, first, &rows, &said)
+            failed = kb_batched_learn(&self.session, &self.net.net, &self.form,
+                                   <const kb_learn_options *>limits.at, first, &rows, &said)
         if failed:
             raise MemoryError("not enough memory for the network's working copy")
         return np.frombuffer(done, np.uint8), status, made
 
     def count(self, models, at, terms, drawn, bins, y):
-        """Count judged rows into the records of the models at their places, see kb_herd_count."""
+        """Count judged rows into the records of the models at their places, see kb_batched_count."""
         cdef _Buffer all_models = _buffer(models, "models", True)
         cdef _Buffer places = _buffer(at, "at", False, True), sums = _buffer(terms, "terms")
         cdef _Buffer shown = _buffer(drawn, "drawn", False, True)
@@ -653,7 +653,7 @@ cdef class Many:
             if not 0 <= (<const int64_t *>bin.at)[k] < self.form.bins:
                 raise IndexError("there is no such bin")
         with nogil:
-            kb_herd_count(&self.form, first, n, <const int64_t *>places.at,
+            kb_batched_count(&self.form, first, n, <const int64_t *>places.at,
                           <const double *>sums.at, <const int64_t *>shown.at,
                           <const int64_t *>bin.at, <const double *>labels.at, self.net.net.k)
 
@@ -723,24 +723,24 @@ def scale_rows(columns, y, x, fixed, Constants constants):
     return labels, z, outgrown != 0
 
 
-def follow_tails(tails, mean, sd, y, bint mix, bint track, Constants constants):
+def update_calibration(tails, mean, sd, y, bint mix, bint track, Constants constants):
     """What is stated of rows (rows, targets, fields); the tails learn from each."""
     cdef _Buffer known = _buffer(tails, "tails", True), means = _buffer(mean, "mean")
     cdef _Buffer sds = _buffer(sd, "sd"), seen = _buffer(y, "y")
-    cdef int64_t rows = means.view.shape[0], targets = known.length // KB_TAIL_FIELDS
-    if (known.length != targets * KB_TAIL_FIELDS or means.length != rows * targets
+    cdef int64_t rows = means.view.shape[0], targets = known.length // KB_CALIBRATION_FIELDS
+    if (known.length != targets * KB_CALIBRATION_FIELDS or means.length != rows * targets
             or sds.length != means.length or seen.length != means.length):
         raise ValueError("tails, mean, sd and y must have one number of targets")
-    stated = _empty((rows, targets, KB_STATED_FIELDS))
+    stated = _empty((rows, targets, KB_PARAM_COUNT))
     cdef _Buffer out = _buffer(stated, "stated", True)
     with nogil:
-        kb_follow_tails(<double *>known.at, targets, rows, <const double *>means.at,
+        kb_update_calibration(<double *>known.at, targets, rows, <const double *>means.at,
                         <const double *>sds.at, <const double *>seen.at, mix, track,
                         <double *>out.at, &constants.k)
     return stated
 
 
-def forecast(tails, tuple said, y, bint mix, bint track, Constants constants):
+def calibrate_outputs(tails, tuple said, y, bint mix, bint track, Constants constants):
     """What is stated of rows (rows, targets, fields), then mean, sd and its two parts.
 
     said    mean, function_var and noise_var (rows, targets), center and scale (targets,)
@@ -748,8 +748,8 @@ def forecast(tails, tuple said, y, bint mix, bint track, Constants constants):
     """
     cdef Py_buffer view[12]
     cdef int views = 0, k
-    cdef kb_said given
-    cdef kb_told out
+    cdef kb_network_outputs given
+    cdef kb_calibrated out
     cdef const double **at = <const double **>&given
     cdef double **to = <double **>&out
     cdef double *known
@@ -759,7 +759,7 @@ def forecast(tails, tuple said, y, bint mix, bint track, Constants constants):
         _view(tails, "tails", True, False, &view[views])
         known = <double *>view[views].buf
         views += 1
-        if view[0].len != targets * KB_TAIL_FIELDS * 8:
+        if view[0].len != targets * KB_CALIBRATION_FIELDS * 8:
             raise ValueError("tails must have a row for each target")
         for k in range(5):
             _view(said[k], "said", False, False, &view[views])
@@ -772,48 +772,48 @@ def forecast(tails, tuple said, y, bint mix, bint track, Constants constants):
             _table(y, "y", rows, targets, &view[views], &seen)
             views += 1
         wide = (rows, targets)
-        made = (_empty((rows, targets, KB_STATED_FIELDS)), _empty(wide), _empty(wide), _empty(wide),
+        made = (_empty((rows, targets, KB_PARAM_COUNT)), _empty(wide), _empty(wide), _empty(wide),
                 _empty(wide))
         for k in range(5):
             _view(made[k], "made", True, False, &view[views])
             to[k] = <double *>view[views].buf
             views += 1
         with nogil:
-            kb_forecast(known, targets, rows, &given, seen, mix, track, &out, &constants.k)
+            kb_calibrate_outputs(known, targets, rows, &given, seen, mix, track, &out, &constants.k)
     finally:
         for k in range(views):
             PyBuffer_Release(&view[k])
     return made
 
 
-def mix_counts(tail, y, stated, Constants constants):
+def update_count_mixture(tail, y, stated, Constants constants):
     """Outliers and dispersion as they were stated at each row; the tail learns from each."""
     cdef _Buffer known = _buffer(tail, "tail", True), seen = _buffer(y, "y")
     cdef _Buffer out = _buffer(stated, "stated", True)
     cdef int64_t rows = seen.length
-    if known.length != KB_TAIL_FIELDS or out.length != rows * KB_STATED_FIELDS:
+    if known.length != KB_CALIBRATION_FIELDS or out.length != rows * KB_PARAM_COUNT:
         raise ValueError("y and stated must have one number of rows")
     with nogil:
-        kb_mix_counts(<double *>known.at, rows, <const double *>seen.at, <double *>out.at,
+        kb_update_count_mixture(<double *>known.at, rows, <const double *>seen.at, <double *>out.at,
                       &constants.k)
 
 
-def follow_counts(tail, y, u, none, bint track, stated, Constants constants):
+def update_count_intervals(tail, y, u, none, bint track, stated, Constants constants):
     """The gains that a count's intervals had at each row; the tail learns from each."""
     cdef _Buffer known = _buffer(tail, "tail", True), seen = _buffer(y, "y")
     cdef _Buffer places = _buffer(u, "u"), zero = _buffer(none, "none")
     cdef _Buffer out = _buffer(stated, "stated", True)
     cdef int64_t rows = seen.length
-    if (known.length != KB_TAIL_FIELDS or places.length != rows or zero.length != rows
-            or out.length != rows * KB_STATED_FIELDS):
+    if (known.length != KB_CALIBRATION_FIELDS or places.length != rows or zero.length != rows
+            or out.length != rows * KB_PARAM_COUNT):
         raise ValueError("y, u, none and stated must have one number of rows")
     with nogil:
-        kb_follow_counts(<double *>known.at, rows, <const double *>seen.at,
+        kb_update_count_intervals(<double *>known.at, rows, <const double *>seen.at,
                          <const double *>places.at, <const double *>zero.at, track,
                          <double *>out.at, &constants.k)
 
 
-def follow_sharpness(known, probability, label, weight, grid, Constants constants):
+def apply_temperature(known, probability, label, weight, grid, Constants constants):
     """What is stated of classes (rows, classes); with labels, what is known learns from each.
 
     grid    the powers, and the logarithms of their prior (2, powers)
@@ -823,7 +823,7 @@ def follow_sharpness(known, probability, label, weight, grid, Constants constant
     cdef const double *labels = NULL
     cdef const double *weights = NULL
     cdef int64_t rows = probability.shape[0]
-    cdef kb_sharpness s
+    cdef kb_temperature s
     s.powers, s.classes = powers.length // 2, probability.shape[1]
     if s.powers > KB_MOST_POWERS or kept.length != 1 + s.powers + s.classes:
         raise ValueError("known must have a place for each power and each class")
@@ -842,40 +842,40 @@ def follow_sharpness(known, probability, label, weight, grid, Constants constant
     s.power, s.log_prior = <const double *>powers.at, <const double *>powers.at + s.powers
     s.known, s.work = <double *>kept.at, <double *>work.at
     with nogil:
-        kb_follow_sharpness(&s, rows, <const double *>said.at, labels, weights, <double *>out.at,
+        kb_apply_temperature(&s, rows, <const double *>said.at, labels, weights, <double *>out.at,
                             &constants.k)
     return stated
 
 
-def edges(stated, double beyond, double z, bint plain, Constants constants):
+def mixture_edges(stated, double beyond, double z, bint plain, Constants constants):
     """Lower and upper edges (2, rows) with so much beyond each."""
     cdef _Buffer said = _buffer(stated, "stated")
-    cdef int64_t rows = said.length // KB_STATED_FIELDS
-    if said.length != rows * KB_STATED_FIELDS:
+    cdef int64_t rows = said.length // KB_PARAM_COUNT
+    if said.length != rows * KB_PARAM_COUNT:
         raise ValueError("stated must have whole rows")
     found = _empty((2, rows))
     cdef _Buffer out = _buffer(found, "found", True)
     with nogil:
-        kb_edges(<const double *>said.at, rows, beyond, z, plain, <double *>out.at,
+        kb_mixture_edges(<const double *>said.at, rows, beyond, z, plain, <double *>out.at,
                  <double *>out.at + rows, &constants.k)
     return found
 
 
-def judge(y, stated, Constants constants):
+def score_rows(y, stated, Constants constants):
     """Values (rows,) beside what was stated of them (rows, fields): (fields, rows)."""
     cdef _Buffer seen = _buffer(y, "y"), said = _buffer(stated, "stated")
     cdef int64_t rows = seen.length
-    if said.length != rows * KB_STATED_FIELDS:
+    if said.length != rows * KB_PARAM_COUNT:
         raise ValueError("y and stated must have one number of rows")
-    judged = _empty((KB_JUDGED_FIELDS, rows))
+    judged = _empty((KB_SCORE_FIELDS, rows))
     cdef _Buffer out = _buffer(judged, "judged", True)
     with nogil:
-        kb_judge(<const double *>seen.at, <const double *>said.at, rows, <double *>out.at,
+        kb_score_rows(<const double *>seen.at, <const double *>said.at, rows, <double *>out.at,
                  &constants.k)
     return judged
 
 
-def plain_row(x, list names, double smallest, double largest):
+def read_plain_row(x, list names, double smallest, double largest):
     """(1, D): the numbers that a dict has by these names; None where one is anything else."""
     row = _empty((1, len(names)))
     cdef Py_buffer view
@@ -898,7 +898,7 @@ def plain_row(x, list names, double smallest, double largest):
     return row
 
 
-def put(list arrays, Py_ssize_t at, tuple parts):
+def copy_rows(list arrays, Py_ssize_t at, tuple parts):
     """Copy parts into arrays, from row `at` on; False where a part does not fit as it is."""
     cdef Py_buffer to, given
     cdef Py_ssize_t row, k
@@ -937,7 +937,7 @@ cdef tuple _places(list columns, int64_t rows):
     return places, held
 
 
-def totals(sums, list columns):
+def sum_in_order(sums, list columns):
     """To each of the sums its column, in the order of its rows; new sums."""
     cdef int64_t width = len(columns), rows = len(columns[0]) if width else 0
     added = np.array(sums)
@@ -945,11 +945,11 @@ def totals(sums, list columns):
     if out.length != width:
         raise ValueError("there must be a column for each sum")
     places, held = _places(columns, rows)
-    kb_totals(<double *>out.at, <const double **>places.at, width, rows)
+    kb_sum_in_order(<double *>out.at, <const double **>places.at, width, rows)
     return added
 
 
-def count_constant(sums, y, weight, double limit):
+def update_constant(sums, y, weight, double limit):
     """Welford's sums, see kbnn.score.constant, after more numbers; the first sum is NaN before."""
     counted = np.array(sums)
     cdef _Buffer out = _buffer(counted, "sums", True), given = _buffer(y, "y")
@@ -957,19 +957,19 @@ def count_constant(sums, y, weight, double limit):
     if out.length != 4 or given.length != each.length:
         raise ValueError("there must be four sums, and a weight for each number")
     cdef kb_constant *constant = <kb_constant *>out.at
-    kb_count_constant(constant, constant.origin != constant.origin, <const double *>given.at,
+    kb_update_constant(constant, constant.origin != constant.origin, <const double *>given.at,
                       <const double *>each.at, given.length, limit)
     return counted
 
 
-def beyond(values, double smallest, double largest):
+def exceeds_limits(values, double smallest, double largest):
     """Whether one is larger than the largest, and whether one is closer to 0 than the smallest."""
     cdef _Buffer given = _buffer(values, "values")
-    cdef int found = kb_beyond(<const double *>given.at, given.length, smallest, largest)
+    cdef int found = kb_exceeds_limits(<const double *>given.at, given.length, smallest, largest)
     return found & KB_LARGE != 0, found & KB_SMALL != 0
 
 
-def side_by_side(list columns, x):
+def stack_columns(list columns, x):
     """Columns (rows,) as those of x (rows, columns)."""
     cdef _Buffer into = _buffer(x, "x", True), places
     cdef int64_t rows = into.view.shape[0], width = len(columns)
@@ -977,32 +977,32 @@ def side_by_side(list columns, x):
         raise ValueError("columns and x must have one number of rows")
     places, held = _places(columns, rows)
     with nogil:
-        kb_side_by_side(<const double **>places.at, width, rows, <double *>into.at)
+        kb_stack_columns(<const double **>places.at, width, rows, <double *>into.at)
 
 
-def lines(bytes text):
+def count_lines(bytes text):
     """How many newlines there are."""
-    return kb_lines(text, len(text))
+    return kb_count_lines(text, len(text))
 
 
-def decimals(bytes text, str delimiter, int64_t columns):
+def parse_decimals(bytes text, str delimiter, int64_t columns):
     """The plain decimals of a whole text, (columns, lines); None when it is anything else."""
     cdef const char *at = text
     cdef char between = <char>ord(delimiter)
-    cdef int64_t length = len(text), rows = kb_lines(at, length)
+    cdef int64_t length = len(text), rows = kb_count_lines(at, length)
     cdef int plain
     numbers = _empty((columns, rows))
     cdef _Buffer out = _buffer(numbers, "numbers", True)
     with nogil:
-        plain = kb_decimals(at, length, between, columns, rows, <double *>out.at)
+        plain = kb_parse_decimals(at, length, between, columns, rows, <double *>out.at)
     return numbers if plain else None
 
 
-def instructions():
+def instruction_set():
     """The instruction set in use: avx512, avx2 or portable."""
-    return kb_instructions().decode()
+    return kb_instruction_set().decode()
 
 
-def use(str name):
+def use_instruction_set(str name):
     """Choose an instruction set, the best where none is named; False when this machine lacks it."""
-    return kb_use(name.encode()) == 0
+    return kb_use_instruction_set(name.encode()) == 0

@@ -23,7 +23,7 @@ from kbnn.core import normal
 from kbnn.core.constants import LAMBDA, NODE_WEIGHTS, NODES, TAIL_REACH, TINY
 from kbnn.core.normal import FloatArray
 
-_BETWEEN = re.compile(r",(?![^(]*\))")
+_NAME_SEPARATOR = re.compile(r",(?![^(]*\))")
 _PIECEWISE = re.compile(r"max\(\s*([0-9.eE+-]+)\s*,\s*([0-9.eE+-]+)\s*\)")
 
 
@@ -35,7 +35,7 @@ class Moments(NamedTuple):
     cov: FloatArray
 
 
-Gaussian = Callable[[FloatArray, FloatArray], Moments]
+MomentFunction = Callable[[FloatArray, FloatArray], Moments]
 
 
 class PrintedVar(NamedTuple):
@@ -45,7 +45,7 @@ class PrintedVar(NamedTuple):
     raised: int
 
 
-Printed = Callable[[FloatArray, FloatArray, FloatArray], PrintedVar]
+PrintedVarFunction = Callable[[FloatArray, FloatArray, FloatArray], PrintedVar]
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,21 @@ class Activation:
     name: str
     code: int  # in the enum of csrc/activation.h
     function: Callable[[FloatArray], FloatArray]  # f itself
-    moments: Gaussian
+    moments: MomentFunction
     alpha: float = 0.0  # slope for a < 0; of a probit the slope in Phi(alpha a)
     beta: float = 0.0  # slope for a > 0
-    printed_var: Printed | None = None  # of (mean, var_a, cov), where the paper prints another
+    printed_var: PrintedVarFunction | None = (
+        None  # of (mean, var_a, cov), where the paper prints another
+    )
     errors: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of the mean, the sd, the slope cov/var
 
 
-def linear(mu: FloatArray, var: FloatArray) -> Moments:
+def linear_moments(mu: FloatArray, var: FloatArray) -> Moments:
     """f(a) = a."""
     return Moments(mu + 0.0, var + 0.0, var + 0.0)
 
 
-def piecewise(alpha: float, beta: float) -> Gaussian:
+def make_piecewise_moments(alpha: float, beta: float) -> MomentFunction:
     """f(a) = max(alpha a, beta a) = alpha a + (beta - alpha) relu(a), 0 <= alpha <= beta.
 
     With u = mu/s and M(u) = u Phi(u) + N(u) the rectified part has mean s M(u),
@@ -75,7 +77,7 @@ def piecewise(alpha: float, beta: float) -> Gaussian:
     """
     rise = beta - alpha
 
-    def moments(mu: FloatArray, var: FloatArray) -> Moments:
+    def piecewise_moments(mu: FloatArray, var: FloatArray) -> Moments:
         s = np.sqrt(var)
         u = mu / np.maximum(s, TINY)
         above = normal.cdf(u)
@@ -87,10 +89,10 @@ def piecewise(alpha: float, beta: float) -> Gaussian:
             mean, var * alpha**2 + 2.0 * alpha * rise * var * above + rise**2 * relu_var, cov
         )
 
-    return moments
+    return piecewise_moments
 
 
-def scaled_probit(slope: float) -> Gaussian:
+def make_probit_moments(slope: float) -> MomentFunction:
     """f(a) = Phi(slope a), exactly.
 
     With t^2 = 1 + slope^2 var and h = slope mu / t the mean is Phi(h), the covariance
@@ -100,13 +102,13 @@ def scaled_probit(slope: float) -> Gaussian:
     which has no cancellation as var -> 0; 32 Gauss-Legendre nodes leave an error below 1e-12.
     """
 
-    def moments(mu: FloatArray, var: FloatArray) -> Moments:
+    def probit_moments(mu: FloatArray, var: FloatArray) -> Moments:
         k = slope * slope * var
         t = np.sqrt(1.0 + k)
         h = slope * mu / t
         return Moments(normal.cdf(h), _probit_var(h, k), slope * var * normal.pdf(h) / t)
 
-    return moments
+    return probit_moments
 
 
 def _probit_var(h: FloatArray, k: FloatArray) -> FloatArray:
@@ -123,13 +125,13 @@ def _probit_var(h: FloatArray, k: FloatArray) -> FloatArray:
     return np.asarray(0.5 * width / np.pi * (integrand @ NODE_WEIGHTS))
 
 
-def tanh(mu: FloatArray, var: FloatArray) -> Moments:
+def tanh_moments(mu: FloatArray, var: FloatArray) -> Moments:
     """tanh(a) = 2 sigmoid(2 a) - 1 (the paper prints 2 sigmoid(a) + 1)."""
     inner = _SIGMOID(2.0 * mu, 4.0 * var)
     return Moments(2.0 * inner.mean - 1.0, 4.0 * inner.var, inner.cov)
 
 
-def step(mu: FloatArray, var: FloatArray) -> Moments:
+def step_moments(mu: FloatArray, var: FloatArray) -> Moments:
     """f(a) = 1 for a > 0, else 0: a Bernoulli with p = Phi(mu/s)."""
     s = np.sqrt(var)
     u = mu / np.maximum(s, TINY)
@@ -155,21 +157,23 @@ def printed_tanh_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) -> Pr
     return PrintedVar(4.0 * inner.var, inner.raised)
 
 
-_SIGMOID = scaled_probit(LAMBDA)
+_SIGMOID = make_probit_moments(LAMBDA)
 _CODE_PIECEWISE, _CODE_PROBIT, _CODE_TANH, _CODE_STEP = range(4)
 
 
-def _piecewise(name: str, alpha: float, beta: float) -> Activation:
+def _make_piecewise(name: str, alpha: float, beta: float) -> Activation:
     def function(a: FloatArray) -> FloatArray:
         return np.maximum(alpha * a, beta * a)
 
-    return Activation(name, _CODE_PIECEWISE, function, piecewise(alpha, beta), alpha, beta)
+    return Activation(
+        name, _CODE_PIECEWISE, function, make_piecewise_moments(alpha, beta), alpha, beta
+    )
 
 
 _LIST = (
-    Activation("linear", _CODE_PIECEWISE, np.positive, linear, 1.0, 1.0),
-    _piecewise("relu", 0.0, 1.0),
-    _piecewise("leaky_relu", 0.01, 1.0),
+    Activation("linear", _CODE_PIECEWISE, np.positive, linear_moments, 1.0, 1.0),
+    _make_piecewise("relu", 0.0, 1.0),
+    _make_piecewise("leaky_relu", 0.01, 1.0),
     Activation(
         "sigmoid",
         _CODE_PROBIT,
@@ -183,18 +187,18 @@ _LIST = (
         "tanh",
         _CODE_TANH,
         np.tanh,
-        tanh,
+        tanh_moments,
         LAMBDA,
         printed_var=printed_tanh_var,
         errors=(0.036, 0.0191, 0.0465),
     ),
-    Activation("probit", _CODE_PROBIT, normal.cdf, scaled_probit(1.0), 1.0),
-    Activation("step", _CODE_STEP, lambda a: np.where(a > 0.0, 1.0, 0.0), step),
+    Activation("probit", _CODE_PROBIT, normal.cdf, make_probit_moments(1.0), 1.0),
+    Activation("step", _CODE_STEP, lambda a: np.where(a > 0.0, 1.0, 0.0), step_moments),
 )
 ACTIVATIONS: dict[str, Activation] = {activation.name: activation for activation in _LIST}
 
 
-def find(name: str) -> Activation:
+def find_activation(name: str) -> Activation:
     """An activation by name; `max(alpha,beta)` is the general piecewise-linear one."""
     if name in ACTIVATIONS:
         return ACTIVATIONS[name]
@@ -205,17 +209,17 @@ def find(name: str) -> Activation:
     alpha, beta = float(match[1]), float(match[2])
     if not (0.0 <= alpha <= beta and alpha <= 1.0 and math.isfinite(beta)):
         raise ValueError(f"max(alpha,beta) needs 0 <= alpha <= 1 and alpha <= beta, got {name!r}")
-    return _piecewise(name, alpha, beta)
+    return _make_piecewise(name, alpha, beta)
 
 
-def split(names: str) -> list[str]:
+def split_names(names: str) -> list[str]:
     """The names in a text, commas between."""
-    return [name.strip() for name in _BETWEEN.split(names)]
+    return [name.strip() for name in _NAME_SEPARATOR.split(names)]
 
 
-def per_layer(names: str, layers: int) -> tuple[Activation, ...]:
+def parse_activations(names: str, layers: int) -> tuple[Activation, ...]:
     """The activation of each hidden layer: one name for all, or as many with commas between."""
-    found = tuple(find(name) for name in split(names))
+    found = tuple(find_activation(name) for name in split_names(names))
     if len(found) == 1:
         return found * layers
     if len(found) != layers:

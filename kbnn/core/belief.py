@@ -15,14 +15,14 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT, State
 
 
-class Stack(NamedTuple):
+class BlockStack(NamedTuple):
     """Neighbouring blocks of equal dimension: covariances (k, d, d) and weight positions (k, d)."""
 
     cov: FloatArray
-    order: IntArray
+    positions: IntArray
 
 
-class OwnPart(NamedTuple):
+class UnitCovariance(NamedTuple):
     """A unit's incoming weights `first`, `first + 1`, .. and a view of their covariance."""
 
     unit: int
@@ -39,8 +39,8 @@ class Belief:
     mean: FloatArray
     prior_mean: FloatArray
     prior_var: FloatArray
-    stacks: list[Stack]
-    own: list[list[OwnPart]]
+    stacks: list[BlockStack]
+    own: list[list[UnitCovariance]]
     noise: FloatArray
     head_mean: FloatArray
     head_cov: list[FloatArray]
@@ -52,7 +52,7 @@ class Belief:
     loose: FloatArray  # variances of the first layer's loose weights, a view of the last stack
 
     @property
-    def kappa(self) -> float:
+    def variance_inflation(self) -> float:
         """By how much the function's variance is widened, see kbnn.core.config."""
         rows, distinct, rehearsed, moved = (
             float(self.counts[at])
@@ -62,13 +62,13 @@ class Belief:
         more = 1.0 + (rehearsed + MOVED_SHARE * moved) / distinct
         return float(max(1.0, rows / distinct) ** power * more ** min(power, REHEARSED_POWER))
 
-    def weights(self, layer: int) -> FloatArray:
+    def layer_weights(self, layer: int) -> FloatArray:
         """Weight means (units, inputs + 1) of a layer; a view."""
-        return self.layout.matrix(self.mean, layer)
+        return self.layout.weight_matrix(self.mean, layer)
 
     def own_gain(self, layer: int, z: FloatArray) -> FloatArray:
         """C z of every unit of a layer, C the unit's own part of the covariance."""
-        gain = np.zeros_like(self.weights(layer))
+        gain = np.zeros_like(self.layer_weights(layer))
         for unit, first, cov in self.own[layer]:
             gain[unit, first : first + len(cov)] = cov @ z[first : first + len(cov)]
         if layer == 0 and self.loose.size:
@@ -77,30 +77,30 @@ class Belief:
 
     def own_diagonal(self, layer: int) -> FloatArray:
         """Variance of every weight of a layer."""
-        diagonal = np.zeros_like(self.weights(layer))
+        diagonal = np.zeros_like(self.layer_weights(layer))
         for unit, first, cov in self.own[layer]:
             diagonal[unit, first : first + len(cov)] = np.diagonal(cov)
         if layer == 0 and self.loose.size:
             diagonal[:, self.layout.joint :] = self.loose
         return diagonal
 
-    def shrink(self, stack: Stack, u: FloatArray, floor: float) -> None:
+    def shrink_covariance(self, stack: BlockStack, u: FloatArray, floor: float) -> None:
         """P -= u u' for every block, u (k, d, rank): the only place that writes a covariance."""
         stack.cov[:] -= u @ u.transpose(0, 2, 1)
         diagonal = np.einsum("kii->ki", stack.cov)
-        least = floor * self.prior_var[stack.order]
+        least = floor * self.prior_var[stack.positions]
         self.counts[COUNT.repairs] += int(np.sum(diagonal < least))
         np.maximum(diagonal, least, out=diagonal)
 
-    def forget(self, share: float) -> None:
+    def forget_toward_prior(self, share: float) -> None:
         """Move every covariance this share of the way back to its prior; the means stay."""
         for stack in self.stacks:
             stack.cov[:] *= 1.0 - share
-            np.einsum("kii->ki", stack.cov)[:] += share * self.prior_var[stack.order]
+            np.einsum("kii->ki", stack.cov)[:] += share * self.prior_var[stack.positions]
         self.prior_mean[:] = self.mean
 
 
-class BeliefCopy:
+class BeliefBackup:
     """The arrays of a belief as they were, to be put back where learning a row fails."""
 
     _FIELDS = (
@@ -119,7 +119,7 @@ class BeliefCopy:
         self._heads = [cov.copy() for cov in belief.head_cov]
         self._covs = [stack.cov.copy() for stack in belief.stacks]
 
-    def restore(self, belief: Belief) -> None:
+    def restore_belief(self, belief: Belief) -> None:
         """Put everything back."""
         self.restore_covariances(belief)
         for name, array in self._arrays.items():
@@ -133,14 +133,14 @@ class BeliefCopy:
         belief.counts[COUNT.repairs] = self._arrays["counts"][COUNT.repairs]
 
 
-def open_state(state: State) -> Belief:
+def open_belief(state: State) -> Belief:
     """A working copy; the state itself is never written."""
     layout = layout_of(state.config)
-    stacks = _stacks(layout, state.cov)
+    stacks = _stack_blocks(layout, state.cov)
     own = _own_parts(layout, [block for stack in stacks for block in stack.cov])
     loose = layout.loose_var(state.cov).copy()
     if loose.size:  # blocks of one weight each
-        stacks.append(Stack(loose.reshape(-1, 1, 1), layout.loose.reshape(-1, 1)))
+        stacks.append(BlockStack(loose.reshape(-1, 1, 1), layout.loose_positions.reshape(-1, 1)))
     wide = state.config.directions > 0
     return Belief(
         config=state.config,
@@ -164,7 +164,7 @@ def open_state(state: State) -> Belief:
     )
 
 
-def close(belief: Belief, state: State) -> State:
+def close_belief(belief: Belief, state: State) -> State:
     """The state that a working copy has become; it may go on to change."""
     heads = [pack_triangle(cov) for cov in belief.head_cov]
     blocks = belief.stacks[:-1] if belief.loose.size else belief.stacks
@@ -172,7 +172,9 @@ def close(belief: Belief, state: State) -> State:
     return state._replace(
         mean=belief.mean.copy(),
         prior_mean=belief.prior_mean.copy(),
-        cov=belief.layout.pack([block for stack in blocks for block in stack.cov], belief.loose),
+        cov=belief.layout.pack_blocks(
+            [block for stack in blocks for block in stack.cov], belief.loose
+        ),
         noise=belief.noise.copy(),
         head_mean=belief.head_mean.copy(),
         head_cov=np.array(heads).reshape(state.head_cov.shape),
@@ -183,28 +185,31 @@ def close(belief: Belief, state: State) -> State:
     )
 
 
-def _stacks(layout: Layout, cov: FloatArray) -> list[Stack]:
+def _stack_blocks(layout: Layout, cov: FloatArray) -> list[BlockStack]:
     """Equal neighbours together; a stack never spans two layers of separate neurons."""
-    dense = layout.unpack(cov)
+    dense = layout.unpack_blocks(cov)
     keys = [
         (dim, block[0].layer if layout.separate else 0)
-        for dim, block in zip(layout.dims, layout.blocks, strict=True)
+        for dim, block in zip(layout.block_dims, layout.blocks, strict=True)
     ]
     stacks = []
     for _, members in groupby(range(len(dense)), key=keys.__getitem__):
         index = list(members)
         stacks.append(
-            Stack(np.stack([dense[i] for i in index]), np.stack([layout.order[i] for i in index]))
+            BlockStack(
+                np.stack([dense[i] for i in index]),
+                np.stack([layout.block_positions[i] for i in index]),
+            )
         )
     return stacks
 
 
-def _own_parts(layout: Layout, blocks: list[FloatArray]) -> list[list[OwnPart]]:
-    parts: list[list[OwnPart]] = [[] for _ in range(layout.layers)]
+def _own_parts(layout: Layout, blocks: list[FloatArray]) -> list[list[UnitCovariance]]:
+    parts: list[list[UnitCovariance]] = [[] for _ in range(layout.layers)]
     for pieces, cov in zip(layout.blocks, blocks, strict=True):
         at = 0
         for piece in pieces:
             end = at + piece.length
-            parts[piece.layer].append(OwnPart(piece.unit, piece.first, cov[at:end, at:end]))
+            parts[piece.layer].append(UnitCovariance(piece.unit, piece.first, cov[at:end, at:end]))
             at = end
     return parts

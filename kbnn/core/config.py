@@ -23,7 +23,7 @@ DIRECTIONS = 16
 NO_LIMIT = 1e20
 """An input limit that clips nothing: what lies beyond it is no measurement in any units."""
 
-MOST_NOISE_VARIANCE = 1e60
+MAX_NOISE_VARIANCE = 1e60
 """Of a given noise in standardised units: no data are that far from any network."""
 
 MAX_WEIGHTS = 1 << 26
@@ -103,9 +103,9 @@ class Config:
             self.directions > 0 if self.covariance == "wide" else self.directions == 0,
             f"covariance {self.covariance!r} cannot have {self.directions} directions",
         )
-        activations.per_layer(self.activation, len(self.hidden))
+        activations.parse_activations(self.activation, len(self.hidden))
         _require(
-            self.kind.many_outputs or self.outputs == 1,
+            self.kind.supports_many_outputs or self.outputs == 1,
             f"{self.observation} has one output, got {self.outputs}",
         )
         _require(
@@ -113,11 +113,11 @@ class Config:
             f"{self.observation} has two outputs each, got {self.outputs}",
         )
         _require(
-            self.noise is None or 0.0 <= self.noise <= MOST_NOISE_VARIANCE,
+            self.noise is None or 0.0 <= self.noise <= MAX_NOISE_VARIANCE,
             f"noise must be a finite variance >= 0, got {self.noise}",
         )
         _require(
-            0.0 <= self.hidden_noise <= MOST_NOISE_VARIANCE,
+            0.0 <= self.hidden_noise <= MAX_NOISE_VARIANCE,
             f"hidden_noise must be a finite variance >= 0, got {self.hidden_noise}",
         )
         _require(
@@ -132,10 +132,10 @@ class Config:
             "hidden_noise and printed_variance belong to covariance 'paper'",
         )
 
-    def grown(self, inputs: int, outputs: int) -> Config:
+    def resize(self, inputs: int, outputs: int) -> Config:
         """The network with so many inputs and outputs."""
         _require(
-            outputs == self.outputs or self.kind.grows,
+            outputs == self.outputs or self.kind.supports_growth,
             f"only classes can be added, not outputs of a {self.observation} observation",
         )
         return replace(self, inputs=inputs, outputs=outputs)
@@ -154,22 +154,22 @@ class Config:
     @cached_property
     def activations(self) -> tuple[activations.Activation, ...]:
         """Of each hidden layer."""
-        return activations.per_layer(self.activation, len(self.hidden))
+        return activations.parse_activations(self.activation, len(self.hidden))
 
     @cached_property
-    def kind(self) -> kinds.Observation:
+    def kind(self) -> kinds.Likelihood:
         """What a label is."""
-        return kinds.find(self.observation)
+        return kinds.find_likelihood(self.observation)
 
     @cached_property
     def classes(self) -> int:
         """Classes whose probabilities are predicted; 0 for a real target."""
-        return self.kind.classes(self.outputs)
+        return self.kind.class_count(self.outputs)
 
     @cached_property
     def labels(self) -> int:
         """Numbers in a row's label."""
-        return self.kind.labels(self.outputs)
+        return self.kind.label_count(self.outputs)
 
     @cached_property
     def learns_noise(self) -> bool:
@@ -191,7 +191,7 @@ class Config:
     def has_head(self) -> bool:
         """Whether the learned noise depends on the input."""
         seen = bool(self.hidden) or not self.directions  # a wide input would make a wide head
-        return self.learns_noise and self.noise_head and self.kind.noise_depends and seen
+        return self.learns_noise and self.noise_head and self.kind.supports_noise_head and seen
 
 
 def _require(condition: bool, message: str) -> None:

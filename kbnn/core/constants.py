@@ -243,7 +243,7 @@ NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 """Of Gauss-Legendre quadrature on [-1, 1]: an error below 1e-12 in a probit's variance."""
 
 
-class Detector(NamedTuple):
+class DriftDetector(NamedTuple):
     """When the evidence is an alarm, and how far back to the prior an alarm goes."""
 
     cap: float
@@ -252,14 +252,14 @@ class Detector(NamedTuple):
     forget: float
 
 
-REAL = Detector(cap=2.0, slack=0.5, threshold=10.0, forget=0.5)
+REAL = DriftDetector(cap=2.0, slack=0.5, threshold=10.0, forget=0.5)
 """For real targets; the cap is low, so that outliers do not look like drift."""
 
-CLASSES = Detector(cap=5.0, slack=0.25, threshold=15.0, forget=0.3)
+CLASSES = DriftDetector(cap=5.0, slack=0.25, threshold=15.0, forget=0.3)
 """Class labels surprise less often, and more each time."""
 
 
-def shared() -> dict[str, float]:
+def shared_constants() -> dict[str, float]:
     """The numbers by name, as the kernel's struct has them."""
     names = [name for name, value in globals().items() if isinstance(value, float)]
     return {name.lower(): globals()[name] for name in names}

@@ -37,31 +37,31 @@ from kbnn.core.constants import (
 )
 
 
-class Rate(NamedTuple):
+class LogRate(NamedTuple):
     """What is believed of the logarithm of a rate."""
 
     mean: float
     var: float
 
 
-def rate(mean: float, var: float) -> Rate:
+def make_log_rate(mean: float, var: float) -> LogRate:
     """Of an output of that mean and variance."""
     eta = min(max(COUNT_RATE * mean, -LOG_RATE_LIMIT), LOG_RATE_LIMIT)
-    return Rate(eta, min(max(COUNT_RATE**2 * var, LEAST_RATE_VAR), MOST_RATE_VAR))
+    return LogRate(eta, min(max(COUNT_RATE**2 * var, LEAST_RATE_VAR), MOST_RATE_VAR))
 
 
-def dispersion(sums: tuple[float, float]) -> float:
+def count_dispersion(sums: tuple[float, float]) -> float:
     """phi of its two sums, weight first."""
     return min(max(sums[1] / sums[0], LEAST_DISPERSION), MOST_DISPERSION)
 
 
-def moments(now: Rate, phi: float) -> tuple[float, float]:
+def count_moments(now: LogRate, phi: float) -> tuple[float, float]:
     """mu and 1/alpha of the negative binomial that is predicted."""
     mu = math.exp(min(now.mean + 0.5 * now.var, LOG_RATE_LIMIT))
     return mu, math.exp(now.var) * (1.0 + phi) - 1.0
 
 
-def posterior(now: Rate, y: float, phi: float) -> Rate:
+def log_rate_posterior(now: LogRate, y: float, phi: float) -> LogRate:
     """What is believed once y was seen."""
     m, q = now
     k = 1.0 / phi
@@ -77,10 +77,12 @@ def posterior(now: Rate, y: float, phi: float) -> Rate:
     s = 1.0 / (1.0 + k * math.exp(-eta))
     information = (y + k) * s * (1.0 - s)
     var = q / (1.0 + q * information)
-    return Rate(eta - 0.5 * information * (1.0 - 2.0 * s) * var * var, var)
+    return LogRate(eta - 0.5 * information * (1.0 - 2.0 * s) * var * var, var)
 
 
-def inlier_probability(y: float, mu: float, inverse: float, share: float = OUTLIER_SHARE) -> float:
+def count_inlier_probability(
+    y: float, mu: float, inverse: float, share: float = OUTLIER_SHARE
+) -> float:
     """That a count is no outlier, of which there are such a share; `inverse` is 1/alpha."""
     alpha, s = 1.0 / inverse, mu + 1.0
     log_mass = math.lgamma(y + alpha) - math.lgamma(alpha) - math.lgamma(y + 1.0)
@@ -90,7 +92,7 @@ def inlier_probability(y: float, mu: float, inverse: float, share: float = OUTLI
     return 1.0 / (1.0 + math.exp(min(max(-odds, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)))
 
 
-def wider(y: float, mu: float, inverse: float) -> float:
+def dispersion_slope(y: float, mu: float, inverse: float) -> float:
     """d log mass/d log(1/alpha) = -alpha (psi(y + alpha) - psi(alpha) - log(1 + mu/alpha)
     + (mu - y)/(mu + alpha)): above 0 where the count asks for more dispersion.
     """
@@ -113,10 +115,10 @@ def digamma(x: float) -> float:
 
 
 def learn_dispersion(
-    sums: tuple[float, float], now: Rate, phi: float, y: float, share: float
+    sums: tuple[float, float], now: LogRate, phi: float, y: float, share: float
 ) -> tuple[float, float]:
     """The two sums after a count that is `share` of a row."""
-    mu, inverse = moments(now, phi)
+    mu, inverse = count_moments(now, phi)
     var = mu + mu * mu * inverse
     scale = mu * mu * math.exp(now.var)
     weight = share * (scale / var) ** 2
@@ -126,11 +128,11 @@ def learn_dispersion(
     return kept * (sums[0] + weight), kept * (sums[1] + weight * more)
 
 
-def reach(mu: float, inverse: float) -> float:
+def count_bound(mu: float, inverse: float) -> float:
     """The most that a count is taken for: so many standard deviations above what was expected."""
     return mu + RESIDUAL_BOUND * math.sqrt(mu + mu * mu * inverse)
 
 
-def surprise(y: float, mu: float, inverse: float) -> float:
+def count_surprise(y: float, mu: float, inverse: float) -> float:
     """How far beyond what was expected, as kbnn.core.drift counts it."""
     return (y - mu) ** 2 / (mu + mu * mu * inverse)

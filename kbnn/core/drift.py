@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kbnn.core.constants import NOISE_MEMORY, SURPRISE_VAR, TINY, Detector
+from kbnn.core.constants import NOISE_MEMORY, SURPRISE_VAR, TINY, DriftDetector
 from kbnn.core.normal import FloatArray
 
 
-def watch(detector: Detector, evidence: FloatArray, surprise: float) -> bool:
+def update_detector(detector: DriftDetector, evidence: FloatArray, surprise: float) -> bool:
     """Add a row's surprise to the evidence, in place; True raises the alarm."""
     evidence[0] = max(0.0, evidence[0] + min(surprise, detector.cap) - detector.slack)
     if evidence[0] <= detector.threshold:
@@ -26,7 +26,7 @@ def watch(detector: Detector, evidence: FloatArray, surprise: float) -> bool:
     return True
 
 
-def shorten(noise: FloatArray) -> FloatArray:
+def shorten_noise_memory(noise: FloatArray) -> FloatArray:
     """The noise belief with its memory cut to twenty rows."""
     factor = np.minimum(1.0, NOISE_MEMORY / noise[:, :1])
     return noise * factor

@@ -30,29 +30,29 @@ except ImportError:  # built without a compiler: the twin serves
     _BUILT = False
 
 
-Said = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
+NetworkOutputs = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 """Mean, function_var and noise_var (n, T) in the network's units; center and scale (T,)."""
 
 
-def description() -> str:
+def describe_engine() -> str:
     """Which engine serves, in words."""
     if not _BUILT:
         return "numpy (the kernel is not built here: no C compiler, or a bare source folder)"
-    if _choice() == "numpy":
+    if _requested_engine() == "numpy":
         return "numpy (KBNN_ENGINE=numpy)"
-    return f"compiled, {_kernel.instructions()}"
+    return f"compiled, {_kernel.instruction_set()}"
 
 
-def compiled() -> bool:
+def is_compiled() -> bool:
     """Whether the compiled kernel serves."""
-    return _BUILT and _choice() != "numpy"
+    return _BUILT and _requested_engine() != "numpy"
 
 
-def _choice() -> str:
+def _requested_engine() -> str:
     choice = os.environ.get("KBNN_ENGINE", "")
     if choice in ("", "numpy") or not _BUILT:
         return choice
-    if not _kernel.use(choice):
+    if not _kernel.use_instruction_set(choice):
         raise UsageError(
             f"KBNN_ENGINE={choice}: this machine offers numpy, portable and, "
             "where the CPU has them, avx2 and avx512"
@@ -107,7 +107,7 @@ class Session(Protocol):
     ) -> Records:
         """Predict each row, then learn it; `again`: these rows were learned before."""
 
-    def rehearse(
+    def replay(
         self,
         x: FloatArray,
         y: FloatArray,
@@ -133,17 +133,17 @@ _as_records = partial(tuple.__new__, Records)
 
 def open_session(state: State) -> Session:
     """Open a belief; the given state is never written."""
-    if not compiled():
-        return twin.Session(state)
-    return _kernel.Session(_net(state.config), state, _as_records, ARRAYS, COUNT._fields)
+    if not is_compiled():
+        return twin.ReferenceSession(state)
+    return _kernel.Session(_cached_net(state.config), state, _as_records, ARRAYS, COUNT._fields)
 
 
-def open_many(config: Config, form: Sequence[int]) -> _kernel.Many:
+def open_batched_session(config: Config, form: Sequence[int]) -> _kernel.BatchedSession:
     """Working memory for models that lie side by side as `form` says; the kernel alone has it."""
-    return _kernel.Many(_net(config), _as_records, form)
+    return _kernel.BatchedSession(_cached_net(config), _as_records, form)
 
 
-def learn(
+def learn_arrays(
     state: State,
     x: FloatArray,
     y: FloatArray,
@@ -158,7 +158,7 @@ def learn(
     return session.state(), records
 
 
-def predict(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Records:
+def predict_arrays(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Records:
     """Predict rows."""
     return open_session(state).predict(x, x_var)
 
@@ -170,26 +170,26 @@ def scale_rows(
     return _kernel.scale_rows(columns, y, x, fixed, kernel_constants())
 
 
-def follow_tails(
+def update_calibration(
     tails: FloatArray, mean: FloatArray, sd: FloatArray, y: FloatArray, mix: bool, track: bool
 ) -> FloatArray:
     """See kbnn.core.tails; in the kernel."""
-    return _kernel.follow_tails(tails, mean, sd, y, mix, track, kernel_constants())
+    return _kernel.update_calibration(tails, mean, sd, y, mix, track, kernel_constants())
 
 
-def forecast(
-    tails: FloatArray, said: Said, y: FloatArray | None, mix: bool, track: bool
+def calibrate_outputs(
+    tails: FloatArray, said: NetworkOutputs, y: FloatArray | None, mix: bool, track: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """See kbnn.core.tails; in the kernel."""
-    return _kernel.forecast(tails, said, y, mix, track, kernel_constants())
+    return _kernel.calibrate_outputs(tails, said, y, mix, track, kernel_constants())
 
 
-def mix_counts(tail: FloatArray, y: FloatArray, stated: FloatArray) -> None:
+def update_count_mixture(tail: FloatArray, y: FloatArray, stated: FloatArray) -> None:
     """See kbnn.core.count_tails; in the kernel."""
-    _kernel.mix_counts(tail, y, stated, kernel_constants())
+    _kernel.update_count_mixture(tail, y, stated, kernel_constants())
 
 
-def follow_counts(
+def update_count_intervals(
     tail: FloatArray,
     y: FloatArray,
     u: FloatArray,
@@ -198,10 +198,10 @@ def follow_counts(
     stated: FloatArray,
 ) -> None:
     """See kbnn.core.count_tails; in the kernel."""
-    _kernel.follow_counts(tail, y, u, none, track, stated, kernel_constants())
+    _kernel.update_count_intervals(tail, y, u, none, track, stated, kernel_constants())
 
 
-def follow_sharpness(
+def apply_temperature(
     known: FloatArray,
     probability: FloatArray,
     label: FloatArray | None,
@@ -209,56 +209,58 @@ def follow_sharpness(
     grid: FloatArray,
 ) -> FloatArray:
     """See kbnn.core.sharpness; in the kernel."""
-    return _kernel.follow_sharpness(known, probability, label, weight, grid, kernel_constants())
+    return _kernel.apply_temperature(known, probability, label, weight, grid, kernel_constants())
 
 
-def edges(stated: FloatArray, beyond: float, z: float, plain: bool) -> FloatArray:
+def mixture_edges(stated: FloatArray, beyond: float, z: float, plain: bool) -> FloatArray:
     """See kbnn.core.mixture; in the kernel."""
-    return _kernel.edges(stated, beyond, z, plain, kernel_constants())
+    return _kernel.mixture_edges(stated, beyond, z, plain, kernel_constants())
 
 
-def judge(y: FloatArray, stated: FloatArray) -> FloatArray:
+def score_rows(y: FloatArray, stated: FloatArray) -> FloatArray:
     """See kbnn.core.mixture; in the kernel."""
-    return _kernel.judge(y, stated, kernel_constants())
+    return _kernel.score_rows(y, stated, kernel_constants())
 
 
-def put(arrays: list[NDArray[Any]], at: int, parts: tuple[NDArray[Any], ...]) -> None:
+def copy_rows(arrays: list[NDArray[Any]], at: int, parts: tuple[NDArray[Any], ...]) -> None:
     """Copy parts into arrays, from row `at` on, in one call: of single rows there are many."""
-    if _BUILT and _kernel.put(arrays, at, parts):
+    if _BUILT and _kernel.copy_rows(arrays, at, parts):
         return
     for array, part in zip(arrays, parts, strict=True):
         array[at : at + len(part)] = part
 
 
-def totals(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
+def sum_in_order(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
     """Each sum + v_1 + v_2 + ... of its column, so ordered: no cut of a stream leaves a trace."""
     if _BUILT:
-        return _kernel.totals(sums, [np.ascontiguousarray(c, np.float64) for c in columns])
+        return _kernel.sum_in_order(sums, [np.ascontiguousarray(c, np.float64) for c in columns])
     pairs = zip(sums, columns, strict=True)
     return np.array([np.add.accumulate(np.concatenate(([s], c)))[-1] for s, c in pairs])
 
 
-def count_constant(sums: FloatArray, y: FloatArray, weight: FloatArray, limit: float) -> FloatArray:
+def update_constant(
+    sums: FloatArray, y: FloatArray, weight: FloatArray, limit: float
+) -> FloatArray:
     """See kbnn.score.constant; in the kernel."""
-    return _kernel.count_constant(sums, y, weight, limit)
+    return _kernel.update_constant(sums, y, weight, limit)
 
 
-def beyond(values: FloatArray, smallest: float, largest: float) -> tuple[bool, bool]:
+def exceeds_limits(values: FloatArray, smallest: float, largest: float) -> tuple[bool, bool]:
     """Whether a value is larger than the largest, and whether one is closer to 0 than the smallest.
 
     Neither is what is missing, nor 0 itself.
     """
     if _BUILT:
-        return _kernel.beyond(np.ascontiguousarray(values), smallest, largest)
+        return _kernel.exceeds_limits(np.ascontiguousarray(values), smallest, largest)
     size = np.abs(values)
     return bool(np.any(size > largest)), bool(np.any((size < smallest) & (size > 0.0)))
 
 
-def side_by_side(columns: list[FloatArray], rows: int) -> FloatArray:
+def stack_columns(columns: list[FloatArray], rows: int) -> FloatArray:
     """Columns of so many rows each as those of a matrix."""
     x = np.empty((rows, len(columns)))
     if _BUILT:
-        _kernel.side_by_side([np.ascontiguousarray(column) for column in columns], x)
+        _kernel.stack_columns([np.ascontiguousarray(column) for column in columns], x)
     else:
         for j, column in enumerate(columns):
             x[:, j] = column
@@ -274,11 +276,11 @@ def kernel_constants() -> _kernel.Constants:
 
 
 @lru_cache(maxsize=64)
-def _net(config: Config) -> _kernel.Net:
-    return kernel_net(config, kernel_constants())
+def _cached_net(config: Config) -> _kernel.Net:
+    return build_net(config, kernel_constants())
 
 
-def kernel_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
+def build_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
     """A configuration in the kernel's terms."""
     layout = layout_of(config)
     kind = config.kind

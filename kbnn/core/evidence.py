@@ -21,7 +21,7 @@ from kbnn.core.constants import PROBIT_VAR, SMALLEST_VAR
 from kbnn.core.normal import FloatArray
 
 
-class Outputs(NamedTuple):
+class OutputMoments(NamedTuple):
     """The outputs of one row before their activation."""
 
     mean: FloatArray
@@ -32,14 +32,14 @@ class Outputs(NamedTuple):
     @property
     def var(self) -> FloatArray:
         """Variance of each output."""
-        return self.stated_var(1.0)
+        return self.inflated_var(1.0)
 
-    def stated_var(self, kappa: float) -> FloatArray:
+    def inflated_var(self, kappa: float) -> FloatArray:
         """The variance that predictions state: that of the function counts kappa times."""
         return kappa * np.maximum(np.diag(self.cov), 0.0) + self.input_var
 
 
-class Measured:
+class OutputEvidence:
     """The outputs while a label is worked in: moments m, Q and the evidence b, B so far."""
 
     def __init__(self, mean: FloatArray, cov: FloatArray, extra_var: FloatArray) -> None:
@@ -49,16 +49,16 @@ class Measured:
         self._gain = np.eye(len(mean))
 
     @property
-    def spread(self) -> FloatArray:
+    def root_information(self) -> FloatArray:
         """B, one column per measurement."""
         return np.array(self.columns).reshape(-1, len(self.mean)).T
 
-    def moments(self, direction: FloatArray) -> tuple[float, float]:
+    def project_moments(self, direction: FloatArray) -> tuple[float, float]:
         """Mean and variance of d'a, the variance including that of uncertain inputs."""
         var = max(float(direction @ self.cov @ direction), 0.0)
         return float(direction @ self.mean), var + float(direction**2 @ self.extra_var)
 
-    def measure(self, direction: FloatArray, pull: float, information: float) -> None:
+    def add_measurement(self, direction: FloatArray, pull: float, information: float) -> None:
         """Work in one measurement of d'a."""
         cov_d, gain_d = self.cov @ direction, self._gain @ direction
         self.mean += cov_d * pull
@@ -68,19 +68,19 @@ class Measured:
         self._gain -= information * np.outer(gain_d, cov_d)
 
 
-def measure_real(outputs: Measured, o: int, target: float, noise_var: float) -> None:
+def measure_real(outputs: OutputEvidence, o: int, target: float, noise_var: float) -> None:
     """Output o seen through noise r: pull = e/(v + r), gamma = 1/(v + r)."""
-    direction = unit(len(outputs.mean), o)
-    mean, var = outputs.moments(direction)
+    direction = unit_vector(len(outputs.mean), o)
+    mean, var = outputs.project_moments(direction)
     total = max(var + noise_var, SMALLEST_VAR)
-    outputs.measure(direction, (target - mean) / total, 1.0 / total)
+    outputs.add_measurement(direction, (target - mean) / total, 1.0 / total)
 
 
-def measure_probit(outputs: Measured, direction: FloatArray, weight: float) -> None:
+def measure_probit(outputs: OutputEvidence, direction: FloatArray, weight: float) -> None:
     """d'a > 0 seen through Phi: with T^2 = 1/lambda^2 + v, u = d'm/T and rho = N(u)/Phi(u),
     pull = rho/T and gamma = rho (rho + u)/T^2.
     """
-    mean, var = outputs.moments(direction)
+    mean, var = outputs.project_moments(direction)
     t = np.sqrt(PROBIT_VAR + var)
     u = mean / t
     rho = float(normal.hazard(u))
@@ -89,7 +89,7 @@ def measure_probit(outputs: Measured, direction: FloatArray, weight: float) -> N
 
 
 def measure_weighted(
-    outputs: Measured,
+    outputs: OutputEvidence,
     direction: FloatArray,
     var: float,
     pull: float,
@@ -103,10 +103,10 @@ def measure_weighted(
     """
     rest = 1.0 + (weight - 1.0) * min(information * var, 1.0)
     factor = weight / max(rest, min(weight, 1.0))
-    outputs.measure(direction, pull * factor, information * factor)
+    outputs.add_measurement(direction, pull * factor, information * factor)
 
 
-def unit(size: int, index: int) -> FloatArray:
+def unit_vector(size: int, index: int) -> FloatArray:
     """The direction of one output."""
     direction = np.zeros(size)
     direction[index] = 1.0

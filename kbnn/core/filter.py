@@ -21,27 +21,27 @@ import numpy as np
 
 from kbnn.core.belief import Belief
 from kbnn.core.constants import SMALLEST_VAR, STEP_LIMIT
-from kbnn.core.evidence import Outputs
-from kbnn.core.inputs import Inputs
+from kbnn.core.evidence import OutputMoments
+from kbnn.core.inputs import InputMoments
 from kbnn.core.normal import FloatArray
-from kbnn.core.wide import Seen
+from kbnn.core.wide import WideInputs
 
 
-class Forward(NamedTuple):
+class ForwardPass(NamedTuple):
     """Each layer's inputs [1, z] and each hidden layer's expected slopes."""
 
     inputs: list[FloatArray]
     slopes: list[FloatArray]
 
 
-def forward(belief: Belief, inputs: Inputs | Seen) -> Forward:
+def run_forward(belief: Belief, inputs: InputMoments | WideInputs) -> ForwardPass:
     """Layer by layer from the inputs to the last hidden layer."""
     activations = belief.config.activations
     z = np.concatenate([[1.0], inputs.mean])
     vz = np.concatenate([[0.0], inputs.var])
     layer_inputs, slopes = [z], []
     for layer in range(belief.layout.layers - 1):
-        weights = belief.weights(layer)
+        weights = belief.layer_weights(layer)
         mu_a = weights @ z
         var_a = belief.own_gain(layer, z) @ z + weights**2 @ vz
         if layer == 0:
@@ -54,23 +54,25 @@ def forward(belief: Belief, inputs: Inputs | Seen) -> Forward:
         vz = np.concatenate([[0.0], slope * slope * var_a])
         layer_inputs.append(z)
         slopes.append(slope)
-    return Forward(layer_inputs, slopes)
+    return ForwardPass(layer_inputs, slopes)
 
 
-def coefficients(belief: Belief, fw: Forward) -> list[FloatArray]:
+def backpropagate_slopes(belief: Belief, fw: ForwardPass) -> list[FloatArray]:
     """dE[y]/da (outputs, units) of every layer, back-propagated with expected slopes."""
     chain = [np.eye(belief.config.outputs)]
     for layer in range(belief.layout.layers - 1, 0, -1):
-        back = chain[0] @ belief.weights(layer)[:, 1:]
+        back = chain[0] @ belief.layer_weights(layer)[:, 1:]
         chain.insert(0, back * fw.slopes[layer - 1])
     return chain
 
 
-def outputs(belief: Belief, inputs: Inputs | Seen) -> tuple[Outputs, list[FloatArray]]:
+def predict_outputs(
+    belief: Belief, inputs: InputMoments | WideInputs
+) -> tuple[OutputMoments, list[FloatArray]]:
     """Mean, covariance Q and input-induced variance of the outputs, and G = P H' per stack."""
-    fw = forward(belief, inputs)
+    fw = run_forward(belief, inputs)
     last = belief.layout.layers - 1
-    chain = coefficients(belief, fw)
+    chain = backpropagate_slopes(belief, fw)
     h = np.concatenate(
         [
             np.einsum("om,i->omi", c, z).reshape(len(c), -1)
@@ -81,22 +83,24 @@ def outputs(belief: Belief, inputs: Inputs | Seen) -> tuple[Outputs, list[FloatA
     q = np.zeros((len(h), len(h)))
     gains = []
     for stack in belief.stacks:
-        h_blocks = h[:, stack.order].transpose(1, 2, 0)
+        h_blocks = h[:, stack.positions].transpose(1, 2, 0)
         gain = stack.cov @ h_blocks
         q += np.einsum("kdo,kdp->op", h_blocks, gain)
         gains.append(gain)
-    mean = belief.weights(last) @ fw.inputs[last]
-    return Outputs(mean, q, _input_var(belief, inputs.var, chain[0]), fw.inputs[last]), gains
+    mean = belief.layer_weights(last) @ fw.inputs[last]
+    return OutputMoments(mean, q, _input_var(belief, inputs.var, chain[0]), fw.inputs[last]), gains
 
 
 def _input_var(belief: Belief, var: FloatArray, coefficients: FloatArray) -> FloatArray:
     """sum_i v_i ((dE[y]/dx_i)^2 + sum_n c_n^2 C_n,ii): what uncertain inputs do to each output."""
-    jacobian = coefficients @ belief.weights(0)[:, 1:]
+    jacobian = coefficients @ belief.layer_weights(0)[:, 1:]
     own = coefficients**2 @ belief.own_diagonal(0)[:, 1:]
     return np.asarray((jacobian**2 + own) @ var)
 
 
-def update(belief: Belief, gains: list[FloatArray], pull: FloatArray, spread: FloatArray) -> bool:
+def update_belief(
+    belief: Belief, gains: list[FloatArray], pull: FloatArray, spread: FloatArray
+) -> bool:
     """w += G b, P -= (G B)(G B)'; False leaves the belief alone."""
     moves = [gain @ pull for gain in gains]
     shrinks = [gain @ spread for gain in gains]
@@ -104,8 +108,8 @@ def update(belief: Belief, gains: list[FloatArray], pull: FloatArray, spread: Fl
     if not all(np.all(np.abs(step) <= STEP_LIMIT) for step in (*moves, *falls)):
         return False
     for stack, u, move in zip(belief.stacks, shrinks, moves, strict=True):
-        belief.mean[stack.order] += move
+        belief.mean[stack.positions] += move
         # The columns of a separate unit are parallel, so one step; joint ones meet the floor apart.
         for columns in [u] if belief.layout.separate else np.split(u, u.shape[2], axis=2):
-            belief.shrink(stack, columns, belief.config.variance_floor)
+            belief.shrink_covariance(stack, columns, belief.config.variance_floor)
     return True

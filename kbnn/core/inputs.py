@@ -17,7 +17,7 @@ from kbnn.core.constants import SMALLEST_VAR
 from kbnn.core.normal import FloatArray
 
 
-class Inputs(NamedTuple):
+class InputMoments(NamedTuple):
     """Mean and covariance of one row's inputs; `cov` is None where all are exact."""
 
     mean: FloatArray
@@ -29,10 +29,12 @@ class Inputs(NamedTuple):
         return np.zeros_like(self.mean) if self.cov is None else np.diag(self.cov).copy()
 
 
-def condition(mu: FloatArray, sigma: FloatArray, x: FloatArray, x_var: FloatArray) -> Inputs:
+def condition_inputs(
+    mu: FloatArray, sigma: FloatArray, x: FloatArray, x_var: FloatArray
+) -> InputMoments:
     """The inputs of one row given what was measured; NaN in x is missing."""
     if np.all(np.isfinite(x)) and not np.any(x_var > 0.0):
-        return Inputs(x, None)
+        return InputMoments(x, None)
     m, v = mu.copy(), sigma.copy()
     for j in np.flatnonzero(np.isfinite(x) & np.isfinite(x_var)):
         total = v[j, j] + x_var[j]
@@ -46,10 +48,12 @@ def condition(mu: FloatArray, sigma: FloatArray, x: FloatArray, x_var: FloatArra
     v[exact, :] = 0.0
     v[:, exact] = 0.0
     np.fill_diagonal(v, np.maximum(np.diag(v), 0.0))
-    return Inputs(m, v)
+    return InputMoments(m, v)
 
 
-def absorb(mu: FloatArray, sigma: FloatArray, rows: int, inputs: Inputs) -> None:
+def update_input_moments(
+    mu: FloatArray, sigma: FloatArray, rows: int, inputs: InputMoments
+) -> None:
     """Count a row's inputs into (mu, Sigma) in place; `rows` were counted before it.
 
     Adding V keeps Sigma from shrinking when values are missing.

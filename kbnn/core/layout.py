@@ -36,8 +36,8 @@ from kbnn.core.normal import FloatArray
 IntArray = NDArray[np.int64]
 
 
-GROUP_UNITS = 10
-GROUP_WEIGHTS = 192
+MAX_GROUP_UNITS = 10
+MAX_GROUP_WEIGHTS = 192
 
 
 class Piece(NamedTuple):
@@ -67,24 +67,24 @@ class Layout:
         return len(self.widths) - 1
 
     @cached_property
-    def starts(self) -> tuple[int, ...]:
+    def layer_starts(self) -> tuple[int, ...]:
         """Where each weight layer begins in the mean vector, and its end."""
         sizes = [m * (n + 1) for n, m in zip(self.widths[:-1], self.widths[1:], strict=True)]
         return tuple(int(start) for start in np.concatenate([[0], np.cumsum(sizes)]))
 
     @cached_property
-    def dims(self) -> tuple[int, ...]:
+    def block_dims(self) -> tuple[int, ...]:
         """Dimension of each block."""
         return tuple(sum(piece.length for piece in block) for block in self.blocks)
 
     @cached_property
-    def offsets(self) -> tuple[int, ...]:
+    def block_offsets(self) -> tuple[int, ...]:
         """Where each block's triangle begins in the covariance vector, and its end."""
-        ends = np.cumsum([0] + [dim * (dim + 1) // 2 for dim in self.dims])
+        ends = np.cumsum([0] + [dim * (dim + 1) // 2 for dim in self.block_dims])
         return tuple(int(end) for end in ends)
 
     @cached_property
-    def loose(self) -> IntArray:
+    def loose_positions(self) -> IntArray:
         """The positions of the loose weights in the mean vector, (units, weights)."""
         each = self.widths[0] + 1
         units = self.widths[1] if self.joint else 0
@@ -93,51 +93,58 @@ class Layout:
     @property
     def size(self) -> int:
         """The length of the covariance vector."""
-        return self.offsets[-1] + self.loose.size
+        return self.block_offsets[-1] + self.loose_positions.size
 
     @cached_property
-    def order(self) -> tuple[IntArray, ...]:
+    def block_positions(self) -> tuple[IntArray, ...]:
         """For each block the positions of its weights in the mean vector."""
         return tuple(
-            np.concatenate([self._positions(piece) for piece in block]) for block in self.blocks
+            np.concatenate([self._piece_positions(piece) for piece in block])
+            for block in self.blocks
         )
 
     @cached_property
-    def diagonal(self) -> IntArray:
+    def variance_positions(self) -> IntArray:
         """For each weight, in the order of the mean vector, where its variance lies."""
-        places = np.empty(self.starts[-1], dtype=np.int64)
-        for dim, start, order in zip(self.dims, self.offsets[:-1], self.order, strict=True):
-            places[order] = start + diagonal_places(dim)
-        places[self.loose.ravel()] = self.offsets[-1] + np.arange(self.loose.size)
+        places = np.empty(self.layer_starts[-1], dtype=np.int64)
+        for dim, start, order in zip(
+            self.block_dims, self.block_offsets[:-1], self.block_positions, strict=True
+        ):
+            places[order] = start + diagonal_positions(dim)
+        places[self.loose_positions.ravel()] = self.block_offsets[-1] + np.arange(
+            self.loose_positions.size
+        )
         return places
 
-    def _positions(self, piece: Piece) -> IntArray:
-        row = self.starts[piece.layer] + piece.unit * (self.widths[piece.layer] + 1)
+    def _piece_positions(self, piece: Piece) -> IntArray:
+        row = self.layer_starts[piece.layer] + piece.unit * (self.widths[piece.layer] + 1)
         return np.arange(row + piece.first, row + piece.first + piece.length, dtype=np.int64)
 
-    def matrix(self, mean: FloatArray, layer: int) -> FloatArray:
+    def weight_matrix(self, mean: FloatArray, layer: int) -> FloatArray:
         """The weight matrix (units, inputs + 1) of a layer as a view of the mean vector."""
-        flat = mean[self.starts[layer] : self.starts[layer + 1]]
+        flat = mean[self.layer_starts[layer] : self.layer_starts[layer + 1]]
         return flat.reshape(self.widths[layer + 1], self.widths[layer] + 1)
 
-    def unpack(self, cov: FloatArray) -> list[FloatArray]:
+    def unpack_blocks(self, cov: FloatArray) -> list[FloatArray]:
         """The dense symmetric matrix of every block."""
         return [
             unpack_triangle(cov[start:end], dim)
-            for start, end, dim in zip(self.offsets[:-1], self.offsets[1:], self.dims, strict=True)
+            for start, end, dim in zip(
+                self.block_offsets[:-1], self.block_offsets[1:], self.block_dims, strict=True
+            )
         ]
 
-    def pack(self, dense: list[FloatArray], loose: FloatArray | None = None) -> FloatArray:
+    def pack_blocks(self, dense: list[FloatArray], loose: FloatArray | None = None) -> FloatArray:
         """The covariance vector of dense blocks and loose variances: the inverse of `unpack`."""
         parts = [pack_triangle(block) for block in dense]
         return np.concatenate(parts if loose is None else [*parts, loose.ravel()])
 
     def loose_var(self, cov: FloatArray) -> FloatArray:
         """The variances of the loose weights, (units, weights): a view."""
-        return cov[self.offsets[-1] :].reshape(self.loose.shape)
+        return cov[self.block_offsets[-1] :].reshape(self.loose_positions.shape)
 
 
-def diagonal_places(dim: int) -> IntArray:
+def diagonal_positions(dim: int) -> IntArray:
     """Where the diagonal of a packed triangle lies."""
     i = np.arange(dim, dtype=np.int64)
     return i * dim - i * (i - 1) // 2
@@ -145,10 +152,10 @@ def diagonal_places(dim: int) -> IntArray:
 
 def pack_triangle(matrix: FloatArray) -> FloatArray:
     """The upper triangle of a symmetric matrix, row after row."""
-    return np.asarray(matrix[_upper(len(matrix))])
+    return np.asarray(matrix[_upper_indices(len(matrix))])
 
 
-def dimension(size: int) -> int:
+def triangle_dimension(size: int) -> int:
     """Of the matrix whose triangle has so many entries."""
     return (math.isqrt(8 * size + 1) - 1) // 2
 
@@ -156,14 +163,14 @@ def dimension(size: int) -> int:
 def unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
     """The symmetric matrix of a packed upper triangle."""
     matrix = np.zeros((dim, dim))
-    upper = _upper(dim)
+    upper = _upper_indices(dim)
     matrix[upper] = row
     matrix.T[upper] = row
     return matrix
 
 
 @lru_cache(maxsize=64)
-def _upper(dim: int) -> tuple[IntArray, IntArray]:
+def _upper_indices(dim: int) -> tuple[IntArray, IntArray]:
     return np.triu_indices(dim)
 
 
@@ -173,7 +180,7 @@ def layout_of(config: Config) -> Layout:
     layout = Layout(
         config.widths,
         config.covariance in ("paper", "neuron"),
-        _BLOCKS[config.covariance](config),
+        _BLOCK_BUILDERS[config.covariance](config),
         1 + config.directions if config.directions else 0,
     )
     if layout.size > MAX_COVARIANCE:
@@ -209,7 +216,7 @@ def _group_blocks(config: Config) -> tuple[Block, ...]:
     for layer in range(output):
         inputs = widths[layer] + 1 if layer or not config.directions else 1 + config.directions
         outgoing = joined and layer == output - 1
-        for first, end in groups(widths[layer + 1], config.group_size, inputs + outgoing):
+        for first, end in group_bounds(widths[layer + 1], config.group_size, inputs + outgoing):
             pieces = [Piece(layer, unit, 0, inputs) for unit in range(first, end)]
             if outgoing:
                 pieces.append(Piece(output, 0, 1 + first, end - first))
@@ -219,16 +226,16 @@ def _group_blocks(config: Config) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def groups(units: int, size: int | None, unit_weights: int) -> list[tuple[int, int]]:
+def group_bounds(units: int, size: int | None, unit_weights: int) -> list[tuple[int, int]]:
     """(first, end) of consecutive groups of at most `size` units, as even as can be."""
     if size is None:
-        size = max(1, min(GROUP_UNITS, GROUP_WEIGHTS // unit_weights))
+        size = max(1, min(MAX_GROUP_UNITS, MAX_GROUP_WEIGHTS // unit_weights))
     count = -(-units // size)
     bounds = [units * i // count for i in range(count + 1)]
     return list(itertools.pairwise(bounds))
 
 
-_BLOCKS = {
+_BLOCK_BUILDERS = {
     "paper": _neuron_blocks,
     "neuron": _neuron_blocks,
     "group": _group_blocks,
@@ -237,7 +244,7 @@ _BLOCKS = {
 }
 
 
-def inverse(matrix: FloatArray) -> FloatArray | None:
+def invert_spd(matrix: FloatArray) -> FloatArray | None:
     """The inverse of symmetric positive definite matrices (..., n, n), symmetric to the bit.
 
     None where any of them is none.

@@ -6,7 +6,7 @@ R and shift d of the outliers, and the gains of its intervals (see kbnn.core.tai
     (1 - eps) N(m, s^2) + eps N(m + d s, R s^2)
 
 With A(x, s) = E |N(x, s^2)| its CRPS is sum_i w_i A(y - mu_i, s_i) - sum_ij w_i w_j A(mu_i - mu_j,
-sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is csrc/judge.c.
+sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is csrc/scores.c.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from kbnn.core.constants import (
 )
 from kbnn.core.normal import FloatArray
 
-LEVELS: Final = (50, 80, 90, 95)
+INTERVAL_PERCENTS: Final = (50, 80, 90, 95)
 """Percentages of the central intervals that are tracked."""
-OUTSIDE: Final = (OUTSIDE_50, OUTSIDE_80, OUTSIDE_90, OUTSIDE_95)
+TAIL_SHARES: Final = (OUTSIDE_50, OUTSIDE_80, OUTSIDE_90, OUTSIDE_95)
 """What lies beyond each edge of them."""
-HALVES: Final = (HALF_50, HALF_80, HALF_90, HALF_95)
-GAINS: Final = 2 * len(LEVELS)
-Shape: TypeAlias = tuple[float, float, float]
+HALF_WIDTHS_SD: Final = (HALF_50, HALF_80, HALF_90, HALF_95)
+GAIN_COUNT: Final = 2 * len(INTERVAL_PERCENTS)
+OutlierShape: TypeAlias = tuple[float, float, float]
 """Share, ratio and shift of the outliers."""
 _LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class Stated(NamedTuple):
+class DistributionParams(NamedTuple):
     """Fields of what is stated of a row."""
 
     place: int = 0  # m
@@ -51,17 +51,17 @@ class Stated(NamedTuple):
     ratio: int = 3
     shift: int = 4
     gain: int = 5  # the first of them
-    most: int = 5 + GAINS  # the largest value that came before
-    kind: int = 6 + GAINS  # what kind of distribution the others are those of, 0 this one
-    unit: int = 7 + GAINS  # of a positive target's link, see kbnn.task.link
-    none: int = 8 + GAINS  # probability of exactly 0, of an amount (kbnn.task.two_part)
+    most: int = 5 + GAIN_COUNT  # the largest value that came before
+    kind: int = 6 + GAIN_COUNT  # what kind of distribution the others are those of, 0 this one
+    unit: int = 7 + GAIN_COUNT  # of a positive target's link, see kbnn.task.link
+    none: int = 8 + GAIN_COUNT  # probability of exactly 0, of an amount (kbnn.task.two_part)
 
 
-STATED: Final = Stated()
-STATED_FIELDS: Final = STATED.none + 1
+PARAM: Final = DistributionParams()
+PARAM_COUNT: Final = PARAM.none + 1
 
 
-class Verdicts(NamedTuple):
+class RowScores(NamedTuple):
     """How rows turned out, each (n,)."""
 
     nll: FloatArray
@@ -76,27 +76,27 @@ class Verdicts(NamedTuple):
     in_95: FloatArray
 
 
-def median_of(shape: Shape) -> float:
+def mixture_median(shape: OutlierShape) -> float:
     """The median, in units of the spread."""
-    return _sides(shape, 0.5)[0]
+    return _edge_quantiles(shape, 0.5)[0]
 
 
-def below(shape: Shape, t: float, side: float = 1.0) -> float:
+def tail_probability(shape: OutlierShape, t: float, side: float = 1.0) -> float:
     """The share of a mixture below t, or for the side -1 above."""
     share, ratio, shift = shape
     far = (t - shift) / math.sqrt(ratio)
     return (1.0 - share) * _cdf(side * t) + share * _cdf(side * far)
 
 
-def _sides(shape: Shape, outside: float) -> tuple[float, float]:
+def _edge_quantiles(shape: OutlierShape, outside: float) -> tuple[float, float]:
     """Both edges with so much beyond each, in units of the spread."""
     share, ratio, shift = shape
     z = normal.quantile(outside)
     turned = share, ratio, -shift
-    return _quantile(shape, outside, z), -_quantile(turned, outside, z)
+    return _solve_quantile(shape, outside, z), -_solve_quantile(turned, outside, z)
 
 
-def _quantile(shape: Shape, p: float, z: float) -> float:
+def _solve_quantile(shape: OutlierShape, p: float, z: float) -> float:
     """The t of a mixture with p <= 1/2 below it, z being the normal's: guarded Newton."""
     share, ratio, shift = shape
     if share <= 0.0:
@@ -132,23 +132,23 @@ def quantile(rows: FloatArray, share: float) -> FloatArray:
     """The value that so large a share of what is stated (n, fields) lies below."""
     outside = min(share, 1.0 - share)
     side = 0 if share <= 0.5 else 1
-    if engine.compiled():
+    if engine.is_compiled():
         z = -normal.quantile(outside)
-        return np.asarray(engine.edges(np.ascontiguousarray(rows), outside, z, True)[side])
-    found = _of_shapes(rows, lambda shape: _sides(shape, outside))[side]
-    return np.asarray(rows[:, STATED.place] + rows[:, STATED.spread] * found)
+        return np.asarray(engine.mixture_edges(np.ascontiguousarray(rows), outside, z, True)[side])
+    found = _map_shapes(rows, lambda shape: _edge_quantiles(shape, outside))[side]
+    return np.asarray(rows[:, PARAM.place] + rows[:, PARAM.spread] * found)
 
 
-def quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatArray:
+def row_quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatArray:
     """The value of each row with a share of its own below it, and so much above.
 
     Newton's steps on the side where the share is small, guarded by halving, of each row until it
     rests: what others do is nothing to it.
     """
-    share, ratio, shift = rows[:, STATED.share : STATED.gain].T
+    share, ratio, shift = rows[:, PARAM.share : PARAM.gain].T
     turned = above < below
     p, shift = np.where(turned, above, below), np.where(turned, -shift, shift)
-    root, z = np.sqrt(ratio), normal.scores(p)
+    root, z = np.sqrt(ratio), normal.lower_quantiles(p)
     wide = shift + root * z
     low, high = np.minimum(z, wide), np.maximum(z, wide)
     t, moving = z, share > 0.0
@@ -164,50 +164,52 @@ def quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatAr
         if not moving.any():
             break
     t = np.where(turned, -t, t)
-    return np.asarray(rows[:, STATED.place] + rows[:, STATED.spread] * t)
+    return np.asarray(rows[:, PARAM.place] + rows[:, PARAM.spread] * t)
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
     """The central interval of that share, as it is kept to its promise."""
-    if engine.compiled():
+    if engine.is_compiled():
         outside = 0.5 - share / 2
         z = -normal.quantile(outside)
-        lower, upper = engine.edges(np.ascontiguousarray(rows), outside, z, False)
+        lower, upper = engine.mixture_edges(np.ascontiguousarray(rows), outside, z, False)
         return lower, upper
-    place, spread = rows[:, STATED.place], rows[:, STATED.spread]
-    low, high = _tracked(rows, 0.5 - share / 2)
+    place, spread = rows[:, PARAM.place], rows[:, PARAM.spread]
+    low, high = _calibrated_edges(rows, 0.5 - share / 2)
     return place + spread * low, place + spread * high
 
 
-def _tracked(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
+def _calibrated_edges(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
     """The edges with so much beyond each, in units of the spread, as they are kept."""
-    found = _of_shapes(rows, lambda shape: (*_sides(shape, outside), _sides(shape, 0.5)[0]))
+    found = _map_shapes(
+        rows, lambda shape: (*_edge_quantiles(shape, outside), _edge_quantiles(shape, 0.5)[0])
+    )
     low, high, median = found
-    below, above = gains(rows, -normal.quantile(outside))
+    below, above = interpolate_gains(rows, -normal.quantile(outside))
     return median - (median - low) * below, median + (high - median) * above
 
 
-def _of_shapes(rows: FloatArray, make: Callable[[Shape], Sequence[float]]) -> FloatArray:
+def _map_shapes(rows: FloatArray, make: Callable[[OutlierShape], Sequence[float]]) -> FloatArray:
     """What is made of eps, R and d of each row; rows that follow one another often share them."""
     if not len(rows):
         return np.zeros((len(make((0.0, 1.0, 0.0))), 0))
-    shapes = rows[:, STATED.share : STATED.gain]
+    shapes = rows[:, PARAM.share : PARAM.gain]
     first = np.concatenate(([True], np.any(shapes[1:] != shapes[:-1], axis=1)))
     made = [make((a, b, c)) for a, b, c in shapes[first].tolist()]
     return np.array(made).T[:, np.cumsum(first) - 1]
 
 
-def gains(rows: FloatArray, half: float) -> tuple[FloatArray, FloatArray]:
+def interpolate_gains(rows: FloatArray, half: float) -> tuple[FloatArray, FloatArray]:
     """Of the lower and of the upper edge that lies `half` from a normal's mean.
 
     Between two tracked levels their logarithms are interpolated.
     """
-    logs = np.log(rows[:, STATED.gain : STATED.most])
-    after = int(np.searchsorted(HALVES, half))
-    if after in (0, len(HALVES)):
-        place = min(after, len(HALVES) - 1)
+    logs = np.log(rows[:, PARAM.gain : PARAM.most])
+    after = int(np.searchsorted(HALF_WIDTHS_SD, half))
+    if after in (0, len(HALF_WIDTHS_SD)):
+        place = min(after, len(HALF_WIDTHS_SD) - 1)
         return np.exp(logs[:, 2 * place]), np.exp(logs[:, 2 * place + 1])
-    share = (half - HALVES[after - 1]) / (HALVES[after] - HALVES[after - 1])
+    share = (half - HALF_WIDTHS_SD[after - 1]) / (HALF_WIDTHS_SD[after] - HALF_WIDTHS_SD[after - 1])
     between = [
         (1.0 - share) * logs[:, 2 * (after - 1) + side] + share * logs[:, 2 * after + side]
         for side in (0, 1)
@@ -215,30 +217,34 @@ def gains(rows: FloatArray, half: float) -> tuple[FloatArray, FloatArray]:
     return np.exp(between[0]), np.exp(between[1])
 
 
-def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
+def judge(y: FloatArray, rows: FloatArray) -> RowScores:
     """Values (n,) beside what was stated of them (n, fields)."""
-    if engine.compiled():
-        return Verdicts._make(engine.judge(np.ascontiguousarray(y), np.ascontiguousarray(rows)))
-    place, spread, share, ratio, shift = rows[:, : STATED.gain].T
+    if engine.is_compiled():
+        return RowScores._make(
+            engine.score_rows(np.ascontiguousarray(y), np.ascontiguousarray(rows))
+        )
+    place, spread, share, ratio, shift = rows[:, : PARAM.gain].T
     root = np.sqrt(ratio)
     with np.errstate(over="ignore"):
         t = np.clip((y - place) / spread, -LABEL_LIMIT, LABEL_LIMIT)
-    edges = [side for outside in OUTSIDE for side in _tracked(rows, outside)]
+    edges = [side for outside in TAIL_SHARES for side in _calibrated_edges(rows, outside)]
     lower, upper = place + spread * edges[4], place + spread * edges[5]
-    inside = [((t >= edges[2 * k]) & (t <= edges[2 * k + 1])) * 1.0 for k in range(len(LEVELS))]
-    under = t < _of_shapes(rows, lambda shape: _sides(shape, 0.5))[0]
+    inside = [
+        ((t >= edges[2 * k]) & (t <= edges[2 * k + 1])) * 1.0 for k in range(len(INTERVAL_PERCENTS))
+    ]
+    under = t < _map_shapes(rows, lambda shape: _edge_quantiles(shape, 0.5))[0]
     turned = np.where(under, 1.0, -1.0)
     tail = (1.0 - share) * normal.cdf(turned * t)
     tail = tail + share * normal.cdf(turned * (t - shift) / root)
-    near = (1.0 - share) * _distance(t, 1.0) + share * _distance(t - shift, root)
-    apart = (1.0 - share) ** 2 * _distance(np.zeros_like(t), math.sqrt(2.0))
-    apart = apart + share**2 * _distance(np.zeros_like(t), np.sqrt(2.0 * ratio))
-    apart = apart + 2.0 * share * (1.0 - share) * _distance(shift, np.sqrt(1.0 + ratio))
-    return Verdicts(
+    near = (1.0 - share) * _expected_distance(t, 1.0) + share * _expected_distance(t - shift, root)
+    apart = (1.0 - share) ** 2 * _expected_distance(np.zeros_like(t), math.sqrt(2.0))
+    apart = apart + share**2 * _expected_distance(np.zeros_like(t), np.sqrt(2.0 * ratio))
+    apart = apart + 2.0 * share * (1.0 - share) * _expected_distance(shift, np.sqrt(1.0 + ratio))
+    return RowScores(
         np.log(spread) - _log_density(t, share, ratio, shift),
         spread * (near - 0.5 * apart),
         np.where(under, tail, 1.0 - tail),
-        turned * normal.scores(np.minimum(tail, 0.5)),
+        turned * normal.lower_quantiles(np.minimum(tail, 0.5)),
         lower,
         upper,
         *inside,
@@ -265,7 +271,7 @@ def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatAr
 
 def log_pdf(y: FloatArray, rows: FloatArray) -> FloatArray:
     """The logarithm of the density of values (n, ...)."""
-    place, spread, share, ratio, shift = np.moveaxis(rows[..., : STATED.gain], -1, 0)
+    place, spread, share, ratio, shift = np.moveaxis(rows[..., : PARAM.gain], -1, 0)
     # Where nothing is stated the spread is 0 and the density NaN, which counts as no forecast.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         t = np.clip((y - place) / spread, -LABEL_LIMIT, LABEL_LIMIT)
@@ -282,20 +288,20 @@ def _log_density(
 
 def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
     """What is stated for the probability of at most y."""
-    place, spread, share, ratio, shift = rows[:, : STATED.gain].T
+    place, spread, share, ratio, shift = rows[:, : PARAM.gain].T
     t = (y - place) / spread
     far = normal.cdf((t - shift) / np.sqrt(ratio))
     return np.asarray((1.0 - share) * normal.cdf(t) + share * far)
 
 
-def _distance(x: FloatArray, s: FloatArray | float) -> FloatArray:
+def _expected_distance(x: FloatArray, s: FloatArray | float) -> FloatArray:
     """E |N(x, s^2)|."""
     return np.asarray(x * (2.0 * normal.cdf(x / s) - 1.0) + 2.0 * s * normal.pdf(x / s))
 
 
 def log_between(low: FloatArray, high: FloatArray, rows: FloatArray) -> FloatArray:
     """log P(low < Y <= high) under what is stated (n, ..., fields)."""
-    place, spread, share, ratio, shift = np.moveaxis(rows[..., : STATED.gain], -1, 0)
+    place, spread, share, ratio, shift = np.moveaxis(rows[..., : PARAM.gain], -1, 0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         a, b = (np.clip((edge - place) / spread, -LABEL_LIMIT, LABEL_LIMIT) for edge in (low, high))
         root = np.sqrt(ratio)

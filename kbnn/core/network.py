@@ -37,7 +37,7 @@ __all__ = [
     "predict",
 ]
 
-_ROWS_PER_THREAD = 256
+_MIN_THREAD_ROWS = 256
 """Fewer rows than this are not worth a thread of their own."""
 
 
@@ -60,59 +60,61 @@ def learn(
 
     The given state stays as it is; the new one is returned.
     """
-    rows = _inputs(state.config, x)
-    labels = _labels(state.config, y, len(rows))
-    variances = _like(x_var, rows, "x_var")
-    weights = None if weight is None else _floats(weight, "weight")
+    rows = _check_inputs(state.config, x)
+    labels = _check_labels(state.config, y, len(rows))
+    variances = _check_variances(x_var, rows, "x_var")
+    weights = None if weight is None else _to_floats(weight, "weight")
     if weights is not None and weights.shape != (len(rows),):
         raise ValueError(f"weight must have shape ({len(rows)},), got {weights.shape}")
-    return engine.learn(state, rows, labels, variances, weights, again=again)
+    return engine.learn_arrays(state, rows, labels, variances, weights, again=again)
 
 
 def predict(state: State, x: ArrayLike, *, x_var: ArrayLike | None = None) -> Prediction:
     """Predict rows, on all cores when there are many."""
-    rows = _inputs(state.config, x)
-    return predicted(engine.open_session(state), rows, _like(x_var, rows, "x_var"))
+    rows = _check_inputs(state.config, x)
+    return predict_parallel(
+        engine.open_session(state), rows, _check_variances(x_var, rows, "x_var")
+    )
 
 
-def predicted(
+def predict_parallel(
     session: Session, rows: FloatArray, variances: FloatArray | None = None
 ) -> Prediction:
     """What an open belief says of rows: many are shared out among sessions, one for each core."""
-    if len(rows) < 2 * _ROWS_PER_THREAD or not engine.compiled():
+    if len(rows) < 2 * _MIN_THREAD_ROWS or not engine.is_compiled():
         return session.predict(rows, variances)
-    threads = min(os.cpu_count() or 1, len(rows) // _ROWS_PER_THREAD)
+    threads = min(os.cpu_count() or 1, len(rows) // _MIN_THREAD_ROWS)
     if threads < 2:
         return session.predict(rows, variances)
     state = session.state()
     cuts = [len(rows) * i // threads for i in range(threads + 1)]
 
-    def part(k: int) -> Prediction:
+    def predict_part(k: int) -> Prediction:
         span = slice(cuts[k], cuts[k + 1])
         var = None if variances is None else variances[span]
         return engine.open_session(state).predict(rows[span], var)
 
     with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(part, range(threads)))
+        parts = list(pool.map(predict_part, range(threads)))
     return Prediction(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _floats(values: ArrayLike, name: str) -> FloatArray:
+def _to_floats(values: ArrayLike, name: str) -> FloatArray:
     try:
         return np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be numbers: {error}") from None
 
 
-def _inputs(config: Config, x: ArrayLike) -> FloatArray:
-    rows = _floats(x, "x")
+def _check_inputs(config: Config, x: ArrayLike) -> FloatArray:
+    rows = _to_floats(x, "x")
     if rows.ndim != 2 or rows.shape[1] != config.inputs:
         raise ValueError(f"x must have shape (rows, {config.inputs}), got {rows.shape}")
     return rows
 
 
-def _labels(config: Config, y: ArrayLike, rows: int) -> FloatArray:
-    labels = _floats(y, "y")
+def _check_labels(config: Config, y: ArrayLike, rows: int) -> FloatArray:
+    labels = _to_floats(y, "y")
     if labels.ndim == 1:
         labels = labels[:, None]
     if labels.shape != (rows, config.labels):
@@ -120,10 +122,10 @@ def _labels(config: Config, y: ArrayLike, rows: int) -> FloatArray:
     return np.ascontiguousarray(labels)
 
 
-def _like(values: ArrayLike | None, rows: FloatArray, name: str) -> FloatArray | None:
+def _check_variances(values: ArrayLike | None, rows: FloatArray, name: str) -> FloatArray | None:
     if values is None:
         return None
-    array = _floats(values, name)
+    array = _to_floats(values, name)
     if array.shape != rows.shape:
         raise ValueError(f"{name} must have the shape of x, {rows.shape}, got {array.shape}")
     if np.any(array < 0.0) or np.any(np.isnan(array)):

@@ -43,7 +43,7 @@ class NoiseForecast(NamedTuple):
     gain: FloatArray  # head_cov [1, z]
 
 
-def forecast(
+def forecast_noise(
     noise: FloatArray,
     head_mean: FloatArray | None,
     head_cov: FloatArray | None,
@@ -60,13 +60,13 @@ def forecast(
     return NoiseForecast(level, float(var), log_mean, log_var, gain)
 
 
-def inlier_probability(e: float, total_var: float) -> float:
+def residual_inlier_probability(e: float, total_var: float) -> float:
     """p of the contaminated normal for a residual e of predictive variance `total_var`."""
     odds = OUTLIER_ODDS * np.exp(-OUTLIER_DECAY * min(e * e / total_var, OUTLIER_REACH))
     return float(odds / (1.0 + odds))
 
 
-def trust(p: float) -> float:
+def inlier_weight(p: float) -> float:
     """lambda = p + (1 - p)/100: how far a residual that is no outlier with probability p counts."""
     return p + (1.0 - p) / OUTLIER_VAR_RATIO
 
@@ -76,7 +76,7 @@ class Residual(NamedTuple):
 
     e: float
     var: float  # of the function where it was predicted
-    stated_var: float  # the same, made up for repeated passes
+    inflated_var: float  # the same, made up for repeated passes
     trust: float  # lambda, 1 for what is surely no outlier
     share: float  # how much of a row it counts: lambda times the row's weight
 

@@ -28,7 +28,7 @@ except ImportError:  # built without a compiler
 
 FloatArray = NDArray[np.float64]
 
-_ROOM = 128 << 20
+_SCIPY_LOAD_BYTES = 128 << 20
 """Bytes that scipy.special needs to load (85 MB), and some more: asked for, and given back."""
 _SQRT_2 = np.sqrt(2.0)
 _INV_SQRT_2PI = 1.0 / np.sqrt(2.0 * np.pi)
@@ -37,16 +37,16 @@ _SQRT_PI_OVER_2 = np.sqrt(np.pi / 2.0)
 
 
 @cache
-def special() -> ModuleType:
+def load_scipy_special() -> ModuleType:
     # The matrix library that comes with it waits for ever for memory it does not get.
-    mmap(-1, _ROOM).close()
+    mmap(-1, _SCIPY_LOAD_BYTES).close()
     return import_module("scipy.special")
 
 
 def cdf(u: FloatArray) -> FloatArray:
     """Phi(u) = P(U <= u)."""
     if not _BUILT:
-        return np.asarray(special().ndtr(u))
+        return np.asarray(load_scipy_special().ndtr(u))
     out = np.empty(np.shape(u))
     normal_cdf(np.ravel(np.asarray(u, dtype=float)), out.reshape(-1))
     return out
@@ -58,15 +58,15 @@ def quantile(p: float) -> float:
     return NormalDist().inv_cdf(p)
 
 
-def scores(p: FloatArray) -> FloatArray:
+def lower_quantiles(p: FloatArray) -> FloatArray:
     """The u with Phi(u) = p, for p up to a half, and one that stands for all farther away."""
-    return np.where(p > TINY, special().ndtri(p), -FARTHEST_SCORE)
+    return np.where(p > TINY, load_scipy_special().ndtri(p), -FARTHEST_SCORE)
 
 
 def log_cdf(u: FloatArray) -> FloatArray:
     """log Phi(u), finite for every finite u."""
     if not _BUILT:
-        return np.asarray(special().log_ndtr(u))
+        return np.asarray(load_scipy_special().log_ndtr(u))
     out = np.empty(np.shape(u))
     normal_log_cdf(np.ravel(np.asarray(u, dtype=float)), out.reshape(-1))
     return out
@@ -79,11 +79,13 @@ def pdf(u: FloatArray) -> FloatArray:
 
 def hazard(u: FloatArray) -> FloatArray:
     """rho(u) = N(u) / Phi(u), about -u for u << 0."""
-    return np.asarray(_SQRT_2_OVER_PI / special().erfcx(-u / _SQRT_2))
+    return np.asarray(_SQRT_2_OVER_PI / load_scipy_special().erfcx(-u / _SQRT_2))
 
 
 def expected_excess(u: FloatArray) -> FloatArray:
     """M(u) = E max(0, u + U) = u Phi(u) + N(u), without cancellation for u << 0."""
     below = np.minimum(u, 0.0)
-    tail = pdf(below) * (1.0 + below * _SQRT_PI_OVER_2 * special().erfcx(-below / _SQRT_2))
+    tail = pdf(below) * (
+        1.0 + below * _SQRT_PI_OVER_2 * load_scipy_special().erfcx(-below / _SQRT_2)
+    )
     return np.where(u > 0.0, u * cdf(u) + pdf(u), np.maximum(tail, 0.0))

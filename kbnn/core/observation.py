@@ -33,106 +33,106 @@ from kbnn.core.constants import (
     RESIDUAL_BOUND,
     SMALLEST_VAR,
     SURPRISE_CAP,
-    Detector,
+    DriftDetector,
 )
 from kbnn.core.evidence import (
-    Measured,
-    Outputs,
+    OutputEvidence,
+    OutputMoments,
     measure_probit,
     measure_real,
     measure_weighted,
-    unit,
+    unit_vector,
 )
 from kbnn.core.noise import NoiseForecast
 from kbnn.core.normal import FloatArray
 
-CLASS_PRIOR = 25.0
+CLASS_PRIOR_SCALE = 25.0
 """Class outputs have this many times the prior variance: probabilities near 0 and 1 are common."""
 
-Heads = list[tuple[FloatArray, FloatArray]]
+NoiseHeads = list[tuple[FloatArray, FloatArray]]
 
 
-class Before(NamedTuple):
+class RowPrior(NamedTuple):
     """What is believed of a row before its label is looked at."""
 
-    outputs: Outputs
-    kappa: float  # what repeated passes ask for, see kbnn.core.belief
+    outputs: OutputMoments
+    variance_inflation: float  # what repeated passes ask for, see kbnn.core.belief
     forecasts: list[NoiseForecast]  # empty where the noise is not learned
     noise: FloatArray
-    heads: Heads
+    heads: NoiseHeads
     fixed_noise: float  # the variance of labels where it is not learned
     least_noise: float  # the least share of an output's variance that counts as noise
     robust: bool
     printed: bool = False  # a sigmoid output's variance is the one the paper prints
 
     @property
-    def stated(self) -> Measured:
+    def inflated_outputs(self) -> OutputEvidence:
         """The outputs as predictions state them: the function's covariance kappa times."""
         out = self.outputs
-        return Measured(out.mean, self.kappa * out.cov, out.input_var)
+        return OutputEvidence(out.mean, self.variance_inflation * out.cov, out.input_var)
 
 
-class Observed(NamedTuple):
+class LabelUpdate(NamedTuple):
     """What a label asks of the belief: evidence, and the noise belief that goes with it."""
 
-    evidence: Measured
+    evidence: OutputEvidence
     noise: FloatArray
-    heads: Heads
+    heads: NoiseHeads
     inlier: float = 1.0
     surprise: float = 0.0
     raised: int = 0  # variances that the paper's formula puts too low
 
 
-class Observation(ABC):
+class Likelihood(ABC):
     """A kind of label."""
 
     name: str
     code: int  # in the enum of csrc/observe.h
-    detector: Detector = REAL
+    detector: DriftDetector = REAL
     has_noise = False  # whether its noise can be learned
-    noise_start = (1.0, 0.03)  # its two numbers before the first row
-    noise_depends = False  # on the input, if that is wanted
-    noise_signed = False  # whether the second may be negative
-    many_outputs = False
+    initial_noise = (1.0, 0.03)  # its two numbers before the first row
+    supports_noise_head = False  # on the input, if that is wanted
+    has_signed_noise = False  # whether the second may be negative
+    supports_many_outputs = False
     has_none = False  # whether -inf is a label: none at all
     prior_scale = 1.0  # of the output weights' variances
-    through: tuple[Activation, ...] = ()  # what an output passes before it is compared
-    grows = False  # whether outputs can be added while it runs
+    output_activations: tuple[Activation, ...] = ()  # what an output passes before it is compared
+    supports_growth = False  # whether outputs can be added while it runs
 
-    def labels(self, outputs: int) -> int:
+    def label_count(self, outputs: int) -> int:
         """Numbers in a row's label."""
         return 1
 
-    def classes(self, outputs: int) -> int:
+    def class_count(self, outputs: int) -> int:
         """Classes whose probabilities are predicted."""
         return 0
 
-    def learnable(self, label: FloatArray, outputs: int) -> bool:
+    def can_learn(self, label: FloatArray, outputs: int) -> bool:
         """Whether finite numbers can be a label."""
-        return not self.classes(outputs) or bool(0 <= label[0] < self.classes(outputs))
+        return not self.class_count(outputs) or bool(0 <= label[0] < self.class_count(outputs))
 
-    def probabilities(self, outputs: Measured) -> FloatArray:
+    def class_probabilities(self, outputs: OutputEvidence) -> FloatArray:
         """Of each class."""
         return np.zeros(0)
 
     @abstractmethod
-    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+    def observe_label(self, before: RowPrior, label: FloatArray, weight: float) -> LabelUpdate:
         """What a label that counts `weight` times asks of the belief."""
 
 
-class Gaussian(Observation):
+class GaussianLikelihood(Likelihood):
     """Robust weight, bounded residual and noise belief, one output after another."""
 
     name, code = "gaussian", 0
-    has_noise = noise_depends = many_outputs = True
+    has_noise = supports_noise_head = supports_many_outputs = True
 
-    def labels(self, outputs: int) -> int:
+    def label_count(self, outputs: int) -> int:
         return outputs
 
-    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+    def observe_label(self, before: RowPrior, label: FloatArray, weight: float) -> LabelUpdate:
         out = before.outputs
-        stated = out.stated_var(before.kappa)
-        evidence = Measured(out.mean, out.cov, out.input_var)
+        stated = out.inflated_var(before.variance_inflation)
+        evidence = OutputEvidence(out.mean, out.cov, out.input_var)
         targets: list[tuple[int, float, float]] = []
         learned, heads = before.noise.copy(), list(before.heads)
         inlier, surprise = 1.0, 0.0
@@ -143,8 +143,8 @@ class Gaussian(Observation):
             spread = max(float(stated[o] + expected), SMALLEST_VAR)
             e, trust = float(label[o] - out.mean[o]), 1.0
             if before.robust:
-                p = noise.inlier_probability(e, spread)
-                inlier, trust = min(inlier, p), noise.trust(p)
+                p = noise.residual_inlier_probability(e, spread)
+                inlier, trust = min(inlier, p), noise.inlier_weight(p)
             surprise += (min(e * e / spread, SURPRISE_CAP) - 1.0) / 2.0 / len(seen)
             if before.robust or before.forecasts:
                 bound = RESIDUAL_BOUND * np.sqrt(spread)
@@ -159,10 +159,10 @@ class Gaussian(Observation):
         for o, target, noise_var in targets:
             least = before.least_noise * float(evidence.cov[o, o])
             measure_real(evidence, o, target, max(noise_var, least))
-        return Observed(evidence, learned, heads, inlier, surprise)
+        return LabelUpdate(evidence, learned, heads, inlier, surprise)
 
 
-class Amount(Gaussian):
+class AmountLikelihood(GaussianLikelihood):
     """Outputs are the amounts of all targets, then whether there is any: P = Phi(lambda rate a).
 
     That there is none says nothing of how much it would be.
@@ -171,71 +171,74 @@ class Amount(Gaussian):
     name, code = "amount", 5
     has_none = True
 
-    def labels(self, outputs: int) -> int:
+    def label_count(self, outputs: int) -> int:
         return outputs // 2
 
-    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
-        amounts = super().observe(before, label, weight)
+    def observe_label(self, before: RowPrior, label: FloatArray, weight: float) -> LabelUpdate:
+        amounts = super().observe_label(before, label, weight)
         out, targets = before.outputs, len(label)
-        var = out.stated_var(before.kappa)
+        var = out.inflated_var(before.variance_inflation)
         parts = int(np.sum(np.isfinite(label)))
         surprise = amounts.surprise * parts
         for j in np.flatnonzero(~np.isnan(label)):
             o, sign = targets + int(j), 1.0 if np.isfinite(label[j]) else -1.0
-            p = present(sign * out.mean[o], var[o]), present(-sign * out.mean[o], var[o])
+            p = (
+                presence_probability(sign * out.mean[o], var[o]),
+                presence_probability(-sign * out.mean[o], var[o]),
+            )
             surprise += drift.class_surprise(np.array(p), 0)
             parts += 1
-            direction = sign * PRESENCE_RATE * unit(len(out.mean), o)
+            direction = sign * PRESENCE_RATE * unit_vector(len(out.mean), o)
             measure_probit(amounts.evidence, direction, weight)
         return amounts._replace(surprise=surprise / parts if parts else 0.0)
 
 
-def present(mean: FloatArray, var: FloatArray) -> FloatArray:
+def presence_probability(mean: FloatArray, var: FloatArray) -> FloatArray:
     """The probability that there is an amount, of an output of that mean and variance."""
     u = PRESENCE_RATE * mean / np.sqrt(PROBIT_VAR + PRESENCE_RATE**2 * var)
     return np.asarray(np.exp(normal.log_cdf(u)))
 
 
-class Count(Observation):
+class CountLikelihood(Likelihood):
     """Counts, one output after another; what is learned as its noise is the dispersion's sums."""
 
     name, code = "count", 4
-    has_noise = noise_signed = many_outputs = True
-    noise_start = (2.0, 0.2)
+    has_noise = has_signed_noise = supports_many_outputs = True
+    initial_noise = (2.0, 0.2)
 
-    def labels(self, outputs: int) -> int:
+    def label_count(self, outputs: int) -> int:
         return outputs
 
-    def learnable(self, label: FloatArray, outputs: int) -> bool:
+    def can_learn(self, label: FloatArray, outputs: int) -> bool:
         """Whole numbers from 0 on; one that was not seen is NaN."""
         seen = label[~np.isnan(label)]
         return bool(np.all((seen >= 0.0) & (seen == np.floor(seen)) & (seen <= LARGEST_COUNT)))
 
-    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+    def observe_label(self, before: RowPrior, label: FloatArray, weight: float) -> LabelUpdate:
         out = before.outputs
-        stated = out.stated_var(before.kappa)
-        evidence = Measured(out.mean, out.cov, out.input_var)
+        stated = out.inflated_var(before.variance_inflation)
+        evidence = OutputEvidence(out.mean, out.cov, out.input_var)
         learned = before.noise.copy()
         inlier, surprise = 1.0, 0.0
         seen = [int(o) for o in np.flatnonzero(np.isfinite(label))]
         for o in seen:
             y, sums = float(label[o]), (float(before.noise[o, 0]), float(before.noise[o, 1]))
-            phi = counts.dispersion(sums)
-            said = counts.rate(float(out.mean[o]), float(stated[o]))
-            mu, inverse = counts.moments(said, phi)
+            phi = counts.count_dispersion(sums)
+            said = counts.make_log_rate(float(out.mean[o]), float(stated[o]))
+            mu, inverse = counts.count_moments(said, phi)
             trust = 1.0
             if before.robust:
-                p = counts.inlier_probability(y, mu, inverse)
-                inlier, trust = min(inlier, p), noise.trust(p)
-            square = counts.surprise(y, mu, inverse)
+                p = counts.count_inlier_probability(y, mu, inverse)
+                inlier, trust = min(inlier, p), noise.inlier_weight(p)
+            square = counts.count_surprise(y, mu, inverse)
             surprise += (min(square, SURPRISE_CAP) - 1.0) / 2.0 / len(seen)
             learned[o] = counts.learn_dispersion(sums, said, phi, y, trust * weight)
             if before.robust:
-                y = min(y, counts.reach(mu, inverse))
-            direction = unit(len(out.mean), o)
-            mean, var = evidence.moments(direction)
-            now = counts.rate(mean, var)
-            after = counts.posterior(now, y, phi)
+                y = min(y, counts.count_bound(mu, inverse))
+            direction = unit_vector(len(out.mean), o)
+            mean, var = evidence.project_moments(direction)
+            now = counts.make_log_rate(mean, var)
+            after = counts.log_rate_posterior(now, y, phi)
             pull = COUNT_RATE * (after.mean - now.mean) / now.var
             information = COUNT_RATE**2 * (now.var - after.var) / now.var**2
             # The rate's variance was clipped: a Gaussian site of that information, seen through
@@ -246,58 +249,64 @@ class Count(Observation):
                 part_kept = 1.0 / (1.0 + information * clipped)
                 pull, information = pull * part_kept, information * part_kept
             measure_weighted(evidence, direction, var, pull, information, trust * weight)
-        return Observed(evidence, learned, list(before.heads), inlier, surprise)
+        return LabelUpdate(evidence, learned, list(before.heads), inlier, surprise)
 
 
-class Classes(Observation):
+class ClassLikelihood(Likelihood):
     """What the kinds of class labels share."""
 
     detector = CLASSES
-    prior_scale = CLASS_PRIOR
+    prior_scale = CLASS_PRIOR_SCALE
 
-    def index(self, label: float) -> int:
+    def class_index(self, label: float) -> int:
         """The class that a number stands for."""
         return int(label)
 
     @abstractmethod
-    def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
+    def measure_label(
+        self, evidence: OutputEvidence, label: float, weight: float, before: RowPrior
+    ) -> int:
         """Measure the outputs by a label; how many variances had to be raised."""
 
-    def observe(self, before: Before, label: FloatArray, weight: float) -> Observed:
+    def observe_label(self, before: RowPrior, label: FloatArray, weight: float) -> LabelUpdate:
         out, given = before.outputs, float(label[0])
-        surprise = drift.class_surprise(self.probabilities(before.stated), self.index(given))
-        evidence = Measured(out.mean, out.cov, out.input_var)
-        raised = self.work_in(evidence, given, weight, before)
-        return Observed(evidence, before.noise, [], surprise=surprise, raised=raised)
+        surprise = drift.class_surprise(
+            self.class_probabilities(before.inflated_outputs), self.class_index(given)
+        )
+        evidence = OutputEvidence(out.mean, out.cov, out.input_var)
+        raised = self.measure_label(evidence, given, weight, before)
+        return LabelUpdate(evidence, before.noise, [], surprise=surprise, raised=raised)
 
 
-class TwoClasses(Classes):
+class BinaryLikelihood(ClassLikelihood):
     """p(1|a) = Phi(lambda a), the label 0 or 1."""
 
-    def classes(self, outputs: int) -> int:
+    def class_count(self, outputs: int) -> int:
         return 2
 
-    def index(self, label: float) -> int:
+    def class_index(self, label: float) -> int:
         return int(label > 0.5)
 
-    def probabilities(self, outputs: Measured) -> FloatArray:
+    def class_probabilities(self, outputs: OutputEvidence) -> FloatArray:
         """P(0) and P(1) = Phi(mean / sqrt(1/lambda^2 + var))."""
-        mean, var = outputs.moments(np.ones(1))
+        mean, var = outputs.project_moments(np.ones(1))
         u = mean / np.sqrt(PROBIT_VAR + var)
         return np.exp(normal.log_cdf(np.array([-u, u])))
 
 
-class Bernoulli(TwoClasses):
+class BernoulliLikelihood(BinaryLikelihood):
     """The sign of a seen through Phi, its moments matched."""
 
     name, code = "bernoulli", 1
 
-    def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
-        measure_probit(evidence, np.array([1.0 if self.index(label) else -1.0]), weight)
+    def measure_label(
+        self, evidence: OutputEvidence, label: float, weight: float, before: RowPrior
+    ) -> int:
+        measure_probit(evidence, np.array([1.0 if self.class_index(label) else -1.0]), weight)
         return 0
 
 
-class Categorical(Classes):
+class CategoricalLikelihood(ClassLikelihood):
     """The class beats every rival, one probit measurement after another.
 
     Of a pair, Phi is the probability of the one if it is one of the two. A label c says so of every
@@ -307,22 +316,24 @@ class Categorical(Classes):
     """
 
     name, code = "categorical", 2
-    many_outputs = grows = True
+    supports_many_outputs = supports_growth = True
 
-    def classes(self, outputs: int) -> int:
+    def class_count(self, outputs: int) -> int:
         return outputs
 
-    def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
-        size, winner = len(evidence.mean), self.index(label)
-        p = self.probabilities(before.stated)
+    def measure_label(
+        self, evidence: OutputEvidence, label: float, weight: float, before: RowPrior
+    ) -> int:
+        size, winner = len(evidence.mean), self.class_index(label)
+        p = self.class_probabilities(before.inflated_outputs)
         for rival in range(size):
             if rival != winner:
-                direction = unit(size, winner) - unit(size, rival)
+                direction = unit_vector(size, winner) - unit_vector(size, rival)
                 share = max(weight * float(p[winner] + p[rival]), LEAST_WEIGHT)
                 measure_probit(evidence, direction, share)
         return 0
 
-    def probabilities(self, outputs: Measured) -> FloatArray:
+    def class_probabilities(self, outputs: OutputEvidence) -> FloatArray:
         """1/p_k ~ sum_j Phi(-u_kj)/Phi(u_kj), u_kj = (m_k - m_j)/sqrt(1/lambda^2 + Var(a_k - a_j)).
 
         The odds of every j against k, itself among them. Deterministic, for two classes exactly the
@@ -332,7 +343,7 @@ class Categorical(Classes):
         inverse = np.ones(size)
         for k in range(size):
             for j in range(k):
-                mean, var = outputs.moments(unit(size, k) - unit(size, j))
+                mean, var = outputs.project_moments(unit_vector(size, k) - unit_vector(size, j))
                 u = mean / np.sqrt(PROBIT_VAR + var)
                 log_odds = float(normal.log_cdf(-u) - normal.log_cdf(u))
                 log_odds = min(max(log_odds, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)
@@ -342,7 +353,7 @@ class Categorical(Classes):
         return np.asarray(p / np.sum(p))
 
 
-class Sigmoid(TwoClasses):
+class SigmoidLikelihood(BinaryLikelihood):
     """S = Var z + noise, h = E z'(a): pull = h (y - E z)/S, gamma = h^2/S.
 
     Var z is exact, or the paper's, raised where it cannot be a variance (Config.printed_variance).
@@ -350,11 +361,13 @@ class Sigmoid(TwoClasses):
 
     name, code = "sigmoid", 3
     prior_scale = 1.0
-    through = (ACTIVATIONS["sigmoid"],)
+    output_activations = (ACTIVATIONS["sigmoid"],)
 
-    def work_in(self, evidence: Measured, label: float, weight: float, before: Before) -> int:
+    def measure_label(
+        self, evidence: OutputEvidence, label: float, weight: float, before: RowPrior
+    ) -> int:
         direction = np.ones(1)
-        mean, var = evidence.moments(direction)
+        mean, var = evidence.project_moments(direction)
         z = ACTIVATIONS["sigmoid"].moments(np.array([mean]), np.array([var]))
         printed = printed_sigmoid_var(z.mean, np.array([var]), z.cov)
         var_z, raised = printed if before.printed else (z.var, 0)
@@ -365,14 +378,21 @@ class Sigmoid(TwoClasses):
         return raised
 
 
-OBSERVATIONS: dict[str, Observation] = {
+LIKELIHOODS: dict[str, Likelihood] = {
     kind.name: kind
-    for kind in (Gaussian(), Bernoulli(), Categorical(), Sigmoid(), Count(), Amount())
+    for kind in (
+        GaussianLikelihood(),
+        BernoulliLikelihood(),
+        CategoricalLikelihood(),
+        SigmoidLikelihood(),
+        CountLikelihood(),
+        AmountLikelihood(),
+    )
 }
 
 
-def find(name: str) -> Observation:
+def find_likelihood(name: str) -> Likelihood:
     """A kind of label by name."""
-    if name not in OBSERVATIONS:
-        raise ValueError(f"unknown observation {name!r} (known: {', '.join(OBSERVATIONS)})")
-    return OBSERVATIONS[name]
+    if name not in LIKELIHOODS:
+        raise ValueError(f"unknown observation {name!r} (known: {', '.join(LIKELIHOODS)})")
+    return LIKELIHOODS[name]

@@ -13,8 +13,8 @@ import numpy as np
 
 from kbnn.core import filter as block_filter
 from kbnn.core import wide
-from kbnn.core.belief import Belief, open_state
-from kbnn.core.inputs import Inputs
+from kbnn.core.belief import Belief, open_belief
+from kbnn.core.inputs import InputMoments
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
 
@@ -30,22 +30,22 @@ class Sensitivity(NamedTuple):
     size: FloatArray  # (quantities, inputs) root mean square over the sample
 
 
-def sensitivity(state: State, x: FloatArray, gain: FloatArray | None = None) -> Sensitivity:
+def compute_sensitivity(state: State, x: FloatArray, gain: FloatArray | None = None) -> Sensitivity:
     """The expected Jacobian over standardised rows x, missing values at their mean.
 
     `gain` (n, quantities, outputs) holds the derivatives of the quantities with respect to the
     outputs at each row; without it the quantities are the outputs.
     """
-    belief = open_state(state)
+    belief = open_belief(state)
     if gain is None:
         gain = np.tile(np.eye(state.config.outputs), (len(x), 1, 1))
     shape = (gain.shape[1], state.config.inputs)
     total, square, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     limit = state.config.input_limit
-    weights, own = of_inputs(belief)
+    weights, own = input_weights(belief)
     for row, outer in zip(np.clip(np.nan_to_num(x), -limit, limit), gain, strict=True):
-        fw = block_filter.forward(belief, _seen(belief, row))
-        c = outer @ block_filter.coefficients(belief, fw)[0]
+        fw = block_filter.run_forward(belief, _network_inputs(belief, row))
+        c = outer @ block_filter.backpropagate_slopes(belief, fw)[0]
         jacobian = c @ weights
         total += jacobian
         square += jacobian**2
@@ -54,18 +54,20 @@ def sensitivity(state: State, x: FloatArray, gain: FloatArray | None = None) -> 
     return Sensitivity(total / n, np.sqrt(var / n), np.sqrt(square / n))
 
 
-def _seen(belief: Belief, row: FloatArray) -> Inputs | wide.Seen:
+def _network_inputs(belief: Belief, row: FloatArray) -> InputMoments | wide.WideInputs:
     if not belief.config.directions:
-        return Inputs(row, None)
-    return wide.condition(belief.view, belief.input_mean, belief.input_cov, row, np.zeros_like(row))
+        return InputMoments(row, None)
+    return wide.condition_wide_inputs(
+        belief.view, belief.input_mean, belief.input_cov, row, np.zeros_like(row)
+    )
 
 
-def of_inputs(belief: Belief) -> tuple[FloatArray, FloatArray]:
+def input_weights(belief: Belief) -> tuple[FloatArray, FloatArray]:
     """First-layer weights (units, inputs) of the inputs themselves, and their variances.
 
     A wide network's pre-activation is w_s' V' x + w_r' (x - V V' x), x in units of its own.
     """
-    weights, var = belief.weights(0)[:, 1:], belief.own_diagonal(0)[:, 1:]
+    weights, var = belief.layer_weights(0)[:, 1:], belief.own_diagonal(0)[:, 1:]
     if not belief.config.directions:
         return weights, var
     k, gain, v = belief.config.directions, belief.view[:, 0], belief.view[:, 2:]

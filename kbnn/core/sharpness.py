@@ -12,7 +12,7 @@ Whenever 256 rows have come, evidence and counts of the classes are halved. The 
 says how common it is, and nothing of sharpness: nobody could know of it. Before there is any
 evidence the probabilities are stated as they are.
 
-The compiled twin is csrc/sharpness.c. Nothing depends on how rows are grouped.
+The compiled twin is csrc/temperature.c. Nothing depends on how rows are grouped.
 """
 
 from __future__ import annotations
@@ -29,82 +29,82 @@ from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
 
 _STEPS: Final = np.arange(-6, 7)
-OCTAVES: Final = _STEPS / 2.0
-POWERS: Final[FloatArray] = np.exp2(OCTAVES)
+LOG2_POWERS: Final = _STEPS / 2.0
+POWERS: Final[FloatArray] = np.exp2(LOG2_POWERS)
 """The sharpnesses: from an eighth to eight, two in an octave."""
 LOG_PRIOR: Final[FloatArray] = -np.abs(_STEPS) - np.log(np.sum(np.exp(-np.abs(_STEPS))))
 """Each is e times as likely as the next one farther from 1: where 1 is right the others cost 0.8
 nats in all."""
-GRID: Final[FloatArray] = np.stack((POWERS, LOG_PRIOR))
+POWER_GRID: Final[FloatArray] = np.stack((POWERS, LOG_PRIOR))
 
-SEEN: Final = 0
+EVIDENCE_ROWS: Final = 0
 EVIDENCE: Final = slice(1, 1 + len(POWERS))
-COUNTS: Final = slice(1 + len(POWERS), None)
+CLASS_COUNTS: Final = slice(1 + len(POWERS), None)
 """Fields of what is known: rows that were evidence, the evidence, rows of each class."""
-MOST_KNOWN: Final = 1e12
+STORED_LIMIT: Final = 1e12
 
-NONE: Final[FloatArray] = np.zeros(0)
+NO_TEMPERATURE: Final[FloatArray] = np.zeros(0)
 """Of a target that is no class."""
 
 
-def blank(labels: FloatArray, classes: int) -> FloatArray:
+def init_temperature(labels: FloatArray, classes: int) -> FloatArray:
     """What is known after labels that nothing was said of."""
-    known = np.zeros(COUNTS.start + classes)
+    known = np.zeros(CLASS_COUNTS.start + classes)
     told = labels[np.isfinite(labels)].astype(np.int64)
-    known[COUNTS] = np.bincount(told, minlength=classes)
+    known[CLASS_COUNTS] = np.bincount(told, minlength=classes)
     return known
 
 
-def sound(known: FloatArray) -> bool:
+def is_valid_temperature(known: FloatArray) -> bool:
     """Whether numbers from a file can be what is known."""
-    seen, counts = known[:1], known[COUNTS]
+    seen, counts = known[:1], known[CLASS_COUNTS]
     return bool(
-        np.all(np.abs(known) <= MOST_KNOWN)
+        np.all(np.abs(known) <= STORED_LIMIT)
         and np.all(seen == np.floor(np.abs(seen)))
         and np.all(counts >= 0.0)
     )
 
 
-def grown(known: FloatArray, classes: int) -> FloatArray:
+def extend_classes(known: FloatArray, classes: int) -> FloatArray:
     """The same where there are so many classes; nothing where nothing is to be known."""
     if not len(known):
         return known
-    return np.append(known, np.zeros(max(0, COUNTS.start + classes - len(known))))
+    return np.append(known, np.zeros(max(0, CLASS_COUNTS.start + classes - len(known))))
 
 
-def reorder(known: FloatArray, places: IntArray) -> FloatArray:
+def reorder_classes(known: FloatArray, places: IntArray) -> FloatArray:
     """The same where class k has become class places[k]."""
     moved = known.copy()
     if len(known):
-        moved[COUNTS.start + places] = known[COUNTS]
+        moved[CLASS_COUNTS.start + places] = known[CLASS_COUNTS]
     return moved
 
 
-def joined(parts: Sequence[FloatArray], rows: Sequence[float]) -> FloatArray:
+def merge_temperatures(parts: Sequence[FloatArray], rows: Sequence[float]) -> FloatArray:
     """What is known of several streams: evidence is each one's by its rows, counts add up."""
     if not all(len(part) for part in parts):
-        return NONE
-    classes = max(len(part) for part in parts) - COUNTS.start
-    known = np.stack([grown(part, classes) for part in parts])
+        return NO_TEMPERATURE
+    classes = max(len(part) for part in parts) - CLASS_COUNTS.start
+    known = np.stack([extend_classes(part, classes) for part in parts])
     share = np.asarray(rows) / np.sum(rows)
     whole = np.sum(known, axis=0)
     whole[EVIDENCE] = share @ known[:, EVIDENCE]
     return np.asarray(whole)
 
 
-def weights(known: FloatArray) -> FloatArray:
+def power_weights(known: FloatArray) -> FloatArray:
     """Of the sharpnesses, as evidence has it."""
     log_weight = LOG_PRIOR + known[EVIDENCE]
     weight = np.exp(log_weight - np.max(log_weight))
     return np.asarray(weight / np.sum(weight))
 
 
-def sharpness(known: FloatArray) -> float:
+def inverse_temperature(known: FloatArray) -> float:
     """The sharpness in the middle of what is stated; 1 where there is no evidence."""
-    return float(np.exp2(weights(known) @ OCTAVES)) if known[SEEN] else 1.0
+    return float(np.exp2(power_weights(known) @ LOG2_POWERS)) if known[EVIDENCE_ROWS] else 1.0
 
 
-def stated(
+def apply_temperature(
     known: FloatArray,
     probability: FloatArray,
     label: FloatArray | None = None,
@@ -116,39 +116,39 @@ def stated(
     With the labels (n,) that came true, what is known, in place, learns from each, and a row counts
     `weight` times.
     """
-    if engine.compiled() if compiled is None else compiled:
-        return engine.follow_sharpness(known, probability, label, weight, GRID)
+    if engine.is_compiled() if compiled is None else compiled:
+        return engine.apply_temperature(known, probability, label, weight, POWER_GRID)
     made = probability.copy()
     for i, p in enumerate(probability):
         if not np.all(np.isfinite(p)):
             continue
         log_p = np.log(np.maximum(p, LEAST_PROBABILITY))
-        counts = known[COUNTS] + SHARE_START
+        counts = known[CLASS_COUNTS] + SHARE_START
         log_share = np.log(counts / np.sum(counts))
-        bent = np.stack([_bent(log_p, log_share, s) for s in POWERS])
-        if known[SEEN]:
-            made[i] = weights(known) @ np.exp(bent)
+        bent = np.stack([_temper_probabilities(log_p, log_share, s) for s in POWERS])
+        if known[EVIDENCE_ROWS]:
+            made[i] = power_weights(known) @ np.exp(bent)
         if label is None or not 0.0 <= label[i] < len(p):
             continue
-        _learn(known, bent, int(label[i]), 1.0 if weight is None else float(weight[i]))
+        _learn_evidence(known, bent, int(label[i]), 1.0 if weight is None else float(weight[i]))
     return made
 
 
-def _bent(log_p: FloatArray, log_share: FloatArray, s: float) -> FloatArray:
+def _temper_probabilities(log_p: FloatArray, log_share: FloatArray, s: float) -> FloatArray:
     """log q_s."""
     level = s * log_p if s >= 1.0 else log_share + s * (log_p - log_share)
     level = level - np.max(level)
     return np.asarray(level - math.log(np.sum(np.exp(level))))
 
 
-def _learn(known: FloatArray, bent: FloatArray, label: int, weight: float) -> None:
+def _learn_evidence(known: FloatArray, bent: FloatArray, label: int, weight: float) -> None:
     times = min(weight, SHARPNESS_EVERY)
-    first = known[COUNTS][label] == 0.0
-    known[COUNTS][label] += times
+    first = known[CLASS_COUNTS][label] == 0.0
+    known[CLASS_COUNTS][label] += times
     if first:
         return
     known[EVIDENCE] += times * bent[:, label]
-    known[SEEN] += 1.0
-    if known[SEEN] % SHARPNESS_EVERY == 0.0:
+    known[EVIDENCE_ROWS] += 1.0
+    if known[EVIDENCE_ROWS] % SHARPNESS_EVERY == 0.0:
         known[EVIDENCE] = (known[EVIDENCE] - np.max(known[EVIDENCE])) / 2.0
-        known[COUNTS] /= 2.0
+        known[CLASS_COUNTS] /= 2.0

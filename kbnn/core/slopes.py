@@ -16,10 +16,10 @@ from kbnn.core import twin
 from kbnn.core.belief import Belief
 from kbnn.core.constants import SMALLEST_VAR
 from kbnn.core.normal import FloatArray
-from kbnn.core.sensitivity import of_inputs
+from kbnn.core.sensitivity import input_weights
 
 
-class Slopes(NamedTuple):
+class OutputSlopes(NamedTuple):
     """Of n rows."""
 
     mean: FloatArray  # (n,)
@@ -28,15 +28,15 @@ class Slopes(NamedTuple):
     new_var: FloatArray  # (n,) the noise, and what inputs that are not known add
 
 
-def slopes(belief: Belief, x: FloatArray) -> Slopes:
+def compute_slopes(belief: Belief, x: FloatArray) -> OutputSlopes:
     """The one output at standardised rows x, NaN for missing."""
-    known = [twin.conditioned(belief, row, np.zeros_like(row)) for row in x]
-    z = _with_one(np.stack([row.mean for row in known]), 1.0)
-    vz = _with_one(np.stack([row.var for row in known]), 0.0)
+    known = [twin.condition_row(belief, row, np.zeros_like(row)) for row in x]
+    z = _prepend_column(np.stack([row.mean for row in known]), 1.0)
+    vz = _prepend_column(np.stack([row.var for row in known]), 0.0)
     input_var, activations = vz[:, 1:], belief.config.activations
     layers, expected = [z], []
     for layer in range(belief.layout.layers - 1):
-        weights = belief.weights(layer)
+        weights = belief.layer_weights(layer)
         mu_a = z @ weights.T
         var_a = _own_var(belief, layer, z) + vz @ (weights**2).T
         if layer == 0:
@@ -45,26 +45,26 @@ def slopes(belief: Belief, x: FloatArray) -> Slopes:
         seen_var = np.maximum(belief.config.activation_spread * var_a, SMALLEST_VAR)
         out = activations[layer].moments(mu_a, seen_var)
         slope = out.cov / seen_var
-        z = _with_one(out.mean, 1.0)
-        vz = _with_one(slope * slope * var_a, 0.0)
+        z = _prepend_column(out.mean, 1.0)
+        vz = _prepend_column(slope * slope * var_a, 0.0)
         layers.append(z)
         expected.append(slope)
     chain = [np.ones((len(x), 1))]
     for layer in range(belief.layout.layers - 1, 0, -1):
-        chain.insert(0, chain[0] @ belief.weights(layer)[:, 1:] * expected[layer - 1])
+        chain.insert(0, chain[0] @ belief.layer_weights(layer)[:, 1:] * expected[layer - 1])
     parts = [
         np.einsum("nm,ni->nmi", c, a).reshape(len(x), -1)
         for c, a in zip(chain, layers, strict=True)
     ]
-    jacobian = chain[0] @ belief.weights(0)[:, 1:]
+    jacobian = chain[0] @ belief.layer_weights(0)[:, 1:]
     own = chain[0] ** 2 @ belief.own_diagonal(0)[:, 1:]
     unknown = np.sum((jacobian**2 + own) * input_var, axis=1)
     noise = np.array([twin.noise_var(belief, row) for row in layers[-1]])
     inside = np.abs(np.nan_to_num(x)) <= belief.config.input_limit
-    return Slopes(
-        layers[-1] @ belief.weights(belief.layout.layers - 1)[0],
+    return OutputSlopes(
+        layers[-1] @ belief.layer_weights(belief.layout.layers - 1)[0],
         np.concatenate(parts, axis=1),
-        np.where(inside, chain[0] @ of_inputs(belief)[0], 0.0),
+        np.where(inside, chain[0] @ input_weights(belief)[0], 0.0),
         noise + unknown,
     )
 
@@ -73,19 +73,19 @@ def function_var(belief: Belief, d: FloatArray) -> FloatArray:
     """kappa D P D' of derivatives (n, weights)."""
     total = np.zeros(len(d))
     for stack in belief.stacks:
-        blocks = d[:, stack.order]
+        blocks = d[:, stack.positions]
         gain = np.einsum("kde,nke->nkd", stack.cov, blocks, optimize=True)
         total += np.einsum("nkd,nkd->n", blocks, gain)
-    return np.asarray(belief.kappa * np.maximum(total, 0.0))
+    return np.asarray(belief.variance_inflation * np.maximum(total, 0.0))
 
 
-def _with_one(values: FloatArray, first: float) -> FloatArray:
+def _prepend_column(values: FloatArray, first: float) -> FloatArray:
     return np.concatenate((np.full((len(values), 1), first), values), axis=1)
 
 
 def _own_var(belief: Belief, layer: int, z: FloatArray) -> FloatArray:
     """z' C z of every unit (n, units), C the unit's own part of the covariance."""
-    out = np.zeros((len(z), len(belief.weights(layer))))
+    out = np.zeros((len(z), len(belief.layer_weights(layer))))
     for unit, first, cov in belief.own[layer]:
         part = z[:, first : first + len(cov)]
         out[:, unit] += np.einsum("ni,ni->n", part @ cov, part)

@@ -25,8 +25,8 @@ import numpy as np
 
 from kbnn.core.belief import Belief
 from kbnn.core.constants import SMALLEST_VAR, STEP_LIMIT, TINY
-from kbnn.core.evidence import Outputs
-from kbnn.core.inputs import Inputs
+from kbnn.core.evidence import OutputMoments
+from kbnn.core.inputs import InputMoments
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
 
@@ -41,21 +41,21 @@ class LayerPass(NamedTuple):
     raised: int = 0
 
 
-def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[LayerPass]]:
+def predict_outputs(belief: Belief, inputs: InputMoments) -> tuple[OutputMoments, list[LayerPass]]:
     """The forward pass: moments of the outputs before their activation."""
     m = np.concatenate([[1.0], inputs.mean])
     v = np.concatenate([[0.0], inputs.var])
     passes: list[LayerPass] = []
     last = belief.layout.layers - 1
     for layer in range(last + 1):
-        weights = belief.weights(layer)
+        weights = belief.layer_weights(layer)
         gain = belief.own_gain(layer, m)
         mu_a = weights @ m
         var_a = gain @ m + (weights**2 + belief.own_diagonal(layer)) @ v
         var_a = np.maximum(var_a, SMALLEST_VAR)
         if layer == last:
             passes.append(LayerPass(gain, var_a, var_a, var_a))
-            return Outputs(mu_a, np.diag(var_a), np.zeros_like(mu_a), m), passes
+            return OutputMoments(mu_a, np.diag(var_a), np.zeros_like(mu_a), m), passes
         activation = belief.config.activations[layer]
         out = activation.moments(mu_a, var_a)
         var_z, raised = out.var, 0
@@ -68,13 +68,15 @@ def outputs(belief: Belief, inputs: Inputs) -> tuple[Outputs, list[LayerPass]]:
     raise AssertionError("a network has an output layer")
 
 
-def update(belief: Belief, passes: list[LayerPass], pull: FloatArray, spread: FloatArray) -> bool:
+def update_belief(
+    belief: Belief, passes: list[LayerPass], pull: FloatArray, spread: FloatArray
+) -> bool:
     """The backward pass; False leaves the belief alone."""
     alpha, beta = pull, np.sum(spread**2, axis=1)
     plan: list[tuple[FloatArray, FloatArray]] = [(alpha, beta)]
     bounded = 0
     for layer in range(belief.layout.layers - 1, 0, -1):
-        weights = belief.weights(layer)[:, 1:]
+        weights = belief.layer_weights(layer)[:, 1:]
         below = passes[layer - 1]
         pull = weights.T @ alpha
         asked, most = weights.T**2 @ beta, 1.0 / np.maximum(below.var_z, TINY)
@@ -94,6 +96,8 @@ def update(belief: Belief, passes: list[LayerPass], pull: FloatArray, spread: Fl
     floor = belief.config.variance_floor
     for layer, (alpha, beta) in enumerate(plan):
         gain = passes[layer].gain
-        belief.weights(layer)[:] += alpha[:, None] * gain
-        belief.shrink(belief.stacks[layer], (np.sqrt(beta)[:, None] * gain)[:, :, None], floor)
+        belief.layer_weights(layer)[:] += alpha[:, None] * gain
+        belief.shrink_covariance(
+            belief.stacks[layer], (np.sqrt(beta)[:, None] * gain)[:, :, None], floor
+        )
     return True

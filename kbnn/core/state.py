@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnn.core.config import Config
-from kbnn.core.layout import IntArray, diagonal_places, layout_of
+from kbnn.core.layout import IntArray, diagonal_positions, layout_of
 from kbnn.core.normal import FloatArray
 
 PRIORS: dict[str, Callable[[int, int], float]] = {
@@ -75,12 +75,12 @@ class State(NamedTuple):
 
 ARRAYS: tuple[str, ...] = State._fields[2:]
 """The arrays of a belief; the kernel takes them in this order."""
-WEIGHTS: tuple[str, ...] = ARRAYS[:4]
+WEIGHT_ARRAYS: tuple[str, ...] = ARRAYS[:4]
 """Those of all weights, as their layout has them; others grow at their ends."""
 
 
 @lru_cache(maxsize=4)  # a young stream begins anew a few times
-def _weights(
+def _draw_weights(
     config: Config, seed: int, mean_scale: float, sd_scale: float, prior_variance: str | float
 ) -> tuple[FloatArray, FloatArray]:
     """Means and variances of all weights before the first row."""
@@ -94,8 +94,8 @@ def _weights(
             var = PRIORS[prior_variance](draws.shape[1], draws.shape[0]) * wide
         else:
             var = prior_variance
-        layout.matrix(prior_var, layer)[:] = sd_scale**2 * var
-        layout.matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
+        layout.weight_matrix(prior_var, layer)[:] = sd_scale**2 * var
+        layout.weight_matrix(mean, layer)[:] = mean_scale * np.sqrt(scale) * draws
     return mean, prior_var
 
 
@@ -117,15 +117,17 @@ def init(
     added to the outputs' biases.
     """
     layout = layout_of(config)
-    mean, prior_var = map(np.copy, _weights(config, seed, mean_scale, sd_scale, prior_variance))
+    mean, prior_var = map(
+        np.copy, _draw_weights(config, seed, mean_scale, sd_scale, prior_variance)
+    )
     if output_mean is not None:
-        layout.matrix(mean, len(config.hidden))[:, 0] += output_mean
+        layout.weight_matrix(mean, len(config.hidden))[:, 0] += output_mean
     noise, head_mean, head_cov, input_cov = map(np.copy, _noise_and_inputs(config))
     return State(
         config=config,
         seed=seed,
         mean=mean,
-        cov=_diagonal(prior_var, layout.diagonal, layout.size),
+        cov=_diagonal_covariance(prior_var, layout.variance_positions, layout.size),
         prior_mean=mean.copy(),
         prior_var=prior_var,
         noise=noise,
@@ -135,7 +137,7 @@ def init(
         input_cov=input_cov,
         surprise=np.zeros(1),
         counts=np.zeros(len(COUNT), dtype=np.int64),
-        view=_first_view(config, directions),
+        view=_initial_view(config, directions),
     )
 
 
@@ -148,21 +150,21 @@ def _noise_and_inputs(config: Config) -> tuple[FloatArray, FloatArray, FloatArra
     head_prior[0] = HEAD_BIAS_VAR
     noises = config.labels if config.learns_noise else 0
     return (
-        np.tile(np.asarray(config.kind.noise_start), (noises, 1)),
+        np.tile(np.asarray(config.kind.initial_noise), (noises, 1)),
         np.zeros((heads, width)),
-        np.tile(_triangle(head_prior), (heads, 1)),
-        _first_spread(config),
+        np.tile(_diagonal_triangle(head_prior), (heads, 1)),
+        _initial_input_cov(config),
     )
 
 
-def _first_spread(config: Config) -> FloatArray:
+def _initial_input_cov(config: Config) -> FloatArray:
     """The inputs' covariance before the first row: of directions, and of what is left of each."""
     if not config.directions:
-        return _triangle(np.ones(config.inputs))
-    return np.concatenate([_triangle(np.ones(config.directions)), np.ones(config.inputs)])
+        return _diagonal_triangle(np.ones(config.inputs))
+    return np.concatenate([_diagonal_triangle(np.ones(config.directions)), np.ones(config.inputs)])
 
 
-def _first_view(config: Config, directions: FloatArray | None) -> FloatArray:
+def _initial_view(config: Config, directions: FloatArray | None) -> FloatArray:
     """Inputs as they are, gain 1 and shift 0, and their directions."""
     if not config.directions:
         return np.zeros((0, 0))
@@ -173,28 +175,28 @@ def _first_view(config: Config, directions: FloatArray | None) -> FloatArray:
     return view
 
 
-def _diagonal(var: FloatArray, places: IntArray, size: int) -> FloatArray:
+def _diagonal_covariance(var: FloatArray, places: IntArray, size: int) -> FloatArray:
     """A covariance vector of independent weights."""
     cov = np.zeros(size)
     cov[places] = var
     return cov
 
 
-def _triangle(var: FloatArray) -> FloatArray:
+def _diagonal_triangle(var: FloatArray) -> FloatArray:
     """The packed triangle of a diagonal matrix."""
-    return _diagonal(var, diagonal_places(len(var)), len(var) * (len(var) + 1) // 2)
+    return _diagonal_covariance(var, diagonal_positions(len(var)), len(var) * (len(var) + 1) // 2)
 
 
 @lru_cache(maxsize=16)
 def prior_draws(widths: tuple[int, ...], seed: int) -> tuple[FloatArray, ...]:
     """The draws of all layers, (units, inputs + 1) each; networks of one shape and seed share."""
     return tuple(
-        np.stack([_column(seed, layer, column, units) for column in range(inputs + 1)], axis=1)
+        np.stack([_draw_column(seed, layer, column, units) for column in range(inputs + 1)], axis=1)
         for layer, (inputs, units) in enumerate(itertools.pairwise(widths))
     )
 
 
-def _column(seed: int, layer: int, column: int, units: int) -> FloatArray:
+def _draw_column(seed: int, layer: int, column: int, units: int) -> FloatArray:
     """Standard normal draws for one input column of a layer.
 
     Each column has a generator of its own and draws unit after unit, so a network that grows by an

@@ -14,7 +14,7 @@ The central intervals of 50, 80, 90 and 95 % are tracked: each side's distance f
 gain that grows a little with every row beyond the edge and shrinks by less with every other, so
 that it comes to rest where the promised share lies beyond, whatever the distribution is.
 
-The compiled twin is csrc/tails.c. Everything is free of units, and nothing depends on how rows are
+The compiled twin is csrc/calibration.c. Everything is free of units, and nothing depends on how rows are
 grouped.
 """
 
@@ -50,58 +50,74 @@ from kbnn.core.constants import (
     WIDTH_REST,
     WIDTH_STEP,
 )
-from kbnn.core.mixture import GAINS, OUTSIDE, STATED, STATED_FIELDS, Shape, below, median_of
+from kbnn.core.mixture import (
+    GAIN_COUNT,
+    PARAM,
+    PARAM_COUNT,
+    TAIL_SHARES,
+    OutlierShape,
+    mixture_median,
+    tail_probability,
+)
 from kbnn.core.normal import FloatArray
 
-_NONE: Final = float(np.finfo(np.float64).tiny)
+_SMALLEST_SD: Final = float(np.finfo(np.float64).tiny)
 """Stands for a deviation of 0, whose parts are 0 too."""
-_AGAIN_CAP: Final = 9.0
+_LATER_PASS_CAP: Final = 9.0
 """The square of an error at a row that was learned before counts as at most this."""
-START: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
-OUTLIERS, AMONG, EXTREMES, SQUARES, MEAN, WIDTH, SEEN, MOST = range(8)
+INITIAL_CALIBRATION: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
+OUTLIERS, OUTLIER_ROWS, EXTREMES, SQUARES, MEAN, SCALE_FACTOR, ROWS_SEEN, LARGEST_VALUE = range(8)
 VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15)
 """Fields of what is known of one target's tails: sums over weighted outliers, the width c, rows
 seen and the largest value among them; then what is stated, eps, R and d, and a gain for the lower
 and the upper edge of each level."""
-FIRST_MEAN: Final = FIRST_GAIN + GAINS
-MEAN_WIDTH: Final = FIRST_MEAN + GAINS
+FIRST_MEAN: Final = FIRST_GAIN + GAIN_COUNT
+MEAN_SCALE_FACTOR: Final = FIRST_MEAN + GAIN_COUNT
 """What gains have been on average, 1 for some rows before the first, and the width, nearer to 1 the
 fewer rows asked for it: a model that learns no more goes by that."""
-UNIT: Final = MEAN_WIDTH + 1
+LINK_UNIT: Final = MEAN_SCALE_FACTOR + 1
 """Of a positive target's link, see kbnn.task.link."""
-FIELDS: Final = UNIT + 1
+CALIBRATION_FIELDS: Final = LINK_UNIT + 1
 
 
-def blank(targets: int, mixed: bool = True) -> FloatArray:
+def init_calibration(targets: int, mixed: bool = True) -> FloatArray:
     """Tails of which nothing is known; not `mixed`, they state a Gaussian."""
-    shape = (START[0] / START[1], START[3] / START[2], 0.0) if mixed else (0.0, 1.0, 0.0)
-    tail = (*START, *shape, *(1.0,) * (UNIT - FIRST_GAIN), 0.0)
-    return np.array([tail] * targets).reshape(targets, FIELDS)
+    shape = (
+        (
+            INITIAL_CALIBRATION[0] / INITIAL_CALIBRATION[1],
+            INITIAL_CALIBRATION[3] / INITIAL_CALIBRATION[2],
+            0.0,
+        )
+        if mixed
+        else (0.0, 1.0, 0.0)
+    )
+    tail = (*INITIAL_CALIBRATION, *shape, *(1.0,) * (LINK_UNIT - FIRST_GAIN), 0.0)
+    return np.array([tail] * targets).reshape(targets, CALIBRATION_FIELDS)
 
 
-def sound(tails: FloatArray) -> bool:
+def is_valid_calibration(tails: FloatArray) -> bool:
     """Whether numbers from a file can be what is known of tails."""
-    sums, rest, unit = tails[:, :MOST], tails[:, SHARE:UNIT], tails[:, UNIT]
-    sizes = tails[:, MOST + 1 : SHARE]
-    positive = tails[:, [AMONG, EXTREMES, SQUARES, WIDTH, RATIO, MEAN_WIDTH]]
-    share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:MEAN_WIDTH]
+    sums, rest, unit = tails[:, :LARGEST_VALUE], tails[:, SHARE:LINK_UNIT], tails[:, LINK_UNIT]
+    sizes = tails[:, LARGEST_VALUE + 1 : SHARE]
+    positive = tails[:, [OUTLIER_ROWS, EXTREMES, SQUARES, SCALE_FACTOR, RATIO, MEAN_SCALE_FACTOR]]
+    share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
     return bool(
         np.all(np.abs(sums) <= 1e12)
         and np.all(np.abs(rest) <= 1e12)
         and np.all(np.abs(sizes) <= 1e300)
         and np.all(sizes[:, 1:] >= 0.0)
         and np.all(positive > 0.0)
-        and np.all((tails[:, OUTLIERS] >= 0.0) & (tails[:, OUTLIERS] < tails[:, AMONG]))
+        and np.all((tails[:, OUTLIERS] >= 0.0) & (tails[:, OUTLIERS] < tails[:, OUTLIER_ROWS]))
         and np.all((share >= 0.0) & (share < 1.0))
         and np.all((gains >= LEAST_GAIN) & (gains <= MOST_GAIN))
-        and np.all(tails[:, MOST] < np.inf)
+        and np.all(tails[:, LARGEST_VALUE] < np.inf)
         and np.all((unit >= 0.0) & (unit <= 1e300))
     )
 
 
-def known_again(tails: FloatArray) -> FloatArray:
+def reset_scale_and_gains(tails: FloatArray) -> FloatArray:
     """For rows of a later pass: width and gains that new rows asked for are not theirs."""
-    asked = [WIDTH, *range(FIRST_GAIN, UNIT)]
+    asked = [SCALE_FACTOR, *range(FIRST_GAIN, LINK_UNIT)]
     if np.all(tails[:, asked] == 1.0):
         return tails
     after = tails.copy()
@@ -109,40 +125,47 @@ def known_again(tails: FloatArray) -> FloatArray:
     return after
 
 
-def narrowed(tails: FloatArray, squares: FloatArray, more: FloatArray) -> FloatArray:
+def shrink_scale(tails: FloatArray, squares: FloatArray, more: FloatArray) -> FloatArray:
     """For rows of a later pass (n, T) by networks that overstate what they do not know.
 
     `squares` are those of errors at rows that were learned before, in units of what networks say;
     at new rows they are `more` (n,) times as large. The width is their average over about one pass,
     and no more than 1.
     """
-    after = known_again(tails) if np.any(tails[:, FIRST_GAIN:FIRST_MEAN] != 1.0) else tails.copy()
-    expected = more[:, None] * np.minimum(squares, _AGAIN_CAP)
+    after = (
+        reset_scale_and_gains(tails)
+        if np.any(tails[:, FIRST_GAIN:FIRST_MEAN] != 1.0)
+        else tails.copy()
+    )
+    expected = more[:, None] * np.minimum(squares, _LATER_PASS_CAP)
     for tail, column in zip(after, expected.T.tolist(), strict=True):
-        width, rate = float(tail[WIDTH]), 1.0 / min(float(tail[SEEN]) + 1.0, TAILS_MEMORY)
+        width, rate = (
+            float(tail[SCALE_FACTOR]),
+            1.0 / min(float(tail[ROWS_SEEN]) + 1.0, TAILS_MEMORY),
+        )
         for square in column:
             if math.isfinite(square):
                 width += rate * (square - width)
-        tail[WIDTH] = min(max(width, LEAST_WIDTH), MOST_WIDTH)
-        tail[MEAN_WIDTH] = min(tail[WIDTH], 1.0)
+        tail[SCALE_FACTOR] = min(max(width, LEAST_WIDTH), MOST_WIDTH)
+        tail[MEAN_SCALE_FACTOR] = min(tail[SCALE_FACTOR], 1.0)
     return after
 
 
-def stated(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+def apply_calibration(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     """What tails that learn no more make of means and standard deviations (n, T)."""
-    rows = np.empty((*mean.shape, STATED_FIELDS))
-    rows[..., STATED.place] = mean
-    rows[..., STATED.spread] = np.sqrt(tails[:, MEAN_WIDTH]) * sd
-    rows[..., STATED.share : STATED.gain] = tails[:, SHARE:FIRST_GAIN]
-    rows[..., STATED.gain : STATED.most] = tails[:, FIRST_MEAN:MEAN_WIDTH]
-    rows[..., STATED.most] = tails[:, MOST]
-    rows[..., STATED.kind] = 0.0
-    rows[..., STATED.unit] = tails[:, UNIT]
-    rows[..., STATED.none] = 0.0
+    rows = np.empty((*mean.shape, PARAM_COUNT))
+    rows[..., PARAM.place] = mean
+    rows[..., PARAM.spread] = np.sqrt(tails[:, MEAN_SCALE_FACTOR]) * sd
+    rows[..., PARAM.share : PARAM.gain] = tails[:, SHARE:FIRST_GAIN]
+    rows[..., PARAM.gain : PARAM.most] = tails[:, FIRST_MEAN:MEAN_SCALE_FACTOR]
+    rows[..., PARAM.most] = tails[:, LARGEST_VALUE]
+    rows[..., PARAM.kind] = 0.0
+    rows[..., PARAM.unit] = tails[:, LINK_UNIT]
+    rows[..., PARAM.none] = 0.0
     return rows
 
 
-class Told(NamedTuple):
+class CalibratedPrediction(NamedTuple):
     """What is stated of rows (n, T, fields); place and spread of it, and the spread's two parts."""
 
     stated: FloatArray
@@ -152,46 +175,46 @@ class Told(NamedTuple):
     noise_sd: FloatArray
 
 
-def forecast(
+def calibrate_outputs(
     tails: FloatArray,
-    said: engine.Said,
+    said: engine.NetworkOutputs,
     y: FloatArray | None,
     mix: bool,
     track: bool,
     compiled: bool | None = None,
-) -> Told:
+) -> CalibratedPrediction:
     """What becomes of what a network says of rows, in the units of the targets.
 
     With y, what came true, the tails, in place, learn from each row (see `follow`).
     """
-    if engine.compiled() if compiled is None else compiled:
+    if engine.is_compiled() if compiled is None else compiled:
         center, scale = np.ascontiguousarray(said[3]), np.ascontiguousarray(said[4])
         said = (*said[:3], center, scale)
         seen = None if y is None else np.ascontiguousarray(y)
-        return _as_told(engine.forecast(tails, said, seen, mix, track))
+        return _as_calibrated(engine.calibrate_outputs(tails, said, seen, mix, track))
     mean, function_var, noise_var, center, scale = said
     root = np.sqrt(function_var + noise_var)
     place, spread = center + scale * mean, scale * root
     if y is None:
-        rows = stated(tails, place, spread)
+        rows = apply_calibration(tails, place, spread)
     else:
-        rows = follow(tails, place, spread, y, mix, track, False)
-    shown = rows[..., STATED.spread].copy()
-    return Told(rows, place, shown, *parts(shown, function_var, noise_var))
+        rows = update_calibration(tails, place, spread, y, mix, track, False)
+    shown = rows[..., PARAM.spread].copy()
+    return CalibratedPrediction(rows, place, shown, *split_sd(shown, function_var, noise_var))
 
 
-_as_told = partial(tuple.__new__, Told)
+_as_calibrated = partial(tuple.__new__, CalibratedPrediction)
 
 
-def parts(
+def split_sd(
     shown: FloatArray, function_var: FloatArray, noise_var: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """The parts of the spread that is shown, in proportion to those of the network."""
-    wider = shown / np.maximum(np.sqrt(function_var + noise_var), _NONE)
+    wider = shown / np.maximum(np.sqrt(function_var + noise_var), _SMALLEST_SD)
     return np.sqrt(function_var) * wider, np.sqrt(noise_var) * wider
 
 
-def follow(
+def update_calibration(
     tails: FloatArray,
     mean: FloatArray,
     sd: FloatArray,
@@ -205,71 +228,77 @@ def follow(
     With `mix` they learn the mixture, with `track` the gains of the intervals. `compiled`: whether
     the kernel serves, where that is known.
     """
-    if engine.compiled() if compiled is None else compiled:
+    if engine.is_compiled() if compiled is None else compiled:
         mean, sd, y = (np.ascontiguousarray(part) for part in (mean, sd, y))
-        return engine.follow_tails(tails, mean, sd, y, mix, track)
-    rows = np.empty((*mean.shape, STATED_FIELDS))
+        return engine.update_calibration(tails, mean, sd, y, mix, track)
+    rows = np.empty((*mean.shape, PARAM_COUNT))
     for j, tail in enumerate(tails):
         median = None
         for i in range(len(mean)):
             labelled = math.isfinite(y[i, j])
-            if mix and labelled and (tail[SEEN] < TAILS_YOUNG or tail[SEEN] % TAILS_EVERY == 0.0):
-                _refresh(tail)
+            if (
+                mix
+                and labelled
+                and (tail[ROWS_SEEN] < TAILS_YOUNG or tail[ROWS_SEEN] % TAILS_EVERY == 0.0)
+            ):
+                _refresh_mixture(tail)
                 median = None
-            rows[i, j] = stated(tail[None], mean[i : i + 1, j : j + 1], sd[i : i + 1, j : j + 1])
-            rows[i, j, STATED.spread] = math.sqrt(tail[WIDTH]) * sd[i, j]
-            rows[i, j, STATED.gain : STATED.most] = tail[FIRST_GAIN:FIRST_MEAN]
-            t = _within_reach(float(y[i, j] - mean[i, j]), float(rows[i, j, STATED.spread]))
+            rows[i, j] = apply_calibration(
+                tail[None], mean[i : i + 1, j : j + 1], sd[i : i + 1, j : j + 1]
+            )
+            rows[i, j, PARAM.spread] = math.sqrt(tail[SCALE_FACTOR]) * sd[i, j]
+            rows[i, j, PARAM.gain : PARAM.most] = tail[FIRST_GAIN:FIRST_MEAN]
+            t = _standardize_residual(float(y[i, j] - mean[i, j]), float(rows[i, j, PARAM.spread]))
             if not labelled or math.isnan(t):
                 continue
             shape = (float(tail[SHARE]), float(tail[RATIO]), float(tail[SHIFT]))
             if track and median is None:
-                median = median_of(shape)
+                median = mixture_median(shape)
             if mix:
-                _learn(tail, t)
-                _learn_sizes(tail, float(y[i, j]), float(rows[i, j, STATED.spread]))
+                _learn_mixture(tail, t)
+                _learn_value_moments(tail, float(y[i, j]), float(rows[i, j, PARAM.spread]))
             if median is not None:
-                _track(tail[FIRST_GAIN:FIRST_MEAN], shape, median, t)
-            average(tail)
-            tail[SEEN] += 1.0
-            tail[MOST] = max(tail[MOST], y[i, j])
-        seen = float(tail[SEEN])
-        tail[MEAN_WIDTH] = math.pow(tail[WIDTH], seen / (seen + WIDTH_REST))
+                _update_gains(tail[FIRST_GAIN:FIRST_MEAN], shape, median, t)
+            average_gains(tail)
+            tail[ROWS_SEEN] += 1.0
+            tail[LARGEST_VALUE] = max(tail[LARGEST_VALUE], y[i, j])
+        seen = float(tail[ROWS_SEEN])
+        tail[MEAN_SCALE_FACTOR] = math.pow(tail[SCALE_FACTOR], seen / (seen + WIDTH_REST))
     return rows
 
 
-def _within_reach(gap: float, spread: float) -> float:
+def _standardize_residual(gap: float, spread: float) -> float:
     """How many spreads off, at most TAILS_REACH; NaN where there is neither error nor spread."""
     if spread == 0.0:
         return math.copysign(TAILS_REACH, gap) if abs(gap) > 0.0 else math.nan
     return min(max(gap / spread, -TAILS_REACH), TAILS_REACH)
 
 
-def _refresh(tail: FloatArray) -> None:
-    tail[SHARE] = tail[OUTLIERS] / tail[AMONG]
+def _refresh_mixture(tail: FloatArray) -> None:
+    tail[SHARE] = tail[OUTLIERS] / tail[OUTLIER_ROWS]
     any_value = tail[VALUE_VAR] / tail[SPREAD_VAR] if tail[SPREAD_VAR] > 0.0 else 0.0
     ratio = (tail[SQUARES] + ANY_SHARE * any_value) / tail[EXTREMES]
     tail[RATIO] = min(max(ratio, LEAST_RATIO), MOST_RATIO)
     tail[SHIFT] = tail[MEAN]
 
 
-def among(tail: FloatArray, w: float) -> None:
+def count_outlier(tail: FloatArray, w: float) -> None:
     """Count a value that is an outlier with probability w."""
     tail[OUTLIERS] += w
-    tail[AMONG] += 1.0
-    if tail[AMONG] > TAILS_MEMORY:
-        tail[OUTLIERS] *= TAILS_MEMORY / tail[AMONG]
-        tail[AMONG] = TAILS_MEMORY
-    tail[OUTLIERS] = max(tail[OUTLIERS], LEAST_SHARE * tail[AMONG])
+    tail[OUTLIER_ROWS] += 1.0
+    if tail[OUTLIER_ROWS] > TAILS_MEMORY:
+        tail[OUTLIERS] *= TAILS_MEMORY / tail[OUTLIER_ROWS]
+        tail[OUTLIER_ROWS] = TAILS_MEMORY
+    tail[OUTLIERS] = max(tail[OUTLIERS], LEAST_SHARE * tail[OUTLIER_ROWS])
 
 
-def _learn(tail: FloatArray, t: float) -> None:
+def _learn_mixture(tail: FloatArray, t: float) -> None:
     share, ratio, shift = (float(part) for part in tail[SHARE : SHIFT + 1])
     far = t - shift
     odds = math.log((1.0 - share) / share) + 0.5 * math.log(ratio)
     odds -= 0.5 * (t * t - far * far / ratio)
     w = 1.0 / (1.0 + math.exp(min(max(odds, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)))
-    among(tail, w)
+    count_outlier(tail, w)
     tail[EXTREMES] += w
     gap = t - float(tail[MEAN])
     tail[MEAN] += w * gap / tail[EXTREMES]
@@ -277,14 +306,14 @@ def _learn(tail: FloatArray, t: float) -> None:
     if tail[EXTREMES] > EXTREMES_MEMORY:
         tail[SQUARES] *= EXTREMES_MEMORY / tail[EXTREMES]
         tail[EXTREMES] = EXTREMES_MEMORY
-    seen = float(tail[SEEN])
+    seen = float(tail[ROWS_SEEN])
     step = max(WIDTH_PACE / (seen + WIDTH_FIRST), WIDTH_STEP)
-    grown = tail[WIDTH] * math.exp(step * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
-    tail[WIDTH] = min(max(grown, WIDTH_FEW / (seen + WIDTH_FEW), LEAST_WIDTH), MOST_WIDTH)
+    grown = tail[SCALE_FACTOR] * math.exp(step * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
+    tail[SCALE_FACTOR] = min(max(grown, WIDTH_FEW / (seen + WIDTH_FEW), LEAST_WIDTH), MOST_WIDTH)
 
 
-def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:
-    rate = 1.0 / min(float(tail[SEEN]) + 1.0, TAILS_MEMORY)
+def _learn_value_moments(tail: FloatArray, y: float, spread: float) -> None:
+    rate = 1.0 / min(float(tail[ROWS_SEEN]) + 1.0, TAILS_MEMORY)
     reach = TAILS_REACH * spread
     gap = min(max(y - float(tail[VALUE_MEAN]), -reach), reach)
     tail[VALUE_MEAN] += rate * gap
@@ -292,26 +321,26 @@ def _learn_sizes(tail: FloatArray, y: float, spread: float) -> None:
     tail[SPREAD_VAR] += rate * (spread * spread - tail[SPREAD_VAR])
 
 
-def average(tail: FloatArray) -> None:
+def average_gains(tail: FloatArray) -> None:
     """Count the gains into what they have been on average."""
-    gains, mean = tail[FIRST_GAIN:FIRST_MEAN], tail[FIRST_MEAN:MEAN_WIDTH]
-    mean += (gains - mean) / min(float(tail[SEEN]) + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
+    gains, mean = tail[FIRST_GAIN:FIRST_MEAN], tail[FIRST_MEAN:MEAN_SCALE_FACTOR]
+    mean += (gains - mean) / min(float(tail[ROWS_SEEN]) + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
 
 
-def average_width(tail: FloatArray, seen: float) -> None:
+def average_scale(tail: FloatArray, seen: float) -> None:
     """Count the width after so many rows into what it has been on average."""
-    tail[MEAN_WIDTH] += (tail[WIDTH] - tail[MEAN_WIDTH]) / min(
+    tail[MEAN_SCALE_FACTOR] += (tail[SCALE_FACTOR] - tail[MEAN_SCALE_FACTOR]) / min(
         seen + 1.0 + WIDTH_REST, TAILS_MEMORY
     )
 
 
-def _track(gains: FloatArray, shape: Shape, median: float, t: float) -> None:
+def _update_gains(gains: FloatArray, shape: OutlierShape, median: float, t: float) -> None:
     """An edge need not be known: t is beyond it where less than promised is beyond t, drawn to the
     median by the gain.
     """
-    for at in range(GAINS):
-        outside, side = OUTSIDE[at // 2], -1.0 if at % 2 else 1.0
+    for at in range(GAIN_COUNT):
+        outside, side = TAIL_SHARES[at // 2], -1.0 if at % 2 else 1.0
         drawn = median + (t - median) / float(gains[at])
-        missed = side * (t - median) < 0.0 and below(shape, drawn, side) < outside
+        missed = side * (t - median) < 0.0 and tail_probability(shape, drawn, side) < outside
         grown = float(gains[at]) * math.exp(TRACK_STEP * (missed - outside))
         gains[at] = min(max(grown, LEAST_GAIN), MOST_GAIN)

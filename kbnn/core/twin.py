@@ -16,20 +16,20 @@ from kbnn.core import drift, smoother, wide
 from kbnn.core import filter as block_filter
 from kbnn.core import inputs as input_gaussian
 from kbnn.core import noise as noise_model
-from kbnn.core.belief import Belief, BeliefCopy, close, open_state
+from kbnn.core.belief import Belief, BeliefBackup, close_belief, open_belief
 from kbnn.core.config import Config
 from kbnn.core.constants import INPUT_BELIEVED, LABEL_LIMIT, LEAST_WEIGHT, MOST_WEIGHT, STEP_LIMIT
-from kbnn.core.evidence import Outputs
-from kbnn.core.inputs import Inputs
+from kbnn.core.evidence import OutputMoments
+from kbnn.core.inputs import InputMoments
 from kbnn.core.noise import NoiseForecast
 from kbnn.core.normal import FloatArray
-from kbnn.core.observation import Before
+from kbnn.core.observation import RowPrior
 from kbnn.core.state import COUNT, State
 
 LEARNED, REJECTED, ALARM, UNLABELLED = 1, 2, 4, 8
 """Bits of `Records.status`."""
 
-FIRST, AGAIN, REHEARSED, MOVED = range(4)
+ROLE_NEW, ROLE_LATER_PASS, ROLE_REPLAY, ROLE_REPLAY_MEANS = range(4)
 """Roles of a row: new, of a later pass, or learned once more in between (for the means)."""
 
 
@@ -61,11 +61,11 @@ def blank_records(rows: int, config: Config) -> Records:
     )
 
 
-class Session:
+class ReferenceSession:
     """A belief that stays open, see kbnn.core.engine.Session."""
 
     def __init__(self, state: State) -> None:
-        self._belief = open_state(state)
+        self._belief = open_belief(state)
         self._given: State = state
         self._last: State | None = state
         self._log: list[Any] | None = None
@@ -84,14 +84,14 @@ class Session:
         """Forget the results."""
         self._log = None
 
-    def _logged(self) -> Any:
+    def _next_logged(self) -> Any:
         """The result of this call in the log, None where the call is to run."""
         if self._log is None or self._place == len(self._log):
             return None
         self._place += 1
         return self._log[self._place - 1]
 
-    def _noted(self, result: Any) -> None:
+    def _append_log(self, result: Any) -> None:
         if self._log is not None:
             self._place += 1
             self._log.append(result)
@@ -104,20 +104,20 @@ class Session:
     @property
     def counts(self) -> dict[str, int]:
         """What happened so far, see kbnn.core.state.Counts."""
-        counts: dict[str, int] | None = self._logged()
+        counts: dict[str, int] | None = self._next_logged()
         if counts is None:
             now = self._belief.counts
             counts = {name: int(now[at]) for name, at in COUNT._asdict().items()}
-            self._noted(counts)
+            self._append_log(counts)
         return counts
 
     @property
     def noise(self) -> FloatArray:
         """(outputs, 2): shape and scale of the inverse-gamma noise belief."""
-        noise: FloatArray | None = self._logged()
+        noise: FloatArray | None = self._next_logged()
         if noise is None:
             noise = self._belief.noise.copy()
-            self._noted(noise)
+            self._append_log(noise)
         return noise
 
     def learn(
@@ -129,9 +129,9 @@ class Session:
         again: bool = False,
     ) -> Records:
         """Predict each row, then learn it; `again`: these rows were learned before."""
-        return self._run(x, y, x_var, weight, AGAIN if again else FIRST)
+        return self._learn_rows(x, y, x_var, weight, ROLE_LATER_PASS if again else ROLE_NEW)
 
-    def rehearse(
+    def replay(
         self,
         x: FloatArray,
         y: FloatArray,
@@ -140,9 +140,9 @@ class Session:
         means_alone: bool = False,
     ) -> None:
         """Learn rows once more; `means_alone`: covariances are put back afterwards."""
-        self._run(x, y, x_var, weight, MOVED if means_alone else REHEARSED)
+        self._learn_rows(x, y, x_var, weight, ROLE_REPLAY_MEANS if means_alone else ROLE_REPLAY)
 
-    def _run(
+    def _learn_rows(
         self,
         x: FloatArray,
         y: FloatArray,
@@ -151,56 +151,58 @@ class Session:
         role: int,
     ) -> Records:
         """Learn rows: all of them, or none where anything is raised."""
-        logged: Records | None = self._logged()
+        logged: Records | None = self._next_logged()
         if logged is not None:
             return logged
-        rows = _checked(self.config, x, y, x_var, weight)
+        rows = _check_rows(self.config, x, y, x_var, weight)
         records = blank_records(len(x), self.config)
         belief, known = self._belief, self._last
-        before = BeliefCopy(belief)
+        before = BeliefBackup(belief)
         try:
-            with _quiet():
+            with _ignore_float_errors():
                 for i, row in enumerate(zip(*rows, strict=True)):
                     _learn_row(belief, *row, role, records, i)
-            if role == MOVED:
+            if role == ROLE_REPLAY_MEANS:
                 before.restore_covariances(belief)
             self._last = None if len(x) else known
             self.has_learned = self.has_learned or len(x) > 0
-            self._noted(records)
+            self._append_log(records)
         except BaseException:
             if not (self._log and self._log[-1] is records):
-                before.restore(belief)
+                before.restore_belief(belief)
                 self._last = known
             raise
         return records
 
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
         """Predict rows; the belief does not change."""
-        logged: Records | None = self._logged()
+        logged: Records | None = self._next_logged()
         if logged is not None:
             return logged
-        rows = _checked(self.config, x, None, x_var, None)
+        rows = _check_rows(self.config, x, None, x_var, None)
         records = blank_records(len(x), self.config)
-        scheme = _scheme(self._belief)
-        with _quiet():
+        scheme = _select_scheme(self._belief)
+        with _ignore_float_errors():
             for i, (seen, seen_var, _, _) in enumerate(zip(*rows, strict=True)):
-                out, _ = scheme.outputs(self._belief, conditioned(self._belief, seen, seen_var))
-                _record(self._belief, out, records, i)
-        self._noted(records)
+                out, _ = scheme.predict_outputs(
+                    self._belief, condition_row(self._belief, seen, seen_var)
+                )
+                _record_prediction(self._belief, out, records, i)
+        self._append_log(records)
         return records
 
     def state(self) -> State:
         """The belief as it is now; what is learned later leaves it alone."""
-        logged: State | None = self._logged()
+        logged: State | None = self._next_logged()
         if logged is not None:
             return logged
         if self._last is None:
-            self._last = close(self._belief, self._given)
-        self._noted(self._last)
+            self._last = close_belief(self._belief, self._given)
+        self._append_log(self._last)
         return self._last
 
 
-def learn(
+def learn_arrays(
     state: State,
     x: FloatArray,
     y: FloatArray,
@@ -210,21 +212,21 @@ def learn(
     again: bool = False,
 ) -> tuple[State, Records]:
     """Learn rows in order; the given state is left as it is."""
-    session = Session(state)
+    session = ReferenceSession(state)
     records = session.learn(x, y, x_var, weight, again)
     return session.state(), records
 
 
-def predict(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Records:
+def predict_arrays(state: State, x: FloatArray, x_var: FloatArray | None = None) -> Records:
     """Predict rows."""
-    return Session(state).predict(x, x_var)
+    return ReferenceSession(state).predict(x, x_var)
 
 
-def _quiet() -> np.errstate:
+def _ignore_float_errors() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore", under="ignore", divide="ignore")
 
 
-def _checked(
+def _check_rows(
     config: Config,
     x: FloatArray,
     y: FloatArray | None,
@@ -248,7 +250,7 @@ def _checked(
     return x, x_var, y, weight
 
 
-def _scheme(belief: Belief) -> ModuleType:
+def _select_scheme(belief: Belief) -> ModuleType:
     return smoother if belief.config.covariance == "paper" else block_filter
 
 
@@ -262,34 +264,34 @@ def _learn_row(
     records: Records,
     i: int,
 ) -> None:
-    scheme = _scheme(belief)
-    inputs = conditioned(belief, x, x_var)
-    out, passed = scheme.outputs(belief, inputs)
-    before = _record(belief, out, records, i)
+    scheme = _select_scheme(belief)
+    inputs = condition_row(belief, x, x_var)
+    out, passed = scheme.predict_outputs(belief, inputs)
+    before = _record_prediction(belief, out, records, i)
     if np.all(np.isnan(y)):
         records.status[i] = UNLABELLED
         return
     records.status[i] = REJECTED
-    if not _learnable(belief, x, y, weight, out):
-        belief.counts[COUNT.rejected] += role < REHEARSED
+    if not _can_learn(belief, x, y, weight, out):
+        belief.counts[COUNT.rejected] += role < ROLE_REPLAY
         return
     kind = belief.config.kind
-    observed = kind.observe(before, y, weight)
+    observed = kind.observe_label(before, y, weight)
     alarm = (
         belief.config.drift
-        and role == FIRST
-        and drift.watch(kind.detector, belief.surprise, observed.surprise)
+        and role == ROLE_NEW
+        and drift.update_detector(kind.detector, belief.surprise, observed.surprise)
     )
     if alarm:
-        belief.forget(kind.detector.forget)
-        belief.noise = drift.shorten(belief.noise)
-        out, passed = scheme.outputs(belief, inputs)
-        observed = kind.observe(_before(belief, out), y, weight)
+        belief.forget_toward_prior(kind.detector.forget)
+        belief.noise = drift.shorten_noise_memory(belief.noise)
+        out, passed = scheme.predict_outputs(belief, inputs)
+        observed = kind.observe_label(_make_prior(belief, out), y, weight)
         belief.counts[COUNT.alarms] += 1
-    if not np.all(np.abs(observed.noise[:, 1:]) <= STEP_LIMIT) or not scheme.update(
-        belief, passed, observed.evidence.pull, observed.evidence.spread
+    if not np.all(np.abs(observed.noise[:, 1:]) <= STEP_LIMIT) or not scheme.update_belief(
+        belief, passed, observed.evidence.pull, observed.evidence.root_information
     ):
-        belief.counts[COUNT.rejected] += role < REHEARSED
+        belief.counts[COUNT.rejected] += role < ROLE_REPLAY
         return
     belief.counts[COUNT.raised] += observed.raised
     belief.noise = observed.noise
@@ -297,27 +299,31 @@ def _learn_row(
         belief.head_mean[output], belief.head_cov[output] = mean, cov
     records.inlier[i] = observed.inlier
     records.status[i] = LEARNED | (ALARM if alarm else 0)
-    if role >= REHEARSED:
-        belief.counts[COUNT.moved if role == MOVED else COUNT.rehearsed] += 1
+    if role >= ROLE_REPLAY:
+        belief.counts[COUNT.moved if role == ROLE_REPLAY_MEANS else COUNT.rehearsed] += 1
         return
     rows = int(belief.counts[COUNT.rows])
-    if isinstance(inputs, wide.Seen):
-        wide.absorb(belief.view, belief.input_mean, belief.input_cov, rows, inputs)
+    if isinstance(inputs, wide.WideInputs):
+        wide.update_wide_inputs(belief.view, belief.input_mean, belief.input_cov, rows, inputs)
     else:
-        input_gaussian.absorb(belief.input_mean, belief.input_cov, rows, inputs)
+        input_gaussian.update_input_moments(belief.input_mean, belief.input_cov, rows, inputs)
     belief.counts[COUNT.rows] += 1
-    belief.counts[COUNT.distinct] += role == FIRST
+    belief.counts[COUNT.distinct] += role == ROLE_NEW
     belief.counts[COUNT.clipped] += int(np.sum(np.abs(x) > belief.config.input_limit))
 
 
-def conditioned(belief: Belief, x: FloatArray, x_var: FloatArray) -> Inputs | wide.Seen:
+def condition_row(
+    belief: Belief, x: FloatArray, x_var: FloatArray
+) -> InputMoments | wide.WideInputs:
     """What the network receives of one row."""
     limit = belief.config.input_limit
     believed = np.abs(x) <= max(limit, INPUT_BELIEVED)
     seen = np.where(believed, np.clip(x, -limit, limit), np.nan)
     if belief.config.directions:
-        return wide.condition(belief.view, belief.input_mean, belief.input_cov, seen, x_var)
-    return input_gaussian.condition(belief.input_mean, belief.input_cov, seen, x_var)
+        return wide.condition_wide_inputs(
+            belief.view, belief.input_mean, belief.input_cov, seen, x_var
+        )
+    return input_gaussian.condition_inputs(belief.input_mean, belief.input_cov, seen, x_var)
 
 
 def noise_var(belief: Belief, features: FloatArray) -> float:
@@ -331,7 +337,7 @@ def _noise_forecasts(belief: Belief, features: FloatArray) -> list[NoiseForecast
         return []
     head = belief.config.has_head
     return [
-        noise_model.forecast(
+        noise_model.forecast_noise(
             belief.noise[o],
             belief.head_mean[o] if head else None,
             belief.head_cov[o] if head else None,
@@ -341,11 +347,11 @@ def _noise_forecasts(belief: Belief, features: FloatArray) -> list[NoiseForecast
     ]
 
 
-def _before(belief: Belief, out: Outputs) -> Before:
+def _make_prior(belief: Belief, out: OutputMoments) -> RowPrior:
     config = belief.config
-    return Before(
+    return RowPrior(
         outputs=out,
-        kappa=belief.kappa,
+        variance_inflation=belief.variance_inflation,
         forecasts=_noise_forecasts(belief, out.features),
         noise=belief.noise,
         heads=list(zip(belief.head_mean, belief.head_cov, strict=True)),
@@ -356,16 +362,18 @@ def _before(belief: Belief, out: Outputs) -> Before:
     )
 
 
-def _record(belief: Belief, out: Outputs, records: Records, i: int) -> Before:
-    before = _before(belief, out)
-    records.mean[i], records.function_var[i] = out.mean, out.stated_var(belief.kappa)
+def _record_prediction(belief: Belief, out: OutputMoments, records: Records, i: int) -> RowPrior:
+    before = _make_prior(belief, out)
+    records.mean[i], records.function_var[i] = out.mean, out.inflated_var(belief.variance_inflation)
     records.noise_var[i] = 0.0 if before.forecasts else before.fixed_noise
     records.noise_var[i, : len(before.forecasts)] = [now.var for now in before.forecasts]
-    records.probability[i] = belief.config.kind.probabilities(before.stated)
+    records.probability[i] = belief.config.kind.class_probabilities(before.inflated_outputs)
     return before
 
 
-def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out: Outputs) -> bool:
+def _can_learn(
+    belief: Belief, x: FloatArray, y: FloatArray, weight: float, out: OutputMoments
+) -> bool:
     if belief.config.kind.has_none:
         y = np.where(y == -np.inf, 0.0, y)
     if np.any(np.isinf(x)) or np.any(np.isinf(y)):
@@ -374,7 +382,7 @@ def _learnable(belief: Belief, x: FloatArray, y: FloatArray, weight: float, out:
         return False
     if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
         return False
-    if not belief.config.kind.learnable(y, belief.config.outputs):
+    if not belief.config.kind.can_learn(y, belief.config.outputs):
         return False
     return bool(
         np.all(np.isfinite(out.mean))

@@ -24,12 +24,12 @@ from kbnn.core.constants import SMALLEST_SPREAD
 from kbnn.core.layout import pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 
-SPARE = 8
-TURNS = 8
-FAR = 8.0
+OVERSAMPLING = 8
+POWER_ITERATIONS = 8
+MAX_VIEW_CHANGE = 8.0
 
 
-class Seen(NamedTuple):
+class WideInputs(NamedTuple):
     """What the network sees of one row, s and r, and the inputs in its units; with variances."""
 
     mean: FloatArray
@@ -38,22 +38,22 @@ class Seen(NamedTuple):
     x_var: FloatArray
 
 
-def condition(
+def condition_wide_inputs(
     view: FloatArray, mu: FloatArray, spread: FloatArray, x: FloatArray, x_var: FloatArray
-) -> Seen:
+) -> WideInputs:
     """The inputs of one row given what was measured; NaN in x is missing."""
     gain, shift, v = view[:, 0], view[:, 1], view[:, 2:]
     x, noise = gain * x - shift, gain * gain * x_var
     exact = np.isfinite(x) & (noise <= 0.0)
     var = np.zeros_like(x)
     if not np.all(exact):
-        x, var = _completed(v, mu, spread, x, noise, exact)
+        x, var = _impute_inputs(v, mu, spread, x, noise, exact)
     s = v.T @ x
     mean = np.concatenate([s, x - v @ s])
-    return Seen(mean, np.concatenate([(v**2).T @ var, var]), x, var)
+    return WideInputs(mean, np.concatenate([(v**2).T @ var, var]), x, var)
 
 
-def _completed(
+def _impute_inputs(
     v: FloatArray,
     mu: FloatArray,
     spread: FloatArray,
@@ -62,7 +62,7 @@ def _completed(
     exact: NDArray[np.bool_],
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of every input given those that were measured."""
-    low, d = _parts(spread, v.shape[1])
+    low, d = _split_covariance(spread, v.shape[1])
     d = np.maximum(d, SMALLEST_SPREAD)
     known = np.isfinite(x) & np.isfinite(noise)
     w = np.where(known, 1.0 / (d + np.where(known, noise, 0.0)), 0.0)
@@ -79,27 +79,31 @@ def _completed(
     return np.where(exact, x, mean), np.where(exact, 0.0, var)
 
 
-def absorb(view: FloatArray, mu: FloatArray, spread: FloatArray, rows: int, seen: Seen) -> None:
+def update_wide_inputs(
+    view: FloatArray, mu: FloatArray, spread: FloatArray, rows: int, seen: WideInputs
+) -> None:
     """Count a row's inputs into (mu, L, D) in place; `rows` were counted before it."""
     k, v = rows + 2.0, view[:, 2:]
     delta = seen.x - mu
     mu += delta / k
     e = v.T @ delta
     rest = delta - v @ e
-    low, d = _parts(spread, v.shape[1])
+    low, d = _split_covariance(spread, v.shape[1])
     more = np.outer(e, e) * ((k - 1.0) / k) + np.diag(seen.var[: len(e)])
     size = len(spread) - len(d)
     spread[:size] += pack_triangle(more - low) / k
     d += (rest**2 * ((k - 1.0) / k) + seen.x_var - d) / k
 
 
-def _parts(spread: FloatArray, directions: int) -> tuple[FloatArray, FloatArray]:
+def _split_covariance(spread: FloatArray, directions: int) -> tuple[FloatArray, FloatArray]:
     """L as a matrix and D, a view."""
     size = directions * (directions + 1) // 2
     return unpack_triangle(spread[:size], directions), spread[size:]
 
 
-def leading(rows: FloatArray, count: int = DIRECTIONS, limit: float = INPUT_LIMIT) -> FloatArray:
+def leading_directions(
+    rows: FloatArray, count: int = DIRECTIONS, limit: float = INPUT_LIMIT
+) -> FloatArray:
     """The leading directions (inputs, count) of standardised rows, missing values at their mean.
 
     Found by turning a random frame towards them a few times. Directions beyond what the rows have
@@ -107,8 +111,8 @@ def leading(rows: FloatArray, count: int = DIRECTIONS, limit: float = INPUT_LIMI
     """
     z = np.clip(np.nan_to_num(rows), -limit, limit)  # or a single outlier would be a direction
     z = z - np.mean(z, axis=0)
-    frame = np.random.default_rng(0).standard_normal((z.shape[1], count + SPARE))
-    for _ in range(TURNS):
+    frame = np.random.default_rng(0).standard_normal((z.shape[1], count + OVERSAMPLING))
+    for _ in range(POWER_ITERATIONS):
         frame = np.linalg.qr(z.T @ (z @ frame))[0]
     values, vectors = np.linalg.eigh(frame.T @ (z.T @ (z @ frame)))
     values, top = values[::-1][:count], (frame @ vectors[:, ::-1])[:, :count]
@@ -117,7 +121,13 @@ def leading(rows: FloatArray, count: int = DIRECTIONS, limit: float = INPUT_LIMI
     return np.pad(top, ((0, 0), (0, count - top.shape[1])))
 
 
-def strayed(view: FloatArray) -> bool:
+def is_view_outdated(view: FloatArray) -> bool:
     """Whether an input's own units have become others than those of its first rows."""
     gain, shift = view[:, :1], view[:, 1:2]
-    return bool(np.any((gain > FAR) | (gain < 1.0 / FAR) | (np.abs(shift) > FAR)))
+    return bool(
+        np.any(
+            (gain > MAX_VIEW_CHANGE)
+            | (gain < 1.0 / MAX_VIEW_CHANGE)
+            | (np.abs(shift) > MAX_VIEW_CHANGE)
+        )
+    )

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from kbnn.errors import KbnnError, UsageError
 
-PATIENCE: Final = 1.0
+RESULT_TIMEOUT_SECONDS: Final = 1.0
 """Seconds after which it is asked whether a worker is still there; longer each time, since what was
 on its way by then begins anew."""
-MOST_TRIES: Final = 20
+MAX_ATTEMPTS: Final = 20
 """Workers that may be lost one after another before a run gives up."""
-QUIET: Final = {
+LOCAL_CLUSTER_CONFIG: Final = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
@@ -23,29 +23,29 @@ QUIET: Final = {
     "distributed.admin.tick.interval": "1s",
 }
 """Of workers that are started here: none looks over the shoulder of those that learn."""
-LARGE: Final = {"distributed.admin.large-graph-warning-threshold": "1000 TB"}
+CLIENT_CONFIG: Final = {"distributed.admin.large-graph-warning-threshold": "1000 TB"}
 """What is sent may be large, models of many keys: it is not for the user to be warned of that."""
 
 
-def ready(nice: bool) -> None:
+def prepare_worker(nice: bool) -> None:
     """In a worker: have there what it will need, and give way to the process that tells it."""
     importlib.import_module("kbnn.fleet.worker")
     if nice and hasattr(os, "nice"):
-        os.nice(GIVING_WAY)
+        os.nice(WORKER_NICENESS)
 
 
-GIVING_WAY: Final = 5
+WORKER_NICENESS: Final = 5
 """By how much workers that are started here are less urgent than the process that reads: all of
 them wait for it, and it has more to do than any."""
-ANSWER: Final = 5.0
+CONNECT_TIMEOUT_SECONDS: Final = 5.0
 """Seconds that a scheduler has to answer."""
 
 
-class Gone(Exception):  # no error of the user's
+class PartitionLost(Exception):  # no error of the user's
     """A part does not live here (any more)."""
 
 
-class Crew:
+class DaskCluster:
     """The workers of a cluster: `local:2` starts so many here, anything else is an address."""
 
     def __init__(self, cluster: str) -> None:
@@ -61,7 +61,7 @@ class Crew:
         if kind == "local":
             if not count.isdigit() or not 1 <= int(count) <= 1024:
                 raise UsageError(f"--cluster local:N takes a number of workers, not '{cluster}'")
-            with dask.config.set(QUIET):
+            with dask.config.set(LOCAL_CLUSTER_CONFIG):
                 self._cluster = distributed.LocalCluster(
                     n_workers=int(count),
                     threads_per_worker=1,
@@ -71,22 +71,24 @@ class Crew:
                     silence_logs=50,
                 )
         try:
-            self._client = distributed.Client(self._cluster or cluster, timeout=ANSWER)
+            self._client = distributed.Client(
+                self._cluster or cluster, timeout=CONNECT_TIMEOUT_SECONDS
+            )
         except (OSError, ValueError) as error:
             raise UsageError(f"--cluster {cluster}: no Dask scheduler answers there") from error
-        self._settings: Any = dask.config.set(LARGE)
-        self.count = max(1, len(self._workers()))
+        self._settings: Any = dask.config.set(CLIENT_CONFIG)
+        self.count = max(1, len(self._list_workers()))
         # All at once: else each would look for kbnn with its first rows.
-        self._client.run(ready, self._cluster is not None)
+        self._client.run(prepare_worker, self._cluster is not None)
 
-    def _workers(self) -> list[str]:
+    def _list_workers(self) -> list[str]:
         info = self._client.scheduler_info(n_workers=-1)
         return sorted(info["workers"])
 
-    def place(self) -> str:
+    def choose_worker(self) -> str:
         """A worker for one more part: the one with fewest."""
         for _ in range(120):
-            there = [worker for worker in self._workers() if worker not in self._lost]
+            there = [worker for worker in self._list_workers() if worker not in self._lost]
             if there:
                 chosen = min(there, key=lambda worker: (self._placed.count(worker), worker))
                 self._placed.append(chosen)
@@ -94,9 +96,9 @@ class Crew:
             time.sleep(0.5)
         raise KbnnError("the cluster has no workers")
 
-    def lost(self, worker: str) -> None:
+    def mark_lost(self, worker: str) -> None:
         """A worker is no longer there, or has forgotten what lived in it."""
-        if worker not in self._workers():
+        if worker not in self._list_workers():
             self._lost.add(worker)
         self._placed = [placed for placed in self._placed if placed != worker]
 
@@ -106,7 +108,7 @@ class Crew:
             work, *args, workers=[worker], allow_other_workers=False, pure=False, retries=0
         )
 
-    def result(self, future: Any, worker: str) -> Any:
+    def wait_for_result(self, future: Any, worker: str) -> Any:
         """What came of it; Gone if the worker is."""
         from concurrent.futures import CancelledError
 
@@ -115,20 +117,20 @@ class Crew:
         from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
 
-        patience = PATIENCE
+        patience = RESULT_TIMEOUT_SECONDS
         while True:
             try:
                 return future.result(timeout=patience)
             except (TimeoutError, Late):
                 patience *= 2.0
-                if worker not in self._workers():
-                    raise Gone(worker) from None
+                if worker not in self._list_workers():
+                    raise PartitionLost(worker) from None
             except (KilledWorker, CommClosedError, CancelledError, FutureCancelledError) as error:
-                raise Gone(worker) from error
+                raise PartitionLost(worker) from error
 
-    def anywhere(self, work: Callable[..., Any], many: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def run_anywhere(self, work: Callable[..., Any], many: Sequence[tuple[Any, ...]]) -> list[Any]:
         """What comes of work that any worker can do, and another if one is lost."""
-        sent = [self._client.submit(work, *args, pure=False, retries=MOST_TRIES) for args in many]
+        sent = [self._client.submit(work, *args, pure=False, retries=MAX_ATTEMPTS) for args in many]
         return [future.result() for future in sent]
 
     def close(self) -> None:

@@ -18,31 +18,31 @@ import numpy as np
 
 from kbnn.core.network import LEARNED, REJECTED, UNLABELLED
 from kbnn.errors import ModelError
-from kbnn.fleet.beginnings import NEW, Beginnings
-from kbnn.fleet.crew import Crew
-from kbnn.fleet.forms import Forms
-from kbnn.fleet.keys import keys_of
-from kbnn.fleet.part import Ask, Part, check_member, model_from
-from kbnn.fleet.start import caught_up
-from kbnn.fleet.store import Store
-from kbnn.fleet.team import Team
-from kbnn.fleet.work import Taught, Work
+from kbnn.fleet.beginnings import EMPTY_MODEL, Pooling
+from kbnn.fleet.crew import DaskCluster
+from kbnn.fleet.forms import PackedLayouts
+from kbnn.fleet.keys import read_keys
+from kbnn.fleet.part import Partition, PredictFunction, check_fleet_model, load_stored_model
+from kbnn.fleet.start import learn_held_rows
+from kbnn.fleet.store import FleetStore
+from kbnn.fleet.team import RemotePartitions
+from kbnn.fleet.work import PartitionResult, PartitionUpdate
 from kbnn.model import file as modelfile
 from kbnn.model.migrations import migrated_form
-from kbnn.model.model import Model
-from kbnn.model.plain import value_of
+from kbnn.model.model import OnlineModel
+from kbnn.model.plain import read_value
 from kbnn.model.recursion import SequenceNotices
-from kbnn.model.rows import Lesson, Rows, sliced
+from kbnn.model.rows import LearnResult, Rows, slice_rows
 from kbnn.model.schema import Schema
-from kbnn.model.settings import MOST_KEPT, Settings
+from kbnn.model.settings import MAX_BUFFER_ROWS, Settings
 from kbnn.model.stored import to_state
-from kbnn.score.score import count
-from kbnn.stream.blocks import taken
+from kbnn.score.score import check_stored_count
+from kbnn.stream.blocks import take_rows
 from kbnn.task import forecast as said_of
-from kbnn.task.base import blank
-from kbnn.task.forecast import HELD, Forecast
+from kbnn.task.base import make_empty_forecast
+from kbnn.task.forecast import IN_WARMUP, Forecast
 
-SMALL: Final = {
+FLEET_DEFAULTS: Final = {
     "hidden": (10,),
     "covariance": "neuron",
     "rehearse": 0,
@@ -51,14 +51,14 @@ SMALL: Final = {
     "sample": 0,
 }
 """The settings of a fleet where nothing else is said: a key takes some 7 KB."""
-OPEN: Final = 10_000
+DEFAULT_OPEN_MODELS: Final = 10_000
 """Models that are open at a time where nothing else is said."""
-YOUNG: Final = 2048
+LOCAL_ROWS: Final = 2048
 """Rows of a stream that are learned here where there are workers: windows are short as yet, and to
 tell of them takes longer than to learn them."""
 
 
-class Fleet(Model):
+class Fleet(OnlineModel):
     """The models of all keys; what it has itself is the record of all rows and the position."""
 
     def __init__(
@@ -66,26 +66,30 @@ class Fleet(Model):
         settings: Settings,
         schema: Schema,
         key: Sequence[str],
-        store: Store,
-        common: Model | None = None,
+        store: FleetStore,
+        common: OnlineModel | None = None,
     ) -> None:
         super().__init__(settings, schema)
         self.key = tuple(key)
         self.store = store
-        self.most_open = OPEN
-        self.forms = Forms()
-        self.beginnings = Beginnings(settings, self.forms, common)
+        self.most_open = DEFAULT_OPEN_MODELS
+        self.layouts = PackedLayouts()
+        self.pooling = Pooling(settings, self.layouts, common)
         self._rows = self._rejected = 0
-        self._part: Part | Team = self._here()
-        self._team: Team | None = None  # workers that have not been asked for anything yet
-        self._sent: list[tuple[int, Callable[[], Taught]]] = []  # by row, what is being learned
-        self._spoken: list[tuple[int, Forecast]] = []  # by row, what was said
-        self._under_way: list[tuple[Rows, bool, int]] = []  # blocks, and the row after each
-        self._wanted: str | None = None
+        self._partition: Partition | RemotePartitions = self._open_local_partition()
+        self._idle_workers: RemotePartitions | None = (
+            None  # workers that have not been asked for anything yet
+        )
+        self._sent: list[
+            tuple[int, Callable[[], PartitionUpdate]]
+        ] = []  # by row, what is being learned
+        self._forecasts: list[tuple[int, Forecast]] = []  # by row, what was said
+        self._sent_blocks: list[tuple[Rows, bool, int]] = []  # blocks, and the row after each
+        self._interval_mode: str | None = None
 
     @classmethod
-    def begin(
-        cls, settings: Settings, schema: Schema, key: Sequence[str], store: Store, common: bool
+    def create_empty(
+        cls, settings: Settings, schema: Schema, key: Sequence[str], store: FleetStore, common: bool
     ) -> Fleet:
         """A fleet that has seen nothing; without a common start keys begin from ignorance.
 
@@ -93,50 +97,53 @@ class Fleet(Model):
         """
         of_all = None
         if common and not schema.lags:
-            of_all = Model(replace(settings, keep=MOST_KEPT), schema)
-            of_all.scored = False
+            of_all = OnlineModel(replace(settings, keep=MAX_BUFFER_ROWS), schema)
+            of_all.is_scored = False
         return cls(settings, schema, key, store, of_all)
 
     @property
-    def common(self) -> Model | None:
+    def pooled_model(self) -> OnlineModel | None:
         """The model of all rows, if there is one."""
-        return self.beginnings.common
+        return self.pooling.pooled_model
 
     # Keeping it.
 
     @classmethod
-    def load(cls, store: Store) -> Fleet | None:
+    def load(cls, store: FleetStore) -> Fleet | None:
         """The fleet as it was last saved, None where it never was."""
-        state, name = store.state(), store.path or "the fleet"
+        state, name = store.read_state(), store.path or "the fleet"
         if not state:
             return None
         try:
             own = modelfile.load_bytes(state["fleet"], name)
-            if len(state["counts"]) > modelfile.MAX_HEADER:
+            if len(state["counts"]) > modelfile.MAX_HEADER_BYTES:
                 raise ValueError("its counts are too large")
             plain = json.loads(state["counts"])
             common = None
             if "common" in state:
                 common = modelfile.load_bytes(state["common"], f"{name}: the common model")
-                common.scored = False
-            key = value_of(list[str], plain["key"], "key")
+                common.is_scored = False
+            key = read_value(list[str], plain["key"], "key")
             fleet = cls(own.settings, own.schema, key, store, common)
-            fleet.remember(lambda: own.card)
+            fleet.set_record(lambda: own.card)
             fleet.position, fleet.skipped = own.position, own.skipped
-            fleet._rows, fleet._rejected = count(plain["rows"]), count(plain["rejected"])
-            start = state.get("start", NEW)
-            fleet.beginnings.restore(plain, start)
+            fleet._rows, fleet._rejected = (
+                check_stored_count(plain["rows"]),
+                check_stored_count(plain["rejected"]),
+            )
+            start = state.get("start", EMPTY_MODEL)
+            fleet.pooling.restore(plain, start)
             version = modelfile.version_of(state["fleet"], name)
-            with fleet._named():
+            with fleet._name_store_in_errors():
                 if common is not None:
-                    check_member(common, own.settings, own.schema)
-                fleet.forms.learn(
+                    check_fleet_model(common, own.settings, own.schema)
+                fleet.layouts.add_layouts(
                     {
                         form: migrated_form(version, one, own.schema.task)
                         for form, one in plain.get("forms", {}).items()
                     }
                 )
-                model_from(start, fleet.forms, own.settings, own.schema)
+                load_stored_model(start, fleet.layouts, own.settings, own.schema)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ModelError(f"{name}: is damaged (its state)") from error
         except RecursionError as error:
@@ -146,73 +153,77 @@ class Fleet(Model):
 
     def save(self) -> None:
         """Write what has changed, all of it in one step."""
-        self.store.write(self._part.changed())
-        self.store.commit(self._state())
-        if isinstance(self._part, Team):
-            self._part.saved(self.most_open)
+        self.store.write(self._partition.iter_changed())
+        self.store.commit(self._build_state())
+        if isinstance(self._partition, RemotePartitions):
+            self._partition.mark_saved(self.most_open)
 
     def copy(self) -> Fleet:
         """A fleet that is the same and shares nothing: what it learns is not saved."""
-        assert isinstance(self._part, Part)
+        assert isinstance(self._partition, Partition)
         store = self.store.copy()
-        store.write(self._part.unsaved())
-        store.commit(self._state())
+        store.write(self._partition.iter_unsaved())
+        store.commit(self._build_state())
         made = Fleet.load(store)
         assert made is not None
         made.most_open = self.most_open
-        made.with_intervals(self._wanted)
+        made.set_interval_mode(self._interval_mode)
         return made
 
-    def _state(self) -> dict[str, bytes]:
+    def _build_state(self) -> dict[str, bytes]:
         """What is saved beside the models of the keys."""
-        begun = self.beginnings
-        start = begun.kept()
+        begun = self.pooling
+        start = begun.settled_initial_bytes()
         counts = {
             "key": list(self.key),
             "rows": self._rows,
             "rejected": self._rejected,
             **begun.to_json(),
-            "forms": self.forms.plain(),
+            "forms": self.layouts.to_json(),
         }
         state = {
             "fleet": modelfile.to_bytes(*to_state(self)),
             "counts": json.dumps(counts).encode(),
         }
-        if begun.common is not None:
+        if begun.pooled_model is not None:
             state["start"] = start
-            state["common"] = modelfile.to_bytes(*to_state(begun.common))
+            state["common"] = modelfile.to_bytes(*to_state(begun.pooled_model))
         return state
 
-    def on(self, crew: Crew | None) -> None:
+    def use_cluster(self, cluster: DaskCluster | None) -> None:
         """Have the models of keys learn and answer in workers of a cluster, or here again."""
-        self._part, self._team = self._here(), None
-        if crew is not None:
-            self._team = Team(crew, self.settings, self._schema, self.forms, self.store.path)
-            self._team.first = self.beginnings.first
-        self._part.wanted = self._wanted
+        self._partition, self._idle_workers = self._open_local_partition(), None
+        if cluster is not None:
+            self._idle_workers = RemotePartitions(
+                cluster, self.settings, self._schema, self.layouts, self.store.path
+            )
+            self._idle_workers.make_initial_bytes = self.pooling.make_initial_bytes
+        self._partition.interval_mode = self._interval_mode
 
-    def _hand_over(self) -> None:
+    def _move_to_workers(self) -> None:
         """Have models in workers from now on, if there are any."""
-        if self._team is None:
+        if self._idle_workers is None:
             return
-        assert isinstance(self._part, Part)
-        self.store.write(self._part.rest(0))
-        self._part, self._team = self._team, None
-        self._part.wanted = self._wanted
+        assert isinstance(self._partition, Partition)
+        self.store.write(self._partition.close_down_to(0))
+        self._partition, self._idle_workers = self._idle_workers, None
+        self._partition.interval_mode = self._interval_mode
 
-    def _here(self) -> Part:
-        part = Part(self.settings, self._schema, self.forms)
-        part.first = self.beginnings.first
+    def _open_local_partition(self) -> Partition:
+        part = Partition(self.settings, self._schema, self.layouts)
+        part.make_initial_bytes = self.pooling.make_initial_bytes
         return part
 
-    def model_of(self, key: str) -> Model | None:
+    def model_of(self, key: str) -> OnlineModel | None:
         """The model of a key, None where it has none yet."""
-        content = self._part.file(key) if key in self._part else self.store.read(key)
+        content = (
+            self._partition.serialize_model(key) if key in self._partition else self.store.read(key)
+        )
         if content is None:
             return None
-        with self._named():
-            model = model_from(content, self.forms, self.settings, self._schema)
-        model.with_intervals(self._wanted)
+        with self._name_store_in_errors():
+            model = load_stored_model(content, self.layouts, self.settings, self._schema)
+        model.set_interval_mode(self._interval_mode)
         return model
 
     def file_of(self, key: str) -> bytes:
@@ -221,22 +232,24 @@ class Fleet(Model):
         return b"" if model is None else modelfile.to_bytes(*to_state(model))
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _name_store_in_errors(self) -> Iterator[None]:
         """Where a model was that is refused."""
         try:
             yield
         except ModelError as error:
             raise ModelError(f"{self.store.path}: {error}") from error
 
-    def _rest(self) -> None:
+    def _close_unused(self) -> None:
         """Let those rest that were not used for longest; in workers, when all is saved next."""
-        if isinstance(self._part, Part) and len(self._part) > self.most_open:
-            self.store.write(self._part.rest(self.most_open))
+        if isinstance(self._partition, Partition) and len(self._partition) > self.most_open:
+            self.store.write(self._partition.close_down_to(self.most_open))
 
     @property
     def wants_saving(self) -> bool:
         """Whether more models are open than may be, and only saving lets them rest."""
-        return isinstance(self._part, Team) and len(self._part) > self.most_open
+        return (
+            isinstance(self._partition, RemotePartitions) and len(self._partition) > self.most_open
+        )
 
     # What a model is asked.
 
@@ -246,73 +259,73 @@ class Fleet(Model):
         return self._rows
 
     @property
-    def rejected(self) -> int:
+    def rejected_rows(self) -> int:
         """Rows with a target that could not be learned from."""
         return self._rejected
 
     @property
-    def intervals(self) -> str | None:
+    def interval_mode(self) -> str | None:
         """Whether intervals are `tracked`, or `stated` as the distribution has them, if any."""
-        return self.task.intervals(self._wanted or self.settings.intervals)
+        return self.task.interval_mode(self._interval_mode or self.settings.intervals)
 
-    def with_intervals(self, wanted: str | None) -> None:
+    def set_interval_mode(self, wanted: str | None) -> None:
         """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""
-        super().with_intervals(wanted)
-        self._wanted = self._part.wanted = wanted
+        super().set_interval_mode(wanted)
+        self._interval_mode = self._partition.interval_mode = wanted
 
     # Rows.
 
-    def teach(self, rows: Rows, again: bool = False) -> Lesson:
+    def learn_batch(self, rows: Rows, again: bool = False) -> LearnResult:
         """Predict each row by the model of its key, then learn it there."""
         with self.lock:
-            self.send(self.keys(rows), rows, again)
-            return Lesson(self.receive())
+            self.send_block(self.read_row_keys(rows), rows, again)
+            return LearnResult(self.receive_block())
 
-    def keys(self, rows: Rows) -> list[str]:
+    def read_row_keys(self, rows: Rows) -> list[str]:
         """The key of each row."""
-        return keys_of(rows, self.key)
+        return read_keys(rows, self.key)
 
     @property
-    def in_workers(self) -> bool:
+    def uses_workers(self) -> bool:
         """Whether there are workers for models: what is sent there is learned meanwhile."""
-        return self._team is not None or isinstance(self._part, Team)
+        return self._idle_workers is not None or isinstance(self._partition, RemotePartitions)
 
     @property
-    def under_way(self) -> int:
+    def blocks_in_flight(self) -> int:
         """Blocks that were sent and not received."""
-        return len(self._under_way)
+        return len(self._sent_blocks)
 
-    def send(self, keys: list[str], rows: Rows, again: bool) -> None:
+    def send_block(self, keys: list[str], rows: Rows, again: bool) -> None:
         """Have a block learned; what is said of it can be received later."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
         rows = rows._replace(original=None, schema=self._schema)
         at = 0
         while at < len(keys):
-            stop = self._until(keys, at)
-            self._teach(keys[at:stop], sliced(rows, at, stop), again)
+            stop = self._find_block_end(keys, at)
+            self._learn_block(keys[at:stop], slice_rows(rows, at, stop), again)
             at = stop
-        self._under_way.append((rows, again, self.met))
+        self._sent_blocks.append((rows, again, self.met))
 
-    def receive(self) -> Forecast:
+    def receive_block(self) -> Forecast:
         """What was said of the block that was sent first."""
-        rows, again, end = self._under_way.pop(0)
-        self._collect(end)
-        mine = [said for first, said in self._spoken if first < end]
-        self._spoken = self._spoken[len(mine) :]
-        said = said_of.joined(mine) if mine else blank(0, self.task.numbers)
-        self._rows += int(np.count_nonzero(said.status & (LEARNED | HELD)))
+        rows, again, end = self._sent_blocks.pop(0)
+        self._collect_results(end)
+        mine = [said for first, said in self._forecasts if first < end]
+        self._forecasts = self._forecasts[len(mine) :]
+        said = said_of.join_forecasts(mine) if mine else make_empty_forecast(0, self.task.numbers)
+        self._rows += int(np.count_nonzero(said.status & (LEARNED | IN_WARMUP)))
         self._rejected += int(np.count_nonzero(said.status & REJECTED))
         self.skipped += int(np.count_nonzero(said.status & UNLABELLED))
         if not again:
-            self._score(rows, said, True)
+            self._score_rows(rows, said, True)
         return said
 
-    def _until(self, keys: list[str], start: int) -> int:
+    def _find_block_end(self, keys: list[str], start: int) -> int:
         """Where a piece of a block ends: with a common start at the end of a window at last."""
         stop = len(keys)
-        if self.common is not None:
-            stop = min(stop, start + self.beginnings.room(self.met))
+        if self.pooled_model is not None:
+            stop = min(stop, start + self.pooling.rows_left_in_window(self.met))
         if stop - start <= self.most_open:
             return stop
         seen: set[str] = set()
@@ -322,71 +335,73 @@ class Fleet(Model):
                 return at
         return stop
 
-    def _teach(self, keys: list[str], rows: Rows, again: bool) -> None:
+    def _learn_block(self, keys: list[str], rows: Rows, again: bool) -> None:
         """Let the models of keys learn a piece, and beside them the common one."""
-        if self.met >= YOUNG:
-            self._hand_over()
-        before = self.beginnings.settled_before(self.met)
+        if self.met >= LOCAL_ROWS:
+            self._move_to_workers()
+        before = self.pooling.results_needed_before(self.met)
         if before is not None:
-            self._collect(before)
-            self.beginnings.look_around(before)
-        found = self._found(keys)
-        with self._named():
-            if isinstance(self._part, Team):
-                self._sent.append((self.met, self._part.learn(keys, rows, found, again)))
+            self._collect_results(before)
+            self.pooling.start_window(before)
+        found = self._find_stored_models(keys)
+        with self._name_store_in_errors():
+            if isinstance(self._partition, RemotePartitions):
+                self._sent.append((self.met, self._partition.learn(keys, rows, found, again)))
             else:
-                taught = self._part.learn(keys, rows, found, again)
+                taught = self._partition.learn(keys, rows, found, again)
                 self._sent.append((self.met, lambda: taught))
-        self.beginnings.learn(rows, self.met, again)
+        self.pooling.learn(rows, self.met, again)
         self.met += len(keys)
-        if isinstance(self._part, Part):
-            self._collect(self.met)
-        self._rest()
+        if isinstance(self._partition, Partition):
+            self._collect_results(self.met)
+        self._close_unused()
 
-    def _collect(self, row: int) -> None:
+    def _collect_results(self, row: int) -> None:
         """Take in what became of the pieces that begin before a row of the stream."""
         while self._sent and self._sent[0][0] < row:
             first, result = self._sent.pop(0)
             said, moved = result()
-            self._spoken.append((first, said))
-            self.beginnings.moved(first, moved)
+            self._forecasts.append((first, said))
+            self.pooling.add_shifts(first, moved)
 
-    def _found(self, keys: list[str]) -> dict[str, bytes]:
+    def _find_stored_models(self, keys: list[str]) -> dict[str, bytes]:
         """What rests of keys that are not open, and what new ones begin from."""
-        begins, known = self.beginnings.begins, self.beginnings.young
+        begins, known = self.pooling.is_ready, self.pooling.unpooled_keys
         young = known if begins else ()
         grown = [key for key in dict.fromkeys(keys) if key in young] if young else []
-        found = {key: self._grown_up(key) for key in grown}
-        unknown = self._part.unknown(keys)
+        found = {key: self._start_from_pooled(key) for key in grown}
+        unknown = self._partition.list_unopened(keys)
         resting = self.store.read_many(unknown)
         for key in unknown:
             content = resting.get(key)
             if content is None:
-                content = self.beginnings.first()
-                if self.common is not None and not begins:
+                content = self.pooling.make_initial_bytes()
+                if self.pooled_model is not None and not begins:
                     known.add(key)
             found.setdefault(key, content)
         return found
 
-    def _grown_up(self, key: str) -> bytes:
+    def _start_from_pooled(self, key: str) -> bytes:
         """A key that came before the common model had begun: it begins now, and learns its rows."""
-        self.beginnings.young.discard(key)
-        if key in self._part:
-            self._collect(self.met)
-            held = self._part.take(key)
+        self.pooling.unpooled_keys.discard(key)
+        if key in self._partition:
+            self._collect_results(self.met)
+            held = self._partition.take_model(key)
         else:
-            held = self._from(self.store.read(key) or NEW)
-        return modelfile.to_bytes(*to_state(caught_up(self._from(self.beginnings.first()), held)))
+            held = self._load_model(self.store.read(key) or EMPTY_MODEL)
+        return modelfile.to_bytes(
+            *to_state(learn_held_rows(self._load_model(self.pooling.make_initial_bytes()), held))
+        )
 
-    def _from(self, content: bytes) -> Model:
-        with self._named():
-            return model_from(content, self.forms, self.settings, self._schema)
+    def _load_model(self, content: bytes) -> OnlineModel:
+        with self._name_store_in_errors():
+            return load_stored_model(content, self.layouts, self.settings, self._schema)
 
     def predict(self, rows: Rows) -> Forecast:
         """Predict each row by the model of its key; a key that is new is like the others."""
-        return self._asked(rows, lambda model, part: model.predict(part))
+        return self._apply_models(rows, lambda model, part: model.predict(part))
 
-    def ahead(self, notices: SequenceNotices | None = None) -> Callable[[Rows], Forecast]:
+    def open_predictor(self, notices: SequenceNotices | None = None) -> Callable[[Rows], Forecast]:
         """Open a predictor of rows that come after those learned: each is after its key's above."""
         if not self._schema.lags:
             return self.predict
@@ -395,64 +410,69 @@ class Fleet(Model):
 
         def predict(rows: Rows) -> Forecast:
             groups: dict[str, list[int]] = {}
-            for at, key in enumerate(keys_of(rows, self.key)):
+            for at, key in enumerate(read_keys(rows, self.key)):
                 groups.setdefault(key, []).append(at)
             rows = rows._replace(original=None)
-            work = Work(rows)
+            work = PartitionResult(rows)
             for key, where in groups.items():
                 if key not in predictors:
                     predictors[key] = self._open_predictor(key, notices)
-                work.add(np.array(where), predictors[key](taken(rows, np.array(where))))
-            return work.joined() if len(rows.y) else blank(0, self.task.numbers)
+                work.add(np.array(where), predictors[key](take_rows(rows, np.array(where))))
+            return (
+                work.join_forecasts() if len(rows.y) else make_empty_forecast(0, self.task.numbers)
+            )
 
         return predict
 
     def _open_predictor(self, key: str, notices: SequenceNotices) -> Callable[[Rows], Forecast]:
         """Open the predictor of a key; a key that was never seen is like the others."""
-        self._hand_over()
+        self._move_to_workers()
         model = self.model_of(key)
-        if model is None and self.beginnings.begins:
-            model = self.beginnings.like_others()
-            model.with_intervals(self._wanted)
+        if model is None and self.pooling.is_ready:
+            model = self.pooling.create_new_key_model()
+            model.set_interval_mode(self._interval_mode)
         if model is None:
-            return lambda rows: said_of.nothing(len(rows.y), self.task.numbers)
-        return model.ahead(notices)
+            return lambda rows: said_of.make_missing_forecast(len(rows.y), self.task.numbers)
+        return model.open_predictor(notices)
 
-    def _asked(self, rows: Rows, ask: Ask) -> Forecast:
+    def _apply_models(self, rows: Rows, ask: PredictFunction) -> Forecast:
         with self.lock:
-            return self._answers(rows, ask)
+            return self._apply_models_unlocked(rows, ask)
 
-    def _answers(self, rows: Rows, ask: Ask) -> Forecast:
-        self._hand_over()
-        keys = keys_of(rows, self.key)
+    def _apply_models_unlocked(self, rows: Rows, ask: PredictFunction) -> Forecast:
+        self._move_to_workers()
+        keys = read_keys(rows, self.key)
         rows = rows._replace(original=None)
-        work, at = Work(rows), 0
+        work, at = PartitionResult(rows), 0
         strange: list[int] = []
         while at < len(keys):
             stop = min(len(keys), at + max(1, self.most_open))
             found: dict[str, bytes] = {}
             for key in dict.fromkeys(keys[at:stop]):
-                content = None if key in self._part else self.store.read(key)
+                content = None if key in self._partition else self.store.read(key)
                 if content is not None:
                     found[key] = content
-            known = [k for k in range(at, stop) if keys[k] in self._part or keys[k] in found]
+            known = [k for k in range(at, stop) if keys[k] in self._partition or keys[k] in found]
             strange += sorted(set(range(at, stop)).difference(known))
             if known:
                 where = np.array(known)
                 asked = [keys[k] for k in known]
-                with self._named():
-                    work.add(where, self._part.ask(asked, taken(rows, where), found, ask))
-            self._rest()
+                with self._name_store_in_errors():
+                    work.add(
+                        where,
+                        self._partition.apply_models(asked, take_rows(rows, where), found, ask),
+                    )
+            self._close_unused()
             at = stop
         if strange:
             where = np.array(strange)
-            work.add(where, self._of_strangers(taken(rows, where), ask))
-        return work.joined() if len(keys) else blank(0, self.task.numbers)
+            work.add(where, self._predict_new_keys(take_rows(rows, where), ask))
+        return work.join_forecasts() if len(keys) else make_empty_forecast(0, self.task.numbers)
 
-    def _of_strangers(self, rows: Rows, ask: Ask) -> Forecast:
+    def _predict_new_keys(self, rows: Rows, ask: PredictFunction) -> Forecast:
         """What is said of rows whose key was never seen: what is true of keys at large."""
-        if not self.beginnings.begins:
-            return said_of.nothing(len(rows.y), self.task.numbers)
-        stranger = self.beginnings.like_others()
-        stranger.with_intervals(self._wanted)
+        if not self.pooling.is_ready:
+            return said_of.make_missing_forecast(len(rows.y), self.task.numbers)
+        stranger = self.pooling.create_new_key_model()
+        stranger.set_interval_mode(self._interval_mode)
         return ask(stranger, rows)

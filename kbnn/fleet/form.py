@@ -1,6 +1,6 @@
 """What packed models have in common: each is a row of numbers, and these lie side by side.
 
-The kernel learns them in place (kbnn/core/csrc/herd.h), so the order of counts and of what is kept
+The kernel learns them in place (kbnn/core/csrc/batched.h), so the order of counts and of what is kept
 of a row are its own too.
 """
 
@@ -24,43 +24,43 @@ from kbnn.core.normal import FloatArray
 from kbnn.core.state import ARRAYS, COUNT, State, init
 from kbnn.model import scaling
 from kbnn.model.limits import BELIEF_LIMIT
-from kbnn.model.plain import read, value_of
-from kbnn.model.rows import LARGEST as LARGEST_VALUE
+from kbnn.model.plain import read_dataclass, read_value
+from kbnn.model.rows import MAX_ABS_VALUE as LARGEST_VALUE
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import rows_kept
+from kbnn.model.warmup import compute_buffer_rows
 from kbnn.score.histograms import PIT_BINS
-from kbnn.score.score import LARGEST_SUM, count
+from kbnn.score.score import LARGEST_SUM, check_stored_count
 from kbnn.task.numeric_score import NumericScore
 
-LARGEST: Final = 8192
+MAX_PACKED_NUMBERS: Final = 8192
 """Numbers of a belief up to which it is packed: to copy a larger one costs more than it saves."""
-SEEN, CHANGES, MET, SKIPPED, LET_GO, KEPT = range(6)
+SEEN, CHANGES, ROWS_SEEN, SKIPPED, DROPPED_ROWS, BUFFERED_ROWS = range(6)
 SCORED, UNSCORED, INVALID, CURVE = range(6, 10)
-SINCE, SETTLED, REHEARSED, WARNED = range(10, 14)
-COUNTS: Final = 14
+REPLAY_SINCE, REPLAY_CORRECTED, REPLAYED_ROWS, LAST_ALARM = range(10, 14)
+COUNT_FIELDS: Final = 14
 """Numbers of a packed model that count: of its rows, of its record, of what it rehearses."""
 Y, WEIGHT, NUMBER, TRUST = range(4)
-REST: Final = 4
+ROW_META_FIELDS: Final = 4
 """What is kept of a row beside its inputs."""
 ORIGIN, TOTAL, SHIFT, SPREAD = range(4)
-CONSTANT: Final = 4
+CONSTANT_FIELDS: Final = 4
 """The best constant of the record, see kbnn.task.numeric_score."""
-WHOLE: Final = frozenset(("pit", "counts"))
+INTEGER_PARTS: Final = frozenset(("pit", "counts"))
 """Parts of a packed model that are whole numbers."""
-_FIGURES: Final = NumericScore()
-FIGURES: Final = tuple(_FIGURES._summed)
-NAMES: Final = tuple(_FIGURES._place)
-SUMS: Final = 1 + len(FIGURES)
-DRAWN: Final = tuple([0, *(1 + at for at in _FIGURES._drawn)])
+_SCORE_TEMPLATE: Final = NumericScore()
+FIGURES: Final = tuple(_SCORE_TEMPLATE._summed_metrics)
+FIGURE_NAMES: Final = tuple(_SCORE_TEMPLATE._index_by_name)
+SUM_FIELDS: Final = 1 + len(FIGURES)
+CURVE_SUMS: Final = tuple([0, *(1 + at for at in _SCORE_TEMPLATE._curve_indices)])
 """The sums, of which the weight is the first, that a learning curve shows."""
-_ROOTS: Final = frozenset(("weight", "rmse", "spread"))
+_NONNEGATIVE_SUMS: Final = frozenset(("weight", "rmse", "spread"))
 """Sums that are never negative: of weights, and of squares, of which the root is taken."""
-TINY: Final = 5e-324
+SMALLEST_FLOAT: Final = 5e-324
 LARGEST_FLOAT: Final = sys.float_info.max
-_SHOWN: Final = frozenset(NAMES[at] for at in _FIGURES._drawn)
+_CURVE_FIGURES: Final = frozenset(FIGURE_NAMES[at] for at in _SCORE_TEMPLATE._curve_indices)
 
 
-class Limits(NamedTuple):
+class PackedLimits(NamedTuple):
     """Of each number of a packed model: its range, or why it has none.
 
     free     whole numbers and what is known of tails, which have checks of their own
@@ -73,7 +73,7 @@ class Limits(NamedTuple):
     unknown: NDArray[np.bool_]
 
 
-class Form:
+class PackedLayout:
     """What models have in common that lie side by side."""
 
     def __init__(
@@ -81,52 +81,57 @@ class Form:
         settings: Settings,
         config: Config,
         seed: int,
-        figures: tuple[str, ...] = NAMES,
+        figures: tuple[str, ...] = FIGURE_NAMES,
     ) -> None:
         self.settings, self.config, self.seed = settings, config, seed
         self.figures = figures
         """The names of those that its models' records add up: others at another time."""
-        self.drawn = tuple(name for name in figures if name in _SHOWN)
+        self.curve_figures = tuple(name for name in figures if name in _CURVE_FIGURES)
         self.inputs = config.inputs
-        self.keep = rows_kept(config.inputs, settings.keep)
+        self.keep = compute_buffer_rows(config.inputs, settings.keep)
         blank = init(config, 0)
         self._shapes = [(name, getattr(blank, name).shape) for name in ARRAYS]
-        self._whole = ARRAYS.index("counts")
-        before = self._shapes[: self._whole]
-        self._counted = sum(math.prod(shape) for _, shape in before)
+        self._counts_place = ARRAYS.index("counts")
+        before = self._shapes[: self._counts_place]
+        self._counts_start = sum(math.prod(shape) for _, shape in before)
         self.belief = sum(math.prod(shape) for _, shape in self._shapes)
-        width = REST + self.inputs
-        self.part: dict[str, tuple[slice, tuple[int, ...]]] = {}
+        width = ROW_META_FIELDS + self.inputs
+        self.parts: dict[str, tuple[slice, tuple[int, ...]]] = {}
         at = 0
         for name, shape in (
             ("belief", (self.belief,)),
             ("columns", (1 + self.inputs, scaling.FIELDS)),
-            ("tails", (tails.FIELDS,)),
+            ("tails", (tails.CALIBRATION_FIELDS,)),
             ("sums", (1 + len(figures),)),
-            ("recent", (1 + len(self.drawn),)),
-            ("constant", (CONSTANT,)),
+            ("recent", (1 + len(self.curve_figures),)),
+            ("constant", (CONSTANT_FIELDS,)),
             ("pit", (PIT_BINS,)),
-            ("counts", (COUNTS,)),
+            ("counts", (COUNT_FIELDS,)),
             ("kept", (self.keep, width)),
         ):
-            self.part[name] = slice(at, at + math.prod(shape)), shape
+            self.parts[name] = slice(at, at + math.prod(shape)), shape
             at += math.prod(shape)
-        self.size, self.least = at, at - self.keep * width
+        self.size, self.min_size = at, at - self.keep * width
 
     @cached_property
-    def limits(self) -> Limits:
+    def limits(self) -> PackedLimits:
         """The limits of every number of a row, as the reader of model files has them."""
         state = {name: np.full(shape, -BELIEF_LIMIT) for name, shape in self._shapes}
-        state["cov"][layout_of(self.config).diagonal] = 0.0
+        state["cov"][layout_of(self.config).variance_positions] = 0.0
         state["surprise"][:] = 0.0
-        state["prior_var"][:] = TINY
-        state["noise"][:, : 1 if self.config.kind.noise_signed else None] = TINY
+        state["prior_var"][:] = SMALLEST_FLOAT
+        state["noise"][:, : 1 if self.config.kind.has_signed_noise else None] = SMALLEST_FLOAT
         columns = np.full((1 + self.inputs, scaling.FIELDS), -LARGEST_FLOAT)
         columns[:, [scaling.COUNT, scaling.SQUARES, scaling.SCALE]] = 0.0
-        sums = [0.0 if name in _ROOTS else -LARGEST_SUM for name in ("weight", *self.figures)]
-        recent = [0.0 if name in _ROOTS else -LARGEST_SUM for name in ("weight", *self.drawn)]
-        kept = np.full((self.keep, REST + self.inputs), -LARGEST_VALUE)
-        kept[:, [WEIGHT, NUMBER, TRUST]] = TINY, 1.0, 0.0
+        sums = [
+            0.0 if name in _NONNEGATIVE_SUMS else -LARGEST_SUM for name in ("weight", *self.figures)
+        ]
+        recent = [
+            0.0 if name in _NONNEGATIVE_SUMS else -LARGEST_SUM
+            for name in ("weight", *self.curve_figures)
+        ]
+        kept = np.full((self.keep, ROW_META_FIELDS + self.inputs), -LARGEST_VALUE)
+        kept[:, [WEIGHT, NUMBER, TRUST]] = SMALLEST_FLOAT, 1.0, 0.0
         most_kept = -kept
         most_kept[:, [WEIGHT, NUMBER, TRUST]] = LARGEST_FLOAT, 2.0**53 - 1.0, 1.0
         low, high, free = np.zeros(self.size), np.zeros(self.size), np.zeros(self.size, np.bool_)
@@ -138,42 +143,44 @@ class Form:
             ("constant", [-LARGEST_FLOAT, 0.0, -LARGEST_FLOAT, 0.0], LARGEST_FLOAT),
             ("kept", kept, most_kept),
         ):
-            place = self.part[name][0]
+            place = self.parts[name][0]
             low[place], high[place] = np.ravel(least), np.ravel(most)
-        counted = slice(self._counted, self._counted + len(COUNT))
-        for place in (counted, *(self.part[name][0] for name in ("tails", "pit", "counts"))):
+        counted = slice(self._counts_start, self._counts_start + len(COUNT))
+        for place in (counted, *(self.parts[name][0] for name in ("tails", "pit", "counts"))):
             free[place] = True
         unknown = np.zeros(self.size, np.bool_)
-        unknown[self.part["constant"][0].start + ORIGIN] = True
-        cells = unknown[self.part["kept"][0]].reshape(kept.shape)
-        cells[:, Y] = cells[:, REST:] = True
-        return Limits(low, high, free, unknown)
+        unknown[self.parts["constant"][0].start + ORIGIN] = True
+        cells = unknown[self.parts["kept"][0]].reshape(kept.shape)
+        cells[:, Y] = cells[:, ROW_META_FIELDS:] = True
+        return PackedLimits(low, high, free, unknown)
 
     @property
-    def present(self) -> bool:
+    def is_current(self) -> bool:
         """Whether its figures are those that are added up now."""
-        return self.figures == NAMES
+        return self.figures == FIGURE_NAMES
 
     @property
-    def places(self) -> tuple[int, ...]:
-        """The same in the kernel's terms (kb_form): where parts begin, and how long some are."""
+    def kernel_offsets(self) -> tuple[int, ...]:
+        """The same in the kernel's terms (kb_packed_layout): where parts begin, and how long some are."""
         named = ("columns", "tails", "sums", "recent", "constant", "pit", "counts", "kept")
-        starts = [self.part[name][0].start for name in named]
-        return self.size, *starts, self.keep, SUMS, len(DRAWN), PIT_BINS
+        starts = [self.parts[name][0].start for name in named]
+        return self.size, *starts, self.keep, SUM_FIELDS, len(CURVE_SUMS), PIT_BINS
 
-    def of(self, rows: FloatArray, name: str) -> Any:
+    def view_part(self, rows: FloatArray, name: str) -> Any:
         """A part of packed models (..., size), as it is there: a view."""
-        place, shape = self.part[name]
+        place, shape = self.parts[name]
         found = rows[..., place]
-        found = found.view(np.int64) if name in WHOLE else found
+        found = found.view(np.int64) if name in INTEGER_PARTS else found
         return found if len(shape) == 1 else found.reshape(*found.shape[:-1], *shape)
 
-    def length(self, counts: IntArray) -> int:
+    def used_length(self, counts: IntArray) -> int:
         """How much of a row is in use, with these counts."""
-        return self.least + min(int(counts[KEPT]), self.keep) * (REST + self.inputs)
+        return self.min_size + min(int(counts[BUFFERED_ROWS]), self.keep) * (
+            ROW_META_FIELDS + self.inputs
+        )
 
     @cached_property
-    def plain(self) -> dict[str, Any]:
+    def json_data(self) -> dict[str, Any]:
         """The form as plain data."""
         config = {**asdict(self.config), "hidden": list(self.config.hidden)}
         return {
@@ -186,27 +193,30 @@ class Form:
     @cached_property
     def name(self) -> bytes:
         """By which models say which form they have."""
-        text = json.dumps(self.plain, sort_keys=True)
+        text = json.dumps(self.json_data, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Form:
+    def from_json(cls, plain: dict[str, Any]) -> PackedLayout:
         """The inverse of `plain`."""
         settings = Settings.from_json(plain["settings"])
-        figures = tuple(value_of(list[str], plain["figures"], "figures"))
-        config, seed = read(Config, plain["config"]), count(plain["seed"])
-        small = config.weights <= LARGEST and config.weights + layout_of(config).size <= LARGEST
+        figures = tuple(read_value(list[str], plain["figures"], "figures"))
+        config, seed = read_dataclass(Config, plain["config"]), check_stored_count(plain["seed"])
+        small = (
+            config.weights <= MAX_PACKED_NUMBERS
+            and config.weights + layout_of(config).size <= MAX_PACKED_NUMBERS
+        )
         if not small or config.directions or len(set(figures)) != len(figures) or seed >= 2**63:
             raise ValueError("no packed model has such a form")
         return cls(settings, config, seed, figures)
 
-    def belief_of(self, state: State) -> FloatArray:
+    def pack_state(self, state: State) -> FloatArray:
         """The arrays of a belief one after another."""
         parts = [getattr(state, name).ravel() for name in ARRAYS]
-        parts[self._whole] = parts[self._whole].view(np.float64)
+        parts[self._counts_place] = parts[self._counts_place].view(np.float64)
         return np.concatenate(parts)
 
-    def state_of(self, belief: FloatArray) -> State:
+    def unpack_state(self, belief: FloatArray) -> State:
         """The belief that `belief_of` laid out, in arrays of its own."""
         arrays: dict[str, Any] = {}
         at = 0
@@ -217,6 +227,6 @@ class Form:
             at += size
         return State(config=self.config, seed=self.seed, **arrays)
 
-    def counted(self, belief: FloatArray) -> IntArray:
+    def view_counts(self, belief: FloatArray) -> IntArray:
         """The counts of beliefs (..., numbers), see kbnn.core.state.Counts."""
-        return belief[..., self._counted : self._counted + len(COUNT)].view(np.int64)
+        return belief[..., self._counts_start : self._counts_start + len(COUNT)].view(np.int64)

@@ -17,290 +17,316 @@ from kbnn.core.layout import IntArray
 from kbnn.errors import ModelError
 from kbnn.fleet import packed as of
 from kbnn.fleet import resting
-from kbnn.fleet.beginnings import NEW
-from kbnn.fleet.form import Form
-from kbnn.fleet.forms import Forms
-from kbnn.fleet.herd import Herd
-from kbnn.fleet.register import ALONE, Register
-from kbnn.fleet.start import KNOWN, OF_AGE, begun_again, moved_by
-from kbnn.fleet.store import Standing
-from kbnn.fleet.work import Taught, Work, groups_of
+from kbnn.fleet.beginnings import EMPTY_MODEL
+from kbnn.fleet.form import PackedLayout
+from kbnn.fleet.forms import PackedLayouts
+from kbnn.fleet.herd import BatchedModels
+from kbnn.fleet.register import UNPACKED, KeyIndex
+from kbnn.fleet.start import REFIT_ROWS, SHIFT_ROWS, measure_shift, refit_pooled
+from kbnn.fleet.store import KeyMetrics
+from kbnn.fleet.work import PartitionResult, PartitionUpdate, group_places
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.stored import to_state
-from kbnn.stream.blocks import taken
+from kbnn.stream.blocks import take_rows
 from kbnn.task.forecast import Forecast
 
-GATHERED: Final = 8
+GATHER_ROWS: Final = 8
 """Rows after which a model holds those that came one by one as one block."""
-FEW: Final = 64
+MAX_BATCHED_ROWS: Final = 64
 """Rows of a key in one block up to which they are learned with those of other keys."""
-WRITTEN: Final = 1024
+MODELS_PER_WRITE: Final = 1024
 """Models that are written down at a time."""
 
-Ask = Callable[[Model, Rows], Forecast]
+PredictFunction = Callable[[OnlineModel, Rows], Forecast]
 
 
-class Resting(NamedTuple):
+class StoredModel(NamedTuple):
     """A key's model as it is written down."""
 
     key: str
     content: bytes
-    standing: Standing
+    metrics: KeyMetrics
 
 
-class Part:
+class Partition:
     """The models of some keys."""
 
-    def __init__(self, settings: Settings, schema: Schema, forms: Forms) -> None:
-        self.settings, self.forms = settings, forms
-        self.wanted: str | None = None  # how intervals are wanted, see Model.with_intervals
-        self.first: Callable[[], bytes] = bytes  # what keys begin from now
+    def __init__(self, settings: Settings, schema: Schema, forms: PackedLayouts) -> None:
+        self.settings, self.layouts = settings, forms
+        self.interval_mode: str | None = None  # how intervals are wanted, see Model.with_intervals
+        self.make_initial_bytes: Callable[[], bytes] = bytes  # what keys begin from now
         self._schema = schema
-        self._packs = of.packs(settings, schema)
-        self._register = Register()
-        self._herds: list[Herd] = []
-        self._formed: dict[bytes, int] = {}  # by name of a form, which herd
-        self._models: dict[int, Model] = {}  # by number, those that are not packed
+        self._can_pack = of.supports_packing(settings, schema)
+        self._key_index = KeyIndex()
+        self._batches: list[BatchedModels] = []
+        self._batch_numbers: dict[bytes, int] = {}  # by name of a form, which herd
+        self._models: dict[int, OnlineModel] = {}  # by number, those that are not packed
 
     def __contains__(self, key: str) -> bool:
-        return key in self._register
+        return key in self._key_index
 
     def __len__(self) -> int:
-        return len(self._register)
+        return len(self._key_index)
 
-    def unknown(self, keys: Sequence[str]) -> list[str]:
+    def list_unopened(self, keys: Sequence[str]) -> list[str]:
         """Those of the keys that are not open, each once."""
-        return self._register.unknown(keys)
+        return self._key_index.list_unopened(keys)
 
     # Opening and resting.
 
-    def open(self, found: Mapping[str, bytes]) -> None:
+    def open_models(self, found: Mapping[str, bytes]) -> None:
         """Open the models of keys from the bytes that rested."""
-        before, whole, herd = NEW, None, ALONE  # new keys have the same bytes one after another
+        before, whole, herd = (
+            EMPTY_MODEL,
+            None,
+            UNPACKED,
+        )  # new keys have the same bytes one after another
         for key, content in found.items():
-            if not (resting.is_packed(content) and self._form(content).present):
-                model = model_from(content, self.forms, self.settings, self._schema)
-                if self.wanted:
-                    model.with_intervals(self.wanted)
-                self._models[self._register.add(key, ALONE, 0)] = model
+            if not (resting.is_packed(content) and self._find_layout(content).is_current):
+                model = load_stored_model(content, self.layouts, self.settings, self._schema)
+                if self.interval_mode:
+                    model.set_interval_mode(self.interval_mode)
+                self._models[self._key_index.add(key, UNPACKED, 0)] = model
                 continue
             if whole is None or content is not before:
-                form = self._form(content)
-                before, whole, herd = content, resting.from_bytes(form, content), self._herd(form)
-            self._register.add(key, herd, self._herds[herd].put(whole))
+                form = self._find_layout(content)
+                before, whole, herd = (
+                    content,
+                    resting.packed_from_bytes(form, content),
+                    self._find_batch(form),
+                )
+            self._key_index.add(key, herd, self._batches[herd].add_model(whole))
 
-    def _form(self, content: bytes) -> Form:
-        return self.forms.named(resting.form_name(content))
+    def _find_layout(self, content: bytes) -> PackedLayout:
+        return self.layouts.find_by_name(resting.read_layout_name(content))
 
-    def _herd(self, form: Form) -> int:
-        which = self._formed.get(form.name)
+    def _find_batch(self, form: PackedLayout) -> int:
+        which = self._batch_numbers.get(form.name)
         if which is None:
-            which = self._formed[form.name] = len(self._herds)
-            self._herds.append(Herd(form))
-        self._herds[which].fits(self._schema, self.settings)
+            which = self._batch_numbers[form.name] = len(self._batches)
+            self._batches.append(BatchedModels(form))
+        self._batches[which].bind_schema(self._schema, self.settings)
         return which
 
-    def _of(self, number: int) -> tuple[Herd, int] | None:
+    def _locate_packed(self, number: int) -> tuple[BatchedModels, int] | None:
         """Herd and place of a packed model, None of another."""
-        which = int(self._register.herd[number])
-        return None if which == ALONE else (self._herds[which], int(self._register.place[number]))
+        which = int(self._key_index.herd[number])
+        return (
+            None
+            if which == UNPACKED
+            else (self._batches[which], int(self._key_index.place[number]))
+        )
 
-    def take(self, key: str) -> Model:
+    def take_model(self, key: str) -> OnlineModel:
         """The model of a key, which is open here no longer."""
-        number = self._register.number(key)
-        model = self._model(number)
-        self._close(number)
+        number = self._key_index.number_of(key)
+        model = self._get_model(number)
+        self._close_model(number)
         return model
 
-    def _model(self, number: int) -> Model:
+    def _get_model(self, number: int) -> OnlineModel:
         """The model of a key; what is learned by a packed one's does not count."""
-        there = self._of(number)
+        there = self._locate_packed(number)
         if there is None:
             return self._models[number]
         herd, at = there
-        return of.unpacked(herd.form, herd.get(at), self.settings, self._schema)
+        return of.unpack_model(herd.layout, herd.get_model(at), self.settings, self._schema)
 
-    def _close(self, number: int) -> None:
-        there = self._of(number)
+    def _close_model(self, number: int) -> None:
+        there = self._locate_packed(number)
         if there is None:
             del self._models[number]
         else:
-            there[0].drop(there[1])
-        self._register.drop(number)
+            there[0].remove_model(there[1])
+        self._key_index.remove_key(number)
 
-    def taken(self, key: str) -> bytes:
+    def take_model_bytes(self, key: str) -> bytes:
         """The same as bytes."""
-        return modelfile.to_bytes(*to_state(self.take(key)))
+        return modelfile.to_bytes(*to_state(self.take_model(key)))
 
-    def file(self, key: str) -> bytes:
+    def serialize_model(self, key: str) -> bytes:
         """What the model file of a key would hold."""
-        return modelfile.to_bytes(*to_state(self._model(self._register.number(key))))
+        return modelfile.to_bytes(*to_state(self._get_model(self._key_index.number_of(key))))
 
-    def rest(self, most: int) -> Iterator[Resting]:
+    def close_down_to(self, most: int) -> Iterator[StoredModel]:
         """Close models until so many are open; those that have changed are to be written."""
-        numbers = self._register.unused(len(self) - most)
-        yield from self._resting([n for n in numbers if self._register.is_changed(n)])
+        numbers = self._key_index.list_least_recent(len(self) - most)
+        yield from self._serialize_models([n for n in numbers if self._key_index.is_changed(n)])
         for number in numbers:
-            self._close(number)
+            self._close_model(number)
 
-    def shut(self, most: int) -> list[str]:
+    def close_saved(self, most: int) -> list[str]:
         """Close models, which are all saved, until so many are open; their keys."""
-        numbers = self._register.unused(len(self) - most)
-        closed = list(map(self._register.key, numbers))
+        numbers = self._key_index.list_least_recent(len(self) - most)
+        closed = list(map(self._key_index.key_of, numbers))
         for number in numbers:
-            self._close(number)
+            self._close_model(number)
         return closed
 
-    def changed(self) -> Iterator[Resting]:
+    def iter_changed(self) -> Iterator[StoredModel]:
         """The models that have changed since they were last asked for; they stay open."""
-        yield from self._resting(self._register.changed())
-        self._register.unchange()
+        yield from self._serialize_models(self._key_index.list_changed())
+        self._key_index.clear_changed()
 
-    def unsaved(self) -> Iterator[Resting]:
+    def iter_unsaved(self) -> Iterator[StoredModel]:
         """The models that have changed since they were last asked for; they still count as such."""
-        return self._resting(self._register.changed())
+        return self._serialize_models(self._key_index.list_changed())
 
-    def _resting(self, numbers: list[int]) -> Iterator[Resting]:
-        for start in range(0, len(numbers), WRITTEN):
-            some = np.array(numbers[start : start + WRITTEN])
-            herds = self._register.herd[some]
+    def _serialize_models(self, numbers: list[int]) -> Iterator[StoredModel]:
+        for start in range(0, len(numbers), MODELS_PER_WRITE):
+            some = np.array(numbers[start : start + MODELS_PER_WRITE])
+            herds = self._key_index.herd[some]
             for which in np.unique(herds).tolist():
                 these = some[herds == which]
-                yield from self._packed(which, these) if which != ALONE else self._whole(these)
+                yield from (
+                    self._serialize_packed(which, these)
+                    if which != UNPACKED
+                    else self._serialize_unpacked(these)
+                )
 
-    def _packed(self, which: int, numbers: IntArray) -> Iterator[Resting]:
-        herd, places = self._herds[which], self._register.place[numbers]
-        keys = map(self._register.key, numbers.tolist())
-        for key, at, told in zip(keys, places.tolist(), herd.standings(places), strict=True):
-            yield Resting(key, resting.to_bytes(herd.form, herd.get(at)), told)
+    def _serialize_packed(self, which: int, numbers: IntArray) -> Iterator[StoredModel]:
+        herd, places = self._batches[which], self._key_index.place[numbers]
+        keys = map(self._key_index.key_of, numbers.tolist())
+        for key, at, told in zip(
+            keys, places.tolist(), herd.compute_key_metrics(places), strict=True
+        ):
+            yield StoredModel(key, resting.packed_to_bytes(herd.layout, herd.get_model(at)), told)
 
-    def _whole(self, numbers: IntArray) -> Iterator[Resting]:
+    def _serialize_unpacked(self, numbers: IntArray) -> Iterator[StoredModel]:
         for number in numbers.tolist():
             model = self._models[number]
-            lines = model.card.scores[0].lines()
-            loss, inside = (lines.get(name, (None, None))[0] for name in resting.SHOWN)
-            told = Standing(model.rows, loss, inside, model.alarm_count)
-            yield Resting(self._register.key(number), modelfile.to_bytes(*to_state(model)), told)
+            lines = model.card.scores[0].curve_values()
+            loss, inside = (lines.get(name, (None, None))[0] for name in resting.METRIC_FIGURES)
+            told = KeyMetrics(model.rows, loss, inside, model.alarm_count)
+            yield StoredModel(
+                self._key_index.key_of(number), modelfile.to_bytes(*to_state(model)), told
+            )
 
     # Rows.
 
     def learn(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
-    ) -> Taught:
+    ) -> PartitionUpdate:
         """Predict each row by the model of its key, then learn it there."""
         if rows.schema is not None and rows.schema is not self._schema:
             self._schema = rows.schema
-            for herd in self._herds:
-                herd.fits(self._schema, self.settings)
+            for herd in self._batches:
+                herd.bind_schema(self._schema, self.settings)
         rows = rows._replace(schema=self._schema)
-        self.open(found)
-        work, numbers = Work(rows), self._register.numbers(keys)
-        self._register.use(numbers, changed=True)
+        self.open_models(found)
+        work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
+        self._key_index.mark_used(numbers, changed=True)
         left = np.ones(len(keys), np.bool_)
-        together = {} if again else self._together(numbers, FEW)
+        together = {} if again else self._group_by_batch(numbers, MAX_BATCHED_ROWS)
         for which, where in together.items():
-            at = self._register.place[numbers[where]]
-            done, said = self._herds[which].learn(at, work.part(where))
+            at = self._key_index.place[numbers[where]]
+            done, said = self._batches[which].learn(at, work.select_rows(where))
             work.add(where[done], said)
             left[where[done]] = False
-        for number, group in groups_of(numbers, np.flatnonzero(left)).items():
-            self._alone(number, group, work, again)
-        return Taught(work.joined(), work.moved)
+        for number, group in group_places(numbers, np.flatnonzero(left)).items():
+            self._learn_unpacked(number, group, work, again)
+        return PartitionUpdate(work.join_forecasts(), work.shifts)
 
-    def _together(self, numbers: IntArray, most: int) -> dict[int, IntArray]:
+    def _group_by_batch(self, numbers: IntArray, most: int) -> dict[int, IntArray]:
         """The rows of packed models by herd, but for those of a key that has more than so many."""
-        herds = self._register.herd[numbers]
+        herds = self._key_index.herd[numbers]
         if len(numbers) > most:
-            herds[np.bincount(numbers)[numbers] > most] = ALONE
-        kinds = [int(which) for which in np.unique(herds) if which != ALONE]
+            herds[np.bincount(numbers)[numbers] > most] = UNPACKED
+        kinds = [int(which) for which in np.unique(herds) if which != UNPACKED]
         return {which: np.flatnonzero(herds == which) for which in kinds}
 
-    def _alone(self, number: int, group: list[int], work: Work, again: bool) -> None:
+    def _learn_unpacked(
+        self, number: int, group: list[int], work: PartitionResult, again: bool
+    ) -> None:
         """The rows of one key by its model."""
-        model, packed = self._model(number), self._of(number) is not None
-        part, places = taken(work.rows, np.array(group)), group
-        if not packed and model.met % GATHERED == GATHERED - 1:
-            model.gather()
+        model, packed = self._get_model(number), self._locate_packed(number) is not None
+        part, places = take_rows(work.rows, np.array(group)), group
+        if not packed and model.met % GATHER_ROWS == GATHER_ROWS - 1:
+            model.compact_buffers()
         at = 0
         while at < len(places):
-            ages = [age - model.met for age in (KNOWN, OF_AGE) if age > model.met]
+            ages = [age - model.met for age in (SHIFT_ROWS, REFIT_ROWS) if age > model.met]
             stop = min(len(places), at + min(ages, default=len(places)))
-            held = model.warming_up
-            work.add(np.array(places[at:stop]), model.learn(sliced(part, at, stop), again))
-            if model.met == KNOWN and not held:
-                for member in model.learned.members:
-                    work.moved.append((places[stop - 1], moved_by(member.state())))
-            if model.met == OF_AGE and not (held or again):
-                model = self._begun_again(model)
+            held = model.is_warming_up
+            work.add(np.array(places[at:stop]), model.learn(slice_rows(part, at, stop), again))
+            if model.met == SHIFT_ROWS and not held:
+                for member in model.learner_state.members:
+                    work.shifts.append((places[stop - 1], measure_shift(member.state())))
+            if model.met == REFIT_ROWS and not (held or again):
+                model = self._refit_pooled(model)
             at = stop
-        self._put_back(number, model)
+        self._store_model(number, model)
 
-    def _begun_again(self, model: Model) -> Model:
+    def _refit_pooled(self, model: OnlineModel) -> OnlineModel:
         """A key that has come of age, from what keys begin from now."""
-        content = self.first()
-        if content == NEW:
+        content = self.make_initial_bytes()
+        if content == EMPTY_MODEL:
             return model
-        later = model_from(content, self.forms, self.settings, self._schema)
-        later.with_intervals(self.wanted)
-        return begun_again(later, model)
+        later = load_stored_model(content, self.layouts, self.settings, self._schema)
+        later.set_interval_mode(self.interval_mode)
+        return refit_pooled(later, model)
 
-    def _put_back(self, number: int, model: Model) -> None:
+    def _store_model(self, number: int, model: OnlineModel) -> None:
         """Pack a model that has learned, if it can be."""
-        there, key = self._of(number), self._register.key(number)
-        said = of.form_of(model) if self._packs else None
-        form = None if said is None else self.forms.of(*said)
-        if form is not None and there is not None and form is there[0].form:
-            there[0].set(there[1], of.packed(form, model))
+        there, key = self._locate_packed(number), self._key_index.key_of(number)
+        said = of.describe_layout(model) if self._can_pack else None
+        form = None if said is None else self.layouts.get_or_create(*said)
+        if form is not None and there is not None and form is there[0].layout:
+            there[0].replace_model(there[1], of.pack_model(form, model))
             return
         if there is not None:
-            there[0].drop(there[1])
+            there[0].remove_model(there[1])
         if form is None:
             self._models[number] = model
-            self._register.add(key, ALONE, 0)
+            self._key_index.add(key, UNPACKED, 0)
         else:
             self._models.pop(number, None)
-            herd = self._herd(form)
-            self._register.add(key, herd, self._herds[herd].put(of.packed(form, model)))
+            herd = self._find_batch(form)
+            self._key_index.add(
+                key, herd, self._batches[herd].add_model(of.pack_model(form, model))
+            )
 
-    def ask(
-        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: Ask
+    def apply_models(
+        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: PredictFunction
     ) -> Forecast:
         """What is said of rows by the models of their keys."""
-        self.open(found)
-        work, numbers = Work(rows), self._register.numbers(keys)
-        self._register.use(numbers, changed=False)
+        self.open_models(found)
+        work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
+        self._key_index.mark_used(numbers, changed=False)
         left = np.ones(len(keys), np.bool_)
-        together = self._together(numbers, len(keys)) if rows.x_sd is None else {}
+        together = self._group_by_batch(numbers, len(keys)) if rows.x_sd is None else {}
         for which, where in together.items():
-            at = self._register.place[numbers[where]]
-            plain = self.wanted == "stated"
-            work.add(where, self._herds[which].predict(at, work.part(where), plain))
+            at = self._key_index.place[numbers[where]]
+            plain = self.interval_mode == "stated"
+            work.add(where, self._batches[which].predict(at, work.select_rows(where), plain))
             left[where] = False
-        for number, group in groups_of(numbers, np.flatnonzero(left)).items():
-            model = self._model(number)
-            if self._of(number) is not None:
-                model.with_intervals(self.wanted)
-            work.add(np.array(group), ask(model, taken(rows, np.array(group))))
-        return work.joined()
+        for number, group in group_places(numbers, np.flatnonzero(left)).items():
+            model = self._get_model(number)
+            if self._locate_packed(number) is not None:
+                model.set_interval_mode(self.interval_mode)
+            work.add(np.array(group), ask(model, take_rows(rows, np.array(group))))
+        return work.join_forecasts()
 
 
-def model_from(content: bytes, forms: Forms, settings: Settings, schema: Schema) -> Model:
+def load_stored_model(
+    content: bytes, forms: PackedLayouts, settings: Settings, schema: Schema
+) -> OnlineModel:
     """The model of bytes that rested."""
-    if content == NEW:
-        return Model(settings, schema)
+    if content == EMPTY_MODEL:
+        return OnlineModel(settings, schema)
     if not resting.is_packed(content):
         model = modelfile.load_bytes(content, "a model")
-        check_member(model, settings, schema)
+        check_fleet_model(model, settings, schema)
         return model
-    form = forms.named(resting.form_name(content))
-    return of.unpacked(form, resting.from_bytes(form, content), settings, schema)
+    form = forms.find_by_name(resting.read_layout_name(content))
+    return of.unpack_model(form, resting.packed_from_bytes(form, content), settings, schema)
 
 
-def check_member(model: Model, settings: Settings, schema: Schema) -> None:
+def check_fleet_model(model: OnlineModel, settings: Settings, schema: Schema) -> None:
     """Refuse a model whose columns or settings are not those of the fleet it was found in.
 
     The columns of x may be fewer: categories that other keys have met came later.

@@ -12,23 +12,23 @@ import numpy as np
 
 from kbnn.core.layout import IntArray
 
-ROOM: Final = 64
+INITIAL_CAPACITY: Final = 64
 """Numbers that there are to begin with; they double when they are taken."""
-ALONE: Final = -1
+UNPACKED: Final = -1
 """In the place of a herd: the model is an object of its own."""
 
 
-class Register:
+class KeyIndex:
     """The numbers of open keys."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._keys: list[str] = [""] * ROOM
-        self._free = list(range(ROOM))
-        self.herd: IntArray = np.full(ROOM, ALONE)
-        self.place: IntArray = np.zeros(ROOM, np.int64)
-        self._used: IntArray = np.zeros(ROOM, np.int64)
-        self._changed = np.zeros(ROOM, np.bool_)
+        self._keys: list[str] = [""] * INITIAL_CAPACITY
+        self._free = list(range(INITIAL_CAPACITY))
+        self.herd: IntArray = np.full(INITIAL_CAPACITY, UNPACKED)
+        self.place: IntArray = np.zeros(INITIAL_CAPACITY, np.int64)
+        self._used: IntArray = np.zeros(INITIAL_CAPACITY, np.int64)
+        self._changed = np.zeros(INITIAL_CAPACITY, np.bool_)
         self._turn = 0
 
     def __contains__(self, key: str) -> bool:
@@ -37,21 +37,21 @@ class Register:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def unknown(self, keys: Sequence[str]) -> list[str]:
+    def list_unopened(self, keys: Sequence[str]) -> list[str]:
         """Those of the keys that are not open, each once."""
         if None not in map(self._numbers.get, keys):
             return []
         return [key for key in dict.fromkeys(keys) if key not in self._numbers]
 
-    def number(self, key: str) -> int:
+    def number_of(self, key: str) -> int:
         """The number of an open key."""
         return self._numbers[key]
 
-    def numbers(self, keys: Sequence[str]) -> IntArray:
+    def numbers_of(self, keys: Sequence[str]) -> IntArray:
         """The numbers of open keys."""
         return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
 
-    def key(self, number: int) -> str:
+    def key_of(self, number: int) -> str:
         """The key that has a number."""
         return self._keys[number]
 
@@ -60,27 +60,27 @@ class Register:
         number = self._numbers.get(key)
         if number is None:
             if not self._free:
-                self._grow()
+                self._grow_arrays()
             number = self._numbers[key] = self._free.pop()
             self._keys[number], self._changed[number] = key, False
         self.herd[number], self.place[number] = herd, place
         self._used[number] = self._turn
         return number
 
-    def _grow(self) -> None:
+    def _grow_arrays(self) -> None:
         room = len(self._keys)
         self._free = list(range(room, 2 * room))
         self._keys += [""] * room
         for name in ("herd", "place", "_used", "_changed"):
             setattr(self, name, np.concatenate((getattr(self, name), getattr(self, name))))
 
-    def drop(self, number: int) -> None:
+    def remove_key(self, number: int) -> None:
         """A key is open no longer."""
         del self._numbers[self._keys[number]]
         self._keys[number] = ""
         self._free.append(number)
 
-    def use(self, numbers: IntArray, changed: bool) -> None:
+    def mark_used(self, numbers: IntArray, changed: bool) -> None:
         """These are used now, and changed by that or not."""
         self._turn += 1
         self._used[numbers] = self._turn
@@ -91,24 +91,24 @@ class Register:
         """Whether a model has changed since all was written down."""
         return bool(self._changed[number])
 
-    def changed(self) -> list[int]:
+    def list_changed(self) -> list[int]:
         """The numbers of those that have changed since, in the order of the keys."""
-        there = self._all()
-        return self._sorted(there[self._changed[there]])
+        there = self._all_numbers()
+        return self._sort_by_key(there[self._changed[there]])
 
-    def unchange(self) -> None:
+    def clear_changed(self) -> None:
         """All is written down: none has changed."""
         self._changed[:] = False
 
-    def unused(self, count: int) -> list[int]:
+    def list_least_recent(self, count: int) -> list[int]:
         """The numbers of so many that were not used for longest, in the order of the keys."""
         if count <= 0:
             return []
-        there = self._all()
-        return self._sorted(there[np.argpartition(self._used[there], count - 1)[:count]])
+        there = self._all_numbers()
+        return self._sort_by_key(there[np.argpartition(self._used[there], count - 1)[:count]])
 
-    def _all(self) -> IntArray:
+    def _all_numbers(self) -> IntArray:
         return np.fromiter(self._numbers.values(), np.int64, len(self._numbers))
 
-    def _sorted(self, numbers: IntArray) -> list[int]:
+    def _sort_by_key(self, numbers: IntArray) -> list[int]:
         return sorted(numbers.tolist(), key=self._keys.__getitem__)

@@ -11,34 +11,34 @@ import numpy as np
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
 from kbnn.errors import ModelError
-from kbnn.fleet.form import FIGURES, Form
-from kbnn.fleet.packed import Packed, check_numbers
-from kbnn.fleet.store import PACKED, Standing
+from kbnn.fleet.form import FIGURES, PackedLayout
+from kbnn.fleet.packed import PackedModel, check_numbers
+from kbnn.fleet.store import PACKED_MAGIC, KeyMetrics
 from kbnn.score.curve import CurvePoint
 
-SHOWN: Final = ("loss", "coverage_90")
+METRIC_FIGURES: Final = ("loss", "coverage_90")
 """Figures of a learning curve that a standing has."""
-_HEAD: Final = struct.Struct("<5s16sII")
+_HEADER: Final = struct.Struct("<5s16sII")
 
 
-def standings(form: Form, rows: FloatArray) -> list[Standing]:
+def compute_key_metrics(form: PackedLayout, rows: FloatArray) -> list[KeyMetrics]:
     """How packed models (n, size) stand."""
-    weight, *sums = form.of(rows, "sums").T
+    weight, *sums = form.view_part(rows, "sums").T
     told: dict[str, list[float | None]] = {}
     for figure, total in zip(FIGURES, sums, strict=True):
-        if figure.curve in SHOWN:
+        if figure.curve in METRIC_FIGURES:
             finish = figure.on_curve or figure.finish
             means = np.divide(total, weight, out=np.full(len(rows), np.nan), where=weight > 0.0)
             told[figure.curve] = [None if m != m else finish(m) for m in means.tolist()]
-    counts = form.counted(rows)
-    columns = (counts[:, COUNT.rows].tolist(), *(told[name] for name in SHOWN))
-    return list(map(Standing, *columns, counts[:, COUNT.alarms].tolist()))
+    counts = form.view_counts(rows)
+    columns = (counts[:, COUNT.rows].tolist(), *(told[name] for name in METRIC_FIGURES))
+    return list(map(KeyMetrics, *columns, counts[:, COUNT.alarms].tolist()))
 
 
-def to_bytes(form: Form, whole: Packed) -> bytes:
+def packed_to_bytes(form: PackedLayout, whole: PackedModel) -> bytes:
     """What rests: a head, the row as far as it is in use, points and alarms, and a checksum."""
-    head = _HEAD.pack(PACKED, form.name, len(whole.points), len(whole.alarms))
-    used = form.length(form.of(whole.row, "counts"))
+    head = _HEADER.pack(PACKED_MAGIC, form.name, len(whole.points), len(whole.alarms))
+    used = form.used_length(form.view_part(whole.row, "counts"))
     told = b""
     if whole.points or whole.alarms:
         points = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
@@ -47,35 +47,35 @@ def to_bytes(form: Form, whole: Packed) -> bytes:
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
-def form_name(content: bytes) -> bytes:
+def read_layout_name(content: bytes) -> bytes:
     """The name of the form that packed bytes have."""
-    return bytes(content[len(PACKED) : len(PACKED) + 16])
+    return bytes(content[len(PACKED_MAGIC) : len(PACKED_MAGIC) + 16])
 
 
 def is_packed(content: bytes) -> bool:
     """Whether bytes are a packed model and no model file."""
-    return content.startswith(PACKED)
+    return content.startswith(PACKED_MAGIC)
 
 
-def from_bytes(form: Form, content: bytes) -> Packed:
+def packed_from_bytes(form: PackedLayout, content: bytes) -> PackedModel:
     """The inverse of `to_bytes`; ModelError where the bytes are none of that form."""
     row = np.zeros(form.size)
     try:
-        _, _, points, alarms = _HEAD.unpack_from(content)
+        _, _, points, alarms = _HEADER.unpack_from(content)
     except struct.error as error:
         raise ModelError("is damaged (the bytes of a model are cut short)") from error
     after = 56 * points + 8 * alarms + 4
-    used = (len(content) - _HEAD.size - after) // 8
-    sound = form.least <= used <= form.size
-    sound = sound and _HEAD.size + 8 * used + after == len(content)
+    used = (len(content) - _HEADER.size - after) // 8
+    sound = form.min_size <= used <= form.size
+    sound = sound and _HEADER.size + 8 * used + after == len(content)
     if not sound or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
         raise ModelError("is damaged (the bytes of a model do not fit)")
-    row[:used] = np.frombuffer(content, np.float64, used, _HEAD.size)
-    if form.length(form.of(row, "counts")) != used:
+    row[:used] = np.frombuffer(content, np.float64, used, _HEADER.size)
+    if form.used_length(form.view_part(row, "counts")) != used:
         raise ModelError("is damaged (the rows that a model keeps do not fit)")
-    whole = Packed(row)
+    whole = PackedModel(row)
     if points or alarms:
-        at = _HEAD.size + 8 * used
+        at = _HEADER.size + 8 * used
         told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7)
         rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
         if not (np.isfinite(told[:, 0]).all() and not np.isinf(told).any()):
@@ -84,6 +84,6 @@ def from_bytes(form: Form, content: bytes) -> Packed:
             CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
             for count, *values in told.tolist()
         )
-        whole = Packed(row, curve, tuple(rows))
+        whole = PackedModel(row, curve, tuple(rows))
     check_numbers(form, whole)
     return whole

@@ -28,205 +28,218 @@ from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State, init
-from kbnn.core.tails import UNIT
+from kbnn.core.tails import LINK_UNIT
 from kbnn.fleet import packed as of
 from kbnn.fleet import resting
-from kbnn.fleet.forms import Forms
+from kbnn.fleet.forms import PackedLayouts
 from kbnn.model import file as modelfile
-from kbnn.model.learned import Learned
+from kbnn.model.learned import LearnerState
 from kbnn.model.limits import BELIEF_LIMIT
-from kbnn.model.model import Model
-from kbnn.model.race import Racer
-from kbnn.model.rehearsal import Rehearsal
+from kbnn.model.model import OnlineModel
+from kbnn.model.race import Candidate
+from kbnn.model.rehearsal import ReplayState
 from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
 from kbnn.model.stored import to_state
-from kbnn.model.warmup import Kept
-from kbnn.score.rowsums import restored
+from kbnn.model.warmup import ReplayBuffer
+from kbnn.score.rowsums import restore_floats
 
-KNOWN: Final = 32
+SHIFT_ROWS: Final = 32
 """Rows after which a key tells how far it has moved."""
-OF_AGE: Final = 64
+REFIT_ROWS: Final = 64
 """Rows after which a key begins once more, see `begun_again`: what a fleet keeps of each."""
-KEPT: Final = 0.99
+KEY_DISCOUNT: Final = 0.99
 """What a key counts for beside the next one."""
-FIRST: Final = 0.5
+PRIOR_WEIGHT_COUNT: Final = 0.5
 """How many well-known weights the prior counts for, which the widths begin with."""
-SHAPE: Final = 0.1
+SHIFT_SHRINKAGE: Final = 0.1
 """Of how far weights have moved, what is expected of the next key. Most of what sets keys apart is
 their level, which weights that began wide have taken over in part."""
-OWN: Final = 0.05
+KEY_NOISE_SHARE: Final = 0.05
 """Of what the common model takes for noise, what is a key's own before any has told."""
-LEAST_APART: Final = 0.1
+MIN_LEVEL_SHARE: Final = 0.1
 """Of the same, what sets keys apart at least."""
-MOST_LOG_NOISE: Final = 700.0
+MAX_MEAN_LOG_NOISE: Final = 700.0
 """Of a key on average: no noise is beyond the exponential of it."""
-NOISE_ROWS: Final = 4.0
+NOISE_PRIOR_ROWS: Final = 4.0
 """Rows that the noise of other keys counts for."""
 
 
-PARTS: Final = (np.s_[:, :1], np.s_[:, 1:])
+BIASES_AND_WEIGHTS: Final = (np.s_[:, :1], np.s_[:, 1:])
 """The biases of a layer, and its other weights."""
 
 
-def moved_by(state: State) -> FloatArray:
+def measure_shift(state: State) -> FloatArray:
     """How far a key has moved: (moved, known) of biases and others by layer, then its noise."""
     layout = layout_of(state.config)
     step = (state.mean - state.prior_mean) ** 2
-    gained = np.clip(1.0 - state.cov[layout.diagonal] / state.prior_var, 0.0, 1.0)
+    gained = np.clip(1.0 - state.cov[layout.variance_positions] / state.prior_var, 0.0, 1.0)
     sums = [
-        float(layout.matrix(values, layer)[part].sum())
+        float(layout.weight_matrix(values, layer)[part].sum())
         for values in (step, gained)
         for layer in range(layout.layers)
-        for part in PARTS
+        for part in BIASES_AND_WEIGHTS
     ]
     level = np.nan
-    if len(state.noise) and not state.config.kind.noise_signed:
+    if len(state.noise) and not state.config.kind.has_signed_noise:
         level = float(np.mean(np.log(state.noise[:, 1] / state.noise[:, 0])))
     return np.array([*sums, level])
 
 
 @dataclass
-class Widths:
+class BetweenKeyVariance:
     """By how much keys differ: sums over keys, (layers, 2) of biases and of other weights."""
 
-    moved: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
-    known: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
+    squared_shifts: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
+    information_gains: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
     log_noise: float = 0.0
     keys: float = 0.0  # discounted
 
-    def learn(self, move: FloatArray) -> None:
+    def add_shift(self, move: FloatArray) -> None:
         """Count in how far a key has moved from its start, see `moved_by`."""
         layers = (len(move) - 1) // 4
-        if len(self.moved) != layers:
-            self.moved, self.known = np.zeros((layers, 2)), np.zeros((layers, 2))
+        if len(self.squared_shifts) != layers:
+            self.squared_shifts, self.information_gains = (
+                np.zeros((layers, 2)),
+                np.zeros((layers, 2)),
+            )
         moved, known = move[:-1].reshape(2, layers, 2)
-        self.moved, self.known = KEPT * self.moved + moved, KEPT * self.known + known
+        self.squared_shifts, self.information_gains = (
+            KEY_DISCOUNT * self.squared_shifts + moved,
+            KEY_DISCOUNT * self.information_gains + known,
+        )
         if not np.isnan(move[-1]):
-            self.log_noise = KEPT * self.log_noise + float(move[-1])
-            self.keys = KEPT * self.keys + 1.0
+            self.log_noise = KEY_DISCOUNT * self.log_noise + float(move[-1])
+            self.keys = KEY_DISCOUNT * self.keys + 1.0
 
-    def begin(self, state: State) -> State:
+    def make_initial_state(self, state: State) -> State:
         """The state that a new key begins with, from that of the common model."""
         first, layout = init(state.config), layout_of(state.config)
-        noise = self._noise(state)
+        noise = self._initial_noise(state)
         cov = state.cov.copy()
-        cov[layout.diagonal] += self._spread(first, state.noise, noise)
+        cov[layout.variance_positions] += self._weight_variance(first, state.noise, noise)
         return first._replace(
             seed=state.seed,
             mean=state.mean.copy(),
             cov=cov,
             prior_mean=state.mean.copy(),
-            prior_var=cov[layout.diagonal],
+            prior_var=cov[layout.variance_positions],
             noise=noise,
             input_mean=state.input_mean.copy(),
             input_cov=state.input_cov.copy(),
         )
 
-    def _spread(self, first: State, common: FloatArray, own: FloatArray) -> FloatArray:
+    def _weight_variance(self, first: State, common: FloatArray, own: FloatArray) -> FloatArray:
         """By how much each weight of a key differs from the common one, as a variance."""
         layout, spread = layout_of(first.config), first.prior_var.copy()
         sums = np.zeros((2, layout.layers, 2))
-        if len(self.moved) == layout.layers:
-            sums[:] = self.moved, self.known
+        if len(self.squared_shifts) == layout.layers:
+            sums[:] = self.squared_shifts, self.information_gains
         for layer in range(layout.layers):
-            weights = layout.matrix(spread, layer)
-            for place, part in enumerate(PARTS):
+            weights = layout.weight_matrix(spread, layer)
+            for place, part in enumerate(BIASES_AND_WEIGHTS):
                 moved, known = sums[:, layer, place]
-                weights[part] = (SHAPE * moved + FIRST * weights[part]) / (known + FIRST)
-        if len(common) and not first.config.kind.noise_signed:
-            own_bias = layout.matrix(spread, layout.layers - 1)[: len(common), 0]
-            own_bias[:] = _ratio(common) - _ratio(own)
+                weights[part] = (SHIFT_SHRINKAGE * moved + PRIOR_WEIGHT_COUNT * weights[part]) / (
+                    known + PRIOR_WEIGHT_COUNT
+                )
+        if len(common) and not first.config.kind.has_signed_noise:
+            own_bias = layout.weight_matrix(spread, layout.layers - 1)[: len(common), 0]
+            own_bias[:] = _noise_level(common) - _noise_level(own)
         return spread
 
-    def _noise(self, state: State) -> FloatArray:
-        if not len(state.noise) or state.config.kind.noise_signed:
+    def _initial_noise(self, state: State) -> FloatArray:
+        if not len(state.noise) or state.config.kind.has_signed_noise:
             return state.noise.copy()
-        common = _ratio(state.noise)
-        level = OWN * common
+        common = _noise_level(state.noise)
+        level = KEY_NOISE_SHARE * common
         if self.keys > 0.0:
-            level = np.minimum(np.exp(self.log_noise / self.keys), (1.0 - LEAST_APART) * common)
-        return np.stack([np.full(len(level), NOISE_ROWS), NOISE_ROWS * level], axis=1)
+            level = np.minimum(np.exp(self.log_noise / self.keys), (1.0 - MIN_LEVEL_SHARE) * common)
+        return np.stack([np.full(len(level), NOISE_PRIOR_ROWS), NOISE_PRIOR_ROWS * level], axis=1)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for the fleet's state."""
-        sums = {"moved": self.moved.tolist(), "known": self.known.tolist()}
+        sums = {"moved": self.squared_shifts.tolist(), "known": self.information_gains.tolist()}
         return {**sums, "log_noise": self.log_noise, "keys": self.keys}
 
     @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> Widths:
+    def from_json(cls, plain: dict[str, Any]) -> BetweenKeyVariance:
         """The inverse of `to_json`."""
         moved, known = (
             np.asarray(plain[name], np.float64).reshape(-1, 2) for name in ("moved", "known")
         )
-        log_noise, keys = restored([plain["log_noise"], plain["keys"]], (2,)).tolist()
+        log_noise, keys = restore_floats([plain["log_noise"], plain["keys"]], (2,)).tolist()
         sums = np.concatenate((moved, known))
-        if moved.shape != known.shape or keys < 0.0 or abs(log_noise) > MOST_LOG_NOISE * keys:
+        if moved.shape != known.shape or keys < 0.0 or abs(log_noise) > MAX_MEAN_LOG_NOISE * keys:
             raise ValueError("by how much keys differ is damaged")
         if not np.all((sums >= 0.0) & (sums <= BELIEF_LIMIT)):
             raise ValueError("by how much keys differ is damaged")
         return cls(moved, known, log_noise, keys)
 
 
-def _ratio(noise: FloatArray) -> FloatArray:
+def _noise_level(noise: FloatArray) -> FloatArray:
     """The level of a belief about noise, for each output."""
     return np.asarray(noise[:, 1] / noise[:, 0])
 
 
-def begun(settings: Settings, common: Model, widths: Widths) -> Model:
+def create_pooled_model(
+    settings: Settings, common: OnlineModel, widths: BetweenKeyVariance
+) -> OnlineModel:
     """The model of a key that begins from the common one."""
     leader = common.racers[0]
-    model = Model.create(settings, common.schema)
-    learner = model.learner_of(_own(settings, common))
-    tails = learner.task.tails(settings.robust)
-    tails[:, UNIT] = leader.learned.tails[:, UNIT]
-    learned = Learned(
-        tuple(open_session(widths.begin(member.state())) for member in leader.learned.members),
+    model = OnlineModel.create(settings, common.schema)
+    learner = model.make_learner(_key_settings(settings, common))
+    tails = learner.task.init_calibration(settings.robust)
+    tails[:, LINK_UNIT] = leader.learned.tails[:, LINK_UNIT]
+    learned = LearnerState(
+        tuple(
+            open_session(widths.make_initial_state(member.state()))
+            for member in leader.learned.members
+        ),
         leader.learned.columns.copy(),
         np.zeros(len(leader.learned.members)),
         leader.learned.seen,
         0,
-        Kept(settings.keep, len(common.schema.targets)),
+        ReplayBuffer(settings.keep, len(common.schema.targets)),
         tails,
-        Rehearsal(since=leader.learned.seen, settled=True),
-        learner.task.sharpness(settings.robust, leader.learned.members[0].config.outputs),
+        ReplayState(since=leader.learned.seen, settled=True),
+        learner.task.init_temperature(settings.robust, leader.learned.members[0].config.outputs),
     )
-    model.racers = (Racer(learner, learned),)
+    model.racers = (Candidate(learner, learned),)
     return model
 
 
-def first_bytes(model: Model, forms: Forms) -> bytes:
+def serialize_initial_model(model: OnlineModel, forms: PackedLayouts) -> bytes:
     """What rests of a key that begins as that model before its first row."""
-    said = of.form_of(model) if of.packs(model.settings, model.schema) else None
+    said = of.describe_layout(model) if of.supports_packing(model.settings, model.schema) else None
     if said is None:
         return modelfile.to_bytes(*to_state(model))
-    form = forms.of(*said)
-    return resting.to_bytes(form, of.packed(form, model))
+    form = forms.get_or_create(*said)
+    return resting.packed_to_bytes(form, of.pack_model(form, model))
 
 
-def _own(settings: Settings, common: Model) -> Settings:
+def _key_settings(settings: Settings, common: OnlineModel) -> Settings:
     """The settings of a key that begins from the common model: with what was chosen there."""
     return replace(common.learner.settings, keep=settings.keep, sample=settings.sample)
 
 
-def begun_again(model: Model, young: Model) -> Model:
+def refit_pooled(model: OnlineModel, young: OnlineModel) -> OnlineModel:
     """What a key has met, learned from a later beginning; `young` where some of it is not kept.
 
     The first keys begin from a common model that knows little more than they do. By the time they
     have met their first rows it knows more, and how keys differ too.
     """
-    numbers = young.learned.kept.rows(young.schema.width).number
-    return caught_up(model, young) if len(numbers) and numbers[0] == 1.0 else young
+    numbers = young.learner_state.kept.rows(young.schema.width).number
+    return learn_held_rows(model, young) if len(numbers) and numbers[0] == 1.0 else young
 
 
-def caught_up(model: Model, held: Model) -> Model:
+def learn_held_rows(model: OnlineModel, held: OnlineModel) -> OnlineModel:
     """Learn rows that were held: they were answered when they came, and are no news to a record."""
-    rows = held.learned.kept.rows(model.schema.width)
+    rows = held.learner_state.kept.rows(model.schema.width)
     if len(rows.y):
         number = rows.number.astype(np.int64)
         x_sd = rows.x_sd if rows.x_sd.shape[1] else None
         model.learn(Rows(rows.x, rows.y, number, x_sd, rows.weight))
         _ = model.card
-    model.remember(lambda: held.card)
+    model.set_record(lambda: held.card)
     model.skipped, model.met = held.skipped, held.met
     return model

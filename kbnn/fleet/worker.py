@@ -8,94 +8,100 @@ from typing import Any, Final
 
 import numpy as np
 
-from kbnn.fleet.crew import Gone
-from kbnn.fleet.forms import Forms
-from kbnn.fleet.part import Part, Resting
-from kbnn.fleet.store import compressed
-from kbnn.fleet.work import Taught
+from kbnn.fleet.crew import PartitionLost
+from kbnn.fleet.forms import PackedLayouts
+from kbnn.fleet.part import Partition, StoredModel
+from kbnn.fleet.store import compress_model
+from kbnn.fleet.work import PartitionUpdate
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.rows import Rows
 from kbnn.task.forecast import Forecast
 
-_PARTS: dict[str, tuple[Part, int]] = {}
+_PARTITIONS: dict[str, tuple[Partition, int]] = {}
 """In a worker: the parts that live there, and how many orders each has had."""
 
 
-def obey(name: str, number: int, order: str, args: tuple[Any, ...], after: Any = None) -> Any:
+def run_request(
+    name: str, number: int, order: str, args: tuple[Any, ...], after: Any = None
+) -> Any:
     """In a worker: do what a part is told, once, in turn."""
     if order == "make":
         settings, schema, plain, wanted = args
-        part = Part(settings, schema, Forms(plain))
-        part.wanted = wanted
-        _PARTS[name] = part, number
+        part = Partition(settings, schema, PackedLayouts(plain))
+        part.interval_mode = wanted
+        _PARTITIONS[name] = part, number
         return None
-    if name not in _PARTS or _PARTS[name][1] != number - 1:
-        raise Gone(name)
-    part, _ = _PARTS[name]
+    if name not in _PARTITIONS or _PARTITIONS[name][1] != number - 1:
+        raise PartitionLost(name)
+    part, _ = _PARTITIONS[name]
     try:
-        return _DO[order](part, *args)
+        return _HANDLERS[order](part, *args)
     finally:
-        _PARTS[name] = part, number
+        _PARTITIONS[name] = part, number
 
 
-def _own(rows: Rows) -> Rows:
+def _copy_rows(rows: Rows) -> Rows:
     """Rows in memory of their own: that of a message need not be aligned."""
     return Rows._make(part.copy() if isinstance(part, np.ndarray) else part for part in rows)
 
 
-def _learn(
-    part: Part,
+def _learn_rows(
+    part: Partition,
     plain: Mapping[str, Any],
     keys: list[str],
     rows: Rows,
     found: Mapping[str, bytes],
     again: bool,
     start: bytes | None,
-) -> Taught:
-    part.forms.learn(plain)
+) -> PartitionUpdate:
+    part.layouts.add_layouts(plain)
     if start is not None:
-        part.first = lambda: start
-    return part.learn(keys, _own(rows), found, again)
+        part.make_initial_bytes = lambda: start
+    return part.learn(keys, _copy_rows(rows), found, again)
 
 
-def _changed(part: Part) -> tuple[bytes, dict[str, Any]]:
+def _serialize_changed(part: Partition) -> tuple[bytes, dict[str, Any]]:
     """In one piece: a cluster takes a list apart, and would send models one by one."""
-    resting = [one._replace(content=compressed(one.content)) for one in part.changed()]
-    return pickle.dumps(resting), part.forms.plain()
+    resting = [one._replace(content=compress_model(one.content)) for one in part.iter_changed()]
+    return pickle.dumps(resting), part.layouts.to_json()
 
 
-def all_of(resting: bytes) -> list[Resting]:
+def unpickle_changed(resting: bytes) -> list[StoredModel]:
     """What a worker has written down."""
-    found: list[Resting] = pickle.loads(resting)
+    found: list[StoredModel] = pickle.loads(resting)
     return found
 
 
-def _ask(
-    part: Part, plain: Mapping[str, Any], keys: list[str], rows: Rows, found: Mapping[str, bytes]
+def _apply_models(
+    part: Partition,
+    plain: Mapping[str, Any],
+    keys: list[str],
+    rows: Rows,
+    found: Mapping[str, bytes],
 ) -> Forecast:
-    part.forms.learn(plain)
-    return part.ask(keys, _own(rows), found, Model.predict)
+    part.layouts.add_layouts(plain)
+    return part.apply_models(keys, _copy_rows(rows), found, OnlineModel.predict)
 
 
-_DO: Final[dict[str, Callable[..., Any]]] = {
-    "learn": _learn,
-    "changed": _changed,
-    "ask": _ask,
+_HANDLERS: Final[dict[str, Callable[..., Any]]] = {
+    "learn": _learn_rows,
+    "changed": _serialize_changed,
+    "ask": _apply_models,
     "file": lambda part, key: part.file(key),
     "take": lambda part, key: part.taken(key),
     "shut": lambda part, most: part.shut(most),
 }
 
 
-_MODELS: dict[str, Model] = {}
+_LAST_MODEL: dict[str, OnlineModel] = {}
 """In a worker: the model that answered last, by the hash of its bytes."""
 
 
-def answer(name: str, content: bytes, wanted: str | None, rows: Rows) -> Forecast:
+def predict_in_worker(name: str, content: bytes, wanted: str | None, rows: Rows) -> Forecast:
     """In a worker: what a model says of rows."""
-    if name not in _MODELS:
-        _MODELS.clear()
-        _MODELS[name] = modelfile.load_bytes(content, "the model")
-        _MODELS[name].with_intervals(wanted)
-    return _MODELS[name].predict(rows)
+    if name not in _LAST_MODEL:
+        _LAST_MODEL.clear()
+        _LAST_MODEL[name] = modelfile.load_bytes(content, "the model")
+        _LAST_MODEL[name].set_interval_mode(wanted)
+    return _LAST_MODEL[name].predict(rows)

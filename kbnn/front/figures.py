@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from kbnn.score.verdict import Verdict
-from kbnn.wording import clean
+from kbnn.wording import clean_text
 
 
 class Figures(dict[str, Any]):
@@ -24,7 +24,7 @@ class Figures(dict[str, Any]):
     def verdict(self) -> str:
         """The figures in plain words."""
         return "\n".join(
-            f"{clean(name)}: {said.headline}\n{' '.join(said.sentences)}"
+            f"{clean_text(name)}: {said.headline}\n{' '.join(said.sentences)}"
             for name, said in self._said
         )
 

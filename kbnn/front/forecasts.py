@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import UsageError
-from kbnn.output.fields import check_interval, check_quantile
+from kbnn.output.fields import check_interval_level, check_quantile_level
 from kbnn.task import stated
-from kbnn.task.base import Task, Wanted
+from kbnn.task.base import OutputOptions, TargetType
 from kbnn.task.forecast import Forecast
-from kbnn.wording import clean, number, rows_of
+from kbnn.wording import clean_text, format_number, format_rows
 
-_SHOWN: Final = 5
+_PREVIEW_ROWS: Final = 5
 """Rows of a forecast that are shown."""
 
 
@@ -33,26 +33,26 @@ class Forecasts:
 
     def __init__(
         self,
-        task: Task,
+        task: TargetType,
         forecast: Forecast,
         interval: float = 0.9,
         decompose: bool = False,
         quantiles: Sequence[float] = (),
         when: Sequence[str] = (),
     ) -> None:
-        check_interval(interval)
+        check_interval_level(interval)
         for share in quantiles:
-            check_quantile(share)
+            check_quantile_level(share)
         self.when = list(when)
         """The times of steps ahead, as the stream writes them; empty for rows of a table."""
         self.interval = interval
         self._task = task
         self._forecast = forecast
-        self._wanted = wanted = Wanted(interval, tuple(quantiles), decompose)
-        self._fields = {f.name: f for f in task.fields(wanted)}
+        self._output_options = wanted = OutputOptions(interval, tuple(quantiles), decompose)
+        self._fields = {f.name: f for f in task.output_fields(wanted)}
 
     def __reduce__(self) -> tuple[type[Forecasts], tuple[Any, ...]]:
-        wanted = self._wanted
+        wanted = self._output_options
         said = (self._task, self._forecast, wanted.interval, wanted.decompose, wanted.quantiles)
         return Forecasts, (*said, self.when)
 
@@ -92,45 +92,45 @@ class Forecasts:
     @property
     def mean(self) -> FloatArray:
         """The expected values."""
-        return self._numbers(self._forecast.mean)
+        return self._shape_values(self._forecast.mean)
 
     @property
     def sd(self) -> FloatArray:
         """The standard deviations of the predictive distributions."""
-        return self._numbers(self._forecast.sd)
+        return self._shape_values(self._forecast.sd)
 
     @property
     def function_sd(self) -> FloatArray:
         """The part of `sd` that more rows would lessen."""
-        return self._numbers(self._forecast.function_sd)
+        return self._shape_values(self._forecast.function_sd)
 
     @property
     def noise_sd(self) -> FloatArray:
         """The part of `sd` that no model could do without."""
-        return self._numbers(self._forecast.noise_sd)
+        return self._shape_values(self._forecast.noise_sd)
 
     @property
     def lower(self) -> FloatArray:
         """The lower edges of the intervals that hold a share of `interval`."""
-        return self._each(lambda rows: stated.interval(rows, self.interval)[0])
+        return self._map_targets(lambda rows: stated.interval(rows, self.interval)[0])
 
     @property
     def upper(self) -> FloatArray:
         """The upper edges."""
-        return self._each(lambda rows: stated.interval(rows, self.interval)[1])
+        return self._map_targets(lambda rows: stated.interval(rows, self.interval)[1])
 
     def quantile(self, share: float) -> FloatArray:
         """The values that so large a share of the distributions lies below."""
-        check_quantile(share)
-        return self._each(lambda rows: stated.quantile(rows, share))
+        check_quantile_level(share)
+        return self._map_targets(lambda rows: stated.quantile(rows, share))
 
-    def _each(self, make: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    def _map_targets(self, make: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """What is made of what was stated of each target."""
         told = self._forecast.stated
         made = np.empty(told.shape[:2])
         for j in range(told.shape[1]):
             made[:, j] = make(told[:, j])
-        return self._numbers(made, "interval")
+        return self._shape_values(made, "interval")
 
     @property
     def label(self) -> NDArray[Any]:
@@ -140,10 +140,10 @@ class Forecasts:
     @property
     def probability(self) -> FloatArray:
         """(rows, classes): the probability of every class."""
-        return self._task.probabilities(self._forecast)
+        return self._task.class_probabilities(self._forecast)
 
-    def _numbers(self, values: FloatArray, what: str = "mean") -> FloatArray:
-        return self._task.numbers_of(values, what)
+    def _shape_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
+        return self._task.numeric_values(values, what)
 
     def to_arrow(self) -> Any:
         """The columns as a `pyarrow.Table`; what is not known is null."""
@@ -161,30 +161,30 @@ class Forecasts:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def _cells(self) -> list[list[str]]:
-        columns = [self[name][:_SHOWN].tolist() for name in self._fields]
+    def _format_cells(self) -> list[list[str]]:
+        columns = [self[name][:_PREVIEW_ROWS].tolist() for name in self._fields]
         return [
-            [number(v) if isinstance(v, float) else clean(str(v)) for v in row]
+            [format_number(v) if isinstance(v, float) else clean_text(str(v)) for v in row]
             for row in zip(*columns, strict=True)
         ]
 
-    def _title(self) -> str:
-        return f"forecasts of {', '.join(map(clean, self.targets))}: {rows_of(len(self))}"
+    def _format_title(self) -> str:
+        return f"forecasts of {', '.join(map(clean_text, self.targets))}: {format_rows(len(self))}"
 
     def __repr__(self) -> str:
-        lines = [list(map(clean, self._fields)), *self._cells()]
+        lines = [list(map(clean_text, self._fields)), *self._format_cells()]
         widths = [max(len(line[at]) for line in lines) for at in range(len(self._fields))]
         shown = [
             "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
             for line in lines
         ]
-        more = ["..."] if len(self) > _SHOWN else []
-        return "\n".join([f"<{self._title()}>", *shown, *more])
+        more = ["..."] if len(self) > _PREVIEW_ROWS else []
+        return "\n".join([f"<{self._format_title()}>", *shown, *more])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(clean(name))}</th>" for name in self._fields)
+        head = "".join(f"<th>{escape(clean_text(name))}</th>" for name in self._fields)
         body = "".join(
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
-            for row in self._cells()
+            for row in self._format_cells()
         )
-        return f"<p>{escape(self._title())}</p><table><tr>{head}</tr>{body}</table>"
+        return f"<p>{escape(self._format_title())}</p><table><tr>{head}</tr>{body}</table>"

@@ -12,23 +12,25 @@ import numpy as np
 
 from kbnn.front.model import Model
 from kbnn.model import model as inner
-from kbnn.model.rows import LARGEST, SMALLEST, Rows
+from kbnn.model.rows import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows
 
 
 def learn_block(model: Model, table: Any, y: Sequence[Any]) -> bool:
     """Learn the rows; False, and nothing learned, where columns are not all known numbers."""
-    with model._learning, model._at_rest() as known:
-        rows = _block(model, known, table, y)
+    with model._learning_lock, model._locked_model() as known:
+        rows = _build_rows(model, known, table, y)
         if rows is None:
             return False
         known.learn(rows)
         return True
 
 
-def _block(model: Model, known: inner.Model, table: Any, y: Sequence[Any]) -> Rows | None:
+def _build_rows(
+    model: Model, known: inner.OnlineModel, table: Any, y: Sequence[Any]
+) -> Rows | None:
     """The rows with their targets."""
     reader = model._row_reader()
-    names = reader.plain
+    names = reader.plain_columns
     columns = [str(name) for name in table.columns]
     if names is None or not set(columns) <= set(names) or not len(table):
         return None
@@ -38,8 +40,8 @@ def _block(model: Model, known: inner.Model, table: Any, y: Sequence[Any]) -> Ro
     for at, name in enumerate(columns):
         x[:, names.index(name)] = table.iloc[:, at]
     size = np.abs(x[~np.isnan(x)])
-    if np.any((size > LARGEST) | ((size < SMALLEST) & (size != 0.0))):
+    if np.any((size > MAX_ABS_VALUE) | ((size < MIN_ABS_VALUE) & (size != 0.0))):
         return None
-    targets = np.concatenate([reader.targets(value) for value in y])
+    targets = np.concatenate([reader.encode_targets(value) for value in y])
     number = known.met + 1 + np.arange(len(x))
     return Rows(x, targets, number, schema=reader.schema)

@@ -12,24 +12,32 @@ from typing import Any, Self, Unpack
 from kbnn.errors import ArgumentError, UsageError
 from kbnn.front.figures import Figures
 from kbnn.front.forecasts import Forecasts
-from kbnn.front.notices import announce
-from kbnn.front.shown import as_html, as_text
+from kbnn.front.notices import log_notice
+from kbnn.front.shown import format_model_html, format_model_text
 from kbnn.model import file as modelfile
 from kbnn.model import model as inner
 from kbnn.model.stored import to_state
 from kbnn.run import evaluating, fleets, onward, standing
 from kbnn.run.checkpoint import Checkpoint
-from kbnn.run.choices import check_size
-from kbnn.run.interruption import Interrupted, Interruption
-from kbnn.run.outcome import prequential
-from kbnn.run.predicting import forecasts_of
+from kbnn.run.choices import check_network_size
+from kbnn.run.interruption import Interrupted, InterruptGuard
+from kbnn.run.outcome import list_prequential_figures
+from kbnn.run.predicting import collect_forecasts
 from kbnn.run.training import Listener, Training
-from kbnn.run.trainoptions import ModelWords, Names, ReadWords, RunWords, Words, listed, stated
-from kbnn.stream.firstrow import first_schema
-from kbnn.stream.onerow import RowReader, check_row, target_values
+from kbnn.run.trainoptions import (
+    ColumnNames,
+    LearnKeywords,
+    ModelKeywords,
+    ReadKeywords,
+    TrainKeywords,
+    build_train_options,
+    list_names,
+)
+from kbnn.stream.firstrow import infer_row_schema
+from kbnn.stream.onerow import RowEncoder, check_row, split_targets
 
 
-class PredictWords(ReadWords, total=False):
+class PredictKeywords(ReadKeywords, total=False):
     """How rows are predicted."""
 
     interval: float
@@ -62,34 +70,36 @@ class Model:
     `learn_one` raises anything, even KeyboardInterrupt, the model is as before or as after the row.
     """
 
-    def __init__(self, target: Names | None = None, **options: Unpack[ModelWords]) -> None:
-        self._target = listed(target)
-        self._words: ModelWords = options
-        self._model: inner.Model | None = None
-        self._reader: RowReader | None = None
-        self._learning = RLock()
+    def __init__(self, target: ColumnNames | None = None, **options: Unpack[ModelKeywords]) -> None:
+        self._target = list_names(target)
+        self._keywords: ModelKeywords = options
+        self._model: inner.OnlineModel | None = None
+        self._reader: RowEncoder | None = None
+        self._learning_lock = RLock()
         """Held while rows are learned, between two blocks too; then the model's own lock."""
-        stated((), self._target, **options).choices.settings()  # refuse at once what makes no sense
+        build_train_options(
+            (), self._target, **options
+        ).choices.make_settings()  # refuse at once what makes no sense
 
     # Tables.
 
-    def learn(self, data: Any, **options: Unpack[RunWords]) -> None:
+    def learn(self, data: Any, **options: Unpack[LearnKeywords]) -> None:
         """Learn every row, in order; each is predicted first, which is what `record` tells of.
 
         Where a row cannot be read, the rows before it have been learned (`on_error="skip"` leaves
         it out).
         """
-        words: Any = {**self._words, **options}
-        chosen = stated(data, self._target or None, **words)
-        with self._learning:
-            training = Training(chosen, _Notices(), self._model)
+        words: Any = {**self._keywords, **options}
+        chosen = build_train_options(data, self._target or None, **words)
+        with self._learning_lock:
+            training = Training(chosen, _LoggingListener(), self._model)
             try:
-                _run(training)
+                _run_training(training)
             finally:
                 if training.ready:
                     self._model = training.model
 
-    def predict(self, data: Any, **options: Unpack[PredictWords]) -> Forecasts:
+    def predict(self, data: Any, **options: Unpack[PredictKeywords]) -> Forecasts:
         """Predict every row: one forecast for each, in order; nothing is learned.
 
         interval     the probability that `lower` and `upper` enclose, 0.9
@@ -99,14 +109,14 @@ class Model:
         words: dict[str, Any] = dict(options)
         interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
         quantiles = words.pop("quantiles", ())
-        how = standing.kept(words.pop("on_error", "skip"))
+        how = standing.check_predict_on_error(words.pop("on_error", "skip"))
         with (
-            self._at_rest() as model,
-            standing.opened(
-                model, data, notice=announce, on_error=how, use_target=False, **words
+            self._locked_model() as model,
+            standing.open_inference_stream(
+                model, data, notice=log_notice, on_error=how, use_target=False, **words
             ) as (stream, _),
         ):
-            made = forecasts_of(model, stream, announce)
+            made = collect_forecasts(model, stream, log_notice)
             return Forecasts(model.task, made, interval, decompose, quantiles)
 
     def forecast(
@@ -118,31 +128,33 @@ class Model:
 
         The model must have lags of its target; a series has them. `when` says the time of a step.
         """
-        with self._at_rest(alone=True) as model:
+        with self._locked_model(alone=True) as model:
             if data is None:
-                made = onward.go_on(model, horizon)
+                made = onward.forecast_horizon(model, horizon)
             else:
-                with standing.opened(
-                    model, data, notice=announce, on_error="stop", use_target=False
+                with standing.open_inference_stream(
+                    model, data, notice=log_notice, on_error="stop", use_target=False
                 ) as (stream, _):
-                    made = onward.go_on(model, horizon, stream, announce)
+                    made = onward.forecast_horizon(model, horizon, stream, log_notice)
             return Forecasts(model.task, made.forecast, interval, decompose, when=made.when)
 
-    def evaluate(self, data: Any, *, learn: bool = False, **options: Unpack[ReadWords]) -> Figures:
+    def evaluate(
+        self, data: Any, *, learn: bool = False, **options: Unpack[ReadKeywords]
+    ) -> Figures:
         """Score the model on rows: the figures of `kbnn evaluate --json`.
 
         The model stays as it is. With `learn` a copy of it learns each row after predicting it, as
         in training.
         """
         words: dict[str, Any] = dict(options)
-        how = standing.scored(words.pop("on_error", "stop"))
-        with self._at_rest() as own:
-            model = fleets.copy(own) if learn else own
-            with standing.opened(
-                model, data, notice=announce, on_error=how, learn=learn, **words
+        how = standing.check_evaluate_on_error(words.pop("on_error", "stop"))
+        with self._locked_model() as own:
+            model = fleets.copy_model(own) if learn else own
+            with standing.open_inference_stream(
+                model, data, notice=log_notice, on_error=how, learn=learn, **words
             ) as (stream, _):
-                made = evaluating.evaluate(model, stream, learn=learn, notice=announce)
-            return Figures(made.to_json(), made.verdicts())
+                made = evaluating.evaluate(model, stream, learn=learn, notice=log_notice)
+            return Figures(made.to_json(), made.list_verdicts())
 
     # One row.
 
@@ -153,14 +165,14 @@ class Model:
         """
         if type(x) is not dict:
             check_row(x)
-        with self._learning:
+        with self._learning_lock:
             if self._model is None:
                 self._learn_first(x, y, weight)
                 return
-            model = self._alone()
+            model = self._require_single_model()
             with model.lock:
-                model.complete()
-                model.learn(self._row_reader().rows(x, y, weight, model.met + 1))
+                model.recover_transaction()
+                model.learn(self._row_reader().encode_row(x, y, weight, model.met + 1))
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
         """Predict one row: a `Number` (mean, sd, lower, upper, ...), a dict of them where there are
@@ -168,21 +180,23 @@ class Model:
         """
         if type(x) is not dict:
             check_row(x)
-        model = self._alone()
+        model = self._require_single_model()
         with model.lock:
-            model.complete()
-            return model.task.one(model.ahead()(self._row_reader().question(x)))
+            model.recover_transaction()
+            return model.task.single_prediction(
+                model.open_predictor()(self._row_reader().encode_query(x))
+            )
 
     def _learn_first(self, x: Mapping[str, Any], y: Any, weight: float) -> None:
         """Create the model that a first row calls for, and learn the row."""
-        model = self._create(x, y)
+        model = self._create_from_row(x, y)
         try:
-            model.learn(RowReader(model.schema, announce).rows(x, y, weight, 1))
+            model.learn(RowEncoder(model.schema, log_notice).encode_row(x, y, weight, 1))
         finally:
             if model.met:
                 self._model = model
 
-    def _create(self, x: Mapping[str, Any], y: Any) -> inner.Model:
+    def _create_from_row(self, x: Mapping[str, Any], y: Any) -> inner.OnlineModel:
         """The model that a first row calls for."""
         names = self._target or ("y",)
         if len(names) == 1:
@@ -191,43 +205,43 @@ class Model:
             targets = (
                 dict(y)
                 if isinstance(y, Mapping)
-                else dict(zip(names, target_values(names, y), strict=True))
+                else dict(zip(names, split_targets(names, y), strict=True))
             )
         for name in names:
             if name in x:
                 raise UsageError(f"column '{name}' cannot be both the target and a feature")
-        chosen = stated((), names, **self._words)
-        schema = first_schema(x, targets, chosen.read.roles, announce)
-        check_size(chosen.choices.settings(), schema)
-        return inner.Model.create(chosen.choices.settings(), schema)
+        chosen = build_train_options((), names, **self._keywords)
+        schema = infer_row_schema(x, targets, chosen.read.column_options, log_notice)
+        check_network_size(chosen.choices.make_settings(), schema)
+        return inner.OnlineModel.create(chosen.choices.make_settings(), schema)
 
-    def _row_reader(self) -> RowReader:
+    def _row_reader(self) -> RowEncoder:
         """What reads single rows by the schema as it is now; the model's lock must be held."""
-        schema = self._known().schema
+        schema = self._require_model().schema
         if self._reader is None or self._reader.schema is not schema:
-            self._reader = RowReader(schema, announce)
+            self._reader = RowEncoder(schema, log_notice)
         return self._reader
 
     # The model.
 
-    def _known(self) -> inner.Model:
+    def _require_model(self) -> inner.OnlineModel:
         if self._model is None:
             raise UsageError("the model has learned nothing yet: learn first")
         return self._model
 
-    def _alone(self) -> inner.Model:
+    def _require_single_model(self) -> inner.OnlineModel:
         """The model, which is no fleet."""
-        model = self._known()
+        model = self._require_model()
         if model.key:
             raise UsageError("a fleet has a model for every key: this is asked of one of them")
         return model
 
     @contextmanager
-    def _at_rest(self, *, alone: bool = False) -> Iterator[inner.Model]:
+    def _locked_model(self, *, alone: bool = False) -> Iterator[inner.OnlineModel]:
         """The model, which learns nothing meanwhile; `alone`: it must be no fleet."""
-        model = self._alone() if alone else self._known()
+        model = self._require_single_model() if alone else self._require_model()
         with model.lock:
-            model.complete()
+            model.recover_transaction()
             yield model
 
     @property
@@ -235,7 +249,7 @@ class Model:
         """Rows learned, in all passes."""
         if self._model is None:
             return 0
-        with self._at_rest() as model:
+        with self._locked_model() as model:
             return model.rows
 
     @property
@@ -260,38 +274,38 @@ class Model:
 
     def record(self) -> Figures:
         """The figures of every row learned so far, each predicted before it was learned."""
-        with self._at_rest() as model:
+        with self._locked_model() as model:
             scores = zip(model.task.targets, model.card.scores, strict=True)
-            verdicts = [(name, model.task.verdict(score)) for name, score in scores]
-            return Figures(prequential(model), verdicts)
+            verdicts = [(name, model.task.build_verdict(score)) for name, score in scores]
+            return Figures(list_prequential_figures(model), verdicts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file, which the command line reads too."""
-        with self._at_rest(alone=True) as model:
+        with self._locked_model(alone=True) as model:
             state = to_state(model)
-        with Checkpoint(_checked_path(path)) as checkpoint:
-            checkpoint.save(*state)
+        with Checkpoint(_check_path(path)) as checkpoint:
+            checkpoint.save_state(*state)
 
     def to_bytes(self) -> bytes:
         """What a model file holds."""
-        with self._at_rest(alone=True) as model:
+        with self._locked_model(alone=True) as model:
             state = to_state(model)
         return modelfile.to_bytes(*state)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """The model that `to_bytes` made."""
-        return cls._of(modelfile.load_bytes(content))
+        return cls._from_inner(modelfile.load_bytes(content))
 
     @classmethod
-    def _of(cls, model: inner.Model) -> Self:
+    def _from_inner(cls, model: inner.OnlineModel) -> Self:
         made = cls(model.schema.targets)
         made._model = model
         return made
 
     def __getstate__(self) -> dict[str, Any]:
         learned = None if self._model is None else self.to_bytes()
-        return {"target": self._target, "options": dict(self._words), "learned": learned}
+        return {"target": self._target, "options": dict(self._keywords), "learned": learned}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Model.__init__(self, state["target"], **state["options"])
@@ -299,29 +313,29 @@ class Model:
             self._model = modelfile.load_bytes(state["learned"])
 
     def __repr__(self) -> str:
-        return self._shown(as_text)
+        return self._format_with(format_model_text)
 
     def _repr_html_(self) -> str:
-        return self._shown(as_html)
+        return self._format_with(format_model_html)
 
-    def _shown(self, show: Callable[[inner.Model | None, Sequence[str]], str]) -> str:
+    def _format_with(self, show: Callable[[inner.OnlineModel | None, Sequence[str]], str]) -> str:
         if self._model is None:
             return show(None, self._target)
-        with self._at_rest() as model:
+        with self._locked_model() as model:
             return show(model, self._target)
 
 
-class _Notices(Listener):
+class _LoggingListener(Listener):
     """Logs what there is to say."""
 
-    def notice(self, text: str) -> None:
-        announce(text)
+    def on_notice(self, text: str) -> None:
+        log_notice(text)
 
 
-def _run(training: Training) -> None:
+def _run_training(training: Training) -> None:
     """Train; a signal is heard between two blocks of rows, so that no row is half learned."""
     caught = None
-    with Interruption() as interruption:
+    with InterruptGuard() as interruption:
         try:
             training.run(interruption)
         except Interrupted as interrupted:
@@ -332,10 +346,10 @@ def _run(training: Training) -> None:
 
 def train(
     data: Any,
-    target: Names | None = None,
+    target: ColumnNames | None = None,
     *,
     model: str | os.PathLike[str] | None = None,
-    **options: Unpack[Words],
+    **options: Unpack[TrainKeywords],
 ) -> Model:
     """Learn from data: what `kbnn train` does, with its options by the same names.
 
@@ -345,18 +359,20 @@ def train(
     model     a file that is created or gone on with, saved on the way; in memory if not said;
               with `key` a folder, which holds a model for every key
     """
-    path = None if model is None else _checked_path(model)
-    training = Training(stated(data, target, path, **options), _Notices())
-    _run(training)
-    return load(path) if path is not None and training.model.key else Model._of(training.model)
+    path = None if model is None else _check_path(model)
+    training = Training(build_train_options(data, target, path, **options), _LoggingListener())
+    _run_training(training)
+    return (
+        load(path) if path is not None and training.model.key else Model._from_inner(training.model)
+    )
 
 
 def load(path: str | os.PathLike[str]) -> Model:
     """The model in a file, or the fleet in a folder, whoever wrote it."""
-    return Model._of(fleets.load(_checked_path(path)))
+    return Model._from_inner(fleets.load(_check_path(path)))
 
 
-def _checked_path(path: str | os.PathLike[str]) -> str:
+def _check_path(path: str | os.PathLike[str]) -> str:
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"a path is a text or a Path, not {path!r}")
     return os.fspath(path)

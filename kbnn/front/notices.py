@@ -12,14 +12,14 @@ _log = logging.getLogger("kbnn")
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def announce(text: str) -> None:
+def log_notice(text: str) -> None:
     """Log a notice; one that says what is ignored is a warning at the caller's line too."""
     _log.info(text)
     if " ignored" in text:
-        warnings.warn(text, UserWarning, stacklevel=_outside())
+        warnings.warn(text, UserWarning, stacklevel=_caller_stack_level())
 
 
-def _outside() -> int:
+def _caller_stack_level() -> int:
     """The stack level, as `announce` counts, of the first frame outside this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):

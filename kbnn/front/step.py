@@ -14,18 +14,18 @@ import numpy as np
 
 from kbnn.errors import UsageError
 from kbnn.front.forecasts import Forecasts
-from kbnn.front.notices import announce
+from kbnn.front.notices import log_notice
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.stored import to_state
-from kbnn.run.choices import check_size
-from kbnn.run.trainoptions import ModelWords, ReadWords, stated
+from kbnn.run.choices import check_network_size
+from kbnn.run.trainoptions import ModelKeywords, ReadKeywords, build_train_options
 from kbnn.stream.opening import open_stream
-from kbnn.task.base import blank
-from kbnn.task.forecast import joined
+from kbnn.task.base import make_empty_forecast
+from kbnn.task.forecast import join_forecasts
 
 
-class StepWords(ModelWords, ReadWords, total=False):
+class StepKeywords(ModelKeywords, ReadKeywords, total=False):
     """What can be said about a step: what a model is, and how rows are read."""
 
 
@@ -33,7 +33,7 @@ def step(
     state: bytes | None,
     rows: Any,
     target: str | Sequence[str] | None = None,
-    **options: Unpack[StepWords],
+    **options: Unpack[StepKeywords],
 ) -> tuple[bytes, Forecasts]:
     """Learn rows: what a model file would hold afterwards, and what was said of each row before.
 
@@ -51,22 +51,22 @@ def step(
     """
     model = None if state is None else modelfile.load_bytes(state, "the state")
     for word in options:
-        if word not in StepWords.__annotations__:
+        if word not in StepKeywords.__annotations__:
             raise UsageError(f"a step has no option {word}")
-    chosen = stated(rows, target, **options)
+    chosen = build_train_options(rows, target, **options)
     chosen.check()
     with open_stream(
         chosen.sources,
         options=chosen.read,
         schema=None if model is None else model.schema,
-        on_notice=announce,
+        on_notice=log_notice,
     ) as stream:
         if model is None:
-            settings = chosen.choices.settings()
-            check_size(settings, stream.schema)
-            model = Model.create(settings, stream.schema.copy())
-        said = [blank(0, model.task.numbers)]
+            settings = chosen.choices.make_settings()
+            check_network_size(settings, stream.schema)
+            model = OnlineModel.create(settings, stream.schema.copy())
+        said = [make_empty_forecast(0, model.task.numbers)]
         for block in stream:
             number = model.met + 1 + np.arange(block.count)
             said.append(model.learn(block._replace(number=number)))
-    return modelfile.to_bytes(*to_state(model)), Forecasts(model.task, joined(said))
+    return modelfile.to_bytes(*to_state(model)), Forecasts(model.task, join_forecasts(said))

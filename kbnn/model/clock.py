@@ -16,15 +16,15 @@ import numpy as np
 
 from kbnn.core.normal import FloatArray
 
-DAY: Final = 86400.0
-YEAR: Final = 365.25 * DAY
-MONTH: Final = YEAR / 12
+DAY_SECONDS: Final = 86400.0
+YEAR_SECONDS: Final = 365.25 * DAY_SECONDS
+MONTH_SECONDS: Final = YEAR_SECONDS / 12
 
-CYCLES: Final = {"day": DAY, "week": 7 * DAY, "year": YEAR}
+CYCLES: Final = {"day": DAY_SECONDS, "week": 7 * DAY_SECONDS, "year": YEAR_SECONDS}
 """The cycles that a calendar has, by their length in seconds."""
 
-Unit = Literal["text", "s", "ms", "us", "ns", "year"]
-Written = Literal["text", "day", "month", "number"]
+TimeUnit = Literal["text", "s", "ms", "us", "ns", "year"]
+TimestampStyle = Literal["text", "day", "month", "number"]
 
 
 @dataclass(frozen=True)
@@ -39,61 +39,69 @@ class Clock:
     """
 
     column: str
-    unit: Unit
+    unit: TimeUnit
     start: float
     step: float
     cycles: list[str]
     names: list[str]
     day_first: bool = False  # 03/04/2026 is in April
-    written: Written = "text"
+    written: TimestampStyle = "text"
     zoned: bool = False
 
     @property
-    def months(self) -> int:
+    def months_per_step(self) -> int:
         """Whole months between two rows, 0 where a step is no such thing."""
-        months = round(self.step / MONTH)
-        return months if months and abs(self.step / MONTH - months) < 0.1 * months else 0
+        months = round(self.step / MONTH_SECONDS)
+        return months if months and abs(self.step / MONTH_SECONDS - months) < 0.1 * months else 0
 
     @property
-    def season(self) -> int:
+    def season_steps(self) -> int:
         """Steps after which the calendar comes round, 0 where no round is short enough."""
         step = self.step
-        if self.months:
-            return 12 // self.months if 12 % self.months == 0 and self.months < 12 else 0
-        if 0.0 < step <= DAY / 2:
-            rows = round(DAY / step)
-            return rows if rows <= LONGEST_SEASON and abs(rows * step - DAY) < 0.01 * DAY else 0
-        return {1: 7, 7: 52}.get(round(step / DAY), 0)
+        if self.months_per_step:
+            return (
+                12 // self.months_per_step
+                if 12 % self.months_per_step == 0 and self.months_per_step < 12
+                else 0
+            )
+        if 0.0 < step <= DAY_SECONDS / 2:
+            rows = round(DAY_SECONDS / step)
+            return (
+                rows
+                if rows <= MAX_SEASON_STEPS and abs(rows * step - DAY_SECONDS) < 0.01 * DAY_SECONDS
+                else 0
+            )
+        return {1: 7, 7: 52}.get(round(step / DAY_SECONDS), 0)
 
-    def values(self, time: FloatArray) -> FloatArray:
+    def encode_times(self, time: FloatArray) -> FloatArray:
         """(n, names) of instants and what the clock on the wall said (n, 2)."""
         out = np.empty((len(time), len(self.names)))
         for at, cycle in enumerate(self.cycles):
-            angle = 2.0 * np.pi * phase(cycle, time[:, 1])
+            angle = 2.0 * np.pi * compute_cycle_phase(cycle, time[:, 1])
             out[:, 2 * at], out[:, 2 * at + 1] = np.sin(angle), np.cos(angle)
         if len(self.names) > 2 * len(self.cycles):
-            out[:, -1] = (time[:, 0] - self.start) / DAY
+            out[:, -1] = (time[:, 0] - self.start) / DAY_SECONDS
         return out
 
-    def after(self, time: FloatArray, steps: int) -> FloatArray:
+    def extend_times(self, time: FloatArray, steps: int) -> FloatArray:
         """(steps, 2): the points of time that follow one (2,)."""
         ahead = np.arange(1, steps + 1)
-        if not self.months:
+        if not self.months_per_step:
             return np.asarray(time + np.outer(ahead * self.step, [1.0, 1.0]))
-        local = np.array([_months_later(time[1], int(k) * self.months) for k in ahead])
+        local = np.array([_add_months(time[1], int(k) * self.months_per_step) for k in ahead])
         return np.stack((local - (time[1] - time[0]), local), axis=1)
 
 
-LONGEST_SEASON: Final = 1440
+MAX_SEASON_STEPS: Final = 1440
 
 
-def phase(cycle: str, local: FloatArray) -> FloatArray:
+def compute_cycle_phase(cycle: str, local: FloatArray) -> FloatArray:
     """Where in a cycle, from 0 to 1, the clock on the wall stands; NaN where nobody knows."""
     known = np.isfinite(local)
     seconds = np.where(known, local, 0.0)
     if cycle != "year":
         length = CYCLES[cycle]
-        begin = 4 * DAY if cycle == "week" else 0.0  # 1970 began on a Thursday
+        begin = 4 * DAY_SECONDS if cycle == "week" else 0.0  # 1970 began on a Thursday
         found = np.mod(seconds - begin, length) / length
     else:
         year = np.floor(seconds).astype("datetime64[s]").astype("datetime64[Y]")
@@ -103,21 +111,23 @@ def phase(cycle: str, local: FloatArray) -> FloatArray:
     return np.where(known, found, np.nan)
 
 
-def names_of(column: str, cycles: Sequence[str], elapsed: bool, taken: Sequence[str]) -> list[str]:
+def name_time_columns(
+    column: str, cycles: Sequence[str], elapsed: bool, taken: Sequence[str]
+) -> list[str]:
     """Names for the columns of x that a clock makes."""
     wanted = [f"{column} {cycle} {wave}" for cycle in cycles for wave in ("sin", "cos")]
     wanted += [f"{column} elapsed"] if elapsed else []
-    return [free(name, taken) for name in wanted]
+    return [make_unique_name(name, taken) for name in wanted]
 
 
-def free(name: str, taken: Sequence[str]) -> str:
+def make_unique_name(name: str, taken: Sequence[str]) -> str:
     """The name, or one like it that no column has."""
     while name in taken:
         name += "'"
     return name
 
 
-def _months_later(local: float, months: int) -> float:
+def _add_months(local: float, months: int) -> float:
     """The same day and hour some months later, or the last day of a shorter month."""
     whole = np.datetime64(int(np.floor(local)), "s")
     month = whole.astype("datetime64[M]")
@@ -125,15 +135,15 @@ def _months_later(local: float, months: int) -> float:
     later = month + months
     first = float(later.astype("datetime64[s]").astype(np.int64))
     end = float((later + 1).astype("datetime64[s]").astype(np.int64))
-    return min(first + (local - begin), end - DAY + (local % DAY))
+    return min(first + (local - begin), end - DAY_SECONDS + (local % DAY_SECONDS))
 
 
-def text_of(clock: Clock, time: FloatArray) -> list[str]:
+def format_times(clock: Clock, time: FloatArray) -> list[str]:
     """Points of time (n, 2) as the stream writes them."""
-    return [_text(clock, float(instant), float(local)) for instant, local in time]
+    return [_format_time(clock, float(instant), float(local)) for instant, local in time]
 
 
-def _text(clock: Clock, instant: float, local: float) -> str:
+def _format_time(clock: Clock, instant: float, local: float) -> str:
     if not np.isfinite(instant):
         return ""
     if clock.unit == "year":

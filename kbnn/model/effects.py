@@ -21,21 +21,21 @@ import numpy as np
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
-from kbnn.core.sensitivity import Sensitivity, sensitivity
+from kbnn.core.sensitivity import Sensitivity, compute_sensitivity
 from kbnn.model import scaling
-from kbnn.model.learned import Learned
-from kbnn.model.model import Model
+from kbnn.model.learned import LearnerState
+from kbnn.model.model import OnlineModel
 from kbnn.model.schema import Place
-from kbnn.model.warmup import widened
-from kbnn.task.base import Quantity
+from kbnn.model.warmup import widen_rows
+from kbnn.task.base import EffectQuantity
 
 SAMPLE_ROWS = 128
-LEAST_SAMPLE_ROWS = 8
-MOST_PREDICTIONS = 30_000
+MIN_SAMPLE_ROWS = 8
+MAX_PREDICTIONS = 30_000
 """Predicted rows that derivatives may take, as long as there are LEAST_SAMPLE_ROWS."""
-MOST_DIFFERENCED_INPUTS = 250
+MAX_DIFFERENCED_INPUTS = 250
 """With more inputs the chain rule is used."""
-STEP = 1e-3
+DIFFERENCE_STEP_SD = 1e-3
 """Of a difference, in standard deviations of a feature or of an output."""
 
 
@@ -56,7 +56,7 @@ class Effect(NamedTuple):
     size: float
 
 
-class Told(NamedTuple):
+class QuantityEffects(NamedTuple):
     """The effects on one target or on the probability of one class: name, title, unit, effects."""
 
     name: str
@@ -65,33 +65,33 @@ class Told(NamedTuple):
     effects: list[Effect]
 
 
-def effects(model: Model) -> list[Told]:
+def compute_effects(model: OnlineModel) -> list[QuantityEffects]:
     """Compute the effects on every quantity that the task names.
 
     Empty while the model is warming up: nothing has been learned yet.
     """
-    if model.warming_up:
+    if model.is_warming_up:
         return []
-    learned = model.learned
+    learned = model.learner_state
     t = model.task.scaled
     columns = learned.columns[t:]
     width = len(columns)
-    as_is = model.learner.as_is[:width]
+    as_is = model.learner.unscaled_inputs[:width]
     outputs = learned.members[0].config.outputs
-    quantities = model.task.quantities(outputs)
-    z = _sample(model, 2 * (width + outputs * len(learned.members)))
-    found = _chained(model, quantities, z)
-    if width <= MOST_DIFFERENCED_INPUTS:
-        found = _differenced(model, quantities, z, found.sd)
+    quantities = model.task.effect_quantities(outputs)
+    z = _sample_rows(model, 2 * (width + outputs * len(learned.members)))
+    found = _apply_chain_rule(model, quantities, z)
+    if width <= MAX_DIFFERENCED_INPUTS:
+        found = _difference_predictions(model, quantities, z, found.sd)
     step = np.where(as_is > 0, 1.0, columns[:, scaling.SCALE])
     names = model.schema.encoded_names()[:width]
     scale = model.shown_scales.scale
     return [
-        Told(
+        QuantityEffects(
             quantity.name,
             quantity.title,
             quantity.unit,
-            _listed(
+            _build_effects(
                 Sensitivity(*(part[q] for part in found)),
                 _base_slopes(model, quantity)[:width],
                 step,
@@ -103,76 +103,82 @@ def effects(model: Model) -> list[Told]:
     ]
 
 
-def _sample(model: Model, predictions: int) -> FloatArray:
+def _sample_rows(model: OnlineModel, predictions: int) -> FloatArray:
     """Rows of the record in the network's scale, so many predictions being needed for each."""
-    columns = model.learned.columns[model.task.scaled :]
+    columns = model.learner_state.columns[model.task.scaled :]
     width = len(columns)
-    count = max(LEAST_SAMPLE_ROWS, min(SAMPLE_ROWS, MOST_PREDICTIONS // max(1, predictions)))
+    count = max(MIN_SAMPLE_ROWS, min(SAMPLE_ROWS, MAX_PREDICTIONS // max(1, predictions)))
     kept = model.card.summaries.sample.x[:count]
     if not len(kept):
         return np.zeros((1, width))
-    z = scaling.standardise(columns, widened(kept, width), model.learner.as_is[:width])
+    z = scaling.standardize_rows(
+        columns, widen_rows(kept, width), model.learner.unscaled_inputs[:width]
+    )
     return np.nan_to_num(z)
 
 
-def _values(
-    model: Model, learned: Learned, quantities: Sequence[Quantity], z: FloatArray
+def _predict_quantities(
+    model: OnlineModel, learned: LearnerState, quantities: Sequence[EffectQuantity], z: FloatArray
 ) -> FloatArray:
     """The quantities (n, quantities) at standardised rows."""
-    said = model.learner.predict_standard(learned, np.ascontiguousarray(z))
+    said = model.learner.predict_standardized(learned, np.ascontiguousarray(z))
     return np.stack([quantity.values(said) for quantity in quantities], axis=1)
 
 
-def _chained(model: Model, quantities: Sequence[Quantity], z: FloatArray) -> Sensitivity:
+def _apply_chain_rule(
+    model: OnlineModel, quantities: Sequence[EffectQuantity], z: FloatArray
+) -> Sensitivity:
     """The chain rule through the outputs of every member; doubts of members add up."""
-    learned = model.learned
+    learned = model.learner_state
     parts = []
     for at, member in enumerate(learned.members):
         state = member.state()
         gain = []
         for output in range(state.config.outputs):
             low, high = (
-                _values(model, _shifted(learned, at, output, by), quantities, z)
-                for by in (-STEP, STEP)
+                _predict_quantities(model, _shift_output(learned, at, output, by), quantities, z)
+                for by in (-DIFFERENCE_STEP_SD, DIFFERENCE_STEP_SD)
             )
-            gain.append((high - low) / (2.0 * STEP))
-        parts.append(sensitivity(state, z, np.stack(gain, axis=2)))
+            gain.append((high - low) / (2.0 * DIFFERENCE_STEP_SD))
+        parts.append(compute_sensitivity(state, z, np.stack(gain, axis=2)))
     slopes, sds, sizes = (np.stack(part) for part in zip(*parts, strict=True))
     return Sensitivity(slopes.sum(axis=0), sds.sum(axis=0), sizes.sum(axis=0))
 
 
-def _shifted(learned: Learned, at: int, output: int, by: float) -> Learned:
+def _shift_output(learned: LearnerState, at: int, output: int, by: float) -> LearnerState:
     """The same where one output of one member is larger by that in every row."""
     state = learned.members[at].state()
     mean, layout = state.mean.copy(), layout_of(state.config)
-    layout.matrix(mean, layout.layers - 1)[output, 0] += by
+    layout.weight_matrix(mean, layout.layers - 1)[output, 0] += by
     members = list(learned.members)
     members[at] = open_session(state._replace(mean=mean))
     return learned._replace(members=tuple(members))
 
 
-def _differenced(
-    model: Model, quantities: Sequence[Quantity], z: FloatArray, sd: FloatArray
+def _difference_predictions(
+    model: OnlineModel, quantities: Sequence[EffectQuantity], z: FloatArray, sd: FloatArray
 ) -> Sensitivity:
     """Differences of predictions, input by input."""
     layout = model.schema.layout[: z.shape[1]]
     slope, size = np.zeros_like(sd), np.zeros_like(sd)
     for at, place in enumerate(layout):
-        low, high, distance = z.copy(), z.copy(), 2.0 * STEP
+        low, high, distance = z.copy(), z.copy(), 2.0 * DIFFERENCE_STEP_SD
         if place.category is None:
-            low[:, at] -= STEP
-            high[:, at] += STEP
+            low[:, at] -= DIFFERENCE_STEP_SD
+            high[:, at] += DIFFERENCE_STEP_SD
         else:
             own = [k for k, other in enumerate(layout) if other.column == place.column]
             low[:, own], high[:, own], high[:, at], distance = 0.0, 0.0, 1.0, 1.0
-        below, above = (_values(model, model.learned, quantities, end) for end in (low, high))
+        below, above = (
+            _predict_quantities(model, model.learner_state, quantities, end) for end in (low, high)
+        )
         slopes = (above - below) / distance
         slope[:, at] = np.mean(slopes, axis=0)
         size[:, at] = np.sqrt(np.mean(slopes**2, axis=0))
     return Sensitivity(slope, sd, size)
 
 
-def _base_slopes(model: Model, quantity: Quantity) -> FloatArray:
+def _base_slopes(model: OnlineModel, quantity: EffectQuantity) -> FloatArray:
     """The slopes of what is added to a prediction: 1 of the last value a change is learned from."""
     slopes = np.zeros(len(model.schema.layout))
     if model.schema.changes and quantity.target is not None:
@@ -183,7 +189,7 @@ def _base_slopes(model: Model, quantity: Quantity) -> FloatArray:
     return slopes
 
 
-def _listed(
+def _build_effects(
     found: Sensitivity,
     base: FloatArray,
     step: FloatArray,
@@ -200,7 +206,7 @@ def _listed(
     return [Effect(name, *row) for name, row in zip(names, table.tolist(), strict=True)]
 
 
-def ranked(model: Model, found: list[Effect]) -> list[str]:
+def rank_features(model: OnlineModel, found: list[Effect]) -> list[str]:
     """The features, categories as one, from the largest size of effect to the smallest."""
     sizes: dict[str, float] = {}
     for place, effect in zip(model.schema.layout, found, strict=False):

@@ -17,11 +17,11 @@ import numpy as np
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 
-DISCOUNT = 0.99
-TEMPER = 0.3
-_SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
+EVIDENCE_DISCOUNT = 0.99
+EVIDENCE_EXPONENT = 0.3
+_PRIOR_SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
 
-_MOST = 1e150
+_MAX_MOMENT = 1e150
 """No moment of a member counts for more: its square is a number."""
 
 T = TypeVar("T")
@@ -30,10 +30,10 @@ U = TypeVar("U")
 
 def prior_scales(member: int) -> tuple[float, float]:
     """By how much a member's prior standard deviation of means and of weights is stretched."""
-    return _SCALES[member % len(_SCALES)]
+    return _PRIOR_SCALES[member % len(_PRIOR_SCALES)]
 
 
-def in_parallel(work: Callable[[T], U], members: Sequence[T]) -> list[U]:
+def map_members(work: Callable[[T], U], members: Sequence[T]) -> list[U]:
     """Run the members on all cores; their order is kept."""
     if len(members) == 1:
         return [work(members[0])]
@@ -41,40 +41,40 @@ def in_parallel(work: Callable[[T], U], members: Sequence[T]) -> list[U]:
         return list(pool.map(work, members))
 
 
-def follow_weights(log_weight: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+def update_weights(log_weight: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(weights before each row (n, members), log weights after the last) from scores alike."""
     weights = np.empty_like(scores)
     for i, score in enumerate(scores):
         weights[i] = mixture_weights(log_weight)
-        log_weight = DISCOUNT * log_weight + score
+        log_weight = EVIDENCE_DISCOUNT * log_weight + score
         log_weight = log_weight - np.max(log_weight)
     return weights, log_weight
 
 
 def mixture_weights(log_weight: FloatArray) -> FloatArray:
     """Weights that sum to one."""
-    weights = np.exp(TEMPER * (log_weight - np.max(log_weight)))
+    weights = np.exp(EVIDENCE_EXPONENT * (log_weight - np.max(log_weight)))
     return np.asarray(weights / np.sum(weights))
 
 
-def mix(members: list[Prediction], weights: FloatArray) -> Prediction:
+def mix_predictions(members: list[Prediction], weights: FloatArray) -> Prediction:
     """One prediction from all: the moments of the mixture; weights (n, members)."""
     if len(members) == 1:
         return members[0]
     w = weights[:, :, None]
 
-    def average(field: str) -> FloatArray:
+    def average_field(field: str) -> FloatArray:
         values = np.stack([getattr(m, field) for m in members], axis=1)
-        return np.asarray(np.sum(w * np.clip(values, -_MOST, _MOST), axis=1))
+        return np.asarray(np.sum(w * np.clip(values, -_MAX_MOMENT, _MAX_MOMENT), axis=1))
 
-    mean = average("mean")
-    means = np.clip(np.stack([m.mean for m in members], axis=1), -_MOST, _MOST)
+    mean = average_field("mean")
+    means = np.clip(np.stack([m.mean for m in members], axis=1), -_MAX_MOMENT, _MAX_MOMENT)
     spread = np.sum(w * (means - mean[:, None, :]) ** 2, axis=1)
     first = members[0]
     return first._replace(
         mean=mean,
-        function_var=average("function_var") + spread,
-        noise_var=average("noise_var"),
-        probability=average("probability"),
+        function_var=average_field("function_var") + spread,
+        noise_var=average_field("noise_var"),
+        probability=average_field("probability"),
         inlier=np.minimum(np.sum(weights * np.stack([m.inlier for m in members], 1), 1), 1.0),
     )

@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnn.errors import ArgumentError, ModelError
-from kbnn.model.migrations import migrated
-from kbnn.model.model import Model
+from kbnn.model.migrations import migrate_state
+from kbnn.model.model import OnlineModel
 from kbnn.model.stored import from_state
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -40,8 +40,8 @@ Arrays = dict[str, npt.NDArray[Any]]
 FORMAT: Final = "kbnn model"
 VERSION: Final = 6
 HEADER: Final = "header.json"
-MAX_HEADER: Final = 64 << 20
-MAX_FILE: Final = 8 << 30
+MAX_HEADER_BYTES: Final = 64 << 20
+MAX_FILE_BYTES: Final = 8 << 30
 MAX_ARRAYS: Final = 4096
 _NPY: Final = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '(?P<kind><f8|<i8)', 'fortran_order': False, "
@@ -55,7 +55,7 @@ def write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any])
     """Write a model's state (`kbnn.model.stored.to_state`) to an open file."""
     from kbnn import __version__
 
-    plain = {name: _plain(name, arrays[name]) for name in sorted(arrays)}
+    plain = {name: _to_plain_array(name, arrays[name]) for name in sorted(arrays)}
     whole = {
         "format": FORMAT,
         "version": VERSION,
@@ -69,20 +69,20 @@ def write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any])
     text = json.dumps(whole, allow_nan=False, ensure_ascii=False, sort_keys=True, indent=1)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         # A file name that is no UTF-8 is kept as halves of characters, which JSON spells \\udcxx.
-        archive.writestr(_member(HEADER), text.encode(errors="backslashreplace"))
+        archive.writestr(_make_member(HEADER), text.encode(errors="backslashreplace"))
         for name, array in plain.items():
             content = io.BytesIO()
             np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
-            archive.writestr(_member(f"{name}.npy"), content.getbuffer())
+            archive.writestr(_make_member(f"{name}.npy"), content.getbuffer())
 
 
-def _plain(name: str, array: npt.ArrayLike) -> npt.NDArray[Any]:
+def _to_plain_array(name: str, array: npt.ArrayLike) -> npt.NDArray[Any]:
     values = np.asarray(array)
     kind = "<i8" if values.dtype.kind in "iub" else "<f8"
     return np.require(values, dtype=kind, requirements="C")
 
 
-def _member(name: str) -> zipfile.ZipInfo:
+def _make_member(name: str) -> zipfile.ZipInfo:
     member = zipfile.ZipInfo(name, _DATE)
     member.create_system = 3  # the same on every system
     member.external_attr = 0o644 << 16
@@ -94,9 +94,9 @@ def exists(path: str) -> bool:
     return os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path) > 0)
 
 
-def check_own(path: str) -> None:
+def check_overwrite(path: str) -> None:
     """Refuse to write over a file that never was a model; one that is cut short was."""
-    with _refused(path):
+    with _translate_read_errors(path):
         own = _begins_as_model(path)
     if not own:
         raise ModelError(f"{path}: is not a kbnn model, and --fresh would write over it")
@@ -116,9 +116,9 @@ def _begins_as_model(path: str) -> bool:
     return start.startswith(b"PK\x03\x04") and HEADER.encode() in start
 
 
-def load(path: str) -> Model:
+def load(path: str) -> OnlineModel:
     """Read a model; ModelError says in one sentence why a file cannot be one."""
-    return _model(path, *read(path))
+    return _build_model(path, *read(path))
 
 
 def check_readable(path: str) -> None:
@@ -129,20 +129,20 @@ def check_readable(path: str) -> None:
         raise ModelError(f"{path}: is damaged (its record)") from error
 
 
-def load_bytes(content: bytes, name: str = "the bytes") -> Model:
+def load_bytes(content: bytes, name: str = "the bytes") -> OnlineModel:
     """The same from what a model file holds."""
     if not isinstance(content, bytes | bytearray | memoryview):
         raise ArgumentError(f"{name}: must be bytes, not {type(content).__name__}")
-    with _refused(name):
-        state = _read(name, io.BytesIO(content))
-    return _model(name, *state)
+    with _translate_read_errors(name):
+        state = _read_archive(name, io.BytesIO(content))
+    return _build_model(name, *state)
 
 
 def version_of(content: bytes, name: str = "the bytes") -> int:
     """The version of the format that the bytes of a model file have."""
-    with _refused(name), zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = _members(name, archive, len(content))
-        return int(_header(name, archive, members)["version"])
+    with _translate_read_errors(name), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = _check_members(name, archive, len(content))
+        return int(_read_header(name, archive, members)["version"])
 
 
 def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
@@ -152,63 +152,65 @@ def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
     return file.getvalue()
 
 
-def _model(path: str, header: dict[str, Any], arrays: Arrays) -> Model:
+def _build_model(path: str, header: dict[str, Any], arrays: Arrays) -> OnlineModel:
     try:
         return from_state(header, arrays, path)
     except ModelError as error:
-        raise ModelError(f"{path}: {_lower(str(error))}") from error
+        raise ModelError(f"{path}: {_lower_first_letter(str(error))}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ModelError(f"{path}: is damaged (its parts do not fit together)") from error
 
 
 def read(path: str) -> tuple[dict[str, Any], Arrays]:
     """The header and the arrays of a model file."""
-    with _refused(path):
+    with _translate_read_errors(path):
         if os.path.isdir(path):
             raise ModelError(f"{path}: is a folder, not a model file")
         if os.path.exists(path) and not os.path.isfile(path):
             raise ModelError(f"{path}: is a pipe or a device, not a model file")
         with open(path, "rb") as file:
-            return _read(path, file)
+            return _read_archive(path, file)
 
 
 @contextmanager
-def _refused(path: str) -> Iterator[None]:
+def _translate_read_errors(path: str) -> Iterator[None]:
     """Whatever a file is refused for, as one sentence."""
     try:
         yield
     except FileNotFoundError as error:
         raise ModelError(f"{path}: no such model file") from error
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({_lower(error.strerror or '')})") from error
+        raise ModelError(
+            f"{path}: cannot be read ({_lower_first_letter(error.strerror or '')})"
+        ) from error
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise ModelError(f"{path}: is damaged or cut short") from error
 
 
-def _read(path: str, file: IO[bytes]) -> tuple[dict[str, Any], Arrays]:
+def _read_archive(path: str, file: IO[bytes]) -> tuple[dict[str, Any], Arrays]:
     start = file.read(4)
     size = file.seek(0, os.SEEK_END)
     if not start:
         raise ModelError(f"{path}: is empty, not a model file")
     if start != b"PK\x03\x04":
         raise ModelError(f"{path}: is not a model file")
-    if size > MAX_FILE:
+    if size > MAX_FILE_BYTES:
         raise ModelError(f"{path}: is too large for a model file ({size >> 30} GiB)")
     with zipfile.ZipFile(file) as archive:
-        members = _members(path, archive, size)
-        header = _header(path, archive, members)
+        members = _check_members(path, archive, size)
+        header = _read_header(path, archive, members)
         arrays = {}
         for name, said in header["arrays"].items():
             if f"{name}.npy" not in members:
                 raise ModelError(f"{path}: is damaged (array '{name}' is missing)")
-            arrays[name] = _array(path, archive.read(members[f"{name}.npy"]), name, said)
+            arrays[name] = _decode_array(path, archive.read(members[f"{name}.npy"]), name, said)
     try:
-        return migrated(header["version"], header["model"], arrays)
+        return migrate_state(header["version"], header["model"], arrays)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from error
 
 
-def _members(path: str, archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+def _check_members(path: str, archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     """The members by name, none of them larger than what is really there."""
     listed = archive.infolist()
     members = {member.filename: member for member in listed}
@@ -224,10 +226,10 @@ def _members(path: str, archive: zipfile.ZipFile, size: int) -> dict[str, zipfil
     return members
 
 
-def _header(
+def _read_header(
     path: str, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
 ) -> dict[str, Any]:
-    if members[HEADER].file_size > MAX_HEADER:
+    if members[HEADER].file_size > MAX_HEADER_BYTES:
         raise ModelError(f"{path}: is damaged (its header is too large)")
     header = json.loads(archive.read(members[HEADER]))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -248,7 +250,7 @@ def _header(
     return header
 
 
-def _array(path: str, content: bytes, name: str, said: object) -> npt.NDArray[Any]:
+def _decode_array(path: str, content: bytes, name: str, said: object) -> npt.NDArray[Any]:
     """An array whose own header, the file's header and its size all agree.
 
     The header of a .npy file is read by a pattern: it is Python, and Python it stays.
@@ -265,6 +267,6 @@ def _array(path: str, content: bytes, name: str, said: object) -> npt.NDArray[An
     return np.frombuffer(content, kind, offset=start).reshape(shape).copy()
 
 
-def _lower(text: str) -> str:
+def _lower_first_letter(text: str) -> str:
     """An error's sentence as the second half of ours."""
     return (text[:1].lower() + text[1:]).rstrip(".")

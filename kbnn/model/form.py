@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-THOUSANDS: Final = (",", ".", " ", "'")
-_SPACES: Final = re.compile("[\u00a0\u2007\u2009\u202f]")
-_USUAL: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)", re.I)
-_NEEDED: Final = ("%", "‰")
+THOUSANDS_MARKS: Final = (",", ".", " ", "'")
+_SPACE_VARIANTS: Final = re.compile("[\u00a0\u2007\u2009\u202f]")
+_PLAIN_NUMBER: Final = re.compile(
+    r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)", re.I
+)
+_REQUIRED_SIGNS: Final = ("%", "‰")
 """Signs without which a number would be another one."""
 
 
@@ -30,46 +32,46 @@ class Form:
     gap: str = ""  # a text that stands for no value
 
     def __post_init__(self) -> None:
-        marks = self.decimal in (".", ",") and self.thousands in ("", *THOUSANDS)
+        marks = self.decimal in (".", ",") and self.thousands in ("", *THOUSANDS_MARKS)
         if not marks or self.decimal == self.thousands:
             raise ValueError(f"no number has the marks '{self.decimal}' and '{self.thousands}'")
 
     @property
-    def usual(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether numbers are written as computers do."""
         return self.decimal == "." and not (self.thousands or self.sign or self.gap)
 
-    def number(self, text: str) -> float | None:
+    def parse_number(self, text: str) -> float | None:
         """What a trimmed text stands for; None when it is no number of this form."""
-        if self.usual:
-            return float(text) if _USUAL.fullmatch(text) else None
-        found = _pattern(self).fullmatch(usual_marks(text))
+        if self.is_plain:
+            return float(text) if _PLAIN_NUMBER.fullmatch(text) else None
+        found = _compile_pattern(self).fullmatch(normalize_marks(text))
         if found is None:
             return None
         minus = [found[name] for name in ("before", "after") if found[name]]
         bracket = found["open"] is not None
         if bracket != (found["close"] is not None) or len(minus) + bracket > 1:
             return None
-        if self.sign and bool(found["left"]) + bool(found["right"]) not in self.signs:
+        if self.sign and bool(found["left"]) + bool(found["right"]) not in self.allowed_sign_counts:
             return None
         digits = found["digits"].replace(self.thousands, "") if self.thousands else found["digits"]
         value = float(digits.replace(self.decimal, "."))
         return -value if bracket or minus == ["-"] else value
 
     @property
-    def signs(self) -> tuple[int, ...]:
+    def allowed_sign_counts(self) -> tuple[int, ...]:
         """How often the sign may stand with a number."""
-        return (1,) if self.sign in _NEEDED else (0, 1)
+        return (1,) if self.sign in _REQUIRED_SIGNS else (0, 1)
 
 
-USUAL: Final = Form()
+PLAIN_FORM: Final = Form()
 
 
-def usual_marks(text: str) -> str:
+def normalize_marks(text: str) -> str:
     """A text with the plain one of each kind of space, apostrophe and minus."""
     if text.isascii():
         return text
-    return _SPACES.sub(" ", text).replace("\u2019", "'").replace("\u2212", "-")
+    return _SPACE_VARIANTS.sub(" ", text).replace("\u2019", "'").replace("\u2212", "-")
 
 
 def digits_pattern(form: Form) -> str:
@@ -81,7 +83,7 @@ def digits_pattern(form: Form) -> str:
 
 
 @lru_cache(maxsize=256)
-def _pattern(form: Form) -> re.Pattern[str]:
+def _compile_pattern(form: Form) -> re.Pattern[str]:
     sign = re.escape(form.sign)
     left = f"(?P<left>{sign} ?)?" if sign else "(?P<left>)"
     right = f"(?P<right> ?{sign})?" if sign else "(?P<right>)"

@@ -16,36 +16,38 @@ from kbnn.core.config import Config
 from kbnn.core.layout import (
     IntArray,
     Layout,
-    dimension,
     layout_of,
     pack_triangle,
+    triangle_dimension,
     unpack_triangle,
 )
 from kbnn.core.normal import FloatArray
-from kbnn.core.state import ARRAYS, WEIGHTS, State, init, prior_draws
+from kbnn.core.state import ARRAYS, WEIGHT_ARRAYS, State, init, prior_draws
 
 
-def grow(state: State, inputs: int, outputs: int, config: Config | None = None) -> State:
+def grow_state(state: State, inputs: int, outputs: int, config: Config | None = None) -> State:
     """The state with at least so many inputs and outputs, added at the end.
 
     `config`, if given, is the grown network with smaller blocks than the state has.
     """
     if inputs == state.config.inputs and outputs == state.config.outputs:
         return state
-    config = config or state.config.grown(inputs, outputs)
+    config = config or state.config.resize(inputs, outputs)
     old, new = layout_of(state.config), layout_of(config)
-    places = _places(old, new)
-    prior_mean, prior_var = _prior(state, old, new)
+    places = _map_old_weights(old, new)
+    prior_mean, prior_var = _extend_prior(state, old, new)
     mean = prior_mean.copy()
     mean[places], prior_mean[places] = state.mean, state.prior_mean
     loose = prior_var.copy()
-    loose[places[old.loose]] = old.loose_var(state.cov)
-    cov = new.pack(_blocks(old, new, places, state.cov, prior_var), loose[new.loose])
+    loose[places[old.loose_positions]] = old.loose_var(state.cov)
+    cov = new.pack_blocks(
+        _extend_blocks(old, new, places, state.cov, prior_var), loose[new.loose_positions]
+    )
     first = init(config, state.seed)
     triangles = ("head_cov",) if config.directions else ("head_cov", "input_cov")
     arrays: dict[str, Any] = {}
-    for name in ARRAYS[len(WEIGHTS) :]:
-        grown = _triangles if name in triangles else _corner
+    for name in ARRAYS[len(WEIGHT_ARRAYS) :]:
+        grown = _fill_triangles if name in triangles else _fill_corner
         arrays[name] = grown(getattr(state, name), getattr(first, name))
     return State(config, state.seed, mean, cov, prior_mean, prior_var, **arrays)
 
@@ -66,15 +68,15 @@ def reorder(state: State, inputs: IntArray, outputs: IntArray) -> State:
     layout = layout_of(config)
     shown = np.arange(1 + config.directions)  # the bias and the directions stay where they are
     columns = np.concatenate((shown, len(shown) + inputs))
-    index = np.arange(layout.starts[-1], dtype=np.float64)
+    index = np.arange(layout.layer_starts[-1], dtype=np.float64)
     moved = []
     for layer in range(layout.layers):
-        weights = layout.matrix(index, layer)
+        weights = layout.weight_matrix(index, layer)
         rows = outputs if layer == layout.layers - 1 else np.arange(len(weights))
         moved.append(weights[rows] if layer else weights[rows][:, columns])
     places = np.concatenate([part.ravel() for part in moved]).astype(np.int64)
     loose = np.empty(len(places))
-    loose[places[layout.loose]] = layout.loose_var(state.cov)
+    loose[places[layout.loose_positions]] = layout.loose_var(state.cov)
     input_order = np.argsort(inputs)
     view, spread = state.view, state.input_cov
     if config.directions:
@@ -92,9 +94,9 @@ def reorder(state: State, inputs: IntArray, outputs: IntArray) -> State:
         mean=state.mean[source],
         prior_mean=state.prior_mean[source],
         prior_var=state.prior_var[source],
-        cov=layout.pack(
-            _blocks(layout, layout, places, state.cov, state.prior_var[source]),
-            loose[layout.loose],
+        cov=layout.pack_blocks(
+            _extend_blocks(layout, layout, places, state.cov, state.prior_var[source]),
+            loose[layout.loose_positions],
         ),
         head_mean=np.ascontiguousarray(head_mean),
         head_cov=head_cov,
@@ -109,57 +111,57 @@ def _reorder_triangle(packed: FloatArray, order: IntArray) -> FloatArray:
     return pack_triangle(unpack_triangle(packed, len(order))[np.ix_(order, order)])
 
 
-def _corner(known: Any, first: Any) -> Any:
+def _fill_corner(known: Any, first: Any) -> Any:
     """What is known, and of what is new what is believed before the first row."""
     grown = first.copy()
     grown[tuple(map(slice, known.shape))] = known
     return grown
 
 
-def _triangles(known: FloatArray, first: FloatArray) -> FloatArray:
+def _fill_triangles(known: FloatArray, first: FloatArray) -> FloatArray:
     """The same of packed triangles (.., size)."""
     if known.ndim > 1:
         pairs = zip(known, first[: len(known)], strict=True)
-        return np.array([_triangles(*pair) for pair in pairs]).reshape(first.shape)
-    sizes = [dimension(len(packed)) for packed in (known, first)]
-    return pack_triangle(_corner(*map(unpack_triangle, (known, first), sizes)))
+        return np.array([_fill_triangles(*pair) for pair in pairs]).reshape(first.shape)
+    sizes = [triangle_dimension(len(packed)) for packed in (known, first)]
+    return pack_triangle(_fill_corner(*map(unpack_triangle, (known, first), sizes)))
 
 
-def _places(old: Layout, new: Layout) -> IntArray:
+def _map_old_weights(old: Layout, new: Layout) -> IntArray:
     """Where each old weight lies in the new mean vector."""
-    index = np.arange(new.starts[-1], dtype=np.float64)
+    index = np.arange(new.layer_starts[-1], dtype=np.float64)
     kept = [
-        new.matrix(index, layer)[: old.widths[layer + 1], : old.widths[layer] + 1].ravel()
+        new.weight_matrix(index, layer)[: old.widths[layer + 1], : old.widths[layer] + 1].ravel()
         for layer in range(old.layers)
     ]
     return np.concatenate(kept).astype(np.int64)
 
 
-def _prior(state: State, old: Layout, new: Layout) -> tuple[FloatArray, FloatArray]:
+def _extend_prior(state: State, old: Layout, new: Layout) -> tuple[FloatArray, FloatArray]:
     """Prior means and variances of the larger network, in the smaller one's scale.
 
     The means of new weights have the spread of their own prior variance.
     """
-    mean, var = np.empty(new.starts[-1]), np.empty(new.starts[-1])
+    mean, var = np.empty(new.layer_starts[-1]), np.empty(new.layer_starts[-1])
     for layer, draws in enumerate(prior_draws(new.widths, state.seed)):
-        level = float(old.matrix(state.prior_var, layer)[0, 0])
+        level = float(old.weight_matrix(state.prior_var, layer)[0, 0])
         scale = level / (state.config.kind.prior_scale if layer == new.layers - 1 else 1.0)
-        new.matrix(var, layer)[:] = level
-        new.matrix(mean, layer)[:] = np.sqrt(scale) * draws
+        new.weight_matrix(var, layer)[:] = level
+        new.weight_matrix(mean, layer)[:] = np.sqrt(scale) * draws
     return mean, var
 
 
-def _blocks(
+def _extend_blocks(
     old: Layout, new: Layout, places: IntArray, cov: FloatArray, prior_var: FloatArray
 ) -> list[FloatArray]:
-    owner = np.full(new.starts[-1], -1)
-    position = np.zeros(new.starts[-1], dtype=np.int64)
-    for index, order in enumerate(old.order):
+    owner = np.full(new.layer_starts[-1], -1)
+    position = np.zeros(new.layer_starts[-1], dtype=np.int64)
+    for index, order in enumerate(old.block_positions):
         owner[places[order]] = index
         position[places[order]] = np.arange(len(order))
-    dense = old.unpack(cov)
+    dense = old.unpack_blocks(cov)
     grown = []
-    for order in new.order:
+    for order in new.block_positions:
         block = np.diag(prior_var[order])
         for index in np.unique(owner[order[owner[order] >= 0]]):
             here = np.flatnonzero(owner[order] == index)

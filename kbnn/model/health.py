@@ -7,37 +7,39 @@ from typing import Any
 import numpy as np
 
 from kbnn.core.layout import layout_of
-from kbnn.core.sharpness import sharpness
+from kbnn.core.sharpness import inverse_temperature
 from kbnn.model import scaling
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.rows import GAP_ROWS, longest_usual_gap
 
 
-def health(model: Model) -> dict[str, Any]:
+def collect_health(model: OnlineModel) -> dict[str, Any]:
     """Figures that show whether the belief is sound."""
     return {
         "smallest_variance_ratio": smallest_variance_ratio(model),
-        "repairs": model.repairs,
-        "rejected": model.rejected,
-        "clipped": model.count("clipped"),
-        "bounded": model.count("bounded"),
-        "raised": model.count("raised"),
+        "repairs": model.repair_count,
+        "rejected": model.rejected_rows,
+        "clipped": model.get_network_count("clipped"),
+        "bounded": model.get_network_count("bounded"),
+        "raised": model.get_network_count("raised"),
         "alarms": model.alarm_count,
         "alarm_rows": model.alarms,
-        "warming_up": model.warming_up,
-        "held_rows": model.held,
-        "scale_changes": model.learned.changes,
-        "rehearsed": model.learned.rehearsal.rows,
-        "sharpness": sharpness(known) if len(known := model.learned.sharpness) else None,
+        "warming_up": model.is_warming_up,
+        "held_rows": model.held_rows,
+        "scale_changes": model.learner_state.changes,
+        "rehearsed": model.learner_state.rehearsal.rows,
+        "sharpness": inverse_temperature(known)
+        if len(known := model.learner_state.sharpness)
+        else None,
         "missing_lately": missing_lately(model),
-        "waiting": {"rows": len(model.room.rows), **model.room.counts},
+        "waiting": {"rows": len(model.pending_rows.rows), **model.pending_rows.counts},
     }
 
 
-def missing_lately(model: Model) -> dict[str, int]:
+def missing_lately(model: OnlineModel) -> dict[str, int]:
     """Features without a value in the last rows kept, unusually many: how many rows."""
     schema = model.schema
-    x = model.learned.kept.rows().x
+    x = model.learner_state.kept.rows().x
     decided = {c.name for c in schema.columns if c.role == "feature" and c.kind != "undecided"}
     found: dict[str, int] = {}
     looked_at = set[str]()
@@ -53,22 +55,24 @@ def missing_lately(model: Model) -> dict[str, int]:
     return found
 
 
-def smallest_variance_ratio(model: Model) -> float | None:
+def smallest_variance_ratio(model: OnlineModel) -> float | None:
     """The smallest weight variance as a share of its prior; None before the first network."""
-    states = [member.state() for member in model.learned.members]
-    ratios = [state.cov[layout_of(state.config).diagonal] / state.prior_var for state in states]
+    states = [member.state() for member in model.learner_state.members]
+    ratios = [
+        state.cov[layout_of(state.config).variance_positions] / state.prior_var for state in states
+    ]
     return min((float(np.min(ratio)) for ratio in ratios), default=None)
 
 
-def scales(model: Model) -> list[dict[str, Any]]:
+def describe_scales(model: OnlineModel) -> list[dict[str, Any]]:
     """Center, scale and rows seen of every scaled target and every column of x, in its units."""
-    columns, targets = model.learned.columns.copy(), model.task.scaled
+    columns, targets = model.learner_state.columns.copy(), model.task.scaled
     if len(columns):
         columns[:targets, scaling.CENTER], columns[:targets, scaling.SCALE] = model.shown_scales
     width = len(columns) - targets
     names = [*model.task.targets[:targets], *model.schema.encoded_names()[:width]]
-    fixed = [False] * targets + [bool(one) for one in model.learner.as_is[:width]]
-    waves = model.schema.cycles
+    fixed = [False] * targets + [bool(one) for one in model.learner.unscaled_inputs[:width]]
+    waves = model.schema.cycle_columns
     found = []
     for at, (name, as_is, column) in enumerate(zip(names, fixed, columns, strict=False)):
         passing = "cycle" if name in waves else "indicator"

@@ -27,24 +27,24 @@ from kbnn.core.engine import open_session
 from kbnn.core.layout import IntArray
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
-from kbnn.core.tails import MOST, UNIT
+from kbnn.core.tails import LARGEST_VALUE, LINK_UNIT
 from kbnn.errors import ModelError
 from kbnn.model import ensemble, scaling
-from kbnn.model.clock import DAY, Clock
-from kbnn.model.growth import grow, reorder
-from kbnn.model.learned import Learned
+from kbnn.model.clock import DAY_SECONDS, Clock
+from kbnn.model.growth import grow_state, reorder
+from kbnn.model.learned import LearnerState
 from kbnn.model.learner import Learner
-from kbnn.model.model import Model
-from kbnn.model.race import Racer
-from kbnn.model.rescale import rescaled
+from kbnn.model.model import OnlineModel
+from kbnn.model.race import Candidate
+from kbnn.model.rescale import rescale_state
 from kbnn.model.scaling import COUNT, FIELDS, MEAN, SCALE, SQUARES, Scale
 from kbnn.model.schema import Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import Kept, KeptRows, unseen, widened
-from kbnn.wording import clean
+from kbnn.model.warmup import BufferedRows, ReplayBuffer, make_fill_values, widen_rows
+from kbnn.wording import clean_text
 
-MOST_MEMBERS = 64
-EVIDENCE = 10.0
+MAX_MEMBERS = 64
+MERGE_EVIDENCE_ROWS = 10.0
 """Rows that what a model's forecasts were worth counts for. Members of shares of one stream differ
 by chance as much as by merit; chosen on parts of the training rows of five sets, where 0 to 3 rows
 cost log density and 30 to 100 cost error."""
@@ -55,64 +55,64 @@ class _Share(NamedTuple):
 
     members: list[State]
     columns: FloatArray
-    rows: KeptRows
+    rows: BufferedRows
     sharpness: FloatArray
 
 
-def joined(models: Sequence[Model], names: Sequence[str]) -> Model:
+def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineModel:
     """The ensemble of all; ModelError says what keeps them apart."""
-    _check(models, names)
+    _check_mergeable(models, names)
     first = models[0]
     schema = _union(models, names)
     shares = _align(models, schema)
     settings = replace(first.settings, ensemble=sum(len(share.members) for share in shares))
-    model = Model(settings, schema)
+    model = OnlineModel(settings, schema)
     own = replace(first.learner.settings, ensemble=settings.ensemble)
-    learner = model.learner_of(own, first.task)
-    columns = _together([share.columns for share in shares], learner.passing)
-    states = [_carried(share, columns, learner) for share in shares]
+    learner = model.make_learner(own, first.task)
+    columns = _merge_columns([share.columns for share in shares], learner.unscaled_columns)
+    states = [_rescale_members(share, columns, learner) for share in shares]
     members = [state for some in states for state in some]
-    seen = sum(one.learned.seen for one in models)
+    seen = sum(one.learner_state.seen for one in models)
     counts = np.sum([some[0].counts for some in states], axis=0)
-    kept = _kept(models, [share.rows for share in shares])
-    kept.unseen = unseen(learner.indicators)
-    learned = Learned(
+    kept = _merge_buffers(models, [share.rows for share in shares])
+    kept.fill_values = make_fill_values(learner.indicators)
+    learned = LearnerState(
         tuple(open_session(state._replace(counts=counts)) for state in members),
         columns,
-        _evidence(models),
+        _merge_log_weights(models),
         seen,
-        max(one.learned.changes for one in models),
+        max(one.learner_state.changes for one in models),
         kept,
-        _tails(models),
-        first.learned.rehearsal._replace(debt=0.0, since=seen, alarm=0),
-        sharpness.joined([share.sharpness for share in shares], _rows(models)),
+        _merge_calibration(models),
+        first.learner_state.rehearsal._replace(debt=0.0, since=seen, alarm=0),
+        sharpness.merge_temperatures([share.sharpness for share in shares], _count_rows(models)),
     )
-    model.racers = (Racer(learner, learned),)
+    model.racers = (Candidate(learner, learned),)
     model.skipped = sum(one.skipped for one in models)
-    model.met = model.rows + model.rejected + model.skipped
+    model.met = model.rows + model.rejected_rows + model.skipped
     return model
 
 
-def _check(models: Sequence[Model], names: Sequence[str]) -> None:
+def _check_mergeable(models: Sequence[OnlineModel], names: Sequence[str]) -> None:
     first, name = models[0], names[0]
     for model, other in zip(models, names, strict=True):
-        if model.warming_up:
+        if model.is_warming_up:
             raise ModelError(
-                f"{other}: holds {model.held} rows and has not begun, so there is nothing to join"
+                f"{other}: holds {model.held_rows} rows and has not begun, so there is nothing to join"
             )
         if model.schema.lags or model.schema.wait:
             raise ModelError(
                 f"{other}: its rows follow one another (--lags or --id), so shares of them cannot "
                 "be joined"
             )
-        differs = _difference(first, model)
+        differs = _describe_difference(first, model)
         if differs:
             raise ModelError(f"{other}: cannot be joined with {name}: {differs}")
-    if sum(len(model.learned.members) for model in models) > MOST_MEMBERS:
-        raise ModelError(f"a model has at most {MOST_MEMBERS} networks: join fewer")
+    if sum(len(model.learner_state.members) for model in models) > MAX_MEMBERS:
+        raise ModelError(f"a model has at most {MAX_MEMBERS} networks: join fewer")
 
 
-def _difference(one: Model, other: Model) -> str:
+def _describe_difference(one: OnlineModel, other: OnlineModel) -> str:
     """What keeps two models apart, in words; empty if nothing does."""
     if one.schema.targets != other.schema.targets:
         mine, theirs = (", ".join(m.schema.targets) for m in (one, other))
@@ -128,22 +128,24 @@ def _difference(one: Model, other: Model) -> str:
         return "they read the time in different ways (learn both with the same --time options)"
     seen_by_one = set(one.schema.classes) ^ set(other.schema.classes)
     if seen_by_one:
-        label = clean(min(seen_by_one))
+        label = clean_text(min(seen_by_one))
         return f"only one of them has met class '{label}' (give every share rows of every class)"
-    configs = [model.learned.members[0].config for model in (one, other)]
-    if one.schema.classes != other.schema.classes and not configs[0].kind.grows:
+    configs = [model.learner_state.members[0].config for model in (one, other)]
+    if one.schema.classes != other.schema.classes and not configs[0].kind.supports_growth:
         return "their classes came in another order (--link probit accepts this)"
     shapes = [(c.hidden, c.activations, c.covariance, c.observation) for c in configs]
     if shapes[0] != shapes[1] or configs[0].learns_noise != configs[1].learns_noise:
         return "their networks differ (say --layers and --covariance for both)"
-    if not np.array_equal(one.learned.tails[:, UNIT], other.learned.tails[:, UNIT]):
+    if not np.array_equal(
+        one.learner_state.tails[:, LINK_UNIT], other.learner_state.tails[:, LINK_UNIT]
+    ):
         return "their targets are learned in other units (say --task regression for both)"
-    if _apart(one.settings) != _apart(other.settings):
+    if _without_member_settings(one.settings) != _without_member_settings(other.settings):
         return "they were trained with other options"
     return ""
 
 
-def _apart(settings: Settings) -> Settings:
+def _without_member_settings(settings: Settings) -> Settings:
     """Settings but for what members may differ in."""
     return replace(settings, seed=0, ensemble=1, kind="auto")
 
@@ -153,15 +155,15 @@ def _calendar(schema: Schema) -> Clock | None:
     return None if schema.clock is None else replace(schema.clock, start=0.0, step=0.0)
 
 
-def _union(models: Sequence[Model], names: Sequence[str]) -> Schema:
+def _union(models: Sequence[OnlineModel], names: Sequence[str]) -> Schema:
     """The first model's schema with the categories of the others."""
     schema = models[0].schema.copy()
     for model, name in zip(models, names, strict=True):
         for place in model.schema.layout:
-            column = None if place.category is None else schema.column(place.column)
+            column = None if place.category is None else schema.get_column(place.column)
             if column is None or place.category is None or place.category in column.categories:
                 continue
-            if schema.admit(column, place.category) is None:
+            if schema.add_category(column, place.category) is None:
                 raise ModelError(
                     f"{name}: cannot be joined with {names[0]}: column '{column.name}' would have "
                     f"more than {schema.max_categories} categories (learn all shares with "
@@ -170,39 +172,39 @@ def _union(models: Sequence[Model], names: Sequence[str]) -> Schema:
     return schema
 
 
-def _align(models: Sequence[Model], schema: Schema) -> list[_Share]:
+def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
     """All models with the inputs and classes of the schema, in its order."""
     at = {place: index for index, place in enumerate(schema.layout)}
     known: list[IntArray] = []
     labels: list[IntArray] = []
     for model in models:
-        config = model.learned.members[0].config
+        config = model.learner_state.members[0].config
         layout = model.schema.layout[: config.inputs]
         known.append(np.array([at.get(place, -1) for place in layout], np.int64))
         named = [schema.classes.index(label) for label in model.schema.classes[: config.outputs]]
         labels.append(np.array([*named, *[-1] * (config.outputs - len(named))], np.int64))
-    has_class_outputs = models[0].learned.members[0].config.kind.grows
+    has_class_outputs = models[0].learner_state.members[0].config.kind.supports_growth
     if not has_class_outputs:
         labels = [np.arange(len(places)) for places in labels]
     inputs = max(_extent(places) for places in known)
     outputs = max(_extent(places) for places in labels)
     indicators = np.array([place.category is not None for place in schema.layout], np.float64)
-    blank = scaling.blank_columns if models[0].settings.units else scaling.given_columns
+    blank = scaling.blank_columns if models[0].settings.units else scaling.identity_columns
     aligned = []
     for model, mine, shown in zip(models, known, labels, strict=True):
         into, classes = _permutation(mine, inputs), _permutation(shown, outputs)
-        t, learned = model.task.scaled, model.learned
+        t, learned = model.task.scaled, model.learner_state
         columns = np.vstack([learned.columns, blank(inputs - len(mine))])
         columns[t + into] = columns[t:].copy()
         rows = learned.kept.rows()
-        x = np.tile(unseen(indicators[:inputs]), (len(rows.y), 1))
+        x = np.tile(make_fill_values(indicators[:inputs]), (len(rows.y), 1))
         x[:, into[: rows.x.shape[1]]] = rows.x
         x_sd = np.zeros((len(rows.y), inputs if rows.x_sd.shape[1] else 0))
         x_sd[:, into[: rows.x_sd.shape[1]]] = rows.x_sd
         y, sharp = rows.y, learned.sharpness
         if has_class_outputs:
             y = _reorder_labels(y, classes)
-            sharp = sharpness.reorder(sharpness.grown(sharp, outputs), classes)
+            sharp = sharpness.reorder_classes(sharpness.extend_classes(sharp, outputs), classes)
         elapsed = _elapsed(schema, model.schema)
         if elapsed is not None:
             place, days = elapsed
@@ -211,7 +213,7 @@ def _align(models: Sequence[Model], schema: Schema) -> list[_Share]:
         aligned.append(
             _Share(
                 [
-                    reorder(grow(member.state(), inputs, outputs), into, classes)
+                    reorder(grow_state(member.state(), inputs, outputs), into, classes)
                     for member in learned.members
                 ],
                 columns,
@@ -247,10 +249,10 @@ def _elapsed(schema: Schema, other: Schema) -> tuple[int, float] | None:
     if clock is None or its is None or len(clock.names) == 2 * len(clock.cycles):
         return None
     place = schema.layout.index(Place(clock.names[-1], None))
-    return place, (its.start - clock.start) / DAY
+    return place, (its.start - clock.start) / DAY_SECONDS
 
 
-def _together(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray:
+def _merge_columns(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray:
     """Statistics of all rows: means and squares add up as variances of groups do."""
     stacked = np.stack(parts)
     columns = stacked[0].copy()
@@ -267,56 +269,59 @@ def _together(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray:
     return np.asarray(columns)
 
 
-def _carried(share: _Share, columns: FloatArray, learner: Learner) -> list[State]:
+def _rescale_members(share: _Share, columns: FloatArray, learner: Learner) -> list[State]:
     """The networks of a model in the scale of all; indicators and cycles have none."""
     t = learner.task.scaled
-    old, new = scaling.scale_of(share.columns), scaling.scale_of(columns)
-    gain, shift = scaling.moved(old, new, t, share.members[0].config.outputs)
-    as_is = learner.as_is[: len(columns) - t] > 0.0
+    old, new = scaling.get_scale(share.columns), scaling.get_scale(columns)
+    gain, shift = scaling.compute_output_map(old, new, t, share.members[0].config.outputs)
+    as_is = learner.unscaled_inputs[: len(columns) - t] > 0.0
     from_, to = (
         Scale(np.where(as_is, 0.0, s.center[t:]), np.where(as_is, 1.0, s.scale[t:]))
         for s in (old, new)
     )
-    return [rescaled(member, from_, to, gain, shift) for member in share.members]
+    return [rescale_state(member, from_, to, gain, shift) for member in share.members]
 
 
-def _evidence(models: Sequence[Model]) -> FloatArray:
+def _merge_log_weights(models: Sequence[OnlineModel]) -> FloatArray:
     """The log weights of all members, the best 0."""
     found: list[FloatArray] = []
     for model in models:
-        lines = [score.lines()["nll"] for score in model.card.scores]
+        lines = [score.curve_values()["nll"] for score in model.card.scores]
         means = [overall if lately is None else lately for overall, lately in lines]
-        within = np.log(ensemble.mixture_weights(model.learned.log_weight)) / ensemble.TEMPER
-        found.append(within - EVIDENCE * sum(mean or 0.0 for mean in means))
+        within = (
+            np.log(ensemble.mixture_weights(model.learner_state.log_weight))
+            / ensemble.EVIDENCE_EXPONENT
+        )
+        found.append(within - MERGE_EVIDENCE_ROWS * sum(mean or 0.0 for mean in means))
     log_weight = np.concatenate(found)
     return np.asarray(np.maximum(log_weight - np.max(log_weight), -1e6))
 
 
-def _tails(models: Sequence[Model]) -> FloatArray:
+def _merge_calibration(models: Sequence[OnlineModel]) -> FloatArray:
     """What is known of the tails, each model's by its rows."""
-    rows = np.array(_rows(models))
-    tails = np.stack([model.learned.tails for model in models])
+    rows = np.array(_count_rows(models))
+    tails = np.stack([model.learner_state.tails for model in models])
     mixed = np.einsum("m,mtf->tf", rows / rows.sum(), np.where(np.isfinite(tails), tails, 0.0))
     if mixed.size:
-        mixed[:, MOST] = np.max(tails[..., MOST], axis=0)
+        mixed[:, LARGEST_VALUE] = np.max(tails[..., LARGEST_VALUE], axis=0)
     return np.asarray(mixed)
 
 
-def _rows(models: Sequence[Model]) -> list[float]:
+def _count_rows(models: Sequence[OnlineModel]) -> list[float]:
     """How much each model counts."""
     return [float(max(model.rows, 1)) for model in models]
 
 
-def _kept(models: Sequence[Model], rows: Sequence[KeptRows]) -> Kept:
+def _merge_buffers(models: Sequence[OnlineModel], rows: Sequence[BufferedRows]) -> ReplayBuffer:
     """The last rows of each, in the order of the models, numbered as they would be in one run."""
-    most = min(model.learned.kept.most for model in models)
+    most = min(model.learner_state.kept.max_rows for model in models)
     share = max(1, most // len(models))
     parts, before = [], 0.0
     exact = not any(part.x_sd.any() for part in rows)
     for model, part in zip(models, rows, strict=True):
-        x_sd = np.zeros((len(part.y), 0)) if exact else widened(part.x_sd, part.x.shape[1])
+        x_sd = np.zeros((len(part.y), 0)) if exact else widen_rows(part.x_sd, part.x.shape[1])
         whole = part._replace(x_sd=x_sd, number=part.number + before)
-        parts.append(KeptRows._make(array[-share:] for array in whole))
+        parts.append(BufferedRows._make(array[-share:] for array in whole))
         before += float(model.met)
-    together = KeptRows._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Kept(most, models[0].learned.kept.targets, together)
+    together = BufferedRows._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return ReplayBuffer(most, models[0].learner_state.kept.targets, together)

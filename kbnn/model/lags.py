@@ -23,12 +23,12 @@ from kbnn.core.constants import LABEL_LIMIT
 from kbnn.core.normal import FloatArray
 from kbnn.errors import UsageError
 
-MOST_LAGS: Final = 64
-SHOWN: Final = 96
+MAX_LAGS: Final = 64
+DISPLAY_HISTORY_ROWS: Final = 96
 """Rows that are kept in any case, to be drawn beside a forecast."""
-JUDGED: Final = 256
+ERROR_WINDOW_ROWS: Final = 256
 """Forecasts by which those of steps ahead may be made wider."""
-LONGEST: Final = 100_000
+MAX_HISTORY_ROWS: Final = 100_000
 """Rows that a history may have."""
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|d|w)")
@@ -45,7 +45,7 @@ class Lag:
     seconds: float = 0.0
 
 
-class Said(NamedTuple):
+class LagSpec(NamedTuple):
     """A lag as it is said; no column: every target."""
 
     column: str | None
@@ -54,24 +54,24 @@ class Said(NamedTuple):
     seconds: float
 
 
-def parse(text: str) -> tuple[Said, ...]:
+def parse_lags(text: str) -> tuple[LagSpec, ...]:
     """What `1,2,24` or `temp:1,2;load:1h,7d` says; UsageError when it says nothing."""
     found = []
     for group in text.split(";"):
         column, colon, listed = group.rpartition(":")
         for item in (listed if colon else group).split(","):
-            found.append(_said(column.strip() if colon else None, item.strip()))
-    if len(found) > MOST_LAGS:
-        raise UsageError(f"--lags: {MOST_LAGS} are the most, not {len(found)}")
+            found.append(_parse_lag(column.strip() if colon else None, item.strip()))
+    if len(found) > MAX_LAGS:
+        raise UsageError(f"--lags: {MAX_LAGS} are the most, not {len(found)}")
     return tuple(dict.fromkeys(found))
 
 
-def _said(column: str | None, item: str) -> Said:
-    if item.isdigit() and 1 <= int(item) <= LONGEST:
-        return Said(column, item, int(item), 0.0)
+def _parse_lag(column: str | None, item: str) -> LagSpec:
+    if item.isdigit() and 1 <= int(item) <= MAX_HISTORY_ROWS:
+        return LagSpec(column, item, int(item), 0.0)
     duration = _DURATION.fullmatch(item)
     if duration and float(duration[1]) > 0.0:
-        return Said(column, item, 0, float(duration[1]) * _SECONDS[duration[2]])
+        return LagSpec(column, item, 0, float(duration[1]) * _SECONDS[duration[2]])
     raise UsageError(
         f"--lags takes rows (1,2,24), durations (1h,7d) or columns (temp:1,2;load:24), not '{item}'"
     )
@@ -105,11 +105,13 @@ class History:
         """Go back to a mark; `move` and `judge` replace arrays and never write into them."""
         self.__dict__.update(mark)
 
-    def move(self, time: FloatArray, values: FloatArray, y: FloatArray, reach: Reach) -> None:
+    def append_rows(
+        self, time: FloatArray, values: FloatArray, y: FloatArray, window: LagWindow
+    ) -> None:
         """Take in rows."""
         self.time = np.concatenate((self.time, time))
         self.values = np.concatenate((self.values, values))
-        start = reach.start(self.time[:, 0])
+        start = window.find_start(self.time[:, 0])
         self.time, self.values = self.time[start:], self.values[start:]
         self.last, self.low, self.high = self.last.copy(), self.low.copy(), self.high.copy()
         for at, column in enumerate(y.T):
@@ -119,56 +121,56 @@ class History:
                 self.low[at] = np.fmin(self.low[at], seen.min())
                 self.high[at] = np.fmax(self.high[at], seen.max())
 
-    def judge(self, missed: FloatArray) -> None:
+    def record_errors(self, missed: FloatArray) -> None:
         """Note how far off forecasts of rows (n, T) were; NaN where nothing was said or known."""
         known = missed[np.isfinite(missed).any(axis=1)]
         known = np.clip(known, -LABEL_LIMIT, LABEL_LIMIT)
-        self.missed = np.concatenate((self.missed, known))[-JUDGED:]
+        self.missed = np.concatenate((self.missed, known))[-ERROR_WINDOW_ROWS:]
 
 
-class Reach(NamedTuple):
+class LagWindow(NamedTuple):
     """How far lags look back: rows, and seconds with what a row may be early or late."""
 
     rows: int
     seconds: float
     slack: float
 
-    def start(self, instants: FloatArray) -> int:
+    def find_start(self, instants: FloatArray) -> int:
         """The first of the rows met so far that the next row can look back to."""
         first = max(0, len(instants) - self.rows)
         if self.seconds:
             newest = np.fmax.reduce(instants, initial=-np.inf)
             recent = instants >= newest - self.seconds - self.slack
             first = min(first, int(np.argmax(recent)) if recent.any() else len(instants))
-        return max(first, len(instants) - LONGEST)
+        return max(first, len(instants) - MAX_HISTORY_ROWS)
 
 
-class Past(NamedTuple):
+class LagValues(NamedTuple):
     """The lags of rows (n, lags), and the last value of each target before them (n, T)."""
 
     lags: FloatArray
     base: FloatArray
 
 
-def reach_of(lags: Sequence[Lag], step: float) -> Reach:
+def compute_lag_window(lags: Sequence[Lag], step: float) -> LagWindow:
     """How far they look back: a row counts as some time ago if it is by half a step.
 
     Twice the longest time, so that rows that come late find theirs too.
     """
     rows = max((lag.rows for lag in lags), default=0)
     seconds = max((lag.seconds for lag in lags), default=0.0)
-    return Reach(max(rows, SHOWN), 2.0 * seconds, 0.5 * step if step else 0.5)
+    return LagWindow(max(rows, DISPLAY_HISTORY_ROWS), 2.0 * seconds, 0.5 * step if step else 0.5)
 
 
-def past(
+def look_up_lags(
     lags: Sequence[Lag],
     columns: Sequence[str],
     history: History,
     time: FloatArray,
     values: FloatArray,
     y: FloatArray,
-    reach: Reach,
-) -> Past:
+    window: LagWindow,
+) -> LagValues:
     """What was before each of some rows: each sees the rows above it, and none sees itself."""
     before, n = len(history.values), len(y)
     every = np.concatenate((history.values, values))
@@ -178,12 +180,12 @@ def past(
             source = np.arange(before, before + n) - lag.rows
             known = source >= 0
             out[known, at] = every[source[known], columns.index(lag.column)]
-    if reach.seconds:
-        _by_time(lags, columns, history, time, every, out, reach)
-    return Past(out, _last_values(history.last, y))
+    if window.seconds:
+        _fill_time_lags(lags, columns, history, time, every, out, window)
+    return LagValues(out, _find_last_values(history.last, y))
 
 
-def _last_values(last: FloatArray, y: FloatArray) -> FloatArray:
+def _find_last_values(last: FloatArray, y: FloatArray) -> FloatArray:
     """The last value known before each row."""
     rows = np.concatenate((last[None], y))[:-1]
     known = np.where(np.isfinite(rows), np.arange(len(rows))[:, None], 0)
@@ -191,14 +193,14 @@ def _last_values(last: FloatArray, y: FloatArray) -> FloatArray:
     return np.take_along_axis(rows, place, axis=0)
 
 
-def _by_time(
+def _fill_time_lags(
     lags: Sequence[Lag],
     columns: Sequence[str],
     history: History,
     time: FloatArray,
     every: FloatArray,
     out: FloatArray,
-    reach: Reach,
+    window: LagWindow,
 ) -> None:
     """Fill in what was some time ago: the last row met whose instant is nearest."""
     before = len(history.values)
@@ -209,11 +211,13 @@ def _by_time(
     order: list[tuple[float, int]] = []
     for row, now in enumerate(instants.tolist()):
         if row >= before and np.isfinite(now):
-            oldest = newest - reach.seconds - reach.slack
+            oldest = newest - window.seconds - window.slack
             while first < row and not instants[first] >= oldest:
                 first += 1
             for at, seconds, column in wanted:
-                found = _nearest(order, now - seconds, reach.slack, max(first, row - LONGEST))
+                found = _find_nearest_row(
+                    order, now - seconds, window.slack, max(first, row - MAX_HISTORY_ROWS)
+                )
                 if found is not None:
                     out[row - before, at] = every[found, column]
         if np.isfinite(now):
@@ -221,7 +225,9 @@ def _by_time(
             insort(order, (now, row))
 
 
-def _nearest(order: list[tuple[float, int]], wanted: float, slack: float, first: int) -> int | None:
+def _find_nearest_row(
+    order: list[tuple[float, int]], wanted: float, slack: float, first: int
+) -> int | None:
     """The row nearest to an instant, the last of equals, no more than `slack` away."""
     at = bisect_left(order, (wanted - slack, -1))
     best: tuple[float, int] | None = None

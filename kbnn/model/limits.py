@@ -11,15 +11,15 @@ from typing import Final
 import numpy as np
 
 from kbnn.core.state import ARRAYS, State
-from kbnn.model.rehearsal import YOUNG
-from kbnn.model.rows import LARGEST
-from kbnn.model.texts import MOST_REHEARSED
+from kbnn.model.rehearsal import REPLAY_ROWS
+from kbnn.model.rows import MAX_ABS_VALUE
+from kbnn.model.texts import MAX_REPLAY_RATIO
 
 BELIEF_LIMIT: Final = 1e60
 """Of every number of a network's state; a row moves one by at most constants.STEP_LIMIT."""
 
 MAX_CANDIDATES: Final = 64
-MAX_REPLAY_BACKLOG: Final = 2.0 * MOST_REHEARSED * YOUNG
+MAX_REPLAY_BACKLOG: Final = 2.0 * MAX_REPLAY_RATIO * REPLAY_ROWS
 
 ROW_EVIDENCE_LIMIT: Final = 1e5
 """Nats. What no candidate has foreseen, such as a value a million standard deviations away, counts
@@ -29,7 +29,7 @@ as this much against all of them: only differences between candidates matter, an
 EVIDENCE_LIMIT: Final = 1e9
 """Nats: candidates are compared for at most a few thousand rows."""
 
-TARGET_LIMIT: Final = 2.0 * LARGEST
+TARGET_LIMIT: Final = 2.0 * MAX_ABS_VALUE
 """Of a stored target: with lags it is the difference of two values."""
 
 

@@ -13,19 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnn.core.constants import HALF_90
-from kbnn.core.tails import UNIT, blank
+from kbnn.core.tails import LINK_UNIT, init_calibration
 from kbnn.errors import ModelError
-from kbnn.model.rehearsal import YOUNG
-from kbnn.task.table import TASKS
+from kbnn.model.rehearsal import REPLAY_ROWS
+from kbnn.task.table import TARGET_TYPES
 
 Arrays = dict[str, npt.NDArray[Any]]
-Step = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
+Migration = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
 
 
-def migrated(version: int, header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+def migrate_state(
+    version: int, header: dict[str, Any], arrays: Arrays
+) -> tuple[dict[str, Any], Arrays]:
     """The header and arrays as the present version has them; ModelError if they cannot be."""
     try:
-        for step in STEPS[version - 1 :]:
+        for step in MIGRATIONS[version - 1 :]:
             header, arrays = step(header, arrays)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ModelError("is damaged (its parts do not fit together)") from error
@@ -44,11 +46,11 @@ def migrated_form(version: int, form: dict[str, Any], task: str) -> dict[str, An
         "racers": [{**racer, "rehearsal": {}}],
         "record": {"scores": []},
     }
-    (found,) = migrated(version, header, {})[0]["racers"]
+    (found,) = migrate_state(version, header, {})[0]["racers"]
     return {**form, "settings": found["settings"], "config": found["networks"][0]["config"]}
 
 
-_SUMS = {
+_RENAMED_SUMS = {
     "error": "bias",
     "absolute": "mae",
     "square": "rmse",
@@ -63,7 +65,7 @@ _SUMS = {
 """What figures were called in version 1 where it was not by their names."""
 
 
-def _second(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+def _migrate_to_v2(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Version 1 kept held and recent rows apart, and PIT counts and confusion outside scores."""
     source = "recent" if header["networks"] else "held"
     moved = {
@@ -76,16 +78,18 @@ def _second(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arr
             moved[f"kept/{name.removeprefix(f'{source}/')}"] = array
     record = header["record"]
     scores = [
-        _score(score, arrays, j, bool(record["classes"]))
+        _migrate_score(score, arrays, j, bool(record["classes"]))
         for j, score in enumerate(record["scores"])
     ]
     kept = {name: value for name, value in record.items() if name != "classes"}
     return {**header, "record": {**kept, "scores": scores}}, moved
 
 
-def _score(old: dict[str, Any], arrays: Arrays, target: int, classes: bool) -> dict[str, Any]:
-    sums = {_SUMS.get(name, name): value for name, value in old["sums"].items()}
-    recent = {_SUMS.get(name, name): value for name, value in old["recent"].items()}
+def _migrate_score(
+    old: dict[str, Any], arrays: Arrays, target: int, classes: bool
+) -> dict[str, Any]:
+    sums = {_RENAMED_SUMS.get(name, name): value for name, value in old["sums"].items()}
+    recent = {_RENAMED_SUMS.get(name, name): value for name, value in old["recent"].items()}
     score = {
         **{name: old[name] for name in ("rows", "skipped", "invalid")},
         "weight": sums.pop("weight") if classes else old["weight"],
@@ -105,7 +109,7 @@ def _score(old: dict[str, Any], arrays: Arrays, target: int, classes: bool) -> d
     return {**score, "constant": constant, "pit": arrays["record/pit"][target].tolist()}
 
 
-def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+def _migrate_to_v3(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Version 2 knew neither races nor rehearsal: its one network goes on without."""
     settings = {**header["settings"], "rehearse": 0, "kind": "regression"}
     racer = {
@@ -125,17 +129,20 @@ def _third(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
         moved[name if name.startswith("record/") else f"racer0/{name}"] = array
     moved["racer0/kept/trust"] = np.ones(len(arrays["kept/y"]))
     targets = 0 if header["schema"]["task"] == "classification" else len(header["record"]["scores"])
-    moved["racer0/stated/tails"] = blank(targets, mixed=False)[:, :UNIT]
+    moved["racer0/stated/tails"] = init_calibration(targets, mixed=False)[:, :LINK_UNIT]
     for name in ("record/sample.forecast", "record/worst.forecast") if targets else ():
         mean, sd = np.split(np.asarray(moved[name]), 2, axis=1)
         moved[name] = np.hstack((mean, sd, mean - HALF_90 * sd, mean + HALF_90 * sd))
     gone = ("networks", "scale", "alarms")
     kept = {name: value for name, value in header.items() if name not in gone}
-    record = {**header["record"], "scores": [_widths(one) for one in header["record"]["scores"]]}
+    record = {
+        **header["record"],
+        "scores": [_migrate_interval_width(one) for one in header["record"]["scores"]],
+    }
     return {**kept, "settings": settings, "racers": [racer], "lost": [], "record": record}, moved
 
 
-def _widths(score: dict[str, Any]) -> dict[str, Any]:
+def _migrate_interval_width(score: dict[str, Any]) -> dict[str, Any]:
     """Version 2 added up standard deviations where intervals may differ from row to row."""
     name = "interval_width_90"
     if name not in score["sums"]:
@@ -143,47 +150,56 @@ def _widths(score: dict[str, Any]) -> dict[str, Any]:
     return {**score, "sums": {**score["sums"], name: 2 * HALF_90 * score["sums"][name]}}
 
 
-def _fourth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+def _migrate_to_v4(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Version 3 learned the logarithm of a positive target, for which the unit 0 stands."""
     moved = dict(arrays)
     for name, array in arrays.items():
         if name.endswith("/stated/tails"):
             moved[name] = np.pad(array, ((0, 0), (0, 1)))
     if "waiting/stated" in arrays:
-        said = arrays["waiting/stated"].reshape(len(arrays["waiting/stated"]), -1, _STATED_BEFORE)
+        said = arrays["waiting/stated"].reshape(
+            len(arrays["waiting/stated"]), -1, _STATED_FIELDS_V3
+        )
         moved["waiting/stated"] = np.pad(said, ((0, 0), (0, 0), (0, 1))).reshape(len(said), -1)
     return header, moved
 
 
-def _fifth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+def _migrate_to_v5(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Version 4 knew no amounts: nothing that it stated is exactly 0."""
     moved = dict(arrays)
     if "waiting/stated" in arrays:
         said = arrays["waiting/stated"]
-        said = said.reshape(len(said), -1, _STATED_BEFORE + 1)
+        said = said.reshape(len(said), -1, _STATED_FIELDS_V3 + 1)
         moved["waiting/stated"] = np.pad(said, ((0, 0), (0, 0), (0, 1))).reshape(len(said), -1)
     return header, moved
 
 
-def _sixth(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+def _migrate_to_v6(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Version 5 stated probabilities of classes as they were: what it learned says no more.
 
     All surplus of rehearsal was taken back when a stream was no longer young.
     """
     racers = [
-        {**racer, "rehearsal": {**racer["rehearsal"], "grown": YOUNG}} for racer in header["racers"]
+        {**racer, "rehearsal": {**racer["rehearsal"], "grown": REPLAY_ROWS}}
+        for racer in header["racers"]
     ]
     moved = dict(arrays)
-    task = TASKS[header["schema"]["task"]]
+    task = TARGET_TYPES[header["schema"]["task"]]
     for k, racer in enumerate(header["racers"]):
         network = next(iter(racer["networks"]), None)
         outputs = 0 if network is None else network["config"]["outputs"]
-        known = task.sharpness(network is not None and racer["settings"]["robust"], outputs)
+        known = task.init_temperature(network is not None and racer["settings"]["robust"], outputs)
         moved[f"racer{k}/stated/sharpness"] = known
     return {**header, "racers": racers}, moved
 
 
-_STATED_BEFORE = 15
+_STATED_FIELDS_V3 = 15
 """Fields of what was stated of a row up to version 3; in version 4 there was one more."""
 
-STEPS: tuple[Step, ...] = (_second, _third, _fourth, _fifth, _sixth)
+MIGRATIONS: tuple[Migration, ...] = (
+    _migrate_to_v2,
+    _migrate_to_v3,
+    _migrate_to_v4,
+    _migrate_to_v5,
+    _migrate_to_v6,
+)

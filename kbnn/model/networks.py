@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from kbnn.core import engine
-from kbnn.core.network import Prediction, predicted
+from kbnn.core.network import Prediction, predict_parallel
 from kbnn.core.normal import FloatArray
 from kbnn.model import ensemble, scaling
-from kbnn.model.learned import Learned
+from kbnn.model.learned import LearnerState
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import KeptRows, unseen, widened
-from kbnn.task.base import Following, Scaled, Task
+from kbnn.model.warmup import BufferedRows, make_fill_values, widen_rows
+from kbnn.task.base import CalibrationUpdate, TargetScale, TargetType
 from kbnn.task.forecast import Forecast
 
 
@@ -27,93 +27,101 @@ class Networks:
     """
 
     settings: Settings
-    task: Task
+    task: TargetType
     indicators: FloatArray  # (D,) 1 or 0
     late: FloatArray  # (D,) 1 for columns that came after the first rows, else 0
     cycles: FloatArray  # (D,) 1 for sines and cosines, which need no scale, else 0
 
     @cached_property
-    def as_is(self) -> FloatArray:
+    def unscaled_inputs(self) -> FloatArray:
         """1 for the columns of x that pass as they are."""
         return np.maximum(self.indicators, self.cycles)
 
     @cached_property
-    def passing(self) -> FloatArray:
+    def unscaled_columns(self) -> FloatArray:
         """1 for the columns, scaled targets first, that pass as they are."""
-        every = np.concatenate((np.zeros(self.task.scaled), self.as_is))
+        every = np.concatenate((np.zeros(self.task.scaled), self.unscaled_inputs))
         return every if self.settings.units else np.ones_like(every)
 
     @cached_property
-    def compiled(self) -> bool:
+    def uses_kernel(self) -> bool:
         """Whether the kernel serves: to ask for every row would cost more than to scale it."""
-        return engine.compiled()
+        return engine.is_compiled()
 
     @cached_property
-    def often(self) -> int:
+    def replay_ratio(self) -> int:
         """How often a row is rehearsed while the stream is young."""
-        return self.settings.often
+        return self.settings.replay_ratio
 
     @cached_property
-    def overstating(self) -> bool:
+    def has_overstated_variance(self) -> bool:
         """Whether networks overstate what they do not know, as the paper's smoother does."""
-        return self.settings.covariance == "paper" and self.task.by_width(self.settings.robust)
+        return self.settings.covariance == "paper" and self.task.uses_scale_calibration(
+            self.settings.robust
+        )
 
     @cached_property
-    def tracked(self) -> bool:
+    def uses_interval_calibration(self) -> bool:
         """Whether intervals are kept to their promise."""
         return self.settings.intervals == "tracked"
 
-    def predict(self, learned: Learned, x: FloatArray, x_sd: FloatArray | None) -> Forecast:
+    def predict(self, learned: LearnerState, x: FloatArray, x_sd: FloatArray | None) -> Forecast:
         """Predict rows; nothing changes."""
         width = len(learned.columns) - self.task.scaled
-        z = scaling.standardise(
-            learned.columns[self.task.scaled :], x[:, :width], self.as_is[:width]
+        z = scaling.standardize_rows(
+            learned.columns[self.task.scaled :], x[:, :width], self.unscaled_inputs[:width]
         )
-        return self.predict_standard(learned, z, self._variances(learned.columns, x_sd))
+        return self.predict_standardized(
+            learned, z, self._scale_input_variances(learned.columns, x_sd)
+        )
 
-    def predict_standard(
-        self, learned: Learned, z: FloatArray, var: FloatArray | None = None
+    def predict_standardized(
+        self, learned: LearnerState, z: FloatArray, var: FloatArray | None = None
     ) -> Forecast:
         """Predict rows that are in the network's scale already; nothing changes."""
         if len(learned.members) == 1:
-            return self._forecast(learned, predicted(learned.members[0], z, var))
-        made = ensemble.in_parallel(lambda member: predicted(member, z, var), learned.members)
+            return self._make_forecast(learned, predict_parallel(learned.members[0], z, var))
+        made = ensemble.map_members(
+            lambda member: predict_parallel(member, z, var), learned.members
+        )
         weights = np.tile(ensemble.mixture_weights(learned.log_weight), (len(z), 1))
-        return self._forecast(learned, ensemble.mix(made, weights))
+        return self._make_forecast(learned, ensemble.mix_predictions(made, weights))
 
-    def _step(
+    def _predict_and_learn(
         self,
-        learned: Learned,
+        learned: LearnerState,
         z: FloatArray,
         labels: FloatArray,
         x_sd: FloatArray | None,
         weight: FloatArray | None,
         again: bool = False,
-    ) -> tuple[Learned, Prediction]:
+    ) -> tuple[LearnerState, Prediction]:
         """Predict and learn standardised rows."""
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
-        var = self._variances(learned.columns, x_sd)
+        var = self._scale_input_variances(learned.columns, x_sd)
         weight = None if weight is None else np.ascontiguousarray(weight)
         if len(learned.members) == 1:
             return learned, learned.members[0].learn(z, labels, var, weight, again)
-        made = ensemble.in_parallel(
+        made = ensemble.map_members(
             lambda member: member.learn(z, labels, var, weight, again), learned.members
         )
         scores = np.stack([self.task.log_likelihood(one, labels) for one in made], axis=1)
-        weights, log_weight = ensemble.follow_weights(learned.log_weight, scores)
-        return learned._replace(log_weight=log_weight), ensemble.mix(made, weights)
+        weights, log_weight = ensemble.update_weights(learned.log_weight, scores)
+        return learned._replace(log_weight=log_weight), ensemble.mix_predictions(made, weights)
 
-    def _rehearse(self, learned: Learned, rows: KeptRows) -> None:
+    def _replay_rows(self, learned: LearnerState, rows: BufferedRows) -> None:
         """All members learn these rows once more."""
-        z, labels, x_sd = self._standard(learned.columns, rows)
-        var = self._variances(learned.columns, x_sd)
+        z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
+        var = self._scale_input_variances(learned.columns, x_sd)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
         settled = learned.rehearsal.settled
-        ensemble.in_parallel(
-            lambda member: member.rehearse(z, labels, var, rows.weight, settled), learned.members
+        ensemble.map_members(
+            lambda member: member.replay(z, labels, var, rows.weight, settled), learned.members
         )
 
-    def _variances(self, columns: FloatArray, x_sd: FloatArray | None) -> FloatArray | None:
+    def _scale_input_variances(
+        self, columns: FloatArray, x_sd: FloatArray | None
+    ) -> FloatArray | None:
         """Measurement variances of the inputs in the network's scale."""
         if x_sd is None or not np.any(x_sd > 0.0):
             return None
@@ -122,28 +130,30 @@ class Networks:
         with np.errstate(over="ignore"):  # beyond all numbers is as good as missing
             return np.ascontiguousarray((np.nan_to_num(x_sd[:, : len(scale)]) / safe) ** 2)
 
-    def _labels(self, columns: FloatArray, y: FloatArray) -> FloatArray:
+    def _standardize_labels(self, columns: FloatArray, y: FloatArray) -> FloatArray:
         t = self.task.scaled
         scaled = y[:, :t]
-        z = scaling.standardise(columns[:t], scaled, np.zeros(t))
-        return self.task.taught(y, np.where(np.isnan(scaled), np.nan, z))
+        z = scaling.standardize_rows(columns[:t], scaled, np.zeros(t))
+        return self.task.standardize_targets(y, np.where(np.isnan(scaled), np.nan, z))
 
-    def _standard(
-        self, columns: FloatArray, rows: KeptRows
+    def _standardize_buffered_rows(
+        self, columns: FloatArray, rows: BufferedRows
     ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """Kept rows in the network's scale, and their stated standard deviations."""
         t = self.task.scaled
         width = len(columns) - t
-        x = widened(rows.x, width, unseen(self.indicators))
-        x = scaling.standardise(columns[t:], x, self.as_is[:width])
-        x_sd = widened(rows.x_sd, width) if rows.x_sd.shape[1] else None
-        return x, self._labels(columns, rows.y), x_sd
+        x = widen_rows(rows.x, width, make_fill_values(self.indicators))
+        x = scaling.standardize_rows(columns[t:], x, self.unscaled_inputs[:width])
+        x_sd = widen_rows(rows.x_sd, width) if rows.x_sd.shape[1] else None
+        return x, self._standardize_labels(columns, rows.y), x_sd
 
-    def _forecast(
-        self, learned: Learned, made: Prediction, following: Following | None = None
+    def _make_forecast(
+        self, learned: LearnerState, made: Prediction, following: CalibrationUpdate | None = None
     ) -> Forecast:
         """In the user's units; tails and sharpness, in place, follow what came true."""
         t, columns = self.task.scaled, learned.columns
-        scaled = Scaled(columns[:t, scaling.CENTER], columns[:t, scaling.SCALE])
-        said = self.task.forecast(made, scaled, self.settings.robust, learned.tails, following)
-        return self.task.sharpened(said, learned.sharpness, following)
+        scaled = TargetScale(columns[:t, scaling.CENTER], columns[:t, scaling.SCALE])
+        said = self.task.build_forecast(
+            made, scaled, self.settings.robust, learned.tails, following
+        )
+        return self.task.apply_temperature(said, learned.sharpness, following)

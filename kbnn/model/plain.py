@@ -20,35 +20,35 @@ LARGEST_EXACT = 2**53
 """Whole numbers up to here are exact as floating-point numbers."""
 
 
-def read(kind: type[T], plain: object) -> T:
+def read_dataclass(kind: type[T], plain: object) -> T:
     """The dataclass that plain data describe; ValueError when they do not.
 
     ModelError where they have something more: whoever wrote them knew of it, and files are checked.
     """
     if not isinstance(plain, Mapping):
-        raise ValueError(f"expected an object, found {_shown(plain)}")
+        raise ValueError(f"expected an object, found {_format_value(plain)}")
     assert is_dataclass(kind)
-    hints = _hints(kind)
+    hints = _get_field_types(kind)
     known = {field.name: hints[field.name] for field in fields(kind)}
     unknown = sorted(str(name) for name in plain if name not in known)
     if unknown:
         raise ModelError(f"was written by a newer kbnn ('{unknown[0]}' is unknown to this one)")
-    return kind(**{name: value_of(known[name], value, name) for name, value in plain.items()})
+    return kind(**{name: read_value(known[name], value, name) for name, value in plain.items()})
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _get_field_types(kind: Any) -> dict[str, Any]:
     """The types of a class's fields, which are costly to find."""
     return get_type_hints(kind)
 
 
-def value_of(kind: Any, value: Any, name: str) -> Any:
+def read_value(kind: Any, value: Any, name: str) -> Any:
     """A value of a declared kind; ValueError names what it was found at."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is UnionType or str(origin) == "typing.Union":
         for part in parts:
             try:
-                return value_of(part, value, name)
+                return read_value(part, value, name)
             except ValueError:
                 continue
     elif origin is Literal:
@@ -57,23 +57,23 @@ def value_of(kind: Any, value: Any, name: str) -> Any:
     elif origin in (list, tuple):
         if isinstance(value, list | tuple):
             one = parts[0]
-            return origin(value_of(one, item, name) for item in value)
+            return origin(read_value(one, item, name) for item in value)
     elif kind is NoneType:
         if value is None:
             return None
     elif is_dataclass(kind) and isinstance(kind, type):
-        return read(kind, value)
+        return read_dataclass(kind, value)
     elif hasattr(kind, "_fields"):
-        hints = _hints(kind)
+        hints = _get_field_types(kind)
         if isinstance(value, list | tuple) and len(value) == len(kind._fields):
             pairs = zip(kind._fields, value, strict=True)
-            return kind(*(value_of(hints[field], item, name) for field, item in pairs))
-    elif _fits(kind, value):
+            return kind(*(read_value(hints[field], item, name) for field, item in pairs))
+    elif _matches_type(kind, value):
         return value
-    raise ValueError(f"{name} cannot be {_shown(value)}")
+    raise ValueError(f"{name} cannot be {_format_value(value)}")
 
 
-def _fits(kind: Any, value: object) -> bool:
+def _matches_type(kind: Any, value: object) -> bool:
     if isinstance(value, bool):
         return kind is bool
     if kind is float:
@@ -82,6 +82,6 @@ def _fits(kind: Any, value: object) -> bool:
     return kind in (int, str) and isinstance(value, kind)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -26,62 +26,67 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.core.normal import FloatArray
-from kbnn.model.learned import Events, Learned, copied
+from kbnn.model.learned import LearnerState, LearnEvents, copy_state
 from kbnn.model.learner import Learner
 from kbnn.model.limits import ROW_EVIDENCE_LIMIT
-from kbnn.model.rehearsal import BURST, OFTEN, YOUNG, Rehearsal
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.rehearsal import (
+    DEFAULT_REPLAY_RATIO,
+    REPLAY_INTERVAL_ROWS,
+    REPLAY_ROWS,
+    ReplayState,
+)
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.settings import Settings
-from kbnn.task.forecast import Forecast, joined
-from kbnn.task.table import believed, rival
-from kbnn.wording import number
+from kbnn.task.forecast import Forecast, join_forecasts
+from kbnn.task.table import find_rival_type, may_lead
+from kbnn.wording import format_number
 
-DROPPED: Final = 100.0
-DECIDED: Final = YOUNG
-DECIDED_LATE: Final = 4 * YOUNG - BURST
-KIND_DECIDED: Final = YOUNG // 2 - BURST
+ELIMINATION_MARGIN_NATS: Final = 100.0
+SELECTION_ROWS: Final = REPLAY_ROWS
+REPLAY_SELECTION_ROWS: Final = 4 * REPLAY_ROWS - REPLAY_INTERVAL_ROWS
+TARGET_TYPE_SELECTION_ROWS: Final = REPLAY_ROWS // 2 - REPLAY_INTERVAL_ROWS
 """Both before a row where the scale is looked at: all that races then is learned anew at once."""
-MOST_A_ROW: Final = 5.0
-MOST_ALARMS: Final = 100
+MAX_ROW_ADVANTAGE_NATS: Final = 5.0
+MAX_ALARM_ROWS: Final = 100
 
 
 @dataclass(eq=False, slots=True)
-class Racer:
+class Candidate:
     """A candidate on its way; never changed, but frozen it would take a microsecond more a row."""
 
     learner: Learner
-    learned: Learned
+    learned: LearnerState
     evidence: float = 0.0  # nats
     alarms: tuple[int, ...] = ()  # rows that raised one, the last hundred
 
-    def after(self, learned: Learned, events: Events) -> Racer:
+    def record_rows(self, learned: LearnerState, events: LearnEvents) -> Candidate:
         """The racer that has learned rows among which this happened."""
         alarms = self.alarms
         if not events.restarted and not events.alarms:
-            return Racer(self.learner, learned, self.evidence, alarms)
+            return Candidate(self.learner, learned, self.evidence, alarms)
         alarms = tuple(events.alarms) if events.restarted else (*alarms, *events.alarms)
-        return replace(self, learned=learned, alarms=alarms[-MOST_ALARMS:])
+        return replace(self, learned=learned, alarms=alarms[-MAX_ALARM_ROWS:])
 
 
-class Lost(NamedTuple):
+class EliminatedCandidate(NamedTuple):
     """A candidate that is no more, and by how much it was behind at which row."""
 
     settings: Settings
-    nats: float
+    nats_behind: float
     row: int
     leader: Settings
 
 
-class Step(NamedTuple):
+class SelectionStep(NamedTuple):
     """The racers after some rows, leader first, what the leader had said of them, and who left."""
 
-    racers: tuple[Racer, ...]
-    said: Forecast
+    candidates: tuple[Candidate, ...]
+    forecast: Forecast
     skipped: int  # rows without a target
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[EliminatedCandidate, ...] = ()
 
 
-class Standing(NamedTuple):
+class RankedCandidate(NamedTuple):
     """A candidate that does not lead: by how many nats it is behind, where it was dropped.
 
     Row 0: it still races. Both are told by what sets them apart.
@@ -93,80 +98,99 @@ class Standing(NamedTuple):
     row: int
 
 
-def standings(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> list[Standing]:
+def rank_candidates(
+    candidates: tuple[Candidate, ...], eliminated: tuple[EliminatedCandidate, ...]
+) -> list[RankedCandidate]:
     """All candidates beside the leader."""
-    leader = racers[0]
+    leader = candidates[0]
     won = leader.learner.settings
-    racing = [Lost(r.learner.settings, leader.evidence - r.evidence, 0, won) for r in racers[1:]]
+    racing = [
+        EliminatedCandidate(r.learner.settings, leader.evidence - r.evidence, 0, won)
+        for r in candidates[1:]
+    ]
     return [
-        Standing(ahead.told(other), other.told(ahead), nats, row)
-        for other, nats, row, ahead in [*lost, *racing]
+        RankedCandidate(
+            ahead.describe_difference(other), other.describe_difference(ahead), nats, row
+        )
+        for other, nats, row, ahead in [*eliminated, *racing]
     ]
 
 
-def evidence_text(nats: float, other: str) -> str:
+def format_evidence(nats: float, other: str) -> str:
     """By how much the leader has more evidence than others, or less.
 
     It may be behind: who leads is decided anew every 32 rows.
     """
     side = "ahead of" if nats >= 0.0 else "behind"
-    return f"{number(abs(nats), 3)} nats {side} {other}"
+    return f"{format_number(abs(nats), 3)} nats {side} {other}"
 
 
-def kinds_told(racers: tuple[Racer, ...], lost: tuple[Lost, ...]) -> tuple[str, str, float] | None:
+def compare_target_types(
+    candidates: tuple[Candidate, ...], eliminated: tuple[EliminatedCandidate, ...]
+) -> tuple[str, str, float] | None:
     """The leader's kind of target, another, and by how many nats that is behind.
 
     None where that is what is believed until something else is shown, or no other kind ran.
     """
-    leader = racers[0]
+    leader = candidates[0]
     kind = leader.learner.settings.kind
-    behind = [(one.nats, one.settings.kind) for one in lost if one.leader.kind == kind]
-    behind += [(leader.evidence - r.evidence, r.learner.settings.kind) for r in racers[1:]]
-    found = rival(kind, behind)
+    behind = [(one.nats_behind, one.settings.kind) for one in eliminated if one.leader.kind == kind]
+    behind += [(leader.evidence - r.evidence, r.learner.settings.kind) for r in candidates[1:]]
+    found = find_rival_type(kind, behind)
     return None if found is None else (kind, found[1], found[0])
 
 
-def beyond(racers: tuple[Racer, ...], y: FloatArray) -> int:
+def find_first_invalid_row(candidates: tuple[Candidate, ...], y: FloatArray) -> int:
     """The first row whose target (n, T) a racer's kind cannot have; n if there is none."""
-    return min([racer.learner.task.refuted(y) for racer in racers])
+    return min([racer.learner.task.first_invalid_row(y) for racer in candidates])
 
 
-def able(racers: tuple[Racer, ...], y: FloatArray) -> tuple[Racer, ...]:
+def select_valid_candidates(
+    candidates: tuple[Candidate, ...], y: FloatArray
+) -> tuple[Candidate, ...]:
     """The racers whose kind can have these targets (1, T)."""
-    return tuple(racer for racer in racers if beyond((racer,), y) == len(y))
+    return tuple(racer for racer in candidates if find_first_invalid_row((racer,), y) == len(y))
 
 
-def learn(racers: tuple[Racer, ...], rows: Rows, first: int, again: bool) -> Step:
+def learn_candidates(
+    candidates: tuple[Candidate, ...], rows: Rows, first: int, again: bool
+) -> SelectionStep:
     """Learn rows up to where the race is looked at: at least one, perhaps not all.
 
     `first` is the number of the first row; rows learned `again` end the race: they are no news.
     """
-    if again and len(racers) > 1:
-        step = learn(racers[:1], rows, first, again)
-        return step._replace(lost=_lost(racers, racers[:1], racers[0].learned.seen))
-    alone = len(racers) == 1
+    if again and len(candidates) > 1:
+        step = learn_candidates(candidates[:1], rows, first, again)
+        return step._replace(
+            lost=_list_eliminated(candidates, candidates[:1], candidates[0].learned.seen)
+        )
+    alone = len(candidates) == 1
     if not alone:
-        rows = sliced(rows, 0, BURST - racers[0].learned.seen % BURST)
-    moved: tuple[Racer, ...] = ()
+        rows = slice_rows(
+            rows, 0, REPLAY_INTERVAL_ROWS - candidates[0].learned.seen % REPLAY_INTERVAL_ROWS
+        )
+    moved: tuple[Candidate, ...] = ()
     spoken: list[Forecast] = []
-    for racer in racers:
-        racer, said, skipped = _advance(racer, rows, first, again, whole=not alone)
+    for racer in candidates:
+        racer, said, skipped = _learn_candidate(racer, rows, first, again, whole=not alone)
         moved += (racer,)
         spoken.append(said)
     if not alone:
-        moved = _weighed(moved, spoken, rows.y)
+        moved = _add_evidence(moved, spoken, rows.y)
     seen = moved[0].learned.seen
-    if again or seen % BURST or (alone and seen != DECIDED):
-        return Step(moved, spoken[0], skipped)
-    kept = _looked_at(moved)
-    lost = _lost(moved, kept, seen)
-    after = _forked(kept) if seen == DECIDED else _aged(kept, seen)
-    return Step(after, spoken[0], skipped, lost)
+    if again or seen % REPLAY_INTERVAL_ROWS or (alone and seen != SELECTION_ROWS):
+        return SelectionStep(moved, spoken[0], skipped)
+    kept = _eliminate_candidates(moved)
+    lost = _list_eliminated(moved, kept, seen)
+    after = (
+        _fork_replay_candidates(kept) if seen == SELECTION_ROWS else _discount_evidence(kept, seen)
+    )
+    return SelectionStep(after, spoken[0], skipped, lost)
 
 
-def _advance(
-    racer: Racer, rows: Rows, first: int, again: bool, whole: bool
-) -> tuple[Racer, Forecast, int]:
+def _learn_candidate(
+    candidate: Candidate, rows: Rows, first: int, again: bool, whole: bool
+) -> tuple[Candidate, Forecast, int]:
     """The racer after rows, what it said of them, and how many had no target.
 
     All of the rows if `whole`, else up to where its network or its scale changes.
@@ -174,29 +198,35 @@ def _advance(
     parts: list[Forecast] = []
     at = skipped = 0
     while not parts or (whole and at < len(rows.y)):
-        rest = rows if at == 0 else sliced(rows, at, len(rows.y))
-        y = racer.learner.task.linked(rest.y, racer.learned.tails)
+        rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
+        y = candidate.learner.task.link(rest.y, candidate.learned.tails)
         linked = rest if y is rest.y else rest._replace(y=y)
-        learned, said, events = racer.learner.advance(racer.learned, linked, first + at, again)
-        racer = racer.after(learned, events)
+        learned, said, events = candidate.learner.learn_rows(
+            candidate.learned, linked, first + at, again
+        )
+        candidate = candidate.record_rows(learned, events)
         parts.append(said)
         at += len(said.status)
         skipped += events.skipped
-    return racer, joined(parts), skipped
+    return candidate, join_forecasts(parts), skipped
 
 
-def _weighed(racers: tuple[Racer, ...], spoken: list[Forecast], y: FloatArray) -> tuple[Racer, ...]:
+def _add_evidence(
+    candidates: tuple[Candidate, ...], forecasts: list[Forecast], y: FloatArray
+) -> tuple[Candidate, ...]:
     """The racers with the evidence of what each had said of these targets (n, T)."""
-    fine = min(r.learner.task.finest(r.learned.tails) for r in racers)  # the same event for all
-    pairs = zip(racers, spoken, strict=True)
+    fine = min(
+        r.learner.task.zero_bin_width(r.learned.tails) for r in candidates
+    )  # the same event for all
+    pairs = zip(candidates, forecasts, strict=True)
     density = [r.learner.task.log_density(said, y, fine) for r, said in pairs]
     return tuple(
-        replace(racer, evidence=_after(racer.evidence, gained))
-        for racer, gained in zip(racers, _bounded(np.stack(density)), strict=True)
+        replace(racer, evidence=_sum_evidence(racer.evidence, gained))
+        for racer, gained in zip(candidates, _clip_log_densities(np.stack(density)), strict=True)
     )
 
 
-def _bounded(density: FloatArray) -> FloatArray:
+def _clip_log_densities(density: FloatArray) -> FloatArray:
     """The log densities (R, n), none more than so far below the best of its row.
 
     Rows that every candidate finds next to impossible are raised to ROW_EVIDENCE_LIMIT together:
@@ -205,59 +235,65 @@ def _bounded(density: FloatArray) -> FloatArray:
     density = np.clip(density, -1e300, 1e300)
     best = np.max(density, axis=0)
     excess = np.minimum(best + ROW_EVIDENCE_LIMIT, 0.0)
-    return np.asarray(np.maximum(density, best - MOST_A_ROW) - excess)
+    return np.asarray(np.maximum(density, best - MAX_ROW_ADVANTAGE_NATS) - excess)
 
 
-def _after(evidence: float, gained: FloatArray) -> float:
+def _sum_evidence(evidence: float, gained: FloatArray) -> float:
     """The evidence after more rows, added one by one: cutting a stream changes no bit."""
     return float(np.cumsum(np.append(evidence, gained))[-1])
 
 
-def _looked_at(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
+def _eliminate_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """The leader first, and those still in the race."""
-    order = sorted(racers, key=lambda racer: -racer.evidence)
+    order = sorted(candidates, key=lambda racer: -racer.evidence)
     best = {racer.learner.settings.kind: racer for racer in reversed(order)}
     nats = {kind: racer.evidence for kind, racer in best.items()}
-    leader = next(r for r in order if believed(r.learner.settings.kind, r.evidence, nats))
+    leader = next(r for r in order if may_lead(r.learner.settings.kind, r.evidence, nats))
     seen, kind = leader.learned.seen, leader.learner.settings.kind
-    if seen in (DECIDED, DECIDED_LATE):
+    if seen in (SELECTION_ROWS, REPLAY_SELECTION_ROWS):
         return (leader,)
-    if seen >= KIND_DECIDED:
+    if seen >= TARGET_TYPE_SELECTION_ROWS:
         order = [racer for racer in order if racer.learner.settings.kind == kind]
-    kept = [r for r in order if r.evidence > best[r.learner.settings.kind].evidence - DROPPED]
+    kept = [
+        r
+        for r in order
+        if r.evidence > best[r.learner.settings.kind].evidence - ELIMINATION_MARGIN_NATS
+    ]
     return (leader, *(racer for racer in kept if racer is not leader))
 
 
-def _aged(racers: tuple[Racer, ...], seen: int) -> tuple[Racer, ...]:
+def _discount_evidence(candidates: tuple[Candidate, ...], seen: int) -> tuple[Candidate, ...]:
     """Whenever rows have doubled, what was before counts half: a fast start is no good end."""
-    if seen & (seen - 1) or len(racers) == 1:
-        return racers
-    return tuple(replace(racer, evidence=0.5 * racer.evidence) for racer in racers)
+    if seen & (seen - 1) or len(candidates) == 1:
+        return candidates
+    return tuple(replace(racer, evidence=0.5 * racer.evidence) for racer in candidates)
 
 
-def _forked(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
+def _fork_replay_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """At the end of youth: the winner goes on as it did, and beside it a copy that does not."""
-    winner = racers[0]
+    winner = candidates[0]
     settings = winner.learner.settings
     if not isinstance(settings.rehearse, str):
-        return racers
-    other, behind = copied(winner.learned), 0.0
-    if settings.often:
-        other = winner.learner.settled(other)
+        return candidates
+    other, behind = copy_state(winner.learned), 0.0
+    if settings.replay_ratio:
+        other = winner.learner.correct_replayed_state(other)
     else:
-        other = other._replace(rehearsal=Rehearsal(grown=DECIDED_LATE))
-        behind = MOST_A_ROW
-    goes_on = replace(settings, rehearse=settings.often)
-    does_not = replace(settings, rehearse=0 if settings.often else OFTEN)
+        other = other._replace(rehearsal=ReplayState(grown=REPLAY_SELECTION_ROWS))
+        behind = MAX_ROW_ADVANTAGE_NATS
+    goes_on = replace(settings, rehearse=settings.replay_ratio)
+    does_not = replace(settings, rehearse=0 if settings.replay_ratio else DEFAULT_REPLAY_RATIO)
     return (
-        Racer(replace(winner.learner, settings=goes_on), winner.learned, 0.0, winner.alarms),
-        Racer(replace(winner.learner, settings=does_not), other, -behind, winner.alarms),
+        Candidate(replace(winner.learner, settings=goes_on), winner.learned, 0.0, winner.alarms),
+        Candidate(replace(winner.learner, settings=does_not), other, -behind, winner.alarms),
     )
 
 
-def _lost(before: tuple[Racer, ...], after: tuple[Racer, ...], row: int) -> tuple[Lost, ...]:
+def _list_eliminated(
+    before: tuple[Candidate, ...], after: tuple[Candidate, ...], row: int
+) -> tuple[EliminatedCandidate, ...]:
     return tuple(
-        Lost(
+        EliminatedCandidate(
             racer.learner.settings,
             after[0].evidence - racer.evidence,
             row,

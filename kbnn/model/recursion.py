@@ -27,42 +27,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.core import tails
-from kbnn.core.belief import Belief, open_state
+from kbnn.core.belief import Belief, open_belief
 from kbnn.core.normal import FloatArray
-from kbnn.core.slopes import function_var, slopes
+from kbnn.core.slopes import compute_slopes, function_var
 from kbnn.model import ensemble, scaling
-from kbnn.model.clock import Clock, text_of
-from kbnn.model.lags import JUDGED, LONGEST, History, Lag
-from kbnn.model.learned import Learned
+from kbnn.model.clock import Clock, format_times
+from kbnn.model.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History, Lag
+from kbnn.model.learned import LearnerState
 from kbnn.model.learner import Learner
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.schema import Schema
-from kbnn.model.timeline import Placed, Timeline
-from kbnn.task.base import blank
-from kbnn.task.forecast import Forecast, joined
-from kbnn.task.gaussian import Z
+from kbnn.model.timeline import LaggedBatch, Timeline
+from kbnn.task.base import make_empty_forecast
+from kbnn.task.forecast import Forecast, join_forecasts
+from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
 
-BEYOND: Final = 0.25
-ENOUGH: Final = 64
+RANGE_MARGIN_SHARE: Final = 0.25
+MIN_ERROR_ROWS: Final = 64
 """Forecasts that must have been judged before they say anything of others."""
-ALONE: Final = (0.9, 1.5)
-CARRIED: Final = (0.7, 1.5)
+OWN_WIDTH_LIMITS: Final = (0.9, 1.5)
+CARRIED_WIDTH_LIMITS: Final = (0.7, 1.5)
 """How much narrower or wider the last errors make a band: by themselves, and carried along."""
 GROWING_STEPS: Final = 256
 """Steps without a measured target over which the error bars of `SequentialPredictor` grow; beyond
 them they stay, and only the mean moves on."""
 
 
-class Network(NamedTuple):
+class ForecastContext(NamedTuple):
     """What forecasts need of a model; the model does not change."""
 
     schema: Schema
     timeline: Timeline
     learner: Learner
-    learned: Learned
+    learned: LearnerState
 
 
-class Ahead(NamedTuple):
+class MultiStepForecast(NamedTuple):
     """Of n origins and S steps."""
 
     mean: FloatArray  # (n, S)
@@ -74,36 +74,39 @@ class Ahead(NamedTuple):
         """Standard deviations of the forecasts (n, S)."""
         return np.sqrt(self.function_var + self.noise_var)
 
-    def forecast(self) -> Forecast:
+    def to_forecast(self) -> Forecast:
         """The steps of the first origin as forecasts of rows."""
         mean, function_var, noise_var = (part[0][:, None] for part in self)
-        said, sd = blank(len(mean), 1), np.sqrt(function_var + noise_var)
+        said, sd = make_empty_forecast(len(mean), 1), np.sqrt(function_var + noise_var)
         return said._replace(
             mean=mean,
             sd=sd,
             function_sd=np.sqrt(function_var),
             noise_sd=np.sqrt(noise_var),
-            stated=tails.stated(
-                tails.blank(1, mixed=False), mean, np.sqrt(function_var + noise_var)
+            stated=tails.apply_calibration(
+                tails.init_calibration(1, mixed=False), mean, np.sqrt(function_var + noise_var)
             ),
         )
 
 
-def wider(missed: FloatArray, shares: FloatArray) -> float:
+def compute_width_factor(errors: FloatArray, shares: FloatArray) -> float:
     """By how much a step should be wider to hold 90 %, by the last errors and its shares of noise.
 
     There are but n/h stretches of h among n errors: the power n/(n + h) trusts few of them less.
     """
-    n, h, norm = len(missed), len(shares), float(np.linalg.norm(shares))
-    alone = float(np.quantile(np.abs(missed), 0.9)) if n >= ENOUGH else 0.0
+    n, h, norm = len(errors), len(shares), float(np.linalg.norm(shares))
+    alone = float(np.quantile(np.abs(errors), 0.9)) if n >= MIN_ERROR_ROWS else 0.0
     if alone == 0.0 or norm == 0.0:
         return 1.0
-    carried = np.abs(np.convolve(missed, shares[::-1] / norm, "valid"))
+    carried = np.abs(np.convolve(errors, shares[::-1] / norm, "valid"))
     more = (float(np.quantile(carried, 0.9)) / alone) ** (n / (n + h))
-    return float(np.clip(alone / Z[90], *ALONE) * np.clip(more, *CARRIED))
+    return float(
+        np.clip(alone / INTERVAL_HALF_WIDTHS_SD[90], *OWN_WIDTH_LIMITS)
+        * np.clip(more, *CARRIED_WIDTH_LIMITS)
+    )
 
 
-def back(lag: Lag, step: float) -> int:
+def count_lag_steps(lag: Lag, step: float) -> int:
     """How many steps a lag looks back."""
     return lag.rows or (round(lag.seconds / step) if step else 0)
 
@@ -112,23 +115,27 @@ class _MemberPath:
     """The way of one network from n histories through up to `most` steps."""
 
     def __init__(
-        self, network: Network, belief: Belief, histories: Sequence[History], most: int
+        self, network: ForecastContext, belief: Belief, histories: Sequence[History], most: int
     ) -> None:
         schema, columns = network.schema, network.learned.columns
         step = 0.0 if schema.clock is None else schema.clock.step
         self._network, self._belief = network, belief
         self._lags = [
-            (place, back(lag, step), _safe(columns[1 + place, scaling.SCALE]))
+            (
+                place,
+                count_lag_steps(lag, step),
+                _replace_zero_scale(columns[1 + place, scaling.SCALE]),
+            )
             for place, lag in zip(network.timeline.places, schema.lags, strict=True)
             if lag.column == schema.targets[0]
         ]
         self._histories = [history.copy() for history in histories]
-        self._low, self._high = _range(self._histories)
+        self._low, self._high = _compute_path_range(self._histories)
         self._d: list[FloatArray] = []
         self._a = np.zeros((most, len(histories), most))
         self._width = [1.0] * len(histories)
 
-    def step(self, rows: Rows) -> Ahead:
+    def forecast_step(self, rows: Rows) -> MultiStepForecast:
         """Forecast the next row of each history (n rows, targets not looked at): parts are (n,)."""
         network, h, a = self._network, len(self._d), self._a
         schema, timeline, columns = network.schema, network.timeline, network.learned.columns
@@ -136,11 +143,12 @@ class _MemberPath:
         width, n = len(columns) - 1, len(self._histories)
         rows = rows._replace(y=np.full((n, 1), np.nan))
         placed = [
-            timeline.look(past, sliced(rows, k, k + 1)) for k, past in enumerate(self._histories)
+            timeline.look_up_lags(past, slice_rows(rows, k, k + 1))
+            for k, past in enumerate(self._histories)
         ]
         x = np.concatenate([one.rows.x for one in placed])[:, :width]
-        z = scaling.standardise(columns[1:], x, network.learner.as_is[:width])
-        found = slopes(self._belief, z)
+        z = scaling.standardize_rows(columns[1:], x, network.learner.unscaled_inputs[:width])
+        found = compute_slopes(self._belief, z)
         mean = center + scale * found.mean
         now = scale * found.weights
         a[h, :, h] = scale * np.sqrt(found.new_var)
@@ -153,41 +161,42 @@ class _MemberPath:
                 now = now + slope[:, None] * self._d[h - at]
                 a[h] += slope[:, None] * a[h - at]
         function, noise = function_var(self._belief, now), np.sum(a[h] ** 2, axis=1)
-        share = _bounded(function + noise, self._high - self._low)
+        share = _compute_sd_shrinkage(function + noise, self._high - self._low)
         self._d.append(now * share[:, None])
         a[h] *= share[:, None]
         mean = np.clip(mean, self._low, self._high)
-        if 2 * (h + 1) <= JUDGED:  # of longer stretches there are too few to tell
+        if 2 * (h + 1) <= ERROR_WINDOW_ROWS:  # of longer stretches there are too few to tell
             self._width = [
-                wider(past.missed[:, 0], a[h, k, : h + 1]) for k, past in enumerate(self._histories)
+                compute_width_factor(past.missed[:, 0], a[h, k, : h + 1])
+                for k, past in enumerate(self._histories)
             ]
         widened = (share * np.array(self._width)) ** 2
         for k, past in enumerate(self._histories):
-            timeline.move(past, sliced(rows, k, k + 1)._replace(y=mean[k : k + 1, None]))
-        return Ahead(mean, function * widened, noise * widened)
+            timeline.append_rows(past, slice_rows(rows, k, k + 1)._replace(y=mean[k : k + 1, None]))
+        return MultiStepForecast(mean, function * widened, noise * widened)
 
 
 class ForecastPath:
     """Step after step from n histories, by all networks of an ensemble."""
 
-    def __init__(self, network: Network, histories: Sequence[History], most: int) -> None:
+    def __init__(self, network: ForecastContext, histories: Sequence[History], most: int) -> None:
         learned = network.learned
         self._weights = ensemble.mixture_weights(learned.log_weight)
-        self._width = learned.tails[0, tails.MEAN_WIDTH]
+        self._width = learned.tails[0, tails.MEAN_SCALE_FACTOR]
         self._members = [
-            _MemberPath(network, open_state(member.state()), histories, most)
+            _MemberPath(network, open_belief(member.state()), histories, most)
             for member in learned.members
         ]
 
-    def step(self, rows: Rows) -> Ahead:
+    def forecast_step(self, rows: Rows) -> MultiStepForecast:
         """Forecast the next row of each history: parts are (n,)."""
-        parts = [member.step(rows) for member in self._members]
+        parts = [member.forecast_step(rows) for member in self._members]
         pairs = list(zip(self._weights, parts, strict=True))
         mean = np.asarray(sum(w * part.mean for w, part in pairs))
         between = sum(w * (p.mean - mean) ** 2 for w, p in pairs)
         function = sum(w * p.function_var for w, p in pairs)
         noise = sum(w * p.noise_var for w, p in pairs)
-        return Ahead(
+        return MultiStepForecast(
             mean, np.asarray(function + between) * self._width, np.asarray(noise) * self._width
         )
 
@@ -229,14 +238,14 @@ def align_history(
     end, first = known[np.argmax(known[:, 0])], rows.time[0]
     if not np.isfinite(first[0]):
         return history
-    end_text, first_text = text_of(clock, np.stack((end, first)))
+    end_text, first_text = format_times(clock, np.stack((end, first)))
     if first[0] < end[0]:
         notices.report(
             "overlap",
             f"the first row ({first_text}) is before the model's end ({end_text}). Its lags start "
             "empty and look back to rows of this input only.",
         )
-        return timeline.begin_like(history)
+        return timeline.make_history_like(history)
     missing = count_missing_steps(clock, end, first)
     if missing:
         notices.report(
@@ -252,8 +261,8 @@ def count_missing_steps(clock: Clock, end: FloatArray, first: FloatArray) -> int
     """Count the steps of a clock between two points of time (2,); 0 without a steady step."""
     if not clock.step or first[0] - end[0] < 1.5 * clock.step:
         return 0
-    steps = min(int((first[0] - end[0]) / (0.9 * clock.step)) + 1, LONGEST)
-    return int(np.sum(clock.after(end, steps)[:, 0] < first[0] - 0.5 * clock.step))
+    steps = min(int((first[0] - end[0]) / (0.9 * clock.step)) + 1, MAX_HISTORY_ROWS)
+    return int(np.sum(clock.extend_times(end, steps)[:, 0] < first[0] - 0.5 * clock.step))
 
 
 class SequentialPredictor:
@@ -273,14 +282,16 @@ class SequentialPredictor:
         Told about missing targets, and about times that do not follow the model's end.
     """
 
-    def __init__(self, network: Network, history: History, notices: SequenceNotices) -> None:
+    def __init__(
+        self, network: ForecastContext, history: History, notices: SequenceNotices
+    ) -> None:
         self._network = network
-        self._start(history)
+        self._set_history(history)
         self._notices = notices
         self._began = False
         self._gap = 0  # rows since the last measured target
         self._path: ForecastPath | None = None
-        self._last: Ahead | None = None
+        self._last: MultiStepForecast | None = None
         targets = network.schema.targets
         self._places = [
             (network.timeline.columns.index(name), at)
@@ -288,7 +299,7 @@ class SequentialPredictor:
             if name in network.timeline.columns
         ]
 
-    def _start(self, history: History) -> None:
+    def _set_history(self, history: History) -> None:
         self._history = history.copy()
         self._uncertain = history.copy()  # holds the sd of each value; 0 where it was measured
         self._uncertain.values = np.zeros_like(history.values)
@@ -297,7 +308,7 @@ class SequentialPredictor:
         """Predict a block of rows."""
         if not self._began and len(rows.y):
             schema, timeline = self._network.schema, self._network.timeline
-            self._start(align_history(schema, timeline, self._history, rows, self._notices))
+            self._set_history(align_history(schema, timeline, self._history, rows, self._notices))
             self._began = True
         looked_at = [at for _, at in self._places]
         measured: NDArray[np.bool_] = np.all(np.isfinite(rows.y[:, looked_at]), axis=1)
@@ -307,33 +318,37 @@ class SequentialPredictor:
             if not self._gap:
                 missing = np.flatnonzero(~measured[start:])
                 stop = start + int(missing[0]) + 1 if len(missing) else len(rows.y)
-            part = rows if stop - start == len(rows.y) else sliced(rows, start, stop)
+            part = rows if stop - start == len(rows.y) else slice_rows(rows, start, stop)
             parts.append(self._predict_part(part, bool(measured[stop - 1])))
             start = stop
-        return joined(parts) if parts else blank(0, self._network.learner.task.numbers)
+        return (
+            join_forecasts(parts)
+            if parts
+            else make_empty_forecast(0, self._network.learner.task.numbers)
+        )
 
     def _predict_part(self, rows: Rows, measured: bool) -> Forecast:
         """Predict rows of which only the last may lack its target, or one row of a gap."""
         network = self._network
-        last = sliced(rows, len(rows.y) - 1, len(rows.y))
+        last = slice_rows(rows, len(rows.y) - 1, len(rows.y))
         if self._gap:
             self._notices.report_gap(int(rows.number[0]))
         before = None
         if not self._gap and not measured and network.learner.task.supports_paths:
             before = self._history.copy()
-            network.timeline.move(before, sliced(rows, 0, len(rows.y) - 1))
-        said = self._predict_placed(rows)
+            network.timeline.append_rows(before, slice_rows(rows, 0, len(rows.y) - 1))
+        said = self._predict_lagged(rows)
         if before is not None:
             self._path = ForecastPath(network, [before], GROWING_STEPS)
-            self._last = self._path.step(last)
+            self._last = self._path.forecast_step(last)
         elif self._gap and self._path is not None:
             if self._gap < GROWING_STEPS:
-                self._last = self._path.step(last)
+                self._last = self._path.forecast_step(last)
             elif self._last is not None:
-                low, high = _range([self._history])
+                low, high = _compute_path_range([self._history])
                 self._last = self._last._replace(mean=np.clip(said.mean[:, 0], low, high))
         if self._gap and self._path is not None and self._last is not None:
-            said = Ahead(*(part[None] for part in self._last)).forecast()
+            said = MultiStepForecast(*(part[None] for part in self._last)).to_forecast()
         self._gap = 0 if measured else self._gap + 1
         if measured:
             self._path = self._last = None
@@ -341,35 +356,35 @@ class SequentialPredictor:
             self._fill_in(rows, said)
         return said
 
-    def _predict_placed(self, rows: Rows) -> Forecast:
+    def _predict_lagged(self, rows: Rows) -> Forecast:
         """Predict rows from what is before them, which they join."""
         network = self._network
-        placed = network.timeline.look(self._history, rows)
+        placed = network.timeline.look_up_lags(self._history, rows)
         x_sd = placed.rows.x_sd
         if np.any(self._uncertain.values):
             x_sd = np.zeros_like(rows.x) if x_sd is None else x_sd.copy()
             exact = rows._replace(x=np.zeros_like(rows.x), y=np.zeros_like(rows.y))
-            found = network.timeline.look(self._uncertain, exact).rows.x
+            found = network.timeline.look_up_lags(self._uncertain, exact).rows.x
             x_sd[:, network.timeline.places] = np.nan_to_num(found[:, network.timeline.places])
-        network.timeline.move(self._history, rows)
-        network.timeline.move(
+        network.timeline.append_rows(self._history, rows)
+        network.timeline.append_rows(
             self._uncertain, rows._replace(x=np.zeros_like(rows.x), y=np.zeros_like(rows.y))
         )
         said = network.learner.predict(network.learned, placed.rows.x, x_sd)
         if placed.base is None or np.isfinite(placed.base).all():
-            return placed.level(said)
+            return placed.restore_level(said)
         return self._level_without_past(said, placed)
 
-    def _level_without_past(self, said: Forecast, placed: Placed) -> Forecast:
+    def _level_without_past(self, said: Forecast, placed: LaggedBatch) -> Forecast:
         """Place changes whose last value is not known anywhere in the range that was seen."""
         low, high = self._history.low, self._history.high
         base = placed.base
         assert base is not None
         unknown = np.isnan(base) & np.isfinite(high - low)
-        said = placed._replace(base=np.where(unknown, 0.5 * (low + high), base)).level(said)
+        said = placed._replace(base=np.where(unknown, 0.5 * (low + high), base)).restore_level(said)
         function_sd = np.where(unknown, np.hypot(said.function_sd, (high - low) / 12**0.5), 0.0)
         sd = np.hypot(function_sd, said.noise_sd)
-        wide = tails.stated(tails.blank(len(low), mixed=False), said.mean, sd)
+        wide = tails.apply_calibration(tails.init_calibration(len(low), mixed=False), said.mean, sd)
         return said._replace(
             sd=np.where(unknown, sd, said.sd),
             function_sd=np.where(unknown, function_sd, said.function_sd),
@@ -385,19 +400,19 @@ class SequentialPredictor:
                 self._uncertain.values[-1, column] = said.sd[-1, at]
 
 
-def _bounded(var: FloatArray, most: FloatArray) -> FloatArray:
+def _compute_sd_shrinkage(var: FloatArray, most: FloatArray) -> FloatArray:
     """What is left of derivatives whose sd is beyond all that was seen, as the path is cut."""
     beyond = (var > most**2) & (most > 0.0)
     return np.where(beyond, most / np.sqrt(np.where(beyond, var, 1.0)), 1.0)
 
 
-def _safe(scale: float) -> float:
+def _replace_zero_scale(scale: float) -> float:
     return float(scale) if scale > 0.0 else np.inf
 
 
-def _range(histories: Sequence[History]) -> tuple[FloatArray, FloatArray]:
+def _compute_path_range(histories: Sequence[History]) -> tuple[FloatArray, FloatArray]:
     """How far the mean path may go from each origin."""
     low = np.array([history.low[0] for history in histories])
     high = np.array([history.high[0] for history in histories])
-    reach = BEYOND * (high - low)
+    reach = RANGE_MARGIN_SHARE * (high - low)
     return low - reach, high + reach

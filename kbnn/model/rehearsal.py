@@ -24,28 +24,28 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kbnn.core.layout import IntArray, inverse, layout_of
+from kbnn.core.layout import IntArray, invert_spd, layout_of
 from kbnn.core.state import COUNT, State
 
-YOUNG: Final = 1024
-OLD: Final = 16 * YOUNG
+REPLAY_ROWS: Final = 1024
+REPLAY_END_ROWS: Final = 16 * REPLAY_ROWS
 """From here on a stream has rows enough of its own."""
-BURST: Final = 32
+REPLAY_INTERVAL_ROWS: Final = 32
 """New rows between two bursts while the stream is young."""
-LONGEST: Final = 256
+MAX_REPLAY_INTERVAL_ROWS: Final = 256
 """And in a long stream: an alarm is acted upon at the next burst."""
-BUDGET: Final = 512
+MAX_BURST_ROWS: Final = 512
 """Rows rehearsed between two new ones at most, those learned anew there counted in."""
-OFTEN: Final = 8
+DEFAULT_REPLAY_RATIO: Final = 8
 """How often a row is rehearsed while the stream is young, where nothing else was said."""
 
 
-AFTER_ALARM: Final = 2
+ALARM_REPLAY_RATIO: Final = 2
 """The same after a drift alarm, at most: few rows are known of a new world, and would be learned by
 heart."""
 
 
-class Rehearsal(NamedTuple):
+class ReplayState(NamedTuple):
     """How far rehearsal has come."""
 
     debt: float = 0.0  # rows still to be rehearsed
@@ -53,61 +53,64 @@ class Rehearsal(NamedTuple):
     settled: bool = False  # the surplus was taken back: means alone from now on
     rows: int = 0  # rehearsed in all, anew after the scale was learned anew
     alarm: int = 0  # number of the row that raised the last one, until the next burst
-    grown: int = YOUNG  # rows of the stream when the surplus is taken back
+    grown: int = REPLAY_ROWS  # rows of the stream when the surplus is taken back
 
 
-def interval(n: int) -> int:
+def compute_replay_interval(n: int) -> int:
     """New rows from one burst to the next, n after the stream became young."""
-    return min(BURST << max(0, (n // YOUNG).bit_length() - 1), LONGEST)
+    return min(
+        REPLAY_INTERVAL_ROWS << max(0, (n // REPLAY_ROWS).bit_length() - 1),
+        MAX_REPLAY_INTERVAL_ROWS,
+    )
 
 
-def next_burst(rehearsal: Rehearsal, seen: int) -> int:
+def find_next_burst(replay: ReplayState, seen: int) -> int:
     """The row count after `seen` at which a burst is due; after an alarm old debts wait."""
-    if rehearsal.debt >= 1.0 and not rehearsal.alarm:
+    if replay.debt >= 1.0 and not replay.alarm:
         return seen + 1
-    n = seen - rehearsal.since
-    step = interval(n)
-    return rehearsal.since + (n // step + 1) * step
+    n = seen - replay.since
+    step = compute_replay_interval(n)
+    return replay.since + (n // step + 1) * step
 
 
-def accrues(rehearsal: Rehearsal, seen: int) -> bool:
+def is_replay_due(replay: ReplayState, seen: int) -> bool:
     """Whether rows are due here anew, and not only what is owed."""
-    n = seen - rehearsal.since
-    return n % interval(n - 1) == 0
+    n = seen - replay.since
+    return n % compute_replay_interval(n - 1) == 0
 
 
-def accrued(rehearsal: Rehearsal, seen: int, often: int) -> Rehearsal:
+def add_to_backlog(replay: ReplayState, seen: int, ratio: int) -> ReplayState:
     """What the rows of an interval add to the debt."""
-    n = seen - rehearsal.since
-    often = min(often, AFTER_ALARM) if rehearsal.since else often
-    share = min(1.0, YOUNG / n) if n <= OLD else 0.0
-    return rehearsal._replace(debt=rehearsal.debt + interval(n - 1) * often * share)
+    n = seen - replay.since
+    ratio = min(ratio, ALARM_REPLAY_RATIO) if replay.since else ratio
+    share = min(1.0, REPLAY_ROWS / n) if n <= REPLAY_END_ROWS else 0.0
+    return replay._replace(debt=replay.debt + compute_replay_interval(n - 1) * ratio * share)
 
 
-def drawn(seed: int, seen: int, rows: int, count: int) -> IntArray:
+def draw_replay_rows(seed: int, seen: int, rows: int, count: int) -> IntArray:
     """Which of so many kept rows are rehearsed: all in random order, once or more, and a part."""
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, seen, rows])))
     rounds = [generator.permutation(rows) for _ in range(count // rows)]
     return np.concatenate([*rounds, generator.choice(rows, count % rows, replace=False)])
 
 
-def taken_back(state: State) -> State:
+def remove_replayed_information(state: State) -> State:
     """The belief without the information that rehearsed rows pretended to be."""
     rows, more = int(state.counts[COUNT.rows]), int(state.counts[COUNT.rehearsed])
     if not rows or not more:
         return state
     layout = layout_of(state.config)
-    dense = layout.unpack(state.cov)
-    for index, order in enumerate(layout.order):
+    dense = layout.unpack_blocks(state.cov)
+    for index, order in enumerate(layout.block_positions):
         prior = np.diag(1.0 / state.prior_var[order])
-        precision = inverse(dense[index])
+        precision = invert_spd(dense[index])
         if precision is None:
             continue
-        wider = inverse(prior + (precision - prior) * (rows / (rows + more)))
+        wider = invert_spd(prior + (precision - prior) * (rows / (rows + more)))
         dense[index] = dense[index] if wider is None else wider
-    prior = 1.0 / state.prior_var[layout.loose]
+    prior = 1.0 / state.prior_var[layout.loose_positions]
     precision = 1.0 / layout.loose_var(state.cov)
     loose = 1.0 / (prior + (precision - prior) * (rows / (rows + more)))
     counts = state.counts.copy()
     counts[COUNT.rehearsed] = 0
-    return state._replace(cov=layout.pack(dense, loose), counts=counts)
+    return state._replace(cov=layout.pack_blocks(dense, loose), counts=counts)

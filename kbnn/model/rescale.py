@@ -18,16 +18,16 @@ from typing import Final
 
 import numpy as np
 
-from kbnn.core.layout import Layout, Piece, inverse, layout_of, pack_triangle, unpack_triangle
+from kbnn.core.layout import Layout, Piece, invert_spd, layout_of, pack_triangle, unpack_triangle
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT, State
 from kbnn.model.scaling import Scale
 
-AT_ONCE: Final = 64
+BLOCKS_PER_BATCH: Final = 64
 """Blocks that are carried over at once: more would need memory, and gain nothing."""
 
 
-def rescaled(
+def rescale_state(
     state: State, old: Scale, new: Scale, gain: FloatArray, shift: FloatArray, share: float = 1.0
 ) -> State:
     """The state for inputs in the `new` instead of the `old` scale and outputs y' = gain y + shift.
@@ -41,23 +41,23 @@ def rescaled(
         first, first_back = _first_layer_map(old, new), _first_layer_map(new, old)
     mean, prior_mean = state.mean.copy(), state.prior_mean.copy()
     anchored = bool(state.counts[COUNT.alarms])
-    dense = layout.unpack(state.cov)
-    for alike in _alike(layout):
+    dense = layout.unpack_blocks(state.cov)
+    for alike in _group_alike_blocks(layout):
         a, d = _block_map(layout, layout.blocks[alike[0]], first, gain, shift)
         if np.array_equal(a, np.eye(len(a))) and not np.any(d):
             continue
         back, _ = _block_map(layout, layout.blocks[alike[0]], first_back, 1.0 / gain, shift)
-        order = np.stack([layout.order[index] for index in alike])
+        order = np.stack([layout.block_positions[index] for index in alike])
         mu0, var0 = prior_mean[order], state.prior_var[order]
         anchor = mu0 @ a.T + d if anchored else mu0
         cov = np.stack([dense[index] for index in alike])
-        mean[order], carried = _carry(mean[order], cov, mu0, var0, a, back, d, anchor, share)
+        mean[order], carried = _carry_blocks(mean[order], cov, mu0, var0, a, back, d, anchor, share)
         prior_mean[order] = anchor
         for index, block in zip(alike, carried, strict=True):
             dense[index] = block
     loose = layout.loose_var(state.cov).copy()
     if not state.config.hidden and loose.size:
-        at = layout.loose
+        at = layout.loose_positions
         mean[at], prior_mean[at], loose = _carry_loose(state, layout, gain, anchored)
     config = state.config
     if config.noise is not None:
@@ -65,8 +65,8 @@ def rescaled(
     noise = state.noise.copy()
     if len(noise):
         noise[:, 1] *= gain[: len(noise)] ** 2
-    ratio = _ratio(old, new)
-    center = (old.center - new.center) / _in_use(new, old)
+    ratio = _compute_scale_ratio(old, new)
+    center = (old.center - new.center) / _get_effective_scale(new, old)
     head_mean, head_cov = _carry_head(state, first)
     view, input_mean, input_cov = state.view.copy(), state.input_mean, state.input_cov
     if config.directions:
@@ -80,7 +80,7 @@ def rescaled(
         config=config,
         mean=mean,
         prior_mean=prior_mean,
-        cov=layout.pack(dense, loose),
+        cov=layout.pack_blocks(dense, loose),
         noise=noise,
         head_mean=head_mean,
         head_cov=head_cov,
@@ -90,29 +90,29 @@ def rescaled(
     )
 
 
-def _in_use(one: Scale, other: Scale) -> FloatArray:
+def _get_effective_scale(one: Scale, other: Scale) -> FloatArray:
     """Scales, where a column that has not varied borrows the other's (its values are 0 anyway)."""
     scale = np.where(one.scale > 0.0, one.scale, other.scale)
     return np.where(scale > 0.0, scale, 1.0)
 
 
-def _ratio(old: Scale, new: Scale) -> FloatArray:
-    return np.asarray(_in_use(new, old) / _in_use(old, new))
+def _compute_scale_ratio(old: Scale, new: Scale) -> FloatArray:
+    return np.asarray(_get_effective_scale(new, old) / _get_effective_scale(old, new))
 
 
 def _first_layer_map(old: Scale, new: Scale) -> FloatArray:
     """T of one unit's [bias, weights]."""
-    t = np.diag(np.concatenate([[1.0], _ratio(old, new)]))
-    t[0, 1:] = (new.center - old.center) / _in_use(old, new)
+    t = np.diag(np.concatenate([[1.0], _compute_scale_ratio(old, new)]))
+    t[0, 1:] = (new.center - old.center) / _get_effective_scale(old, new)
     return t
 
 
-def _alike(layout: Layout) -> list[list[int]]:
+def _group_alike_blocks(layout: Layout) -> list[list[int]]:
     """Blocks that follow the same map, a run of them at a time: they are carried over at once."""
     last, found = layout.layers - 1, dict[object, list[int]]()
     for index, block in enumerate(layout.blocks):
         kind = tuple((p.layer, p.first, p.length, p.unit if p.layer == last else 0) for p in block)
-        found.setdefault((kind, index // AT_ONCE), []).append(index)
+        found.setdefault((kind, index // BLOCKS_PER_BATCH), []).append(index)
     return list(found.values())
 
 
@@ -138,7 +138,7 @@ def _block_map(
     return a, d
 
 
-def _carry(
+def _carry_blocks(
     mu: FloatArray,
     cov: FloatArray,
     mu0: FloatArray,
@@ -153,26 +153,26 @@ def _carry(
 
     Where the information cannot be separated from the prior the function is kept instead.
     """
-    precision = inverse(cov)
+    precision = invert_spd(cov)
     if precision is not None:
         prior = np.eye(len(a)) / var0[:, None]
         data = share * (back.T @ (precision - prior) @ back)
-        new_cov = inverse(data + prior)
+        new_cov = invert_spd(data + prior)
         if new_cov is not None:
-            pull = share * ((_times(precision, mu) - mu0 / var0) @ back)
-            return _times(new_cov, pull + data @ d + anchor / var0), new_cov
+            pull = share * ((_multiply_each(precision, mu) - mu0 / var0) @ back)
+            return _multiply_each(new_cov, pull + data @ d + anchor / var0), new_cov
     if len(mu) > 1:  # not for want of one of them
         parts = zip(
             *(np.split(part, len(mu)) for part in (mu, cov, mu0, var0, anchor)), strict=True
         )
-        each = [_carry(m, c, m0, v0, a, back, d, to, share) for m, c, m0, v0, to in parts]
+        each = [_carry_blocks(m, c, m0, v0, a, back, d, to, share) for m, c, m0, v0, to in parts]
         return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each])
     # A variance of zero (noise 0) has no precision.
     kept = a @ cov @ a.T
     return mu @ a.T + d, 0.5 * (kept + kept.swapaxes(1, 2))
 
 
-def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+def _multiply_each(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
     return np.asarray((matrices @ vectors[..., None])[..., 0])
 
 
@@ -189,7 +189,7 @@ def _carry_loose(
     state: State, layout: Layout, gain: FloatArray, anchored: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Means, prior means and variances of loose weights, where these lead into an output."""
-    at, a = layout.loose, gain[:, None]
+    at, a = layout.loose_positions, gain[:, None]
     mean, before = state.mean[at], state.prior_mean[at]
     var, prior = layout.loose_var(state.cov), state.prior_var[at]
     data = (1.0 / var - 1.0 / prior) / a**2

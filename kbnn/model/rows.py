@@ -12,10 +12,10 @@ from kbnn.core.normal import FloatArray
 from kbnn.model.schema import Schema
 from kbnn.task.forecast import Forecast
 
-LARGEST = 1e140
+MAX_ABS_VALUE = 1e140
 """The largest number taken: sums of squares of larger ones leave the range of float64."""
 
-SMALLEST = 1e-140
+MIN_ABS_VALUE = 1e-140
 """What is closer to 0 counts as 0: its square is no number, and no scale can be made of it."""
 
 
@@ -52,23 +52,23 @@ class Rows(NamedTuple):
         return len(self.number)
 
 
-class Refuted(NamedTuple):
+class TargetTypeChange(NamedTuple):
     """A kind of target that was found by evidence, and the row that it cannot have."""
 
-    kind: str
+    old_type: str
     row: int
     value: float
-    instead: str  # what is learned from now on
+    new_type: str  # what is learned from now on
 
 
-class Lesson(NamedTuple):
+class LearnResult(NamedTuple):
     """What a model said of rows, and which kinds of target were given up among them."""
 
-    said: Forecast
-    refuted: tuple[Refuted, ...] = ()
+    forecast: Forecast
+    type_changes: tuple[TargetTypeChange, ...] = ()
 
 
-def sliced(rows: Rows, start: int, stop: int) -> Rows:
+def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
     """The rows from `start` up to `stop`, without copying."""
     return Rows(
         rows.x[start:stop],

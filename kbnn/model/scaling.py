@@ -35,10 +35,10 @@ FIELDS = 7
 _NORMAL_MAD = 1.4826
 """Standard deviations of a normal distribution in its median absolute deviations."""
 _WARM_UP_WINSOR = 8.0 * _NORMAL_MAD
-_SETTLED = 0.1
+_SCALE_TOLERANCE = 0.1
 """Share by which a scale, and in units of it a center, may be off; half of it in a young stream
 whose rows are rehearsed: there to learn all anew is worth as much as the scale is."""
-_YOUNG = 512
+_CLOSE_FIT_ROWS = 512
 _FAR_RATIO = float(np.log(1.5))
 _FAR_SHIFT = 0.5
 
@@ -46,16 +46,16 @@ OUTLIER_REACH = 20.0
 """Robust standard deviations (1.4826 MAD) from the median beyond which a value may be an outlier.
 Up to there a tenth of them widens a scale by 6 at most, which costs little, while events that the
 network will learn to expect are common."""
-MOST_OUTLIERS = 0.3
+MAX_OUTLIER_SHARE = 0.3
 """Share of far values that can still be outliers; of more the column has changed."""
 CHANGE_ROWS, CHANGE_REACH, CHANGE_SHARE = 16, 5.0, 0.4
 """Outliers are scattered. Where more than this share of the last rows lies beyond this reach, in
 robust standard deviations, the column has changed; a tenth of outliers looks so once in 2,000."""
 OUTLIER_ROWS = 512
 """Last rows among which outliers are looked for; those of an outgrown scale are RECENT_ROWS."""
-INFLATED = 1.5
+MIN_INFLATION_RATIO = 1.5
 """Times by which outliers must have widened a target's scale: heavy tails do less."""
-OUTGROWN_BY = 2.0
+OUTGROWN_RATIO = 2.0
 """A scale was outgrown if the rows without outliers are wider or narrower than it by so much."""
 
 
@@ -73,19 +73,21 @@ def blank_columns(width: int) -> FloatArray:
     return columns
 
 
-def given_columns(width: int) -> FloatArray:
+def identity_columns(width: int) -> FloatArray:
     """Columns that are taken as they are: center 0, scale 1, for ever."""
     columns = blank_columns(width)
     columns[:, COUNT] = columns[:, SCALE] = 1.0
     return columns
 
 
-def scale_of(columns: FloatArray) -> Scale:
+def get_scale(columns: FloatArray) -> Scale:
     """The scale in use."""
     return Scale(columns[:, CENTER].copy(), columns[:, SCALE].copy())
 
 
-def moved(old: Scale, new: Scale, targets: int, outputs: int) -> tuple[FloatArray, FloatArray]:
+def compute_output_map(
+    old: Scale, new: Scale, targets: int, outputs: int
+) -> tuple[FloatArray, FloatArray]:
     """By what outputs are multiplied and what is added where the scale of the targets changes.
 
     Targets come first in a scale, and among the outputs.
@@ -97,7 +99,7 @@ def moved(old: Scale, new: Scale, targets: int, outputs: int) -> tuple[FloatArra
     return gain, shift
 
 
-def warm_up(raw: FloatArray) -> FloatArray:
+def fit_scaler(raw: FloatArray) -> FloatArray:
     """Statistics and scale from the rows held back at the start of a stream.
 
     Winsorised about the median, since among so few rows an outlier would set the scale.
@@ -128,14 +130,14 @@ def _median(values: list[float]) -> float:
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
 
-def _count(column: FloatArray, value: float) -> None:
+def _update_moments(column: FloatArray, value: float) -> None:
     column[COUNT] += 1.0
     delta = value - column[MEAN]
     column[MEAN] += delta / column[COUNT]
     column[SQUARES] += delta * (value - column[MEAN])
 
 
-def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
+def standardize_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
     """Rows in the scale in use, statistics untouched; NaN stays NaN but for absent columns."""
     scale = columns[:, SCALE]
     if np.count_nonzero(scale) == len(scale) and not np.count_nonzero(fixed):
@@ -148,7 +150,7 @@ def standardise(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> Floa
     return np.ascontiguousarray(np.where(fixed > 0.0, raw, out))
 
 
-class Followed(NamedTuple):
+class StandardizedRows(NamedTuple):
     """The first rows, standardised; the last of them may have shown that a scale was outgrown."""
 
     labels: FloatArray  # (n, T)
@@ -156,34 +158,34 @@ class Followed(NamedTuple):
     outgrown: bool
 
 
-def follow(
+def standardize_and_update(
     columns: FloatArray,
     y: FloatArray,
     x: FloatArray,
     fixed: FloatArray,
     compiled: bool | None = None,
-) -> Followed:
+) -> StandardizedRows:
     """Standardise scaled targets y and inputs x in order, counting each row into the statistics.
 
     Stops after the first row at which a column has outgrown its scale, and before one, but for the
     first, with which a constant column varies: the scale of a block must not depend on one that is
     set within it. `compiled`: whether the kernel serves, where that is known.
     """
-    if engine.compiled() if compiled is None else compiled:
+    if engine.is_compiled() if compiled is None else compiled:
         y, x = np.ascontiguousarray(y), np.ascontiguousarray(x)
-        return _as_followed(engine.scale_rows(columns, y, x, fixed))
+        return _as_standardized(engine.scale_rows(columns, y, x, fixed))
     targets = y.shape[1]
     raw = np.hstack([y, x])
     out = np.empty_like(raw)
-    done, outgrown = _follow_rows(columns, raw, out, fixed)
+    done, outgrown = _update_rows(columns, raw, out, fixed)
     labels = np.where(np.isnan(y[:done]), np.nan, out[:done, :targets])
-    return Followed(labels, np.ascontiguousarray(out[:done, targets:]), outgrown)
+    return StandardizedRows(labels, np.ascontiguousarray(out[:done, targets:]), outgrown)
 
 
-_as_followed = partial(tuple.__new__, Followed)
+_as_standardized = partial(tuple.__new__, StandardizedRows)
 
 
-def _follow_rows(
+def _update_rows(
     columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray
 ) -> tuple[int, bool]:
     for row, values in enumerate(raw):
@@ -197,14 +199,14 @@ def _follow_rows(
             elif not np.isfinite(value):
                 out[row, j] = 0.0 if np.isnan(value) and columns[j, COUNT] == 0.0 else value
             else:
-                out[row, j] = _follow_value(columns[j], float(value))
+                out[row, j] = _update_value(columns[j], float(value))
                 restless |= bool(columns[j, RECENT_SQUARE] > OUTGROWN)
         if restless:
             return row + 1, True
     return len(raw), False
 
 
-def _follow_value(column: FloatArray, value: float) -> float:
+def _update_value(column: FloatArray, value: float) -> float:
     if column[COUNT] == 0.0:
         column[COUNT] = 1.0
         column[CENTER] = column[MEAN] = value
@@ -215,7 +217,7 @@ def _follow_value(column: FloatArray, value: float) -> float:
     seen = value
     if column[COUNT] >= TRUSTED and sd > 0.0:
         seen = min(max(value, column[MEAN] - WINSOR * sd), column[MEAN] + WINSOR * sd)
-    _count(column, seen)
+    _update_moments(column, seen)
     if column[SCALE] == 0.0:
         return 0.0
     z = (value - column[CENTER]) / column[SCALE]
@@ -225,7 +227,7 @@ def _follow_value(column: FloatArray, value: float) -> float:
     return float(z)
 
 
-def far_apart(old: Scale, new: Scale) -> bool:
+def is_large_change(old: Scale, new: Scale) -> bool:
     """Whether some column's scale changes by more than half, or its center by half of its scale."""
     varied = (old.scale > 0.0) & (new.scale > 0.0)
     ratio = new.scale[varied] / old.scale[varied]
@@ -268,7 +270,7 @@ def find_bulk(values: FloatArray, expected: NDArray[np.bool_] | None) -> Bulk | 
     out = gap > OUTLIER_REACH * unit
     if expected is not None:
         out &= ~expected[known]
-    if not (unit > 0.0 and 0.0 < np.mean(out) <= MOST_OUTLIERS):
+    if not (unit > 0.0 and 0.0 < np.mean(out) <= MAX_OUTLIER_SHARE):
         return None
     bulk = seen[~out]
     with np.errstate(over="ignore"):
@@ -288,8 +290,8 @@ def leave_out_outliers(columns: FloatArray, fixed: FloatArray, last: LastRows) -
         bulk = find_bulk(last.values[rows, j], last.expected[rows] if is_target else None)
         if bulk is None or not 0.0 < bulk.sd < np.inf:
             continue
-        scale, least = column[SCALE], INFLATED if is_target else 1.0
-        if outgrown and _fits(bulk, column):
+        scale, least = column[SCALE], MIN_INFLATION_RATIO if is_target else 1.0
+        if outgrown and _is_scale_adequate(bulk, column):
             bulk = Bulk(column[CENTER], scale)
         elif not outgrown and column[SQUARES] <= column[COUNT] * (least * bulk.sd) ** 2:
             continue
@@ -297,13 +299,13 @@ def leave_out_outliers(columns: FloatArray, fixed: FloatArray, last: LastRows) -
         column[RECENT], column[RECENT_SQUARE] = 0.0, 1.0
 
 
-def _fits(bulk: Bulk, column: FloatArray) -> bool:
+def _is_scale_adequate(bulk: Bulk, column: FloatArray) -> bool:
     """Whether the scale in use is about that of the bulk."""
     ratio, shift = bulk.sd / column[SCALE], abs(bulk.mean - column[CENTER]) / column[SCALE]
-    return bool(1.0 / OUTGROWN_BY < ratio < OUTGROWN_BY and shift < 0.5 * OUTGROWN_BY)
+    return bool(1.0 / OUTGROWN_RATIO < ratio < OUTGROWN_RATIO and shift < 0.5 * OUTGROWN_RATIO)
 
 
-def refit(
+def refit_scale(
     columns: FloatArray, fixed: FloatArray, closely: bool = False, last: LastRows | None = None
 ) -> FloatArray:
     """The statistics with a scale that fits the stream, `closely` while it is young.
@@ -329,7 +331,11 @@ def refit(
     at = (fixed == 0.0) & (used > 0.0) & (scale > 0.0) & np.isfinite(scale)
     ratio = np.where(at, scale, 1.0) / np.where(at, used, 1.0)
     shift = np.abs(mean - new[:, CENTER]) / np.where(at, scale, 1.0)
-    near = np.where(count > _YOUNG, _SETTLED, 0.5 * _SETTLED) if closely else _SETTLED
+    near = (
+        np.where(count > _CLOSE_FIT_ROWS, _SCALE_TOLERANCE, 0.5 * _SCALE_TOLERANCE)
+        if closely
+        else _SCALE_TOLERANCE
+    )
     if np.any(at & ((np.maximum(ratio, 1.0 / ratio) > 1.0 + near) | (shift > near))):
         new[at, CENTER], new[at, SCALE] = mean[at], scale[at]
         new[at, RECENT], new[at, RECENT_SQUARE] = 0.0, 1.0

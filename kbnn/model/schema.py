@@ -13,18 +13,18 @@ from typing import Any, Literal, NamedTuple
 
 from kbnn.errors import ModelError
 from kbnn.model.clock import CYCLES, Clock
-from kbnn.model.form import USUAL, Form
-from kbnn.model.lags import LONGEST, Lag
-from kbnn.model.plain import read
-from kbnn.task.table import TASKS
+from kbnn.model.form import PLAIN_FORM, Form
+from kbnn.model.lags import MAX_HISTORY_ROWS, Lag
+from kbnn.model.plain import read_dataclass
+from kbnn.task.table import TARGET_TYPES
 
-Kind = Literal["number", "boolean", "category", "time", "ignored", "undecided"]
-Role = Literal["feature", "target", "weight", "input_sd", "id", "none"]
+ColumnKind = Literal["number", "boolean", "category", "time", "ignored", "undecided"]
+ColumnRole = Literal["feature", "target", "weight", "input_sd", "id", "none"]
 
 MAX_CATEGORIES = 64
 MAX_CLASSES = 64
 MAX_BUCKETS = 4096
-MAX_LATE = 64
+MAX_LATE_COLUMNS = 64
 """Columns that may come after the first rows."""
 
 
@@ -33,12 +33,12 @@ class Column:
     """One column of the source; `of` names the feature whose standard deviation it holds."""
 
     name: str
-    kind: Kind
-    role: Role
+    kind: ColumnKind
+    role: ColumnRole
     of: str | None = None
     categories: list[str] = field(default_factory=list)
     late: bool = False  # it came after the first rows, in which it was missing
-    form: Form = USUAL  # how its numbers are written
+    form: Form = PLAIN_FORM  # how its numbers are written
     buckets: int = 0  # into which its labels are hashed; 0: each is a category of its own
 
 
@@ -69,13 +69,13 @@ class Schema:
     wait: int = 0  # rows that may wait for their target, where there is an id
 
     @property
-    def derived(self) -> list[str]:
+    def derived_columns(self) -> list[str]:
         """Columns of x that are made of others: by the clock, and of rows before."""
         made = [] if self.clock is None else list(self.clock.names)
         return made + [lag.name for lag in self.lags]
 
     @property
-    def cycles(self) -> frozenset[str]:
+    def cycle_columns(self) -> frozenset[str]:
         """Columns of x that are sines and cosines."""
         clock = self.clock
         return frozenset() if clock is None else frozenset(clock.names[: 2 * len(clock.cycles)])
@@ -88,33 +88,33 @@ class Schema:
     @property
     def targets(self) -> list[str]:
         """The names of the targets."""
-        return self.names("target")
+        return self.get_names("target")
 
     @property
     def features(self) -> list[str]:
         """The names of the features."""
-        return self.names("feature")
+        return self.get_names("feature")
 
     @property
     def weight(self) -> str | None:
         """The name of the column of row weights."""
-        return next(iter(self.names("weight")), None)
+        return next(iter(self.get_names("weight")), None)
 
     @property
     def id(self) -> str | None:
         """The name of the column by which late targets find their rows."""
-        return next(iter(self.names("id")), None)
+        return next(iter(self.get_names("id")), None)
 
     @property
-    def in_order(self) -> bool:
+    def is_ordered(self) -> bool:
         """Whether rows must come in their order: each has a past, or waits for its target."""
         return bool(self.lags) or self.id is not None
 
-    def names(self, role: Role) -> list[str]:
+    def get_names(self, role: ColumnRole) -> list[str]:
         """The names of all columns in a role."""
         return [column.name for column in self.columns if column.role == role]
 
-    def column(self, name: str) -> Column:
+    def get_column(self, name: str) -> Column:
         """The column of a name."""
         return next(column for column in self.columns if column.name == name)
 
@@ -122,7 +122,7 @@ class Schema:
         """A name for each column of x: the feature, or `feature=category`."""
         return [p.column if p.category is None else f"{p.column}={p.category}" for p in self.layout]
 
-    def admit(self, column: Column, category: str) -> int | None:
+    def add_category(self, column: Column, category: str) -> int | None:
         """Give a category its column of x; None when the column has all it may have.
 
         The first category takes the place its feature has held from the start, the others are
@@ -141,13 +141,13 @@ class Schema:
         return at
 
     @property
-    def late(self) -> int:
+    def late_feature_count(self) -> int:
         """Features that came late."""
         return sum(column.late and column.role == "feature" for column in self.columns)
 
-    def add_late(self, name: str, kind: Kind) -> Column:
+    def add_late_column(self, name: str, kind: ColumnKind) -> Column:
         """A column that was not there in the first rows: a feature unless it is to be ignored."""
-        role: Role = "none" if kind == "ignored" else "feature"
+        role: ColumnRole = "none" if kind == "ignored" else "feature"
         column = Column(name, kind, role, late=True)
         self.columns.append(column)
         if role == "feature":
@@ -164,17 +164,17 @@ class Schema:
     def from_json(cls, plain: dict[str, Any]) -> Schema:
         """The inverse of `to_json`; checked, since files may be damaged."""
         try:
-            schema = read(cls, plain)
+            schema = read_dataclass(cls, plain)
         except (TypeError, ValueError) as error:
             raise ModelError(f"the model's schema is damaged ({error})") from error
-        schema._check()
+        schema._check_consistency()
         return schema
 
     def copy(self) -> Schema:
         """An independent copy."""
         return Schema.from_json(json.loads(json.dumps(self.to_json())))
 
-    def _plain(self) -> list[str]:
+    def _unencoded_features(self) -> list[str]:
         """Features that have a column of x of their own."""
         return [
             column.name
@@ -182,7 +182,7 @@ class Schema:
             if column.role == "feature" and not column.categories and column.kind != "time"
         ]
 
-    def _timed(self, known: dict[str, Column]) -> bool:
+    def _has_valid_timing(self, known: dict[str, Column]) -> bool:
         """Whether clock and lags fit the columns."""
         clock = self.clock
         told = [column.name for column in self.columns if column.kind == "time"]
@@ -190,7 +190,7 @@ class Schema:
             lag.column in known
             and known[lag.column].role in ("target", "feature")
             and not known[lag.column].categories
-            and (1 <= lag.rows <= LONGEST or (lag.rows == 0 and lag.seconds > 0.0))
+            and (1 <= lag.rows <= MAX_HISTORY_ROWS or (lag.rows == 0 and lag.seconds > 0.0))
             for lag in self.lags
         )
         if clock is None:
@@ -199,14 +199,14 @@ class Schema:
         extra = len(clock.names) - 2 * len(clock.cycles)
         return lagged and sound and told == [clock.column] and extra in (0, 1)
 
-    def _check(self) -> None:
+    def _check_consistency(self) -> None:
         names = [column.name for column in self.columns]
         known = {column.name: column for column in self.columns}
         labels = {(column.name, label) for column in self.columns for label in column.categories}
         indicators = [place for place in self.layout if place.category is not None]
         bare = [place for place in self.layout if place.category is None]
         sound = (
-            self.task in TASKS
+            self.task in TARGET_TYPES
             and len(known) == len(names)
             and all(len(set(c.categories)) == len(c.categories) for c in self.columns)
             and len(set(self.classes)) == len(self.classes) <= MAX_CLASSES
@@ -214,15 +214,16 @@ class Schema:
             and all(0 <= column.buckets <= MAX_BUCKETS for column in self.columns)
             and {(place.column, place.category) for place in indicators} == labels
             and len(indicators) == len(labels)
-            and sorted(place.column for place in bare) == sorted([*self._plain(), *self.derived])
-            and self._timed(known)
+            and sorted(place.column for place in bare)
+            == sorted([*self._unencoded_features(), *self.derived_columns])
+            and self._has_valid_timing(known)
             and all(column.of in known for column in self.columns if column.of is not None)
             and all(column.of is not None for column in self.columns if column.role == "input_sd")
-            and len(self.names("weight")) <= 1
-            and len(self.names("id")) == (self.wait > 0)
+            and len(self.get_names("weight")) <= 1
+            and len(self.get_names("id")) == (self.wait > 0)
             and not (self.wait and self.lags)
             and bool(self.targets)
-            and TASKS[self.task].takes(len(self.targets))
+            and TARGET_TYPES[self.task].supports_target_count(len(self.targets))
         )
         if not sound:
             raise ModelError("the model's schema is damaged (its parts do not fit together)")

@@ -12,24 +12,30 @@ from kbnn.core.config import INPUT_LIMIT, NO_LIMIT, Config, Covariance
 from kbnn.core.state import PRIORS
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import texts
-from kbnn.model.plain import read
-from kbnn.model.rehearsal import OFTEN
-from kbnn.model.texts import MOST_NOISE, MOST_PRIOR, MOST_REHEARSED
-from kbnn.score.summaries import SAMPLE
-from kbnn.task.base import Task
-from kbnn.task.table import NUMBERS, SAFEST, safest_of
+from kbnn.model.plain import read_dataclass
+from kbnn.model.rehearsal import DEFAULT_REPLAY_RATIO
+from kbnn.model.texts import MAX_PRIOR_VARIANCE, MAX_REPLAY_RATIO, MOST_NOISE
+from kbnn.score.summaries import MAX_SAMPLED_ROWS
+from kbnn.task.base import TargetType
+from kbnn.task.table import DEFAULT_TYPE, NUMERIC_TYPES, choose_default_type
 
-MOST_KEPT: Final = 2048
+MAX_BUFFER_ROWS: Final = 2048
 """Of the last rows, see kbnn.model.warmup."""
 
-WIDE_FROM: Final = 91
+WIDE_COVARIANCE_INPUTS: Final = 91
 """Inputs from which on --covariance auto is wide: of more, a group would hold one unit."""
 
-REPEATS: Final = {"paper": 0.35, "neuron": 0.7, "group": 0.8, "full": 0.95, "wide": 0.8}
+REPEATS_BY_COVARIANCE: Final = {
+    "paper": 0.35,
+    "neuron": 0.7,
+    "group": 0.8,
+    "full": 0.95,
+    "wide": 0.8,
+}
 """By covariance (see kbnn.core.config), chosen on validation parts of training parts."""
 
 
-class Shape(NamedTuple):
+class NetworkShape(NamedTuple):
     """A network that races where --layers is auto."""
 
     hidden: tuple[int, ...]
@@ -37,13 +43,13 @@ class Shape(NamedTuple):
     ensemble: int = 1
 
 
-SHAPES: Final = (
-    Shape((50,)),
-    Shape((50, 50), "neuron"),
-    Shape((50, 50), "group"),
-    Shape(()),
-    Shape((50,), ensemble=5),
-    Shape((50, 50), "neuron", 5),
+CANDIDATE_SHAPES: Final = (
+    NetworkShape((50,)),
+    NetworkShape((50, 50), "neuron"),
+    NetworkShape((50, 50), "group"),
+    NetworkShape(()),
+    NetworkShape((50,), ensemble=5),
+    NetworkShape((50, 50), "neuron", 5),
 )
 """Depth pays where rows tell much, several networks that are averaged where they are noisy, and
 both together where it is worth most: Wine, Boston, Kin8nm."""
@@ -71,7 +77,7 @@ but the weights is learned, and nothing guards them. What the paper leaves open 
 ever; what cannot be as printed is counted, see kbnn.core.smoother."""
 
 
-class Impossible(ValueError):
+class IncompatibleOptionsError(ValueError):
     """Options that exclude each other, in the words of the command line."""
 
 
@@ -113,101 +119,108 @@ class Settings:
     preset: Literal["none", "paper"] = "none"
     intervals: Literal["tracked", "stated"] = "tracked"
     kind: str = "auto"
-    keep: int = MOST_KEPT
-    sample: int = SAMPLE
+    keep: int = MAX_BUFFER_ROWS
+    sample: int = MAX_SAMPLED_ROWS
 
     def __post_init__(self) -> None:
         if self.hidden != "auto":
             object.__setattr__(self, "hidden", tuple(self.hidden))
         self._check_together()
-        if self.kind not in ("auto", *NUMBERS):
+        if self.kind not in ("auto", *NUMERIC_TYPES):
             raise ValueError(f"kind cannot be {self.kind!r}")
         if isinstance(self.prior_variance, str) and self.prior_variance not in PRIORS:
             raise ValueError(f"prior_variance must be a rule, got {self.prior_variance!r}")
-        if not isinstance(self.prior_variance, str) and not 0 < self.prior_variance < MOST_PRIOR:
+        if (
+            not isinstance(self.prior_variance, str)
+            and not 0 < self.prior_variance < MAX_PRIOR_VARIANCE
+        ):
             raise ValueError(f"prior_variance must be positive, got {self.prior_variance}")
         if isinstance(self.noise, str) and self.noise not in ("auto", "constant"):
             raise ValueError(f"noise must be auto, constant or a number, got {self.noise!r}")
         if not isinstance(self.noise, str) and not 0.0 <= self.noise <= MOST_NOISE:
             raise ValueError(f"noise must be between 0 and {MOST_NOISE:g}, got {self.noise}")
-        if not 0.0 <= self.hidden_noise < MOST_PRIOR:
+        if not 0.0 <= self.hidden_noise < MAX_PRIOR_VARIANCE:
             raise ValueError(f"hidden_noise must be a variance >= 0, got {self.hidden_noise}")
         if self.rehearse not in ("auto", "later") and not (
-            isinstance(self.rehearse, int) and 0 <= self.rehearse <= MOST_REHEARSED
+            isinstance(self.rehearse, int) and 0 <= self.rehearse <= MAX_REPLAY_RATIO
         ):
             raise ValueError(
-                f"rehearse must be auto or between 0 and {MOST_REHEARSED}, got {self.rehearse!r}"
+                f"rehearse must be auto or between 0 and {MAX_REPLAY_RATIO}, got {self.rehearse!r}"
             )
-        if not (1 <= self.keep <= MOST_KEPT and 0 <= self.sample <= SAMPLE):
+        if not (1 <= self.keep <= MAX_BUFFER_ROWS and 0 <= self.sample <= MAX_SAMPLED_ROWS):
             raise ValueError(f"keep and sample are out of range: {self.keep}, {self.sample}")
         if not 1 <= self.ensemble <= 64:
             raise ValueError(f"ensemble must be between 1 and 64, got {self.ensemble}")
         if self.hidden == "auto":
-            self.candidates()  # each checks itself
+            self.list_candidates()  # each checks itself
         else:
-            _network(self, 1, 1, "gaussian", "group", None)
+            _build_config(self, 1, 1, "gaussian", "group", None)
 
     def _check_together(self) -> None:
         """Refuse options that exclude each other."""
         bundled = " (it comes with --preset paper)" if self.preset == "paper" else ""
         if self.covariance != "paper":
             if self.hidden_noise:
-                raise Impossible(
+                raise IncompatibleOptionsError(
                     f"--hidden-noise {self.hidden_noise:g} needs --covariance paper, "
                     f"not {self.covariance}"
                 )
             if self.sigmoid_variance == "printed":
-                raise Impossible(
+                raise IncompatibleOptionsError(
                     f"--sigmoid-variance printed{bundled} needs --covariance paper, "
                     f"not {self.covariance}"
                 )
-        names = len(activations.split(self.activation))
+        names = len(activations.split_names(self.activation))
         if names > 1 and self.hidden == "auto":
-            raise Impossible(
+            raise IncompatibleOptionsError(
                 f"--activation {self.activation} is for {names} hidden layers: "
                 "--layers must say their sizes"
             )
         if names > 1 and names != len(self.hidden):
-            raise Impossible(
+            raise IncompatibleOptionsError(
                 f"--activation {self.activation} is for {names} hidden layers, "
-                f"but --layers {_shown(self.hidden)} has {len(self.hidden)}"
+                f"but --layers {_format_setting(self.hidden)} has {len(self.hidden)}"
             )
 
-    def config(self, task: Task, inputs: int, outputs: int, target_scale: float) -> Config:
+    def make_config(
+        self, task: TargetType, inputs: int, outputs: int, target_scale: float
+    ) -> Config:
         """The network for so many inputs and outputs."""
-        noise = task.given_noise(self.noise, target_scale)
-        suited = task.covariance(outputs)
-        return _network(self, inputs, outputs, task.observation, suited, noise)
+        noise = task.given_noise_var(self.noise, target_scale)
+        suited = task.choose_covariance(outputs)
+        return _build_config(self, inputs, outputs, task.observation, suited, noise)
 
     @property
-    def often(self) -> int:
+    def replay_ratio(self) -> int:
         """How often a row is rehearsed while the stream is young."""
         if isinstance(self.rehearse, str):
-            return OFTEN if self.rehearse == "auto" else 0
+            return DEFAULT_REPLAY_RATIO if self.rehearse == "auto" else 0
         return self.rehearse
 
-    def told(self, other: Settings) -> str:
+    def describe_difference(self, other: Settings) -> str:
         """What sets a candidate apart from another, in the words of the options."""
         parts = [] if self.kind == other.kind else [f"--task {self.kind}"]
         if self.hidden != other.hidden or self.covariance != other.covariance:
             kind = "" if self.covariance == "auto" or not self.hidden else f" {self.covariance}"
-            parts.append(f"--layers {_shown(self.hidden)}{kind}")
+            parts.append(f"--layers {_format_setting(self.hidden)}{kind}")
         if self.ensemble != other.ensemble:
             parts.append(f"--ensemble {self.ensemble}")
         if self.rehearse != other.rehearse or not parts:
-            parts.append(f"--rehearse {self.often or 'off'}")
+            parts.append(f"--rehearse {self.replay_ratio or 'off'}")
         return ", ".join(parts)
 
-    def candidates(self, kinds: Sequence[str] = (SAFEST,), inputs: int = 0) -> list[Settings]:
+    def list_candidates(
+        self, kinds: Sequence[str] = (DEFAULT_TYPE,), inputs: int = 0
+    ) -> list[Settings]:
         """The settings that race, every choice made; the first speaks before anything is known.
 
         `kinds` are the tasks that the first rows allow; of many inputs every shape is as wide.
         """
         if self.kind != "auto" or not self.units or not isinstance(self.noise, str):
-            kinds = [safest_of(kinds) if self.kind == "auto" else self.kind]
-        shapes = self._shapes(inputs) if self.hidden == "auto" else [Shape(self.hidden)]
+            kinds = [choose_default_type(kinds) if self.kind == "auto" else self.kind]
+        shapes = self._list_shapes(inputs) if self.hidden == "auto" else [NetworkShape(self.hidden)]
         found = [
-            self._with(
+            self._with_choices(
                 hidden=shape.hidden,
                 covariance=shape.covariance or self.covariance,
                 ensemble=max(shape.ensemble, self.ensemble),
@@ -215,19 +228,19 @@ class Settings:
             for shape in shapes
         ]
         if self.rehearse == "auto":
-            found.insert(1, found[0]._with(rehearse="later"))
-        return [one._with(kind=kind) for kind in kinds for one in found]
+            found.insert(1, found[0]._with_choices(rehearse="later"))
+        return [one._with_choices(kind=kind) for kind in kinds for one in found]
 
-    def _with(self, **choices: Any) -> Settings:
+    def _with_choices(self, **choices: Any) -> Settings:
         """The settings with these choices made: the same ones where they are."""
         open_ = {name: value for name, value in choices.items() if getattr(self, name) != value}
         return replace(self, **open_) if open_ else self
 
-    def _shapes(self, inputs: int) -> list[Shape]:
+    def _list_shapes(self, inputs: int) -> list[NetworkShape]:
         """The shapes that race, of which there is one for each that is said already."""
         several = self.ensemble > 1
-        shapes = [shape for shape in SHAPES if not (several and shape.ensemble > 1)]
-        if self.covariance == "auto" and inputs >= WIDE_FROM:
+        shapes = [shape for shape in CANDIDATE_SHAPES if not (several and shape.ensemble > 1)]
+        if self.covariance == "auto" and inputs >= WIDE_COVARIANCE_INPUTS:
             return list(dict.fromkeys(shape._replace(covariance="") for shape in shapes))
         return [s for s in shapes if self.covariance in ("auto", s.covariance) or not s.covariance]
 
@@ -239,7 +252,7 @@ class Settings:
     def from_json(cls, plain: dict[str, Any]) -> Settings:
         """The inverse of `to_json`."""
         try:
-            settings = read(cls, plain)
+            settings = read_dataclass(cls, plain)
             if not 0 <= settings.seed < 2**63:
                 raise ValueError(f"seed cannot be {settings.seed}")
             return settings
@@ -248,7 +261,7 @@ class Settings:
 
 
 @lru_cache(maxsize=256)  # the same ones are asked for again and again
-def _network(
+def _build_config(
     settings: Settings,
     inputs: int,
     outputs: int,
@@ -258,7 +271,7 @@ def _network(
 ) -> Config:
     covariance, group_size = settings.covariance, settings.group_size
     if covariance == "auto":
-        covariance = "wide" if inputs >= WIDE_FROM else suited
+        covariance = "wide" if inputs >= WIDE_COVARIANCE_INPUTS else suited
     if covariance == "wide" and suited == "neuron":  # a joint step for every class costs most
         group_size = group_size or 1
     return Config(
@@ -276,7 +289,7 @@ def _network(
         robust=settings.robust,
         drift=settings.drift,
         input_limit=INPUT_LIMIT if settings.clip and settings.units else NO_LIMIT,
-        repeats=REPEATS.get(covariance, 0.0) if settings.widen else 0.0,
+        repeats=REPEATS_BY_COVARIANCE.get(covariance, 0.0) if settings.widen else 0.0,
     )
 
 
@@ -293,7 +306,7 @@ class Option(NamedTuple):
     read: Callable[[str], Any]
     words: tuple[str, ...] = ()
 
-    def value(self, text: str) -> Any:
+    def parse_value(self, text: str) -> Any:
         """The value that a text stands for; UsageError when it stands for none."""
         try:
             return self.read(text)
@@ -305,13 +318,15 @@ def _choice(
     name: str, flag: str, words: tuple[str, ...], help: str, metavar: str | None = None
 ) -> Option:
     """A setting that is one of several words."""
-    return Option(name, flag, metavar or "|".join(words), help, texts.one_of(*words), words)
+    return Option(
+        name, flag, metavar or "|".join(words), help, texts.make_choice_parser(*words), words
+    )
 
 
 def _guard(name: str, flag: str, help: str) -> Option:
     """A setting that is on unless it is switched off."""
     words = texts.GUARD_WORDS
-    return Option(name, flag, "|".join(words), help, texts.guard, words)
+    return Option(name, flag, "|".join(words), help, texts.parse_switch, words)
 
 
 _COVARIANCES = ("auto", *get_args(Covariance))
@@ -329,15 +344,15 @@ OPTIONS: Final = (
         "--layers",
         "SIZES",
         "Hidden layers: 50, or 50,50, or none (linear), or auto: shapes race; 50 if not said.",
-        texts.layers,
+        texts.parse_layers,
         texts.LAYER_WORDS,
     ),
     Option(
         "activation",
         "--activation",
         "NAME",
-        f"Of the hidden units: {texts.ACTIVATIONS}; relu if not said. One a layer: relu,tanh.",
-        texts.activation,
+        f"Of the hidden units: {texts.ACTIVATION_NAMES}; relu if not said. One a layer: relu,tanh.",
+        texts.parse_activation,
         tuple(activations.ACTIVATIONS),
     ),
     _choice(
@@ -352,14 +367,14 @@ OPTIONS: Final = (
         "--group-size",
         "N",
         "Hidden units of one group; 10 if not said.",
-        texts.whole(1, None),
+        texts.make_integer_parser(1, None),
     ),
     Option(
         "noise",
         "--noise",
         "NOISE",
         "auto (may depend on the input), constant, or a standard deviation in the target's units.",
-        texts.noise,
+        texts.parse_noise,
         texts.NOISE_WORDS,
     ),
     Option(
@@ -367,14 +382,14 @@ OPTIONS: Final = (
         "--hidden-noise",
         "VARIANCE",
         "Added to every hidden unit's output, with --covariance paper; 0 if not said.",
-        texts.variance,
+        texts.parse_variance,
     ),
     Option(
         "prior_variance",
         "--prior-variance",
         "RULE",
         f"Of the weights: {', '.join(PRIORS)} or a number; fan-in (1 over inputs) if not said.",
-        texts.prior,
+        texts.parse_prior_variance,
         tuple(PRIORS),
     ),
     _choice(
@@ -425,14 +440,14 @@ OPTIONS: Final = (
         "--ensemble",
         "K",
         "Networks that predict together; 1 if not said.",
-        texts.whole(1, 64),
+        texts.make_integer_parser(1, 64),
     ),
     Option(
         "rehearse",
         "--rehearse",
         "auto|off|K",
         "How often each of the first rows is learned once more; auto tries 8 beside off.",
-        texts.rehearse,
+        texts.parse_replay_ratio,
         texts.GUARD_WORDS,
     ),
     Option(
@@ -440,13 +455,13 @@ OPTIONS: Final = (
         "--seed",
         "N",
         "Of the first weights and of --shuffle; 0 if not said.",
-        texts.whole(0, 2**63 - 1, "2^63 - 1"),
+        texts.make_integer_parser(0, 2**63 - 1, "2^63 - 1"),
     ),
 )
 """The settings that `kbnn train` offers, listed once."""
 
 
-class Choices:
+class SettingOverrides:
     """The stated ones among a model's settings; a new model takes defaults for the others."""
 
     def __init__(self, **stated: Any) -> None:
@@ -456,21 +471,23 @@ class Choices:
         self.stated = stated
 
     @classmethod
-    def read(cls, texts: Mapping[str, str | None], kind: str | None = None) -> Choices:
+    def parse_texts(
+        cls, texts: Mapping[str, str | None], kind: str | None = None
+    ) -> SettingOverrides:
         """The choices that texts stand for, by the name of the setting; None was not said.
 
         `kind` is the task that numbers are taken for.
         """
         said = {option: texts.get(option.name) for option in OPTIONS}
-        chosen = {o.name: o.value(text) for o, text in said.items() if text is not None}
+        chosen = {o.name: o.parse_value(text) for o, text in said.items() if text is not None}
         return cls(**chosen, **({} if kind is None else {"kind": kind}))
 
-    def settings(self, defaults: Mapping[str, Any] | None = None) -> Settings:
+    def make_settings(self, defaults: Mapping[str, Any] | None = None) -> Settings:
         """The settings of a new model; `defaults` are other ones than usual."""
         bundle = PRESETS[self.stated.get("preset", "none")]
         try:
             return Settings(**{**(defaults or {}), **bundle, **self.stated})
-        except Impossible as error:
+        except IncompatibleOptionsError as error:
             raise UsageError(str(error)) from error
         except ValueError as error:
             raise UsageError(f"--layers: {error}") from error
@@ -482,13 +499,13 @@ class Choices:
             wanted = self.stated.get(option.name, there)
             if wanted != there:
                 shown = [
-                    "off" if option.name == "rehearse" and value == 0 else _shown(value)
+                    "off" if option.name == "rehearse" and value == 0 else _format_setting(value)
                     for value in (there, wanted)
                 ]
-                raise contradiction(path, option.flag, *shown)
+                raise make_contradiction_error(path, option.flag, *shown)
 
 
-def contradiction(path: str, flag: str, there: str, wanted: str) -> UsageError:
+def make_contradiction_error(path: str, flag: str, there: str, wanted: str) -> UsageError:
     """What was said is not what a model is."""
     return UsageError(
         f"{flag} {wanted} contradicts {path}, which has {there} "
@@ -496,7 +513,7 @@ def contradiction(path: str, flag: str, there: str, wanted: str) -> UsageError:
     )
 
 
-def _shown(value: object) -> str:
+def _format_setting(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value)) or "none"
     if isinstance(value, bool):

@@ -16,12 +16,12 @@ from kbnn.core import sharpness, tails
 from kbnn.core.config import Config
 from kbnn.core.engine import open_session
 from kbnn.core.layout import layout_of
-from kbnn.core.mixture import STATED_FIELDS
+from kbnn.core.mixture import PARAM_COUNT
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.errors import ModelError
 from kbnn.model import scaling
-from kbnn.model.lags import JUDGED, LONGEST, History
-from kbnn.model.learned import Learned
+from kbnn.model.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History
+from kbnn.model.learned import LearnerState
 from kbnn.model.limits import (
     BELIEF_LIMIT,
     EVIDENCE_LIMIT,
@@ -30,40 +30,48 @@ from kbnn.model.limits import (
     ROW_EVIDENCE_LIMIT,
     TARGET_LIMIT,
 )
-from kbnn.model.model import Model
-from kbnn.model.plain import read, value_of
-from kbnn.model.race import MOST_ALARMS, Lost, Racer
-from kbnn.model.rehearsal import Rehearsal
-from kbnn.model.rows import LARGEST
+from kbnn.model.model import OnlineModel
+from kbnn.model.plain import read_dataclass, read_value
+from kbnn.model.race import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
+from kbnn.model.rehearsal import ReplayState
+from kbnn.model.rows import MAX_ABS_VALUE
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
-from kbnn.model.waiting import COUNTS, MOST_WAITING, Stored, restored, stored
-from kbnn.model.warmup import MOST_HELD, Kept, KeptRows
-from kbnn.score.score import count
+from kbnn.model.waiting import (
+    COUNTER_NAMES,
+    MAX_PENDING_LIMIT,
+    PendingArrays,
+    pack_pending_rows,
+    unpack_pending_rows,
+)
+from kbnn.model.warmup import MAX_HELD_ROWS, BufferedRows, ReplayBuffer
+from kbnn.score.score import check_stored_count
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import Task
+from kbnn.task.base import TargetType
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
+def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays; `from_state` restores the same bits."""
     card, arrays = model.card.to_state()
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
     for k, racer in enumerate(model.racers):
-        out.update({f"racer{k}/{name}": array for name, array in _racer_arrays(racer).items()})
+        out.update(
+            {f"racer{k}/{name}": array for name, array in _collect_candidate_arrays(racer).items()}
+        )
     if model.schema.lags:
         out.update({f"past/{name}": array for name, array in vars(model.history).items()})
     waits: dict[str, Any] = {}
     if model.schema.wait:
-        kept = stored(model.room, model.learner.indicators, model.task.numbers)
+        kept = pack_pending_rows(model.pending_rows, model.learner.indicators, model.task.numbers)
         out.update({f"waiting/{name}": array for name, array in kept._asdict().items()})
-        waits = {"waiting": {"ids": list(model.room.rows), **model.room.counts}}
+        waits = {"waiting": {"ids": list(model.pending_rows.rows), **model.pending_rows.counts}}
     header = {
         **waits,
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
-        "racers": [_racer_header(racer) for racer in model.racers],
+        "racers": [_make_candidate_header(racer) for racer in model.racers],
         "lost": [
             {"settings": lost.to_json(), "nats": nats, "row": row, "leader": leader.to_json()}
             for lost, nats, row, leader in model.lost
@@ -76,11 +84,11 @@ def to_state(model: Model) -> tuple[dict[str, Any], Arrays]:
     return header, out
 
 
-def _racer_header(racer: Racer) -> dict[str, Any]:
-    learned = racer.learned
+def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
+    learned = candidate.learned
     states = [member.state() for member in learned.members]
     return {
-        "settings": racer.learner.settings.to_json(),
+        "settings": candidate.learner.settings.to_json(),
         "networks": [
             {
                 "config": {**asdict(state.config), "hidden": list(state.config.hidden)},
@@ -89,15 +97,15 @@ def _racer_header(racer: Racer) -> dict[str, Any]:
             for state in states
         ],
         "scale": {"rows": learned.seen, "changes": learned.changes},
-        "most_kept": learned.kept.most,
+        "most_kept": learned.kept.max_rows,
         "rehearsal": learned.rehearsal._asdict(),
-        "evidence": racer.evidence,
-        "alarms": list(racer.alarms),
+        "evidence": candidate.evidence,
+        "alarms": list(candidate.alarms),
     }
 
 
-def _racer_arrays(racer: Racer) -> Arrays:
-    learned = racer.learned
+def _collect_candidate_arrays(candidate: Candidate) -> Arrays:
+    learned = candidate.learned
     out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
     out["scale/columns"] = learned.columns
     out["stated/tails"] = learned.tails
@@ -110,18 +118,18 @@ def _racer_arrays(racer: Racer) -> Arrays:
     return out
 
 
-def from_state(header: dict[str, Any], arrays: Arrays, name: str = "the model") -> Model:
+def from_state(header: dict[str, Any], arrays: Arrays, name: str = "the model") -> OnlineModel:
     """The model that `to_state` described; ModelError when it cannot be one.
 
     `name` is what errors in its record call it, which is read when it is first needed.
     """
     try:
-        return _restored(header, arrays, name)
+        return _restore_model(header, arrays, name)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise ModelError(f"the model is damaged ({error})") from error
 
 
-def copy(model: Model) -> Model:
+def copy_model(model: OnlineModel) -> OnlineModel:
     """An independent copy."""
     header, arrays = to_state(model)
     return from_state(
@@ -130,83 +138,90 @@ def copy(model: Model) -> Model:
     )
 
 
-def _restored(header: dict[str, Any], arrays: Arrays, name: str) -> Model:
-    model = Model(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
-    racers = _objects(header["racers"], "its candidates")
+def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineModel:
+    model = OnlineModel(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
+    racers = _check_objects(header["racers"], "its candidates")
     _require(1 <= len(racers) <= MAX_CANDIDATES, "its candidates")
     model.racers = _limit_evidence(
-        tuple(_racer(model, racer, _under(arrays, f"racer{k}/")) for k, racer in enumerate(racers))
+        tuple(
+            _restore_candidate(model, racer, _select_prefix(arrays, f"racer{k}/"))
+            for k, racer in enumerate(racers)
+        )
     )
     seen = {racer.learned.seen for racer in model.racers}
     begun = {bool(racer.learned.members) for racer in model.racers}
     _require(len(seen) == 1 and begun in ({True}, {False}), "its candidates")
     _require(begun == {True} or len(racers) == 1, "its candidates")
     model.lost = tuple(
-        Lost(
+        EliminatedCandidate(
             Settings.from_json(one["settings"]),
-            _finite(one["nats"]),
-            count(one["row"]),
+            _read_float(one["nats"]),
+            check_stored_count(one["row"]),
             Settings.from_json(one["leader"]),
         )
-        for one in _objects(header["lost"], "its candidates")
+        for one in _check_objects(header["lost"], "its candidates")
     )
-    model.skipped = count(header["skipped"])
-    model.let_go = count(header.get("let_go", 0))
-    full = begun == {True} or model.held == MOST_HELD
+    model.skipped = check_stored_count(header["skipped"])
+    model.let_go = check_stored_count(header.get("let_go", 0))
+    full = begun == {True} or model.held_rows == MAX_HELD_ROWS
     _require(full or not model.let_go, "the rows it let go")
-    model.met = model.rows + model.rejected + model.skipped
+    model.met = model.rows + model.rejected_rows + model.skipped
     _require(isinstance(header["position"], dict), "its position")
     model.position = dict(header["position"])
     if model.schema.lags:
-        model.history = _history(model, _under(arrays, "past/"))
+        model.history = _restore_history(model, _select_prefix(arrays, "past/"))
     if model.schema.wait:
-        _let_wait(model, header["waiting"], _under(arrays, "waiting/"))
-    record = _under(arrays, "record/")
-    model.remember(lambda: Scorecard.from_state(model.task, header.get("record", {}), record, name))
+        _restore_pending_rows(model, header["waiting"], _select_prefix(arrays, "waiting/"))
+    record = _select_prefix(arrays, "record/")
+    model.set_record(
+        lambda: Scorecard.from_state(model.task, header.get("record", {}), record, name)
+    )
     return model
 
 
-def _let_wait(model: Model, header: dict[str, Any], arrays: Arrays) -> None:
-    rows = Stored(*(_floats(arrays, name) for name in Stored._fields))
-    ids = value_of(list[str], header["ids"], "ids")
-    fits = len(set(ids)) == len(ids) <= model.schema.wait <= MOST_WAITING
+def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> None:
+    rows = PendingArrays(*(_read_floats(arrays, name) for name in PendingArrays._fields))
+    ids = read_value(list[str], header["ids"], "ids")
+    fits = len(set(ids)) == len(ids) <= model.schema.wait <= MAX_PENDING_LIMIT
     fits = fits and all(len(array) == len(ids) for array in rows)
     fits = fits and rows.x.shape[1] == model.schema.width
     fits = fits and rows.x_sd.shape[1] in (0, model.schema.width)
     fits = fits and rows.mean.shape[1:] == (model.task.numbers,)
-    fits = fits and rows.stated.shape[1] == model.task.numbers * STATED_FIELDS
-    fits = fits and not bool(np.any(np.abs(rows.x) > LARGEST)) and bool(np.all(rows.x_sd >= 0.0))
+    fits = fits and rows.stated.shape[1] == model.task.numbers * PARAM_COUNT
+    fits = (
+        fits and not bool(np.any(np.abs(rows.x) > MAX_ABS_VALUE)) and bool(np.all(rows.x_sd >= 0.0))
+    )
     _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "rows that wait")
-    for name in COUNTS:
-        setattr(model.room, name, count(header[name]))
-    restored(model.room, ids, rows)
+    for name in COUNTER_NAMES:
+        setattr(model.pending_rows, name, check_stored_count(header[name]))
+    unpack_pending_rows(model.pending_rows, ids, rows)
 
 
-def _history(model: Model, arrays: Arrays) -> History:
-    history = model.timeline.begin()
+def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
+    history = model.timeline.make_history()
     shapes = {name: array.shape[1:] for name, array in vars(history).items()}
-    found = {name: _floats(arrays, name) for name in shapes}
+    found = {name: _read_floats(arrays, name) for name in shapes}
     fits = all(found[name].shape[1:] == shape for name, shape in shapes.items())
     rows = len(found["values"])
-    fits = fits and rows == len(found["time"]) and rows <= LONGEST
+    fits = fits and rows == len(found["time"]) and rows <= MAX_HISTORY_ROWS
     known = [found[name] for name in ("last", "low", "high")]
     fits = fits and all(array.shape == history.last.shape for array in known)
-    fits = fits and len(found["missed"]) <= JUDGED
-    limit = all(bool(np.all(~(np.abs(array) > LARGEST))) for array in found.values())
+    fits = fits and len(found["missed"]) <= ERROR_WINDOW_ROWS
+    limit = all(bool(np.all(~(np.abs(array) > MAX_ABS_VALUE))) for array in found.values())
     _require(fits and limit, "the rows its lags look back to")
     vars(history).update(found)
     return history
 
 
-def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
+def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> Candidate:
     settings = Settings.from_json(header["settings"])
-    learner = model.learner_of(settings)
+    learner = model.make_learner(settings)
     task = learner.task
     members = header["networks"]
     _require(len(members) in (0, settings.ensemble), "its number of networks")
-    states = [_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
-    columns = _floats(arrays, "scale/columns")
-    log_weight = _floats(arrays, "ensemble/log_weight")
+    states = [_read_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
+    columns = _read_floats(arrays, "scale/columns")
+    log_weight = _read_floats(arrays, "ensemble/log_weight")
     sound = log_weight.shape == (settings.ensemble,) and bool(np.all(log_weight <= 0.0))
     _require(sound and bool(np.all(log_weight > -1e300)), "its ensemble weights")
     for state in states:
@@ -219,60 +234,79 @@ def _racer(model: Model, header: dict[str, Any], arrays: Arrays) -> Racer:
             and state.config.observation == task.observation,
             "its scale",
         )
-        _require(task.fits(state.config.outputs), "its outputs")
-    learned = Learned(
+        _require(task.is_valid_output_count(state.config.outputs), "its outputs")
+    learned = LearnerState(
         tuple(open_session(state) for state in states),
         columns,
         log_weight,
-        count(header["scale"]["rows"]),
-        count(header["scale"]["changes"]),
-        _kept(arrays, _most_kept(header, bool(states), settings.keep), len(model.schema.targets)),
-        _tails(arrays, task),
-        _rehearsal(header["rehearsal"], count(header["scale"]["rows"])),
-        _sharpness(arrays, task, settings.robust, states),
+        check_stored_count(header["scale"]["rows"]),
+        check_stored_count(header["scale"]["changes"]),
+        _read_buffer(
+            arrays,
+            _read_buffer_rows(header, bool(states), settings.keep),
+            len(model.schema.targets),
+        ),
+        _read_calibration(arrays, task),
+        _read_replay_state(header["rehearsal"], check_stored_count(header["scale"]["rows"])),
+        _read_temperature(arrays, task, settings.robust, states),
     )
-    alarms = [count(row) for row in value_of(list[int], header["alarms"], "alarms")]
-    _require(len(alarms) <= MOST_ALARMS, "its alarms")
-    return Racer(learner, learned, _finite(header["evidence"]), tuple(alarms))
+    alarms = [check_stored_count(row) for row in read_value(list[int], header["alarms"], "alarms")]
+    _require(len(alarms) <= MAX_ALARM_ROWS, "its alarms")
+    return Candidate(learner, learned, _read_float(header["evidence"]), tuple(alarms))
 
 
-def _limit_evidence(racers: tuple[Racer, ...]) -> tuple[Racer, ...]:
+def _limit_evidence(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Count evidence from the best candidate where it is beyond its limit.
 
     Earlier versions let it grow: such models are readable, but for digits that were lost by then.
     """
-    if all(abs(racer.evidence) <= EVIDENCE_LIMIT for racer in racers):
-        return racers
-    best = max(racer.evidence for racer in racers)
+    if all(abs(racer.evidence) <= EVIDENCE_LIMIT for racer in candidates):
+        return candidates
+    best = max(racer.evidence for racer in candidates)
     return tuple(
-        replace(racer, evidence=max(racer.evidence - best, -ROW_EVIDENCE_LIMIT)) for racer in racers
+        replace(racer, evidence=max(racer.evidence - best, -ROW_EVIDENCE_LIMIT))
+        for racer in candidates
     )
 
 
-def _tails(arrays: Arrays, task: Task) -> np.ndarray[Any, np.dtype[np.float64]]:
-    known = _floats(arrays, "stated/tails")
-    _require(known.shape == task.tails(True).shape and tails.sound(known), "its tails")
+def _read_calibration(arrays: Arrays, task: TargetType) -> np.ndarray[Any, np.dtype[np.float64]]:
+    known = _read_floats(arrays, "stated/tails")
+    _require(
+        known.shape == task.init_calibration(True).shape and tails.is_valid_calibration(known),
+        "its tails",
+    )
     return known
 
 
-def _sharpness(
-    arrays: Arrays, task: Task, mixed: bool, states: list[State]
+def _read_temperature(
+    arrays: Arrays, task: TargetType, mixed: bool, states: list[State]
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    known = _floats(arrays, "stated/sharpness")
-    like = task.sharpness(mixed, states[0].config.outputs) if states else sharpness.NONE
-    _require(known.shape == like.shape and sharpness.sound(known), "its sharpness")
+    known = _read_floats(arrays, "stated/sharpness")
+    like = (
+        task.init_temperature(mixed, states[0].config.outputs)
+        if states
+        else sharpness.NO_TEMPERATURE
+    )
+    _require(known.shape == like.shape and sharpness.is_valid_temperature(known), "its sharpness")
     return known
 
 
-def _rehearsal(header: dict[str, Any], seen: int) -> Rehearsal:
-    debt, since = _finite(header["debt"]), count(header["since"])
+def _read_replay_state(header: dict[str, Any], seen: int) -> ReplayState:
+    debt, since = _read_float(header["debt"]), check_stored_count(header["since"])
     _require(0.0 <= debt <= MAX_REPLAY_BACKLOG and since <= seen, "its rehearsal")
-    settled = value_of(bool, header["settled"], "settled")
-    grown = count(header["grown"])
-    return Rehearsal(debt, since, settled, count(header["rows"]), count(header["alarm"]), grown)
+    settled = read_value(bool, header["settled"], "settled")
+    grown = check_stored_count(header["grown"])
+    return ReplayState(
+        debt,
+        since,
+        settled,
+        check_stored_count(header["rows"]),
+        check_stored_count(header["alarm"]),
+        grown,
+    )
 
 
-def _under(arrays: Arrays, prefix: str) -> Arrays:
+def _select_prefix(arrays: Arrays, prefix: str) -> Arrays:
     """The arrays whose names begin so, by the rest of their names."""
     return {
         name.removeprefix(prefix): array
@@ -281,25 +315,25 @@ def _under(arrays: Arrays, prefix: str) -> Arrays:
     }
 
 
-def _objects(value: Any, what: str) -> list[dict[str, Any]]:
+def _check_objects(value: Any, what: str) -> list[dict[str, Any]]:
     _require(isinstance(value, list) and all(isinstance(one, dict) for one in value), what)
     return list(value)
 
 
-def _finite(value: Any) -> float:
-    return float(value_of(float, value, "number"))
+def _read_float(value: Any) -> float:
+    return float(read_value(float, value, "number"))
 
 
-def _most_kept(header: dict[str, Any], begun: bool, keep: int) -> int:
+def _read_buffer_rows(header: dict[str, Any], begun: bool, keep: int) -> int:
     if not begun:
-        return MOST_HELD
-    most = count(header.get("most_kept", keep))
-    _require(min(MOST_HELD, keep) <= most <= keep, "the rows it keeps")
+        return MAX_HELD_ROWS
+    most = check_stored_count(header.get("most_kept", keep))
+    _require(min(MAX_HELD_ROWS, keep) <= most <= keep, "the rows it keeps")
     return most
 
 
-def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
-    kept = KeptRows(*(_floats(arrays, f"kept/{name}") for name in KeptRows._fields))
+def _read_buffer(arrays: Arrays, most: int, targets: int) -> ReplayBuffer:
+    kept = BufferedRows(*(_read_floats(arrays, f"kept/{name}") for name in BufferedRows._fields))
     rows = len(kept.y)
     fits = (
         rows <= most
@@ -309,18 +343,22 @@ def _kept(arrays: Arrays, most: int, targets: int) -> Kept:
         and kept.x_sd.shape[1] in (0, kept.x.shape[1])
         and kept.weight.shape == kept.number.shape == kept.trust.shape == (rows,)
     )
-    for values, limit in ((kept.x, LARGEST), (kept.x_sd, LARGEST), (kept.y, TARGET_LIMIT)):
+    for values, limit in (
+        (kept.x, MAX_ABS_VALUE),
+        (kept.x_sd, MAX_ABS_VALUE),
+        (kept.y, TARGET_LIMIT),
+    ):
         fits = fits and not bool(np.any(np.isfinite(values) & (np.abs(values) > limit)))
     fits = fits and bool(np.all(kept.x_sd >= 0.0)) and bool(np.all(kept.weight > 0.0))
     fits = fits and bool(np.all(np.isfinite(kept.weight)) and np.all(kept.number >= 1.0))
     fits = fits and bool(np.all(kept.number < 2.0**53))
     fits = fits and bool(np.all((kept.trust >= 0.0) & (kept.trust <= 1.0)))
     _require(fits, "the rows it keeps")
-    return Kept(most, targets, kept)
+    return ReplayBuffer(most, targets, kept)
 
 
-def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
-    config = read(Config, header["config"])
+def _read_network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
+    config = read_dataclass(Config, header["config"])
     _require(isinstance(header["seed"], int) and header["seed"] >= 0, "its seed")
     _require(arrays[prefix + "mean"].shape == (config.weights,), "its weights")
     _require(arrays[prefix + "cov"].shape == (layout_of(config).size,), "its covariances")
@@ -332,8 +370,8 @@ def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
         _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
         _require(bool(np.all(np.abs(array) <= BELIEF_LIMIT)), f"its {name}")
         fields[name] = np.ascontiguousarray(array)
-    diagonal = fields["cov"][layout_of(config).diagonal]
-    noise = fields["noise"][:, 0] if config.kind.noise_signed else fields["noise"]
+    diagonal = fields["cov"][layout_of(config).variance_positions]
+    noise = fields["noise"][:, 0] if config.kind.has_signed_noise else fields["noise"]
     for name, least in (("prior_var", fields["prior_var"]), ("noise", noise)):
         _require(bool(np.all(least > 0.0)), f"its {name}")
     _require(bool(np.all(diagonal >= 0.0)), "its cov")
@@ -342,7 +380,7 @@ def _network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
     return State(config=config, seed=int(header["seed"]), **fields)
 
 
-def _floats(arrays: Arrays, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _read_floats(arrays: Arrays, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     array = arrays[name]
     _require(array.dtype == np.float64, name)
     return np.ascontiguousarray(array)

@@ -9,45 +9,45 @@ from typing import Final
 from kbnn.core import activations
 from kbnn.core.state import PRIORS
 
-ACTIVATIONS: Final = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
+ACTIVATION_NAMES: Final = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
 LAYER_WORDS: Final = ("none", "auto")
 NOISE_WORDS: Final = ("auto", "constant")
 GUARD_WORDS: Final = ("auto", "off")
-MOST_UNITS: Final = 100_000
-MOST_REHEARSED: Final = 100
-MOST_PRIOR: Final = 1e20
+MAX_LAYER_UNITS: Final = 100_000
+MAX_REPLAY_RATIO: Final = 100
+MAX_PRIOR_VARIANCE: Final = 1e20
 MOST_NOISE: Final = 1e100
 """A standard deviation in the target's units: its square is a number yet."""
 
 
-def layers(text: str) -> tuple[int, ...] | str:
+def parse_layers(text: str) -> tuple[int, ...] | str:
     """Sizes of the hidden layers."""
     if text.strip() in ("none", "0"):
         return ()
     if text.strip() == "auto":
         return "auto"
     sizes = [part.strip() for part in text.split(",")]
-    if not all(size.isdecimal() and 0 < int(size) <= MOST_UNITS for size in sizes):
+    if not all(size.isdecimal() and 0 < int(size) <= MAX_LAYER_UNITS for size in sizes):
         raise ValueError(f"takes sizes such as 50 or 50,50, none or auto; not '{text}'")
     return tuple(int(size) for size in sizes)
 
 
-def noise(text: str) -> str | float:
+def parse_noise(text: str) -> str | float:
     """A way to learn it, or a standard deviation."""
     if text in NOISE_WORDS:
         return text
-    number = _number(text)
+    number = _parse_float(text)
     if not 0.0 <= number <= MOST_NOISE:
         words = "auto, constant, or a standard deviation in the target's units"
         raise ValueError(f"is {words}, at most {MOST_NOISE:g}; not '{text}'")
     return number
 
 
-def whole(least: int, most: int | None, shown: str = "") -> Callable[[str], int]:
+def make_integer_parser(least: int, most: int | None, shown: str = "") -> Callable[[str], int]:
     """A whole number within limits."""
     shown = shown or str(most)
 
-    def read(text: str) -> int:
+    def parse_integer(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
@@ -57,66 +57,68 @@ def whole(least: int, most: int | None, shown: str = "") -> Callable[[str], int]
             raise ValueError(f"must {limits}, not {number}")
         return number
 
-    return read
+    return parse_integer
 
 
-def one_of(*words: str) -> Callable[[str], str]:
+def make_choice_parser(*words: str) -> Callable[[str], str]:
     """One of several words."""
 
-    def read(text: str) -> str:
+    def parse_choice(text: str) -> str:
         if text not in words:
             raise ValueError(f"is {', '.join(words[:-1])} or {words[-1]}, not '{text}'")
         return text
 
-    return read
+    return parse_choice
 
 
-def guard(text: str) -> bool:
+def parse_switch(text: str) -> bool:
     """Whether it is on."""
-    return one_of(*GUARD_WORDS)(text) == "auto"
+    return make_choice_parser(*GUARD_WORDS)(text) == "auto"
 
 
-def rehearse(text: str) -> str | int:
+def parse_replay_ratio(text: str) -> str | int:
     """How often."""
     if text == "auto":
         return text
     if text == "off":
         return 0
-    if not (text.isdecimal() and int(text) <= MOST_REHEARSED):
-        raise ValueError(f"is auto, off, or a number up to {MOST_REHEARSED}; not '{text}'")
+    if not (text.isdecimal() and int(text) <= MAX_REPLAY_RATIO):
+        raise ValueError(f"is auto, off, or a number up to {MAX_REPLAY_RATIO}; not '{text}'")
     return int(text)
 
 
-def activation(text: str) -> str:
+def parse_activation(text: str) -> str:
     """A name, or one for each hidden layer."""
-    names = activations.split(text)
+    names = activations.split_names(text)
     try:
         for name in names:
-            activations.find(name)
+            activations.find_activation(name)
     except ValueError:
-        raise ValueError(f"is {ACTIVATIONS}; not '{text}'") from None
+        raise ValueError(f"is {ACTIVATION_NAMES}; not '{text}'") from None
     return ",".join(names)
 
 
-def variance(text: str) -> float:
+def parse_variance(text: str) -> float:
     """A variance."""
-    number = _number(text)
-    if not 0.0 <= number < MOST_PRIOR:
-        raise ValueError(f"is a variance, 0 or more and less than {MOST_PRIOR:g}; not '{text}'")
+    number = _parse_float(text)
+    if not 0.0 <= number < MAX_PRIOR_VARIANCE:
+        raise ValueError(
+            f"is a variance, 0 or more and less than {MAX_PRIOR_VARIANCE:g}; not '{text}'"
+        )
     return number
 
 
-def prior(text: str) -> str | float:
+def parse_prior_variance(text: str) -> str | float:
     """A rule, or a variance for all weights."""
-    number = _number(text)
+    number = _parse_float(text)
     if text in PRIORS:
         return text
-    if not 0.0 < number < MOST_PRIOR:
+    if not 0.0 < number < MAX_PRIOR_VARIANCE:
         raise ValueError(f"is {', '.join(PRIORS)} or a variance greater than 0; not '{text}'")
     return number
 
 
-def _number(text: str) -> float:
+def _parse_float(text: str) -> float:
     try:
         return float(text)
     except ValueError:

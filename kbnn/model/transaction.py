@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbnn.core.engine import Session
 from kbnn.model.rows import Rows
-from kbnn.model.warmup import Kept
+from kbnn.model.warmup import ReplayBuffer
 
 if TYPE_CHECKING:
-    from kbnn.model.model import Model
+    from kbnn.model.model import OnlineModel
 
 _REPLACED: Final = (
     "_schema",
@@ -31,7 +31,7 @@ _REPLACED: Final = (
 )
 """Attributes of a model that learning replaces."""
 
-_replaced = attrgetter(*_REPLACED)
+_get_replaced = attrgetter(*_REPLACED)
 
 
 class Transaction:
@@ -49,15 +49,15 @@ class Transaction:
         "rows",
     )
 
-    def __init__(self, model: Model, rows: Rows, again: bool) -> None:
+    def __init__(self, model: OnlineModel, rows: Rows, again: bool) -> None:
         self.rows, self.again = rows, again
         self.done = False
         """Whether the rows were learned: nothing is left but to end the logs."""
-        self._before = _replaced(model)
+        self._before = _get_replaced(model)
         self._unscored = model._unscored.mark()
         self._history = model.history.mark() if model._schema.lags else None
-        self._room = model.room.mark() if model._schema.wait else None
-        self._kept: list[tuple[Kept, Any]] = []
+        self._room = model.pending_rows.mark() if model._schema.wait else None
+        self._kept: list[tuple[ReplayBuffer, Any]] = []
         self._sessions: tuple[Session, ...] = ()
         for racer in model.racers:
             learned = racer.learned
@@ -71,7 +71,7 @@ class Transaction:
         """Whether some network has learned rows."""
         return any(session.has_learned for session in self._sessions)
 
-    def restore(self, model: Model) -> None:
+    def restore(self, model: OnlineModel) -> None:
         """Make the model what it was, but for what networks have learned."""
         for name, value in zip(_REPLACED, self._before, strict=True):
             setattr(model, name, value)
@@ -81,12 +81,12 @@ class Transaction:
         if self._history is not None:
             model.history.reset(self._history)
         if self._room is not None:
-            model.room.reset(self._room)
+            model.pending_rows.reset(self._room)
         for kept, mark in self._kept:
             kept.reset(mark)
         for session in self._sessions:
             session.rewind_log()
-        model._trial = model._early = None
+        model._trial_state = model._cold_start = None
 
     def end(self) -> None:
         """Forget the results of calls."""

@@ -16,11 +16,11 @@ from kbnn.core.normal import FloatArray
 from kbnn.model.rows import Rows
 from kbnn.task.forecast import Forecast
 
-ENOUGH: Final = 256
-FEWEST: Final = 16
+MAX_UNSCORED_ROWS: Final = 256
+MIN_UNSCORED_CAPACITY_ROWS: Final = 16
 
 
-class Unscored:
+class UnscoredRows:
     """At most ENOUGH rows of one shape."""
 
     def __init__(self) -> None:
@@ -34,34 +34,34 @@ class Unscored:
         """Take rows in; False if these must be counted before, there being no room for more."""
         start, stop = self.rows, self.rows + len(rows.y)
         shape = rows.x.shape[1], said.probability.shape[1]
-        if stop > ENOUGH or (start and shape != self._shape):
+        if stop > MAX_UNSCORED_ROWS or (start and shape != self._shape):
             return False
         parts = (rows.x, rows.y, rows.number, *said)
         if shape != self._shape or stop > len(self._weight):
             self._make_room(parts, shape, stop)
-        engine.put(self._arrays, start, parts)
+        engine.copy_rows(self._arrays, start, parts)
         if rows.weight is not None or self._weighted:
-            self._weigh(slice(start, stop), rows.weight)
+            self._set_weights(slice(start, stop), rows.weight)
         self.rows = stop
         return True
 
-    def _weigh(self, place: slice, weight: FloatArray | None) -> None:
+    def _set_weights(self, place: slice, weight: FloatArray | None) -> None:
         """Note weights, 1 for all rows before the first that has one."""
         if not self._weighted:
             self._weight[: place.start] = 1.0
             self._weighted = True
         self._weight[place] = 1.0 if weight is None else weight
 
-    def waiting(self) -> tuple[Rows, Forecast]:
+    def get_rows(self) -> tuple[Rows, Forecast]:
         """The rows that wait, and what was said of them."""
         n = self.rows
         x, y, number, *said = (array[:n] for array in self._arrays)
         weight = self._weight[:n] if self._weighted else None
         return Rows(x, y, number, weight=weight), Forecast._make(said)
 
-    def emptied(self) -> Unscored:
+    def make_empty(self) -> UnscoredRows:
         """New and as large, for the rows after those that wait: these stay as they are."""
-        other = Unscored()
+        other = UnscoredRows()
         other._shape = self._shape
         other._arrays = [np.empty_like(array) for array in self._arrays]
         other._weight = np.empty_like(self._weight)
@@ -75,13 +75,13 @@ class Unscored:
         """Go back to a mark."""
         self.rows, self._shape, self._arrays, self._weight, self._weighted = mark
 
-    def fit(self) -> None:
+    def shrink_to_fit(self) -> None:
         """Take no more room than the rows need."""
         self._arrays = [array[: self.rows].copy() for array in self._arrays]
         self._weight = self._weight[: self.rows].copy()
 
     def _make_room(self, parts: tuple[Any, ...], shape: tuple[int, int], rows: int) -> None:
-        room = FEWEST
+        room = MIN_UNSCORED_CAPACITY_ROWS
         while room < rows:
             room *= 2
         before = [array[: self.rows] for array in (*self._arrays, self._weight)]

@@ -16,56 +16,56 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kbnn.core.mixture import STATED_FIELDS
+from kbnn.core.mixture import PARAM_COUNT
 from kbnn.core.network import UNLABELLED
 from kbnn.core.normal import FloatArray
-from kbnn.model.rows import Lesson, Refuted, Rows, sliced
-from kbnn.model.warmup import unseen, widened
-from kbnn.task.base import blank
-from kbnn.task.forecast import Forecast, joined, taken
-from kbnn.wording import count, rows_of
+from kbnn.model.rows import LearnResult, Rows, TargetTypeChange, slice_rows
+from kbnn.model.warmup import make_fill_values, widen_rows
+from kbnn.task.base import make_empty_forecast
+from kbnn.task.forecast import Forecast, join_forecasts, select_rows
+from kbnn.wording import format_count, format_rows
 
-WAIT: Final = 10_000
+DEFAULT_MAX_PENDING: Final = 10_000
 """Rows that may wait where nothing else was said."""
-MOST_WAITING: Final = 1_000_000
-COUNTS: Final = ("found", "given_up", "replaced", "strangers")
+MAX_PENDING_LIMIT: Final = 1_000_000
+COUNTER_NAMES: Final = ("found", "given_up", "replaced", "strangers")
 
 
-class Waiting(NamedTuple):
+class PendingRow(NamedTuple):
     """One row that waits for its target."""
 
     x: FloatArray  # (1, D) as wide as it was
     x_sd: FloatArray  # (1, D), or without columns
     weight: float
-    said: Forecast
+    forecast: Forecast
     serial: int = 0  # ascending from the oldest to the newest
 
     @property
-    def spoken(self) -> bool:
+    def has_forecast(self) -> bool:
         """Whether anything was said of it: not while a model warms up."""
-        return bool(np.isfinite(self.said.mean).all()) and (
-            self.said.mean.size > 0 or self.said.probability.size > 0
+        return bool(np.isfinite(self.forecast.mean).all()) and (
+            self.forecast.mean.size > 0 or self.forecast.probability.size > 0
         )
 
 
-class Room:
+class PendingRows:
     """The rows that wait, oldest first, and what became of the others."""
 
     def __init__(self, most: int) -> None:
-        self.most = most
-        self.rows: dict[str, Waiting] = {}
+        self.max_rows = most
+        self.rows: dict[str, PendingRow] = {}
         self.found = 0  # rows whose target came
         self.given_up = 0  # for want of room
         self.replaced = 0  # by another row of their id
         self.strangers = 0  # targets whose row did not wait, and that had no inputs of their own
-        self._changed: list[tuple[str, Waiting | None]] = []  # since the mark: id, what it had
+        self._changed: list[tuple[str, PendingRow | None]] = []  # since the mark: id, what it had
 
     @property
     def counts(self) -> dict[str, int]:
         """What became of rows, by name."""
-        return {name: getattr(self, name) for name in COUNTS}
+        return {name: getattr(self, name) for name in COUNTER_NAMES}
 
-    def told(self) -> str:
+    def format_summary(self) -> str:
         """How many wait, and what became of the others, in words."""
         words = {
             "found": "had their target come late",
@@ -73,9 +73,9 @@ class Room:
             "replaced": "replaced by another of their id",
             "strangers": "targets whose row did not wait",
         }
-        rest = [f"{count(self.counts[name])} {text}" for name, text in words.items()
+        rest = [f"{format_count(self.counts[name])} {text}" for name, text in words.items()
                 if self.counts[name]]  # fmt: skip
-        return ", ".join([f"{rows_of(len(self.rows))} for a target", *rest])
+        return ", ".join([f"{format_rows(len(self.rows))} for a target", *rest])
 
     def mark(self) -> tuple[int, ...]:
         """What `reset` needs to undo all that happens later; the last mark alone counts."""
@@ -93,18 +93,18 @@ class Room:
         self.rows, self._changed = dict(in_order), []
         self.found, self.given_up, self.replaced, self.strangers = mark
 
-    def _put(self, name: str, waiting: Waiting | None) -> Waiting | None:
+    def _set_row(self, name: str, pending: PendingRow | None) -> PendingRow | None:
         """Have a row, or none, wait under an id; the row that waited there."""
         before = self.rows.get(name)
         self._changed.append((name, before))
         self.rows.pop(name, None)
-        if waiting is not None:
+        if pending is not None:
             last = next(reversed(self.rows.values()), None)
             serial = 0 if last is None else last.serial + 1
-            self.rows[name] = waiting._replace(serial=serial)
+            self.rows[name] = pending._replace(serial=serial)
         return before
 
-    def keep(self, rows: Rows, said: Forecast) -> None:
+    def add_rows(self, rows: Rows, said: Forecast) -> None:
         """Let rows wait."""
         sd = np.zeros((len(rows.y), 0)) if rows.x_sd is None else rows.x_sd
         for at, name in enumerate(rows.id or []):
@@ -112,50 +112,52 @@ class Room:
                 continue
             here = slice(at, at + 1)
             weight = 1.0 if rows.weight is None else float(rows.weight[at])
-            waiting = Waiting(rows.x[here].copy(), sd[here].copy(), weight, taken(said, here))
-            self.replaced += self._put(name, waiting) is not None
-            if len(self.rows) > self.most:
-                self._put(next(iter(self.rows)), None)
+            waiting = PendingRow(
+                rows.x[here].copy(), sd[here].copy(), weight, select_rows(said, here)
+            )
+            self.replaced += self._set_row(name, waiting) is not None
+            if len(self.rows) > self.max_rows:
+                self._set_row(next(iter(self.rows)), None)
                 self.given_up += 1
 
-    def take(self, name: str) -> Waiting | None:
+    def pop_row(self, name: str) -> PendingRow | None:
         """The row that waits under an id, which waits no more."""
         if name not in self.rows:
             return None
         self.found += 1
-        return self._put(name, None)
+        return self._set_row(name, None)
 
 
 def learn_by_id(
-    room: Room,
+    pending: PendingRows,
     rows: Rows,
     indicators: FloatArray,
-    pass_by: Callable[[Rows], Forecast],
-    learn: Callable[[Rows, dict[int, Forecast]], Lesson],
-) -> Lesson:
+    predict_unlabelled: Callable[[Rows], Forecast],
+    learn: Callable[[Rows, dict[int, Forecast]], LearnResult],
+) -> LearnResult:
     """Let rows without a target wait, and learn those with one, in order."""
     parts: list[Forecast] = []
-    refuted: tuple[Refuted, ...] = ()
-    for start, stop in _runs(rows):
-        part = sliced(rows, start, stop)
+    refuted: tuple[TargetTypeChange, ...] = ()
+    for start, stop in _split_runs(rows):
+        part = slice_rows(rows, start, stop)
         if not np.any(np.isfinite(part.y[0])):
-            parts.append(pass_by(part))
-            room.keep(part, parts[-1])
+            parts.append(predict_unlabelled(part))
+            pending.add_rows(part, parts[-1])
             continue
-        met = _meet(part, room, indicators)
-        for first, end in _alike(met.known):
-            piece = sliced(met.rows, first, end)
-            if met.known[first]:
-                then = {at - first: said for at, said in met.said.items() if first <= at < end}
+        met = _match_labels(part, pending, indicators)
+        for first, end in _split_learnable(met.is_learnable):
+            piece = slice_rows(met.rows, first, end)
+            if met.is_learnable[first]:
+                then = {at - first: said for at, said in met.forecasts.items() if first <= at < end}
                 taught = learn(piece, then)
-                parts.append(taught.said)
-                refuted += taught.refuted
+                parts.append(taught.forecast)
+                refuted += taught.type_changes
             else:
-                parts.append(pass_by(piece._replace(y=np.full_like(piece.y, np.nan))))
-    return Lesson(joined(parts), refuted)
+                parts.append(predict_unlabelled(piece._replace(y=np.full_like(piece.y, np.nan))))
+    return LearnResult(join_forecasts(parts), refuted)
 
 
-def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
+def _split_runs(rows: Rows) -> Iterator[tuple[int, int]]:
     """Rows that can be taken together, as (start, stop): all wait, or all have a target.
 
     No id comes twice in one, so that each meets what the others left behind.
@@ -171,7 +173,7 @@ def _runs(rows: Rows) -> Iterator[tuple[int, int]]:
     yield start, len(rows.y)
 
 
-def _alike(known: list[bool]) -> Iterator[tuple[int, int]]:
+def _split_learnable(known: list[bool]) -> Iterator[tuple[int, int]]:
     """Neighbours that are all known, or all not."""
     start = 0
     for at in range(1, len(known) + 1):
@@ -180,42 +182,42 @@ def _alike(known: list[bool]) -> Iterator[tuple[int, int]]:
             start = at
 
 
-class Met(NamedTuple):
+class MatchedRows(NamedTuple):
     """Rows with targets, with the inputs of then; which can be learned; what was said then."""
 
     rows: Rows
-    known: list[bool]
-    said: dict[int, Forecast]  # by place, of rows that waited and of which something was said
+    is_learnable: list[bool]
+    forecasts: dict[int, Forecast]  # by place, of rows that waited and of which something was said
 
 
-def _meet(rows: Rows, room: Room, indicators: FloatArray) -> Met:
+def _match_labels(rows: Rows, pending: PendingRows, indicators: FloatArray) -> MatchedRows:
     """Put targets beside the rows that wait for them."""
     x, x_sd = rows.x.copy(), None if rows.x_sd is None else rows.x_sd.copy()
     weight = None if rows.weight is None else rows.weight.copy()
     known, said = [], {}
     empty = np.all(np.isnan(x) | ((indicators > 0.0) & (x == 0.0)), axis=1)
     for at, name in enumerate(rows.id or []):
-        waited = None if name is None else room.take(name)
+        waited = None if name is None else pending.pop_row(name)
         known.append(waited is not None or name is None or not empty[at])
-        room.strangers += not known[-1]
+        pending.strangers += not known[-1]
         if waited is None:
             continue
-        x[at] = widened(waited.x, x.shape[1], unseen(indicators))[0]
+        x[at] = widen_rows(waited.x, x.shape[1], make_fill_values(indicators))[0]
         if x_sd is not None:
-            x_sd[at] = widened(waited.x_sd, x.shape[1])[0]
+            x_sd[at] = widen_rows(waited.x_sd, x.shape[1])[0]
         if weight is not None:
             weight[at] = waited.weight
-        if waited.spoken:
-            said[at] = waited.said
-    return Met(rows._replace(x=x, x_sd=x_sd, weight=weight), known, said)
+        if waited.has_forecast:
+            said[at] = waited.forecast
+    return MatchedRows(rows._replace(x=x, x_sd=x_sd, weight=weight), known, said)
 
 
-def told(made: Forecast, then: dict[int, Forecast]) -> Forecast:
+def restore_pending_forecasts(made: Forecast, then: dict[int, Forecast]) -> Forecast:
     """Forecasts with those of then for rows that waited; what became of rows stays."""
     if not then:
         return made
-    rows = [taken(made, slice(at, at + 1)) for at in range(len(made.status))]
-    return joined(
+    rows = [select_rows(made, slice(at, at + 1)) for at in range(len(made.status))]
+    return join_forecasts(
         [
             then[at]._replace(status=row.status, outlier=row.outlier) if at in then else row
             for at, row in enumerate(rows)
@@ -223,7 +225,7 @@ def told(made: Forecast, then: dict[int, Forecast]) -> Forecast:
     )
 
 
-class Stored(NamedTuple):
+class PendingArrays(NamedTuple):
     """The rows that wait as arrays, oldest first, all as wide as the widest."""
 
     x: FloatArray
@@ -238,42 +240,51 @@ class Stored(NamedTuple):
     stated: FloatArray  # one target after another
 
 
-_PARTS: Final = ("mean", "sd", "function_sd", "noise_sd")
+_FORECAST_FIELDS: Final = ("mean", "sd", "function_sd", "noise_sd")
 
 
-def stored(room: Room, indicators: FloatArray, targets: int) -> Stored:
+def pack_pending_rows(pending: PendingRows, indicators: FloatArray, targets: int) -> PendingArrays:
     """What `restored` makes the same rows of."""
-    rows = list(room.rows.values())
-    width, before = len(indicators), unseen(indicators)
+    rows = list(pending.rows.values())
+    width, before = len(indicators), make_fill_values(indicators)
     exact = not any(row.x_sd.any() for row in rows)
-    classes = max((row.said.probability.shape[1] for row in rows), default=0)
+    classes = max((row.forecast.probability.shape[1] for row in rows), default=0)
 
-    def stacked(parts: list[FloatArray], columns: int) -> FloatArray:
+    def stack_parts(parts: list[FloatArray], columns: int) -> FloatArray:
         return np.concatenate([np.zeros((0, columns)), *parts])
 
-    said = {part: stacked([getattr(row.said, part) for row in rows], targets) for part in _PARTS}
-    return Stored(
-        x=stacked([widened(row.x, width, before) for row in rows], width),
-        x_sd=stacked([widened(r.x_sd, 0 if exact else width) for r in rows], 0 if exact else width),
+    said = {
+        part: stack_parts([getattr(row.forecast, part) for row in rows], targets)
+        for part in _FORECAST_FIELDS
+    }
+    return PendingArrays(
+        x=stack_parts([widen_rows(row.x, width, before) for row in rows], width),
+        x_sd=stack_parts(
+            [widen_rows(r.x_sd, 0 if exact else width) for r in rows], 0 if exact else width
+        ),
         weight=np.array([row.weight for row in rows], np.float64),
-        spoken=np.array([row.spoken for row in rows], np.float64),
-        probability=stacked([widened(row.said.probability, classes) for row in rows], classes),
-        stated=stacked([row.said.stated.reshape(1, -1) for row in rows], targets * STATED_FIELDS),
+        spoken=np.array([row.has_forecast for row in rows], np.float64),
+        probability=stack_parts(
+            [widen_rows(row.forecast.probability, classes) for row in rows], classes
+        ),
+        stated=stack_parts(
+            [row.forecast.stated.reshape(1, -1) for row in rows], targets * PARAM_COUNT
+        ),
         **said,
     )
 
 
-def restored(room: Room, ids: list[str], rows: Stored) -> None:
+def unpack_pending_rows(pending: PendingRows, ids: list[str], rows: PendingArrays) -> None:
     """Let rows wait that waited before."""
     for at, name in enumerate(ids):
         here = slice(at, at + 1)
-        parts = [getattr(rows, part)[here] for part in _PARTS]
+        parts = [getattr(rows, part)[here] for part in _FORECAST_FIELDS]
         probability = rows.probability[here] if rows.spoken[at] else np.zeros((1, 0))
-        said = blank(1, 0)._replace(
-            **dict(zip(_PARTS, parts, strict=True)),
+        said = make_empty_forecast(1, 0)._replace(
+            **dict(zip(_FORECAST_FIELDS, parts, strict=True)),
             probability=probability,
-            stated=rows.stated[here].reshape(1, -1, STATED_FIELDS),
+            stated=rows.stated[here].reshape(1, -1, PARAM_COUNT),
             status=np.full(1, UNLABELLED),
         )
         weight = float(rows.weight[at])
-        room.rows[name] = Waiting(rows.x[here], rows.x_sd[here], weight, said, serial=at)
+        pending.rows[name] = PendingRow(rows.x[here], rows.x_sd[here], weight, said, serial=at)

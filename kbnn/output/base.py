@@ -11,19 +11,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kbnn.closing import Closing
+from kbnn.closing import Closeable
 from kbnn.errors import DataError
 from kbnn.sink import Sink, open_sink, standard_output
-from kbnn.task.base import Field
+from kbnn.task.base import OutputField
 from kbnn.task.forecast import Forecast
 
 STDOUT: Final = "-"
 
 
-class Writer(Closing):
+class Writer(Closeable):
     """A table that grows by blocks; the columns are settled by the first one."""
 
-    def __init__(self, path: str, fields: Sequence[Field]) -> None:
+    def __init__(self, path: str, fields: Sequence[OutputField]) -> None:
         self.path = path
         self.rows = 0
         self._fields = list(fields)
@@ -32,12 +32,14 @@ class Writer(Closing):
     def write(self, forecast: Forecast, batch: pa.RecordBatch | None = None) -> None:
         """Write a block: the columns of `batch`, if any, and then what was predicted."""
         if self._leading is None:
-            self._leading = self._settle(batch.schema if batch is not None else pa.schema([]))
-        leading = [(field, _column(batch, field.name)) for field in self._leading]
-        self._put(leading, [field.values(forecast) for field in self._fields])
+            self._leading = self._resolve_columns(
+                batch.schema if batch is not None else pa.schema([])
+            )
+        leading = [(field, _find_column(batch, field.name)) for field in self._leading]
+        self._write_columns(leading, [field.values(forecast) for field in self._fields])
         self.rows += len(forecast.status)
 
-    def _settle(self, schema: pa.Schema) -> pa.Schema:
+    def _resolve_columns(self, schema: pa.Schema) -> pa.Schema:
         taken = set(schema.names)
         self._fields = [
             field._replace(name=f"kbnn_{field.name}") if field.name in taken else field
@@ -45,7 +47,9 @@ class Writer(Closing):
         ]
         return schema
 
-    def _put(self, leading: list[tuple[pa.Field, pa.Array | None]], predicted: list[Any]) -> None:
+    def _write_columns(
+        self, leading: list[tuple[pa.Field, pa.Array | None]], predicted: list[Any]
+    ) -> None:
         raise NotImplementedError
 
     def checkpoint(self) -> int | None:
@@ -56,7 +60,7 @@ class Writer(Closing):
         """Finish the file."""
 
 
-class Lines(Writer):
+class LineWriter(Writer):
     """A table that can be cut after any of its blocks, and be closed as it is."""
 
     _file: Sink
@@ -74,7 +78,7 @@ class Lines(Writer):
             self._file.close()
 
 
-def opened(path: str, keep: int | None) -> Sink:
+def open_output(path: str, keep: int | None) -> Sink:
     """The file, cut after its first `keep` bytes; `-` is standard output."""
     if path == STDOUT:
         return standard_output()
@@ -90,6 +94,6 @@ def opened(path: str, keep: int | None) -> Sink:
     return file
 
 
-def _column(batch: pa.RecordBatch | None, name: str) -> pa.Array | None:
+def _find_column(batch: pa.RecordBatch | None, name: str) -> pa.Array | None:
     at = -1 if batch is None else batch.schema.get_field_index(name)
     return batch.column(at) if batch is not None and at >= 0 else None

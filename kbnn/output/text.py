@@ -7,41 +7,48 @@ from typing import Any
 
 import pyarrow as pa
 
-from kbnn.output.base import Lines, opened
-from kbnn.stream.values import as_text, is_numeric
-from kbnn.task.base import Field
+from kbnn.output.base import LineWriter, open_output
+from kbnn.stream.values import cast_to_text, is_numeric
+from kbnn.task.base import OutputField
 
 
-class TextWriter(Lines):
+class TextWriter(LineWriter):
     """CSV (or TSV) to a file or to standard output."""
 
-    def __init__(self, path: str, fields: Sequence[Field], *, keep: int | None = None) -> None:
+    def __init__(
+        self, path: str, fields: Sequence[OutputField], *, keep: int | None = None
+    ) -> None:
         super().__init__(path, fields)
         self._header = keep is None  # whether the header is still to be written
         self._delimiter = "\t" if path.lower().endswith(".tsv") else ","
-        self._file = opened(path, keep)
+        self._file = open_output(path, keep)
 
-    def _put(self, leading: list[tuple[pa.Field, pa.Array | None]], predicted: list[Any]) -> None:
+    def _write_columns(
+        self, leading: list[tuple[pa.Field, pa.Array | None]], predicted: list[Any]
+    ) -> None:
         size = len(predicted[0])
-        columns = [self._cells(array, size) for _, array in leading]
-        columns += [self._cells(pa.array(values, from_pandas=True), size) for values in predicted]
+        columns = [self._format_cells(array, size) for _, array in leading]
+        columns += [
+            self._format_cells(pa.array(values, from_pandas=True), size) for values in predicted
+        ]
         if self._header:
             names = [field.name for field, _ in leading] + [field.name for field in self._fields]
             columns = [
-                [*self._quoted([name]), *cells] for name, cells in zip(names, columns, strict=True)
+                [*self._quote_cells([name]), *cells]
+                for name, cells in zip(names, columns, strict=True)
             ]
             self._header = False
         lines = map(self._delimiter.join, zip(*columns, strict=True))
         self._file.write("\n".join([*lines, ""]).encode())
 
-    def _cells(self, array: pa.Array | None, size: int) -> list[str]:
+    def _format_cells(self, array: pa.Array | None, size: int) -> list[str]:
         """A column as cells; texts as they were."""
         if array is None:
             return [""] * size
-        cells: list[str] = as_text(array).fill_null("").to_pylist()
-        return cells if is_numeric(array.type) else self._quoted(cells)
+        cells: list[str] = cast_to_text(array).fill_null("").to_pylist()
+        return cells if is_numeric(array.type) else self._quote_cells(cells)
 
-    def _quoted(self, cells: list[str]) -> list[str]:
+    def _quote_cells(self, cells: list[str]) -> list[str]:
         """Cells that hold a delimiter, a quote or the end of a line, in quotes."""
         special = (self._delimiter, '"', "\n", "\r")
         together = "".join(cells)

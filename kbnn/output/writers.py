@@ -10,24 +10,24 @@ from kbnn.errors import UsageError
 from kbnn.model.schema import Schema
 from kbnn.output.base import STDOUT, Writer
 from kbnn.output.text import TextWriter
-from kbnn.output.typed import ArrowTable, JsonLines, ParquetTable
-from kbnn.task.base import Field
+from kbnn.output.typed import ArrowFileWriter, JsonLinesWriter, ParquetFileWriter
+from kbnn.task.base import OutputField
 
 __all__ = ["STDOUT", "Writer", "check_name", "open_writer"]
 
 _TEXT: Final = ("", ".csv", ".tsv", ".txt")
 _JSON: Final = (".jsonl", ".ndjson")
 _BINARY: Final = {
-    ".parquet": ParquetTable,
-    ".pq": ParquetTable,
-    ".arrow": ArrowTable,
-    ".feather": ArrowTable,
+    ".parquet": ParquetFileWriter,
+    ".pq": ParquetFileWriter,
+    ".arrow": ArrowFileWriter,
+    ".feather": ArrowFileWriter,
 }
 
 
 def open_writer(
     path: str,
-    fields: Sequence[Field],
+    fields: Sequence[OutputField],
     schema: Schema,
     *,
     keep: int | None = None,
@@ -37,12 +37,12 @@ def open_writer(
     keep     go on with a text file after its first `keep` bytes, to resume
     """
     check_name(path)
-    ending = _ending(path)
+    ending = _file_suffix(path)
     if ending in _JSON:
-        return JsonLines(path, fields, schema, keep=keep)
+        return JsonLinesWriter(path, fields, schema, keep=keep)
     if ending in _BINARY:
         if keep is not None:
-            form = _BINARY[ending].form
+            form = _BINARY[ending].format_name
             raise UsageError(f"{path}: {form} cannot be continued (use .csv to resume)")
         return _BINARY[ending](path, fields, schema)
     return TextWriter(path, fields, keep=keep)
@@ -50,10 +50,10 @@ def open_writer(
 
 def check_name(path: str) -> None:
     """Refuse a name whose ending says a format that no table is written in."""
-    if _ending(path) not in (*_TEXT, *_JSON, *_BINARY):
+    if _file_suffix(path) not in (*_TEXT, *_JSON, *_BINARY):
         kinds = "tables are written as .csv, .tsv, .txt, .jsonl, .parquet or .arrow"
-        raise UsageError(f"{path}: {kinds}, not {_ending(path)}")
+        raise UsageError(f"{path}: {kinds}, not {_file_suffix(path)}")
 
 
-def _ending(path: str) -> str:
+def _file_suffix(path: str) -> str:
     return os.path.splitext(path)[1].lower()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from kbnn.report.palette import VARIABLES
 
 
-def variables(dark: bool) -> str:
+def css_variables(dark: bool) -> str:
     """The chart colours as CSS variables."""
     return " ".join(f"--{name}: {pair[dark]};" for name, pair in VARIABLES.items())
 
 
-LIGHT = f"{variables(False)} --back: #f5f4f1; --edge: #e4e2dd; --shade: #f0efeb;"
-DARK = f"{variables(True)} --back: #121418; --edge: #2b2f36; --shade: #23272d;"
+LIGHT = f"{css_variables(False)} --back: #f5f4f1; --edge: #e4e2dd; --shade: #f0efeb;"
+DARK = f"{css_variables(True)} --back: #121418; --edge: #2b2f36; --shade: #23272d;"
 
 RULES = """
 * { box-sizing: border-box; }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kbnn.model.effects import Effect
 from kbnn.score.rowsums import FloatArray, IntArray
-from kbnn.task.section import Section
+from kbnn.task.section import TargetSection
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TargetReport:
     `effect` says what the effects are changes of, `drawn` what the dependences show.
     """
 
-    section: Section
+    section: TargetSection
     effects: Sequence[Effect] = ()
     effect: str = ""
     dependence: Sequence[Dependence] = ()

@@ -8,11 +8,11 @@ import numpy as np
 
 from kbnn.report.data import Dependence, WorstRows
 from kbnn.score.rowsums import FloatArray, IntArray
-from kbnn.score.summaries import Summaries
-from kbnn.task.base import Task
-from kbnn.wording import number
+from kbnn.score.summaries import StreamSummaries
+from kbnn.task.base import TargetType
+from kbnn.wording import format_number
 
-Cells = Callable[[FloatArray], Sequence[str]]
+FormatCells = Callable[[FloatArray], Sequence[str]]
 """One row of x to what a reader is shown of it, a text for each feature."""
 
 Predict = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -20,11 +20,11 @@ Predict = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 def worst_rows(
-    task: Task,
-    summaries: Summaries,
+    task: TargetType,
+    summaries: StreamSummaries,
     target: int,
     features: Sequence[str],
-    cells: Cells | None = None,
+    cells: FormatCells | None = None,
     shown: int = 10,
     columns: int = 5,
 ) -> WorstRows:
@@ -32,14 +32,14 @@ def worst_rows(
 
     `features` name the columns of x, or the texts that `cells` makes of a row.
     """
-    worst = summaries.worst
-    cells = cells or (lambda x: [number(float(value)) for value in x])
+    worst = summaries.worst_rows
+    cells = cells or (lambda x: [format_number(float(value)) for value in x])
     used = min(columns, len(features), worst.x.shape[1])
     head = ["row", f"{task.targets[target]}, true", "forecast", "NLL, nats"]
     rows = []
-    for i in worst.ranked()[:shown]:
-        truth, told = task.told(worst.y[i], worst.forecast[i], target)
-        first = [f"{int(worst.row[i]):,}", truth, told, number(float(worst.priority[i]), 3)]
+    for i in worst.rank_rows()[:shown]:
+        truth, told = task.format_row(worst.y[i], worst.forecast[i], target)
+        first = [f"{int(worst.row[i]):,}", truth, told, format_number(float(worst.priority[i]), 3)]
         rows.append([*first, *cells(worst.x[i])[:used]])
     return WorstRows([*head, *features[:used]], rows)
 
@@ -61,9 +61,9 @@ def partial_dependence(
     mean(g) is the average of m(x with x_j = g), sd(g)^2 the average of s^2(x with x_j = g): it is
     not narrowed by averaging because the errors of one model move together.
     """
-    table = repeated(background, grid.shape[0], rows)
+    table = repeat_background(background, grid.shape[0], rows)
     table[:, :, feature] = grid[:, None]
-    return Dependence(name, grid, *averaged(predict, table), edges, counts, categories)
+    return Dependence(name, grid, *average_predictions(predict, table), edges, counts, categories)
 
 
 def category_dependence(
@@ -76,19 +76,19 @@ def category_dependence(
 ) -> Dependence:
     """The same with a category set to each of its values; `indicators` are their columns of x."""
     columns = list(indicators.values())
-    table = repeated(background, len(columns), rows)
+    table = repeat_background(background, len(columns), rows)
     table[:, :, columns] = np.eye(len(columns))[:, None, :]
     grid = np.arange(float(len(columns)))
-    return Dependence(name, grid, *averaged(predict, table), categories=list(indicators))
+    return Dependence(name, grid, *average_predictions(predict, table), categories=list(indicators))
 
 
-def repeated(background: FloatArray, times: int, rows: int) -> FloatArray:
+def repeat_background(background: FloatArray, times: int, rows: int) -> FloatArray:
     """About `rows` evenly chosen background rows, the same ones for each grid value."""
     step = max(1, background.shape[0] // rows)
     return np.repeat(background[::step][:rows][None, :, :], times, axis=0)
 
 
-def averaged(predict: Predict, table: FloatArray) -> tuple[FloatArray, FloatArray]:
+def average_predictions(predict: Predict, table: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and root mean square sd of the predictions for each grid value."""
     mean, sd = predict(table.reshape(-1, table.shape[2]))
     spread = np.sqrt((np.asarray(sd).reshape(table.shape[:2]) ** 2).mean(axis=1))

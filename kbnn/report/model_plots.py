@@ -10,19 +10,19 @@ import numpy as np
 from kbnn.model.effects import Effect
 from kbnn.report.data import Dependence
 from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
-from kbnn.report.text import label
+from kbnn.report.text import shorten_label
 from kbnn.score.rowsums import FloatArray
-from kbnn.task.gaussian import Z
+from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
 
-MOST_FEATURES = 12
+MAX_FEATURES = 12
 
 
-def sensitivities(ax: Any, effects: Sequence[Effect]) -> None:
+def draw_sensitivities(ax: Any, effects: Sequence[Effect]) -> None:
     """Effect of each feature with its 90 % interval, largest on top."""
-    order = sorted(effects, key=lambda effect: -abs(effect.effect))[:MOST_FEATURES][::-1]
+    order = sorted(effects, key=lambda effect: -abs(effect.effect))[:MAX_FEATURES][::-1]
     place = np.arange(len(order))
     value = np.array([effect.effect for effect in order])
-    half = Z[90] * np.array([effect.effect_sd for effect in order])
+    half = INTERVAL_HALF_WIDTHS_SD[90] * np.array([effect.effect_sd for effect in order])
     certain = np.abs(value) > half
     ax.axvline(0, color=INK, lw=0.9)
     for chosen, colour in ((certain, BLUE), (~certain, MUTED)):
@@ -35,31 +35,31 @@ def sensitivities(ax: Any, effects: Sequence[Effect]) -> None:
             color=colour,
             elinewidth=1.6,
         )
-    ax.set_yticks(place, [label(effect.feature, 18) for effect in order])
+    ax.set_yticks(place, [shorten_label(effect.feature, 18) for effect in order])
     ax.tick_params(axis="y", length=0, labelcolor=INK)
     ax.grid(axis="y", visible=False)
     ax.set_ylim(-0.7, len(order) - 0.3)
     ax.margins(x=0.08)
 
 
-def dependence(ax: Any, data: Dependence, target: str) -> None:
+def draw_dependence(ax: Any, data: Dependence, target: str) -> None:
     """Average prediction along one feature with its 90 % band, and where the data lie."""
-    half = Z[90] * data.sd
+    half = INTERVAL_HALF_WIDTHS_SD[90] * data.sd
     if data.categories is not None:
         place = np.arange(len(data.categories))
         ax.errorbar(place, data.mean, half, fmt="o", ms=4, color=BLUE, elinewidth=1.4)
-        ax.set_xticks(place, [label(name, 10) for name in data.categories])
+        ax.set_xticks(place, [shorten_label(name, 10) for name in data.categories])
         ax.grid(axis="x", visible=False)
         ax.set_xlim(-0.6, len(place) - 0.4)
     else:
         ax.fill_between(data.grid, data.mean - half, data.mean + half, color=BLUE, alpha=0.18, lw=0)
         ax.plot(data.grid, data.mean, color=BLUE)
         ax.set_xlim(float(data.grid[0]), float(data.grid[-1]))
-        rug(ax, data)
-    ax.set(xlabel=label(data.feature), ylabel=label(target))
+        draw_rug(ax, data)
+    ax.set(xlabel=shorten_label(data.feature), ylabel=shorten_label(target))
 
 
-def rug(ax: Any, data: Dependence) -> None:
+def draw_rug(ax: Any, data: Dependence) -> None:
     """The histogram of the feature as low bars along the bottom."""
     if data.edges is None or data.counts is None or data.counts.shape[0] == 0:
         return
@@ -81,7 +81,9 @@ def rug(ax: Any, data: Dependence) -> None:
     ax.set_ylim(start, high)
 
 
-def reliability(ax: Any, weight: FloatArray, confidence: FloatArray, right: FloatArray) -> None:
+def draw_reliability(
+    ax: Any, weight: FloatArray, confidence: FloatArray, right: FloatArray
+) -> None:
     """Share right against stated confidence; the size of a dot is the number of rows."""
     filled = weight > 0
     q, r, w = confidence[filled], right[filled], weight[filled]
@@ -95,7 +97,7 @@ def reliability(ax: Any, weight: FloatArray, confidence: FloatArray, right: Floa
     ax.set(xlim=(0, 101), ylim=(0, 101), xlabel="sure, %", ylabel="right, %")
 
 
-def confidence_bars(ax: Any, weight: FloatArray, accuracy: float, confidence: float) -> None:
+def draw_confidence_bars(ax: Any, weight: FloatArray, accuracy: float, confidence: float) -> None:
     """How sure the model was: share of rows per bin of confidence, with means of sure and right."""
     edges = np.linspace(0, 100, weight.shape[0] + 1)
     share = 100 * weight / max(float(weight.sum()), 1e-300)
@@ -107,7 +109,7 @@ def confidence_bars(ax: Any, weight: FloatArray, accuracy: float, confidence: fl
     ax.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=2)
 
 
-def selective(ax: Any, weight: FloatArray, right: FloatArray) -> None:
+def draw_selective_accuracy(ax: Any, weight: FloatArray, right: FloatArray) -> None:
     """Share right and share kept if rows below a confidence are set aside."""
     hits = np.cumsum(np.where(weight > 0, weight * np.nan_to_num(right), 0.0)[::-1])[::-1]
     kept = np.cumsum(weight[::-1])[::-1]
@@ -127,13 +129,13 @@ def selective(ax: Any, weight: FloatArray, right: FloatArray) -> None:
     ax.legend(loc="lower left")
 
 
-def ahead(ax: Any, past: FloatArray, mean: FloatArray, sd: FloatArray, name: str) -> None:
+def draw_horizon(ax: Any, past: FloatArray, mean: FloatArray, sd: FloatArray, name: str) -> None:
     """The last values, and a forecast with its 90 % band; 0 is the last row learned."""
     before = np.arange(1 - len(past), 1)
     after = np.arange(1, len(mean) + 1)
-    half = Z[90] * sd
+    half = INTERVAL_HALF_WIDTHS_SD[90] * sd
     ax.fill_between(after, mean - half, mean + half, color=BLUE, alpha=0.22, lw=0)
     ax.plot(before, past, color=INK, lw=1.2)
     ax.plot(after, mean, color=BLUE, lw=1.4)
     ax.axvline(0.5, color=MUTED, lw=0.8, ls=(0, (4, 3)))
-    ax.set(xlabel="steps from the last row", ylabel=label(name))
+    ax.set(xlabel="steps from the last row", ylabel=shorten_label(name))

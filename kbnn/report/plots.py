@@ -9,21 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
-from kbnn.report.text import label, rows_label
+from kbnn.report.text import format_row_tick, shorten_label
 from kbnn.score.curve import CurvePoint
 from kbnn.score.rowsums import FloatArray, IntArray
-from kbnn.task.gaussian import Z
+from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
 
-BARS = 200
+MAX_ERROR_BARS = 200
 """Most rows drawn with error bars: more would be a grey block."""
 
 
-def evenly(n: int, most: int) -> IntArray:
+def evenly_spaced(n: int, most: int) -> IntArray:
     """Indices of at most `most` of n rows, evenly spaced."""
     return np.unique(np.linspace(0, max(n - 1, 0), min(n, most)).astype(np.int64))
 
 
-def shown_range(values: FloatArray) -> tuple[float, float]:
+def central_range(values: FloatArray) -> tuple[float, float]:
     """The middle 99 % of the values with some air: single outliers do not set the scale."""
     if values.shape[0] == 0:
         return 0.0, 1.0
@@ -32,7 +32,7 @@ def shown_range(values: FloatArray) -> tuple[float, float]:
     return float(low - air), float(high + air)
 
 
-def calibration(ax: Any, levels: FloatArray, observed: FloatArray, rows: int) -> None:
+def draw_calibration(ax: Any, levels: FloatArray, observed: FloatArray, rows: int) -> None:
     """Observed against promised coverage, with the band that chance allows n honest rows."""
     p = np.concatenate(([0.0], levels, [1.0]))
     q = np.concatenate(([0.0], observed, [1.0]))
@@ -43,7 +43,7 @@ def calibration(ax: Any, levels: FloatArray, observed: FloatArray, rows: int) ->
     ax.set(xlim=(0, 100), ylim=(0, 100), xlabel="promised, %", ylabel="rows inside, %")
 
 
-def pit(ax: Any, bars: IntArray) -> None:
+def draw_pit(ax: Any, bars: IntArray) -> None:
     """Histogram of the PIT relative to even, with the band that chance allows."""
     total = int(bars.sum())
     even = max(total / bars.shape[0], 1e-12)
@@ -56,39 +56,41 @@ def pit(ax: Any, bars: IntArray) -> None:
     ax.set(xlim=(0, 1), xlabel="where the truth fell in its forecast", ylabel="rows, 1 = even")
 
 
-def truth(
+def draw_predicted_true(
     ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray, name: str
 ) -> None:
     """Predicted against true with 90 % intervals."""
-    index = evenly(y.shape[0], BARS)
+    index = evenly_spaced(y.shape[0], MAX_ERROR_BARS)
     y, mean, lower, upper = y[index], mean[index], lower[index], upper[index]
-    low, high = shown_range(np.concatenate((y, mean)))
-    missed = _missed(y, lower, upper)
+    low, high = central_range(np.concatenate((y, mean)))
+    missed = _misses_interval(y, lower, upper)
     for chosen, colour in ((~missed, BLUE), (missed, ORANGE)):
         ax.vlines(y[chosen], lower[chosen], upper[chosen], color=colour, lw=0.7, alpha=0.4)
         ax.plot(y[chosen], mean[chosen], ".", color=colour, ms=4, alpha=0.85)
     ax.plot([low, high], [low, high], color=INK, lw=0.9, ls=(0, (4, 3)))
     ax.set(xlim=(low, high), ylim=(low, high))
-    ax.set(xlabel=label(f"{name}, true"), ylabel="predicted, 90 % interval")
+    ax.set(xlabel=shorten_label(f"{name}, true"), ylabel="predicted, 90 % interval")
 
 
-def residuals(
+def draw_residuals(
     ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> None:
     """Errors in half-widths of their 90 % interval against the prediction."""
-    z, missed = _reach(y, mean, lower, upper), _missed(y, lower, upper)
+    z, missed = _relative_errors(y, mean, lower, upper), _misses_interval(y, lower, upper)
     ax.axhspan(-1, 1, color=MUTED, alpha=0.15, lw=0)
     ax.axhline(0, color=INK, lw=0.9, ls=(0, (4, 3)))
     for chosen, colour in ((~missed, BLUE), (missed, ORANGE)):
         ax.plot(mean[chosen], z[chosen], ".", color=colour, ms=4, alpha=0.7)
     reach = min(max(float(np.abs(z).max(initial=2.0)), 2.0), 4.0)
-    ax.set(xlim=shown_range(mean), ylim=(-1.08 * reach, 1.08 * reach))
+    ax.set(xlim=central_range(mean), ylim=(-1.08 * reach, 1.08 * reach))
     ax.set(xlabel="predicted", ylabel="error / reach of 90 %")
 
 
-def bell(ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray) -> None:
+def draw_error_histogram(
+    ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray
+) -> None:
     """Histogram of errors in half-widths of 90 %, with that of a normal distribution."""
-    z = np.clip(Z[90] * _reach(y, mean, lower, upper), -4.2, 4.2)
+    z = np.clip(INTERVAL_HALF_WIDTHS_SD[90] * _relative_errors(y, mean, lower, upper), -4.2, 4.2)
     edges = np.linspace(-4.2, 4.2, 29)
     share = np.histogram(z, edges)[0] / max(z.shape[0], 1) / (edges[1] - edges[0])
     ax.bar(edges[:-1], share, width=0.9 * (edges[1] - edges[0]), align="edge", color=BLUE, lw=0)
@@ -98,32 +100,34 @@ def bell(ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: Flo
     ax.set(xlim=(-4.2, 4.2), xlabel="error, 90 % within 1.64", ylabel="density")
 
 
-def width_error(
+def draw_width_error(
     ax: Any, y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> None:
     """Size of the error against the width of the 90 % interval; orange ones missed."""
     width, error = upper - lower, np.abs(y - mean)
-    x_low, x_high = shown_range(width)
+    x_low, x_high = central_range(width)
     x_low = max(x_low, 0.0)
-    missed = _missed(y, lower, upper)
+    missed = _misses_interval(y, lower, upper)
     ax.plot([x_low, x_high], [x_low / 2, x_high / 2], color=INK, lw=0.9, ls=(0, (4, 3)))
     for chosen, colour in ((~missed, BLUE), (missed, ORANGE)):
         ax.plot(width[chosen], error[chosen], ".", color=colour, ms=4, alpha=0.7)
-    ax.set(xlim=(x_low, x_high), ylim=(0, max(shown_range(error)[1], 0.55 * x_high)))
+    ax.set(xlim=(x_low, x_high), ylim=(0, max(central_range(error)[1], 0.55 * x_high)))
     ax.set(xlabel="width of the 90 % interval", ylabel="size of the error")
 
 
-def _missed(y: FloatArray, lower: FloatArray, upper: FloatArray) -> NDArray[np.bool_]:
+def _misses_interval(y: FloatArray, lower: FloatArray, upper: FloatArray) -> NDArray[np.bool_]:
     return np.asarray((y < lower) | (y > upper))
 
 
-def _reach(y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+def _relative_errors(
+    y: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
     """Errors in units of how far the 90 % interval reaches on their side."""
     reach = np.where(y < mean, mean - lower, upper - mean)
     return (y - mean) / np.maximum(reach, 1e-300)
 
 
-def learning(
+def draw_learning_curve(
     ax: Any,
     points: Sequence[CurvePoint],
     field: str,
@@ -150,7 +154,7 @@ def learning(
     if baseline is not None:
         ax.axhline(baseline, color=MUTED, lw=0.9, ls=(0, (4, 3)), label=baseline_name)
     ax.set_xscale("log")
-    ax.xaxis.set_major_formatter(lambda value, _: rows_label(value))
+    ax.xaxis.set_major_formatter(lambda value, _: format_row_tick(value))
     ax.minorticks_off()
     ax.set(xlabel="rows seen", ylabel=name)
     ax.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=3, columnspacing=1.2)

@@ -7,70 +7,82 @@ from typing import Any, Final
 
 from kbnn.report import model_plots, plots
 from kbnn.report.data import TargetReport
-from kbnn.report.parts import SCROLL, Gallery, grid, learned, tiles, verdict_box, worst_table
-from kbnn.report.text import safe
-from kbnn.task.section import Crossed, Group
-from kbnn.wording import count, percent
+from kbnn.report.parts import (
+    SCROLL_BOX,
+    ChartGallery,
+    effects_html,
+    grid_html,
+    tiles_html,
+    verdict_html,
+    worst_rows_html,
+)
+from kbnn.report.text import escape_html
+from kbnn.task.section import ChartGroup, ConfusionMatrix
+from kbnn.wording import format_count, format_percent
 
-DRAW: Final[dict[str, Callable[..., None]]] = {
-    "calibration": plots.calibration,
-    "pit": plots.pit,
-    "width_error": plots.width_error,
-    "truth": plots.truth,
-    "residuals": plots.residuals,
-    "bell": plots.bell,
-    "learning": plots.learning,
-    "ahead": model_plots.ahead,
-    "reliability": model_plots.reliability,
-    "confidence_bars": model_plots.confidence_bars,
-    "selective": model_plots.selective,
+CHART_FUNCTIONS: Final[dict[str, Callable[..., None]]] = {
+    "calibration": plots.draw_calibration,
+    "pit": plots.draw_pit,
+    "width_error": plots.draw_width_error,
+    "truth": plots.draw_predicted_true,
+    "residuals": plots.draw_residuals,
+    "bell": plots.draw_error_histogram,
+    "learning": plots.draw_learning_curve,
+    "ahead": model_plots.draw_horizon,
+    "reliability": model_plots.draw_reliability,
+    "confidence_bars": model_plots.draw_confidence_bars,
+    "selective": model_plots.draw_selective_accuracy,
 }
 """The kinds of charts, each with the function that draws it on given axes."""
 
 
 def section_html(data: TargetReport, figure_class: Any, key: str) -> str:
     """Verdict, figures, pictures and tables of a target."""
-    gallery = Gallery(figure_class, key)
+    gallery = ChartGallery(figure_class, key)
     section = data.section
-    parts = [verdict_box(section.verdict), tiles(section.tiles)]
+    parts = [verdict_html(section.verdict), tiles_html(section.tiles)]
     parts += [group_html(group, gallery) for group in section.groups[:1]]
     if section.crossed is not None:
-        parts.append(crossed_table(section.crossed))
+        parts.append(confusion_html(section.crossed))
     parts += [group_html(group, gallery) for group in section.groups[1:]]
-    parts += [learned(data, gallery), worst_table(data.worst)]
+    parts += [effects_html(data, gallery), worst_rows_html(data.worst)]
     return "".join(parts)
 
 
-def group_html(group: Group, gallery: Gallery) -> str:
+def group_html(group: ChartGroup, gallery: ChartGallery) -> str:
     """The charts of a group that belong on a page."""
     charts = [
-        gallery.chart(
+        gallery.draw_chart(
             chart.title,
             chart.reading,
-            lambda ax, chart=chart: DRAW[chart.kind](ax, **chart.data),  # type: ignore[misc]  # bound now
+            lambda ax, chart=chart: CHART_FUNCTIONS[chart.kind](ax, **chart.data),  # type: ignore[misc]  # bound now
         )
         for chart in group.charts
         if chart.reading
     ]
-    return grid(group.title, charts)
+    return grid_html(group.title, charts)
 
 
-def crossed_table(data: Crossed) -> str:
+def confusion_html(data: ConfusionMatrix) -> str:
     """What was true down, what was said across, shaded by the share of the row."""
-    head = "".join(f'<th title="{safe(name)}">{safe(name)}</th>' for name in data.names)
+    head = "".join(
+        f'<th title="{escape_html(name)}">{escape_html(name)}</th>' for name in data.names
+    )
     rows = []
     for i, counts in enumerate(data.counts):
         total = max(sum(counts), 1)
         cells = "".join(
             f'<td class="{cell_class(i, j, value)}" style="--p: {round(70 * value / total)}%">'
-            f"{count(value)}</td>"
+            f"{format_count(value)}</td>"
             for j, value in enumerate(counts)
         )
-        found = percent(counts[i] / total) if sum(counts) else "-"
-        rows.append(f'<tr><th class="left">{safe(data.names[i])}</th>{cells}<td>{found}</td></tr>')
+        found = format_percent(counts[i] / total) if sum(counts) else "-"
+        rows.append(
+            f'<tr><th class="left">{escape_html(data.names[i])}</th>{cells}<td>{found}</td></tr>'
+        )
     return (
-        f"<h3>{safe(data.title)}</h3>"
-        f'{SCROLL}<table class="heat"><thead><tr><th></th>{head}<th>found</th></tr>'
+        f"<h3>{escape_html(data.title)}</h3>"
+        f'{SCROLL_BOX}<table class="heat"><thead><tr><th></th>{head}<th>found</th></tr>'
         f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 

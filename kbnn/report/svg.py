@@ -46,24 +46,24 @@ STYLE: dict[str, Any] = {
     "savefig.facecolor": "none",
 }
 
-MISSING = (
+MATPLOTLIB_MISSING = (
     "Charts need matplotlib, which is not installed: run pip install 'kbnn[report]' and try again."
 )
 
 
-def figure_class() -> Any:
+def load_figure_class() -> Any:
     """matplotlib's Figure, or one clear sentence when the extra is not installed."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise UsageError(MISSING) from error
+        raise UsageError(MATPLOTLIB_MISSING) from error
     return Figure
 
 
 @contextmanager
-def drawing(**overrides: Any) -> Iterator[Any]:
+def drawing_style(**overrides: Any) -> Iterator[Any]:
     """The house style; yields the Figure class. Scripts the font lacks are no reason to stop."""
-    figure = figure_class()
+    figure = load_figure_class()
     import matplotlib
 
     # `svg.fonttype: none` leaves glyphs to the browser, so a missing one here costs only its width.
@@ -87,7 +87,7 @@ def inline_svg(figure: Any, key: str, label: str) -> str:
         for child in [c for c in parent if c.tag in (SVG + "metadata", SVG + "style")]:
             parent.remove(child)  # the style would apply to the whole page
     for element in root.iter():
-        adapt(element, key)
+        adapt_element(element, key)
     root.attrib.pop("width", None)
     root.attrib.pop("height", None)
     root.attrib.pop("version", None)
@@ -97,7 +97,7 @@ def inline_svg(figure: Any, key: str, label: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def adapt(element: ElementTree.Element, key: str) -> None:
+def adapt_element(element: ElementTree.Element, key: str) -> None:
     """Make ids and references of one element the figure's own, and its colours variables."""
     found = element.attrib.get("id")
     if found is not None:

@@ -25,16 +25,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from kbnn.closing import Closing
+from kbnn.closing import Closeable
 from kbnn.errors import KbnnError, ModelError
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.stored import to_state
-from kbnn.wording import reason_of
+from kbnn.wording import describe_os_error
 
-LOCK: Final = ".lock"
-PART: Final = ".tmp"
-RECOVERED: Final = ".recovered"
+LOCK_SUFFIX: Final = ".lock"
+PARTIAL_SUFFIX: Final = ".tmp"
+RECOVERED_SUFFIX: Final = ".recovered"
 _LOCKS_MODELS: Final = (
     sys.platform != "win32"
 )  # there a locked file can be neither read nor replaced
@@ -42,7 +42,7 @@ _LOCKS_MODELS: Final = (
 if sys.platform == "win32":
     import msvcrt
 
-    def _taken(descriptor: int) -> bool:
+    def _is_lock_refused(descriptor: int) -> bool:
         """Lock a file; whether another process has done so already."""
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -52,7 +52,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _taken(descriptor: int) -> bool:
+    def _is_lock_refused(descriptor: int) -> bool:
         """Lock a file; whether another process has done so already.
 
         A file system that knows no locks is no reason not to train.
@@ -64,54 +64,56 @@ else:
         return False
 
 
-class Checkpoint(Closing):
+class Checkpoint(Closeable):
     """The place where one trainer keeps its model; a context manager that holds the lock."""
 
     def __init__(self, path: str) -> None:
-        self.shown = path
+        self.display_path = path
         self.path = os.path.realpath(path)  # a link goes on pointing at the model
-        self.names = 1  # of the model file; more are hard links
-        self._saved: FileIdentity | None = None  # of the model file when it was read or saved
-        self._descriptor = self._model = -1
+        self.name_count = 1  # of the model file; more are hard links
+        self._saved_identity: FileIdentity | None = (
+            None  # of the model file when it was read or saved
+        )
+        self._descriptor = self._model_descriptor = -1
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise ModelError(f"{path}: the folder {os.path.dirname(path) or folder} does not exist")
         if os.path.exists(self.path) and not os.path.isfile(self.path):
             raise ModelError(f"{path}: is not a file, so no model can be kept there")
-        self._acquire()
-        self._saved = identify_file(self.path)
-        self._acquire_model()
+        self._acquire_lock()
+        self._saved_identity = identify_file(self.path)
+        self._lock_model_file()
         try:
-            os.remove(self.path + PART)
+            os.remove(self.path + PARTIAL_SUFFIX)
         except FileNotFoundError:
             pass
         except OSError as error:
             self.close()
             raise ModelError(
-                f"{path}: cannot be saved, since {path}{PART} is in the way "
-                f"({reason_of(error)}): remove it"
+                f"{path}: cannot be saved, since {path}{PARTIAL_SUFFIX} is in the way "
+                f"({describe_os_error(error)}): remove it"
             ) from error
 
-    def _acquire(self) -> None:
+    def _acquire_lock(self) -> None:
         """Take the lock, unless another process holds it.
 
         The holder removes the file when it is done, so a lock on a file that is no longer there,
         or no longer the same one, is worth nothing and is asked for again.
         """
-        name = self.path + LOCK
+        name = self.path + LOCK_SUFFIX
         while True:
             try:
                 self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
-                raise self._failed(error) from error
-            if _taken(self._descriptor):
-                self._release()
-                raise ModelError(f"{self.shown}: another process trains this model")
+                raise self._write_error(error) from error
+            if _is_lock_refused(self._descriptor):
+                self._release_lock()
+                raise ModelError(f"{self.display_path}: another process trains this model")
             if _same_file(self._descriptor, name):
                 return
-            self._release()
+            self._release_lock()
 
-    def _acquire_model(self) -> None:
+    def _lock_model_file(self) -> None:
         """Take the lock of the file itself, by whatever name it is trained."""
         if not _LOCKS_MODELS:
             return
@@ -119,36 +121,36 @@ class Checkpoint(Closing):
             descriptor = os.open(self.path, os.O_RDONLY)
         except OSError:  # there is none yet, or whoever reads it says why it cannot be read
             return
-        self._hold(descriptor)
-        self.names = os.fstat(descriptor).st_nlink
-        if _taken(descriptor):
+        self._hold_descriptor(descriptor)
+        self.name_count = os.fstat(descriptor).st_nlink
+        if _is_lock_refused(descriptor):
             self.close()
             raise ModelError(
-                f"{self.shown}: another process trains this model, under another name (a hard link)"
+                f"{self.display_path}: another process trains this model, under another name (a hard link)"
             )
 
-    def _hold(self, descriptor: int) -> None:
+    def _hold_descriptor(self, descriptor: int) -> None:
         """Keep the descriptor of the model file, and with it its lock."""
-        if self._model >= 0:
-            os.close(self._model)
-        self._model = descriptor
+        if self._model_descriptor >= 0:
+            os.close(self._model_descriptor)
+        self._model_descriptor = descriptor
 
-    def _release(self) -> None:
-        self._hold(-1)
+    def _release_lock(self) -> None:
+        self._hold_descriptor(-1)
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     @property
-    def exists(self) -> bool:
+    def has_model(self) -> bool:
         """Whether there is a model."""
         return os.path.exists(self.path)
 
-    def keep(self, model: Model) -> None:
+    def save_model(self, model: OnlineModel) -> None:
         """Replace the model file by this model."""
-        self.save(*to_state(model))
+        self.save_state(*to_state(model))
 
-    def save(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    def save_state(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Replace the model file by this state, in one step.
 
         Raises
@@ -157,12 +159,12 @@ class Checkpoint(Closing):
             Where it cannot be written, or the file is no longer the one that was read or saved.
         """
 
-        def recover(name: str) -> None:
+        def write_recovery(name: str) -> None:
             with open(name, "xb") as file:
                 modelfile.write(file, header, arrays)
 
-        part, lock = self.path + PART, -1
-        self._stop_if_changed(recover)
+        part, lock = self.path + PARTIAL_SUFFIX, -1
+        self._stop_if_changed(write_recovery)
         try:
             with open(part, "wb") as file:
                 modelfile.write(file, header, arrays)
@@ -170,26 +172,26 @@ class Checkpoint(Closing):
                 os.fsync(file.fileno())
                 if _LOCKS_MODELS:
                     lock = os.dup(file.fileno())
-                    _taken(lock)
+                    _is_lock_refused(lock)
             self._check_readable(part)
-            if self.exists:
+            if self.has_model:
                 os.chmod(part, os.stat(self.path).st_mode & 0o7777)
-            self._stop_if_changed(recover)  # writing may have taken long
+            self._stop_if_changed(write_recovery)  # writing may have taken long
             written = identify_file(part)  # which renaming does not change
             os.replace(part, self.path)
-            self._saved = written
-            self._hold(lock)
+            self._saved_identity = written
+            self._hold_descriptor(lock)
             lock = -1
             _sync_folder(os.path.dirname(self.path))
         except BaseException as error:
             with suppress(OSError):
                 os.remove(part)
             if isinstance(error, ValueError):  # from a state that JSON cannot hold
-                raise self._unreadable(error) from error
+                raise self._readback_error(error) from error
             if not isinstance(error, OSError):
                 raise
-            self._stop_if_changed(recover)
-            raise self._failed(error) from error
+            self._stop_if_changed(write_recovery)
+            raise self._write_error(error) from error
         finally:
             if lock >= 0:
                 os.close(lock)
@@ -199,18 +201,18 @@ class Checkpoint(Closing):
         try:
             modelfile.check_readable(part)
         except ModelError as error:
-            raise self._unreadable(error) from error
+            raise self._readback_error(error) from error
 
-    def _unreadable(self, error: Exception) -> ModelError:
+    def _readback_error(self, error: Exception) -> ModelError:
         return ModelError(
-            f"{self.shown}: not saved, because the new model could not be read back ({error}). "
+            f"{self.display_path}: not saved, because the new model could not be read back ({error}). "
             "The model file is as it was at the last save. Please report this."
         )
 
     def _find_change(self) -> str | None:
         """Find what others did to the model since it was read or saved; None if nothing."""
         try:
-            leads_here = os.path.realpath(self.shown) == self.path
+            leads_here = os.path.realpath(self.display_path) == self.path
         except OSError:  # a relative name, and the working folder is gone
             leads_here = False
         found = identify_file(self.path)
@@ -218,12 +220,12 @@ class Checkpoint(Closing):
             return "its folder was moved or deleted during training"
         if not leads_here:
             return "its name leads to another place than when training began"
-        if found == self._saved:
-            own_folder = found is not None or _same_file(self._descriptor, self.path + LOCK)
+        if found == self._saved_identity:
+            own_folder = found is not None or _same_file(self._descriptor, self.path + LOCK_SUFFIX)
             return None if own_folder else "its folder was replaced during training"
         if found is None:
             return "was removed or moved during training"
-        if self._saved is None:
+        if self._saved_identity is None:
             return "was created by another process during training"
         return "was changed by another process during training"
 
@@ -232,12 +234,14 @@ class Checkpoint(Closing):
         change = self._find_change()
         if change is None:
             return
-        said, why = f"{self._subject}: {change}, so kbnn did not write there", ""
-        for name in _recovery_names(os.path.realpath(self._subject)):
+        said, why = f"{self._named_path}: {change}, so kbnn did not write there", ""
+        for name in _recovery_names(os.path.realpath(self._named_path)):
             try:
                 recover(name)
             except (OSError, KbnnError) as error:
-                why = why or f" ({reason_of(error) if isinstance(error, OSError) else error})"
+                why = (
+                    why or f" ({describe_os_error(error) if isinstance(error, OSError) else error})"
+                )
                 continue
             raise ModelError(
                 f"{said}. What was learned is saved as {name}: rename it to continue with it."
@@ -245,21 +249,23 @@ class Checkpoint(Closing):
         raise ModelError(f"{said}. What was learned since the last save is lost{why}.")
 
     @property
-    def _subject(self) -> str:
+    def _named_path(self) -> str:
         """The model as the user named it."""
-        return self.shown
+        return self.display_path
 
-    def _failed(self, error: OSError) -> ModelError:
+    def _write_error(self, error: OSError) -> ModelError:
         why = error.strerror or str(error)
-        return ModelError(f"{self.shown}: cannot be saved ({why[:1].lower()}{why[1:]})")
+        return ModelError(f"{self.display_path}: cannot be saved ({why[:1].lower()}{why[1:]})")
 
     def close(self) -> None:
         """Give the lock back; a second call does nothing."""
         if self._descriptor >= 0:
-            if _same_file(self._descriptor, self.path + LOCK):  # a folder may have been replaced
+            if _same_file(
+                self._descriptor, self.path + LOCK_SUFFIX
+            ):  # a folder may have been replaced
                 with suppress(OSError):  # an open file cannot be removed everywhere
-                    os.remove(self.path + LOCK)
-            self._release()
+                    os.remove(self.path + LOCK_SUFFIX)
+            self._release_lock()
 
 
 class FileIdentity(NamedTuple):
@@ -288,7 +294,7 @@ def _recovery_names(path: str) -> Iterator[str]:
     folders.append(tempfile.gettempdir())
     for folder in dict.fromkeys(folders):
         if os.path.isdir(folder):
-            first = os.path.join(folder, os.path.basename(path) + RECOVERED)
+            first = os.path.join(folder, os.path.basename(path) + RECOVERED_SUFFIX)
             name, copies = first, 1
             while os.path.lexists(name):
                 copies += 1

@@ -9,37 +9,37 @@ from typing import Final
 
 from kbnn.core.layout import layout_of
 from kbnn.errors import KbnnError, UsageError
-from kbnn.fleet.store import MODELS, is_fleet
+from kbnn.fleet.store import MODELS_FILE, is_fleet
 from kbnn.model import file as modelfile
-from kbnn.model.lags import parse
+from kbnn.model.lags import parse_lags
 from kbnn.model.schema import Column, Schema
-from kbnn.model.settings import Settings, contradiction
-from kbnn.stream.forms import Stated, shown_mark
+from kbnn.model.settings import Settings, make_contradiction_error
+from kbnn.stream.forms import NumberMarks, format_mark
 from kbnn.stream.readoptions import ReadOptions
-from kbnn.stream.series import OFF
-from kbnn.stream.sources import expand
-from kbnn.task.table import task_of
+from kbnn.stream.series import LAGS_OFF
+from kbnn.stream.sources import expand_paths
+from kbnn.task.table import make_target_type
 
-TRAINED: Final = "--model"
+MODEL_OPTION: Final = "--model"
 """The option of the model that is trained: the only output that may replace a model."""
 
 
-def check_size(settings: Settings, schema: Schema) -> None:
+def check_network_size(settings: Settings, schema: Schema) -> None:
     """Refuse a network too large for any machine, before the first row."""
-    task = task_of(schema, settings)
+    task = make_target_type(schema, settings)
     try:
-        for candidate in settings.candidates(inputs=schema.width):
-            layout_of(candidate.config(task, schema.width, task.foreseen, 1.0))
+        for candidate in settings.list_candidates(inputs=schema.width):
+            layout_of(candidate.make_config(task, schema.width, task.max_outputs, 1.0))
     except ValueError as error:
         raise UsageError(
             f"{error} (fewer --layers or --features, or --covariance neuron)"
         ) from error
 
 
-ON_ERROR: Final = ("stop", "skip")
+ON_ERROR_CHOICES: Final = ("stop", "skip")
 
 
-def check_one_of(option: str, value: str, allowed: Sequence[str]) -> str:
+def check_choice(option: str, value: str, allowed: Sequence[str]) -> str:
     """A word from a list, or UsageError."""
     if value not in allowed:
         *most, last = allowed
@@ -49,32 +49,34 @@ def check_one_of(option: str, value: str, allowed: Sequence[str]) -> str:
 
 def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
     """Refuse statements about columns that contradict a model's schema."""
-    for option, there, wanted in _columns(stated, schema):
+    for option, there, wanted in _list_column_options(stated, schema):
         if set(there) != set(wanted):
-            raise contradiction(path, option, _names(there), _names(wanted))
+            raise make_contradiction_error(path, option, _join_names(there), _join_names(wanted))
     if stated.task not in ("auto", schema.task):
-        raise contradiction(path, "--task", schema.task, stated.task)
+        raise make_contradiction_error(path, "--task", schema.task, stated.task)
     for name in (*stated.categorical, *stated.numeric, *dict(stated.hashed)):
         if name not in {column.name for column in schema.columns}:
             raise UsageError(f"{path} knows no column '{name}' (--fresh starts a new model)")
     for name in stated.categorical:
-        column = schema.column(name)
+        column = schema.get_column(name)
         if column.kind != "category" or column.buckets:
-            raise contradiction(path, "--categorical", f"{name} as a {_kind(column)}", name)
+            raise make_contradiction_error(
+                path, "--categorical", f"{name} as a {_describe_kind(column)}", name
+            )
     for name in stated.numeric:
-        if schema.column(name).kind != "number":
-            kind = _kind(schema.column(name))
-            raise contradiction(path, "--numeric", f"{name} as a {kind}", name)
+        if schema.get_column(name).kind != "number":
+            kind = _describe_kind(schema.get_column(name))
+            raise make_contradiction_error(path, "--numeric", f"{name} as a {kind}", name)
     for name, buckets in stated.hashed:
-        if schema.column(name).buckets != buckets:
-            there = f"{name} as a {_kind(schema.column(name))}"
-            raise contradiction(path, "--hash", there, f"{name}:{buckets}")
-    marks = Stated(stated.decimal, stated.thousands)
+        if schema.get_column(name).buckets != buckets:
+            there = f"{name} as a {_describe_kind(schema.get_column(name))}"
+            raise make_contradiction_error(path, "--hash", there, f"{name}:{buckets}")
+    marks = NumberMarks(stated.decimal, stated.thousands)
     if marks.decimal and marks.decimal != (schema.decimal or "."):
-        raise contradiction(path, "--decimal", schema.decimal or ".", marks.decimal)
+        raise make_contradiction_error(path, "--decimal", schema.decimal or ".", marks.decimal)
     if marks.thousands and marks.thousands != schema.thousands:
-        there = shown_mark(schema.thousands) or "none"
-        raise contradiction(path, "--thousands", there, shown_mark(marks.thousands))
+        there = format_mark(schema.thousands) or "none"
+        raise make_contradiction_error(path, "--thousands", there, format_mark(marks.thousands))
     used = [c.name for c in schema.columns if c.name in stated.ignore and c.role != "none"]
     if used:
         raise UsageError(
@@ -82,7 +84,9 @@ def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
         )
     unknown = [token for token in stated.na if token not in schema.missing]
     if unknown:
-        raise contradiction(path, "--na", _names(schema.missing), _names(unknown))
+        raise make_contradiction_error(
+            path, "--na", _join_names(schema.missing), _join_names(unknown)
+        )
 
 
 def check_outputs(
@@ -115,7 +119,7 @@ def check_outputs(
     taken = {}
     for source in sources:
         with suppress(KbnnError):  # reading the source reports what is wrong with it
-            for name in expand([source]):
+            for name in expand_paths([source]):
                 taken[os.path.realpath(name)] = f"the source {name}"
     for model in models:
         taken[os.path.realpath(model)] = f"the model {model}"
@@ -129,7 +133,7 @@ def check_outputs(
         _check_folders(f"{option} {path}", real, taken)
         if option in new_models and not force and os.path.isfile(real):
             raise UsageError(f"{option} {path}: is there already (--force replaces it)")
-        if option not in (TRAINED, *new_models) and modelfile.is_model_file(real):
+        if option not in (MODEL_OPTION, *new_models) and modelfile.is_model_file(real):
             raise UsageError(
                 f"{option} {path}: would write over a kbnn model. "
                 "Choose another name, or remove the file first."
@@ -143,7 +147,7 @@ def _check_folders(named: str, real: str, taken: Mapping[str, str]) -> None:
     while True:
         if folder in taken and not os.path.isfile(folder):
             raise UsageError(f"{named}: is inside {taken[folder]}. Choose another folder.")
-        if is_fleet(folder) and os.path.exists(os.path.join(folder, MODELS)):
+        if is_fleet(folder) and os.path.exists(os.path.join(folder, MODELS_FILE)):
             raise UsageError(f"{named}: is inside the fleet {folder}. Choose another folder.")
         above = os.path.dirname(folder)
         if above == folder:
@@ -151,7 +155,7 @@ def _check_folders(named: str, real: str, taken: Mapping[str, str]) -> None:
         folder = above
 
 
-def _columns(
+def _list_column_options(
     stated: ReadOptions, schema: Schema
 ) -> Iterator[tuple[str, Iterable[str], Iterable[str]]]:
     if stated.target:
@@ -159,25 +163,25 @@ def _columns(
     if stated.features:
         yield "--features", schema.features, stated.features
     if stated.weight is not None:
-        yield "--weight", schema.names("weight"), (stated.weight,)
+        yield "--weight", schema.get_names("weight"), (stated.weight,)
     if stated.time is not None:
         yield "--time", () if schema.clock is None else (schema.clock.column,), (stated.time,)
     if stated.id is not None:
-        yield "--id", schema.names("id"), (stated.id,)
+        yield "--id", schema.get_names("id"), (stated.id,)
     if stated.wait is not None:
         yield "--wait", (str(schema.wait),), (str(stated.wait),)
     if stated.lags is not None:
         yield "--lags", [lag.name for lag in schema.lags], _lag_names(stated.lags, schema)
-    if stated.input_sd and not schema.names("input_sd"):
+    if stated.input_sd and not schema.get_names("input_sd"):
         yield "--input-sd", (), ("yes",)
 
 
-def _kind(column: Column) -> str:
+def _describe_kind(column: Column) -> str:
     return f"hash of {column.buckets}" if column.buckets else column.kind
 
 
 def _lag_names(stated: str, schema: Schema) -> list[str]:
-    said = () if stated == OFF else parse(stated)
+    said = () if stated == LAGS_OFF else parse_lags(stated)
     return [
         f"{name} lag {lag.text}"
         for lag in said
@@ -185,5 +189,5 @@ def _lag_names(stated: str, schema: Schema) -> list[str]:
     ]
 
 
-def _names(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"

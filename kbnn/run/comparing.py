@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from kbnn.model.effects import Effect
-from kbnn.model.model import Model
-from kbnn.run.inspecting import Inspection, inspect
-from kbnn.run.weights import weights
-from kbnn.score.figures import flat
+from kbnn.model.model import OnlineModel
+from kbnn.run.inspecting import Inspection, inspect_model
+from kbnn.run.weights import iter_weights
+from kbnn.score.figures import flatten_metrics
 
-MOST_MOVES = 10
+MAX_WEIGHT_CHANGES = 10
 
 
-class Change(NamedTuple):
+class ValueChange(NamedTuple):
     """Something that is one thing in the first model and another in the second."""
 
     name: str
@@ -34,7 +34,7 @@ class EffectChange(NamedTuple):
     gap: float | None
 
 
-class Move(NamedTuple):
+class WeightChange(NamedTuple):
     """A weight that differs, and by how many prior standard deviations."""
 
     network: int
@@ -50,17 +50,17 @@ class Move(NamedTuple):
 class Comparison:
     """All that differs; every list is empty when nothing does."""
 
-    settings: list[Change] = field(default_factory=list)
-    columns: list[Change] = field(default_factory=list)
-    facts: list[Change] = field(default_factory=list)
-    figures: dict[str, list[Change]] = field(default_factory=dict)
+    settings: list[ValueChange] = field(default_factory=list)
+    columns: list[ValueChange] = field(default_factory=list)
+    facts: list[ValueChange] = field(default_factory=list)
+    figures: dict[str, list[ValueChange]] = field(default_factory=dict)
     effects: dict[str, list[EffectChange]] = field(default_factory=dict)
-    moves: list[Move] = field(default_factory=list)
+    moves: list[WeightChange] = field(default_factory=list)
     weights_compared: int = 0
     root_mean_square_move: float | None = None
 
     @property
-    def same(self) -> bool:
+    def is_same(self) -> bool:
         """Whether nothing differs that a user could notice."""
         listed = (self.settings, self.columns, self.facts, self.figures, self.effects, self.moves)
         return not any(listed)
@@ -78,40 +78,44 @@ class Comparison:
         return plain
 
 
-def compare(first: Model, first_path: str, second: Model, second_path: str) -> Comparison:
+def compare_models(
+    first: OnlineModel, first_path: str, second: OnlineModel, second_path: str
+) -> Comparison:
     """What differs between two models."""
-    one, two = inspect(first, first_path), inspect(second, second_path)
+    one, two = inspect_model(first, first_path), inspect_model(second, second_path)
     made = Comparison(
-        settings=changes(one.settings, two.settings),
-        columns=changes(columns(one), columns(two)),
-        facts=changes(facts(one), facts(two)),
+        settings=diff_values(one.settings, two.settings),
+        columns=diff_values(describe_columns(one), describe_columns(two)),
+        facts=diff_values(list_facts(one), list_facts(two)),
     )
     for target in one.figures.keys() & two.figures.keys():
-        found = changes(flat(one.figures[target]), flat(two.figures[target]))
+        found = diff_values(
+            flatten_metrics(one.figures[target]), flatten_metrics(two.figures[target])
+        )
         if found:
             made.figures[target] = found
     known = {told.name: told.effects for told in two.effects}
     for name, before, now in [
         (told.name, told.effects, known[told.name]) for told in one.effects if told.name in known
     ]:
-        effects = effect_changes(before, now)
+        effects = diff_effects(before, now)
         if effects:
             made.effects[name] = effects
     compare_weights(made, first, second)
     return made
 
 
-def changes(first: dict[str, Any], second: dict[str, Any]) -> list[Change]:
+def diff_values(first: dict[str, Any], second: dict[str, Any]) -> list[ValueChange]:
     """Entries that differ, or that only one has (None in the other)."""
     names = [*first, *(name for name in second if name not in first)]
     return [
-        Change(name, first.get(name), second.get(name))
+        ValueChange(name, first.get(name), second.get(name))
         for name in names
         if first.get(name) != second.get(name)
     ]
 
 
-def columns(found: Inspection) -> dict[str, str]:
+def describe_columns(found: Inspection) -> dict[str, str]:
     """What each column is, in words."""
     return {
         column["name"]: " ".join(
@@ -122,7 +126,7 @@ def columns(found: Inspection) -> dict[str, str]:
     }
 
 
-def facts(found: Inspection) -> dict[str, Any]:
+def list_facts(found: Inspection) -> dict[str, Any]:
     """Counts and levels."""
     health = found.health
     return {
@@ -134,7 +138,7 @@ def facts(found: Inspection) -> dict[str, Any]:
     }
 
 
-def effect_changes(one: list[Effect], two: list[Effect]) -> list[EffectChange]:
+def diff_effects(one: list[Effect], two: list[Effect]) -> list[EffectChange]:
     """Effects that differ, the surest difference first."""
     first = {effect.feature: effect for effect in one}
     second = {effect.feature: effect for effect in two}
@@ -160,20 +164,20 @@ def effect_changes(one: list[Effect], two: list[Effect]) -> list[EffectChange]:
     return sorted(found, key=lambda change: -abs(change.gap or 0.0))
 
 
-def same_shape(first: Model, second: Model) -> bool:
+def has_same_shape(first: OnlineModel, second: OnlineModel) -> bool:
     """Whether unit n of a layer is the same unit in both; features may have been added."""
     made = [model.learner.settings for model in (first, second)]
     shapes = [(one.hidden, one.activation, one.seed) for one in made]
     return shapes[0] == shapes[1] and first.schema.task == second.schema.task
 
 
-def compare_weights(made: Comparison, first: Model, second: Model) -> None:
+def compare_weights(made: Comparison, first: OnlineModel, second: OnlineModel) -> None:
     """The largest moves among the weights that both have, each in its network's own units."""
-    if not same_shape(first, second):
+    if not has_same_shape(first, second):
         return  # units of other networks are others: their numbers mean nothing
-    known = {(w.network, w.layer, w.unit, w.source): w for w in weights(first)}
+    known = {(w.network, w.layer, w.unit, w.source): w for w in iter_weights(first)}
     moves, squares = [], 0.0
-    for weight in weights(second):
+    for weight in iter_weights(second):
         before = known.get((weight.network, weight.layer, weight.unit, weight.source))
         if before is None:
             continue
@@ -181,8 +185,10 @@ def compare_weights(made: Comparison, first: Model, second: Model) -> None:
         size = (weight.mean - before.mean) / before.prior_sd
         squares += size * size
         if size:
-            moves.append(Move(*weight[:4], first=before.mean, second=weight.mean, prior_sds=size))
+            moves.append(
+                WeightChange(*weight[:4], first=before.mean, second=weight.mean, prior_sds=size)
+            )
     moves.sort(key=lambda move: -abs(move.prior_sds))
-    made.moves = moves[:MOST_MOVES]
+    made.moves = moves[:MAX_WEIGHT_CHANGES]
     if made.weights_compared:
         made.root_mean_square_move = math.sqrt(squares / made.weights_compared)

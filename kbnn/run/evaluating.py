@@ -13,26 +13,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kbnn.errors import DataError
-from kbnn.fleet.keys import keys_of
+from kbnn.fleet.keys import read_keys
 from kbnn.fleet.scores import KeyScores
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.recursion import SequenceNotices
-from kbnn.run.remedies import judge_frozen
-from kbnn.run.unlearnable import Unlearnable
-from kbnn.score.pinball import Pinball
+from kbnn.run.remedies import advise_frozen
+from kbnn.run.unlearnable import UnlearnedRowNotices
+from kbnn.score.pinball import PinballLoss
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.verdict import Verdict
-from kbnn.stream.blocks import taken as take_rows
+from kbnn.stream.blocks import take_rows as take_rows
 from kbnn.stream.opening import Stream
 from kbnn.task import stated
-from kbnn.task.base import Task, Wanted
-from kbnn.task.forecast import HELD, taken
+from kbnn.task.base import OutputOptions, TargetType
+from kbnn.task.forecast import IN_WARMUP, select_rows
 from kbnn.task.numeric import quantile_name
-from kbnn.task.section import Section
+from kbnn.task.section import TargetSection
 
 
 @dataclass
-class Timing:
+class EvaluationTiming:
     """Seconds spent waiting for rows, predicting them and scoring them."""
 
     read: float = 0.0
@@ -45,11 +45,11 @@ class Timing:
         return self.read + self.predict + self.score
 
 
-class Outcome(NamedTuple):
+class RowCounts(NamedTuple):
     """How many rows were scored, had no target, could not be read."""
 
     scored: int
-    without: int
+    unlabelled: int
     unreadable: int
 
 
@@ -57,13 +57,13 @@ class Outcome(NamedTuple):
 class Evaluation:
     """What came out: a scorecard with one score a target, the rows left out, the time."""
 
-    task: Task
+    task: TargetType
     card: Scorecard
     intervals: str | None  # tracked or stated
     learning: bool = False  # whether rows were learned after they were predicted
-    pinball: dict[str, Pinball] = field(default_factory=dict)  # by target
+    pinball: dict[str, PinballLoss] = field(default_factory=dict)  # by target
     bad_rows: int = 0
-    timing: Timing = field(default_factory=Timing)
+    timing: EvaluationTiming = field(default_factory=EvaluationTiming)
     keys: KeyScores | None = None  # of a fleet
 
     @property
@@ -72,10 +72,10 @@ class Evaluation:
         return self.card.curve.rows + self.bad_rows
 
     @property
-    def outcome(self) -> Outcome:
+    def row_counts(self) -> RowCounts:
         """What became of the rows."""
         scored = max(score.rows for score in self.card.scores)
-        return Outcome(scored, self.card.curve.rows - scored, self.bad_rows)
+        return RowCounts(scored, self.card.curve.rows - scored, self.bad_rows)
 
     @property
     def rows_per_second(self) -> float | None:
@@ -86,36 +86,36 @@ class Evaluation:
         """All figures of each target; a row that could not be read counts as skipped."""
         found = {}
         for name, score in zip(self.task.targets, self.card.scores, strict=True):
-            figures = score.figures()
+            figures = score.metric_values()
             figures["skipped"] += score.invalid + self.bad_rows
             if name in self.pinball:
                 loss = self.pinball[name]
                 figures["pinball"] = {
                     quantile_name(share): mean
-                    for share, mean in zip(loss.shares.tolist(), loss.means(), strict=True)
+                    for share, mean in zip(loss.shares.tolist(), loss.mean_losses(), strict=True)
                 }
             found[name] = figures
         return found
 
-    def sections(self) -> list[Section]:
+    def build_sections(self) -> list[TargetSection]:
         """Everything to show, target by target."""
-        points = self.card.points() if self.learning else [[] for _ in self.card.scores]
+        points = self.card.curve_points() if self.learning else [[] for _ in self.card.scores]
         return [
-            section._replace(verdict=self.verdict(section.verdict))
+            section._replace(verdict=self.add_frozen_advice(section.verdict))
             for section in (
-                self.task.section(score, self.card.summaries, at, points[at], self.bad_rows)
+                self.task.build_section(score, self.card.summaries, at, points[at], self.bad_rows)
                 for at, score in enumerate(self.card.scores)
             )
         ]
 
-    def verdict(self, verdict: Verdict) -> Verdict:
+    def add_frozen_advice(self, verdict: Verdict) -> Verdict:
         """A verdict with what may help, by whether the model learned."""
-        return verdict if self.learning else judge_frozen(verdict)
+        return verdict if self.learning else advise_frozen(verdict)
 
-    def verdicts(self) -> list[tuple[str, Verdict]]:
+    def list_verdicts(self) -> list[tuple[str, Verdict]]:
         """Each target and the verdict on it."""
         return [
-            (name, self.verdict(self.task.verdict(score)))
+            (name, self.add_frozen_advice(self.task.build_verdict(score)))
             for name, score in zip(self.task.targets, self.card.scores, strict=True)
         ]
 
@@ -129,12 +129,12 @@ class Evaluation:
         time = {**told, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
         if len(objects) == 1:
             return {**next(iter(objects.values())), **time}
-        scored = self.outcome.scored
+        scored = self.row_counts.scored
         return {"rows": scored, "skipped": self.rows - scored, "targets": objects, **time}
 
 
 def evaluate(
-    model: Model,
+    model: OnlineModel,
     stream: Stream,
     *,
     quantiles: Sequence[float] = (),
@@ -150,29 +150,29 @@ def evaluate(
     """
     card = Scorecard(model.task, model.schema.width)
     if learn:
-        model.remember(lambda: card)
-    done = Evaluation(model.task, card, model.intervals, learn)
-    model.task.fields(Wanted(quantiles=tuple(quantiles)))  # refuses those of classes
-    done.pinball = {name: Pinball(quantiles) for name in model.task.targets if quantiles}
+        model.set_record(lambda: card)
+    done = Evaluation(model.task, card, model.interval_mode, learn)
+    model.task.output_fields(OutputOptions(quantiles=tuple(quantiles)))  # refuses those of classes
+    done.pinball = {name: PinballLoss(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
     timing = done.timing
-    predict = model.learn if learn else model.ahead(SequenceNotices(notice))
-    unlearnable = Unlearnable()
+    predict = model.learn if learn else model.open_predictor(SequenceNotices(notice))
+    unlearnable = UnlearnedRowNotices()
     start = perf_counter()
     for rows in stream:
         got = perf_counter()
-        odd = unlearnable.look(rows, model.task.name, model.task.targets)
+        odd = unlearnable.notice_invalid_target(rows, model.task.name, model.task.targets)
         if odd is not None:
             notice(odd)
         forecast = predict(rows)
         predicted = perf_counter()
         if not learn:
             card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
-        made = (forecast.status & HELD) == 0
+        made = (forecast.status & IN_WARMUP) == 0
         if not made.all():  # rows that only set the scale are not scored
-            rows, forecast = take_rows(rows, np.flatnonzero(made)), taken(forecast, made)
+            rows, forecast = take_rows(rows, np.flatnonzero(made)), select_rows(forecast, made)
         if done.keys is not None:
-            done.keys.add(keys_of(rows, model.key), rows, forecast)
+            done.keys.add(read_keys(rows, model.key), rows, forecast)
         for j, loss in enumerate(done.pinball.values()):
             told = [stated.quantile(forecast.stated[:, j], share) for share in quantiles]
             loss.add(rows.y[:, j], np.stack(told, axis=1), rows.weight)

@@ -11,64 +11,71 @@ from dataclasses import replace
 from typing import Any
 
 from kbnn.errors import ModelError, UsageError
-from kbnn.fleet.fleet import OPEN, Fleet
-from kbnn.fleet.keys import spelt
-from kbnn.fleet.store import DESCRIPTION, MODELS, Store, describe, description, is_fleet
+from kbnn.fleet.fleet import DEFAULT_OPEN_MODELS, Fleet
+from kbnn.fleet.keys import join_key_cells
+from kbnn.fleet.store import (
+    DESCRIPTION_FILE,
+    MODELS_FILE,
+    FleetStore,
+    is_fleet,
+    read_description,
+    write_description,
+)
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.schema import Schema
-from kbnn.model.settings import Settings, contradiction
+from kbnn.model.settings import Settings, make_contradiction_error
 from kbnn.model.stored import to_state
 from kbnn.run.checkpoint import Checkpoint, FileIdentity, identify_file
 from kbnn.run.choices import check_columns
-from kbnn.run.outcome import prequential
+from kbnn.run.outcome import list_prequential_figures
 from kbnn.run.trainoptions import TrainOptions
-from kbnn.sink import write_whole
+from kbnn.sink import write_atomically
 from kbnn.stream.chunk import shorten
 from kbnn.stream.readoptions import ReadOptions
-from kbnn.wording import reason_of
+from kbnn.wording import describe_os_error
 
 __all__ = [
-    "FleetHome",
-    "begun",
-    "check_alone",
-    "copy",
-    "existing",
-    "export",
+    "FleetCheckpoint",
+    "add_key_columns",
+    "check_single_model",
+    "copy_model",
+    "create_fleet",
+    "export_model",
     "is_fleet",
     "load",
-    "one",
-    "overview",
-    "reading",
+    "load_existing",
+    "select_model",
+    "summarize_fleet",
 ]
 
 
-class FleetHome(Checkpoint):
+class FleetCheckpoint(Checkpoint):
     """The folder where one trainer keeps its fleet; a context manager that holds the lock."""
 
     def __init__(self, path: str) -> None:
         if os.path.exists(path) and not os.path.isdir(path):
             raise ModelError(f"{path}: is a file, and a fleet is kept in a folder (name one: -m)")
-        known = {DESCRIPTION, MODELS}
-        if os.path.isdir(path) and not is_fleet(path) and not known.issuperset(_left(path)):
+        known = {DESCRIPTION_FILE, MODELS_FILE}
+        if os.path.isdir(path) and not is_fleet(path) and not known.issuperset(_list_files(path)):
             raise ModelError(f"{path}: is a folder of other things, so no fleet can be kept there")
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
-            raise ModelError(f"{path}: cannot be made ({reason_of(error)})") from error
+            raise ModelError(f"{path}: cannot be made ({describe_os_error(error)})") from error
         self.folder = path
-        self._store: Store | None = None
+        self._store: FleetStore | None = None
         self._saved_models: FileIdentity | None = None
-        super().__init__(os.path.join(path, DESCRIPTION))
+        super().__init__(os.path.join(path, DESCRIPTION_FILE))
 
-    def store(self) -> Store:
+    def open_store(self) -> FleetStore:
         """The models, to be changed."""
         if self._store is None:
-            self._store = Store(self.folder, writes=True)
-            self._saved_models = identify_file(os.path.join(self.folder, MODELS))
+            self._store = FleetStore(self.folder, writes=True)
+            self._saved_models = identify_file(os.path.join(self.folder, MODELS_FILE))
         return self._store
 
-    def keep(self, model: Model) -> None:
+    def save_model(self, model: OnlineModel) -> None:
         """Save the fleet; ModelError where its files are no longer the ones that were opened."""
         assert isinstance(model, Fleet)
 
@@ -80,29 +87,29 @@ class FleetHome(Checkpoint):
             self._describe(model.key)
             self._stop_if_changed(recover)
         model.save()
-        found = identify_file(os.path.join(self.folder, MODELS))
+        found = identify_file(os.path.join(self.folder, MODELS_FILE))
         before = self._saved_models
         if found is not None and before is not None and found[:2] == before[:2]:
             self._saved_models = found
         self._stop_if_changed(recover)  # what was saved may have gone to a file that was replaced
-        if description(self.folder) != model.key:  # the models say it too
+        if read_description(self.folder) != model.key:  # the models say it too
             self._describe(model.key)
 
     def _describe(self, key: tuple[str, ...]) -> None:
-        describe(self.folder, key)
-        self._saved = identify_file(self.path)
+        write_description(self.folder, key)
+        self._saved_identity = identify_file(self.path)
 
     def _find_change(self) -> str | None:
         change = super()._find_change()
         if change is None and self._store is not None:
-            found = identify_file(os.path.join(self.folder, MODELS))
+            found = identify_file(os.path.join(self.folder, MODELS_FILE))
             if found != self._saved_models:
                 how = "removed or moved" if found is None else "changed by another process"
-                change = f"its file {MODELS} was {how} during training"
+                change = f"its file {MODELS_FILE} was {how} during training"
         return change
 
     @property
-    def _subject(self) -> str:
+    def _named_path(self) -> str:
         return self.folder
 
     def close(self) -> None:
@@ -116,7 +123,7 @@ class FleetHome(Checkpoint):
         super().close()
         if not changed and not is_fleet(self.folder):
             with suppress(OSError):
-                os.remove(os.path.join(self.folder, MODELS))
+                os.remove(os.path.join(self.folder, MODELS_FILE))
             with suppress(OSError):
                 os.rmdir(self.folder)
 
@@ -125,17 +132,17 @@ def _save_copy(fleet: Fleet, folder: str) -> None:
     """Save a fleet in a new folder, with what rests in its store so far."""
     os.mkdir(folder)
     try:
-        with Store(folder, writes=True) as copy:
+        with FleetStore(folder, writes=True) as copy:
             fleet.store.copy_to(copy)
             fleet.store = copy
             fleet.save()
-        describe(folder, fleet.key)
+        write_description(folder, fleet.key)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _left(path: str) -> set[str]:
+def _list_files(path: str) -> set[str]:
     """The files of a folder, but for what a trainer that was killed leaves behind."""
     left = (".lock", ".tmp", "-wal", "-shm", "-journal")
     return {
@@ -144,45 +151,53 @@ def _left(path: str) -> set[str]:
     }
 
 
-def existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet | None:
+def load_existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet | None:
     """The fleet that is continued, if there is one, and nothing said contradicts it."""
     if not is_fleet(path):
         if home is None and os.path.exists(path) and not os.path.isdir(path):
             raise ModelError(f"{path}: is a file, and a fleet is kept in a folder (name one: -m)")
         return None
-    key = description(path)
+    key = read_description(path)
     fleet = None
     if not options.fresh:
-        store = home.store() if isinstance(home, FleetHome) else Store(path, writes=False)
+        store = (
+            home.open_store()
+            if isinstance(home, FleetCheckpoint)
+            else FleetStore(path, writes=False)
+        )
         fleet = Fleet.load(store)
     if fleet is None:
         if not options.key:
             raise UsageError(f"{path}: a new fleet needs its key: add --key {','.join(key)}")
         return None
     if options.key and options.key != fleet.key:
-        raise contradiction(path, "--key", ",".join(fleet.key), ",".join(options.key))
+        raise make_contradiction_error(path, "--key", ",".join(fleet.key), ",".join(options.key))
     options.choices.check_against(path, fleet.settings)
     check_columns(path, options.read, fleet.schema)
-    return _opened(fleet, options)
+    return _apply_options(fleet, options)
 
 
-def begun(
+def create_fleet(
     home: Checkpoint | None, options: TrainOptions, settings: Settings, schema: Schema
 ) -> Fleet:
     """A new fleet; what was there is gone once it is saved."""
-    store = home.store() if isinstance(home, FleetHome) else Store(None, writes=True)
-    store.clear()
-    return _opened(Fleet.begin(settings, schema, options.key, store, options.common), options)
+    store = (
+        home.open_store() if isinstance(home, FleetCheckpoint) else FleetStore(None, writes=True)
+    )
+    store.delete_all()
+    return _apply_options(
+        Fleet.create_empty(settings, schema, options.key, store, options.common), options
+    )
 
 
-def _opened(fleet: Fleet, options: TrainOptions) -> Fleet:
+def _apply_options(fleet: Fleet, options: TrainOptions) -> Fleet:
     if fleet.schema.lags and options.read.epochs > 1:
         raise UsageError("a fleet with --lags learns one pass: leave out --epochs")
-    fleet.most_open = options.open or OPEN
+    fleet.most_open = options.open or DEFAULT_OPEN_MODELS
     return fleet
 
 
-def reading(read: ReadOptions, key: tuple[str, ...]) -> ReadOptions:
+def add_key_columns(read: ReadOptions, key: tuple[str, ...]) -> ReadOptions:
     """How rows are read that have a key: with the columns it stands in, which are no inputs."""
     if not key:
         return read
@@ -191,25 +206,25 @@ def reading(read: ReadOptions, key: tuple[str, ...]) -> ReadOptions:
     return replace(read, original=True, ignore=(*read.ignore, *key), key=key)
 
 
-def load(path: str) -> Model:
+def load(path: str) -> OnlineModel:
     """The model of a file, or the fleet of a folder."""
     if not is_fleet(path):
         return modelfile.load(path)
-    description(path)
-    fleet = Fleet.load(Store(path, writes=False))
+    read_description(path)
+    fleet = Fleet.load(FleetStore(path, writes=False))
     if fleet is None:
         raise ModelError(f"{path}: the fleet has learned nothing yet")
     return fleet
 
 
-def copy(model: Model) -> Model:
+def copy_model(model: OnlineModel) -> OnlineModel:
     """A model or fleet that is the same and shares nothing."""
     if isinstance(model, Fleet):
         return model.copy()
     return modelfile.load_bytes(modelfile.to_bytes(*to_state(model)))
 
 
-def check_alone(model: Model, path: str, asked: Mapping[str, bool]) -> None:
+def check_single_model(model: OnlineModel, path: str, asked: Mapping[str, bool]) -> None:
     """Refuse what only the model of one key can be asked."""
     for option, said in asked.items():
         if said and model.key:
@@ -219,30 +234,34 @@ def check_alone(model: Model, path: str, asked: Mapping[str, bool]) -> None:
             )
 
 
-def one(model: Model, path: str, key: str) -> Model:
+def select_model(model: OnlineModel, path: str, key: str) -> OnlineModel:
     """The model of a key of a fleet; UsageError where there is none."""
     if not isinstance(model, Fleet):
         raise UsageError(f"--key is for a fleet, and {path} is one model")
     cells = next(csv.reader([key], strict=True), [""]) if len(model.key) > 1 else [key]
     if len(cells) != len(model.key):
-        raise UsageError(f"--key takes {len(model.key)} values, one of each of {_named(model)}")
-    found = model.model_of(spelt(cells))
+        raise UsageError(
+            f"--key takes {len(model.key)} values, one of each of {_join_key_names(model)}"
+        )
+    found = model.model_of(join_key_cells(cells))
     if found is None:
-        raise UsageError(f"{path}: no model for the key '{shorten(key)}' of {_named(model)}")
+        raise UsageError(
+            f"{path}: no model for the key '{shorten(key)}' of {_join_key_names(model)}"
+        )
     return found
 
 
-def export(model: Model, path: str) -> None:
+def export_model(model: OnlineModel, path: str) -> None:
     """Write a model file."""
-    write_whole(path, modelfile.to_bytes(*to_state(model)))
+    write_atomically(path, modelfile.to_bytes(*to_state(model)))
 
 
-def size(model: Model) -> int:
+def measure_file_size(model: OnlineModel) -> int:
     """The bytes of a model file."""
     return len(modelfile.to_bytes(*to_state(model)))
 
 
-def overview(model: Model, path: str) -> dict[str, Any]:
+def summarize_fleet(model: OnlineModel, path: str) -> dict[str, Any]:
     """The object of `inspect --json` for a fleet."""
     assert isinstance(model, Fleet)
     return {
@@ -251,8 +270,8 @@ def overview(model: Model, path: str) -> dict[str, Any]:
         "task": model.task.name,
         "targets": model.schema.targets,
         "rows": model.rows,
-        "common": model.common is not None,
-        "prequential": prequential(model),
+        "common": model.pooled_model is not None,
+        "prequential": list_prequential_figures(model),
         "keys": [
             {
                 "key": key,
@@ -261,10 +280,10 @@ def overview(model: Model, path: str) -> dict[str, Any]:
                 "coverage_90": told.coverage,
                 "alarms": told.alarms,
             }
-            for key, told in model.store.standings()
+            for key, told in model.store.iter_key_metrics()
         ],
     }
 
 
-def _named(model: Model) -> str:
+def _join_key_names(model: OnlineModel) -> str:
     return ",".join(map(shorten, model.key))

@@ -10,14 +10,14 @@ from kbnn import __version__
 from kbnn.core import engine
 from kbnn.core.layout import layout_of
 from kbnn.model import health, race
-from kbnn.model.effects import Told, effects
-from kbnn.model.model import Model
+from kbnn.model.effects import QuantityEffects, compute_effects
+from kbnn.model.model import OnlineModel
 from kbnn.run import printed
-from kbnn.run.onward import with_next
-from kbnn.task.section import Section
-from kbnn.wording import clean, count, number, rows_of
+from kbnn.run.onward import add_forecast_chart
+from kbnn.task.section import TargetSection
+from kbnn.wording import clean_text, format_count, format_number, format_rows
 
-SHOWN_ALARMS = 5
+MAX_LISTED_ALARMS = 5
 
 
 @dataclass(frozen=True)
@@ -27,26 +27,26 @@ class Inspection:
     path: str
     bytes: int
     task: str
-    called: str  # task and targets in words
+    description: str  # task and targets in words
     targets: list[str]
     classes: list[str]
     facts: list[tuple[str, str]]  # what else describes the targets
     noise: list[tuple[str, str]]  # of the observations, in words; empty where there is none
     rows: int
     skipped: int
-    waiting: str  # rows that wait for their target, in words; empty where none can
+    pending_labels: str  # rows that wait for their target, in words; empty where none can
     settings: dict[str, Any]
     network: dict[str, Any] | None  # None while the model is warming up
     columns: list[dict[str, Any]]
     noise_sd: dict[str, float]
-    effects: list[Told]
+    effects: list[QuantityEffects]
     health: dict[str, Any]
-    race: list[dict[str, Any]]
-    departures: list[str] | None  # from the paper's print; None: another algorithm
+    candidates: list[dict[str, Any]]
+    paper_deviations: list[str] | None  # from the paper's print; None: another algorithm
     engine: str
     position: dict[str, Any]
     figures: dict[str, dict[str, Any]]
-    sections: list[Section]
+    sections: list[TargetSection]
 
     def to_json(self) -> dict[str, Any]:
         """The object of `inspect --json`."""
@@ -68,8 +68,8 @@ class Inspection:
             },
             "sensitivity_unit": {told.name: told.unit for told in self.effects},
             "health": self.health,
-            "race": self.race,
-            "departures": self.departures,
+            "race": self.candidates,
+            "departures": self.paper_deviations,
             "engine": self.engine,
             "position": self.position,
             "prequential": self.figures,
@@ -78,15 +78,15 @@ class Inspection:
     @property
     def summary(self) -> str:
         """What it is and what it has seen, in one line."""
-        return f"{self.called}, {rows_of(self.rows)} learned"
+        return f"{self.description}, {format_rows(self.rows)} learned"
 
-    def card(self) -> list[tuple[str, str]]:
+    def list_lines(self) -> list[tuple[str, str]]:
         """Label and value of everything worth a line."""
-        return [*self.what(), *self.seen(), *self.sound()]
+        return [*self.identity_lines(), *self.history_lines(), *self.health_lines()]
 
-    def what(self) -> list[tuple[str, str]]:
+    def identity_lines(self) -> list[tuple[str, str]]:
         """What it is."""
-        found = [("task", self.called)]
+        found = [("task", self.description)]
         found += self.facts
         settings, network = self.settings, self.network
         widths = settings["hidden"] if network is None else network["hidden"]
@@ -98,16 +98,16 @@ class Inspection:
             found += [
                 (
                     "network",
-                    f"{things(network['inputs'], 'input')}, {hidden} {settings['activation']}, "
-                    f"{things(network['outputs'], 'output')}: {count(network['weights'])} weights",
+                    f"{format_noun_count(network['inputs'], 'input')}, {hidden} {settings['activation']}, "
+                    f"{format_noun_count(network['outputs'], 'output')}: {format_count(network['weights'])} weights",
                 ),
                 (
                     "covariance",
-                    f"{network['covariance']}, {count(network['covariances'])} numbers",
+                    f"{network['covariance']}, {format_count(network['covariances'])} numbers",
                 ),
             ]
-        if self.departures is not None:
-            apart = "; ".join(self.departures)
+        if self.paper_deviations is not None:
+            apart = "; ".join(self.paper_deviations)
             found.append(
                 ("algorithm", f"the paper's, {f'but: {apart}' if apart else 'as printed'}")
             )
@@ -122,77 +122,84 @@ class Inspection:
             ("guards", ", ".join(text for name, text in guards.items() if settings[name]) or "off"),
             ("seed", str(settings["seed"])),
             ("engine", self.engine),
-            ("size", size_of(self.bytes)),
+            ("size", format_bytes(self.bytes)),
         ]
         return found
 
-    def seen(self) -> list[tuple[str, str]]:
+    def history_lines(self) -> list[tuple[str, str]]:
         """What it has seen."""
         health = self.health
-        rows = [rows_of(self.rows)]
-        rows += [f"{count(self.skipped)} without a target"] if self.skipped else []
-        rows += [f"{count(health['rejected'])} rejected"] if health["rejected"] else []
+        rows = [format_rows(self.rows)]
+        rows += [f"{format_count(self.skipped)} without a target"] if self.skipped else []
+        rows += [f"{format_count(health['rejected'])} rejected"] if health["rejected"] else []
         found = [("learned", ", ".join(rows))]
         if health["warming_up"]:
             found.append(
-                ("warm-up", f"{rows_of(health['held_rows'])} held until the scale is known")
+                ("warm-up", f"{format_rows(health['held_rows'])} held until the scale is known")
             )
-        found += [("waiting", self.waiting)] if self.waiting else []
-        found += self._rehearsed()
-        found.append(("drift alarms", self._alarms()))
-        found.append(("scale changes", count(health["scale_changes"])))
+        found += [("waiting", self.pending_labels)] if self.pending_labels else []
+        found += self._selection_lines()
+        found.append(("drift alarms", self._format_alarms()))
+        found.append(("scale changes", format_count(health["scale_changes"])))
         found += [
-            ("missing lately", f"{clean(name)}: no value in the last {rows_of(rows)}")
+            ("missing lately", f"{clean_text(name)}: no value in the last {format_rows(rows)}")
             for name, rows in health["missing_lately"].items()
         ]
         return found
 
-    def _rehearsed(self) -> list[tuple[str, str]]:
+    def _selection_lines(self) -> list[tuple[str, str]]:
         """What was learned once more, and which candidates raced."""
         found = []
         if self.health["rehearsed"]:
-            found.append(("rehearsed", rows_of(self.health["rehearsed"])))
-        for rival in self.race:
-            ahead = f"{rival['leader']} {race.evidence_text(rival['nats'], rival['settings'])}"
-            state = f", dropped at row {count(rival['row'])}" if rival["row"] else ", still racing"
+            found.append(("rehearsed", format_rows(self.health["rehearsed"])))
+        for rival in self.candidates:
+            ahead = f"{rival['leader']} {race.format_evidence(rival['nats'], rival['settings'])}"
+            state = (
+                f", dropped at row {format_count(rival['row'])}"
+                if rival["row"]
+                else ", still racing"
+            )
             found.append(("race", ahead + state))
         return found
 
-    def _alarms(self) -> str:
+    def _format_alarms(self) -> str:
         rows = self.health["alarm_rows"]
         if not rows:
             return "none"
-        last = ", ".join(count(row) for row in rows[-SHOWN_ALARMS:])
+        last = ", ".join(format_count(row) for row in rows[-MAX_LISTED_ALARMS:])
         which = "at row" if len(rows) == 1 else "at rows"
-        if self.health["alarms"] > SHOWN_ALARMS:
+        if self.health["alarms"] > MAX_LISTED_ALARMS:
             which = "the last at rows"
-        return f"{count(self.health['alarms'])}, {which} {last}"
+        return f"{format_count(self.health['alarms'])}, {which} {last}"
 
-    def sound(self) -> list[tuple[str, str]]:
+    def health_lines(self) -> list[tuple[str, str]]:
         """Whether its numbers are sound."""
         health = self.health
         ratio = health["smallest_variance_ratio"]
         return [
-            ("smallest variance", "-" if ratio is None else f"{number(ratio, 3)} of its prior"),
-            ("repairs", count(health["repairs"])),
-            *self._unlike_print(),
-            ("clipped inputs", count(health["clipped"])),
+            (
+                "smallest variance",
+                "-" if ratio is None else f"{format_number(ratio, 3)} of its prior",
+            ),
+            ("repairs", format_count(health["repairs"])),
+            *self._deviation_lines(),
+            ("clipped inputs", format_count(health["clipped"])),
         ]
 
-    def _unlike_print(self) -> list[tuple[str, str]]:
+    def _deviation_lines(self) -> list[tuple[str, str]]:
         """What the paper's own formulas asked for and could not have."""
-        if self.departures is None:
+        if self.paper_deviations is None:
             return []
-        bounded, raised = (count(self.health[name]) for name in ("bounded", "raised"))
+        bounded, raised = (format_count(self.health[name]) for name in ("bounded", "raised"))
         return [("bounded variances", bounded), ("raised variances", raised)]
 
 
-def things(number: int, name: str) -> str:
+def format_noun_count(number: int, name: str) -> str:
     """`1 input`, `11 inputs`."""
-    return f"{count(number)} {name}{'' if number == 1 else 's'}"
+    return f"{format_count(number)} {name}{'' if number == 1 else 's'}"
 
 
-def size_of(size: int) -> str:
+def format_bytes(size: int) -> str:
     """A number of bytes as people read it."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
@@ -200,9 +207,9 @@ def size_of(size: int) -> str:
     return f"{size} bytes"
 
 
-def inspect(model: Model, path: str, size: int | None = None) -> Inspection:
+def inspect_model(model: OnlineModel, path: str, size: int | None = None) -> Inspection:
     """Look at a model; `path` is where it was read from, `size` its bytes where that is no file."""
-    members = model.learned.members
+    members = model.learner_state.members
     network = None
     if members:
         config = members[0].config
@@ -222,35 +229,37 @@ def inspect(model: Model, path: str, size: int | None = None) -> Inspection:
         path=path,
         bytes=os.path.getsize(path) if size is None else size,
         task=model.task.name,
-        called=model.task.called,
+        description=model.task.description,
         targets=targets,
         classes=list(model.schema.classes),
-        facts=model.task.facts(model.learned.sharpness),
-        noise=model.task.noise_told(model.settings.noise, noise_sd),
+        facts=model.task.target_details(model.learner_state.sharpness),
+        noise=model.task.describe_noise(model.settings.noise, noise_sd),
         rows=model.rows,
         skipped=model.skipped,
-        waiting=model.room.told() if model.schema.wait else "",
+        pending_labels=model.pending_rows.format_summary() if model.schema.wait else "",
         settings=model.settings.to_json(),
         network=network,
-        columns=columns(model),
+        columns=list_columns(model),
         noise_sd=noise_sd,
-        effects=effects(model),
-        health=health.health(model),
-        departures=printed.departures(model),
-        race=[rival._asdict() for rival in race.standings(model.racers, model.lost)],
-        engine=engine.description(),
+        effects=compute_effects(model),
+        health=health.collect_health(model),
+        paper_deviations=printed.list_paper_deviations(model),
+        candidates=[rival._asdict() for rival in race.rank_candidates(model.racers, model.lost)],
+        engine=engine.describe_engine(),
         position=model.position,
-        figures={name: score.figures() for name, score in zip(targets, card.scores, strict=True)},
+        figures={
+            name: score.metric_values() for name, score in zip(targets, card.scores, strict=True)
+        },
         sections=[
-            with_next(model, model.task.section(score, card.summaries, at, points))
-            for at, (score, points) in enumerate(zip(card.scores, card.points(), strict=True))
+            add_forecast_chart(model, model.task.build_section(score, card.summaries, at, points))
+            for at, (score, points) in enumerate(zip(card.scores, card.curve_points(), strict=True))
         ],
     )
 
 
-def columns(model: Model) -> list[dict[str, Any]]:
+def list_columns(model: OnlineModel) -> list[dict[str, Any]]:
     """Every column of the source: kind, role, categories, scale, share of rows without a value."""
-    known = {column["name"]: column for column in health.scales(model)}
+    known = {column["name"]: column for column in health.describe_scales(model)}
     histograms = model.card.summaries.features
     places: dict[str, int] = {}
     for index, place in enumerate(model.schema.layout):
@@ -260,7 +269,7 @@ def columns(model: Model) -> list[dict[str, Any]]:
         scale = known.get(column.name, {})
         at = places.get(column.name)
         missing = None
-        if at is not None and at < histograms.features:
+        if at is not None and at < histograms.feature_count:
             absent = int(histograms.missing[at])
             total = absent + int(histograms.counts[at].sum())
             missing = absent / total if total else None

@@ -10,31 +10,31 @@ import numpy as np
 
 from kbnn import __version__, report
 from kbnn.errors import DataError, UsageError
-from kbnn.model.effects import Effect, ranked
-from kbnn.model.model import Model
+from kbnn.model.effects import Effect, rank_features
+from kbnn.model.model import OnlineModel
 from kbnn.model.rows import Rows
 from kbnn.report import Dependence, PictureData, ReportData, TargetReport
-from kbnn.report.picture import FORMATS
-from kbnn.report.svg import figure_class
+from kbnn.report.picture import PICTURE_FORMATS
+from kbnn.report.svg import load_figure_class
 from kbnn.run.inspecting import Inspection
-from kbnn.run.onward import with_next
-from kbnn.run.remedies import judge_frozen
+from kbnn.run.onward import add_forecast_chart
+from kbnn.run.remedies import advise_frozen
 from kbnn.score.rowsums import FloatArray
 from kbnn.score.scorecard import Scorecard
-from kbnn.task.section import Curve, Drawn
-from kbnn.wording import clean, number
+from kbnn.task.section import PartialDependenceSpec, PredictionCurve
+from kbnn.wording import clean_text, format_number
 
-DEPENDENCES = 5
+MAX_DEPENDENCES = 5
 """Features whose partial dependence is drawn, the most important ones."""
 
-GRID = 40
+GRID_POINTS = 40
 
 
-def check_files(page: str | None, picture: str | None = None) -> None:
+def check_report_paths(page: str | None, picture: str | None = None) -> None:
     """Refuse at once, not after an hour of evaluation, what could not be written."""
     for option, path, endings in (
         ("--report", page, (".html", ".htm")),
-        ("--plot", picture, tuple(f".{kind}" for kind in FORMATS)),
+        ("--plot", picture, tuple(f".{kind}" for kind in PICTURE_FORMATS)),
     ):
         if path is None:
             continue
@@ -43,15 +43,15 @@ def check_files(page: str | None, picture: str | None = None) -> None:
             raise UsageError(f"{option} '{path}': the name must end in {known}")
         if not Path(path).resolve().parent.is_dir():
             raise DataError(f"{path}: cannot be written (no such file or directory)")
-        figure_class()
+        load_figure_class()
 
 
-def named(path: str) -> str:
+def format_file_name(path: str) -> str:
     """A file by its name alone."""
-    return clean(Path(path).name)
+    return clean_text(Path(path).name)
 
 
-class Shown(NamedTuple):
+class ReportContext(NamedTuple):
     """What the page says of its rows: whether the model learned them, how many were unreadable."""
 
     title: str
@@ -59,89 +59,95 @@ class Shown(NamedTuple):
     unreadable: int = 0
 
 
-def write(
-    model: Model,
+def write_report_files(
+    model: OnlineModel,
     card: Scorecard,
     inspection: Inspection,
-    shown: Shown,
+    shown: ReportContext,
     *,
     page: str | None = None,
     picture: str | None = None,
 ) -> None:
     """Write what is asked for."""
     if page is not None:
-        report.write_report(page_data(model, card, inspection, shown), page)
+        report.write_report(build_page_data(model, card, inspection, shown), page)
     if picture is not None:
-        report.write_picture(picture_data(model, card), picture)
+        report.write_picture(build_picture_data(model, card), picture)
 
 
-def page_data(model: Model, card: Scorecard, inspection: Inspection, shown: Shown) -> ReportData:
+def build_page_data(
+    model: OnlineModel, card: Scorecard, inspection: Inspection, shown: ReportContext
+) -> ReportData:
     """All the page shows."""
-    points = card.points() if shown.learning else [[] for _ in card.scores]
+    points = card.curve_points() if shown.learning else [[] for _ in card.scores]
     targets = []
     for at, score in enumerate(card.scores):
-        drawn = model.task.drawn(score, card.summaries, at)
-        section = model.task.section(score, card.summaries, at, points[at], shown.unreadable)
+        drawn = model.task.partial_dependence_spec(score, card.summaries, at)
+        section = model.task.build_section(score, card.summaries, at, points[at], shown.unreadable)
         if not shown.learning:
-            section = section._replace(verdict=judge_frozen(section.verdict))
+            section = section._replace(verdict=advise_frozen(section.verdict))
         effects = next((t.effects for t in inspection.effects if t.title == drawn.effect), [])
         targets.append(
             TargetReport(
-                with_next(model, section),
+                add_forecast_chart(model, section),
                 effects,
-                clean(drawn.effect),
-                dependences(model, card, effects, drawn),
+                clean_text(drawn.effect),
+                compute_dependences(model, card, effects, drawn),
                 drawn.name,
                 report.worst_rows(
                     model.task,
                     card.summaries,
                     at,
-                    shown_columns(model),
-                    lambda x: cells(model, x),
+                    list_shown_columns(model),
+                    lambda x: format_row_cells(model, x),
                 ),
             )
         )
-    return ReportData(shown.title, inspection.summary, targets, inspection.card(), __version__)
+    return ReportData(
+        shown.title, inspection.summary, targets, inspection.list_lines(), __version__
+    )
 
 
-def shown_columns(model: Model) -> list[str]:
+def list_shown_columns(model: OnlineModel) -> list[str]:
     """What is shown of a row: its columns, and its lags in the place of the clock."""
     schema = model.schema
     clock = "" if schema.clock is None else schema.clock.column
     return [name for name in schema.features if name != clock] + [lag.name for lag in schema.lags]
 
 
-def cells(model: Model, x: FloatArray) -> list[str]:
+def format_row_cells(model: OnlineModel, x: FloatArray) -> list[str]:
     """One encoded row as a reader knows it: numbers, and categories by name."""
     found: dict[str, str] = {}
     for place, value in zip(model.schema.layout, x.tolist(), strict=False):
         if place.category is None:
-            found[place.column] = number(value)
+            found[place.column] = format_number(value)
         elif value == 1.0:
             found[place.column] = place.category
         else:
             found.setdefault(place.column, "-")
-    return [found.get(name, "-") for name in shown_columns(model)]
+    return [found.get(name, "-") for name in list_shown_columns(model)]
 
 
-def predictor(model: Model, drawn: Drawn) -> Callable[[FloatArray], Curve]:
+def make_predictor(
+    model: OnlineModel, drawn: PartialDependenceSpec
+) -> Callable[[FloatArray], PredictionCurve]:
     """The model as a function of x."""
 
-    def predict(x: FloatArray) -> Curve:
+    def predict(x: FloatArray) -> PredictionCurve:
         unknown = np.full((x.shape[0], len(model.task.targets)), np.nan)
         return drawn.values(model.predict(Rows(x, unknown, np.arange(1, x.shape[0] + 1))))
 
     return predict
 
 
-def dependences(
-    model: Model, card: Scorecard, effects: list[Effect], drawn: Drawn
+def compute_dependences(
+    model: OnlineModel, card: Scorecard, effects: list[Effect], drawn: PartialDependenceSpec
 ) -> list[Dependence]:
     """Partial dependence of the features with the largest effects."""
     background = card.summaries.sample.x
     if not len(card.summaries.sample):
         return []
-    whole = predictor(model, drawn)
+    whole = make_predictor(model, drawn)
 
     def predict(x: FloatArray) -> tuple[FloatArray, FloatArray]:
         made = whole(x)
@@ -152,16 +158,16 @@ def dependences(
     for at, place in enumerate(model.schema.layout):
         places.setdefault(place.column, {})[place.category] = at
     made = []
-    for name in ranked(model, effects)[:DEPENDENCES]:
+    for name in rank_features(model, effects)[:MAX_DEPENDENCES]:
         own = places[name]
         if None not in own:
             named = {str(category): at for category, at in own.items()}
             made.append(report.category_dependence(predict, background, named, name))
             continue
-        low, high = card.summaries.quantiles(own[None], np.array([0.01, 0.99])).tolist()
-        grid = np.linspace(low, high, GRID)
+        low, high = card.summaries.feature_quantiles(own[None], np.array([0.01, 0.99])).tolist()
+        grid = np.linspace(low, high, GRID_POINTS)
         if np.isfinite(grid).all() and grid[0] < grid[-1]:
-            edges, counts = card.summaries.features.bins(own[None])
+            edges, counts = card.summaries.features.used_bins(own[None])
             made.append(
                 report.partial_dependence(
                     predict, background, own[None], grid, name, edges=edges, counts=counts
@@ -170,13 +176,15 @@ def dependences(
     return made
 
 
-def picture_data(model: Model, card: Scorecard, target: int = 0) -> PictureData:
+def build_picture_data(model: OnlineModel, card: Scorecard, target: int = 0) -> PictureData:
     """The main picture, of the first target."""
     summaries = card.summaries
     names = model.schema.encoded_names()
-    drawn = model.task.drawn(card.scores[target], summaries, target)
+    drawn = model.task.partial_dependence_spec(card.scores[target], summaries, target)
     x, truth = np.zeros((0, len(names))), np.zeros(0)
     if len(summaries.sample):
         kept = np.isfinite(summaries.sample.y[:, target])
         x, truth = summaries.sample.x[kept], drawn.truth(summaries.sample.y[kept, target])
-    return PictureData(model.task.targets[target], names, x, truth, drawn, predictor(model, drawn))
+    return PictureData(
+        model.task.targets[target], names, x, truth, drawn, make_predictor(model, drawn)
+    )

@@ -10,23 +10,23 @@ import pyarrow as pa
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
-from kbnn.model.clock import text_of
-from kbnn.model.horizon import MOST_STEPS, ahead, check_horizon, coming
-from kbnn.model.model import Model
+from kbnn.model.clock import format_times
+from kbnn.model.horizon import MAX_HORIZON_STEPS, check_horizon, forecast_steps, make_future_rows
+from kbnn.model.model import OnlineModel
 from kbnn.model.recursion import count_missing_steps
-from kbnn.model.rows import Rows, sliced
-from kbnn.stream.blocks import joined
-from kbnn.stream.blocks import taken as blocks_taken
+from kbnn.model.rows import Rows, slice_rows
+from kbnn.stream.blocks import concat_rows
+from kbnn.stream.blocks import take_rows as blocks_taken
 from kbnn.stream.opening import Stream
-from kbnn.task.forecast import Forecast, taken
-from kbnn.task.section import Chart, Group, Section
+from kbnn.task.forecast import Forecast, select_rows
+from kbnn.task.section import ChartGroup, ChartSpec, TargetSection
 
-USUAL_STEPS: Final = 24
+DEFAULT_CHART_STEPS: Final = 24
 """Steps drawn of a series that has no season."""
-MOST_DRAWN: Final = 96
+MAX_CHART_STEPS: Final = 96
 
 
-class Onward(NamedTuple):
+class HorizonForecast(NamedTuple):
     """Steps ahead: when each is, as the stream writes it (none without a clock), what is said.
 
     `first` is how many steps after the model's end the first of them is.
@@ -34,15 +34,15 @@ class Onward(NamedTuple):
 
     when: list[str]
     forecast: Forecast
-    first: int = 1
+    first_step: int = 1
 
 
-def go_on(
-    model: Model,
+def forecast_horizon(
+    model: OnlineModel,
     steps: int,
     stream: Stream | None = None,
     notice: Callable[[str], None] = lambda text: None,
-) -> Onward:
+) -> HorizonForecast:
     """Forecast the next steps; a stream tells what is known of them.
 
     Rows of the stream that are not after the model's end are skipped. Where it starts later than
@@ -51,23 +51,25 @@ def go_on(
     check_horizon(model, steps)
     skipped = 0
     if stream is None:
-        _check_alone(model)
-        rows = coming(model, steps)
+        _check_inputs_known(model)
+        rows = make_future_rows(model, steps)
     else:
         rows = _read_future(model, stream, steps, notice)
         skipped = _count_steps_between(model, rows, notice)
         if skipped:
-            rows = joined([coming(model, skipped)._replace(schema=rows.schema), rows])
-    said = ahead(
-        model, [model.history], [sliced(rows, k, k + 1) for k in range(skipped + steps)]
-    ).forecast()
+            rows = concat_rows(
+                [make_future_rows(model, skipped)._replace(schema=rows.schema), rows]
+            )
+    said = forecast_steps(
+        model, [model.history], [slice_rows(rows, k, k + 1) for k in range(skipped + steps)]
+    ).to_forecast()
     clock = model.schema.clock
     known = clock is not None and rows.time is not None
-    when = text_of(clock, rows.time[skipped:]) if known else []  # type: ignore[arg-type,index]  # known
-    return Onward(when, taken(said, slice(skipped, None)), 1 + skipped)
+    when = format_times(clock, rows.time[skipped:]) if known else []  # type: ignore[arg-type,index]  # known
+    return HorizonForecast(when, select_rows(said, slice(skipped, None)), 1 + skipped)
 
 
-def _check_alone(model: Model) -> None:
+def _check_inputs_known(model: OnlineModel) -> None:
     """Refuse to go on without inputs that nobody but the user can know."""
     schema = model.schema
     clock = "" if schema.clock is None else schema.clock.column
@@ -83,7 +85,9 @@ def _check_alone(model: Model) -> None:
         )
 
 
-def _read_future(model: Model, stream: Stream, steps: int, notice: Callable[[str], None]) -> Rows:
+def _read_future(
+    model: OnlineModel, stream: Stream, steps: int, notice: Callable[[str], None]
+) -> Rows:
     """Read the first rows after the model's end, as many as there are steps."""
     parts: list[Rows] = []
     end, read, past = _end_of(model), 0, 0
@@ -99,7 +103,7 @@ def _read_future(model: Model, stream: Stream, steps: int, notice: Callable[[str
     found = sum(len(part.y) for part in parts)
     clock = model.schema.clock
     if past and clock is not None and end is not None:
-        text = text_of(clock, end[None])[0]
+        text = format_times(clock, end[None])[0]
         if found == 0:
             raise DataError(
                 f"--horizon: none of the {read:,} rows of {stream.source} is after the model's end "
@@ -114,16 +118,16 @@ def _read_future(model: Model, stream: Stream, steps: int, notice: Callable[[str
             f"--horizon {steps} needs {steps:,} rows after the model's end, "
             f"but {stream.source} has {found:,}"
         )
-    return sliced(joined(parts), 0, steps)
+    return slice_rows(concat_rows(parts), 0, steps)
 
 
-def _end_of(model: Model) -> FloatArray | None:
+def _end_of(model: OnlineModel) -> FloatArray | None:
     """The time of the last row learned (2,), if it is known."""
     known = model.history.time[np.isfinite(model.history.time[:, 0])]
     return known[np.argmax(known[:, 0])] if len(known) and model.schema.clock else None
 
 
-def _count_steps_between(model: Model, rows: Rows, notice: Callable[[str], None]) -> int:
+def _count_steps_between(model: OnlineModel, rows: Rows, notice: Callable[[str], None]) -> int:
     """Count the steps that are missing between the model's end and the first row."""
     end, clock = _end_of(model), model.schema.clock
     if end is None or clock is None or rows.time is None or not np.isfinite(rows.time[0, 0]):
@@ -131,11 +135,11 @@ def _count_steps_between(model: Model, rows: Rows, notice: Callable[[str], None]
     missing = count_missing_steps(clock, end, rows.time[0])
     if not missing:
         return 0
-    end_text, first_text = text_of(clock, np.stack((end, rows.time[0])))
-    if missing + len(rows.y) > MOST_STEPS:
+    end_text, first_text = format_times(clock, np.stack((end, rows.time[0])))
+    if missing + len(rows.y) > MAX_HORIZON_STEPS:
         raise DataError(
             f"--horizon: the first row ({first_text}) is {missing:,} steps after the model's end "
-            f"({end_text}), and at most {MOST_STEPS:,} steps can be forecast. Train on later rows."
+            f"({end_text}), and at most {MAX_HORIZON_STEPS:,} steps can be forecast. Train on later rows."
         )
     notice(
         f"the first row ({first_text}) is {missing + 1:,} steps after the model's end "
@@ -144,21 +148,21 @@ def _count_steps_between(model: Model, rows: Rows, notice: Callable[[str], None]
     return missing
 
 
-def leading_columns(model: Model, onward: Onward) -> pa.RecordBatch:
+def build_step_columns(model: OnlineModel, onward: HorizonForecast) -> pa.RecordBatch:
     """What stands before the forecasts: the number of the step, and its time."""
-    columns = {"step": pa.array(onward.first + np.arange(len(onward.forecast.mean)))}
+    columns = {"step": pa.array(onward.first_step + np.arange(len(onward.forecast.mean)))}
     if model.schema.clock is not None and onward.when:
         columns[model.schema.clock.column] = pa.array(onward.when)
     return pa.RecordBatch.from_pydict(columns)
 
 
-def chart(model: Model, onward: Onward) -> Chart:
+def build_forecast_chart(model: OnlineModel, onward: HorizonForecast) -> ChartSpec:
     """The last values and what comes next."""
     target = model.schema.targets[0]
-    past = model.history.values[-MOST_DRAWN:, model.timeline.columns.index(target)]
+    past = model.history.values[-MAX_CHART_STEPS:, model.timeline.columns.index(target)]
     mean, sd = onward.forecast.mean[:, 0], onward.forecast.sd[:, 0]
     span = f"{onward.when[0]} to {onward.when[-1]}" if onward.when else f"{len(mean)} steps"
-    return Chart(
+    return ChartSpec(
         "ahead",
         "What comes next",
         {"past": past, "mean": mean, "sd": sd, "name": target},
@@ -167,20 +171,22 @@ def chart(model: Model, onward: Onward) -> Chart:
     )
 
 
-def with_next(model: Model, section: Section) -> Section:
+def add_forecast_chart(model: OnlineModel, section: TargetSection) -> TargetSection:
     """The section with a picture of what comes next, where the model can say so."""
     return (
-        section._replace(groups=[*section.groups, *_next(model)]) if model.schema.lags else section
+        section._replace(groups=[*section.groups, *_forecast_groups(model)])
+        if model.schema.lags
+        else section
     )
 
 
-def _next(model: Model) -> list[Group]:
+def _forecast_groups(model: OnlineModel) -> list[ChartGroup]:
     try:
-        season = 0 if model.schema.clock is None else model.schema.clock.season
-        steps = min(max(season, USUAL_STEPS), MOST_DRAWN)
-        onward = go_on(model, steps)
+        season = 0 if model.schema.clock is None else model.schema.clock.season_steps
+        steps = min(max(season, DEFAULT_CHART_STEPS), MAX_CHART_STEPS)
+        onward = forecast_horizon(model, steps)
     except UsageError:
         return []
     if not np.isfinite(onward.forecast.mean).all():
         return []
-    return [Group("What comes next", [chart(model, onward)])]
+    return [ChartGroup("What comes next", [build_forecast_chart(model, onward)])]

@@ -13,22 +13,22 @@ import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError
-from kbnn.model.horizon import ahead, check_horizon
+from kbnn.model.horizon import check_horizon, forecast_steps
 from kbnn.model.lags import History
-from kbnn.model.model import Model
-from kbnn.model.recursion import Ahead, SequenceNotices, align_history
-from kbnn.model.rows import Rows, sliced
-from kbnn.stream.blocks import joined, taken
+from kbnn.model.model import OnlineModel
+from kbnn.model.recursion import MultiStepForecast, SequenceNotices, align_history
+from kbnn.model.rows import Rows, slice_rows
+from kbnn.stream.blocks import concat_rows, take_rows
 from kbnn.stream.opening import Stream
-from kbnn.task.gaussian import Z
+from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
 
-MOST_ORIGINS: Final = 500
-_AT_A_TIME: Final = 50
-_OUTSIDE: Final = 20.0
+MAX_ORIGINS: Final = 500
+_ORIGINS_PER_BATCH: Final = 50
+_MISS_PENALTY: Final = 20.0
 """What a miss counts in the interval score of 90 %: 2 over 10 %."""
 
 
-class Step(NamedTuple):
+class BacktestStep(NamedTuple):
     """How good forecasts of one step were."""
 
     step: int
@@ -41,77 +41,83 @@ class Step(NamedTuple):
     interval_score_90: float
 
 
-class Judged(NamedTuple):
+class BacktestResult(NamedTuple):
     """All steps, and how many origins they were forecast from."""
 
     origins: int
-    steps: list[Step]
+    steps: list[BacktestStep]
 
     def to_json(self) -> dict[str, Any]:
         """The object of `evaluate --horizon --json`."""
         return {"origins": self.origins, "steps": [step._asdict() for step in self.steps]}
 
 
-def judge(
-    model: Model,
+def run_backtest(
+    model: OnlineModel,
     stream: Stream,
     steps: int,
     notice: Callable[[str], None] = lambda text: None,
-) -> Judged:
+) -> BacktestResult:
     """Forecast from many rows of a stream on, and compare."""
     check_horizon(model, steps)
-    rows = joined(list(stream))
+    rows = concat_rows(list(stream))
     if len(rows.y) < steps:
         raise DataError(f"--horizon {steps} needs as many rows, but there are {len(rows.y)}")
-    places = np.unique(np.linspace(0, len(rows.y) - steps, MOST_ORIGINS).astype(np.int64))
+    places = np.unique(np.linspace(0, len(rows.y) - steps, MAX_ORIGINS).astype(np.int64))
     past = align_history(model.schema, model.timeline, model.history, rows, SequenceNotices(notice))
-    made = _forecasts(model, past, rows, places, steps)
-    return _scored(model, past, rows, places, made)
+    made = _forecast_origins(model, past, rows, places, steps)
+    return _score_steps(model, past, rows, places, made)
 
 
-def _forecasts(model: Model, past: History, rows: Rows, places: Any, steps: int) -> Ahead:
+def _forecast_origins(
+    model: OnlineModel, past: History, rows: Rows, places: Any, steps: int
+) -> MultiStepForecast:
     """From each place on: after so many of the rows."""
     history, done = past.copy(), 0
-    parts: list[Ahead] = []
-    for start in range(0, len(places), _AT_A_TIME):
-        chosen = places[start : start + _AT_A_TIME]
+    parts: list[MultiStepForecast] = []
+    for start in range(0, len(places), _ORIGINS_PER_BATCH):
+        chosen = places[start : start + _ORIGINS_PER_BATCH]
         known: list[History] = []
         for place in chosen.tolist():
-            model.timeline.move(history, sliced(rows, done, place))
+            model.timeline.append_rows(history, slice_rows(rows, done, place))
             done = place
             known.append(history.copy())
-        parts.append(ahead(model, known, [taken(rows, chosen + h) for h in range(steps)]))
-    return Ahead(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        parts.append(
+            forecast_steps(model, known, [take_rows(rows, chosen + h) for h in range(steps)])
+        )
+    return MultiStepForecast(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def _scored(model: Model, past: History, rows: Rows, places: Any, made: Ahead) -> Judged:
+def _score_steps(
+    model: OnlineModel, past: History, rows: Rows, places: Any, made: MultiStepForecast
+) -> BacktestResult:
     clock = model.schema.clock
-    season = 0 if clock is None else clock.season
+    season = 0 if clock is None else clock.season_steps
     at = model.timeline.columns.index(model.schema.targets[0])
     before = past.values[:, at]
     every = np.concatenate((before, rows.y[:, 0]))
     origin = len(before) + places
-    last = np.array([_last(every[: int(end)]) for end in origin])
+    last = np.array([_last_known(every[: int(end)]) for end in origin])
     found = []
     for h in range(made.mean.shape[1]):
         truth = every[origin + h]
         seen = np.isfinite(truth) & np.isfinite(made.mean[:, h])
-        error, half = truth - made.mean[:, h], Z[90] * made.sd[:, h]
+        error, half = truth - made.mean[:, h], INTERVAL_HALF_WIDTHS_SD[90] * made.sd[:, h]
         miss = np.maximum(np.abs(error) - half, 0.0)
         ago = _season_ago(every, origin, h, season)
         found.append(
-            Step(
+            BacktestStep(
                 h + 1,
                 int(seen.sum()),
-                _rms(error[seen]),
-                _rms((truth - last)[seen]),
-                None if ago is None else _rms((truth - ago)[seen]),
+                _root_mean_square(error[seen]),
+                _root_mean_square((truth - last)[seen]),
+                None if ago is None else _root_mean_square((truth - ago)[seen]),
                 float(np.mean(np.abs(error[seen]) <= half[seen])),
                 float(np.mean(2.0 * half[seen])),
-                float(np.mean(2.0 * half[seen] + _OUTSIDE * miss[seen])),
+                float(np.mean(2.0 * half[seen] + _MISS_PENALTY * miss[seen])),
             )
         )
-    return Judged(len(places), found)
+    return BacktestResult(len(places), found)
 
 
 def _season_ago(every: FloatArray, origin: Any, h: int, season: int) -> FloatArray | None:
@@ -123,11 +129,11 @@ def _season_ago(every: FloatArray, origin: Any, h: int, season: int) -> FloatArr
     return np.where(source >= 0, every[np.maximum(source, 0)], np.nan)
 
 
-def _last(values: FloatArray) -> float:
+def _last_known(values: FloatArray) -> float:
     known = values[np.isfinite(values)]
     return float(known[-1]) if len(known) else float("nan")
 
 
-def _rms(errors: FloatArray) -> float:
+def _root_mean_square(errors: FloatArray) -> float:
     known = errors[np.isfinite(errors)]
     return float(np.sqrt(np.mean(known**2))) if len(known) else float("nan")

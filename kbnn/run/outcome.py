@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 
 if TYPE_CHECKING:
     from kbnn.run.training import Training
 
 
 @dataclass(frozen=True)
-class Tally:
+class RowTally:
     """Rows a model has met, by what became of them."""
 
     rows: int = 0  # learned
@@ -20,20 +20,20 @@ class Tally:
     rejected: int = 0  # could not be learned from
 
     @classmethod
-    def of(cls, model: Model) -> Tally:
+    def from_model(cls, model: OnlineModel) -> RowTally:
         """A model's tally."""
-        return cls(model.rows, model.skipped, model.rejected)
+        return cls(model.rows, model.skipped, model.rejected_rows)
 
-    def since(self, before: Tally) -> Tally:
+    def since(self, before: RowTally) -> RowTally:
         """What was added."""
-        return Tally(
+        return RowTally(
             self.rows - before.rows,
             self.skipped - before.skipped,
             self.rejected - before.rejected,
         )
 
 
-def summary(training: Training) -> dict[str, Any]:
+def summarize_training(training: Training) -> dict[str, Any]:
     """The object of `train --json`.
 
     Rows are those of this run, in all its passes. The prequential figures are the model's record:
@@ -41,7 +41,7 @@ def summary(training: Training) -> dict[str, Any]:
     processor time of learning alone, `rows_per_second` counts everything.
     """
     model, seconds = training.model, training.seconds
-    tally = Tally.of(model).since(training.before)
+    tally = RowTally.from_model(model).since(training.tally_before)
     return {
         "model": training.options.model,
         "continued": training.continued,
@@ -53,20 +53,22 @@ def summary(training: Training) -> dict[str, Any]:
         "epochs": training.position.epochs,
         "task": model.task.name,
         "targets": model.schema.targets,
-        "prequential": prequential(model),
+        "prequential": list_prequential_figures(model),
         "test": None if training.test is None else training.test.to_json(),
         "noise_sd": list(model.noise_sd),
-        "intervals": model.intervals,
+        "intervals": model.interval_mode,
         "alarms": list(model.alarms),
         "seconds": asdict(seconds),
         "rows_per_second": training.rows / seconds.total if seconds.total > 0.0 else None,
-        "microseconds_per_row": 1e6 * training.processor / training.rows if training.rows else None,
+        "microseconds_per_row": 1e6 * training.processor_seconds / training.rows
+        if training.rows
+        else None,
     }
 
 
-def prequential(model: Model) -> dict[str, Any]:
+def list_prequential_figures(model: OnlineModel) -> dict[str, Any]:
     """The model's record, with the coverage of its 90 % intervals where `train` has it."""
-    figures = model.card.figures(model.schema.targets)
+    figures = model.card.metric_values(model.schema.targets)
     for one in [figures, *figures.get("targets", {}).values()]:
         if "coverage" in one:
             one["coverage_90"] = one["coverage"]["90"]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kbnn.errors import ModelError, UsageError
-from kbnn.model.plain import read
+from kbnn.model.plain import read_dataclass
 from kbnn.stream.readoptions import ReadOptions
 from kbnn.stream.sources import STDIN
 
@@ -30,7 +30,7 @@ class Position:
     predictions_bytes: int | None = None  # length of the predictions of these rows
 
     @classmethod
-    def begin(cls, sources: Sequence[str], read: ReadOptions, seed: int) -> Position:
+    def at_start(cls, sources: Sequence[str], read: ReadOptions, seed: int) -> Position:
         """The start of a run."""
         shuffle, limit = read.shuffle, read.limit
         return cls(
@@ -43,7 +43,7 @@ class Position:
         if not plain:
             return None
         try:
-            position = read(cls, plain)
+            position = read_dataclass(cls, plain)
             sound = position.rows >= 0 and position.epochs > position.epoch >= 0
         except (TypeError, ValueError) as error:
             raise ModelError("the model's position in its sources is damaged") from error
@@ -55,9 +55,9 @@ class Position:
         """Plain data for the model file."""
         return {**asdict(self), "sources": list(self.sources)}
 
-    def resumed(self, last: Position) -> Position:
+    def resume_from(self, last: Position) -> Position:
         """This run, going on where the last one ended; UsageError if they are not the same."""
-        for name, said in _SAME.items():
+        for name, said in _MATCHED_FIELDS.items():
             before, now = getattr(last, name), getattr(self, name)
             mended = name == "on_error" and (before, now) == ("stop", "skip")
             if before != now and not mended:  # up to where it stopped, every row was good
@@ -66,27 +66,27 @@ class Position:
             last = replace(last, epoch=last.epochs, rows=0)
         return replace(last, epochs=self.epochs, on_error=self.on_error)
 
-    def same_rows(self, begin: Position) -> bool:
+    def reads_same_rows(self, begin: Position) -> bool:
         """Whether another run would read the very rows of this one; a pipe never does."""
-        same = all(getattr(self, name) == getattr(begin, name) for name in _SAME)
+        same = all(getattr(self, name) == getattr(begin, name) for name in _MATCHED_FIELDS)
         return same and STDIN not in begin.sources and begin.epochs >= self.epochs
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether nothing is left to learn."""
         return self.epoch >= self.epochs
 
-    def reading(self, read: ReadOptions) -> ReadOptions:
+    def to_read_options(self, read: ReadOptions) -> ReadOptions:
         """How to read from here on."""
         return replace(read, seed=self.seed, epoch=self.epoch, skip=self.rows)
 
 
-def shown(sources: Sequence[str]) -> str:
+def format_sources(sources: Sequence[str]) -> str:
     """The sources by name, as far as they are few."""
     return " ".join(sources) if len(sources) < 4 else f"{sources[0]} and {len(sources) - 1} others"
 
 
-_SAME: dict[str, Callable[[Any], str]] = {
+_MATCHED_FIELDS: dict[str, Callable[[Any], str]] = {
     "sources": lambda value: " ".join(value),
     "shuffle": lambda value: "--shuffle" if value else "no --shuffle",
     "seed": lambda value: f"--seed {value}",

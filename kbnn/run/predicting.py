@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.recursion import SequenceNotices
 from kbnn.model.rows import Rows
 from kbnn.output.writers import Writer
 from kbnn.stream.opening import Stream
-from kbnn.task.forecast import Forecast, joined, without
+from kbnn.task.forecast import Forecast, blank_rows, join_forecasts
 
 Notice = Callable[[str], None]
 
 
 def predict_stream(
-    model: Model,
+    model: OnlineModel,
     stream: Stream,
     writer: Writer,
     *,
@@ -29,19 +29,21 @@ def predict_stream(
         on_rows(len(rows.y))
 
 
-def forecasts_of(model: Model, stream: Stream, notice: Notice) -> Forecast:
+def collect_forecasts(model: OnlineModel, stream: Stream, notice: Notice) -> Forecast:
     """The forecast of every row, in order."""
-    return joined([forecast for _, forecast in predict_rows(model, stream, notice)])
+    return join_forecasts([forecast for _, forecast in predict_rows(model, stream, notice)])
 
 
-def predict_rows(model: Model, stream: Stream, notice: Notice) -> Iterator[tuple[Rows, Forecast]]:
+def predict_rows(
+    model: OnlineModel, stream: Stream, notice: Notice
+) -> Iterator[tuple[Rows, Forecast]]:
     """Predict the rows of a stream in order; the model stays as it is.
 
     Predicting and evaluating both do it here, so that what is scored is what would be written.
     """
-    predict = model.ahead(SequenceNotices(notice))
+    predict = model.open_predictor(SequenceNotices(notice))
     for rows in stream:
         forecast = predict(rows)
         if rows.unreadable is not None:
-            forecast = without(forecast, rows.unreadable)
+            forecast = blank_rows(forecast, rows.unreadable)
         yield rows, forecast

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kbnn.model.model import Model
-from kbnn.run.choices import ON_ERROR, check_one_of
-from kbnn.run.trainoptions import listed, separator
-from kbnn.stream.badrows import BadRowList
+from kbnn.model.model import OnlineModel
+from kbnn.run.choices import ON_ERROR_CHOICES, check_choice
+from kbnn.run.trainoptions import list_names, parse_delimiter
+from kbnn.stream.badrows import BadRowWriter
 from kbnn.stream.opening import ReadOptions, Stream, open_stream
 
 
 @contextmanager
-def opened(
-    model: Model,
+def open_inference_stream(
+    model: OnlineModel,
     sources: Any,
     *,
     notice: Callable[[str], None],
@@ -26,7 +26,7 @@ def opened(
     on_error: str = "stop",
     learn: bool = False,
     **how: Any,
-) -> Iterator[tuple[Stream, BadRowList]]:
+) -> Iterator[tuple[Stream, BadRowWriter]]:
     """A stream of the sources with the model's schema, and the list of its bad rows.
 
     The schema is frozen, unless the model is to `learn`: then categories and classes may be added.
@@ -37,17 +37,17 @@ def opened(
         how["target_may_be_absent"] = not how.get("use_target", True)
         how["use_target"] = True
     schema = model.schema.copy()
-    schema.missing.extend(token for token in listed(na) if token not in schema.missing)
+    schema.missing.extend(token for token in list_names(na) if token not in schema.missing)
     chosen = ReadOptions(
         admit=learn,
-        delimiter=separator(delimiter),
+        delimiter=parse_delimiter(delimiter),
         columns=None if columns is None else tuple(map(str, columns)),
         on_error=on_error,  # type: ignore[arg-type]  # checked by `kept` or `scored`
         **{**how, "original": how.get("original", False) or bool(model.key)},
     )
     chosen.check()
     with (
-        BadRowList(bad_rows) as bad,
+        BadRowWriter(bad_rows) as bad,
         open_stream(
             sources, options=chosen, schema=schema, on_notice=notice, on_bad_row=bad
         ) as stream,
@@ -55,11 +55,13 @@ def opened(
         yield stream, bad
 
 
-def kept(on_error: str) -> str:
+def check_predict_on_error(on_error: str) -> str:
     """How predicting reads a row that is flawed: it stays, and nothing is said of it."""
-    return "keep" if check_one_of("--on-error", on_error, ON_ERROR[::-1]) == "skip" else "stop"
+    return (
+        "keep" if check_choice("--on-error", on_error, ON_ERROR_CHOICES[::-1]) == "skip" else "stop"
+    )
 
 
-def scored(on_error: str) -> str:
+def check_evaluate_on_error(on_error: str) -> str:
     """How evaluating does."""
-    return check_one_of("--on-error", on_error, ON_ERROR)
+    return check_choice("--on-error", on_error, ON_ERROR_CHOICES)

@@ -13,42 +13,42 @@ from time import monotonic, perf_counter, thread_time
 
 from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
 from kbnn.model import file as modelfile
-from kbnn.model.model import Model
-from kbnn.model.rows import sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import slice_rows
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.output.fields import leading_columns
 from kbnn.output.writers import STDOUT, Writer, open_writer
 from kbnn.run import fleets
 from kbnn.run.checkpoint import Checkpoint
-from kbnn.run.choices import check_columns, check_size
-from kbnn.run.cost import told
-from kbnn.run.engines import Learned, Pipeline, engaged
+from kbnn.run.choices import check_columns, check_network_size
+from kbnn.run.cost import estimate_cost
+from kbnn.run.engines import LearnedRows, LearningPipeline, use_engine
 from kbnn.run.evaluating import Evaluation, evaluate
-from kbnn.run.fleets import FleetHome
-from kbnn.run.interruption import Interrupted, Interruption
-from kbnn.run.order import forgotten, remark
-from kbnn.run.outcome import Tally
-from kbnn.run.position import Position, shown
+from kbnn.run.fleets import FleetCheckpoint
+from kbnn.run.interruption import Interrupted, InterruptGuard
+from kbnn.run.order import format_forgetting, measure_forgetting
+from kbnn.run.outcome import RowTally
+from kbnn.run.position import Position, format_sources
 from kbnn.run.trainoptions import TrainOptions
-from kbnn.run.unlearnable import Unlearnable
+from kbnn.run.unlearnable import UnlearnedRowNotices
 from kbnn.score.curve import CurvePoint
-from kbnn.stream.badrows import BadRowList
-from kbnn.stream.inputs import names
+from kbnn.stream.badrows import BadRowWriter
+from kbnn.stream.inputs import list_source_names
 from kbnn.stream.opening import Stream, open_stream
 from kbnn.stream.sources import STDIN
-from kbnn.task.base import Wanted
-from kbnn.task.table import TASKS
-from kbnn.wording import count, rows_of
+from kbnn.task.base import OutputOptions
+from kbnn.task.table import TARGET_TYPES
+from kbnn.wording import format_count, format_rows
 
-__all__ = ["Listener", "Seconds", "TrainOptions", "Training"]
+__all__ = ["Listener", "TrainOptions", "Training", "TrainingSeconds"]
 
-SAVING = 9.0
+MIN_LEARN_SAVE_RATIO = 9.0
 """Seconds of learning for each of saving, at least."""
 
 
 @dataclass
-class Seconds:
+class TrainingSeconds:
     """Where the time went.
 
     Reading happens ahead, so `read` is what was waited for it; `save` is checkpoints and
@@ -66,16 +66,16 @@ class Seconds:
 class Listener:
     """Hears how training goes; every method may be overridden."""
 
-    def notice(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         """Something the user should know."""
 
-    def opened(self, training: Training) -> None:
+    def on_open(self, training: Training) -> None:
         """The sources are open and the model is there; no row has been learned yet."""
 
-    def advanced(self, training: Training, points: list[list[CurvePoint]]) -> None:
+    def on_progress(self, training: Training, points: list[list[CurvePoint]]) -> None:
         """A block was learned; `points` are new points of the learning curve, by target."""
 
-    def saved(self, training: Training) -> None:
+    def on_save(self, training: Training) -> None:
         """A checkpoint is on the disk."""
 
 
@@ -86,115 +86,115 @@ class Training:
         self,
         options: TrainOptions,
         listener: Listener | None = None,
-        known: Model | None = None,
+        known: OnlineModel | None = None,
     ) -> None:
         """`known` is the model to go on with where `options.model` names no file."""
         self.options = options
-        self._known = known
+        self._given_model = known
         self.listener = listener or Listener()
-        self.seconds = Seconds()
+        self.seconds = TrainingSeconds()
         self.ready = False  # whether model and position are known
         self.continued = False  # whether there was a model before
         self.rows = 0  # rows taken in by this run, all passes
-        self.processor = 0.0  # seconds of processor time that learning them took
+        self.processor_seconds = 0.0  # seconds of processor time that learning them took
         self.stream: Stream | None = None
-        self.model: Model
+        self.model: OnlineModel
         self.position: Position
-        self.before = Tally()
+        self.tally_before = RowTally()
         self.test: Evaluation | None = None  # of the rows held out
         self._checkpoint: Checkpoint | None = None
-        self._bad: BadRowList | None = None
-        self._unlearnable = Unlearnable()
+        self._bad: BadRowWriter | None = None
+        self._unlearnable = UnlearnedRowNotices()
         self._writer: Writer | None = None
-        self._pipeline: Pipeline
+        self._pipeline: LearningPipeline
         self._unsaved = False
         self._saved_rows = 0
         self._saved_at = monotonic()
-        self._pause = 0.0  # seconds from one save to the next, where saving takes long
+        self._save_interval = 0.0  # seconds from one save to the next, where saving takes long
 
     @property
     def bad_rows(self) -> int:
         """Rows of this run that could not be read."""
         return 0 if self._bad is None else self._bad.count
 
-    def run(self, interruption: Interruption | None = None) -> None:
+    def run(self, interruption: InterruptGuard | None = None) -> None:
         """Train; `Interrupted` and errors in the data are raised after saving."""
-        interruption = interruption or Interruption()
+        interruption = interruption or InterruptGuard()
         start = perf_counter()
         try:
             with ExitStack() as stack:
                 self.options.check()
                 if self.options.model is not None:
-                    home = FleetHome if self._fleet else Checkpoint
+                    home = FleetCheckpoint if self._is_fleet else Checkpoint
                     self._checkpoint = stack.enter_context(home(self.options.model))
-                    self._tell_of_links(self._checkpoint)
-                self._open(stack, interruption)
+                    self._report_hard_links(self._checkpoint)
+                self._open_stream(stack, interruption)
                 if self.stream is not None:
                     self._open_writer(stack, self.stream)
-                    self.listener.opened(self)
-                    cost = told(self.model, self.stream, self.position.epochs)
+                    self.listener.on_open(self)
+                    cost = estimate_cost(self.model, self.stream, self.position.epochs)
                     if cost is not None:
-                        self.listener.notice(cost)
-                    there = engaged(self.model, self.options.engine, self.options.cluster)
+                        self.listener.on_notice(cost)
+                    there = use_engine(self.model, self.options.engine, self.options.cluster)
                     waited = perf_counter()
-                    with there, self._saved_first():
+                    with there, self._save_on_failure():
                         self.seconds.start = perf_counter() - waited
-                        self._learn(self.stream, interruption)
+                        self._learn_stream(self.stream, interruption)
         finally:
             self.seconds.total = perf_counter() - start
 
     @property
-    def _fleet(self) -> bool:
+    def _is_fleet(self) -> bool:
         """Whether there is, or will be, a model for every key."""
         path = self.options.model
         return bool(self.options.key) or (path is not None and fleets.is_fleet(path))
 
-    def _tell_of_links(self, checkpoint: Checkpoint) -> None:
-        if checkpoint.names > 1:
-            self.listener.notice(
+    def _report_hard_links(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.name_count > 1:
+            self.listener.on_notice(
                 f"{self.options.model} has another name (a hard link), which keeps the model as it "
                 "is now: saving makes a new file"
             )
 
     @contextmanager
-    def _saved_first(self) -> Iterator[None]:
+    def _save_on_failure(self) -> Iterator[None]:
         """Whatever ends the learning early, what was learned is saved before it goes on."""
         try:
             yield
         except (Interrupted, ReaderLeft):
-            self._save()
+            self._save_checkpoint()
             raise
         except OutputError:
             # The model must not be ahead of what was written: it stays as it was last saved.
             if self._saved_rows:
                 kept = f"{self.options.model} stays as it was saved after row {self._saved_rows:,}"
-                self.listener.notice(f"{kept}: when there is room, --resume goes on there")
+                self.listener.on_notice(f"{kept}: when there is room, --resume goes on there")
             raise
         except (DataError, UsageError):
-            self._save()
+            self._save_checkpoint()
             if self.rows:
-                learned = f"{rows_of(self.rows)} before the error were learned"
+                learned = f"{format_rows(self.rows)} before the error were learned"
                 saved = " and saved: when it is mended, --resume goes on"
-                self.listener.notice(f"{learned}{saved if self._checkpoint else ''}")
+                self.listener.on_notice(f"{learned}{saved if self._checkpoint else ''}")
             raise
 
-    def look(self) -> None:
+    def find_schema(self) -> None:
         """Find schema and settings, learn nothing and write nothing."""
         with ExitStack() as stack:
             self.options.check()
-            self._open(stack, Interruption())
+            self._open_stream(stack, InterruptGuard())
 
-    def _existing(self) -> Model | None:
+    def _load_existing(self) -> OnlineModel | None:
         """The model that is continued, if there is one, and nothing said contradicts it."""
         options, path = self.options, self.options.model
-        model = self._known
-        if path is not None and self._fleet:
-            model = fleets.existing(path, self._checkpoint, options)
+        model = self._given_model
+        if path is not None and self._is_fleet:
+            model = fleets.load_existing(path, self._checkpoint, options)
         elif path is not None:
             if not modelfile.exists(path):
                 return None
             if options.fresh:
-                modelfile.check_own(path)
+                modelfile.check_overwrite(path)
                 return None
             model = modelfile.load(path)
         if model is not None:
@@ -203,69 +203,69 @@ class Training:
             check_columns(name, options.read, model.schema)
         return model
 
-    def _open(self, stack: ExitStack, interruption: Interruption) -> None:
+    def _open_stream(self, stack: ExitStack, interruption: InterruptGuard) -> None:
         """Find the model, the position and the schema; no stream if nothing is left to learn."""
-        options, notice = self.options, self.listener.notice
-        model = self._existing()
+        options, notice = self.options, self.listener.on_notice
+        model = self._load_existing()
         settings = options.settings if model is None else model.settings
-        read = fleets.reading(options.read, options.key if model is None else model.key)
+        read = fleets.add_key_columns(options.read, options.key if model is None else model.key)
         last = None if model is None else Position.from_json(model.position)
-        begin = Position.begin(names(options.sources), options.read, settings.seed)
-        self.position = begin if options.model is None else self._where(begin, last)
+        begin = Position.at_start(list_source_names(options.sources), options.read, settings.seed)
+        self.position = begin if options.model is None else self._find_start(begin, last)
         self.continued = model is not None
-        if model is not None and self.position.finished:
+        if model is not None and self.position.is_finished:
             self.model = model
-            self.before = Tally.of(model)
+            self.tally_before = RowTally.from_model(model)
             self.ready = True
             notice("nothing left to learn: the run was complete")
             return
-        self._bad = stack.enter_context(BadRowList(options.bad_rows))
+        self._bad = stack.enter_context(BadRowWriter(options.bad_rows))
         start = perf_counter()
-        with interruption.wait():  # a pipe may take its time for its first rows
+        with interruption.wait_for_input():  # a pipe may take its time for its first rows
             self.stream = stack.enter_context(
                 open_stream(
                     options.sources,
-                    options=self.position.reading(read),
+                    options=self.position.to_read_options(read),
                     schema=None if model is None else model.schema,
                     on_notice=notice,
                     on_bad_row=self._bad,
                 )
             )
         self.seconds.read += perf_counter() - start
-        check_size(settings, self.stream.schema)
-        self.model = model or self._new(settings, self.stream.schema.copy())
-        self.before = Tally.of(self.model)
+        check_network_size(settings, self.stream.schema)
+        self.model = model or self._create_model(settings, self.stream.schema.copy())
+        self.tally_before = RowTally.from_model(self.model)
         self.ready = True
 
-    def _new(self, settings: Settings, schema: Schema) -> Model:
+    def _create_model(self, settings: Settings, schema: Schema) -> OnlineModel:
         if self.options.key:
-            return fleets.begun(self._checkpoint, self.options, settings, schema)
-        return Model.create(settings, schema)
+            return fleets.create_fleet(self._checkpoint, self.options, settings, schema)
+        return OnlineModel.create(settings, schema)
 
-    def _where(self, begin: Position, last: Position | None) -> Position:
+    def _find_start(self, begin: Position, last: Position | None) -> Position:
         """Where to begin: at the first row, or where a run on the same sources was cut short."""
-        options, notice = self.options, self.listener.notice
+        options, notice = self.options, self.listener.on_notice
         if options.resume and last is None:
             notice("nothing to resume: the run starts at the first row")
         if options.resume:
-            return begin if last is None else begin.resumed(last)
+            return begin if last is None else begin.resume_from(last)
         if options.again or last is None:
             return begin
-        if not last.same_rows(begin):
+        if not last.reads_same_rows(begin):
             if not last.complete and last.sources == begin.sources and STDIN not in begin.sources:
                 notice(
-                    f"the last run on {shown(begin.sources)} was cut short and read otherwise: "
+                    f"the last run on {format_sources(begin.sources)} was cut short and read otherwise: "
                     "this one begins at the first row (--resume says what differs)"
                 )
             return begin
         if not last.complete:
             notice(
-                f"the last run on {shown(begin.sources)} was cut short: going on where it ended "
+                f"the last run on {format_sources(begin.sources)} was cut short: going on where it ended "
                 "(--again learns all of it anew)"
             )
-            return begin.resumed(last)
+            return begin.resume_from(last)
         notice(
-            f"{shown(begin.sources)}: was learned to its end before, and is learned once more: its "
+            f"{format_sources(begin.sources)}: was learned to its end before, and is learned once more: its "
             "rows count again"
         )
         return begin
@@ -281,9 +281,9 @@ class Training:
                 if keep is None:
                     raise UsageError(f"{path}: only text can be resumed (use .csv or .jsonl)")
             else:
-                self.listener.notice(f"the predictions begin at row {position.rows + 1}")
-        fields = self.model.task.fields(
-            Wanted(
+                self.listener.on_notice(f"the predictions begin at row {position.rows + 1}")
+        fields = self.model.task.output_fields(
+            OutputOptions(
                 self.options.interval,
                 tuple(self.options.quantiles),
                 outlier=self.model.settings.robust,
@@ -293,16 +293,16 @@ class Training:
         self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
         self.position = replace(position, predictions=None if path == STDOUT else path)
 
-    def _learn(self, stream: Stream, interruption: Interruption) -> None:
+    def _learn_stream(self, stream: Stream, interruption: InterruptGuard) -> None:
         """Learn every row of every pass, in pieces that end at points of the learning curve."""
         seconds = self.seconds
         self._saved_at = monotonic()
-        self._pipeline = Pipeline(self.model, stream.live)
-        if stream.live:
-            interruption.when_idle(self.options.checkpoint_every, self._save)
+        self._pipeline = LearningPipeline(self.model, stream.is_live)
+        if stream.is_live:
+            interruption.call_when_idle(self.options.checkpoint_every, self._save_checkpoint)
         while True:
             wall, cpu = perf_counter(), thread_time()
-            with interruption.wait():
+            with interruption.wait_for_input():
                 rows = next(stream, None)
             # Whoever waits uses no processor: what was used was for encoding.
             used = thread_time() - cpu
@@ -310,93 +310,96 @@ class Training:
             seconds.read += max(0.0, perf_counter() - wall - used)
             again = self.position.epoch > 0
             if rows is None:
-                self._receive(self._pipeline.finish(), again)
+                self._receive_rows(self._pipeline.finish(), again)
             if rows is None and self.position.epoch + 1 >= self.position.epochs:
                 break
             if rows is None:
                 self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
-                stream.reopen()
-                self.model.rewind()
-            elif again or self._pipeline.patient:
-                self._receive(self._pipeline.learn(rows, again), again)
+                stream.start_next_pass()
+                self.model.start_pass()
+            elif again or self._pipeline.is_delayed:
+                self._receive_rows(self._pipeline.learn(rows, again), again)
             else:
                 while len(rows.y):
-                    piece = next(self.model.card.curve.pieces(len(rows.y)))
-                    part = sliced(rows, 0, piece.stop)
-                    self._receive(self._pipeline.learn(part, again), again)
-                    rows = sliced(rows, piece.stop, len(rows.y))
-            pause = max(self.options.checkpoint_every, self._pause)
+                    piece = next(self.model.card.curve.split_at_points(len(rows.y)))
+                    part = slice_rows(rows, 0, piece.stop)
+                    self._receive_rows(self._pipeline.learn(part, again), again)
+                    rows = slice_rows(rows, piece.stop, len(rows.y))
+            pause = max(self.options.checkpoint_every, self._save_interval)
             if self.model.wants_saving or monotonic() - self._saved_at >= pause:
-                self._save()
+                self._save_checkpoint()
         if not self.model.rows:
             raise DataError("no row could be learned: none has a target")
         self.position = replace(self.position, complete=True)
         self._unsaved = True
-        self._save()
-        self._look_back(stream)
+        self._save_checkpoint()
+        self._score_held_out(stream)
 
-    def _look_back(self, stream: Stream) -> None:
+    def _score_held_out(self, stream: Stream) -> None:
         """Score the rows held out, and say so if the order of the others did harm."""
-        notice = self.listener.notice
-        found = forgotten(self.model)
+        notice = self.listener.on_notice
+        found = measure_forgetting(self.model)
         if found is not None:
             shuffled = self.options.read.shuffle
-            notice(remark(found, shuffled=shuffled, alarms=self.model.alarm_count))
+            notice(format_forgetting(found, shuffled=shuffled, alarms=self.model.alarm_count))
         if not self.options.read.test_split:
             return
-        stream.reopen(testing=True)
+        stream.start_next_pass(testing=True)
         try:
             self.test = evaluate(self.model, stream, notice=notice)
         except DataError as error:
             notice(f"of the rows held out there is {error}")
             return
-        rows, out = self.test.outcome.scored, self.test.figures()
+        rows, out = self.test.row_counts.scored, self.test.figures()
         figures = next(iter(out.values()))
-        said = f": {self.model.task.headline(figures)}" if len(out) == 1 else ""
-        notice(f"{rows_of(rows)} held out and never learned{said}")
+        said = f": {self.model.task.format_headline(figures)}" if len(out) == 1 else ""
+        notice(f"{format_rows(rows)} held out and never learned{said}")
 
-    def _receive(self, learned: Iterator[Learned], again: bool) -> None:
+    def _receive_rows(self, learned: Iterator[LearnedRows], again: bool) -> None:
         """Have rows learned, and count what comes of them."""
         while True:
             known = len(self.model.card.curve.points[0])
             start, used = perf_counter(), thread_time()
             one = next(learned, None)
             points = self.model.card.curve.points
-            self.processor += thread_time() - used
+            self.processor_seconds += thread_time() - used
             self.seconds.learn += perf_counter() - start
             if one is None:
                 return
-            self._count(one, [of_target[known:] for of_target in points], again)
+            self._count_rows(one, [of_target[known:] for of_target in points], again)
 
-    def _count(self, one: Learned, points: list[list[CurvePoint]], again: bool) -> None:
+    def _count_rows(self, one: LearnedRows, points: list[list[CurvePoint]], again: bool) -> None:
         """Count rows that were learned, write predictions, tell."""
         rows, learned = one.rows, perf_counter()
         self.rows += len(rows.y)
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
-        for refuted in one.refuted:
-            name, words = self.model.schema.targets[0], TASKS[refuted.instead].words
-            self.listener.notice(
-                f"row {count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
-                f"{refuted.kind}: what was learned is learned anew as {words} "
-                f"(--task {refuted.kind} leaves such rows out)"
+        for refuted in one.first_invalid_rows:
+            name, words = (
+                self.model.schema.targets[0],
+                TARGET_TYPES[refuted.new_type].value_description,
             )
-        odd = self._unlearnable.look(
+            self.listener.on_notice(
+                f"row {format_count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
+                f"{refuted.old_type}: what was learned is learned anew as {words} "
+                f"(--task {refuted.old_type} leaves such rows out)"
+            )
+        odd = self._unlearnable.notice_invalid_target(
             rows,
             self.model.task.name,
             self.model.schema.targets,
             settled=self.model.settings.kind != "auto",
         )
-        for said in (odd, self._unlearnable.held(self.model.let_go)):
+        for said in (odd, self._unlearnable.notice_dropped_rows(self.model.let_go)):
             if said is not None:
-                self.listener.notice(said)
+                self.listener.on_notice(said)
         if self._writer is not None and not again:
-            self._writer.write(one.said, leading_columns(rows, self.model.task, self.model.key))
+            self._writer.write(one.forecast, leading_columns(rows, self.model.task, self.model.key))
             self.seconds.save += perf_counter() - learned
-        self.listener.advanced(self, points)
+        self.listener.on_progress(self, points)
 
-    def _save(self) -> None:
-        self._receive(self._pipeline.finish(), self.position.epoch > 0)
+    def _save_checkpoint(self) -> None:
+        self._receive_rows(self._pipeline.finish(), self.position.epoch > 0)
         if not self._unsaved:
             return
         start = perf_counter()
@@ -405,10 +408,10 @@ class Training:
             self.position = replace(self.position, predictions_bytes=written)
         if self._checkpoint is not None:
             self.model.position = self.position.to_json()
-            self._checkpoint.keep(self.model)
+            self._checkpoint.save_model(self.model)
         self._unsaved = False
         self._saved_rows = self.position.rows
         self._saved_at = monotonic()
-        self._pause = SAVING * (perf_counter() - start)
+        self._save_interval = MIN_LEARN_SAVE_RATIO * (perf_counter() - start)
         self.seconds.save += perf_counter() - start
-        self.listener.saved(self)
+        self.listener.on_save(self)

@@ -12,22 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict, Unpack
 
 from kbnn.errors import UsageError
-from kbnn.fleet.fleet import SMALL
-from kbnn.model.settings import OPTIONS, Choices, Settings
-from kbnn.output.fields import check_interval, check_quantile
+from kbnn.fleet.fleet import FLEET_DEFAULTS
+from kbnn.model.settings import OPTIONS, SettingOverrides, Settings
+from kbnn.output.fields import check_interval_level, check_quantile_level
 from kbnn.output.writers import check_name
-from kbnn.run.choices import ON_ERROR, check_one_of, check_outputs
-from kbnn.stream.hashing import read_buckets
-from kbnn.stream.inputs import paths
+from kbnn.run.choices import ON_ERROR_CHOICES, check_choice, check_outputs
+from kbnn.stream.hashing import parse_hash_options
+from kbnn.stream.inputs import list_source_paths
 from kbnn.stream.readoptions import ReadOptions
-from kbnn.task.table import TASKS, stated_kind
+from kbnn.task.table import TARGET_TYPES, requested_numeric_type
 
-MODEL: Final = "model.npz"
-FLEET: Final = "fleet"
-CHECKPOINT_EVERY: Final = 30.0
-HERE: Final = "here"
-ENGINES: Final = (HERE, "dask")
-LOCAL: Final = "local:2"
+DEFAULT_MODEL: Final = "model.npz"
+DEFAULT_FLEET: Final = "fleet"
+CHECKPOINT_SECONDS: Final = 30.0
+LOCAL_ENGINE: Final = "here"
+ENGINES: Final = (LOCAL_ENGINE, "dask")
+DEFAULT_CLUSTER: Final = "local:2"
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class TrainOptions:
     """The options of a run; every default is the usual case."""
 
     sources: Any  # see kbnn.stream.inputs
-    model: str | None = MODEL  # None: kept in memory
+    model: str | None = DEFAULT_MODEL  # None: kept in memory
     read: ReadOptions = field(default_factory=ReadOptions)
-    choices: Choices = field(default_factory=Choices)
+    choices: SettingOverrides = field(default_factory=SettingOverrides)
     fresh: bool = False  # start over, whatever model is there
     resume: bool = False  # go on where a run on the same sources was cut short, or refuse
     again: bool = False  # learn sources from their first row, though a run was cut short
@@ -45,17 +45,17 @@ class TrainOptions:
     interval: float = 0.9  # that lower and upper of the predictions enclose
     quantiles: Sequence[float] = ()  # of the predictions
     bad_rows: str | None = None
-    checkpoint_every: float = CHECKPOINT_EVERY  # seconds
+    checkpoint_every: float = CHECKPOINT_SECONDS  # seconds
     key: tuple[str, ...] = ()  # columns by which rows find their model, of a fleet
     common: bool = True  # whether a new key begins from what all have in common
     open: int | None = None  # models of a fleet in memory at a time
-    engine: str = HERE  # where a fleet learns: here, or in the workers of a cluster
-    cluster: str = LOCAL
+    engine: str = LOCAL_ENGINE  # where a fleet learns: here, or in the workers of a cluster
+    cluster: str = DEFAULT_CLUSTER
 
     @property
     def settings(self) -> Settings:
         """The settings of a new model, or of a new fleet."""
-        return self.choices.settings(SMALL if self.key else None)
+        return self.choices.make_settings(FLEET_DEFAULTS if self.key else None)
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is opened."""
@@ -64,21 +64,21 @@ class TrainOptions:
                 raise UsageError(f"--{other} and --resume contradict each other")
         self.read.check()
         self._check_key()
-        check_one_of("--engine", self.engine, ENGINES)
-        if self.engine != HERE and (self.model is None or not self.key):
+        check_choice("--engine", self.engine, ENGINES)
+        if self.engine != LOCAL_ENGINE and (self.model is None or not self.key):
             raise UsageError(
                 f"--engine {self.engine} is for a fleet that is kept: say --key and --model"
             )
         _ = self.settings
-        check_interval(self.interval)
+        check_interval_level(self.interval)
         for share in self.quantiles:
-            check_quantile(share)
+            check_quantile_level(share)
         if self.model == "-":
             raise UsageError("a model is kept in a file: --model cannot be -")
         if not self.checkpoint_every > 0.0:
             raise UsageError(f"--checkpoint-every must be positive, not {self.checkpoint_every:g}")
         check_outputs(
-            paths(self.sources),
+            list_source_paths(self.sources),
             {
                 "--model": self.model,
                 "--predictions": self.predictions,
@@ -101,24 +101,24 @@ class TrainOptions:
             raise UsageError("--key and --id cannot be combined: rows of a fleet do not wait")
 
 
-Names = str | int | Sequence[str | int]
+ColumnNames = str | int | Sequence[str | int]
 """A column or several by name; those of pandas may be numbers."""
 
 
-class ReadWords(TypedDict, total=False):
+class ReadKeywords(TypedDict, total=False):
     """How data are read: options of every command that reads."""
 
     columns: Sequence[str] | None  # names for the columns of a numpy array
     limit: int | None
     on_error: str  # stop or skip
     bad_rows: str | None
-    na: Names
+    na: ColumnNames
     format: str
     delimiter: str | None
     header: bool | None
 
 
-class RunWords(ReadWords, total=False):
+class LearnKeywords(ReadKeywords, total=False):
     """How rows are learned."""
 
     epochs: int
@@ -130,15 +130,15 @@ class RunWords(ReadWords, total=False):
     quantiles: Sequence[float]
 
 
-class ModelWords(TypedDict, total=False):
+class ModelKeywords(TypedDict, total=False):
     """What a model is: its columns and its network."""
 
-    features: Names | None
-    ignore: Names | None
+    features: ColumnNames | None
+    ignore: ColumnNames | None
     weight: str | None
     input_sd: bool
-    categorical: Names | None
-    numeric: Names | None
+    categorical: ColumnNames | None
+    numeric: ColumnNames | None
     hash: str | Sequence[str] | None  # device:32
     decimal: str | None
     thousands: str | None
@@ -168,21 +168,21 @@ class ModelWords(TypedDict, total=False):
     seed: int
 
 
-class Words(RunWords, ModelWords, total=False):
+class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
     """Everything that can be said about a run."""
 
     fresh: bool
     resume: bool
     again: bool
     checkpoint_every: float
-    key: Names | None
+    key: ColumnNames | None
     common: bool
     open: int | None
     engine: str
     cluster: str
 
 
-_READ: Final = (
+_READ_KEYWORDS: Final = (
     "weight",
     "input_sd",
     "format",
@@ -196,7 +196,7 @@ _READ: Final = (
     "id",
     "wait",
 )
-_RUN: Final = (
+_RUN_KEYWORDS: Final = (
     "fresh",
     "resume",
     "again",
@@ -210,55 +210,57 @@ _RUN: Final = (
     "engine",
     "cluster",
 )
-_SETTINGS: Final = {option.flag.removeprefix("--").replace("-", "_"): option for option in OPTIONS}
+_SETTING_OPTIONS: Final = {
+    option.flag.removeprefix("--").replace("-", "_"): option for option in OPTIONS
+}
 
 
-def stated(
+def build_train_options(
     sources: Any,
-    target: Names | None = None,
+    target: ColumnNames | None = None,
     model: str | None = None,
-    **words: Unpack[Words],
+    **words: Unpack[TrainKeywords],
 ) -> TrainOptions:
     """The options that words stand for; what is not said has its default."""
     said: dict[str, Any] = dict(words)
-    _check_known(said)
-    task = check_one_of("--task", said.get("task", "auto"), ("auto", *TASKS))
-    on_error = check_one_of("--on-error", said.get("on_error", "stop"), ON_ERROR)
+    _check_keywords(said)
+    task = check_choice("--task", said.get("task", "auto"), ("auto", *TARGET_TYPES))
+    on_error = check_choice("--on-error", said.get("on_error", "stop"), ON_ERROR_CHOICES)
     columns = said.get("columns")
     read = ReadOptions(
-        target=listed(target),
-        features=listed(said.get("features")),
-        ignore=listed(said.get("ignore")),
-        categorical=listed(said.get("categorical")),
-        numeric=listed(said.get("numeric")),
-        hashed=read_buckets(listed(said.get("hash"))),
+        target=list_names(target),
+        features=list_names(said.get("features")),
+        ignore=list_names(said.get("ignore")),
+        categorical=list_names(said.get("categorical")),
+        numeric=list_names(said.get("numeric")),
+        hashed=parse_hash_options(list_names(said.get("hash"))),
         decimal=said.get("decimal") or "",
         thousands=said.get("thousands") or "",
-        na=listed(said.get("na")),
-        delimiter=separator(said.get("delimiter")),
+        na=list_names(said.get("na")),
+        delimiter=parse_delimiter(said.get("delimiter")),
         columns=None if columns is None else tuple(map(str, columns)),
         task=task,
         on_error=on_error,  # type: ignore[arg-type]  # checked above
-        lags=None if said.get("lags") is None else _text(said["lags"]),
-        **{name: said[name] for name in _READ if name in said},
+        lags=None if said.get("lags") is None else _format_value(said["lags"]),
+        **{name: said[name] for name in _READ_KEYWORDS if name in said},
     )
     texts = {
-        option.name: None if said.get(word) is None else _text(said[word])
-        for word, option in _SETTINGS.items()
+        option.name: None if said.get(word) is None else _format_value(said[word])
+        for word, option in _SETTING_OPTIONS.items()
     }
     return TrainOptions(
-        key=listed(said.get("key")),
+        key=list_names(said.get("key")),
         sources=sources,
         model=model,
         read=read,
-        choices=Choices.read(texts, kind=stated_kind(task)),
-        **{name: said[name] for name in _RUN if name in said},
+        choices=SettingOverrides.parse_texts(texts, kind=requested_numeric_type(task)),
+        **{name: said[name] for name in _RUN_KEYWORDS if name in said},
     )
 
 
-def _check_known(said: dict[str, Any]) -> None:
+def _check_keywords(said: dict[str, Any]) -> None:
     """Refuse a word that is no option, with the nearest that is one."""
-    known = [*Words.__annotations__, *_SETTINGS, "target", "model"]
+    known = [*TrainKeywords.__annotations__, *_SETTING_OPTIONS, "target", "model"]
     for word in said:
         if word not in known:
             close = difflib.get_close_matches(word, known, 1, 0.5)
@@ -266,19 +268,19 @@ def _check_known(said: dict[str, Any]) -> None:
             raise UsageError(f"no such option: {word}{hint}")
 
 
-def listed(names: Names | None) -> tuple[str, ...]:
+def list_names(names: ColumnNames | None) -> tuple[str, ...]:
     """One name or several, as texts."""
     if names is None:
         return ()
     return (str(names),) if isinstance(names, str | int) else tuple(map(str, names))
 
 
-def separator(value: str | None) -> str | None:
+def parse_delimiter(value: str | None) -> str | None:
     r"""A delimiter as it may be typed: `\t` and `tab` are the tab."""
     return "\t" if value in ("\\t", "tab") else value
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A setting's value as the command line would say it."""
     if isinstance(value, bool):
         return "auto" if value else "off"

@@ -22,8 +22,8 @@ from kbnn.core.layout import layout_of
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import State
 from kbnn.errors import UsageError
-from kbnn.model.model import Model
-from kbnn.sink import write_whole
+from kbnn.model.model import OnlineModel
+from kbnn.sink import write_atomically
 
 
 class Weight(NamedTuple):
@@ -42,17 +42,17 @@ class Weight(NamedTuple):
     prior_sd: float
 
 
-def weights(model: Model) -> Iterator[Weight]:
+def iter_weights(model: OnlineModel) -> Iterator[Weight]:
     """Every weight of every network, layer after layer, unit after unit, the bias first."""
     names = model.schema.encoded_names()
-    for network, member in enumerate(model.learned.members, start=1):
+    for network, member in enumerate(model.learner_state.members, start=1):
         state = member.state()
-        sd = np.sqrt(variances(state))
+        sd = np.sqrt(weight_variances(state))
         layout = layout_of(state.config)
         first = [*(f"direction {k + 1}" for k in range(state.config.directions)), *names]
         for layer in range(layout.layers):
             parts = [
-                layout.matrix(values, layer)
+                layout.weight_matrix(values, layer)
                 for values in (state.mean, sd, state.prior_mean, np.sqrt(state.prior_var))
             ]
             for unit, rows in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
@@ -62,24 +62,24 @@ def weights(model: Model) -> Iterator[Weight]:
                     yield Weight(network, layer + 1, unit + 1, source, *belief)
 
 
-def save(model: Model, path: str) -> None:
+def save_weights(model: OnlineModel, path: str) -> None:
     """Write means and covariances of all weights, whole or not at all."""
     arrays: dict[str, NDArray[Any]] = {}
-    for network, member in enumerate(model.learned.members, start=1):
-        found = _arrays(member.state())
+    for network, member in enumerate(model.learner_state.members, start=1):
+        found = _weight_arrays(member.state())
         arrays.update({f"network{network}/{name}": array for name, array in found.items()})
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
-    write_whole(path, content.getvalue())
+    write_atomically(path, content.getvalue())
 
 
-def check_name(path: str) -> None:
+def check_weights_path(path: str) -> None:
     """Refuse at once a name that does not say the format."""
     if not path.endswith(".npz"):
         raise UsageError(f"--weights-file '{path}': the name must end in .npz")
 
 
-def _arrays(state: State) -> dict[str, NDArray[Any]]:
+def _weight_arrays(state: State) -> dict[str, NDArray[Any]]:
     layout = layout_of(state.config)
     places = np.concatenate(
         [
@@ -89,7 +89,7 @@ def _arrays(state: State) -> dict[str, NDArray[Any]]:
         axis=1,
     )
     found: dict[str, NDArray[Any]] = {
-        "layer": np.repeat(np.arange(1, layout.layers + 1), np.diff(layout.starts)),
+        "layer": np.repeat(np.arange(1, layout.layers + 1), np.diff(layout.layer_starts)),
         "unit": places[0] + 1,
         "source": places[1],
         "mean": state.mean,
@@ -97,15 +97,18 @@ def _arrays(state: State) -> dict[str, NDArray[Any]]:
         "prior_var": state.prior_var,
     }
     for b, (order, cov) in enumerate(
-        zip(layout.order, layout.unpack(state.cov), strict=True), start=1
+        zip(layout.block_positions, layout.unpack_blocks(state.cov), strict=True), start=1
     ):
         found[f"block{b}/weights"], found[f"block{b}/cov"] = order, cov
     if state.config.directions:
-        found["loose/weights"], found["loose/var"] = layout.loose, layout.loose_var(state.cov)
+        found["loose/weights"], found["loose/var"] = (
+            layout.loose_positions,
+            layout.loose_var(state.cov),
+        )
         found["view"] = state.view
     return found
 
 
-def variances(state: State) -> FloatArray:
+def weight_variances(state: State) -> FloatArray:
     """The variance of every weight."""
-    return np.asarray(state.cov[layout_of(state.config).diagonal])
+    return np.asarray(state.cov[layout_of(state.config).variance_positions])

@@ -17,15 +17,15 @@ import numpy as np
 
 from kbnn.core import engine
 from kbnn.core.constants import LARGEST_TERM
-from kbnn.score.rowsums import FloatArray, cut, floats, restored
+from kbnn.score.rowsums import FloatArray, clip_terms, restore_floats, to_float_list
 
 LARGEST_SPREAD = 1e300
 """Of M2: a weight of 1e140 times the square of a deviation of 1e100 is no number any more."""
 
-_SUMS = ("weight", "shift", "spread")
+_SUM_NAMES = ("weight", "shift", "spread")
 
 
-class Constant:
+class ConstantBaseline:
     """Mean and variance of the numbers so far."""
 
     def __init__(self) -> None:
@@ -36,22 +36,22 @@ class Constant:
         """Count numbers in order."""
         if not len(y):
             return
-        if engine.compiled():
-            self.sums = engine.count_constant(self.sums, y, weight, LARGEST_TERM)
+        if engine.is_compiled():
+            self.sums = engine.update_constant(self.sums, y, weight, LARGEST_TERM)
             self._limit_spread()
             return
-        origin, total, shift, spread = floats(self.sums)
+        origin, total, shift, spread = to_float_list(self.sums)
         if np.isnan(origin):
-            origin = float(cut(y[:1])[0])
+            origin = float(clip_terms(y[:1])[0])
         with np.errstate(over="ignore"):
-            d = cut(y - origin)
-        weights = _running(total, weight)
-        shifts = _running(shift, weight * d)
+            d = clip_terms(y - origin)
+        weights = _partial_sums(total, weight)
+        shifts = _partial_sums(shift, weight * d)
         before = np.divide(shifts[:-1], weights[:-1], out=d.copy(), where=weights[:-1] > 0)
         after = np.divide(shifts[1:], weights[1:], out=d.copy(), where=weights[1:] > 0)
         with np.errstate(over="ignore"):
             gain = np.fmax(weight * (d - before) * (d - after), 0.0)
-            total_spread = _running(spread, gain)[-1]
+            total_spread = _partial_sums(spread, gain)[-1]
         self.sums = np.array([origin, weights[-1], shifts[-1], total_spread])
         self._limit_spread()
 
@@ -62,36 +62,38 @@ class Constant:
     @property
     def variance(self) -> float | None:
         """The mean square error of the best constant, None before the first number."""
-        _, total, _, spread = floats(self.sums)
+        _, total, _, spread = to_float_list(self.sums)
         return spread / total if total > 0.0 else None
 
     @property
     def mean(self) -> float | None:
         """The best constant, None before the first number."""
-        origin, total, shift, _ = floats(self.sums)
+        origin, total, shift, _ = to_float_list(self.sums)
         return origin + shift / total if total > 0.0 else None
 
     def to_json(self) -> dict[str, Any]:
         """The whole state; `from_json` restores it bit for bit."""
-        origin, *sums = floats(self.sums)
+        origin, *sums = to_float_list(self.sums)
         return {
             "origin": None if np.isnan(origin) else origin,
-            **dict(zip(_SUMS, sums, strict=True)),
+            **dict(zip(_SUM_NAMES, sums, strict=True)),
         }
 
     @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Constant:
+    def from_json(cls, state: Mapping[str, Any]) -> ConstantBaseline:
         """The constant that `to_json` described."""
         constant = cls()
-        total, shift, spread = floats(restored([state[name] for name in _SUMS], (3,)))
+        total, shift, spread = to_float_list(
+            restore_floats([state[name] for name in _SUM_NAMES], (3,))
+        )
         if not (abs(shift) <= 2.0 * LARGEST_TERM * total and spread >= 0.0):
             raise ValueError("its baseline is none")
-        origin = np.nan if state["origin"] is None else float(restored(state["origin"], ()))
+        origin = np.nan if state["origin"] is None else float(restore_floats(state["origin"], ()))
         constant.sums = np.array([origin, total, shift, spread])
         return constant
 
 
-def _running(carry: float, values: FloatArray) -> FloatArray:
+def _partial_sums(carry: float, values: FloatArray) -> FloatArray:
     """The n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
     partial = np.empty(values.shape[0] + 1)
     partial[0] = carry

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbnn.score.rowsums import restored
-from kbnn.score.score import LINES, Score, count
+from kbnn.score.rowsums import restore_floats
+from kbnn.score.score import CURVE_LINES, Score, check_stored_count
 
-FIRST = 32
+FIRST_POINT_ROWS = 32
 """Rows at the first point."""
 
 
@@ -54,14 +54,14 @@ class CurvePoint:
         rows, *values = fields
         if len(values) != 6:
             raise ValueError("a point of the learning curve is damaged")
-        restored([0.0 if value is None else value for value in values], (6,))
-        return cls(count(rows), *values)
+        restore_floats([0.0 if value is None else value for value in values], (6,))
+        return cls(check_stored_count(rows), *values)
 
 
-def point(rows: int, score: Score) -> CurvePoint:
+def make_curve_point(rows: int, score: Score) -> CurvePoint:
     """What `score` says now, after `rows` rows of the stream."""
-    lines = score.lines()
-    pairs = [lines.get(name, (None, None)) for name in LINES]
+    lines = score.curve_values()
+    pairs = [lines.get(name, (None, None)) for name in CURVE_LINES]
     return CurvePoint(rows, *(now for now, _ in pairs), *(since for _, since in pairs))
 
 
@@ -74,34 +74,34 @@ class LearningCurve:
         self.points: list[list[CurvePoint]] = [[] for _ in range(targets)]
 
     @property
-    def next_point(self) -> int:
+    def next_point_rows(self) -> int:
         """Row count at which the next point falls."""
-        return FIRST << len(self.points[0])
+        return FIRST_POINT_ROWS << len(self.points[0])
 
-    def pieces(self, rows: int) -> Iterator[slice]:
+    def split_at_points(self, rows: int) -> Iterator[slice]:
         """Cut a block of `rows` rows so that every piece ends at the next point or before it."""
         start = 0
         while start < rows:
-            stop = min(rows, start + self.next_point - self.rows)
+            stop = min(rows, start + self.next_point_rows - self.rows)
             yield slice(start, stop)
             start = stop
 
-    def advance(self, rows: int, scores: Sequence[Score]) -> bool:
+    def advance_rows(self, rows: int, scores: Sequence[Score]) -> bool:
         """Count a piece that `scores` have just taken in; True if a point fell at its end."""
         self.rows += rows
-        if self.rows < self.next_point:
+        if self.rows < self.next_point_rows:
             return False
         for points, score in zip(self.points, scores, strict=True):
-            points.append(point(self.rows, score))
-            score.mark()
+            points.append(make_curve_point(self.rows, score))
+            score.start_curve_segment()
         return True
 
-    def with_now(self, scores: Sequence[Score]) -> list[list[CurvePoint]]:
+    def points_to_date(self, scores: Sequence[Score]) -> list[list[CurvePoint]]:
         """The points of each target, closed by the present figures."""
         if not self.rows or (self.points[0] and self.points[0][-1].rows == self.rows):
             return [list(points) for points in self.points]
         return [
-            [*points, point(self.rows, score)]
+            [*points, make_curve_point(self.rows, score)]
             for points, score in zip(self.points, scores, strict=True)
         ]
 
@@ -116,7 +116,7 @@ class LearningCurve:
     def from_json(cls, state: Mapping[str, Any]) -> LearningCurve:
         """The curve that `to_json` described."""
         return cls.restore(
-            count(state["rows"]),
+            check_stored_count(state["rows"]),
             [[CurvePoint.from_json(p) for p in points] for points in state["points"]],
         )
 
@@ -128,10 +128,10 @@ class LearningCurve:
         """
         curve = cls(len(points))
         known = points[0] if points else []
-        places = [FIRST << at for at in range(len(known))]
+        places = [FIRST_POINT_ROWS << at for at in range(len(known))]
         if any([point.rows for point in target] != places for target in points):
             raise ValueError("the points of the learning curve are not at the rows they fall on")
-        if not (places[-1] if places else 0) <= rows < FIRST << len(known):
+        if not (places[-1] if places else 0) <= rows < FIRST_POINT_ROWS << len(known):
             raise ValueError(f"the learning curve cannot have {rows} rows")
         curve.rows, curve.points = rows, points
         return curve

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from kbnn.score.rowsums import FloatArray
-from kbnn.wording import number
+from kbnn.wording import format_number
 
-Values = Mapping[str, Any]
+MetricValues = Mapping[str, Any]
 """The figures of one target by name; a dotted name is nested: `coverage.90`."""
 
 
-def same(value: float) -> float:
+def identity(value: float) -> float:
     """The value as it is."""
     return value
 
 
-class Figure(NamedTuple):
+class Metric(NamedTuple):
     """One number that judges forecasts.
 
     name      in JSON and checks; `coverage.90` is `90` in `coverage`, and `coverage_90`
@@ -43,20 +43,20 @@ class Figure(NamedTuple):
     label: str = ""
     remark: str = ""
     term: Callable[[Any], FloatArray] | None = None
-    finish: Callable[[float], float] = same
+    finish: Callable[[float], float] = identity
     derive: Callable[[Any], float | None] | None = None
     better: Literal["lower", "higher", "neither"] = "lower"
-    form: Callable[[float | None], str] = number
+    form: Callable[[float | None], str] = format_number
     baseline: str | float = ""
     brief: bool = False
     curve: Literal["", "loss", "nll", "coverage_90"] = ""
     on_curve: Callable[[float], float] | None = None
 
-    def __deepcopy__(self, memo: object) -> Figure:
+    def __deepcopy__(self, memo: object) -> Metric:
         return self  # it never changes
 
 
-class Row(NamedTuple):
+class MetricRow(NamedTuple):
     """One line of a table: the figure, the model's value, the constant's, what it means."""
 
     label: str
@@ -65,14 +65,14 @@ class Row(NamedTuple):
     remark: str
 
 
-class Table(NamedTuple):
+class MetricTable(NamedTuple):
     """The figures of one target beside those of the best constant, named `baseline`."""
 
     baseline: str
-    rows: list[Row]
+    rows: list[MetricRow]
 
 
-def nested(pairs: Sequence[tuple[str, float | None]]) -> dict[str, Any]:
+def nest_metrics(pairs: Sequence[tuple[str, float | None]]) -> dict[str, Any]:
     """Figures as JSON has them: dotted names become objects."""
     found: dict[str, Any] = {}
     for name, value in pairs:
@@ -84,7 +84,7 @@ def nested(pairs: Sequence[tuple[str, float | None]]) -> dict[str, Any]:
     return found
 
 
-def flat(values: Values) -> dict[str, float | None]:
+def flatten_metrics(values: MetricValues) -> dict[str, float | None]:
     """The figures as checks name them: `coverage_90`."""
     found: dict[str, float | None] = {}
     for name, value in values.items():
@@ -95,9 +95,11 @@ def flat(values: Values) -> dict[str, float | None]:
     return found
 
 
-def rows(figures: Sequence[Figure], values: Values, target: str, *, brief: bool) -> list[Row]:
+def format_metric_rows(
+    figures: Sequence[Metric], values: MetricValues, target: str, *, brief: bool
+) -> list[MetricRow]:
     """The lines of a table, the `brief` one or all."""
-    known = flat(values)
+    known = flatten_metrics(values)
     made = []
     for figure in figures:
         if not figure.label or (brief and not figure.brief):
@@ -107,7 +109,7 @@ def rows(figures: Sequence[Figure], values: Values, target: str, *, brief: bool)
             level = figure.baseline
             constant = figure.form(known[level] if isinstance(level, str) else level)
         made.append(
-            Row(
+            MetricRow(
                 figure.label,
                 figure.form(known[figure.name.replace(".", "_")]),
                 constant,

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from kbnn.score.rowsums import FloatArray, IntArray
 
-FIELDS: Final = ("order", "row", "priority", "x", "y", "forecast")
-PARTS: Final = ("x", "y", "forecast")
+SAMPLE_FIELDS: Final = ("order", "row", "priority", "x", "y", "forecast")
+MATRIX_FIELDS: Final = ("x", "y", "forecast")
 
-LARGEST = 1 << 20
+MAX_SAMPLE_ROWS = 1 << 20
 """More rows than this are never kept."""
 
-MOST_NEW = 64
+MAX_UNMERGED_ROWS = 64
 """Rows that are not put in their places at once: late in a stream few of a block are selected."""
 
 
-def row_hash(order: FloatArray, seed: int) -> FloatArray:
+def hash_row_order(order: FloatArray, seed: int) -> FloatArray:
     """A number in [0, 1) for each place in the stream: the splitmix64 finaliser."""
     word: NDArray[np.uint64] = order.astype(np.uint64)
     word *= np.uint64(0x9E3779B97F4A7C15)
@@ -37,7 +37,7 @@ def row_hash(order: FloatArray, seed: int) -> FloatArray:
     return np.asarray((word >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
-class Selection:
+class PrioritySample:
     """The `size` rows of largest priority, in stream order.
 
     order (k,)     place in the stream, from 0      row (k,)   row number in its source
@@ -53,13 +53,13 @@ class Selection:
         self.x = np.zeros((0, 0))
         self.y = np.zeros((0, 0))
         self.forecast = np.zeros((0, 0))
-        self._least = -np.inf  # no row of a priority as small belongs among them
+        self._threshold = -np.inf  # no row of a priority as small belongs among them
         self._new: list[tuple[FloatArray | IntArray, ...]] = []
 
     def __len__(self) -> int:
-        return int(self.settle().order.shape[0])
+        return int(self.merge_new_rows().order.shape[0])
 
-    def offer(
+    def offer_rows(
         self,
         order: FloatArray,
         row: FloatArray | IntArray,
@@ -69,80 +69,80 @@ class Selection:
         forecast: FloatArray,
     ) -> None:
         """Take in the rows of a block that may belong among the kept ones; `settle` places them."""
-        self._widen(x.shape[1], y.shape[1], forecast.shape[1])
-        chosen = np.flatnonzero(priority > self._least)
+        self._pad_columns(x.shape[1], y.shape[1], forecast.shape[1])
+        chosen = np.flatnonzero(priority > self._threshold)
         if chosen.shape[0] == 0:
             return
         self._new.append(tuple(part[chosen] for part in (order, row, priority, x, y, forecast)))
-        if sum(len(part[0]) for part in self._new) > MOST_NEW:
-            self.settle()
+        if sum(len(part[0]) for part in self._new) > MAX_UNMERGED_ROWS:
+            self.merge_new_rows()
 
-    def settle(self) -> Selection:
+    def merge_new_rows(self) -> PrioritySample:
         """Put new rows in their places."""
         if not self._new:
             return self
-        merged = Selection(self.size)
-        for name, *new in zip(FIELDS, *self._new, strict=True):
-            join = stacked if name in PARTS else _joined
+        merged = PrioritySample(self.size)
+        for name, *new in zip(SAMPLE_FIELDS, *self._new, strict=True):
+            join = stack_padded if name in MATRIX_FIELDS else _concatenate_rows
             setattr(merged, name, join(getattr(self, name), *new))
-        merged._keep(np.sort(merged.ranked()[: self.size]))
-        merged._bound()
+        merged._keep_rows(np.sort(merged.rank_rows()[: self.size]))
+        merged._update_threshold()
         self.__dict__.update(merged.__dict__)  # at once: reading may be interrupted
         return self
 
-    def _bound(self) -> None:
+    def _update_threshold(self) -> None:
         """Note what a row must be above to be kept."""
         full = self.size and len(self) >= self.size
-        self._least = float(self.priority.min()) if full else -np.inf
+        self._threshold = float(self.priority.min()) if full else -np.inf
 
-    def _widen(self, *widths: int) -> None:
+    def _pad_columns(self, *widths: int) -> None:
         """Be as wide as the stream even when no wide row is kept: blocks leave no trace."""
-        for name, width in zip(PARTS, widths, strict=True):
+        for name, width in zip(MATRIX_FIELDS, widths, strict=True):
             kept = getattr(self, name)
             if kept.shape[1] < width:
-                setattr(self, name, stacked(kept, np.zeros((0, width))))
+                setattr(self, name, stack_padded(kept, np.zeros((0, width))))
 
-    def widen(self, unseen: FloatArray) -> None:
+    def add_columns(self, unseen: FloatArray) -> None:
         """Columns of x that were not known before; `unseen` is what they held."""
-        self.settle()
+        self.merge_new_rows()
         known = self.x.shape[1]
         more = np.tile(unseen[known:], (len(self), 1))
         self.x = np.concatenate((self.x, more), axis=1)
 
-    def _keep(self, index: NDArray[np.intp]) -> None:
-        for name in FIELDS:
+    def _keep_rows(self, index: NDArray[np.intp]) -> None:
+        for name in SAMPLE_FIELDS:
             setattr(self, name, getattr(self, name)[index])
 
-    def ranked(self) -> NDArray[np.intp]:
+    def rank_rows(self) -> NDArray[np.intp]:
         """Positions from the largest priority to the smallest."""
         return np.lexsort((self.order, -self.priority))
 
-    def arrays(self, prefix: str) -> dict[str, FloatArray]:
+    def to_arrays(self, prefix: str) -> dict[str, FloatArray]:
         """The whole state as float64 arrays named `prefix.field`."""
-        return {f"{prefix}.{name}": getattr(self.settle(), name) for name in FIELDS}
+        return {f"{prefix}.{name}": getattr(self.merge_new_rows(), name) for name in SAMPLE_FIELDS}
 
     @classmethod
-    def from_arrays(cls, size: int, prefix: str, arrays: dict[str, FloatArray]) -> Selection:
+    def from_arrays(cls, size: int, prefix: str, arrays: dict[str, FloatArray]) -> PrioritySample:
         """The rows that `arrays` described."""
         kept = cls(size)
-        for name in FIELDS:
+        for name in SAMPLE_FIELDS:
             stored = np.array(arrays[f"{prefix}.{name}"], dtype=np.float64)
-            if stored.ndim != (2 if name in PARTS else 1) or stored.shape[0] != len(
+            if stored.ndim != (2 if name in MATRIX_FIELDS else 1) or stored.shape[0] != len(
                 arrays[f"{prefix}.order"]
             ):
                 raise ValueError(f"{prefix}.{name} does not fit the other arrays")
             setattr(kept, name, stored)
-        if not 0 <= size <= LARGEST or len(kept) > size:
+        if not 0 <= size <= MAX_SAMPLE_ROWS or len(kept) > size:
             raise ValueError(f"{prefix} holds {len(kept)} rows of at most {size}")
-        kept._bound()
+        kept._update_threshold()
         return kept
 
 
-def _joined(*parts: FloatArray | IntArray) -> FloatArray:
+def _concatenate_rows(*parts: FloatArray | IntArray) -> FloatArray:
     return np.concatenate(parts)
 
 
-def stacked(*parts: FloatArray | IntArray) -> FloatArray:
+def stack_padded(*parts: FloatArray | IntArray) -> FloatArray:
     """Rows under rows; a narrower part is filled with 0 on the right (a column not yet known)."""
     both = np.zeros((sum(map(len, parts)), max(part.shape[1] for part in parts)))
     at = 0

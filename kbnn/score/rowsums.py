@@ -14,32 +14,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.core.constants import LARGEST_TERM
-from kbnn.core.engine import beyond
+from kbnn.core.engine import exceeds_limits
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 
 
-def ones(n: int) -> FloatArray:
+def shared_ones(n: int) -> FloatArray:
     """n ones, not to be written to."""
-    return _ones(1 << n.bit_length())[:n]
+    return _cached_ones(1 << n.bit_length())[:n]
 
 
 @lru_cache(maxsize=1)
-def _ones(n: int) -> FloatArray:
+def _cached_ones(n: int) -> FloatArray:
     made = np.ones(n)
     made.flags.writeable = False
     return made
 
 
-def cut(values: FloatArray) -> FloatArray:
+def clip_terms(values: FloatArray) -> FloatArray:
     """Values limited to +-LARGEST_TERM; the same array where none is beyond."""
-    far = beyond(values, 0.0, LARGEST_TERM)[0]
+    far = exceeds_limits(values, 0.0, LARGEST_TERM)[0]
     return np.clip(values, -LARGEST_TERM, LARGEST_TERM) if far else values
 
 
-def restored(values: object, shape: tuple[int, ...]) -> FloatArray:
+def restore_floats(values: object, shape: tuple[int, ...]) -> FloatArray:
     """Stored numbers as an array of that shape; ValueError when they are not, or not finite."""
     array = np.array(values, dtype=np.float64)
     if array.shape != shape or not np.isfinite(array).all():
@@ -47,14 +47,14 @@ def restored(values: object, shape: tuple[int, ...]) -> FloatArray:
     return array
 
 
-def restored_counts(values: object, shape: tuple[int, ...]) -> IntArray:
+def restore_counts(values: object, shape: tuple[int, ...]) -> IntArray:
     """Stored counts as an array of that shape; ValueError when they are none."""
-    counts = restored(values, shape)
+    counts = restore_floats(values, shape)
     if np.any(counts < 0.0) or np.any(counts > 2.0**53):
         raise ValueError("expected counts")
     return counts.astype(np.int64)
 
 
-def floats(values: FloatArray) -> list[float]:
+def to_float_list(values: FloatArray) -> list[float]:
     """A JSON list that restores the same bits: `json` writes the shortest exact decimal."""
     return [float(value) for value in values]

@@ -15,10 +15,10 @@ import numpy as np
 from kbnn.errors import ModelError
 from kbnn.score.curve import CurvePoint, LearningCurve
 from kbnn.score.rowsums import FloatArray, IntArray
-from kbnn.score.score import Judged, Score, check_finite
-from kbnn.score.summaries import SAMPLE, Summaries
+from kbnn.score.score import Score, ScoredBatch, check_finite
+from kbnn.score.summaries import MAX_SAMPLED_ROWS, StreamSummaries
 
-ARRAYS = (
+SCORECARD_ARRAYS = (
     "feature_counts",
     *(
         f"{kept}.{field}"
@@ -29,44 +29,49 @@ ARRAYS = (
 """Names of the arrays in a stored state."""
 
 
-class Compared(Judged, Protocol):
+class ScoredRows(ScoredBatch, Protocol):
     """A block of one target's forecasts, row by row."""
 
     @property
-    def surprise(self) -> FloatArray: ...
+    def row_losses(self) -> FloatArray: ...
 
 
-class Judge(Protocol):
+class ForecastScorer(Protocol):
     """What a scorecard needs of a task."""
 
     @property
     def targets(self) -> Sequence[str]: ...
     @property
     def score(self) -> type[Score]: ...
-    def said(self, forecast: Any, judged: Any) -> FloatArray: ...
-    def judge(
+    def prediction_columns(self, forecast: Any, judged: Any) -> FloatArray: ...
+    def score_forecasts(
         self, y: FloatArray, forecast: Any, weight: FloatArray | None
-    ) -> Sequence[Compared]: ...
+    ) -> Sequence[ScoredRows]: ...
 
 
 class Scorecard:
     """Scores of every target, the learning curve and the summaries of one stream."""
 
     def __init__(
-        self, judge: Judge, features: int = 0, *, seed: int = 0, sample: int = SAMPLE
+        self,
+        scorer: ForecastScorer,
+        features: int = 0,
+        *,
+        seed: int = 0,
+        sample: int = MAX_SAMPLED_ROWS,
     ) -> None:
-        self.judge = judge
-        self.scores: list[Score] = [judge.score() for _ in judge.targets]
+        self.scorer = scorer
+        self.scores: list[Score] = [scorer.score() for _ in scorer.targets]
         self.curve = LearningCurve(len(self.scores))
-        self.summaries = Summaries(features, seed, sample)
+        self.summaries = StreamSummaries(features, seed, sample)
 
     def copy(self) -> Scorecard:
         """Copy everything but the judge."""
-        return deepcopy(self, {id(self.judge): self.judge})
+        return deepcopy(self, {id(self.scorer): self.scorer})
 
-    def widen(self, unseen: FloatArray) -> None:
+    def add_columns(self, unseen: FloatArray) -> None:
         """Make room for columns of x up to the last of `unseen`: what they held in rows so far."""
-        self.summaries.widen(unseen)
+        self.summaries.add_columns(unseen)
 
     def add(
         self,
@@ -79,35 +84,35 @@ class Scorecard:
         """Score a block in row order: x (n, D), y (n, T) and the task's forecast of its rows."""
         surprise = np.empty(y.shape[0])
         said: list[FloatArray] = []
-        for piece in self.curve.pieces(y.shape[0]):
+        for piece in self.curve.split_at_points(y.shape[0]):
             part = type(forecast)(*(array[piece] for array in forecast))
             w = None if weight is None else weight[piece]
-            compared = self.judge.judge(y[piece], part, w)
+            compared = self.scorer.score_forecasts(y[piece], part, w)
             for score, one in zip(self.scores, compared, strict=True):
                 score.add(one)
-            surprise[piece] = _total([one.surprise for one in compared])
-            said.append(self.judge.said(part, compared))
-            self.curve.advance(piece.stop - piece.start, self.scores)
+            surprise[piece] = _sum_targets([one.row_losses for one in compared])
+            said.append(self.scorer.prediction_columns(part, compared))
+            self.curve.advance_rows(piece.stop - piece.start, self.scores)
         if said:
             told = said[0] if len(said) == 1 else np.concatenate(said)
             self.summaries.add(x, y, told, surprise, number)
 
-    def figures(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+    def metric_values(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Figures of `train --json`: flat for one target, else per name under `targets`."""
         if len(self.scores) == 1:
-            return self.scores[0].figures()
+            return self.scores[0].metric_values()
         labels = names if names is not None else [str(j) for j in range(len(self.scores))]
         return {
             "rows": self.curve.rows,
             "skipped": self.curve.rows - max(score.rows for score in self.scores),
             "targets": {
-                name: score.figures() for name, score in zip(labels, self.scores, strict=True)
+                name: score.metric_values() for name, score in zip(labels, self.scores, strict=True)
             },
         }
 
-    def points(self) -> list[list[CurvePoint]]:
+    def curve_points(self) -> list[list[CurvePoint]]:
         """The learning curve of each target, closed by the present figures."""
-        return self.curve.with_now(self.scores)
+        return self.curve.points_to_date(self.scores)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
         """JSON header and float64 arrays; `from_state` restores the same bits."""
@@ -121,18 +126,18 @@ class Scorecard:
     @classmethod
     def from_state(
         cls,
-        judge: Judge,
+        scorer: ForecastScorer,
         header: Mapping[str, Any],
         arrays: dict[str, FloatArray],
         name: str = "the model",
     ) -> Scorecard:
         """The scorecard that `to_state` described; ModelError when it cannot be one."""
-        card = cls(judge)
+        card = cls(scorer)
         try:
-            card.scores = [judge.score.from_json(state) for state in header["scores"]]
+            card.scores = [scorer.score.from_json(state) for state in header["scores"]]
             card.curve = LearningCurve.from_json(header["curve"])
-            card.summaries = Summaries.from_state(header["summaries"], arrays)
-            if not len(card.curve.points) == len(card.scores) == len(judge.targets):
+            card.summaries = StreamSummaries.from_state(header["summaries"], arrays)
+            if not len(card.curve.points) == len(card.scores) == len(scorer.targets):
                 raise ValueError("its parts speak of different targets")
             for score in card.scores:
                 check_finite(score)  # sums that no rows can have do not make figures
@@ -150,7 +155,7 @@ class Scorecard:
         return card
 
 
-def _total(surprises: Sequence[FloatArray]) -> FloatArray:
+def _sum_targets(surprises: Sequence[FloatArray]) -> FloatArray:
     """Summed over the targets that can be judged; NaN where none can."""
     if len(surprises) == 1:
         return surprises[0]

@@ -12,55 +12,55 @@ from typing import Any
 import numpy as np
 
 from kbnn.score.histograms import FeatureHistograms
-from kbnn.score.reservoir import Selection, row_hash
+from kbnn.score.reservoir import PrioritySample, hash_row_order
 from kbnn.score.rowsums import FloatArray, IntArray
-from kbnn.score.score import count
+from kbnn.score.score import check_stored_count
 
-SAMPLE = 512
+MAX_SAMPLED_ROWS = 512
 """Rows in the even sample; fewer when rows are wide."""
 
-SAMPLE_CELLS = 1 << 16
+MAX_SAMPLE_CELLS = 1 << 16
 """Numbers the sample may hold, except that it always holds 64 rows."""
 
-WORST = 20
+MAX_WORST_ROWS = 20
 """Most surprising rows kept."""
 
 
-EVERY_ROW = 4096
-ONE_IN = 16
+FULL_COUNT_ROWS = 4096
+SPARSE_COUNT_STEP = 16
 """Feature histograms count every row at first, then one in ONE_IN: their shape is known by then."""
 
 
-def sample_rows(features: int, most: int = SAMPLE) -> int:
+def choose_sample_rows(features: int, most: int = MAX_SAMPLED_ROWS) -> int:
     """Rows in the sample of so many features."""
-    return max(min(most, 64), min(most, SAMPLE_CELLS // max(features, 1)))
+    return max(min(most, 64), min(most, MAX_SAMPLE_CELLS // max(features, 1)))
 
 
-class Summaries:
+class StreamSummaries:
     """Streaming summaries of rows and of what was said of them; a sample of none keeps none."""
 
-    def __init__(self, features: int, seed: int = 0, sample: int = SAMPLE) -> None:
+    def __init__(self, features: int, seed: int = 0, sample: int = MAX_SAMPLED_ROWS) -> None:
         self.seed = seed
         self.rows = 0
         self.features = FeatureHistograms(features)
-        self._sample = Selection(sample_rows(features, sample))
-        self._worst = Selection(WORST)
+        self._sample = PrioritySample(choose_sample_rows(features, sample))
+        self._worst = PrioritySample(MAX_WORST_ROWS)
 
     @property
-    def sample(self) -> Selection:
+    def sample(self) -> PrioritySample:
         """Rows of all the stream, evenly."""
-        return self._sample.settle()
+        return self._sample.merge_new_rows()
 
     @property
-    def worst(self) -> Selection:
+    def worst_rows(self) -> PrioritySample:
         """The rows that surprised most."""
-        return self._worst.settle()
+        return self._worst.merge_new_rows()
 
     def add(
         self,
         x: FloatArray,
         y: FloatArray,
-        said: FloatArray,
+        columns: FloatArray,
         surprise: FloatArray,
         number: IntArray | None = None,
     ) -> None:
@@ -74,27 +74,27 @@ class Summaries:
             return
         order = np.arange(self.rows, self.rows + n, dtype=np.float64)
         numbers = order + 1 if number is None else number
-        self.features.widen(x.shape[1])
-        every = max(0, EVERY_ROW - self.rows)
+        self.features.add_features(x.shape[1])
+        every = max(0, FULL_COUNT_ROWS - self.rows)
         self.features.add(x[:every])
-        self.features.add(x[every + -(self.rows + every) % ONE_IN :: ONE_IN])
+        self.features.add(x[every + -(self.rows + every) % SPARSE_COUNT_STEP :: SPARSE_COUNT_STEP])
         self.rows += n
         scored = np.flatnonzero(np.isfinite(surprise))
         if scored.shape[0] < n:
             order, numbers, surprise = order[scored], numbers[scored], surprise[scored]
-            x, y, said = x[scored], y[scored], said[scored]
-        self._sample.offer(order, numbers, row_hash(order, self.seed), x, y, said)
-        self._worst.offer(order, numbers, surprise, x, y, said)
+            x, y, columns = x[scored], y[scored], columns[scored]
+        self._sample.offer_rows(order, numbers, hash_row_order(order, self.seed), x, y, columns)
+        self._worst.offer_rows(order, numbers, surprise, x, y, columns)
 
-    def widen(self, unseen: FloatArray) -> None:
+    def add_columns(self, unseen: FloatArray) -> None:
         """Make room for columns of x; in the rows so far they held what `unseen` says."""
         if not self._sample.size:
             return
-        self.features.widen(len(unseen), unseen)
-        self._sample.widen(unseen)
-        self._worst.widen(unseen)
+        self.features.add_features(len(unseen), unseen)
+        self._sample.add_columns(unseen)
+        self._worst.add_columns(unseen)
 
-    def quantiles(self, feature: int, levels: FloatArray) -> FloatArray:
+    def feature_quantiles(self, feature: int, levels: FloatArray) -> FloatArray:
         """Quantiles of a feature in the even sample (NaN when it was never present)."""
         kept = self.sample.x
         if feature >= kept.shape[1]:
@@ -113,19 +113,26 @@ class Summaries:
         }
         arrays = {
             "feature_counts": self.features.counts.astype(np.float64),
-            **self.sample.arrays("sample"),
-            **self.worst.arrays("worst"),
+            **self.sample.to_arrays("sample"),
+            **self.worst_rows.to_arrays("worst"),
         }
         return header, arrays
 
     @classmethod
-    def from_state(cls, header: Mapping[str, Any], arrays: dict[str, FloatArray]) -> Summaries:
+    def from_state(
+        cls, header: Mapping[str, Any], arrays: dict[str, FloatArray]
+    ) -> StreamSummaries:
         """The summaries that `to_state` described."""
         summaries = cls(len(header["features"]["level"]))
-        summaries.seed, summaries.rows = count(header["seed"]), count(header["rows"])
+        summaries.seed, summaries.rows = (
+            check_stored_count(header["seed"]),
+            check_stored_count(header["rows"]),
+        )
         summaries.features = FeatureHistograms.from_json(
             header["features"], arrays["feature_counts"]
         )
-        summaries._sample = Selection.from_arrays(count(header["sample_size"]), "sample", arrays)
-        summaries._worst = Selection.from_arrays(WORST, "worst", arrays)
+        summaries._sample = PrioritySample.from_arrays(
+            check_stored_count(header["sample_size"]), "sample", arrays
+        )
+        summaries._worst = PrioritySample.from_arrays(MAX_WORST_ROWS, "worst", arrays)
         return summaries

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kbnn.wording import rows_of
+from kbnn.wording import format_rows
 
 Level = Literal["good", "fair", "poor", "unknown"]
 
-FEW = 20
+MIN_VERDICT_ROWS = 20
 """Fewer rows than this are not judged at all."""
 
 
@@ -23,7 +23,7 @@ class Verdict:
     overconfident: bool = False  # intervals or probabilities hold clearly less than they promise
 
 
-def too_few(rows: int) -> Verdict:
+def too_few_rows_verdict(rows: int) -> Verdict:
     """The verdict on next to nothing."""
-    text = f"{rows_of(rows)} scored: judge from {FEW} rows on."
+    text = f"{format_rows(rows)} scored: judge from {MIN_VERDICT_ROWS} rows on."
     return Verdict("unknown", "Too few rows to judge", (text.capitalize(),))

@@ -15,16 +15,16 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from kbnn.errors import DataError
-from kbnn.stream.chunk import Chunk, Pins, shorten
-from kbnn.stream.header import check_unique, check_width
+from kbnn.stream.chunk import Chunk, ReadHints, shorten
+from kbnn.stream.header import check_unique_names, check_width
 from kbnn.stream.memory import BatchReader
 from kbnn.stream.sources import ByteReader
-from kbnn.stream.values import as_text
+from kbnn.stream.values import cast_to_text
 
-BATCH_ROWS: Final = 4096
+ARROW_BATCH_ROWS: Final = 4096
 
 # Everything a damaged file makes Arrow raise; it has no common base class of its own.
-_DAMAGE: Final = (
+_ARROW_ERRORS: Final = (
     pa.ArrowException,
     OSError,
     ValueError,
@@ -44,7 +44,7 @@ class ArrowReader:
         self,
         name: str,
         what: str,
-        pins: Pins,
+        hints: ReadHints,
         schema: pa.Schema,
         batches: Iterator[pa.RecordBatch],
         progress: Callable[[int], None] = lambda rows: None,
@@ -55,62 +55,62 @@ class ArrowReader:
         own = frozenset(schema.names)
         self._constant = {n: v for n, v in (constant or {}).items() if n not in own}
         self._what = what
-        self._pins = pins
+        self._hints = hints
         self._batches = batches
         self._progress = progress
-        check_width(len(schema), name, pins)
+        check_width(len(schema), name, hints)
         try:
             own_columns = list(schema.names)
             self.columns: list[str] = [*self._constant, *own_columns]
         except UnicodeDecodeError as error:
-            raise damaged(name, what, error) from error
-        check_unique(self.columns, name)
+            raise damaged_data_error(name, what, error) from error
+        check_unique_names(self.columns, name)
         self.notices = [
             f"{name}: column '{shorten(field.name)}': the time zone '{shorten(field.type.tz)}' is "
             "unknown here: its times are read as UTC"
             for field in schema
             if pa.types.is_timestamp(field.type)
             and not is_known_zone(field.type.tz)
-            and pins.wants(field.name)
-            and field.name not in pins.ignored
+            and hints.is_wanted(field.name)
+            and field.name not in hints.ignored
         ]
         if not self.columns:
             raise DataError(f"{name}: has no columns")
 
-    def chunks(self) -> Iterator[Chunk]:
+    def read_chunks(self) -> Iterator[Chunk]:
         """All batches, in order, as they arrive."""
         row = 1
         while True:
             try:
                 batch = next(self._batches, None)
                 if batch is not None:
-                    batch = self._selected(batch)
-            except _DAMAGE as error:
-                raise damaged(self.name, self._what, error) from error
+                    batch = self._select_wanted(batch)
+            except _ARROW_ERRORS as error:
+                raise damaged_data_error(self.name, self._what, error) from error
             if batch is None:
                 return
-            for start in range(0, batch.num_rows, BATCH_ROWS):
+            for start in range(0, batch.num_rows, ARROW_BATCH_ROWS):
                 try:
-                    part = _plain(batch.slice(start, BATCH_ROWS))
-                except _DAMAGE as error:
-                    raise damaged(self.name, self._what, error) from error
-                part = self._with_constants(part)
+                    part = _decode_batch(batch.slice(start, ARROW_BATCH_ROWS))
+                except _ARROW_ERRORS as error:
+                    raise damaged_data_error(self.name, self._what, error) from error
+                part = self._add_constants(part)
                 first, row = row, row + part.num_rows
                 self._progress(row - 1)
                 yield Chunk(self.name, part, first)
 
-    def _with_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        wanted = {n: v for n, v in self._constant.items() if self._pins.wants(n)}
+    def _add_constants(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        wanted = {n: v for n, v in self._constant.items() if self._hints.is_wanted(n)}
         if not wanted:
             return batch
         values = [pa.repeat(pa.scalar(v, pa.string()), batch.num_rows) for v in wanted.values()]
         names = [*wanted, *batch.schema.names]
         return pa.RecordBatch.from_arrays([*values, *batch.columns], names=names)
 
-    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _select_wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The wanted columns, checked."""
         chosen = [
-            (at, name) for at, name in enumerate(batch.schema.names) if self._pins.wants(name)
+            (at, name) for at, name in enumerate(batch.schema.names) if self._hints.is_wanted(name)
         ]
         chosen = chosen or [(0, batch.schema.names[0])]
         columns = []
@@ -118,43 +118,43 @@ class ArrowReader:
             column = batch.column(at)
             try:
                 column.validate(full=True)  # a damaged file may otherwise crash what follows
-            except _DAMAGE:
-                if name not in self._pins.ignored:
+            except _ARROW_ERRORS:
+                if name not in self._hints.ignored:
                     raise
                 column = pa.nulls(batch.num_rows)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, names=[name for _, name in chosen])
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _decode_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Columns of types that Arrow's functions take, a few rows at a time."""
-    columns = [plain_column(column) for column in batch.columns]
+    columns = [decode_column(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def plain_column(column: pa.Array) -> pa.Array:
+def decode_column(column: pa.Array) -> pa.Array:
     """Decode a column: dictionaries, runs and views become plain values, at any depth.
 
     Few of Arrow's functions take these. A time zone that is unknown here is left out, so that the
     times are those of UTC; values that cannot be decoded become texts.
     """
     try:
-        return _decode(column)
+        return _decode_encoded_column(column)
     except pa.ArrowNotImplementedError:
-        return as_text(column)
+        return cast_to_text(column)
 
 
-def _decode(column: pa.Array) -> pa.Array:
+def _decode_encoded_column(column: pa.Array) -> pa.Array:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType) and _is_encoded(kind.storage_type):
-        return plain_column(column.storage)
+        return decode_column(column.storage)
     if pa.types.is_dictionary(kind):
-        names = plain_column(column.dictionary)
+        names = decode_column(column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, names).dictionary_decode()
     if pa.types.is_run_end_encoded(kind):
         places = column.offset + np.arange(len(column))
         runs = np.searchsorted(column.run_ends.to_numpy(), places, side="right")
-        return plain_column(column.values).take(pa.array(runs))
+        return decode_column(column.values).take(pa.array(runs))
     if pa.types.is_string_view(kind):
         return column.cast(pa.string())
     if pa.types.is_binary_view(kind):
@@ -162,11 +162,11 @@ def _decode(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind) and not is_known_zone(kind.tz):
         return column.cast(pa.int64()).cast(pa.timestamp(kind.unit))
     if pa.types.is_struct(kind):
-        parts = [plain_column(part) for part in column.flatten()]
+        parts = [decode_column(part) for part in column.flatten()]
         names = [kind.field(at).name for at in range(kind.num_fields)]
         return pa.StructArray.from_arrays(parts, names, mask=column.is_null())
     if pa.types.is_nested(kind) and _is_encoded(kind):
-        return as_text(column)
+        return cast_to_text(column)
     return column
 
 
@@ -197,39 +197,39 @@ def is_known_zone(zone: str | None) -> bool:
     return True
 
 
-def damaged(name: str, what: str, error: BaseException) -> DataError:
+def damaged_data_error(name: str, what: str, error: BaseException) -> DataError:
     """The error for a file that Arrow cannot read."""
     lines = str(error).strip().splitlines()
     first = lines[0] if lines else type(error).__name__
     return DataError(f"{name}: the {what} data are damaged ({first[:120].rstrip('. ')})")
 
 
-def open_parquet(reader: ByteReader, pins: Pins) -> ArrowReader:
+def open_parquet(reader: ByteReader, hints: ReadHints) -> ArrowReader:
     """Open a Parquet file; a pipe goes to a temporary file first, for the index is at the end."""
     name = reader.source.name
     path = reader.source.seekable_path(reader)
     try:
-        check_width(_parquet_width(path), name, pins)
+        check_width(_read_parquet_width(path), name, hints)
         file = pyarrow.parquet.ParquetFile(path, memory_map=False)
         schema = file.schema_arrow
         total = file.metadata.num_rows
-        chosen = [column for column in schema.names if pins.wanted and pins.wants(column)]
+        chosen = [column for column in schema.names if hints.wanted and hints.is_wanted(column)]
         batches = file.iter_batches(
-            batch_size=BATCH_ROWS, use_threads=False, columns=chosen or None
+            batch_size=ARROW_BATCH_ROWS, use_threads=False, columns=chosen or None
         )
-    except _DAMAGE as error:
-        raise damaged(name, "Parquet", error) from error
+    except _ARROW_ERRORS as error:
+        raise damaged_data_error(name, "Parquet", error) from error
     size = reader.source.size or 0
 
-    def progress(rows: int) -> None:
-        reader.count = size * rows // max(total, 1)
+    def report_progress(rows: int) -> None:
+        reader.bytes_read = size * rows // max(total, 1)
 
     return ArrowReader(
-        name, "Parquet", pins, schema, batches, progress, constant=reader.source.columns
+        name, "Parquet", hints, schema, batches, report_progress, constant=reader.source.columns
     )
 
 
-def _parquet_width(path: str) -> int:
+def _read_parquet_width(path: str) -> int:
     """The number of columns as the index of a Parquet file begins with it; 0 when it does not.
 
     To have it from Arrow is to have the whole index, 2 kB a column. The index is Thrift: field 1
@@ -255,7 +255,7 @@ def _parquet_width(path: str) -> int:
     return elements - 1
 
 
-def open_arrow_file(reader: ByteReader, pins: Pins) -> ArrowReader:
+def open_arrow_file(reader: ByteReader, hints: ReadHints) -> ArrowReader:
     """Open an Arrow file; a pipe goes to a temporary file first."""
     name = reader.source.name
     path = reader.source.seekable_path(reader)
@@ -263,36 +263,36 @@ def open_arrow_file(reader: ByteReader, pins: Pins) -> ArrowReader:
         file = pyarrow.ipc.open_file(pa.OSFile(path, "rb"))
         schema = file.schema
         number = file.num_record_batches
-    except _DAMAGE as error:
-        raise damaged(name, "Arrow", error) from error
+    except _ARROW_ERRORS as error:
+        raise damaged_data_error(name, "Arrow", error) from error
     size = reader.source.size or 0
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def read_batches() -> Iterator[pa.RecordBatch]:
         for at in range(number):
-            reader.count = size * at // number
+            reader.bytes_read = size * at // number
             yield file.get_batch(at)
-        reader.count = size
+        reader.bytes_read = size
 
-    return ArrowReader(name, "Arrow", pins, schema, batches())
+    return ArrowReader(name, "Arrow", hints, schema, read_batches())
 
 
-def open_arrow_stream(reader: ByteReader, pins: Pins) -> ArrowReader:
+def open_arrow_stream(reader: ByteReader, hints: ReadHints) -> ArrowReader:
     """Open an Arrow stream: batches are delivered as they arrive, from a pipe too."""
     name = reader.source.name
     try:
-        stream = pyarrow.ipc.open_stream(pa.PythonFile(_Exactly(reader), mode="r"))
+        stream = pyarrow.ipc.open_stream(pa.PythonFile(_ExactReader(reader), mode="r"))
         schema = stream.schema
-    except _DAMAGE as error:
-        raise damaged(name, "Arrow", error) from error
-    return ArrowReader(name, "Arrow", pins, schema, iter(stream))
+    except _ARROW_ERRORS as error:
+        raise damaged_data_error(name, "Arrow", error) from error
+    return ArrowReader(name, "Arrow", hints, schema, iter(stream))
 
 
-def open_table(reader: BatchReader, pins: Pins) -> ArrowReader:
+def open_table(reader: BatchReader, hints: ReadHints) -> ArrowReader:
     """Open a table in memory."""
-    return ArrowReader(reader.source.name, "table's", pins, reader.schema, reader.batches)
+    return ArrowReader(reader.source.name, "table's", hints, reader.schema, reader.batches)
 
 
-class _Exactly:
+class _ExactReader:
     """A file over a byte reader that returns as many bytes as asked for, unless at the end."""
 
     closed = False

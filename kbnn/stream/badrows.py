@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import io
 
-from kbnn.closing import Closing
+from kbnn.closing import Closeable
 from kbnn.errors import UsageError
 from kbnn.sink import open_sink
 from kbnn.stream.chunk import BadRow
 
-COLUMNS = ("source", "row", "column", "value", "reason")
+BAD_ROW_COLUMNS = ("source", "row", "column", "value", "reason")
 """`row` is the physical line in a text file (a header is line 1), otherwise the row's number."""
 
 
-class BadRowList(Closing):
+class BadRowWriter(Closeable):
     """Takes bad rows and writes them to a file at once; without a file it only counts them."""
 
     def __init__(self, path: str | None) -> None:
@@ -23,14 +23,14 @@ class BadRowList(Closing):
         if path == "-":
             raise UsageError("--bad-rows needs a file: standard output carries the result")
         self._sink = None if path is None else open_sink(path)
-        self._write(COLUMNS)
+        self._write_line(BAD_ROW_COLUMNS)
 
     def __call__(self, bad: BadRow) -> None:
         """Take one."""
         self.count += 1
-        self._write((bad.source, bad.line, bad.column, bad.value, bad.reason))
+        self._write_line((bad.source, bad.line, bad.column, bad.value, bad.reason))
 
-    def _write(self, cells: tuple[object, ...]) -> None:
+    def _write_line(self, cells: tuple[object, ...]) -> None:
         if self._sink is not None:
             line = io.StringIO(newline="")
             csv.writer(line, lineterminator="\n").writerow(cells)

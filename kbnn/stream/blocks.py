@@ -10,12 +10,12 @@ import pyarrow as pa
 from kbnn.core.layout import IntArray
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Schema
-from kbnn.model.warmup import unseen
-from kbnn.model.warmup import widened as fitted
-from kbnn.stream.values import as_text
+from kbnn.model.warmup import make_fill_values
+from kbnn.model.warmup import widen_rows as fitted
+from kbnn.stream.values import cast_to_text
 
 
-def taken(rows: Rows, order: IntArray) -> Rows:
+def take_rows(rows: Rows, order: IntArray) -> Rows:
     """The rows of the given positions, in that order."""
     return Rows(
         rows.x[order],
@@ -31,7 +31,7 @@ def taken(rows: Rows, order: IntArray) -> Rows:
     )
 
 
-def widened(rows: Rows, schema: Schema | None, width: int) -> Rows:
+def widen_batch(rows: Rows, schema: Schema | None, width: int) -> Rows:
     """Columns appended on the right for what was admitted since: categories 0, numbers missing."""
     known = rows.x.shape[1]
     if width == known:
@@ -40,13 +40,13 @@ def widened(rows: Rows, schema: Schema | None, width: int) -> Rows:
     if schema is not None:
         indicators[:] = [place.category is not None for place in schema.layout]
     x_sd = None if rows.x_sd is None else np.pad(rows.x_sd, ((0, 0), (0, width - known)))
-    return rows._replace(x=fitted(rows.x, width, unseen(indicators)), x_sd=x_sd)
+    return rows._replace(x=fitted(rows.x, width, make_fill_values(indicators)), x_sd=x_sd)
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def concat_rows(parts: Sequence[Rows]) -> Rows:
     """All rows of several blocks, one after another; the last knows the schema."""
     width = parts[-1].x.shape[1]
-    parts = [widened(part, parts[-1].schema, width) for part in parts]
+    parts = [widen_batch(part, parts[-1].schema, width) for part in parts]
     x_sd = [part.x_sd for part in parts if part.x_sd is not None]
     weight = [part.weight for part in parts if part.weight is not None]
     batches = [part.original for part in parts if part.original is not None]
@@ -63,26 +63,26 @@ def joined(parts: Sequence[Rows]) -> Rows:
         np.concatenate(weight) if weight else None,
         np.concatenate(unreadable) if any(part.any() for part in unreadable) else None,
         parts[-1].schema,
-        _one_batch(batches) if batches else None,
+        _concat_batches(batches) if batches else None,
         np.concatenate(time) if time else None,
-        _ids(parts),
+        _concat_ids(parts),
     )
 
 
-def _ids(parts: Sequence[Rows]) -> list[str | None] | None:
+def _concat_ids(parts: Sequence[Rows]) -> list[str | None] | None:
     if all(part.id is None for part in parts):
         return None
     return [name for part in parts for name in part.id or [None] * len(part.y)]
 
 
-def _one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Batches as one; sources may differ in their extra columns and their types."""
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException:
         written = [
-            pa.table({name: as_text(batch.column(name)) for name in batch.schema.names})
+            pa.table({name: cast_to_text(batch.column(name)) for name in batch.schema.names})
             for batch in batches
         ]
         table = pa.concat_tables(written, promote_options="default")

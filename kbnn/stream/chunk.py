@@ -14,7 +14,7 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 
 
-class Flaw(NamedTuple):
+class RowError(NamedTuple):
     """Why a row cannot be used; column and value are empty when the whole row is meant."""
 
     column: str
@@ -48,7 +48,7 @@ class Chunk:
     source: str
     batch: pa.RecordBatch
     first_row: int  # number of the first row, counted from 1 without the header
-    flaws: dict[int, Flaw] = field(default_factory=dict)  # by position in the batch
+    row_errors: dict[int, RowError] = field(default_factory=dict)  # by position in the batch
     line_of: Callable[[int], int] | None = None  # physical line of a position; None: not text
     offset: int = 0  # position of the first row for `line_of`
     span: tuple[int, int] = (0, 0)  # bytes of the sources read before it, and with it
@@ -68,7 +68,7 @@ class Chunk:
             self.source,
             self.batch.slice(start, stop - start),
             self.first_row + start,
-            {at - start: flaw for at, flaw in self.flaws.items() if start <= at < stop},
+            {at - start: flaw for at, flaw in self.row_errors.items() if start <= at < stop},
             self.line_of,
             self.offset + start,
             (begin + int(each * start), end if stop >= self.size else begin + int(each * stop)),
@@ -76,7 +76,7 @@ class Chunk:
             None if self.table is None else self.table[:, start:stop],
         )
 
-    def bad_row(self, position: int, flaw: Flaw) -> BadRow:
+    def make_bad_row(self, position: int, flaw: RowError) -> BadRow:
         """Name the place of a flaw."""
         text = self.line_of is not None
         row = self.first_row + position
@@ -90,15 +90,15 @@ def shorten(value: str, limit: int = 40) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
-def not_utf8(column: str, error: UnicodeDecodeError) -> Flaw:
+def encoding_error(column: str, error: UnicodeDecodeError) -> RowError:
     """The flaw of a value in another encoding."""
     value = shorten(error.object.decode(errors="backslashreplace"))
     reason = f"byte 0x{error.object[error.start]:02X} is not UTF-8"
-    return Flaw(column, value, reason, "convert it with iconv -f WINDOWS-1252 -t UTF-8")
+    return RowError(column, value, reason, "convert it with iconv -f WINDOWS-1252 -t UTF-8")
 
 
 @dataclass
-class Pins:
+class ReadHints:
     """What the readers may know about columns; it changes how values travel, never what they are.
 
     Columns in `numbers` are parsed to float64 on the way in; only columns in `wanted` are parsed
@@ -116,7 +116,7 @@ class Pins:
     late: bool = False
     ignored: frozenset[str] = frozenset()
 
-    def wants(self, name: str) -> bool:
+    def is_wanted(self, name: str) -> bool:
         """Whether a column is to be parsed."""
         if self.wanted is None or name in self.wanted:
             return True

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kbnn.errors import DataError
 
-PIECE: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 20
 
 
 class Decoder(Protocol):
@@ -42,15 +42,15 @@ class GzipDecoder:
                     return
                 self._inner = zlib.decompressobj(31)
             try:
-                piece = self._inner.decompress(data, PIECE)
+                piece = self._inner.decompress(data, PIECE_BYTES)
             except zlib.error as error:
                 raise DataError(f"{self.name}: the gzip data are damaged ({error})") from error
             data = self._inner.unused_data if self._inner.eof else self._inner.unconsumed_tail
             if piece:
                 yield piece
             # A full piece may leave output behind although all input is consumed.
-            while len(piece) == PIECE and not data and not self._inner.eof:
-                piece = self._inner.decompress(b"", PIECE)
+            while len(piece) == PIECE_BYTES and not data and not self._inner.eof:
+                piece = self._inner.decompress(b"", PIECE_BYTES)
                 if piece:
                     yield piece
                 data = self._inner.unused_data if self._inner.eof else b""
@@ -72,7 +72,7 @@ class Bzip2Decoder:
             if self._inner.eof:
                 self._inner = bz2.BZ2Decompressor()
             try:
-                piece = self._inner.decompress(data, PIECE)
+                piece = self._inner.decompress(data, PIECE_BYTES)
             except (OSError, EOFError) as error:
                 raise DataError(f"{self.name}: the bzip2 data are damaged") from error
             data = self._inner.unused_data if self._inner.eof else b""
@@ -84,7 +84,7 @@ class Bzip2Decoder:
             raise DataError(f"{self.name}: the bzip2 data end too early (a truncated file?)")
 
 
-class _Feed:
+class _FeedBuffer:
     """A file that holds what has arrived so far and then pretends to end."""
 
     closed = False
@@ -118,14 +118,14 @@ class ZstdDecoder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._feeds = (_Feed(), _Feed())
+        self._feeds = (_FeedBuffer(), _FeedBuffer())
         self._streams = [
             pa.CompressedInputStream(pa.PythonFile(feed, mode="r"), "zstd") for feed in self._feeds
         ]
-        self._buffers = [np.empty(PIECE, np.uint8) for _ in self._feeds]
+        self._buffers = [np.empty(PIECE_BYTES, np.uint8) for _ in self._feeds]
         self._open = False
 
-    def _fill(self, which: int, filler: int) -> int | None:
+    def _fill_buffer(self, which: int, filler: int) -> int | None:
         """Decompress into a buffer: the length, or None when the input ran dry half-way."""
         buffer = self._buffers[which]
         buffer[:] = filler
@@ -141,14 +141,14 @@ class ZstdDecoder:
             feed.data = data
         full = True
         while full:
-            length = self._fill(0, 0x00)
-            self._fill(1, 0xFF)
+            length = self._fill_buffer(0, 0x00)
+            self._fill_buffer(1, 0xFF)
             self._open = length is None
             if length is None:
                 first, second = self._buffers
                 unequal = first != second
-                length = int(unequal.argmax()) if unequal.any() else PIECE
-            full = length == PIECE
+                length = int(unequal.argmax()) if unequal.any() else PIECE_BYTES
+            full = length == PIECE_BYTES
             if length:
                 yield self._buffers[0][:length].tobytes()
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbnn.core.normal import FloatArray
-from kbnn.model.rows import LARGEST, SMALLEST
+from kbnn.model.rows import MAX_ABS_VALUE, MIN_ABS_VALUE
 from kbnn.stream.formats import DELIMITERS
 
 try:
@@ -22,18 +22,18 @@ except ImportError:  # built without a compiler
     _BUILT = False
 
 
-def decimals(text: bytes, delimiter: str, columns: int) -> FloatArray | None:
+def parse_decimals(text: bytes, delimiter: str, columns: int) -> FloatArray | None:
     """Numbers (columns, lines) of a text; None when it is anything else or split otherwise."""
     if not _BUILT or delimiter not in DELIMITERS:
         return None
-    return _kernel.decimals(text, delimiter, columns)
+    return _kernel.parse_decimals(text, delimiter, columns)
 
 
-def lines(text: bytes) -> int:
+def count_lines(text: bytes) -> int:
     """How many newlines there are."""
-    return _kernel.lines(text) if _BUILT else text.count(b"\n")
+    return _kernel.count_lines(text) if _BUILT else text.count(b"\n")
 
 
-def plain_row(x: Mapping[str, Any], names: list[str]) -> FloatArray | None:
+def read_plain_row(x: Mapping[str, Any], names: list[str]) -> FloatArray | None:
     """(1, D) of one row with a plain float by each name; None when it is anything else."""
-    return _kernel.plain_row(x, names, SMALLEST, LARGEST) if _BUILT else None
+    return _kernel.read_plain_row(x, names, MIN_ABS_VALUE, MAX_ABS_VALUE) if _BUILT else None

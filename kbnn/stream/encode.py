@@ -13,29 +13,29 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kbnn.core.engine import side_by_side
-from kbnn.model.rows import SMALLEST, Rows
+from kbnn.core.engine import stack_columns
+from kbnn.model.rows import MIN_ABS_VALUE, Rows
 from kbnn.model.schema import Schema
 from kbnn.score.rowsums import BoolArray
-from kbnn.stream.admission import Admission, OnError
-from kbnn.stream.blocks import taken
-from kbnn.stream.chunk import Chunk, Flaw
+from kbnn.stream.admission import ColumnDecoder, OnError
+from kbnn.stream.blocks import take_rows
+from kbnn.stream.chunk import Chunk, RowError
 from kbnn.stream.dead_columns import DeadColumns
 from kbnn.stream.hints import Notice
-from kbnn.stream.sentinels import Sentinels
+from kbnn.stream.sentinels import SentinelDetector
 from kbnn.stream.values import FloatArray, IntArray, missing_tokens
-from kbnn.stream.watch import Watch
+from kbnn.stream.watch import ClockMonitor
 
 
-class Encoded(NamedTuple):
+class EncodedChunk(NamedTuple):
     """The rows (None: none is left), the flawed ones, and whether the first of them ends it all."""
 
     rows: Rows | None
-    flaws: dict[int, Flaw]
+    row_errors: dict[int, RowError]
     stopped: bool
 
 
-class Encoder:
+class ChunkEncoder:
     """Turns chunks into blocks and lets the schema grow on the way."""
 
     def __init__(
@@ -51,8 +51,8 @@ class Encoder:
         notice: Notice = lambda text: None,
     ) -> None:
         self.schema = schema
-        self._told = schema.copy()  # what goes out with rows is nobody's to change
-        self._size = schema_size(schema)  # of what was told
+        self._sent_schema = schema.copy()  # what goes out with rows is nobody's to change
+        self._size = measure_schema(schema)  # of what was told
         self._on_error = on_error
         self._admit = admit
         self._use_target = use_target
@@ -60,14 +60,14 @@ class Encoder:
         self._late = late
         self._notice = notice
         self._tiny: set[str] = set()
-        self._watch = Watch(schema, notice, keyed=keyed)
-        self._sentinels = Sentinels(notice)
+        self._watch = ClockMonitor(schema, notice, keyed=keyed)
+        self._sentinels = SentinelDetector(notice)
         self._dead_columns = DeadColumns(notice)
         self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
 
-    def encode(self, chunk: Chunk) -> Encoded:
+    def encode(self, chunk: Chunk) -> EncodedChunk:
         """Encode all rows of a chunk, in order."""
-        found = Admission(
+        found = ColumnDecoder(
             self.schema,
             chunk,
             self._tokens,
@@ -78,46 +78,48 @@ class Encoder:
             notice=self._notice,
         )
         found.read_numbers()
-        self._tell_tiny(found.tiny)
-        self._watch.look(found.time, chunk)
-        found.decide_undecided()
+        self._report_tiny_values(found.tiny_columns)
+        self._watch.check_chunk(found.time, chunk)
+        found.decide_kinds()
         found.read_classes()
         found.read_categories()
         if self._admit:
-            self._sentinels.look(found.values, found.good, chunk)
-        flaws = {at: flaw for at, (_, flaw) in sorted(found.flaws.items())}
+            self._sentinels.check_chunk(found.values, found.good, chunk)
+        flaws = {at: flaw for at, (_, flaw) in sorted(found.row_errors.items())}
         stopped = found.stop and bool(flaws)
         if stopped:
             first = min(flaws)
             flaws = {first: flaws[first]}
-        size = schema_size(self.schema)
+        size = measure_schema(self.schema)
         if size != self._size:
-            self._told, self._size = self.schema.copy(), size
+            self._sent_schema, self._size = self.schema.copy(), size
         if self._on_error == "keep":
-            rows = self._rows(found, None, ~found.good if flaws else None)
+            rows = self._make_rows(found, None, ~found.good if flaws else None)
         elif found.good.all():
-            rows = self._rows(found, None, None)
+            rows = self._make_rows(found, None, None)
         elif found.good.any():
-            rows = self._rows(found, np.flatnonzero(found.good), None)
+            rows = self._make_rows(found, np.flatnonzero(found.good), None)
         else:
-            return Encoded(None, flaws, stopped)
+            return EncodedChunk(None, flaws, stopped)
         if self._admit:
-            self._dead_columns.look(rows, self._told, chunk.source)
-        return Encoded(rows, flaws, stopped)
+            self._dead_columns.look(rows, self._sent_schema, chunk.source)
+        return EncodedChunk(rows, flaws, stopped)
 
-    def _tell_tiny(self, names: set[str]) -> None:
+    def _report_tiny_values(self, names: set[str]) -> None:
         """Say once of each column that it has values too small to reckon with."""
         for name in sorted(names - self._tiny):
-            self._notice(f"column '{name}': values closer to 0 than {SMALLEST:g} count as 0")
+            self._notice(f"column '{name}': values closer to 0 than {MIN_ABS_VALUE:g} count as 0")
         self._tiny |= names
 
-    def _rows(self, found: Admission, chosen: IntArray | None, spoilt: BoolArray | None) -> Rows:
-        rows = _rows(found, spoilt, found.chunk.batch if self._original else None)
-        rows = rows._replace(schema=self._told)
-        return rows if chosen is None else taken(rows, chosen)
+    def _make_rows(
+        self, found: ColumnDecoder, chosen: IntArray | None, unreadable: BoolArray | None
+    ) -> Rows:
+        rows = _assemble_rows(found, unreadable, found.chunk.batch if self._original else None)
+        rows = rows._replace(schema=self._sent_schema)
+        return rows if chosen is None else take_rows(rows, chosen)
 
 
-def schema_size(schema: Schema) -> tuple[int, ...]:
+def measure_schema(schema: Schema) -> tuple[int, ...]:
     """Changes with every step in which a schema grows."""
     labels = sum(len(column.categories) for column in schema.columns)
     bare = sum(place.category is None for place in schema.layout)
@@ -125,38 +127,50 @@ def schema_size(schema: Schema) -> tuple[int, ...]:
     return schema.width, bare, labels, decided, len(schema.classes)
 
 
-def _rows(found: Admission, spoilt: BoolArray | None, original: pa.RecordBatch | None) -> Rows:
+def _assemble_rows(
+    found: ColumnDecoder, unreadable: BoolArray | None, original: pa.RecordBatch | None
+) -> Rows:
     """Put the arrays together, with nothing known about the spoilt rows."""
     schema, size = found.schema, found.size
     places: dict[str, list[int]] = {}
     for at, place in enumerate(schema.layout):
         places.setdefault(place.column, []).append(at)
     missing = np.full(size if places.keys() - found.values.keys() else 0, np.nan)
-    x = side_by_side([found.values.get(place.column, missing) for place in schema.layout], size)
+    x = stack_columns([found.values.get(place.column, missing) for place in schema.layout], size)
     for name in found.labels.keys() & places.keys():
-        _indicators(found, x, places[name], name)
+        _fill_indicators(found, x, places[name], name)
     if schema.clock is not None and found.time is not None:
-        x[:, [places[name][0] for name in schema.clock.names]] = schema.clock.values(found.time)
+        x[:, [places[name][0] for name in schema.clock.names]] = schema.clock.encode_times(
+            found.time
+        )
     y = np.full((size, len(schema.targets)), np.nan)
     for at, name in enumerate(schema.targets):
         y[:, at] = found.values.get(name, np.nan)
     weight = found.values.get(schema.weight) if schema.weight else None
-    x_sd = _x_sd(found, places)
-    if spoilt is not None:
-        rows = np.flatnonzero(spoilt)
+    x_sd = _assemble_input_sd(found, places)
+    if unreadable is not None:
+        rows = np.flatnonzero(unreadable)
         for at in range(schema.width):
             x[rows, at] = np.where(rows >= found.admitted.get(at, 0), np.nan, 0.0)
         y[rows] = np.nan
-        weight = None if weight is None else np.where(spoilt, 1.0, weight)
+        weight = None if weight is None else np.where(unreadable, 1.0, weight)
         if x_sd is not None:
             x_sd[rows] = 0.0
     number = found.chunk.first_row + np.arange(size)
     return Rows(
-        x, y, number, x_sd, weight, spoilt, original=original, time=found.time, id=found.ids()
+        x,
+        y,
+        number,
+        x_sd,
+        weight,
+        unreadable,
+        original=original,
+        time=found.time,
+        id=found.read_ids(),
     )
 
 
-def _indicators(found: Admission, x: FloatArray, own: list[int], name: str) -> None:
+def _fill_indicators(found: ColumnDecoder, x: FloatArray, own: list[int], name: str) -> None:
     """Set the indicator columns of one feature: 1 for the label, NaN when it is missing."""
     names, codes = found.labels[name]
     at = {found.schema.layout[place].category: place for place in own}
@@ -169,13 +183,13 @@ def _indicators(found: Admission, x: FloatArray, own: list[int], name: str) -> N
         x[missing[missing >= found.admitted.get(place, 0)], place] = np.nan
 
 
-def _x_sd(found: Admission, places: dict[str, list[int]]) -> FloatArray | None:
+def _assemble_input_sd(found: ColumnDecoder, places: dict[str, list[int]]) -> FloatArray | None:
     """The stated standard deviations, 0 for every input that has none."""
     pairs = [column for column in found.schema.columns if column.role == "input_sd"]
     if not pairs:
         return None
     x_sd = np.zeros((found.size, found.schema.width))
     for column in pairs:
-        if column.of in places and found.schema.column(column.of).kind == "number":
+        if column.of in places and found.schema.get_column(column.of).kind == "number":
             x_sd[:, places[column.of][0]] = found.values[column.name]
     return x_sd

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from kbnn.errors import DataError
 
 
-class Binary(NamedTuple):
+class BinaryFormat(NamedTuple):
     """A format of binary tables: how it begins, what `--format` calls it, who reads it."""
 
     magic: bytes
@@ -18,28 +18,30 @@ class Binary(NamedTuple):
 
 
 BINARIES: Final = (
-    Binary(b"PAR1", "parquet", "a Parquet file", "kbnn.stream.arrow_reader:open_parquet"),
-    Binary(b"ARROW1", "arrow", "Arrow", "kbnn.stream.arrow_reader:open_arrow_file"),
-    Binary(b"\xff\xff\xff\xff", "arrow", "Arrow", "kbnn.stream.arrow_reader:open_arrow_stream"),
+    BinaryFormat(b"PAR1", "parquet", "a Parquet file", "kbnn.stream.arrow_reader:open_parquet"),
+    BinaryFormat(b"ARROW1", "arrow", "Arrow", "kbnn.stream.arrow_reader:open_arrow_file"),
+    BinaryFormat(
+        b"\xff\xff\xff\xff", "arrow", "Arrow", "kbnn.stream.arrow_reader:open_arrow_stream"
+    ),
 )
 """The binary formats, listed once."""
 
-NOUNS: Final = {binary.format: binary.noun for binary in BINARIES}
-FORMATS: Final = ("auto", "csv", "tsv", "json", *NOUNS)
-Kind = Literal["text", "json", "gzip", "zstd", "bzip2"] | Binary
+FORMAT_NOUNS: Final = {binary.format: binary.noun for binary in BINARIES}
+FORMATS: Final = ("auto", "csv", "tsv", "json", *FORMAT_NOUNS)
+ContentType = Literal["text", "json", "gzip", "zstd", "bzip2"] | BinaryFormat
 DELIMITERS: Final = (",", ";", "\t", "|")
 COMPRESSIONS: Final = frozenset({"gzip", "zstd", "bzip2"})
-HEAD: Final = 8  # no magic number below is longer
-MAX_BLANK: Final = 1 << 20  # white space looked through in search of the first byte of text
+MAX_MAGIC_BYTES: Final = 8  # no magic number below is longer
+MAX_BLANK_BYTES: Final = 1 << 20  # white space looked through in search of the first byte of text
 
-_MAGIC: Final[tuple[tuple[bytes, Kind], ...]] = (
+_MAGIC: Final[tuple[tuple[bytes, ContentType], ...]] = (
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"BZh", "bzip2"),
     *((binary.magic, binary) for binary in BINARIES),
 )
 
-_FOREIGN: Final = (
+_UNSUPPORTED_FORMATS: Final = (
     (b"PK\x03\x04", "a ZIP archive or an Excel workbook: export it as CSV"),
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook: export it as CSV"),
     (b"SQLite f", "an SQLite database: export a table as CSV"),
@@ -58,24 +60,24 @@ _FOREIGN: Final = (
     (b"\xfe\xff", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"),
 )
 
-_LOOKED_AT: Final = 1 << 16
+_SNIFF_BYTES: Final = 1 << 16
 """Bytes of a line that tell its delimiter."""
 _QUOTED: Final = re.compile(rb'"(?:[^"]|"")*"')
 _DECIMAL_COMMA: Final = re.compile(rb"\s*[-+]?[\d.' ]*(,\d+)?\s*")
 
 
-def is_enough(head: bytes) -> bool:
+def has_enough_bytes(head: bytes) -> bool:
     """Whether the first bytes suffice to recognise a format: a few, or a line that is not blank."""
     start = head.lstrip()
-    return len(start) >= HEAD or b"\n" in start or len(head) > MAX_BLANK
+    return len(start) >= MAX_MAGIC_BYTES or b"\n" in start or len(head) > MAX_BLANK_BYTES
 
 
-def recognise(head: bytes, name: str) -> Kind:
+def detect_format(head: bytes, name: str) -> ContentType:
     """Say what a stream is from its first bytes; foreign binary formats are an error."""
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
-    for magic, what in _FOREIGN:
+    for magic, what in _UNSUPPORTED_FORMATS:
         if head.startswith(magic):
             raise DataError(f"{name}: is {what}")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -107,7 +109,7 @@ def sniff_delimiter(line: bytes) -> str:
 
     A line such as `1,5;2,25` has decimal commas: there the semicolon separates.
     """
-    bare = _QUOTED.sub(b"", line[:_LOOKED_AT]).rstrip(b"\r\n")
+    bare = _QUOTED.sub(b"", line[:_SNIFF_BYTES]).rstrip(b"\r\n")
     cells = bare.split(b";")
     if len(cells) > 1 and all(_DECIMAL_COMMA.fullmatch(cell) for cell in cells):
         return ";"

@@ -17,40 +17,44 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kbnn.errors import UsageError
-from kbnn.model.form import THOUSANDS, USUAL, Form, digits_pattern, usual_marks
+from kbnn.model.form import PLAIN_FORM, THOUSANDS_MARKS, Form, digits_pattern, normalize_marks
 from kbnn.stream.chunk import shorten
-from kbnn.stream.signs import CURRENCIES, GAPS, SPACED, UNITS
+from kbnn.stream.signs import CURRENCIES, GAP_SPELLINGS, SPACED_UNITS, UNITS
 
-_MARKED: Final = re.compile(
+_NUMBER_WITH_SIGN: Final = re.compile(
     r"\(?[-+]? ?(?P<left>[^\d\s.,'()+-][^\d\s,'()+-]{0,3})? ?[-+]?"
     r"(?P<digits>[.,]?\d(?:[\d.,' ]*\d)?[.,]?)(?P<space> ?)"
     r"(?P<right>[^\d\s.,'()+-][^\s,'()+-]{0,4})?\)?"
 )
-_GROUP: Final = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
-MANY: Final = 20
+_POINT_GROUP: Final = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
+MIN_GROUPED_VALUES: Final = 20
 """Numbers of three decimals each, from which on that is worth a word."""
-DECIMALS: Final = (".", ",")
-_POINT: Final = tuple(Form(".", mark) for mark in ("", ",", " ", "'"))
-_COMMA: Final = tuple(Form(",", mark) for mark in (".", "", " ", "'"))
+DECIMAL_MARKS: Final = (".", ",")
+_POINT_FORMATS: Final = tuple(Form(".", mark) for mark in ("", ",", " ", "'"))
+_COMMA_FORMATS: Final = tuple(Form(",", mark) for mark in (".", "", " ", "'"))
 
 
-class Stated:
+class NumberMarks:
     """The marks that the user stated, "" where nothing was said."""
 
     def __init__(self, decimal: str = "", thousands: str = "") -> None:
         thousands = {"space": " ", "\u00a0": " ", "\u2019": "'"}.get(thousands, thousands)
-        if decimal not in ("", *DECIMALS):
-            raise UsageError(f"--decimal is {' or '.join(DECIMALS)} and not '{decimal}'")
-        if thousands not in ("", *THOUSANDS):
+        if decimal not in ("", *DECIMAL_MARKS):
+            raise UsageError(f"--decimal is {' or '.join(DECIMAL_MARKS)} and not '{decimal}'")
+        if thousands not in ("", *THOUSANDS_MARKS):
             raise UsageError(f"--thousands is , or . or ' or space and not '{thousands}'")
         if decimal and decimal == thousands:
             raise UsageError(f"--decimal and --thousands cannot both be '{decimal}'")
         self.decimal = decimal or {".": ",", ",": "."}.get(thousands, "")
         self.thousands = thousands
 
-    def forms(self, first: str) -> list[Form]:
+    def list_formats(self, first: str) -> list[Form]:
         """The forms in question, the likeliest first; `first` is the decimal mark of the table."""
-        marks = [*_COMMA, *_POINT] if first == "," else [*_POINT, *_COMMA]
+        marks = (
+            [*_COMMA_FORMATS, *_POINT_FORMATS]
+            if first == ","
+            else [*_POINT_FORMATS, *_COMMA_FORMATS]
+        )
         return [
             form
             for form in marks
@@ -58,27 +62,27 @@ class Stated:
         ]
 
 
-def form_of(
-    values: Sequence[str], stated: Stated, first: str = "", *, any_sign: bool = False
+def detect_number_format(
+    values: Sequence[str], stated: NumberMarks, first: str = "", *, any_sign: bool = False
 ) -> Form:
     """The form in which most values are numbers, the usual one where none is."""
     free = not stated.decimal and not stated.thousands and first != ","
-    if free and all(USUAL.number(value) is not None for value in values):
-        return USUAL
-    sign = _sign(values, any_sign)
-    values = [value for value in values if value.lower() not in GAPS] or values
-    if first == "," and _grouped(values, ","):
+    if free and all(PLAIN_FORM.parse_number(value) is not None for value in values):
+        return PLAIN_FORM
+    sign = _find_common_sign(values, any_sign)
+    values = [value for value in values if value.lower() not in GAP_SPELLINGS] or values
+    if first == "," and _has_grouped_digits(values, ","):
         first = ""
-    best, most = USUAL, 0
-    for form in stated.forms(first):
+    best, most = PLAIN_FORM, 0
+    for form in stated.list_formats(first):
         form = replace(form, sign=sign)
-        fits = sum(form.number(value) is not None for value in values)
+        fits = sum(form.parse_number(value) is not None for value in values)
         if fits > most:
             best, most = form, fits
-    return best if 4 * most >= 3 * len(values) else USUAL
+    return best if 4 * most >= 3 * len(values) else PLAIN_FORM
 
 
-def _grouped(values: Sequence[str], mark: str) -> bool:
+def _has_grouped_digits(values: Sequence[str], mark: str) -> bool:
     """Whether a mark stands before three digits wherever it stands, and small numbers have none.
 
     Decimals of that many digits would be there in all numbers.
@@ -95,20 +99,22 @@ def _grouped(values: Sequence[str], mark: str) -> bool:
     )
 
 
-def _all_grouped(values: Sequence[str]) -> bool:
+def _are_all_grouped(values: Sequence[str]) -> bool:
     """Whether every number has a point before three digits, zeros at the end among them."""
     return (
-        len(values) >= MANY
-        and all(map(_GROUP.fullmatch, values))
+        len(values) >= MIN_GROUPED_VALUES
+        and all(map(_POINT_GROUP.fullmatch, values))
         and any(value.endswith("0") for value in values)
     )
 
 
-def tell_points(name: str, values: Sequence[str], notice: Callable[[str], None]) -> None:
+def report_ambiguous_points(
+    name: str, values: Sequence[str], notice: Callable[[str], None]
+) -> None:
     """Say so when points that are read as decimal might as well be those of thousands."""
-    if _grouped(values, ".") or _all_grouped(values):
+    if _has_grouped_digits(values, ".") or _are_all_grouped(values):
         shown = max((value for value in values if "." in value), key=len)
-        whole = Form(",", ".").number(shown)
+        whole = Form(",", ".").parse_number(shown)
         if whole is not None:
             notice(
                 f"column '{shorten(name)}': '{shorten(shown)}' is read as {float(shown):.15g} "
@@ -116,51 +122,54 @@ def tell_points(name: str, values: Sequence[str], notice: Callable[[str], None])
             )
 
 
-def with_gap(form: Form, values: Sequence[str]) -> Form:
+def add_gap_spelling(form: Form, values: Sequence[str]) -> Form:
     """The form, with the one spelling of a gap that stands among its numbers."""
-    others = {value for value in values if form.number(value) is None}
-    numbers = sum(form.number(value) is not None for value in values)
-    if len(others) != 1 or numbers < 2 or min(others).lower() not in GAPS:
+    others = {value for value in values if form.parse_number(value) is None}
+    numbers = sum(form.parse_number(value) is not None for value in values)
+    if len(others) != 1 or numbers < 2 or min(others).lower() not in GAP_SPELLINGS:
         return form
     return replace(form, gap=min(others))
 
 
-def table_mark(columns: Iterable[Sequence[str]]) -> str:
+def detect_decimal_mark(columns: Iterable[Sequence[str]]) -> str:
     """The decimal mark of which some columns leave no doubt; "" where they disagree."""
-    proved = {mark for values in columns for mark in _proved(values)}
+    proved = {mark for values in columns for mark in _find_certain_marks(values)}
     return proved.pop() if len(proved) == 1 else ""
 
 
 def looks_numeric(text: str) -> bool:
     """Whether a text is a number in any form, signs left aside."""
-    return any(form.number(text) is not None for form in (*_POINT, *_COMMA))
+    return any(form.parse_number(text) is not None for form in (*_POINT_FORMATS, *_COMMA_FORMATS))
 
 
-def _proved(values: Sequence[str]) -> set[str]:
+def _find_certain_marks(values: Sequence[str]) -> set[str]:
     """The decimal marks of which a column leaves no doubt."""
-    sign = _sign(values, any_sign=False)
-    points = [replace(form, sign=sign) for form in _POINT]
-    commas = [replace(form, sign=sign) for form in _COMMA]
+    sign = _find_common_sign(values, any_sign=False)
+    points = [replace(form, sign=sign) for form in _POINT_FORMATS]
+    commas = [replace(form, sign=sign) for form in _COMMA_FORMATS]
     read = [
-        (any(f.number(v) is not None for f in points), any(f.number(v) is not None for f in commas))
+        (
+            any(f.parse_number(v) is not None for f in points),
+            any(f.parse_number(v) is not None for f in commas),
+        )
         for v in values
     ]
     only = {".": sum(p and not c for p, c in read), ",": sum(c and not p for p, c in read)}
     return {mark for mark, count in only.items() if 2 * count > len(values)}
 
 
-def _sign(values: Sequence[str], any_sign: bool) -> str:
+def _find_common_sign(values: Sequence[str], any_sign: bool) -> str:
     """The one sign that stands with the numbers, "" where there is none or more than one."""
     signs: set[str] = set()
     for value in values:
-        found = _MARKED.fullmatch(usual_marks(value))
+        found = _NUMBER_WITH_SIGN.fullmatch(normalize_marks(value))
         if found is None:
             continue
         left, right = found["left"] or "", found["right"] or ""
         known = (
             left in CURRENCIES
             or right in CURRENCIES | UNITS
-            or (right in SPACED and bool(found["space"]))
+            or (right in SPACED_UNITS and bool(found["space"]))
         )
         if (left and right) or ((left or right) and not (known or any_sign)):
             return ""
@@ -169,19 +178,19 @@ def _sign(values: Sequence[str], any_sign: bool) -> str:
     return signs.pop() if len(signs) == 1 else ""
 
 
-def tell_forms(
+def report_number_formats(
     forms: Mapping[str, Form],
     columns: Mapping[str, Sequence[str]],
-    stated: Stated,
+    stated: NumberMarks,
     notice: Callable[[str], None],
 ) -> None:
     """Say of each form that is not the usual one what it makes of a value, and in which columns."""
     alike: dict[tuple[Form, bool], list[str]] = {}
     for name, form in forms.items():
         marks, values = replace(form, gap=""), columns[name]
-        shown = _example(marks, values)
+        shown = _choose_example(marks, values)
         if shown is not None:
-            doubt = not stated.decimal and _otherwise(marks, values, shown) != ""
+            doubt = not stated.decimal and _suggest_other_mark(marks, values, shown) != ""
             alike.setdefault((marks, doubt), []).append(name)
         if stated.decimal == "," and form.decimal == "." and any("." in v for v in values):
             shown = next(v for v in values if "." in v)
@@ -191,38 +200,44 @@ def tell_forms(
             notice(f"column '{shorten(name)}': '{gap}' is read as missing, as with --na '{gap}'")
     for (form, doubt), names in alike.items():
         values = columns[names[0]]
-        text = _example(form, values) or ""
+        text = _choose_example(form, values) or ""
         where = ", ".join(f"'{shorten(name)}'" for name in names[:4])
         where += f" and {len(names) - 4} more" if len(names) > 4 else ""
         noun = "column" if len(names) == 1 else "columns"
-        other = _otherwise(form, values, text) if doubt else ""
-        notice(f"{noun} {where}: '{shorten(text)}' is read as {form.number(text):.15g}{other}")
+        other = _suggest_other_mark(form, values, text) if doubt else ""
+        notice(
+            f"{noun} {where}: '{shorten(text)}' is read as {form.parse_number(text):.15g}{other}"
+        )
 
 
-def _example(form: Form, values: Sequence[str]) -> str | None:
+def _choose_example(form: Form, values: Sequence[str]) -> str | None:
     """The value that shows a form best; None where all are written as usual."""
-    odd = [v for v in values if form.number(v) is not None and USUAL.number(v) != form.number(v)]
+    odd = [
+        v
+        for v in values
+        if form.parse_number(v) is not None and PLAIN_FORM.parse_number(v) != form.parse_number(v)
+    ]
     return max(odd, key=len) if odd else None
 
 
-def _otherwise(form: Form, values: Sequence[str], text: str) -> str:
+def _suggest_other_mark(form: Form, values: Sequence[str], text: str) -> str:
     """The option for the other reading of values that could be read twice."""
     others = {
         (".", ","): [Form(",", "", form.sign)],
         (",", "."): [Form(".", "", form.sign), Form(".", ",", form.sign)],
     }
-    odd = [v for v in values if USUAL.number(v) != form.number(v) or "." in v]
+    odd = [v for v in values if PLAIN_FORM.parse_number(v) != form.parse_number(v) or "." in v]
     for other in others.get((form.decimal, form.thousands), []):
-        if all(other.number(value) is not None for value in odd):
-            return f" (--decimal {other.decimal} if it is {other.number(text):.15g})"
+        if all(other.parse_number(value) is not None for value in odd):
+            return f" (--decimal {other.decimal} if it is {other.parse_number(text):.15g})"
     return ""
 
 
-def as_usual(array: pa.Array, form: Form) -> pa.Array | None:
+def normalize_numbers(array: pa.Array, form: Form) -> pa.Array | None:
     """Trimmed texts, all of them numbers of a form (or null), in the usual form; None if not."""
     sign = re.escape(form.sign)
     left, right = (f"(?:{sign} ?)?", f"(?: ?{sign})?") if sign else ("", "")
-    if len(form.signs) == 1 and sign:
+    if len(form.allowed_sign_counts) == 1 and sign:
         left = ""
         right = f" ?{sign}"
     pattern = f"^[-+]?{left}{digits_pattern(form)}{right}$"
@@ -238,19 +253,19 @@ def as_usual(array: pa.Array, form: Form) -> pa.Array | None:
     return array if form.decimal == "." else pc.replace_substring(array, form.decimal, ".")
 
 
-def remedy(text: str, form: Form) -> str | None:
+def suggest_mark_option(text: str, form: Form) -> str | None:
     """The option that makes a number of a text which is none in a column's form."""
-    if USUAL.number(text) is not None:  # it lacks the sign of all others
+    if PLAIN_FORM.parse_number(text) is not None:  # it lacks the sign of all others
         return None
     found = [
         f"--{'decimal' if other.decimal != form.decimal else 'thousands'} "
-        f"'{other.decimal if other.decimal != form.decimal else shown_mark(other.thousands)}'"
+        f"'{other.decimal if other.decimal != form.decimal else format_mark(other.thousands)}'"
         for other in (Form(".", ","), Form(",", "."), Form(".", " "), Form(".", "'"))
-        if other.number(text) is not None
+        if other.parse_number(text) is not None
     ]
     return " or ".join(dict.fromkeys(found)) or None
 
 
-def shown_mark(mark: str) -> str:
+def format_mark(mark: str) -> str:
     """A thousands mark as it is typed."""
     return "space" if mark == " " else mark

@@ -16,20 +16,20 @@ from kbnn.model.schema import MAX_BUCKETS
 from kbnn.stream.values import Labels
 
 
-def bucket(label: str, buckets: int) -> str:
+def hash_label(label: str, buckets: int) -> str:
     """The bucket of a label, as the name of a category."""
     return f"#{zlib.crc32(label.encode()) % buckets}"
 
 
-def hashed(found: Labels, buckets: int) -> Labels:
+def hash_labels(found: Labels, buckets: int) -> Labels:
     """The buckets of labels, in the place of the labels."""
     names: dict[str, int] = {}
-    at = [names.setdefault(bucket(name, buckets), len(names)) for name in found.names]
+    at = [names.setdefault(hash_label(name, buckets), len(names)) for name in found.names]
     codes = np.array([*at, -1], np.int64)[found.codes]
     return Labels(list(names), codes)
 
 
-def read_buckets(texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
+def parse_hash_options(texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
     """`device:32` as a column and its buckets."""
     pairs = []
     for text in texts:
@@ -42,7 +42,7 @@ def read_buckets(texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
     return tuple(pairs)
 
 
-def check_kinds(
+def check_conflicting_kinds(
     categorical: Sequence[str], numeric: Sequence[str], hashed: Sequence[tuple[str, int]]
 ) -> None:
     """Refuse two kinds for one column."""

@@ -10,23 +10,25 @@ from numpy.typing import NDArray
 
 from kbnn.core.layout import IntArray
 from kbnn.model.rows import Rows
-from kbnn.score.reservoir import row_hash
-from kbnn.stream.blocks import taken
+from kbnn.score.reservoir import hash_row_order
+from kbnn.stream.blocks import take_rows
 
-_SALT: Final = 0x5EED_7E57
+_HELD_OUT_SALT: Final = 0x5EED_7E57
 """Another choice than that of the rows sampled for pictures."""
 
 
-def held_out(number: IntArray, share: float, seed: int) -> NDArray[np.bool_]:
+def is_held_out(number: IntArray, share: float, seed: int) -> NDArray[np.bool_]:
     """Which rows are held out."""
-    return row_hash(number.astype(np.float64), seed + _SALT) < share
+    return hash_row_order(number.astype(np.float64), seed + _HELD_OUT_SALT) < share
 
 
-def chosen(blocks: Iterator[Rows], share: float, seed: int, *, testing: bool) -> Iterator[Rows]:
+def select_split(
+    blocks: Iterator[Rows], share: float, seed: int, *, testing: bool
+) -> Iterator[Rows]:
     """The rows that are held out, or those that are not; blocks without any vanish."""
     for block in blocks:
-        wanted = held_out(block.number, share, seed) == testing
+        wanted = is_held_out(block.number, share, seed) == testing
         if wanted.all():
             yield block
         elif wanted.any():
-            yield taken(block, np.flatnonzero(wanted))
+            yield take_rows(block, np.flatnonzero(wanted))

@@ -17,14 +17,19 @@ import pyarrow as pa
 import pyarrow.json
 
 from kbnn.errors import DataError
-from kbnn.stream.chunk import BoolArray, Chunk, Flaw, Pins, not_utf8, shorten
-from kbnn.stream.header import MAX_COLUMNS, check_unique, check_width
-from kbnn.stream.latekeys import LateKeys
-from kbnn.stream.records import MAX_RECORD, RecordSplitter, line_finder, record_starts
-from kbnn.stream.values import number_text
+from kbnn.stream.chunk import BoolArray, Chunk, ReadHints, RowError, encoding_error, shorten
+from kbnn.stream.header import MAX_COLUMNS, check_unique_names, check_width
+from kbnn.stream.latekeys import LateKeyDetector
+from kbnn.stream.records import (
+    MAX_RECORD_BYTES,
+    RecordSplitter,
+    find_record_starts,
+    make_line_finder,
+)
+from kbnn.stream.values import number_to_text
 
-_REMEDY: Final = "use --on-error skip"
-_FEWER: Final = "keep those that are needed: jq -c '{a, b, y}' makes such lines"
+_JSON_SKIP_HINT: Final = "use --on-error skip"
+_FEWER_KEYS_HINT: Final = "keep those that are needed: jq -c '{a, b, y}' makes such lines"
 _WHOLE_LINE: Final = re.compile(rb"^\{.*\}\r?$", re.M)
 _ANY_LINE: Final = re.compile(rb"^[^\r\n]", re.M)
 
@@ -36,7 +41,7 @@ class JsonReader:
         self,
         name: str,
         pieces: Iterator[bytes],
-        pins: Pins,
+        hints: ReadHints,
         known: Sequence[str] | None = None,
         check: Callable[[list[str]], None] = lambda keys: None,
         notice: Callable[[str], None] = lambda text: None,
@@ -47,26 +52,28 @@ class JsonReader:
         self._admit = admit
         self.columns: list[str] = []
         self.seen_at: dict[str, int] = {}  # the row in which a key was first seen
-        self._pins = pins
+        self._hints = hints
         self._known = known
         self._check = check
-        self._late = LateKeys(name, notice, known is not None, self._meet_late if admit else None)
+        self._late = LateKeyDetector(
+            name, notice, known is not None, self._add_late_column if admit else None
+        )
         self._line = 1
         self._row = 1
-        self._settled = False
+        self._has_columns = False
         self._refusal: tuple[int, DataError] | None = None
-        self._chunks = self._all_chunks(pieces)
+        self._chunks = self._iter_chunks(pieces)
 
-    def chunks(self) -> Iterator[Chunk]:
+    def read_chunks(self) -> Iterator[Chunk]:
         """All lines, as they become complete."""
         return self._chunks
 
-    def _all_chunks(self, pieces: Iterator[bytes]) -> Iterator[Chunk]:
+    def _iter_chunks(self, pieces: Iterator[bytes]) -> Iterator[Chunk]:
         splitter = RecordSplitter(None)
         for piece in chain(pieces, [b"\n"]):
             data = splitter.feed(piece)
             if data.strip():
-                chunk = self._chunk(data)
+                chunk = self._make_chunk(data)
                 if self._refusal is None:
                     yield chunk
                 else:
@@ -74,62 +81,62 @@ class JsonReader:
                     yield chunk.slice(0, row - chunk.first_row)
                     raise error
             self._line += data.count(b"\n")
-            if splitter.size > MAX_RECORD:
-                size = f"{MAX_RECORD >> 20} MiB"
+            if splitter.pending_bytes > MAX_RECORD_BYTES:
+                size = f"{MAX_RECORD_BYTES >> 20} MiB"
                 raise DataError(f"{self.name}:{self._line}: a line is longer than {size}")
         if self._row == 1:
             raise DataError(f"{self.name}: is empty")
 
-    def _chunk(self, data: bytes) -> Chunk:
-        data = _blank_lines_emptied(data)
-        flaws: dict[int, Flaw] = {}
-        if self._settled:
-            self._late.look(data, self._row)
-        batch = self._read(data) if self._settled else None
+    def _make_chunk(self, data: bytes) -> Chunk:
+        data = _empty_blank_lines(data)
+        flaws: dict[int, RowError] = {}
+        if self._has_columns:
+            self._late.scan_lines(data, self._row)
+        batch = self._parse_bulk(data) if self._has_columns else None
         typed: dict[str, BoolArray] = {}
         if batch is None:
             batch, flaws, typed = self._read_lines(data)
         row, self._row = self._row, self._row + batch.num_rows
-        line_of = line_finder(data, self._line, None)
+        line_of = make_line_finder(data, self._line, None)
         return Chunk(self.name, batch, row, flaws, line_of, typed=typed)
 
-    def settle(self, names: Iterable[str]) -> None:
+    def fix_columns(self, names: Iterable[str]) -> None:
         """Fix the columns: keys that come later are late."""
         self.columns = list(names)
-        self._settled = True
-        check_unique(self.columns, self.name)
-        self._late.settle(self.columns, self.seen_at)
+        self._has_columns = True
+        check_unique_names(self.columns, self.name)
+        self._late.set_columns(self.columns, self.seen_at)
 
-    def _meet_late(self, key: str) -> None:
+    def _add_late_column(self, key: str) -> None:
         """One more column, from here on; of more than are read no more are."""
         if len(self.columns) < MAX_COLUMNS:
             self.columns.append(key)
 
-    def _meet(self, rows: list[dict[str, Any]]) -> None:
+    def _collect_columns(self, rows: list[dict[str, Any]]) -> None:
         """Learn the columns from the keys; where columns are known, the first object suffices."""
         for row, found in enumerate(rows, self._row):
             for key in found:
                 self.seen_at.setdefault(key, row)
-            check_width(len(self.seen_at), self.name, self._pins)
+            check_width(len(self.seen_at), self.name, self._hints)
             if found and self._known is not None:
                 try:
                     self._check(list(found))
                 except DataError as error:
                     self._refusal = (row, error)  # raised in its place, after the rows before it
-                self.settle(dict.fromkeys([*found, *self._known]))
+                self.fix_columns(dict.fromkeys([*found, *self._known]))
                 return
         self.columns = list(self.seen_at) or list(self._known or ())
 
-    def _wanted(self) -> list[str]:
-        return [name for name in self.columns if self._pins.wants(name)]
+    def _list_wanted(self) -> list[str]:
+        return [name for name in self.columns if self._hints.is_wanted(name)]
 
-    def _read(self, data: bytes) -> pa.RecordBatch | None:
+    def _parse_bulk(self, data: bytes) -> pa.RecordBatch | None:
         """Parse in bulk; None when anything is unusual."""
         rows = len(_ANY_LINE.findall(data))
-        names = self._wanted()
+        names = self._list_wanted()
         if not names or len(_WHOLE_LINE.findall(data)) != rows or not _is_utf8(data):
             return None
-        pins = self._pins
+        pins = self._hints
         types = [
             pa.float64() if n in pins.numbers else pa.bool_() if n in pins.booleans else pa.string()
             for n in names
@@ -150,31 +157,31 @@ class JsonReader:
 
     def _read_lines(
         self, data: bytes
-    ) -> tuple[pa.RecordBatch, dict[int, Flaw], dict[str, BoolArray]]:
+    ) -> tuple[pa.RecordBatch, dict[int, RowError], dict[str, BoolArray]]:
         """Parse line by line; a line that is no object becomes an empty row with a flaw.
 
         Of columns of text it is said which values were numbers.
         """
-        starts = [*record_starts(data, None), len(data)]
-        flaws: dict[int, Flaw] = {}
+        starts = [*find_record_starts(data, None), len(data)]
+        flaws: dict[int, RowError] = {}
         rows: list[dict[str, Any]] = []
         for at, (start, end) in enumerate(pairwise(starts)):
-            found = _parse_line(data[start:end], any_width=self._pins.wanted is not None)
-            if isinstance(found, Flaw):
+            found = _parse_line(data[start:end], any_width=self._hints.wanted is not None)
+            if isinstance(found, RowError):
                 flaws[at] = found
                 found = {}
             rows.append(found)
-        if not self._settled:
-            self._meet(rows)
-        chosen = self._settled or len(self.columns) > MAX_COLUMNS
-        names = self._wanted() if chosen else self.columns
+        if not self._has_columns:
+            self._collect_columns(rows)
+        chosen = self._has_columns or len(self.columns) > MAX_COLUMNS
+        names = self._list_wanted() if chosen else self.columns
         columns: list[pa.Array] = []
         typed: dict[str, BoolArray] = {}
         for name in names:
             values = [row.get(name) for row in rows]
-            columns.append(_column(values))
+            columns.append(_make_json_column(values))
             if pa.types.is_string(columns[-1].type):
-                which = np.array([_kind(value) == "number" for value in values])
+                which = np.array([_json_kind(value) == "number" for value in values])
                 if which.any():
                     typed[name] = which
         if not columns:  # nothing but flawed lines so far: only the number of rows counts
@@ -182,7 +189,7 @@ class JsonReader:
         return pa.RecordBatch.from_arrays(columns, names=names), flaws, typed
 
 
-def _blank_lines_emptied(data: bytes) -> bytes:
+def _empty_blank_lines(data: bytes) -> bytes:
     """Make lines of spaces empty, so that every reading skips them alike."""
     return (
         re.sub(rb"^[ \t]+$", b"", data, flags=re.M) if b" \n" in data or b"\t\n" in data else data
@@ -199,45 +206,47 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _parse_line(line: bytes, *, any_width: bool) -> dict[str, Any] | Flaw:
+def _parse_line(line: bytes, *, any_width: bool) -> dict[str, Any] | RowError:
     if not any_width and line.count(b'":') > MAX_COLUMNS:
         reason = f"has more than {MAX_COLUMNS:,} keys"
-        return Flaw("", shorten(line[:99].decode(errors="replace")), reason, _FEWER)
+        return RowError("", shorten(line[:99].decode(errors="replace")), reason, _FEWER_KEYS_HINT)
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        return not_utf8("", error)
+        return encoding_error("", error)
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
         what = error.msg[:1].lower() + error.msg[1:]
         reason = f"is not valid JSON: {what}, at character {error.colno}"
-        return Flaw("", shorten(text.strip()), reason, _REMEDY)
+        return RowError("", shorten(text.strip()), reason, _JSON_SKIP_HINT)
     except (ValueError, RecursionError):
-        return Flaw("", shorten(text.strip()), "is not usable JSON", _REMEDY)
+        return RowError("", shorten(text.strip()), "is not usable JSON", _JSON_SKIP_HINT)
     if not isinstance(found, dict):
-        return Flaw("", shorten(text.strip()), "is not a JSON object", _REMEDY)
+        return RowError("", shorten(text.strip()), "is not a JSON object", _JSON_SKIP_HINT)
     try:
         # Escapes may spell halves of characters, which no text can hold.
         json.dumps(found, ensure_ascii=False).encode()
     except (UnicodeEncodeError, ValueError, RecursionError):
-        return Flaw("", shorten(text.strip()), "holds text that is not Unicode", _REMEDY)
+        return RowError(
+            "", shorten(text.strip()), "holds text that is not Unicode", _JSON_SKIP_HINT
+        )
     return found
 
 
-def _column(values: list[Any]) -> pa.Array:
+def _make_json_column(values: list[Any]) -> pa.Array:
     """One key's values as a typed column, or as text when the types are mixed or nested."""
-    kinds = {_kind(value) for value in values if value is not None}
+    kinds = {_json_kind(value) for value in values if value is not None}
     if not kinds:
         return pa.nulls(len(values))
     if kinds == {"boolean"}:
         return pa.array(values, pa.bool_())
     if kinds == {"number"}:
-        return pa.array([None if v is None else _float(v) for v in values], pa.float64())
-    return pa.array([None if v is None else _text(v) for v in values], pa.string())
+        return pa.array([None if v is None else _clamp_float(v) for v in values], pa.float64())
+    return pa.array([None if v is None else _format_json_value(v) for v in values], pa.string())
 
 
-def _kind(value: object) -> str:
+def _json_kind(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
@@ -245,16 +254,16 @@ def _kind(value: object) -> str:
     return "text" if isinstance(value, str) else "nested"
 
 
-def _float(value: float) -> float:
+def _clamp_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _text(value: object) -> str:
+def _format_json_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
-        return number_text(_float(value))
+        return number_to_text(_clamp_float(value))
     return value if isinstance(value, str) else json.dumps(value)

@@ -12,14 +12,16 @@ from itertools import pairwise
 from typing import Final
 
 from kbnn.stream.chunk import shorten
-from kbnn.stream.records import record_starts
+from kbnn.stream.records import find_record_starts
 
 _KEY: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
-_TOLD: Final = 5  # keys that are named
-_LOOKS: Final = 50  # chunks in which something like a new key was looked for, to tell of it
+_MAX_REPORTED_KEYS: Final = 5  # keys that are named
+_MAX_SCANNED_CHUNKS: Final = (
+    50  # chunks in which something like a new key was looked for, to tell of it
+)
 
 
-class LateKeys:
+class LateKeyDetector:
     """Notices each key of a source that is none of the columns, at its first row."""
 
     def __init__(
@@ -35,51 +37,53 @@ class LateKeys:
         self._notice = notice
         self._why = "none of the known columns" if known else "to learn from it use --features"
         self._columns: frozenset[str] = frozenset()
-        self._met: set[bytes] = set()
-        self._told: set[str] = set()
+        self._known_keys: set[bytes] = set()
+        self._reported_keys: set[str] = set()
         self._looks = 0
 
-    def settle(self, columns: Iterable[str], seen_at: Mapping[str, int]) -> None:
+    def set_columns(self, columns: Iterable[str], seen_at: Mapping[str, int]) -> None:
         """These are the columns: a key that was seen meanwhile and is none of them is late."""
         self._columns = frozenset(columns)
-        self._met = {json.dumps(name)[1:-1].encode() for name in self._columns}
+        self._known_keys = {json.dumps(name)[1:-1].encode() for name in self._columns}
         for key, row in seen_at.items():
-            self._tell(key, row)
+            self._report_key(key, row)
 
-    def look(self, data: bytes, first_row: int) -> None:
+    def scan_lines(self, data: bytes, first_row: int) -> None:
         """Look through complete lines."""
-        if self._admit is None and (self._looks >= _LOOKS or len(self._told) > _TOLD):
+        if self._admit is None and (
+            self._looks >= _MAX_SCANNED_CHUNKS or len(self._reported_keys) > _MAX_REPORTED_KEYS
+        ):
             return
-        new = set(_KEY.findall(data)) - self._met
+        new = set(_KEY.findall(data)) - self._known_keys
         if not new:
             return
         self._looks += 1
-        self._met |= new
-        starts = [*record_starts(data, None), len(data)]
+        self._known_keys |= new
+        starts = [*find_record_starts(data, None), len(data)]
         for row, (start, end) in enumerate(pairwise(starts), first_row):
             line = data[start:end]
             if not new.isdisjoint(_KEY.findall(line)):
-                for key in _keys(line):
-                    self._tell(key, row)
+                for key in _parse_keys(line):
+                    self._report_key(key, row)
 
-    def _tell(self, key: str, row: int) -> None:
-        if key in self._columns or key in self._told:
+    def _report_key(self, key: str, row: int) -> None:
+        if key in self._columns or key in self._reported_keys:
             return
         if self._admit is not None:
-            self._told.add(key)
+            self._reported_keys.add(key)
             self._admit(key)
             return
-        if len(self._told) > _TOLD:
+        if len(self._reported_keys) > _MAX_REPORTED_KEYS:
             return
-        self._told.add(key)
-        if len(self._told) > _TOLD:
+        self._reported_keys.add(key)
+        if len(self._reported_keys) > _MAX_REPORTED_KEYS:
             self._notice(f"{self._name}: more keys come from row {row:,} on and are ignored")
         else:
             first = f"the key '{shorten(key)}' comes first in row {row:,}"
             self._notice(f"{self._name}: {first} and is ignored ({self._why})")
 
 
-def _keys(line: bytes) -> list[str]:
+def _parse_keys(line: bytes) -> list[str]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

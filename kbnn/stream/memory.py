@@ -13,18 +13,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kbnn.closing import Closing
+from kbnn.closing import Closeable
 from kbnn.errors import DataError, UsageError
-from kbnn.stream.values import cell, is_writable
+from kbnn.stream.values import is_encodable, normalize_cell
 
-NAME: Final = "data"
+TABLE_NAME: Final = "data"
 """What a table is called in messages."""
 
-INDEX: Final = "index"
+INDEX_NAME: Final = "index"
 """The name of a pandas index that has none, as `reset_index` gives it."""
 
 # What a table that cannot be had makes Arrow, pandas and others raise.
-_REFUSALS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError)
+_TABLE_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError)
 
 
 def is_table(data: object) -> bool:
@@ -39,45 +39,45 @@ def is_table(data: object) -> bool:
 class TableSource:
     """A table in memory; one that can be read only once is kept where `keep` asks for it."""
 
-    live = False
+    is_live = False
     size: int | None = None
 
     def __init__(self, table: Any, columns: Sequence[str] | None, *, keep: bool = False) -> None:
-        self.name = NAME
-        self.once = hasattr(table, "__next__")
-        self._table = self._named(table, columns)
-        self._keep = keep and self.once
+        self.name = TABLE_NAME
+        self.is_read_once = hasattr(table, "__next__")
+        self._table = self._prepare_table(table, columns)
+        self._keep = keep and self.is_read_once
         self._kept: list[pa.RecordBatch] = []
         self._used = False
 
-    def _named(self, table: Any, columns: Sequence[str] | None) -> Any:
+    def _prepare_table(self, table: Any, columns: Sequence[str] | None) -> Any:
         """The table as one that speaks Arrow."""
         if isinstance(table, np.ndarray) and table.dtype.names:
-            return _from_columns({name: table[name] for name in table.dtype.names})
+            return _table_from_columns({name: table[name] for name in table.dtype.names})
         if isinstance(table, np.ndarray):
-            return _from_array(table, columns)
+            return _table_from_array(table, columns)
         if columns is not None:
             raise UsageError("columns names those of a numpy array: this table has names")
-        return _from_columns(table) if isinstance(table, Mapping) else table
+        return _table_from_columns(table) if isinstance(table, Mapping) else table
 
     def open(self) -> BatchReader:
         """Open for reading from the start."""
-        if self.once and self._used:
+        if self.is_read_once and self._used:
             if not self._keep:
                 raise UsageError(f"{self.name}: can be read only once")
             return BatchReader(self, self._kept[0].schema if self._kept else None, self._kept)
         self._used = True
         try:
             reader = pa.RecordBatchReader.from_stream(self._table)
-        except _REFUSALS as error:
-            raise refused(error) from error
-        order, names = _columns(reader.schema)
+        except _TABLE_ERRORS as error:
+            raise unreadable_table_error(error) from error
+        order, names = _order_columns(reader.schema)
         schema = pa.schema(
             [reader.schema.field(at).with_name(n) for at, n in zip(order, names, strict=True)]
         )
-        return BatchReader(self, schema, self._read(reader, order, schema))
+        return BatchReader(self, schema, self._read_batches(reader, order, schema))
 
-    def _read(
+    def _read_batches(
         self, reader: pa.RecordBatchReader, order: list[int], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         for batch in reader:
@@ -94,10 +94,10 @@ class TableSource:
         self._kept = []
 
 
-class BatchReader(Closing):
+class BatchReader(Closeable):
     """One reading of a table."""
 
-    count = 0
+    bytes_read = 0
     """Bytes read, which nobody knows of a table."""
 
     def __init__(self, source: TableSource, schema: Any, batches: Any) -> None:
@@ -106,32 +106,34 @@ class BatchReader(Closing):
         self.batches = iter(batches)
 
 
-def refused(error: BaseException) -> DataError:
+def unreadable_table_error(error: BaseException) -> DataError:
     """The error for a table that cannot be had."""
     lines = str(error).strip().splitlines()
     why = lines[0] if lines else type(error).__name__
-    return DataError(f"{NAME}: cannot be read as a table ({why[:160].rstrip('. ')})")
+    return DataError(f"{TABLE_NAME}: cannot be read as a table ({why[:160].rstrip('. ')})")
 
 
-def _from_columns(columns: Mapping[Any, Any]) -> pa.Table:
+def _table_from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     arrays = {}
     for name, values in columns.items():
-        if not is_writable(str(name)):
+        if not is_encodable(str(name)):
             raise DataError(
-                f"{NAME}: column {name!a}: the name holds a lone surrogate, which is no text"
+                f"{TABLE_NAME}: column {name!a}: the name holds a lone surrogate, which is no text"
             )
         if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
             raise DataError(
-                f"{NAME}: column '{name}' is no list or array of values (one row: learn_one)"
+                f"{TABLE_NAME}: column '{name}' is no list or array of values (one row: learn_one)"
             )
         try:
-            arrays[str(name)] = _column(values)
-        except _REFUSALS as error:
-            raise DataError(f"{NAME}: column '{name}': {refused(error)}") from error
+            arrays[str(name)] = _make_arrow_column(values)
+        except _TABLE_ERRORS as error:
+            raise DataError(
+                f"{TABLE_NAME}: column '{name}': {unreadable_table_error(error)}"
+            ) from error
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"'{name}' {length:,}" for name, length in list(lengths.items())[:4])
-        raise DataError(f"{NAME}: its columns differ in length ({shown})")
+        raise DataError(f"{TABLE_NAME}: its columns differ in length ({shown})")
     return pa.table(arrays)
 
 
@@ -141,7 +143,7 @@ def rows_as_columns(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def are_rows(data: object) -> bool:
+def is_row_list(data: object) -> bool:
     """Whether this is a list of dicts, one a row, and not of tables."""
     if not isinstance(data, list | tuple) or not all(isinstance(row, Mapping) for row in data):
         return False
@@ -149,50 +151,50 @@ def are_rows(data: object) -> bool:
     return any(isinstance(value, str | bytes) or not hasattr(value, "__len__") for value in cells)
 
 
-def _column(values: Any) -> pa.Array:
+def _make_arrow_column(values: Any) -> pa.Array:
     """A column as an array; values of several types as the texts that they are in a row."""
-    values = _moments(values)
+    values = _cast_long_units(values)
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, ValueError, TypeError):
-        plain = [cell(value) for value in values]
+        plain = [normalize_cell(value) for value in values]
         if any(isinstance(value, Mapping | Sequence) and not isinstance(value, str)
                for value in plain):  # fmt: skip
             raise
-        return pa.array([_as_text(value) for value in plain], pa.string())
+        return pa.array([_format_cell(value) for value in plain], pa.string())
 
 
-def _as_text(value: Any) -> str | None:
+def _format_cell(value: Any) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     return None if value is None or value != value else str(value)
 
 
-def _moments(values: Any) -> Any:
+def _cast_long_units(values: Any) -> Any:
     """Moments and spans of numpy in units that Arrow has no type for, to the second."""
     kind = getattr(values, "dtype", None)
     if not isinstance(kind, np.dtype) or kind.kind not in "mM":
         return values
     unit = np.datetime_data(kind)[0]
-    if unit in _LONG or (kind.kind == "m" and unit == "D"):
+    if unit in _LONG_UNITS or (kind.kind == "m" and unit == "D"):
         return values.astype(f"{kind.kind}8[s]")
     return values
 
 
-_LONG = ("m", "h", "W", "M", "Y")
+_LONG_UNITS = ("m", "h", "W", "M", "Y")
 
 
-def _from_array(array: np.ndarray[Any, Any], columns: Sequence[str] | None) -> pa.Table:
+def _table_from_array(array: np.ndarray[Any, Any], columns: Sequence[str] | None) -> pa.Table:
     if array.ndim != 2:
-        raise DataError(f"{NAME}: a numpy array of rows has two dimensions, not {array.ndim}")
+        raise DataError(f"{TABLE_NAME}: a numpy array of rows has two dimensions, not {array.ndim}")
     width = array.shape[1]
     names = [f"column{at}" for at in range(1, width + 1)] if columns is None else list(columns)
     if len(names) != width:
         raise UsageError(f"columns names {len(names)} columns, but the array has {width}")
-    return _from_columns({name: array[:, at] for at, name in enumerate(names)})
+    return _table_from_columns({name: array[:, at] for at, name in enumerate(names)})
 
 
-def _columns(schema: pa.Schema) -> tuple[list[int], list[str]]:
+def _order_columns(schema: pa.Schema) -> tuple[list[int], list[str]]:
     """The columns to read, by place and by name: a pandas index is none, unless it holds times.
 
     Such an index comes first, by its name or as `index`, unless a column has that name.
@@ -201,7 +203,7 @@ def _columns(schema: pa.Schema) -> tuple[list[int], list[str]]:
     order = [at for at, name in enumerate(schema.names) if name not in index]
     names = [schema.names[at] for at in order]
     for at, name in enumerate(schema.names):
-        shown = INDEX if name.startswith("__index_level_") else name
+        shown = INDEX_NAME if name.startswith("__index_level_") else name
         if name in index and pa.types.is_timestamp(schema.field(at).type) and shown not in names:
             return [at, *order], [shown, *names]
     return order, names
@@ -216,8 +218,8 @@ def _index_columns(schema: pa.Schema) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def as_arrow(data: Any) -> pa.Table:
+def to_arrow_table(data: Any) -> pa.Table:
     """A table in memory, or rows as dicts, with the columns that would be read."""
-    table = rows_as_columns(data) if are_rows(data) else data
+    table = rows_as_columns(data) if is_row_list(data) else data
     reader = TableSource(table, None).open()
     return pa.Table.from_batches(list(reader.batches), schema=reader.schema)

@@ -14,40 +14,40 @@ import numpy as np
 
 from kbnn.core.normal import FloatArray
 from kbnn.errors import ArgumentError, DataError
-from kbnn.model.rows import LARGEST, SMALLEST, Rows
-from kbnn.model.schema import MAX_CLASSES, MAX_LATE, Column, Schema
+from kbnn.model.rows import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows
+from kbnn.model.schema import MAX_CLASSES, MAX_LATE_COLUMNS, Column, Schema
 from kbnn.stream.chunk import shorten
-from kbnn.stream.decimals import plain_row
-from kbnn.stream.firstrow import check_label, check_name, column_of, value_text
-from kbnn.stream.forms import Stated
-from kbnn.stream.hashing import bucket
+from kbnn.stream.decimals import read_plain_row
+from kbnn.stream.firstrow import check_column_name, check_label, infer_column, value_to_text
+from kbnn.stream.forms import NumberMarks
+from kbnn.stream.hashing import hash_label
 from kbnn.stream.hints import Notice
-from kbnn.stream.roles import Roles
-from kbnn.stream.times import one
+from kbnn.stream.roles import ColumnOptions
+from kbnn.stream.times import parse_time_value
 from kbnn.stream.values import (
-    MAX_LABEL,
-    TRUTH,
-    cell,
+    BOOLEAN_VALUES,
+    MAX_LABEL_LENGTH,
     missing_labels,
     missing_numbers,
     missing_tokens,
+    normalize_cell,
 )
-from kbnn.task.table import TASKS
+from kbnn.task.table import TARGET_TYPES
 
 _NAN: Final = math.nan
 
 
-class RowReader:
+class RowEncoder:
     """Reads dicts; `schema` is as it is after the last of them, and a new object when it grew."""
 
     def __init__(self, schema: Schema, notice: Notice) -> None:
         self.schema = schema
-        self.plain: list[str] | None = None
+        self.plain_columns: list[str] | None = None
         """The names of the columns of x in their order, where all are numbers."""
         self._notice = notice
-        self._settle()
+        self._index_schema()
 
-    def _settle(self) -> None:
+    def _index_schema(self) -> None:
         """Look up once what every row needs."""
         schema = self.schema
         tokens = missing_tokens(schema.missing)
@@ -66,192 +66,194 @@ class RowReader:
             self._at.setdefault(place.column, {})[place.category] = at
         numbers = [c.name for c in self._features if c.kind == "number"]
         plain = len(numbers) == len(schema.layout) == len(self._features) and not self._gaps
-        self.plain = [place.column for place in schema.layout] if plain else None
+        self.plain_columns = [place.column for place in schema.layout] if plain else None
         self._sd = [c for c in schema.columns if c.role == "input_sd"]
         self._known = frozenset(self._columns)
         self._targets = schema.targets
-        self._derived = schema.derived
-        self._read = TASKS[schema.task].either(self._numbers, self._one_class)
+        self._derived = schema.derived_columns
+        self._read = TARGET_TYPES[schema.task].is_classification(
+            self._encode_numbers, self._encode_class
+        )
         self._id = schema.id
 
-    def features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
+    def encode_features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
         """(1, D) of one row; with `admit` the schema grows where it must."""
         if admit and not self.schema.chosen and not self._known.issuperset(x):
             self._admit_columns(x)
-        if self.plain is not None:
-            row = plain_row(x, self.plain)
+        if self.plain_columns is not None:
+            row = read_plain_row(x, self.plain_columns)
             if row is not None:
                 return row
             get = x.get
             values = []
-            for name in self.plain:
+            for name in self.plain_columns:
                 value = get(name)
-                if type(value) is not float or not SMALLEST < abs(value) < LARGEST:
-                    value = self._number(name, value)
+                if type(value) is not float or not MIN_ABS_VALUE < abs(value) < MAX_ABS_VALUE:
+                    value = self._parse_number(name, value)
                 values.append(value)
             return np.array([values])
-        return self._mixed(x, admit)
+        return self._encode_mixed(x, admit)
 
-    def _mixed(self, x: Mapping[str, Any], admit: bool) -> FloatArray:
+    def _encode_mixed(self, x: Mapping[str, Any], admit: bool) -> FloatArray:
         if admit:
             self._admit_values(x)
         row = np.zeros((1, self.schema.width))
         for name in self._derived:
             row[0, self._at[name][None]] = _NAN
-        time = self.time(x)
+        time = self.encode_time(x)
         if time is not None and self.schema.clock is not None:
             clock = self.schema.clock
-            row[:, [self._at[name][None] for name in clock.names]] = clock.values(time)
+            row[:, [self._at[name][None] for name in clock.names]] = clock.encode_times(time)
         for column in self._features:
             places, value = self._at[column.name], x.get(column.name)
             if column.kind == "category":
-                label = self._label(column, value)
+                label = self._parse_label(column, value)
                 if label is None:
                     row[0, list(places.values())] = _NAN
                 elif label in places:
                     row[0, places[label]] = 1.0
             elif column.kind == "number":
-                row[0, places[None]] = self._number(column.name, value)
+                row[0, places[None]] = self._parse_number(column.name, value)
             else:  # undecided or ignored: as good as missing
                 truth = column.kind == "boolean"
-                row[0, places[None]] = self._truth(column.name, value) if truth else _NAN
+                row[0, places[None]] = self._parse_boolean(column.name, value) if truth else _NAN
         return row
 
-    def time(self, x: Mapping[str, Any]) -> FloatArray | None:
+    def encode_time(self, x: Mapping[str, Any]) -> FloatArray | None:
         """(1, 2) what the clock says, None where there is none."""
         clock = self.schema.clock
         if clock is None:
             return None
         value = x.get(clock.column)
-        if self._text(value) is None:
+        if self._clean_text(value) is None:
             return np.full((1, 2), _NAN)
-        made = one(value, clock.unit, clock.day_first)
+        made = parse_time_value(value, clock.unit, clock.day_first)
         if made is None:
-            raise self._refusal(clock.column, value, "a point of time")
+            raise self._value_error(clock.column, value, "a point of time")
         return np.array([made])
 
-    def _text(self, value: Any) -> str | None:
+    def _clean_text(self, value: Any) -> str | None:
         """A value as text, None where it is missing."""
-        text = value_text(value)
+        text = value_to_text(value)
         return None if text is None or text in self._missing else text
 
-    def _name(self, value: Any) -> str | None:
+    def _clean_label(self, value: Any) -> str | None:
         """The same of a label."""
-        text = value_text(value)
+        text = value_to_text(value)
         return None if text is None or text in self._no_label else text
 
-    def _number(self, name: str, value: Any) -> float:
+    def _parse_number(self, name: str, value: Any) -> float:
         if value is None:
             return _NAN
         if isinstance(value, str):
-            text, form = self._text(value), self._columns[name].form
+            text, form = self._clean_text(value), self._columns[name].form
             if text is None or text == form.gap:
                 return _NAN
-            value = form.number(text)
+            value = form.parse_number(text)
             if value is None:
-                raise self._refusal(name, text, "a number")
+                raise self._value_error(name, text, "a number")
         elif type(value) is not float:
-            value = cell(value)
+            value = normalize_cell(value)
             try:
                 value = _NAN if value is None else float(value)
             except (TypeError, ValueError, OverflowError):
-                raise self._refusal(name, value, "a number") from None
+                raise self._value_error(name, value, "a number") from None
         if value in self._gaps:
             return _NAN
         if math.isinf(value):
             raise DataError(f"column '{name}': {value} is not a finite number")
-        if abs(value) > LARGEST:
+        if abs(value) > MAX_ABS_VALUE:
             raise DataError(f"column '{name}': {value:g} is too large to reckon with")
-        return 0.0 if abs(value) < SMALLEST else float(value)
+        return 0.0 if abs(value) < MIN_ABS_VALUE else float(value)
 
-    def _truth(self, name: str, value: Any) -> float:
-        text = self._text(value)
+    def _parse_boolean(self, name: str, value: Any) -> float:
+        text = self._clean_text(value)
         if text is None:
             return _NAN
-        if text.lower() not in TRUTH:
-            raise self._refusal(name, value, "true or false")
-        return TRUTH[text.lower()]
+        if text.lower() not in BOOLEAN_VALUES:
+            raise self._value_error(name, value, "true or false")
+        return BOOLEAN_VALUES[text.lower()]
 
-    def _refusal(self, name: str, value: Any, what: str) -> DataError:
+    def _value_error(self, name: str, value: Any, what: str) -> DataError:
         return DataError(f"column '{name}': cannot read '{shorten(str(value))}' as {what}")
 
-    def _label(self, column: Column, value: Any) -> str | None:
-        text = self._name(value)
+    def _parse_label(self, column: Column, value: Any) -> str | None:
+        text = self._clean_label(value)
         if text is not None and column.buckets:
-            return bucket(text, column.buckets)
-        return None if text is None or len(text) > MAX_LABEL else text
+            return hash_label(text, column.buckets)
+        return None if text is None or len(text) > MAX_LABEL_LENGTH else text
 
-    def _column(self, name: str, value: Any) -> tuple[Column, str]:
+    def _infer_feature(self, name: str, value: Any) -> tuple[Column, str]:
         """What a column is by its first value, and what it holds if it is of no use."""
-        marks = Stated(self.schema.decimal, self.schema.thousands)
-        return column_of(name, value, "feature", Roles(marks=marks), self._notice)
+        marks = NumberMarks(self.schema.decimal, self.schema.thousands)
+        return infer_column(name, value, "feature", ColumnOptions(marks=marks), self._notice)
 
     def _admit_columns(self, x: Mapping[str, Any]) -> None:
         """Keys that are new and have a value become columns."""
         new = [
             (name, x[name])
             for name in sorted(x, key=str)  # the order of keys means nothing
-            if name not in self._known and self._text(x[name]) is not None
+            if name not in self._known and self._clean_text(x[name]) is not None
         ]
         if not new:
             return
         schema = self.schema.copy()
         for name, value in new:
-            check_name(name)
-            new_column, what = self._column(name, value)
+            check_column_name(name)
+            new_column, what = self._infer_feature(name, value)
             kind = new_column.kind
-            if kind != "ignored" and schema.late >= MAX_LATE:
-                kind, what = "ignored", f"one more than the {MAX_LATE} that may come late"
-            schema.add_late(name, kind).form = new_column.form
+            if kind != "ignored" and schema.late_feature_count >= MAX_LATE_COLUMNS:
+                kind, what = "ignored", f"one more than the {MAX_LATE_COLUMNS} that may come late"
+            schema.add_late_column(name, kind).form = new_column.form
             fate = f"ignored: it holds {what}" if kind == "ignored" else "learned from now on"
             self._notice(f"column '{shorten(name)}' is new: it is {fate}")
         self.schema = schema
-        self._settle()
+        self._index_schema()
 
     def _admit_values(self, x: Mapping[str, Any]) -> None:
         """Undecided columns that have their first value, and new categories."""
         schema = None
         for column in self._features:
             value = x.get(column.name)
-            if column.kind == "undecided" and self._text(value) is not None:
+            if column.kind == "undecided" and self._clean_text(value) is not None:
                 schema = schema or self.schema.copy()
-                decided, _ = self._column(column.name, value)
-                column = schema.column(column.name)
+                decided, _ = self._infer_feature(column.name, value)
+                column = schema.get_column(column.name)
                 column.kind, column.form = decided.kind, decided.form
             if column.kind == "category":
-                label = self._label(column, value)
+                label = self._parse_label(column, value)
                 if label is not None and label not in column.categories:
                     check_label(column.name, label)
                     schema = schema or self.schema.copy()
-                    schema.admit(schema.column(column.name), label)
+                    schema.add_category(schema.get_column(column.name), label)
         if schema is not None:
             self.schema = schema
-            self._settle()
+            self._index_schema()
 
-    def targets(self, y: Any) -> FloatArray:
+    def encode_targets(self, y: Any) -> FloatArray:
         """(1, T): one value, or for several targets a dict or a sequence of them."""
         return self._read(y)
 
-    def _one_class(self, y: Any) -> FloatArray:
-        return np.array([[self._class(self._targets[0], y)]])
+    def _encode_class(self, y: Any) -> FloatArray:
+        return np.array([[self._class_index(self._targets[0], y)]])
 
-    def _numbers(self, y: Any) -> FloatArray:
+    def _encode_numbers(self, y: Any) -> FloatArray:
         names = self._targets
         if len(names) == 1:
-            if type(y) is float and SMALLEST < abs(y) < LARGEST:
+            if type(y) is float and MIN_ABS_VALUE < abs(y) < MAX_ABS_VALUE:
                 return np.array([[y]])
-            return np.array([[self._number(names[0], y)]])
+            return np.array([[self._parse_number(names[0], y)]])
         if isinstance(y, Mapping):
             values = [y.get(name) for name in names]
         elif y is None:
             values = [None] * len(names)
         else:
-            values = target_values(names, y)
-        return np.array([[self._number(n, v) for n, v in zip(names, values, strict=True)]])
+            values = split_targets(names, y)
+        return np.array([[self._parse_number(n, v) for n, v in zip(names, values, strict=True)]])
 
-    def _class(self, name: str, y: Any) -> float:
+    def _class_index(self, name: str, y: Any) -> float:
         named = self._columns[name].kind == "category"
-        label = self._name(y) if named else self._text(y)
+        label = self._clean_label(y) if named else self._clean_text(y)
         if label is None:
             return _NAN
         if label not in self._labels:
@@ -263,45 +265,50 @@ class RowReader:
         if self.schema.closed:
             raise DataError(f"column '{name}': {shown} is neither {' nor '.join(self._labels)}")
         check_label(name, label)
-        if len(label) > MAX_LABEL or len(self._labels) >= MAX_CLASSES:
+        if len(label) > MAX_LABEL_LENGTH or len(self._labels) >= MAX_CLASSES:
             raise DataError(f"column '{name}': '{shown}' cannot be one more class")
         self.schema = self.schema.copy()
         self.schema.classes.append(label)
-        self._settle()
+        self._index_schema()
 
-    def rows(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
+    def encode_row(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
         """A row to learn."""
         if type(weight) is not float or weight != 1.0:
-            weight = _checked_weight(weight)
-        inputs = self.features(x, admit=True)
-        target = self.targets(y)
+            weight = _validate_weight(weight)
+        inputs = self.encode_features(x, admit=True)
+        target = self.encode_targets(y)
         return Rows(
             inputs,
             target,
             np.array([number]),
-            self._x_sd(x),
+            self._encode_input_sd(x),
             None if weight == 1.0 else np.array([weight]),
             schema=self.schema,
-            time=self.time(x),
-            id=None if self._id is None else [self._text(x.get(self._id))],
+            time=self.encode_time(x),
+            id=None if self._id is None else [self._clean_text(x.get(self._id))],
         )
 
-    def question(self, x: Mapping[str, Any]) -> Rows:
+    def encode_query(self, x: Mapping[str, Any]) -> Rows:
         """A row to predict."""
-        inputs = self.features(x, admit=False)
+        inputs = self.encode_features(x, admit=False)
         target = np.full((1, len(self._targets)), _NAN)
         return Rows(
-            inputs, target, _NO_NUMBER, self._x_sd(x), schema=self.schema, time=self.time(x)
+            inputs,
+            target,
+            _NO_NUMBER,
+            self._encode_input_sd(x),
+            schema=self.schema,
+            time=self.encode_time(x),
         )
 
-    def _x_sd(self, x: Mapping[str, Any]) -> FloatArray | None:
+    def _encode_input_sd(self, x: Mapping[str, Any]) -> FloatArray | None:
         if not self._sd:
             return None
         sd = np.zeros((1, self.schema.width))
         for column in self._sd:
             places = self._at.get(column.of or "", {})
             if None in places:
-                stated = self._number(column.name, x.get(column.name))
+                stated = self._parse_number(column.name, x.get(column.name))
                 if stated < 0.0:
                     raise DataError(
                         f"column '{column.name}': a standard deviation cannot be {stated:g}"
@@ -310,7 +317,7 @@ class RowReader:
         return sd
 
 
-def target_values(names: Sequence[str], y: Any) -> list[Any]:
+def split_targets(names: Sequence[str], y: Any) -> list[Any]:
     """The values of several targets that come as a sequence."""
     if isinstance(y, str) or not isinstance(y, Iterable):
         raise ArgumentError(
@@ -331,7 +338,7 @@ def check_row(x: object) -> None:
         )
 
 
-def _checked_weight(weight: Any) -> float:
+def _validate_weight(weight: Any) -> float:
     """A weight as a number; refuse what is none, or not positive and finite."""
     try:
         number = math.nan if isinstance(weight, str | bytes) else float(weight)

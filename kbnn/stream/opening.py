@@ -12,25 +12,25 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from kbnn.closing import Closing
+from kbnn.closing import Closeable
 from kbnn.core.layout import IntArray
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.schema import Column, Schema
 from kbnn.stream import heldout
-from kbnn.stream.chunk import BadRow, Chunk, Pins, shorten
-from kbnn.stream.encode import Encoder
-from kbnn.stream.header import Expectation
+from kbnn.stream.chunk import BadRow, Chunk, ReadHints, shorten
+from kbnn.stream.encode import ChunkEncoder
+from kbnn.stream.header import ExpectedColumns
 from kbnn.stream.hints import Notice
-from kbnn.stream.infer import infer
-from kbnn.stream.inputs import Inputs
-from kbnn.stream.kinds import sample
-from kbnn.stream.pace import Pace
+from kbnn.stream.infer import infer_schema
+from kbnn.stream.inputs import SourceList
+from kbnn.stream.kinds import sample_column
+from kbnn.stream.pace import BatchSizer
 from kbnn.stream.readahead import ReadAhead
-from kbnn.stream.reading import Reading
+from kbnn.stream.reading import ChunkReader
 from kbnn.stream.readoptions import ReadOptions
-from kbnn.stream.shuffle import shuffled
+from kbnn.stream.shuffle import shuffle_batches
 from kbnn.stream.values import missing_tokens
-from kbnn.stream.warmup import first_rows, stop_error
+from kbnn.stream.warmup import first_row_error, read_first_rows
 
 __all__ = ["BadRow", "ReadOptions", "Stream", "open_stream"]
 
@@ -52,7 +52,7 @@ def open_stream(
     return Stream(sources, options, schema, on_notice, on_bad_row)
 
 
-class Stream(Closing):
+class Stream(Closeable):
     """Blocks of rows, pass by pass; iterate, then `reopen` for the next pass."""
 
     def __init__(
@@ -69,53 +69,53 @@ class Stream(Closing):
         self.bad_rows = 0
         self.source = ""
         self._bytes = 0
-        self._pace = Pace(options.block_rows)
+        self._pace = BatchSizer(options.block_rows)
         self._on_notice = on_notice
         self._on_bad_row = on_bad_row
         self._testing = False
         self._first_rows = 0, 0  # how many were read before the schema was known, and their bytes
-        self._told: set[str] = set()
+        self._sent_notices: set[str] = set()
         self._notices: deque[str] = deque()
         self._ahead: ReadAhead[Chunk] | None = None
         self._chunks: Generator[Chunk] | None = None
         self._blocks: Generator[Rows] | None = None
-        self._inputs: Inputs | None = None
-        self._pins = Pins(missing=missing_tokens(schema.missing if schema else options.na))
+        self._inputs: SourceList | None = None
+        self._hints = ReadHints(missing=missing_tokens(schema.missing if schema else options.na))
         if schema is None:
-            self._pins.wanted, self._pins.named = options.chosen, options.named
-        unused = [] if schema is None else schema.names("none")
-        self._pins.ignored = frozenset((*options.ignore, *unused)).difference(options.key)
-        self._tokens = pa.array(self._pins.missing, pa.string())
+            self._hints.wanted, self._hints.named = options.only_columns, options.named_columns
+        unused = [] if schema is None else schema.get_names("none")
+        self._hints.ignored = frozenset((*options.ignore, *unused)).difference(options.key)
+        self._tokens = pa.array(self._hints.missing, pa.string())
         try:
-            self._inputs = Inputs(
+            self._inputs = SourceList(
                 sources,
                 read_size=options.read_size,
                 keep=options.epochs - options.epoch > 1 or options.test_split > 0.0,
                 columns=options.columns,
                 notice=self._notices.append,
             )
-            self._reading = self._new_reading(self._inputs)
-            self._reading.admit = self._may_come_late(schema)
-            self._reading.by_id = options.id
-            self._chunks = self._limited(self._reading.chunks())
+            self._chunk_reader = self._make_chunk_reader(self._inputs)
+            self._chunk_reader.admit = self._admits_new_columns(schema)
+            self._chunk_reader.by_id = options.id
+            self._chunks = self._limit_rows(self._chunk_reader.read_chunks())
             early: list[Chunk] = []
             if schema is None:
-                self.schema, early = self._look(self._chunks)
+                self.schema, early = self._infer_schema(self._chunks)
                 self._first_rows = sum(chunk.size for chunk in early), early[-1].span[1]
             else:
                 options.check_against(schema)
                 self.schema = schema.copy()
-            self._settle()
-            self._blocks = self._run(early, options.skip)
-            self._tell()
+            self._configure_readers()
+            self._blocks = self._iter_pass(early, options.skip)
+            self._forward_notices()
         except BaseException:
             self.close()
             raise
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """Whether rows may still be on their way."""
-        return self._inputs is not None and self._inputs.live
+        return self._inputs is not None and self._inputs.is_live
 
     @property
     def total_bytes(self) -> int | None:
@@ -126,7 +126,7 @@ class Stream(Closing):
     def expected_rows(self) -> int | None:
         """About how many rows there are, by the size of the first ones; None where nobody knows."""
         rows, size = self._first_rows
-        if self.live or not size or self.total_bytes is None:
+        if self.is_live or not size or self.total_bytes is None:
             return None
         found = rows * self.total_bytes // size
         return found if self.options.limit is None else min(found, self.options.limit)
@@ -139,33 +139,33 @@ class Stream(Closing):
     @property
     def columns(self) -> list[str]:
         """The names of the first source's columns, known when it has been opened."""
-        return self._reading.columns
+        return self._chunk_reader.columns
 
     @property
     def delimiter(self) -> str | None:
         """The delimiter found in the first source, None when it has none."""
-        return self._reading.delimiter
+        return self._chunk_reader.delimiter
 
-    def _new_reading(self, inputs: Inputs) -> Reading:
+    def _make_chunk_reader(self, inputs: SourceList) -> ChunkReader:
         options = self.options
-        return Reading(
+        return ChunkReader(
             inputs,
-            self._pins,
+            self._hints,
             format=options.format,
             delimiter=options.delimiter,
             header=options.header,
             notice=self._notices.append,
         )
 
-    def _tell(self) -> None:
+    def _forward_notices(self) -> None:
         """Pass on what was noticed, each sentence once, in the caller's thread."""
         while self._notices:
             text = self._notices.popleft()
-            if text not in self._told:
-                self._told.add(text)
+            if text not in self._sent_notices:
+                self._sent_notices.add(text)
                 self._on_notice(text)
 
-    def _limited(self, chunks: Generator[Chunk]) -> Generator[Chunk]:
+    def _limit_rows(self, chunks: Generator[Chunk]) -> Generator[Chunk]:
         left = self.options.limit
         with closing(chunks):
             for chunk in chunks:
@@ -177,117 +177,121 @@ class Stream(Closing):
                 if left is not None:
                     left -= chunk.size
 
-    def _look(self, chunks: Iterator[Chunk]) -> tuple[Schema, list[Chunk]]:
+    def _infer_schema(self, chunks: Iterator[Chunk]) -> tuple[Schema, list[Chunk]]:
         """Infer the schema from the first good rows, 32 or what there is."""
         options = self.options
-        early, names, seen = first_rows(
+        early, names, seen = read_first_rows(
             chunks,
-            self._reading,
+            self._chunk_reader,
             options.target,
             options.features,
             self._tokens,
             options.on_error == "stop",
         )
-        samples = [sample(seen[name], self._tokens) for name in names]
-        schema = infer(names, samples, options.roles, self._notices.append)
+        samples = [sample_column(seen[name], self._tokens) for name in names]
+        schema = infer_schema(names, samples, options.column_options, self._notices.append)
         schema.missing = list(options.na)
         return schema, early
 
-    def _settle(self) -> None:
+    def _configure_readers(self) -> None:
         """Tell the readers what the schema knows."""
         schema, options = self.schema, self.options
-        used = self._used()
+        used = self._used_columns()
         first = [column for column in schema.columns if not column.late]
         names = [column.name for column in first]
         bare = [c.name for c in first if c.role not in ("target", "weight")]
-        self._pins.wanted = None if options.original else frozenset(c.name for c in used)
-        self._pins.known = frozenset(column.name for column in schema.columns)
-        self._pins.late = self._reading.admit
-        self._pin_kinds()
+        self._hints.wanted = None if options.original else frozenset(c.name for c in used)
+        self._hints.known = frozenset(column.name for column in schema.columns)
+        self._hints.late = self._chunk_reader.admit
+        self._hint_kinds()
         late = schema.id is not None  # a source may hold rows alone, or targets alone
-        self._reading.features = frozenset(
+        self._chunk_reader.features = frozenset(
             c.name
             for c in used
             if (late and (c.role != "id" or not options.admit))
             or c.role not in ("target", "weight", "id")
         )
         optional = () if self._needs_target else ("target", "weight")
-        self._reading.needed = [
+        self._chunk_reader.needed = [
             c.name for c in used if c.kind != "ignored" and c.role not in optional
         ]
-        self._reading.expected = Expectation(
-            names, None if self._needs_target else bare, self._misfit
+        self._chunk_reader.expected = ExpectedColumns(
+            names, None if self._needs_target else bare, self._find_misfit
         )
 
     @property
     def _needs_target(self) -> bool:
         return self.options.use_target and not self.options.target_may_be_absent
 
-    def _may_come_late(self, schema: Schema | None) -> bool:
+    def _admits_new_columns(self, schema: Schema | None) -> bool:
         """Whether columns that are new become features."""
         chosen = bool(self.options.features) if schema is None else schema.chosen
         return self.options.admit and self.options.use_target and not chosen
 
-    def _used(self) -> list[Column]:
+    def _used_columns(self) -> list[Column]:
         """The columns that are read at all."""
         unused = ("none",) if self.options.use_target else ("none", "target", "weight")
         return [column for column in self.schema.columns if column.role not in unused]
 
-    def _pin_kinds(self) -> None:
+    def _hint_kinds(self) -> None:
         if not self.options.original:
             columns = self.schema.columns
-            usual = [c for c in columns if c.kind == "number" and c.form.usual]
-            self._pins.numbers = frozenset(c.name for c in usual)
-            self._pins.booleans = frozenset(c.name for c in columns if c.kind == "boolean")
+            usual = [c for c in columns if c.kind == "number" and c.form.is_plain]
+            self._hints.numbers = frozenset(c.name for c in usual)
+            self._hints.booleans = frozenset(c.name for c in columns if c.kind == "boolean")
 
-    def _misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
+    def _find_misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
         """Why cells are not a row of data: the first number column whose cell is none."""
-        forms = {column.name: column.form for column in self._used() if column.kind == "number"}
+        forms = {
+            column.name: column.form for column in self._used_columns() if column.kind == "number"
+        }
         for name, cell in zip(names, cells, strict=True):
-            if name not in forms or cell in (*self._pins.missing, forms[name].gap):
+            if name not in forms or cell in (*self._hints.missing, forms[name].gap):
                 continue
-            if forms[name].number(cell) is None:
+            if forms[name].parse_number(cell) is None:
                 return f"column '{name}': cannot read '{shorten(cell)}' as a number"
         return None
 
-    def _run(self, early: list[Chunk], skip: int) -> Generator[Rows]:
+    def _iter_pass(self, early: list[Chunk], skip: int) -> Generator[Rows]:
         """One pass."""
         options = self.options
         chunks: Iterator[Chunk] = self._chunks or iter(())
-        if options.read_ahead and self._inputs is not None and self._inputs.ahead:
+        if options.read_ahead and self._inputs is not None and self._inputs.supports_read_ahead:
             chunks = self._ahead = ReadAhead(chunks)
-        blocks = self._encoded(chain(early, chunks), skip)
+        blocks = self._encode_chunks(chain(early, chunks), skip)
         if options.test_split:
-            blocks = heldout.chosen(blocks, options.test_split, options.seed, testing=self._testing)
+            blocks = heldout.select_split(
+                blocks, options.test_split, options.seed, testing=self._testing
+            )
         if options.shuffle and not self._testing:
-            blocks = shuffled(blocks, options.shuffle_rows, options.seed, self.epoch)
+            blocks = shuffle_batches(blocks, options.shuffle_rows, options.seed, self.epoch)
         for block in blocks:
             start = min(skip, len(block.y))
             skip -= start
             while start < len(block.y):
-                part = sliced(block, start, start + self._pace.rows)
+                part = slice_rows(block, start, start + self._pace.rows)
                 start += len(part.y)
                 self.rows += len(part.y)
                 began = monotonic()
                 yield part
-                self._pace.took(len(part.y), monotonic() - began)
-        self._bytes = self._reading.bytes_read
+                self._pace.record_duration(len(part.y), monotonic() - began)
+        self._bytes = self._chunk_reader.bytes_read
 
-    def _encoded(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Rows]:
+    def _encode_chunks(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Rows]:
         """Encode in pieces of a block; report what is left out."""
         options = self.options
-        encoder = Encoder(
+        encoder = ChunkEncoder(
             self.schema,
             on_error=options.on_error,
             admit=options.admit,
             use_target=options.use_target,
             original=options.original,
-            late=self._reading.admit,
+            late=self._chunk_reader.admit,
             keyed=bool(options.key),
             notice=self._notices.append,
         )
         good = 0
-        undecided = self._undecided()
+        undecided = self._count_undecided()
         for whole in chunks:
             start = 0
             while start < whole.size:
@@ -298,33 +302,37 @@ class Stream(Closing):
                 if stopped:
                     if block is not None:
                         yield block
-                    raise stop_error(chunk, flaws)
+                    raise first_row_error(chunk, flaws)
                 for at, flaw in flaws.items():
                     # Rows before the point of resumption were reported the first time.
                     good_rows = [
                         k for k in range(at) if options.on_error == "keep" or k not in flaws
                     ]
-                    if good + self._passed(chunk.first_row + np.array(good_rows, np.int64)) >= skip:
+                    if (
+                        good
+                        + self._count_pass_rows(chunk.first_row + np.array(good_rows, np.int64))
+                        >= skip
+                    ):
                         self.bad_rows += 1
                         if not self._testing:
-                            self._on_bad_row(chunk.bad_row(at, flaw))
+                            self._on_bad_row(chunk.make_bad_row(at, flaw))
                 self._bytes = chunk.span[1]
                 if block is not None:
-                    good += self._passed(block.number)
+                    good += self._count_pass_rows(block.number)
                     yield block
-                if undecided and self._undecided() != undecided:
-                    undecided = self._undecided()
-                    self._pin_kinds()
+                if undecided and self._count_undecided() != undecided:
+                    undecided = self._count_undecided()
+                    self._hint_kinds()
 
-    def _passed(self, number: IntArray) -> int:
+    def _count_pass_rows(self, number: IntArray) -> int:
         """How many rows, by number, this pass hands out."""
         options = self.options
         if not options.test_split:
             return len(number)
-        out = heldout.held_out(number, options.test_split, options.seed)
+        out = heldout.is_held_out(number, options.test_split, options.seed)
         return int(np.count_nonzero(out == self._testing))
 
-    def _undecided(self) -> int:
+    def _count_undecided(self) -> int:
         return sum(column.kind == "undecided" for column in self.schema.columns)
 
     def __iter__(self) -> Self:
@@ -334,22 +342,22 @@ class Stream(Closing):
         try:
             return next(self._blocks or iter(()))
         finally:
-            self._tell()
+            self._forward_notices()
 
-    def reopen(self, *, testing: bool = False) -> None:
+    def start_next_pass(self, *, testing: bool = False) -> None:
         """Start the next pass from the first row; `testing`: over the rows held out."""
-        self._stop()
+        self._stop_reading()
         assert self._inputs is not None
         self.epoch += 1
         self._testing = testing
         self.rows = self.bad_rows = self._bytes = 0
-        self._reading = self._new_reading(self._inputs)
-        self._reading.admit = self._may_come_late(self.schema)
-        self._settle()
-        self._chunks = self._limited(self._reading.chunks())
-        self._blocks = self._run([], 0)
+        self._chunk_reader = self._make_chunk_reader(self._inputs)
+        self._chunk_reader.admit = self._admits_new_columns(self.schema)
+        self._configure_readers()
+        self._chunks = self._limit_rows(self._chunk_reader.read_chunks())
+        self._blocks = self._iter_pass([], 0)
 
-    def _stop(self) -> None:
+    def _stop_reading(self) -> None:
         """End the reading of this pass."""
         if self._ahead is not None:
             self._ahead.close()
@@ -360,6 +368,6 @@ class Stream(Closing):
 
     def close(self) -> None:
         """Stop reading and remove temporary files; a second call does nothing."""
-        self._stop()
+        self._stop_reading()
         if self._inputs is not None:
             self._inputs.close()

@@ -7,19 +7,19 @@ so there is a least size. No result depends on where a stream is cut.
 
 from __future__ import annotations
 
-SECONDS = 0.2
-LEAST = 128
-GROWTH = 4
+TARGET_BATCH_SECONDS = 0.2
+MIN_BATCH_ROWS = 128
+MAX_BATCH_GROWTH = 4
 
 
-class Pace:
+class BatchSizer:
     """The size of the next block, at most `most`."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.rows = min(LEAST, most)
+    def __init__(self, max_rows: int) -> None:
+        self.max_rows = max_rows
+        self.rows = min(MIN_BATCH_ROWS, max_rows)
 
-    def took(self, rows: int, seconds: float) -> None:
+    def record_duration(self, rows: int, seconds: float) -> None:
         """A block of so many rows was used for so long."""
-        fits = int(rows * SECONDS / max(seconds, 1e-9))
-        self.rows = min(max(fits, LEAST), GROWTH * self.rows, self.most)
+        fits = int(rows * TARGET_BATCH_SECONDS / max(seconds, 1e-9))
+        self.rows = min(max(fits, MIN_BATCH_ROWS), MAX_BATCH_GROWTH * self.rows, self.max_rows)

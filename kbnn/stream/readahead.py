@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
-DEPTH: Final = 2
+READ_AHEAD_ITEMS: Final = 2
 
 
-class _End:
+class _EndOfItems:
     """The end of the items, with the error that caused it, if any."""
 
     def __init__(self, error: BaseException | None) -> None:
@@ -27,12 +27,12 @@ class ReadAhead(Generic[T]):
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
-        self._queue: queue.Queue[T | _End] = queue.Queue(DEPTH)
+        self._queue: queue.Queue[T | _EndOfItems] = queue.Queue(READ_AHEAD_ITEMS)
         self._stop = threading.Event()
         self._done = False
         self._thread: threading.Thread | None = None  # begins with the first item asked for
 
-    def _run(self) -> None:
+    def _read_items(self) -> None:
         error: BaseException | None = None
         try:
             for item in self._items:
@@ -45,7 +45,7 @@ class ReadAhead(Generic[T]):
             close = getattr(self._items, "close", None)
             if close is not None:
                 close()
-        self._queue.put(_End(error))
+        self._queue.put(_EndOfItems(error))
 
     def __iter__(self) -> ReadAhead[T]:
         return self
@@ -54,10 +54,12 @@ class ReadAhead(Generic[T]):
         if self._done:
             raise StopIteration
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="kbnn-read-ahead", daemon=True)
+            self._thread = threading.Thread(
+                target=self._read_items, name="kbnn-read-ahead", daemon=True
+            )
             self._thread.start()
         item = self._queue.get()
-        if not isinstance(item, _End):
+        if not isinstance(item, _EndOfItems):
             return item
         self._done = True
         self._thread.join()
@@ -72,5 +74,5 @@ class ReadAhead(Generic[T]):
             self._done = True
             return
         while not self._done:
-            self._done = isinstance(self._queue.get(), _End)
+            self._done = isinstance(self._queue.get(), _EndOfItems)
         self._thread.join()

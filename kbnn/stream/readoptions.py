@@ -7,21 +7,21 @@ from dataclasses import dataclass, fields
 
 from kbnn.errors import UsageError
 from kbnn.model.schema import Schema
-from kbnn.model.waiting import MOST_WAITING, WAIT
+from kbnn.model.waiting import DEFAULT_MAX_PENDING, MAX_PENDING_LIMIT
 from kbnn.stream.admission import OnError
 from kbnn.stream.clock import TIME_UNITS
 from kbnn.stream.formats import FORMATS
-from kbnn.stream.forms import Stated
-from kbnn.stream.hashing import check_kinds
-from kbnn.stream.roles import Named, Roles
-from kbnn.stream.series import Asked
+from kbnn.stream.forms import NumberMarks
+from kbnn.stream.hashing import check_conflicting_kinds
+from kbnn.stream.roles import ColumnOptions, ColumnRoles
+from kbnn.stream.series import TimeOptions
 from kbnn.stream.shuffle import SHUFFLE_ROWS
 from kbnn.stream.sources import READ_SIZE
-from kbnn.task.table import TASKS
+from kbnn.task.table import TARGET_TYPES
 
 
 @dataclass(frozen=True)
-class ReadOptions(Named):
+class ReadOptions(ColumnRoles):
     """How to read; every default is the usual case."""
 
     format: str = "auto"
@@ -56,52 +56,54 @@ class ReadOptions(Named):
     block_rows: int = 16_384
 
     @property
-    def roles(self) -> Roles:
+    def column_options(self) -> ColumnOptions:
         """What is said about columns."""
         late = self.id is not None
-        return Roles(
-            **{field.name: getattr(self, field.name) for field in fields(Named)},
+        return ColumnOptions(
+            **{field.name: getattr(self, field.name) for field in fields(ColumnRoles)},
             hashed=dict(self.hashed),
-            marks=Stated(self.decimal, self.thousands),
-            about_time=Asked(self.time, self.time_unit, self.lags, self.mixed, late),
+            marks=NumberMarks(self.decimal, self.thousands),
+            time_options=TimeOptions(
+                self.time, self.time_unit, self.lags, self.reordering_option, late
+            ),
             id=self.id,
-            wait=WAIT if self.wait is None else self.wait,
+            wait=DEFAULT_MAX_PENDING if self.wait is None else self.wait,
             key=self.key,
         )
 
     @property
-    def mixed(self) -> str:
+    def reordering_option(self) -> str:
         """The option by which rows do not follow one another, "" where they do."""
         return "--shuffle" if self.shuffle else "--test-split" if self.test_split else ""
 
     @property
-    def chosen(self) -> frozenset[str] | None:
+    def only_columns(self) -> frozenset[str] | None:
         """The only columns to read, where all of them are named; None: whatever is there."""
         if not self.target or not self.features or self.input_sd:
             return None
-        return self.named
+        return self.named_columns
 
     @property
-    def named(self) -> frozenset[str]:
+    def named_columns(self) -> frozenset[str]:
         """Columns that have a role because the user named them."""
         others = [name for name in (self.weight, self.time, self.id) if name is not None]
         return frozenset([*self.target, *self.features, *self.ignore, *self.key, *others])
 
     def check(self) -> None:
         """Refuse values that make no sense."""
-        Stated(self.decimal, self.thousands)
-        check_kinds(self.categorical, self.numeric, self.hashed)
+        NumberMarks(self.decimal, self.thousands)
+        check_conflicting_kinds(self.categorical, self.numeric, self.hashed)
         if self.format not in FORMATS:
             known = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             raise UsageError(f"--format is {known}, not '{self.format}'")
-        if self.task != "auto" and self.task not in TASKS:
-            known = ", ".join(TASKS)
+        if self.task != "auto" and self.task not in TARGET_TYPES:
+            known = ", ".join(TARGET_TYPES)
             raise UsageError(f"--task is auto, {known}, not '{self.task}'")
         if self.time_unit not in TIME_UNITS:
             known = f"{', '.join(TIME_UNITS[:-1])} or {TIME_UNITS[-1]}"
             raise UsageError(f"--time-unit is {known}, not '{self.time_unit}'")
-        self.roles.about_time.check()
-        self._check_late()
+        self.column_options.time_options.check()
+        self._check_late_labels()
         if self.delimiter is not None and (
             len(self.delimiter.encode()) != 1 or self.delimiter in '"\r\n'
         ):
@@ -121,11 +123,11 @@ class ReadOptions(Named):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} must be at least 1")
 
-    def _check_late(self) -> None:
+    def _check_late_labels(self) -> None:
         """Refuse what cannot be where targets come late."""
-        if self.wait is not None and not 1 <= self.wait <= MOST_WAITING:
-            raise UsageError(f"--wait is between 1 and {MOST_WAITING:,}, not {self.wait}")
-        option = self.mixed or ("--epochs" if self.epochs > 1 else "")
+        if self.wait is not None and not 1 <= self.wait <= MAX_PENDING_LIMIT:
+            raise UsageError(f"--wait is between 1 and {MAX_PENDING_LIMIT:,}, not {self.wait}")
+        option = self.reordering_option or ("--epochs" if self.epochs > 1 else "")
         if self.id is not None and option:
             raise UsageError(
                 f"--id and {option} contradict each other: rows come in their order, and each is "
@@ -136,16 +138,18 @@ class ReadOptions(Named):
         """Options that contradict a schema are an error."""
         if self.target and set(self.target) != set(schema.targets):
             raise UsageError(
-                f"the model predicts {_quoted(schema.targets)}, not {_quoted(self.target)}"
+                f"the model predicts {_quote_names(schema.targets)}, not {_quote_names(self.target)}"
             )
         if self.weight is not None and self.weight != schema.weight:
             raise UsageError(f"the model was trained without the weight '{self.weight}'")
         if self.task not in ("auto", schema.task):
             raise UsageError(f"the model is a {schema.task}, not a {self.task}")
-        if self.mixed and (schema.lags or schema.id is not None):
+        if self.reordering_option and (schema.lags or schema.id is not None):
             what = "an id" if schema.id is not None else "lags"
-            raise UsageError(f"{self.mixed}: the model has {what}, and takes rows in their order")
+            raise UsageError(
+                f"{self.reordering_option}: the model has {what}, and takes rows in their order"
+            )
 
 
-def _quoted(names: Sequence[str]) -> str:
+def _quote_names(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)

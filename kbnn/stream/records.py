@@ -19,7 +19,7 @@ from kbnn.core.layout import IntArray
 
 _Bytes = NDArray[np.uint8]
 
-MAX_RECORD: Final = 16 << 20  # a longer record means an unbalanced quote or no table at all
+MAX_RECORD_BYTES: Final = 16 << 20  # a longer record means an unbalanced quote or no table at all
 _NEWLINE: Final = 10
 _RETURN: Final = 13
 _QUOTE: Final = 34
@@ -27,14 +27,14 @@ _LINE_END: Final = re.compile(rb"[\r\n]")
 _SPECIAL: Final = re.compile(rb'[\r\n"]')
 
 
-def last_end(data: bytes, delimiters: str) -> int:
+def find_last_end(data: bytes, delimiters: str) -> int:
     """The position after the last complete record in `data`, which starts at a record."""
     if b'"' not in data:
         return data.rfind(b"\n") + 1
     values = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(values == _QUOTE)
-    if not _parity_tells(values, quotes, delimiters):
-        return _scan(data, delimiters)
+    if not _is_parity_reliable(values, quotes, delimiters):
+        return _scan_last_end(data, delimiters)
     end = len(data)
     while True:
         cut = data.rfind(b"\n", 0, end)
@@ -44,7 +44,7 @@ def last_end(data: bytes, delimiters: str) -> int:
         end = int(quotes[inside - 1])
 
 
-def _parity_tells(values: _Bytes, quotes: IntArray, delimiters: str) -> bool:
+def _is_parity_reliable(values: _Bytes, quotes: IntArray, delimiters: str) -> bool:
     """Whether every second of these quotes opens a field, or is one of a pair inside it."""
     openers = quotes[::2]
     before = values[openers - 1]
@@ -60,7 +60,7 @@ def _field_starts(delimiters: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]
     return table
 
 
-def _scan(data: bytes, delimiters: str) -> int:
+def _scan_last_end(data: bytes, delimiters: str) -> int:
     """The same as `last_end`, quote by quote."""
     starts = _field_starts(delimiters)
     at = end = 0
@@ -73,12 +73,12 @@ def _scan(data: bytes, delimiters: str) -> int:
         if quote > 0 and not starts[data[quote - 1]]:
             at = quote + 1
             continue
-        at = _closing(data, quote + 1)
+        at = _find_closing_quote(data, quote + 1)
         if at < 0:
             return end
 
 
-def _closing(data: bytes, at: int) -> int:
+def _find_closing_quote(data: bytes, at: int) -> int:
     """The position after the quote that closes a stretch whose inside starts at `at`; -1: none.
 
     A quote at the very end may be the first of a pair, so it does not close yet.
@@ -101,7 +101,7 @@ class RecordSplitter:
         self._size = 0
 
     @property
-    def size(self) -> int:
+    def pending_bytes(self) -> int:
         """How many bytes wait for the end of their record."""
         return self._size
 
@@ -117,13 +117,13 @@ class RecordSplitter:
             rest = piece[cut:]
         else:
             data = b"".join((*waiting, piece))
-            cut = last_end(data, self._delimiters)
+            cut = find_last_end(data, self._delimiters)
             data, rest = data[:cut], data[cut:]
         self._pending = [rest] if rest else []
         self._size = len(rest)
         return data
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """The bytes after the last complete record; the splitter is empty afterwards."""
         data = b"".join(self._pending)
         self._pending, self._size = [], 0
@@ -132,10 +132,10 @@ class RecordSplitter:
 
 def is_closed(data: bytes, delimiters: str) -> bool:
     """Whether the last record would be complete if a newline followed."""
-    return last_end(data + b"\n", delimiters) == len(data) + 1
+    return find_last_end(data + b"\n", delimiters) == len(data) + 1
 
 
-def record_starts(data: bytes, delimiter: str | None) -> list[int]:
+def find_record_starts(data: bytes, delimiter: str | None) -> list[int]:
     """Where each record in `data` starts; blank lines are no records.
 
     For looking up a line number or a bad record, so plain code rather than fast code.
@@ -148,11 +148,11 @@ def record_starts(data: bytes, delimiter: str | None) -> list[int]:
             at += 1
             continue
         starts.append(at)
-        at = _record_end(data, at, fields)
+        at = _find_record_end(data, at, fields)
     return starts
 
 
-def _record_end(
+def _find_record_end(
     data: bytes, start: int, fields: np.ndarray[tuple[int], np.dtype[np.bool_]] | None
 ) -> int:
     """The position of the line end that closes the record at `start`."""
@@ -165,34 +165,34 @@ def _record_end(
         if here > start and not fields[data[here - 1]]:
             at = here + 1
             continue
-        at = _closing(data, here + 1)
+        at = _find_closing_quote(data, here + 1)
         if at < 0:
             break
     return len(data)
 
 
-def _first_end(data: bytes, start: int, delimiters: str) -> int:
+def _find_first_end(data: bytes, start: int, delimiters: str) -> int:
     """The same as `_record_end`, at once where quotes are as they should be."""
     values = np.frombuffer(data, np.uint8, offset=start)
     quotes = np.flatnonzero(values == _QUOTE)
     ends = np.flatnonzero((values == _NEWLINE) | (values == _RETURN))
     before = np.searchsorted(quotes, ends)
     outside = np.flatnonzero(before % 2 == 0)
-    if len(outside) and _parity_tells(values, quotes[: before[outside[0]]], delimiters):
+    if len(outside) and _is_parity_reliable(values, quotes[: before[outside[0]]], delimiters):
         return start + int(ends[outside[0]])
-    return _record_end(data, start, _field_starts(delimiters))
+    return _find_record_end(data, start, _field_starts(delimiters))
 
 
-def first_record(data: bytes, delimiters: str) -> tuple[int, int] | None:
+def find_first_record(data: bytes, delimiters: str) -> tuple[int, int] | None:
     """Start and end of the first record that is not blank; None while it is incomplete."""
     start = len(data) - len(data.lstrip(b"\r\n"))
     newline = data.find(b"\n", start)
     if data.find(b'"', start, newline) >= 0:  # the line may go on inside quotes
-        newline = data.find(b"\n", _first_end(data, start, delimiters))
+        newline = data.find(b"\n", _find_first_end(data, start, delimiters))
     return None if newline < 0 else (start, newline + 1)
 
 
-def at_most_fields(record: bytes, delimiter: str) -> int:
+def max_field_count(record: bytes, delimiter: str) -> int:
     """How many fields one record can have, counted without cutting it."""
     values = np.frombuffer(record, np.uint8)
     quotes = np.flatnonzero(values == _QUOTE)
@@ -201,13 +201,13 @@ def at_most_fields(record: bytes, delimiter: str) -> int:
     return len(splits) - int(np.count_nonzero(inside)) + 1
 
 
-def line_finder(data: bytes, first_line: int, delimiter: str | None) -> Callable[[int], int]:
+def make_line_finder(data: bytes, first_line: int, delimiter: str | None) -> Callable[[int], int]:
     """A function from a record's position to its physical line, which looks only when asked."""
     starts: list[int] = []
 
     def line_of(position: int) -> int:
         if not starts:
-            starts.extend(record_starts(data, delimiter))
+            starts.extend(find_record_starts(data, delimiter))
         return first_line + data.count(b"\n", 0, starts[position])
 
     return line_of

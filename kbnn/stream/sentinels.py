@@ -16,17 +16,17 @@ from kbnn.stream.chunk import Chunk, shorten
 from kbnn.stream.hints import Notice
 from kbnn.stream.values import FloatArray
 
-SENTINELS: Final = (-99.0, -999.0, -9999.0, -99999.0)
+SENTINEL_VALUES: Final = (-99.0, -999.0, -9999.0, -99999.0)
 
 
-class Sentinels:
+class SentinelDetector:
     """Tells, once of each column, of a first negative number that many write for a gap."""
 
     def __init__(self, notice: Notice) -> None:
         self._notice = notice
         self._decided: set[str] = set()
 
-    def look(
+    def check_chunk(
         self, values: Mapping[str, FloatArray], good: npt.NDArray[np.bool_], chunk: Chunk
     ) -> None:
         """Look at the rows of a chunk that are used, in order."""
@@ -38,7 +38,7 @@ class Sentinels:
                 continue
             self._decided.add(name)
             value = float(column[below[0]])
-            if value in SENTINELS:
+            if value in SENTINEL_VALUES:
                 row, shown = chunk.first_row + int(below[0]), f"{value:.15g}"
                 self._notice(
                     f"column '{shorten(name)}': {shown} in row {row:,} is its first negative "

@@ -13,13 +13,15 @@ _UNITS: Final = """
 mV kV mA Hz kHz MHz GHz °C °F Pa hPa kPa bar mbar psi km/h kmh mph m/s kn kB KB MB GB TB px pt dB
 rpm hp PS cc ppm m² m2 m³ km² ha sqft
 """
-_GAPS: Final = """
+_GAP_SPELLINGS: Final = """
 ? ?? - -- --- \u2013 \u2014 * ** _ n.a. n.a n.d. n/d n/k nd k.a. missing unknown unbekannt tbd
 """
 
 CURRENCIES: Final = frozenset(_CURRENCIES.split())
 UNITS: Final = frozenset(_UNITS.split())
-SPACED: Final = frozenset(["m", "g", "t", "l", "L", "s", "h", "d", "W", "V", "A", "K", "J", "N"])
+SPACED_UNITS: Final = frozenset(
+    ["m", "g", "t", "l", "L", "s", "h", "d", "W", "V", "A", "K", "J", "N"]
+)
 """Units that are told from a mere letter by the space before them."""
-GAPS: Final = frozenset(_GAPS.split())
+GAP_SPELLINGS: Final = frozenset(_GAP_SPELLINGS.split())
 """In lower case."""

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import IO, Final
 from urllib.parse import unquote
 
-from kbnn.closing import Closing
+from kbnn.closing import Closeable
 from kbnn.errors import DataError, UsageError
-from kbnn.stream.formats import is_enough
-from kbnn.wording import reason_of
+from kbnn.stream.formats import has_enough_bytes
+from kbnn.wording import describe_os_error
 
 STDIN: Final = "-"
 READ_SIZE: Final = 1 << 20
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
-def expand(sources: Sequence[str]) -> list[str]:
+def expand_paths(sources: Sequence[str]) -> list[str]:
     """Resolve globs and folders to files, in sorted order; `-` stays as it is."""
     if not sources:
         raise UsageError("no input: name a file, or - for standard input")
@@ -39,9 +39,9 @@ def expand(sources: Sequence[str]) -> list[str]:
         if source == STDIN:
             found.append(source)
         elif "://" in source and not os.path.exists(source):
-            raise DataError(f"{source}: is an address, not a file ({_fetching(source)})")
+            raise DataError(f"{source}: is an address, not a file ({_suggest_fetch(source)})")
         elif os.path.isdir(source):
-            found.extend(_folder(source))
+            found.extend(_list_parquet_files(source))
         elif os.path.exists(source):
             found.append(source)
         elif glob.has_magic(source):
@@ -51,11 +51,11 @@ def expand(sources: Sequence[str]) -> list[str]:
                 raise DataError(f"{source}: no file matches")
             found.extend(files)
         else:
-            raise DataError(f"{source}: no such file{_similar(source)}")
+            raise DataError(f"{source}: no such file{_suggest_similar(source)}")
     return found
 
 
-def _fetching(address: str) -> str:
+def _suggest_fetch(address: str) -> str:
     """How to read from an address: something else fetches it."""
     kind, _, path = address.partition("://")
     if kind == "file":
@@ -64,7 +64,7 @@ def _fetching(address: str) -> str:
     return f"{fetch.get(kind, 'curl -L {}').format(address)} | kbnn train -"
 
 
-def _folder(folder: str) -> list[str]:
+def _list_parquet_files(folder: str) -> list[str]:
     """The Parquet files below a folder, hidden and bookkeeping files left out."""
     names = [
         path
@@ -78,17 +78,17 @@ def _folder(folder: str) -> list[str]:
     return [str(path) for path in sorted(names)]
 
 
-def folder_columns(folder: str, path: str) -> dict[str, str | None]:
+def parse_folder_columns(folder: str, path: str) -> dict[str, str | None]:
     """The columns that folders such as `year=2024` on the way from a folder to a file stand for."""
     found: dict[str, str | None] = {}
     for part in Path(path).relative_to(folder).parts[:-1]:
         name, equals, value = part.partition("=")
         if equals and name:
-            found[unquote(name)] = None if value == _NO_VALUE else unquote(value)
+            found[unquote(name)] = None if value == _HIVE_NULL else unquote(value)
     return found
 
 
-def _similar(path: str) -> str:
+def _suggest_similar(path: str) -> str:
     folder, name = os.path.split(path)
     try:
         names = os.listdir(folder or ".")
@@ -120,15 +120,15 @@ class Source:
         try:
             self._stat = os.fstat(sys.stdin.fileno()) if path == STDIN else os.stat(path)
         except (OSError, ValueError, AttributeError) as error:
-            raise DataError(f"{self.name}: cannot be opened ({_why(error)})") from error
+            raise DataError(f"{self.name}: cannot be opened ({_format_reason(error)})") from error
 
     @property
-    def live(self) -> bool:
+    def is_live(self) -> bool:
         """Whether rows may still be on their way: a pipe, a terminal, a socket."""
         return self._spool is None and not stat.S_ISREG(self._stat.st_mode)
 
     @property
-    def once(self) -> bool:
+    def is_read_once(self) -> bool:
         """Whether the bytes can be had only once."""
         return self.path == STDIN or not stat.S_ISREG(self._stat.st_mode)
 
@@ -139,13 +139,13 @@ class Source:
 
     def open(self) -> ByteReader:
         """Open for reading from the start."""
-        if not self.once:
+        if not self.is_read_once:
             return ByteReader(self, _open_file(self.path, self.name), live=False)
         if self._used:
             if self._spool is None:
                 raise UsageError(f"{self.name}: can be read only once")
             spooled = ByteReader(self, _open_file(self._spool.name, self.name), live=False)
-            spooled.complete = True
+            spooled.is_complete = True
             return spooled
         self._used = True
         spool = self._make_spool() if self.keep else None
@@ -154,12 +154,12 @@ class Source:
 
     def seekable_path(self, reader: ByteReader) -> str:
         """A path with all the bytes, for formats whose index is at their end."""
-        if not self.once:
+        if not self.is_read_once:
             return self.path
         if self._spool is None:
             reader.spool = self._make_spool()
         assert self._spool is not None
-        if not reader.complete:
+        if not reader.is_complete:
             while reader.read():
                 pass
             self._spool.flush()
@@ -170,7 +170,7 @@ class Source:
             self._spool = tempfile.NamedTemporaryFile(prefix="kbnn-")  # noqa: SIM115 - in close
         except OSError as error:
             raise DataError(
-                f"{self.name}: cannot be kept in a temporary file ({_why(error)})"
+                f"{self.name}: cannot be kept in a temporary file ({_format_reason(error)})"
             ) from error
         return self._spool
 
@@ -182,16 +182,16 @@ class Source:
             self._spool = None
 
 
-class ByteReader(Closing):
+class ByteReader(Closeable):
     """Reads one source from its start; counts what it has read."""
 
     def __init__(
         self, source: Source, fd: int, *, live: bool, spool: IO[bytes] | None = None
     ) -> None:
         self.source = source
-        self.live = live
-        self.count = 0
-        self.complete = False  # whether the temporary file already holds everything
+        self.is_live = live
+        self.bytes_read = 0
+        self.is_complete = False  # whether the temporary file already holds everything
         self._fd = fd
         self._spool = spool
         self._unread: list[bytes] = []
@@ -209,21 +209,21 @@ class ByteReader(Closing):
     def spool(self, spool: IO[bytes]) -> None:
         self._spool = spool
         for piece in self._unread:
-            self._keep(piece)
+            self._copy_to_spool(piece)
 
-    def unread(self, data: bytes) -> None:
+    def push_back(self, data: bytes) -> None:
         """Put back bytes that were only looked at."""
         self._unread.append(data)
 
-    def head(self) -> bytes:
+    def peek_head(self) -> bytes:
         """Look at the first bytes: as many as recognising the format takes, if there are."""
         data = b""
-        while not is_enough(data):
+        while not has_enough_bytes(data):
             more = self.read()
             if not more:
                 break
             data += more
-        self.unread(data)
+        self.push_back(data)
         return data
 
     def read(self) -> bytes:
@@ -239,20 +239,22 @@ class ByteReader(Closing):
                     break
                 data += more
         except OSError as error:
-            raise DataError(f"{self.source.name}: cannot be read ({_why(error)})") from error
-        self.count += len(data)
+            raise DataError(
+                f"{self.source.name}: cannot be read ({_format_reason(error)})"
+            ) from error
+        self.bytes_read += len(data)
         if self._spool is not None and data:
-            self._keep(data)
+            self._copy_to_spool(data)
         return data
 
-    def _keep(self, data: bytes) -> None:
+    def _copy_to_spool(self, data: bytes) -> None:
         assert self._spool is not None
         try:
             self._spool.write(data)
             self._spool.flush()
         except OSError as error:
             raise DataError(
-                f"{self.source.name}: cannot be kept in a temporary file ({_why(error)}; "
+                f"{self.source.name}: cannot be kept in a temporary file ({_format_reason(error)}; "
                 "TMPDIR names another folder for it)"
             ) from error
 
@@ -267,8 +269,8 @@ def _open_file(path: str, name: str) -> int:
     try:
         return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except OSError as error:
-        raise DataError(f"{name}: cannot be opened ({_why(error)})") from error
+        raise DataError(f"{name}: cannot be opened ({_format_reason(error)})") from error
 
 
-def _why(error: BaseException) -> str:
-    return reason_of(error) if isinstance(error, OSError) else str(error)
+def _format_reason(error: BaseException) -> str:
+    return describe_os_error(error) if isinstance(error, OSError) else str(error)

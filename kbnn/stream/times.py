@@ -15,39 +15,39 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbnn.model.clock import Unit
+from kbnn.model.clock import TimeUnit
 from kbnn.stream.values import (
-    TICKS,
+    TICKS_PER_SECOND,
     FloatArray,
-    cell,
+    format_time,
     is_numeric,
     is_text,
-    numbers,
-    plain_text,
-    seconds,
-    time_text,
+    normalize_cell,
+    parse_numbers,
+    ticks_to_seconds,
+    trim_texts,
 )
 
-_FULL: Final = (
+_MONTH_NAMES: Final = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
     *("october", "november", "december"),
 )
-_MONTHS: Final = {name: at for at, full in enumerate(_FULL, 1) for name in (full, full[:3])}
-_CLOCK: Final = (
+_MONTHS: Final = {name: at for at, full in enumerate(_MONTH_NAMES, 1) for name in (full, full[:3])}
+_TIME_OF_DAY: Final = (
     r"(?:(?:[T ]|,\s)\s?(?P<h>\d{1,2}):(?P<n>\d{2})(?::(?P<s>\d{2})(?P<f>[.,]\d{1,9})?)?"
     r"(?:\s?(?P<half>[ap])\.?m\.?)?)?"
     r"\s?(?P<zone>Z|UTC|GMT|[-+]\d{2}(?::?\d{2})?)?"
 )
 _WEEKDAY: Final = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,? )?"
-_FORMS: Final = tuple(
+_TIMESTAMP_PATTERNS: Final = tuple(
     re.compile(form, re.I)
     for form in (
-        r"(?P<y>\d{4})(?P<sep>[-/.])(?P<m>\d{1,2})(?P=sep)(?P<d>\d{1,2})" + _CLOCK,
-        r"(?P<a>\d{1,2})(?P<sep>[-/.])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4})" + _CLOCK,
+        r"(?P<y>\d{4})(?P<sep>[-/.])(?P<m>\d{1,2})(?P=sep)(?P<d>\d{1,2})" + _TIME_OF_DAY,
+        r"(?P<a>\d{1,2})(?P<sep>[-/.])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4})" + _TIME_OF_DAY,
         _WEEKDAY
         + r"(?P<d>\d{1,2})[-. ]{1,2}(?P<name>[a-z]{3,9})\.?[-., ]{1,2}(?P<y>\d{4}|\d{2})"
-        + _CLOCK,
-        _WEEKDAY + r"(?P<name>[a-z]{3,9})\.? (?P<d>\d{1,2}),? (?P<y>\d{4})" + _CLOCK,
+        + _TIME_OF_DAY,
+        _WEEKDAY + r"(?P<name>[a-z]{3,9})\.? (?P<d>\d{1,2}),? (?P<y>\d{4})" + _TIME_OF_DAY,
         r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
         r"(?:[T ]?(?P<h>\d{2})(?P<n>\d{2})(?P<s>\d{2})?)?(?P<zone>Z)?",
         r"(?P<y>\d{4})[-/](?P<m>\d{2})",
@@ -59,28 +59,28 @@ SHORT_YEARS: Final = (1969, 2068)
 """What years of two digits are, as in POSIX."""
 
 
-class Point(NamedTuple):
+class Timestamp(NamedTuple):
     """A point of time as a text tells it."""
 
     instant: float
     local: float
-    zoned: bool = False
+    has_zone: bool = False
     written: str = "text"  # "day" or "month" where no hour, or no day, was said
     order: str = ""  # of 03/04/2026: "day", "month", or "either"
-    digits: bool = False  # nothing but digits: it may as well be a number
-    short: bool = False  # the year has two digits
+    is_digits: bool = False  # nothing but digits: it may as well be a number
+    has_short_year: bool = False  # the year has two digits
 
 
-class Times(NamedTuple):
+class ParsedTimes(NamedTuple):
     """A column as points of time (n, 2), NaN where missing, and the texts that are none."""
 
     values: FloatArray
-    unread: dict[int, str]
+    unparsed: dict[int, str]
 
 
-def point(text: str, day_first: bool = False) -> Point | None:
+def parse_timestamp(text: str, day_first: bool = False) -> Timestamp | None:
     """The point of time that a text tells, None if it tells none."""
-    found = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
+    found = next((match for form in _TIMESTAMP_PATTERNS if (match := form.fullmatch(text))), None)
     if found is None:
         return None
     part = found.groupdict()
@@ -111,21 +111,21 @@ def point(text: str, day_first: bool = False) -> Point | None:
         return None
     figures = (part.get("f") or ".0")[1:]
     whole = timegm((year, month, day, hour, minute, second)), int(figures.ljust(9, "0"))
-    local, zone = _moment(*whole), part.get("zone")
+    local, zone = _join_seconds(*whole), part.get("zone")
     written = "text" if part.get("h") else "day" if part.get("d") or part.get("a") else "month"
     digits = text.isdigit()
-    instant = _moment(whole[0] - _offset(zone), whole[1])
-    return Point(instant, local, zone is not None, written, order, digits, short)
+    instant = _join_seconds(whole[0] - _parse_zone_offset(zone), whole[1])
+    return Timestamp(instant, local, zone is not None, written, order, digits, short)
 
 
-def _moment(second: int, nanosecond: int) -> float:
+def _join_seconds(second: int, nanosecond: int) -> float:
     """Seconds since 1970, to the same bits as `seconds` of ticks."""
     if nanosecond % 1000:
-        return float(second * TICKS["ns"] + nanosecond) / TICKS["ns"]
-    return float(second * TICKS["us"] + nanosecond // 1000) / TICKS["us"]
+        return float(second * TICKS_PER_SECOND["ns"] + nanosecond) / TICKS_PER_SECOND["ns"]
+    return float(second * TICKS_PER_SECOND["us"] + nanosecond // 1000) / TICKS_PER_SECOND["us"]
 
 
-def _offset(zone: str | None) -> int:
+def _parse_zone_offset(zone: str | None) -> int:
     """Seconds that a zone is ahead."""
     if zone is None or zone[0] not in "+-":
         return 0
@@ -134,50 +134,50 @@ def _offset(zone: str | None) -> int:
     return -ahead if zone[0] == "-" else ahead
 
 
-def is_point(kind: pa.DataType) -> bool:
+def is_date_or_timestamp(kind: pa.DataType) -> bool:
     """Whether a type holds points of time (a time of day is none)."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def times(array: pa.Array, unit: Unit, day_first: bool, tokens: pa.Array) -> Times:
+def parse_times(array: pa.Array, unit: TimeUnit, day_first: bool, tokens: pa.Array) -> ParsedTimes:
     """Read a column as points of time."""
-    if is_point(array.type):
-        values = _points(array)
-        far = np.flatnonzero(np.abs(values[:, 0]) > _FARTHEST).tolist()
+    if is_date_or_timestamp(array.type):
+        values = _read_arrow_times(array)
+        far = np.flatnonzero(np.abs(values[:, 0]) > _MAX_EPOCH_SECONDS).tolist()
         values[far] = np.nan
-        return Times(values, {at: time_text(array[at]) for at in far})
+        return ParsedTimes(values, {at: format_time(array[at]) for at in far})
     if is_text(array.type) and unit == "text":
-        return _texts(plain_text(array), day_first, tokens)
+        return _parse_time_texts(trim_texts(array), day_first, tokens)
     if not is_text(array.type) and not is_numeric(array.type):
-        return Times(np.full((len(array), 2), np.nan), {})
-    read = numbers(array, tokens)
-    return _numbers(read.values, dict(read.unread), unit)
+        return ParsedTimes(np.full((len(array), 2), np.nan), {})
+    read = parse_numbers(array, tokens)
+    return _parse_time_numbers(read.values, dict(read.unparsed), unit)
 
 
-def _numbers(values: FloatArray, unread: dict[int, str], unit: Unit) -> Times:
+def _parse_time_numbers(values: FloatArray, unread: dict[int, str], unit: TimeUnit) -> ParsedTimes:
     """Numbers as points of time: ticks since 1970, years, or digits such as 20260131."""
-    if unit in TICKS:
-        instants = values / TICKS[unit]
+    if unit in TICKS_PER_SECOND:
+        instants = values / TICKS_PER_SECOND[unit]
     else:
         instants = np.full(len(values), np.nan)
         for at in np.flatnonzero(np.isfinite(values)).tolist():
             text = f"{values[at]:.0f}"
-            made = point(f"{int(text):04d}-01" if unit == "year" else text)
+            made = parse_timestamp(f"{int(text):04d}-01" if unit == "year" else text)
             if made is None or not values[at].is_integer():
                 unread[at] = text
             else:
                 instants[at] = made.instant
-    far = np.flatnonzero(np.abs(instants) > _FARTHEST)
+    far = np.flatnonzero(np.abs(instants) > _MAX_EPOCH_SECONDS)
     unread.update((at, f"{values[at]:g}") for at in far.tolist())
     instants[far] = np.nan
-    return Times(np.stack((instants, instants), axis=1), unread)
+    return ParsedTimes(np.stack((instants, instants), axis=1), unread)
 
 
-_FARTHEST: Final = 2.5e11
+_MAX_EPOCH_SECONDS: Final = 2.5e11
 """Seconds from 1970 to the year 9892 or so: what is beyond was read in the wrong unit."""
 
 
-def _points(array: pa.Array) -> FloatArray:
+def _read_arrow_times(array: pa.Array) -> FloatArray:
     """Arrow's own points of time, of any unit and zone."""
     local = array
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
@@ -185,71 +185,71 @@ def _points(array: pa.Array) -> FloatArray:
             local = pc.local_timestamp(array)
         except pa.ArrowInvalid:  # no calendar goes that far: an hour more or less is nothing there
             local = array
-    return np.stack((_seconds(array), _seconds(local)), axis=1)
+    return np.stack((_read_arrow_seconds(array), _read_arrow_seconds(local)), axis=1)
 
 
-def _seconds(array: pa.Array) -> FloatArray:
+def _read_arrow_seconds(array: pa.Array) -> FloatArray:
     kind, there = array.type, array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_date32(kind):
         array, unit = array.cast(pa.int32()).cast(pa.int64()), "s"
     else:
         array, unit = array.cast(pa.int64()), "ms" if pa.types.is_date64(kind) else kind.unit
     ticks = array.fill_null(0).to_numpy(zero_copy_only=False)
-    found = seconds(ticks, unit) * (86400.0 if pa.types.is_date32(kind) else 1.0)
+    found = ticks_to_seconds(ticks, unit) * (86400.0 if pa.types.is_date32(kind) else 1.0)
     return np.where(there, found, np.nan)
 
 
-def _texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> Times:
+def _parse_time_texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> ParsedTimes:
     """Texts, all at once where they are plain ISO 8601 and one by one otherwise."""
     gone = pc.is_in(array, value_set=tokens)
     array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
     try:
-        return Times(_points(array.cast(pa.timestamp("us"))), {})
+        return ParsedTimes(_read_arrow_times(array.cast(pa.timestamp("us"))), {})
     except pa.ArrowInvalid:
         pass
     values = np.full((len(array), 2), np.nan)
     unread: dict[int, str] = {}
     for at, text in enumerate(array.to_pylist()):
         if text is not None:
-            made = point(text, day_first)
+            made = parse_timestamp(text, day_first)
             if made is None:
                 unread[at] = text
             else:
                 values[at] = made[:2]
-    return Times(values, unread)
+    return ParsedTimes(values, unread)
 
 
-def one(value: Any, unit: Unit, day_first: bool) -> tuple[float, float] | None:
+def parse_time_value(value: Any, unit: TimeUnit, day_first: bool) -> tuple[float, float] | None:
     """One value of any kind as a point of time; None if it is none."""
-    value = cell(value)
+    value = normalize_cell(value)
     if isinstance(value, datetime):
         fraction = 1000 * value.microsecond + getattr(value, "nanosecond", 0)
         second, ahead = timegm(value.timetuple()), value.utcoffset()
         behind = 0 if ahead is None else int(ahead.total_seconds())
-        return _moment(second - behind, fraction), _moment(second, fraction)
+        return _join_seconds(second - behind, fraction), _join_seconds(second, fraction)
     if isinstance(value, date):
         midnight = float(timegm(value.timetuple()))
         return midnight, midnight
     if isinstance(value, str) and unit == "text":
-        made = point(value.strip(), day_first)
+        made = parse_timestamp(value.strip(), day_first)
         return None if made is None else (made.instant, made.local)
     try:
         number = float(value)
     except (TypeError, ValueError):
         return None
-    made_of = _numbers(np.array([number]), {}, unit)
-    return None if made_of.unread else (float(made_of.values[0, 0]), float(made_of.values[0, 1]))
+    made_of = _parse_time_numbers(np.array([number]), {}, unit)
+    return None if made_of.unparsed else (float(made_of.values[0, 0]), float(made_of.values[0, 1]))
 
 
-def written(array: pa.Array) -> list[str | None]:
+def format_timestamps(array: pa.Array) -> list[str | None]:
     """Arrow's points of time as texts that `point` reads, None where missing."""
     texts: list[str | None] = []
-    for at, (instant, local) in enumerate(_points(array).tolist()):
+    for at, (instant, local) in enumerate(_read_arrow_times(array).tolist()):
         if not np.isfinite(instant):
             texts.append(None)
             continue
-        if abs(local) > _FARTHEST:
-            texts.append(time_text(array[at]))
+        if abs(local) > _MAX_EPOCH_SECONDS:
+            texts.append(format_time(array[at]))
             continue
         ahead = round((local - instant) / 60.0)
         zoned = getattr(array.type, "tz", None) is not None

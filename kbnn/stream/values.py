@@ -17,23 +17,36 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbnn.model.form import USUAL, Form
-from kbnn.stream.forms import as_usual
+from kbnn.model.form import PLAIN_FORM, Form
+from kbnn.stream.forms import normalize_numbers
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-_TOKENS: Final = ("", "NA", "N/A", "null", "none", "nan", "NaN", ".", "<NA>", "#N/A", "#NA", "\\N")
-_FAULTS: Final = ("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!")
+_MISSING_TOKENS: Final = (
+    "",
+    "NA",
+    "N/A",
+    "null",
+    "none",
+    "nan",
+    "NaN",
+    ".",
+    "<NA>",
+    "#N/A",
+    "#NA",
+    "\\N",
+)
+_SPREADSHEET_ERRORS: Final = ("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!")
 """What a spreadsheet writes where it could not reckon."""
-_NAN: Final = re.compile(r"[-+]?nan(\([a-z0-9_]*\))?", re.I)
-TRUTH: Final = {
+_NAN_PATTERN: Final = re.compile(r"[-+]?nan(\([a-z0-9_]*\))?", re.I)
+BOOLEAN_VALUES: Final = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "ja", "j", "oui", "si", "sí", "wahr"), 1.0),
     **dict.fromkeys(("false", "f", "no", "n", "off", "nein", "non", "falsch", "faux"), 0.0),
     **dict.fromkeys(("1", "1.0"), 1.0),
     **dict.fromkeys(("0", "0.0"), 0.0),
 }
-_TIME: Final = re.compile(
+_TIME_PATTERN: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
     r"\s?(Z|UTC|[-+]\d{2}:?\d{2})?"
     r"|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ,]+\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
@@ -41,39 +54,39 @@ _TIME: Final = re.compile(
 )
 
 
-_BEYOND_PYTHON: Final = (pa.ArrowException, ValueError, OverflowError, KeyError)
+_CONVERSION_ERRORS: Final = (pa.ArrowException, ValueError, OverflowError, KeyError)
 """What Arrow raises where Python has no such value: a year 10000, an unknown time zone."""
 
-MAX_LABEL: Final = 200
+MAX_LABEL_LENGTH: Final = 200
 """Characters of a category or a class: a longer text is a text."""
 
 
 def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
     """Every spelling of "no value": the usual ones in any usual case, and the user's own."""
-    spellings = [form for t in _TOKENS for form in (t, t.lower(), t.upper(), t.title())]
-    return (*dict.fromkeys([*spellings, *_FAULTS]), *(token.strip() for token in extra))
+    spellings = [form for t in _MISSING_TOKENS for form in (t, t.lower(), t.upper(), t.title())]
+    return (*dict.fromkeys([*spellings, *_SPREADSHEET_ERRORS]), *(token.strip() for token in extra))
 
 
 def missing_labels(tokens: Sequence[str]) -> tuple[str, ...]:
     """Those of them that are missing among labels too: `none` is one, unless the user says so."""
-    usual, own = tokens[:_USUAL_TOKENS], tokens[_USUAL_TOKENS:]
+    usual, own = tokens[:_DEFAULT_TOKEN_COUNT], tokens[_DEFAULT_TOKEN_COUNT:]
     return (*(token for token in usual if token.lower() != "none"), *own)
 
 
 def missing_numbers(tokens: Sequence[str]) -> FloatArray:
     """Numbers that the user said are no values, such as -999."""
-    read = [USUAL.number(token) for token in tokens[_USUAL_TOKENS:]]
+    read = [PLAIN_FORM.parse_number(token) for token in tokens[_DEFAULT_TOKEN_COUNT:]]
     return np.array([value for value in read if value is not None])
 
 
-_USUAL_TOKENS: Final = len(missing_tokens())
+_DEFAULT_TOKEN_COUNT: Final = len(missing_tokens())
 
 
-class Read(NamedTuple):
+class ParsedNumbers(NamedTuple):
     """Values of a column as numbers, NaN where missing, and the texts that could not be read."""
 
     values: FloatArray
-    unread: dict[int, str]
+    unparsed: dict[int, str]
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -109,10 +122,10 @@ def is_usable(kind: pa.DataType) -> bool:
 
 def looks_like_time(text: str) -> bool:
     """Whether a text is a date, a time of day, or both."""
-    return _TIME.fullmatch(text) is not None
+    return _TIME_PATTERN.fullmatch(text) is not None
 
 
-def plain_text(array: pa.Array) -> pa.Array:
+def trim_texts(array: pa.Array) -> pa.Array:
     """A text column as trimmed plain strings."""
     if array.type != pa.string():
         array = array.cast(pa.string())
@@ -123,14 +136,14 @@ def python_values(array: pa.Array) -> list[Any]:
     """A column as Python values; times that Python cannot hold as ISO 8601 texts."""
     try:
         return list(array.to_pylist())
-    except _BEYOND_PYTHON:
+    except _CONVERSION_ERRORS:
         return [_python_value(value) for value in array]
 
 
 def _python_value(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
-    except _BEYOND_PYTHON:
+    except _CONVERSION_ERRORS:
         kind = value.type
         if pa.types.is_dictionary(kind):
             return _python_value(value.value)
@@ -138,10 +151,10 @@ def _python_value(value: pa.Scalar) -> Any:
             return {name: _python_value(value[name]) for name in value}
         if hasattr(value, "values") and value.values is not None:
             return python_values(value.values)
-        return time_text(value) if pa.types.is_temporal(kind) else str(value)
+        return format_time(value) if pa.types.is_temporal(kind) else str(value)
 
 
-def time_text(value: pa.Scalar) -> str:
+def format_time(value: pa.Scalar) -> str:
     """A time of any size as text: what is counted, in the calendar or in its unit."""
     kind, ticks = value.type, int(value.value)
     if pa.types.is_date32(kind):
@@ -154,7 +167,7 @@ def time_text(value: pa.Scalar) -> str:
     return f"{ticks} {kind.unit}"
 
 
-def as_text(array: pa.Array) -> pa.Array:
+def cast_to_text(array: pa.Array) -> pa.Array:
     """A column of any type as plain strings, null where it is null."""
     try:
         return array.cast(pa.string())
@@ -163,46 +176,46 @@ def as_text(array: pa.Array) -> pa.Array:
         return pa.array([None if value is None else str(value) for value in found], pa.string())
 
 
-def texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:
+def read_texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:
     """Values as text, None where missing; numbers in their shortest form, integers without point.
 
     Serves the few values that are looked at one by one.
     """
     if is_text(array.type):
-        trimmed = plain_text(array)
+        trimmed = trim_texts(array)
         gone = pc.is_in(trimmed, value_set=tokens).to_pylist()
         return [None if out else t for t, out in zip(trimmed.to_pylist(), gone, strict=True)]
     if pa.types.is_boolean(array.type):
         return [None if v is None else str(v).lower() for v in array.to_pylist()]
     if is_numeric(array.type):
-        values = _gapped(floats(array), tokens)
-        return [None if np.isnan(v) else number_text(v) for v in values]
+        values = _mask_missing_numbers(to_float_array(array), tokens)
+        return [None if np.isnan(v) else number_to_text(v) for v in values]
     return [None] * len(array)
 
 
-def number_text(value: float) -> str:
+def number_to_text(value: float) -> str:
     """A number as text: 3 rather than 3.0."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
-def is_writable(text: str) -> bool:
+def is_encodable(text: str) -> bool:
     """Whether a text can be encoded: half of a surrogate pair cannot."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-TICKS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+TICKS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Ticks of a second, by unit."""
 
 
-def seconds(ticks: IntArray, unit: str) -> FloatArray:
+def ticks_to_seconds(ticks: IntArray, unit: str) -> FloatArray:
     """Ticks as seconds. Nanoseconds that are whole microseconds give the same bits as these."""
     if unit != "ns":
-        return np.asarray(ticks / TICKS[unit], dtype=np.float64)
+        return np.asarray(ticks / TICKS_PER_SECOND[unit], dtype=np.float64)
     whole = ticks % 1000 == 0
-    return np.where(whole, ticks // 1000 / TICKS["us"], ticks / TICKS["ns"])
+    return np.where(whole, ticks // 1000 / TICKS_PER_SECOND["us"], ticks / TICKS_PER_SECOND["ns"])
 
 
-def cell(value: Any) -> Any:
+def normalize_cell(value: Any) -> Any:
     """A value of Python, numpy or pandas as None, a bool, a number, a text or a datetime.
 
     Spans of time are seconds. What is none of these stays as it is.
@@ -212,31 +225,31 @@ def cell(value: Any) -> Any:
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else value.astype("datetime64[us]").item()
     if isinstance(value, np.timedelta64):
-        return None if np.isnat(value) else _span(value)
+        return None if np.isnat(value) else _timedelta_seconds(value)
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, datetime | date):
         return value if value == value else None  # NaT is not itself
     if isinstance(value, timedelta):
-        return _span(np.timedelta64(value))
+        return _timedelta_seconds(np.timedelta64(value))
     if isinstance(value, Decimal):
         return None if value.is_nan() else float(value)
     return None if type(value).__name__ == "NAType" else value
 
 
-def _span(value: np.timedelta64) -> float:
+def _timedelta_seconds(value: np.timedelta64) -> float:
     unit = np.datetime_data(value.dtype)[0]
-    if unit not in TICKS:  # hours, days; months have no length and stay an error
+    if unit not in TICKS_PER_SECOND:  # hours, days; months have no length and stay an error
         value, unit = value.astype("timedelta64[s]"), "s"
-    return float(seconds(np.array([value.astype(np.int64)]), unit)[0])
+    return float(ticks_to_seconds(np.array([value.astype(np.int64)]), unit)[0])
 
 
-def floats(array: pa.Array) -> FloatArray:
+def to_float_array(array: pa.Array) -> FloatArray:
     """A numeric column as float64, NaN where null."""
     if pa.types.is_duration(array.type):
         ticks = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         there = array.is_valid().to_numpy(zero_copy_only=False)
-        return np.where(there, seconds(ticks, array.type.unit), np.nan)
+        return np.where(there, ticks_to_seconds(ticks, array.type.unit), np.nan)
     if pa.types.is_decimal(array.type):  # by its text: Arrow's own cast does not round correctly
         array = array.cast(pa.string())
     if array.type != pa.float64():
@@ -244,88 +257,88 @@ def floats(array: pa.Array) -> FloatArray:
     return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
 
 
-def are_usual(tokens: pa.Array) -> bool:
+def are_default_tokens(tokens: pa.Array) -> bool:
     """Whether these are the usual spellings of "no value", no number among them."""
-    return len(tokens) == _USUAL_TOKENS
+    return len(tokens) == _DEFAULT_TOKEN_COUNT
 
 
-def _gapped(values: FloatArray, tokens: pa.Array) -> FloatArray:
+def _mask_missing_numbers(values: FloatArray, tokens: pa.Array) -> FloatArray:
     """The values, NaN where a number stands for a gap, however it was written."""
-    gaps = () if are_usual(tokens) else missing_numbers(tokens.to_pylist())
+    gaps = () if are_default_tokens(tokens) else missing_numbers(tokens.to_pylist())
     return np.where(np.isin(values, gaps), np.nan, values) if len(gaps) else values
 
 
-def numbers(array: pa.Array, tokens: pa.Array, form: Form = USUAL) -> Read:
+def parse_numbers(array: pa.Array, tokens: pa.Array, form: Form = PLAIN_FORM) -> ParsedNumbers:
     """Read a column as numbers, texts in the form in which they are written."""
-    read = _numbers(array, tokens, form)
-    return Read(_gapped(read.values, tokens), read.unread)
+    read = _parse_number_column(array, tokens, form)
+    return ParsedNumbers(_mask_missing_numbers(read.values, tokens), read.unparsed)
 
 
-def _numbers(array: pa.Array, tokens: pa.Array, form: Form) -> Read:
+def _parse_number_column(array: pa.Array, tokens: pa.Array, form: Form) -> ParsedNumbers:
     if is_numeric(array.type):
-        return Read(floats(array), {})
-    if is_text(array.type) and not form.usual:
-        return _formed(plain_text(array), tokens, form)
+        return ParsedNumbers(to_float_array(array), {})
+    if is_text(array.type) and not form.is_plain:
+        return _parse_formatted_numbers(trim_texts(array), tokens, form)
     if is_text(array.type):
         if array.type != pa.string():
             array = array.cast(pa.string())
         try:
-            return Read(floats(array.cast(pa.float64())), {})
+            return ParsedNumbers(to_float_array(array.cast(pa.float64())), {})
         except pa.ArrowInvalid:
             pass
         array = pc.utf8_trim_whitespace(array)
         gone = pc.is_in(array, value_set=tokens)
         array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
         try:
-            return Read(floats(array.cast(pa.float64())), {})
+            return ParsedNumbers(to_float_array(array.cast(pa.float64())), {})
         except pa.ArrowInvalid:
-            return _one_by_one(array.to_pylist())
-    return _one_by_one(texts(array, tokens))
+            return _parse_each_number(array.to_pylist())
+    return _parse_each_number(read_texts(array, tokens))
 
 
-def _formed(array: pa.Array, tokens: pa.Array, form: Form) -> Read:
+def _parse_formatted_numbers(array: pa.Array, tokens: pa.Array, form: Form) -> ParsedNumbers:
     gone = pc.is_in(array, value_set=tokens)
     if form.gap:
         gone = pc.or_(gone, pc.fill_null(pc.equal(array, form.gap), False))
     array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
-    usual = as_usual(array, form)
+    usual = normalize_numbers(array, form)
     if usual is not None:
         try:
-            return Read(floats(usual.cast(pa.float64())), {})
+            return ParsedNumbers(to_float_array(usual.cast(pa.float64())), {})
         except pa.ArrowInvalid:
             pass
-    return _one_by_one(array.to_pylist(), form)
+    return _parse_each_number(array.to_pylist(), form)
 
 
-def _one_by_one(values: list[str | None], form: Form = USUAL) -> Read:
+def _parse_each_number(values: list[str | None], form: Form = PLAIN_FORM) -> ParsedNumbers:
     read = np.full(len(values), np.nan)
     unread: dict[int, str] = {}
     for at, text in enumerate(values):
-        if text is None or _NAN.fullmatch(text):
+        if text is None or _NAN_PATTERN.fullmatch(text):
             continue
-        value = form.number(text)
+        value = form.parse_number(text)
         if value is None:
             unread[at] = text
         else:
             read[at] = value
-    return Read(read, unread)
+    return ParsedNumbers(read, unread)
 
 
-def truths(array: pa.Array, tokens: pa.Array) -> Read:
+def parse_booleans(array: pa.Array, tokens: pa.Array) -> ParsedNumbers:
     """Read a column as truth values: 0, 1, NaN where missing."""
     if pa.types.is_boolean(array.type):
-        return Read(floats(array.cast(pa.int8())), {})
+        return ParsedNumbers(to_float_array(array.cast(pa.int8())), {})
     read = np.full(len(array), np.nan)
     unread: dict[int, str] = {}
-    for at, text in enumerate(texts(array, tokens)):
+    for at, text in enumerate(read_texts(array, tokens)):
         if text is None:
             continue
-        value = TRUTH.get(text.lower())
+        value = BOOLEAN_VALUES.get(text.lower())
         if value is None:
             unread[at] = text
         else:
             read[at] = value
-    return Read(read, unread)
+    return ParsedNumbers(read, unread)
 
 
 class Labels(NamedTuple):
@@ -335,11 +348,11 @@ class Labels(NamedTuple):
     codes: IntArray
 
 
-def labels(array: pa.Array, tokens: pa.Array) -> Labels:
+def encode_labels(array: pa.Array, tokens: pa.Array) -> Labels:
     """Read a column as labels; numbers and truth values are labels too."""
     if not is_text(array.type):
-        array = pa.array(texts(array, tokens), pa.string())
-    array = plain_text(array)
+        array = pa.array(read_texts(array, tokens), pa.string())
+    array = trim_texts(array)
     encoded = array.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -350,13 +363,13 @@ def labels(array: pa.Array, tokens: pa.Array) -> Labels:
     return Labels(names, codes)
 
 
-def present(array: pa.Array, tokens: pa.Array) -> npt.NDArray[np.bool_]:
+def find_present_rows(array: pa.Array, tokens: pa.Array) -> npt.NDArray[np.bool_]:
     """Which rows hold a value."""
     if is_text(array.type):
-        there = pc.invert(pc.is_in(plain_text(array), value_set=tokens))
+        there = pc.invert(pc.is_in(trim_texts(array), value_set=tokens))
         mask = pc.and_(there, array.is_valid())
     elif is_numeric(array.type):
-        return ~np.isnan(_gapped(floats(array), tokens))
+        return ~np.isnan(_mask_missing_numbers(to_float_array(array), tokens))
     else:
         mask = array.is_valid()
     return mask.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from kbnn.errors import DataError
-from kbnn.stream.chunk import Chunk, Flaw
+from kbnn.stream.chunk import Chunk, RowError
 from kbnn.stream.header import MAX_COLUMNS
-from kbnn.stream.infer import WARMUP
+from kbnn.stream.infer import INFERENCE_ROWS
 from kbnn.stream.json_reader import JsonReader
-from kbnn.stream.reading import Reading
-from kbnn.stream.values import present
+from kbnn.stream.reading import ChunkReader
+from kbnn.stream.values import find_present_rows
 
-PATIENCE: Final = 100_000  # rows read at most in search of a first target value
+MAX_TARGET_SEARCH_ROWS: Final = 100_000  # rows read at most in search of a first target value
 
 
 class FirstRows(NamedTuple):
@@ -31,16 +31,16 @@ class FirstRows(NamedTuple):
     seen: dict[str, list[pa.Array]]
 
 
-def stop_error(chunk: Chunk, flaws: dict[int, Flaw]) -> DataError:
+def first_row_error(chunk: Chunk, flaws: dict[int, RowError]) -> DataError:
     """The error that ends a stream at its first flawed row."""
     at = min(flaws)
     remedy = f" ({flaws[at].remedy})" if flaws[at].remedy else ""
-    return DataError(f"{chunk.bad_row(at, flaws[at])}{remedy}")
+    return DataError(f"{chunk.make_bad_row(at, flaws[at])}{remedy}")
 
 
-def first_rows(
+def read_first_rows(
     chunks: Iterator[Chunk],
-    reading: Reading,
+    reading: ChunkReader,
     targets: tuple[str, ...],
     features: tuple[str, ...],
     tokens: pa.Array,
@@ -52,61 +52,63 @@ def first_rows(
     rows = last = 0
     for chunk in chunks:
         early.append(chunk)
-        good = _good_rows(chunk, WARMUP - rows, stop)
+        good = _find_good_rows(chunk, INFERENCE_ROWS - rows, stop)
         rows += len(good)
         last = chunk.first_row + int(good[-1]) if len(good) else last
         parts.append(chunk.batch.take(pa.array(good)))
-        if rows >= WARMUP:
+        if rows >= INFERENCE_ROWS:
             break
     if not rows:
         raise DataError("no row can be used: every one is flawed")
-    names = _names(reading, last, features)
-    seen = {name: [_column(part, name) for part in parts] for name in names}
+    names = _resolve_names(reading, last, features)
+    seen = {name: [_get_column(part, name) for part in parts] for name in names}
     for target in targets or tuple(names[-1:]):
         if target in seen:
-            _find_value(target, seen[target], early, chunks, tokens, stop)
+            _find_first_value(target, seen[target], early, chunks, tokens, stop)
     return FirstRows(early, names, seen)
 
 
-def _good_rows(chunk: Chunk, need: int, stop: bool) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _find_good_rows(
+    chunk: Chunk, need: int, stop: bool
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     # The first `need` whole rows are among the first that many and one more for each flaw.
-    near = np.arange(min(chunk.size, need + len(chunk.flaws)))
-    good = np.setdiff1d(near, list(chunk.flaws))[:need]
-    if stop and chunk.flaws and (len(good) < need or min(chunk.flaws) < good[-1]):
-        raise stop_error(chunk, chunk.flaws)
+    near = np.arange(min(chunk.size, need + len(chunk.row_errors)))
+    good = np.setdiff1d(near, list(chunk.row_errors))[:need]
+    if stop and chunk.row_errors and (len(good) < need or min(chunk.row_errors) < good[-1]):
+        raise first_row_error(chunk, chunk.row_errors)
     return good
 
 
-def _names(reading: Reading, last: int, features: tuple[str, ...]) -> list[str]:
+def _resolve_names(reading: ChunkReader, last: int, features: tuple[str, ...]) -> list[str]:
     """The columns; in JSON those whose key was seen by the last of the rows, or is a feature.
 
     Of more columns than are read only those that were chosen count.
     """
-    reader = reading.first
+    reader = reading.first_reader
     if isinstance(reader, JsonReader):
         seen = reader.seen_at.items()
-        names = [name for name, row in seen if row <= last or reading.opened > 1]
+        names = [name for name, row in seen if row <= last or reading.opened_sources > 1]
         if not names:
             raise DataError(f"{reader.name}: every object is empty: there is no column")
         later = [name for name in dict.fromkeys(features) if name not in names]
         for name in later:
             reading.notice(f"{reader.name}: no '{name}' in the first rows: missing until it comes")
         first = [*later, *names]  # the last one seen stays the last
-        reader.settle(first)
+        reader.fix_columns(first)
     else:
         first = reading.columns
-    wanted = reading.pins.wanted
+    wanted = reading.hints.wanted
     if wanted is not None and len(first) > MAX_COLUMNS:
         return [name for name in first if name in wanted]
     return first
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+def _get_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     at = batch.schema.get_field_index(name)
     return batch.column(at) if at >= 0 else pa.nulls(batch.num_rows)
 
 
-def _find_value(
+def _find_first_value(
     name: str,
     seen: list[pa.Array],
     early: list[Chunk],
@@ -115,21 +117,23 @@ def _find_value(
     stop: bool,
 ) -> None:
     """Add the first value of a column to what was seen of it, unless there is one already."""
-    if any(present(array, tokens).any() for array in seen):
+    if any(find_present_rows(array, tokens).any() for array in seen):
         return
     at = 0
     while True:
         if at == len(early):
-            chunk = next(chunks, None) if sum(c.size for c in early) < PATIENCE else None
+            chunk = (
+                next(chunks, None) if sum(c.size for c in early) < MAX_TARGET_SEARCH_ROWS else None
+            )
             if chunk is None:
                 return
             early.append(chunk)
-        column = _column(early[at].batch, name)
-        held = present(column, tokens)
-        held[list(early[at].flaws)] = False
-        flaws = [row for row in early[at].flaws if not held[:row].any()]
+        column = _get_column(early[at].batch, name)
+        held = find_present_rows(column, tokens)
+        held[list(early[at].row_errors)] = False
+        flaws = [row for row in early[at].row_errors if not held[:row].any()]
         if stop and flaws:
-            raise stop_error(early[at], early[at].flaws)
+            raise first_row_error(early[at], early[at].row_errors)
         if held.any():
             seen.append(column.slice(int(np.argmax(held)), 1))
             return

@@ -10,7 +10,7 @@ from kbnn.stream.hints import Notice
 from kbnn.stream.values import FloatArray
 
 
-class Watch:
+class ClockMonitor:
     """Tells, once each, of what is unusual about the order of rows."""
 
     def __init__(self, schema: Schema, notice: Notice, *, keyed: bool = False) -> None:
@@ -19,9 +19,9 @@ class Watch:
         self._by_rows = any(lag.rows for lag in schema.lags)
         self._notice = notice
         self._last = np.nan
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def look(self, time: FloatArray | None, chunk: Chunk) -> None:
+    def check_chunk(self, time: FloatArray | None, chunk: Chunk) -> None:
         """Look at the rows of a chunk, in order."""
         clock = self._clock
         if time is None or clock is None or not clock.step:
@@ -36,13 +36,13 @@ class Watch:
         if self._by_rows:
             ways.append(("gap", passed > 1.5 * clock.step))
         for way, found in ways:
-            if way not in self._told and found.any():
-                self._told.add(way)
+            if way not in self._reported and found.any():
+                self._reported.add(way)
                 at = int(known[np.argmax(found)])
-                self._notice(f"{chunk.source}: {_SENTENCES[way].format(chunk.first_row + at)}")
+                self._notice(f"{chunk.source}: {_CLOCK_NOTICES[way].format(chunk.first_row + at)}")
 
 
-_SENTENCES = {
+_CLOCK_NOTICES = {
     "back": "the clock goes back in row {:,}: rows are taken in the order they come (where "
     "another series begins, --key COLUMN keeps a model for each)",
     "twice": "row {:,} has the time of the row above it: the two are taken one after the other",

@@ -16,19 +16,26 @@ import numpy as np
 from kbnn.core import count_tails, tails
 from kbnn.core.activations import ACTIVATIONS
 from kbnn.core.constants import LEAST_SHARE, PRESENCE_RATE, PROBIT_VAR
-from kbnn.core.mixture import STATED
+from kbnn.core.mixture import PARAM
 from kbnn.core.network import Prediction
-from kbnn.core.normal import FloatArray, scores
-from kbnn.core.observation import present
-from kbnn.core.tails import FIRST_MEAN, MEAN_WIDTH, UNIT
+from kbnn.core.normal import FloatArray, lower_quantiles
+from kbnn.core.observation import presence_probability
+from kbnn.core.tails import FIRST_MEAN, LINK_UNIT, MEAN_SCALE_FACTOR
 from kbnn.task import link, two_part
-from kbnn.task.base import Early, Field, Following, Quantity, Scaled, Wanted
-from kbnn.task.early_numbers import EarlyAmounts
+from kbnn.task.base import (
+    CalibrationUpdate,
+    ColdStart,
+    EffectQuantity,
+    OutputField,
+    OutputOptions,
+    TargetScale,
+)
+from kbnn.task.early_numbers import AmountColdStart
 from kbnn.task.forecast import Forecast
 from kbnn.task.positive import Positive
-from kbnn.task.stated import AMOUNT
+from kbnn.task.stated import HURDLE_CODE
 
-UNKNOWN = 1.0
+UNKNOWN_AMOUNT_SD = 1.0
 """The spread of what is learned where all amounts so far were the same: about a factor e."""
 
 
@@ -37,74 +44,77 @@ class Amount(Positive):
 
     name = "amount"
     title = ""
-    words = "0 and numbers above it"
+    value_description = "0 and numbers above it"
     possible = staticmethod(two_part.possible)
     observation = "amount"
 
-    def outputs(self, y: FloatArray, known: int = 0) -> int:
+    def count_outputs(self, y: FloatArray, known: int = 0) -> int:
         """Of each target how much, then of each whether there is any."""
         return 2 * len(self.targets)
 
-    def fits(self, outputs: int) -> bool:
+    def is_valid_output_count(self, outputs: int) -> bool:
         """As many."""
         return outputs == 2 * len(self.targets)
 
-    def output_mean(self, y: FloatArray) -> FloatArray:
+    def initial_output_mean(self, y: FloatArray) -> FloatArray:
         """How often there is an amount, seen through the link."""
         known, some = np.sum(~np.isnan(y), axis=0), np.sum(np.isfinite(y), axis=0)
         share = (some + 0.5) / (known + 1.0)
         side = np.where(share < 0.5, 1.0, -1.0)
-        u = side * scores(np.minimum(share, 1.0 - share))
+        u = side * lower_quantiles(np.minimum(share, 1.0 - share))
         whether = u * np.sqrt(PROBIT_VAR + PRESENCE_RATE**2) / PRESENCE_RATE
         return np.concatenate((np.zeros(len(share)), whether))
 
-    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
         """Of the amounts, then of the whole."""
-        amounts = super().tails(mixed, y)
-        whole = tails.blank(len(self.targets), False)
-        whole[:, UNIT] = amounts[:, UNIT]
+        amounts = super().init_calibration(mixed, y)
+        whole = tails.init_calibration(len(self.targets), False)
+        whole[:, LINK_UNIT] = amounts[:, LINK_UNIT]
         return np.concatenate((amounts, whole))
 
-    def finest(self, known: FloatArray) -> float:
+    def zero_bin_width(self, calibration_state: FloatArray) -> float:
         """What is rounded to 0, of the finest target."""
-        return float(np.min(two_part.finest(known[:, UNIT])))
+        return float(np.min(two_part.zero_bin_width(calibration_state[:, LINK_UNIT])))
 
-    def linked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+    def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
         """Through the link, -inf where there is none; what is below 0 is no label."""
-        z = link.linked(y, known[: len(self.targets), UNIT])
+        z = link.apply_link(y, calibration_state[: len(self.targets), LINK_UNIT])
         return np.where(y == 0.0, -np.inf, z)
 
-    def unlinked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+    def inverse_link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
         """The values; NaN where there was no label."""
-        values = super().unlinked(y, known[: len(self.targets)])
+        values = super().inverse_link(y, calibration_state[: len(self.targets)])
         return np.where(y == -np.inf, 0.0, values)
 
-    def forecast(
+    def build_forecast(
         self,
-        made: Prediction,
-        scaled: Scaled,
+        prediction: Prediction,
+        scaled: TargetScale,
         robust: bool,
-        known: FloatArray,
-        following: Following | None = None,
+        calibration_state: FloatArray,
+        update: CalibrationUpdate | None = None,
     ) -> Forecast:
         """Both parts together, and what is unknown of either."""
         t = len(self.targets)
-        amounts, whether = _cut(made, slice(0, t)), _cut(made, slice(t, None))
-        plain = None if following is None else following._replace(tracked=False)
-        said = super().forecast(amounts, scaled, robust, known[:t], plain)
+        amounts, whether = (
+            _select_outputs(prediction, slice(0, t)),
+            _select_outputs(prediction, slice(t, None)),
+        )
+        plain = None if update is None else update._replace(tracked=False)
+        said = super().build_forecast(amounts, scaled, robust, calibration_state[:t], plain)
         rows = said.stated
-        none = present(-whether.mean, whether.function_var)
-        rows[..., STATED.kind] = AMOUNT
-        rows[:, scaled.scale == 0.0, STATED.spread] = UNKNOWN
-        rows[..., STATED.none] = np.clip(none, LEAST_SHARE, 1.0 - LEAST_SHARE)
-        rows[..., STATED.gain : STATED.most] = known[t:, FIRST_MEAN:MEAN_WIDTH]
-        if following is not None and following.y is not None:
-            self._track(known[t:], rows, following.y, following.tracked)
-        mean, sd = self.shown(rows)
-        much, spread = super().shown(rows)
+        none = presence_probability(-whether.mean, whether.function_var)
+        rows[..., PARAM.kind] = HURDLE_CODE
+        rows[:, scaled.scale == 0.0, PARAM.spread] = UNKNOWN_AMOUNT_SD
+        rows[..., PARAM.none] = np.clip(none, LEAST_SHARE, 1.0 - LEAST_SHARE)
+        rows[..., PARAM.gain : PARAM.most] = calibration_state[t:, FIRST_MEAN:MEAN_SCALE_FACTOR]
+        if update is not None and update.y is not None:
+            self._calibrate_intervals(calibration_state[t:], rows, update.y, update.tracked)
+        mean, sd = self.mean_and_sd(rows)
+        much, spread = super().mean_and_sd(rows)
         share = np.divide(said.function_sd, spread, out=np.zeros_like(sd), where=spread > 0.0)
         whether_sd = np.sqrt(_presence_var(whether))
-        function_sd = np.hypot(whether_sd * much, (1.0 - rows[..., STATED.none]) * share * spread)
+        function_sd = np.hypot(whether_sd * much, (1.0 - rows[..., PARAM.none]) * share * spread)
         function_sd = np.minimum(function_sd, sd)
         known_share = np.divide(function_sd, sd, out=np.zeros_like(sd), where=sd > 0.0)
         return said._replace(
@@ -114,73 +124,83 @@ class Amount(Positive):
             noise_sd=sd * np.sqrt(1.0 - known_share**2),
         )
 
-    def _track(self, known: FloatArray, told: FloatArray, z: FloatArray, tracked: bool) -> None:
+    def _calibrate_intervals(
+        self,
+        calibration_state: FloatArray,
+        distribution: FloatArray,
+        z: FloatArray,
+        calibrated: bool,
+    ) -> None:
         """Write the gains into what is stated, and let them follow what came true."""
         z = np.where(z == np.inf, np.nan, z)
-        y = np.where(z == -np.inf, 0.0, link.valued(z, known[:, UNIT]))
+        y = np.where(z == -np.inf, 0.0, link.apply_inverse_link(z, calibration_state[:, LINK_UNIT]))
         for j in range(len(self.targets)):
-            rows = np.ascontiguousarray(told[:, j])
-            u = two_part.drawn(y[:, j], rows)
-            none = np.ascontiguousarray(rows[:, STATED.none])
+            rows = np.ascontiguousarray(distribution[:, j])
+            u = two_part.randomized_pit(y[:, j], rows)
+            none = np.ascontiguousarray(rows[:, PARAM.none])
             seen = np.ascontiguousarray(z[:, j])
-            count_tails.follow(known[j], seen, u, none, tracked, rows)
-            told[:, j] = rows
+            count_tails.update_count_intervals(
+                calibration_state[j], seen, u, none, calibrated, rows
+            )
+            distribution[:, j] = rows
 
-    def shown(self, told: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
         """With w = 1 - p_0 and mean M and variance V of an amount, w M and w V + w p_0 M^2."""
-        much, spread = super().shown(told)
-        none = told[..., STATED.none]
+        much, spread = super().mean_and_sd(distribution)
+        none = distribution[..., PARAM.none]
         sd = np.sqrt(1.0 - none) * np.hypot(spread, np.sqrt(none) * much)
         return (1.0 - none) * much, sd
 
-    def early(self) -> Early:
+    def make_cold_start(self) -> ColdStart:
         """The share of zeros among the rows before, and mean and spread of the others."""
-        return EarlyAmounts(self)
+        return AmountColdStart(self)
 
-    def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """A log-normal, and something at all."""
-        told = tails.stated(self.tails(False)[: len(self.targets)], mean, sd)
-        told[..., STATED.kind] = AMOUNT
+        told = tails.apply_calibration(self.init_calibration(False)[: len(self.targets)], mean, sd)
+        told[..., PARAM.kind] = HURDLE_CODE
         return told
 
-    def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
+    def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """Whether there is any, and how much."""
         t = len(self.targets)
-        whether = _cut(made, slice(t, None))
-        much = super().log_likelihood(_cut(made, slice(0, t)), y)
+        whether = _select_outputs(prediction, slice(t, None))
+        much = super().log_likelihood(_select_outputs(prediction, slice(0, t)), y)
         side = np.where(np.isfinite(y), 1.0, -1.0)
-        p = np.log(np.maximum(present(side * whether.mean, whether.function_var), LEAST_SHARE))
+        p = np.log(
+            np.maximum(presence_probability(side * whether.mean, whether.function_var), LEAST_SHARE)
+        )
         return np.asarray(much + np.sum(np.where(y < np.inf, p, 0.0), axis=1))
 
-    def fields(self, wanted: Wanted) -> list[Field]:
+    def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
         """The probability of none at all is added."""
-        made = super().fields(wanted)
+        made = super().output_fields(wanted)
         for j, target in enumerate(self.targets):
             suffix = f"_{target}" if len(self.targets) > 1 else ""
             made.append(
-                Field(f"p_0{suffix}", False, lambda f, j=j: f.stated[:, j, STATED.none])  # type: ignore[misc]  # bound now
+                OutputField(f"p_0{suffix}", False, lambda f, j=j: f.stated[:, j, PARAM.none])  # type: ignore[misc]  # bound now
             )
         return made
 
-    def quantities(self, outputs: int) -> list[Quantity]:
+    def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
         """The predicted mean of each target, then the probability that it is not 0."""
-        return super().quantities(outputs) + [
-            Quantity(
+        return super().effect_quantities(outputs) + [
+            EffectQuantity(
                 f"{name} > 0",
                 f"the probability of {name} > 0",
                 "probability",
-                lambda f, j=j: 1.0 - f.stated[:, j, STATED.none],  # type: ignore[misc]  # bound now
+                lambda f, j=j: 1.0 - f.stated[:, j, PARAM.none],  # type: ignore[misc]  # bound now
                 None,
             )
             for j, name in enumerate(self.targets)
         ]
 
 
-def _cut(made: Prediction, outputs: slice) -> Prediction:
+def _select_outputs(prediction: Prediction, outputs: slice) -> Prediction:
     """What is predicted of some outputs."""
-    parts = made.mean, made.function_var, made.noise_var
+    parts = prediction.mean, prediction.function_var, prediction.noise_var
     mean, function_var, noise_var = (np.ascontiguousarray(part[:, outputs]) for part in parts)
-    return made._replace(mean=mean, function_var=function_var, noise_var=noise_var)
+    return prediction._replace(mean=mean, function_var=function_var, noise_var=noise_var)
 
 
 def _presence_var(whether: Prediction) -> FloatArray:

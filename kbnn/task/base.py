@@ -14,26 +14,26 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from kbnn.core import tails
-from kbnn.core.config import MOST_NOISE_VARIANCE
-from kbnn.core.mixture import STATED_FIELDS
+from kbnn.core.config import MAX_NOISE_VARIANCE
+from kbnn.core.mixture import PARAM_COUNT
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.core.sharpness import NONE
+from kbnn.core.sharpness import NO_TEMPERATURE
 from kbnn.errors import UsageError
 from kbnn.score.curve import CurvePoint
-from kbnn.score.figures import Table, Values, rows
+from kbnn.score.figures import MetricTable, MetricValues, format_metric_rows
 from kbnn.score.score import Score
-from kbnn.score.scorecard import Compared
-from kbnn.score.summaries import Summaries
+from kbnn.score.scorecard import ScoredRows
+from kbnn.score.summaries import StreamSummaries
 from kbnn.score.verdict import Verdict
 from kbnn.task.forecast import Forecast
-from kbnn.task.section import Drawn, Section, Tile
-from kbnn.wording import clean, count, number
+from kbnn.task.section import MetricTile, PartialDependenceSpec, TargetSection
+from kbnn.wording import clean_text, format_count, format_number
 
 T = TypeVar("T")
 
 
-class Described(Protocol):
+class TargetSchema(Protocol):
     """What a task needs to know of the columns (see kbnn.model.schema.Schema)."""
 
     @property
@@ -44,7 +44,7 @@ class Described(Protocol):
     def closed(self) -> bool: ...
 
 
-class Field(NamedTuple):
+class OutputField(NamedTuple):
     """One predicted column."""
 
     name: str
@@ -52,7 +52,7 @@ class Field(NamedTuple):
     values: Callable[[Forecast], Any]  # (n,) float64, or a list of texts
 
 
-class Quantity(NamedTuple):
+class EffectQuantity(NamedTuple):
     """What the effects of features are changes of, in units that forecasts are in."""
 
     name: str
@@ -62,14 +62,14 @@ class Quantity(NamedTuple):
     target: int | None  # the target whose mean it is; None: a probability
 
 
-class Scaled(NamedTuple):
+class TargetScale(NamedTuple):
     """Center and scale of the targets in the user's units."""
 
     center: FloatArray
     scale: FloatArray
 
 
-class Line(NamedTuple):
+class ProgressColumn(NamedTuple):
     """One column of the lines that training prints: its head, its width, its cell."""
 
     head: str
@@ -77,7 +77,7 @@ class Line(NamedTuple):
     cell: Callable[[CurvePoint, float | None], str]  # of a point and the noise sd
 
 
-class Following(NamedTuple):
+class CalibrationUpdate(NamedTuple):
     """What tails and sharpness of a forecast learn from (see kbnn.core.tails, sharpness)."""
 
     y: FloatArray | None  # (n, T) as the network learns it
@@ -87,11 +87,11 @@ class Following(NamedTuple):
     weight: FloatArray | None = None  # how often each row counts, once if not said
 
 
-AT_REST: Final = Following(None, False, False)
+FROZEN: Final = CalibrationUpdate(None, False, False)
 """Of a model that learns no more."""
 
 
-class Wanted(NamedTuple):
+class OutputOptions(NamedTuple):
     """Which predicted columns are asked for."""
 
     interval: float = 0.9  # the share between lower and upper
@@ -101,19 +101,19 @@ class Wanted(NamedTuple):
     open: bool = False  # more classes may still come
 
 
-class Early(ABC):
+class ColdStart(ABC):
     """Who speaks before there is a network, from the rows told so far; each counts once."""
 
     @abstractmethod
-    def tell(self, y: FloatArray) -> Forecast:
+    def predict_then_update(self, y: FloatArray) -> Forecast:
         """What is said of rows with these targets (n, T): of each before it counts."""
 
     @abstractmethod
-    def varied_after(self, y: FloatArray) -> int:
+    def rows_until_varied(self, y: FloatArray) -> int:
         """How many of these rows it takes until every target has varied; n + 1 if more."""
 
 
-class Task(ABC):
+class TargetType(ABC):
     """One kind of target; an instance knows the names of a model's targets."""
 
     name: ClassVar[str]
@@ -121,30 +121,30 @@ class Task(ABC):
     """What it is called before "of" and the target, if not by its name."""
     observation: ClassVar[str]
     score: ClassVar[type[Score]]
-    baseline: ClassVar[str]
+    baseline_name: ClassVar[str]
     """What the best constant is called in tables."""
-    against: ClassVar[str]
+    baseline_phrase: ClassVar[str]
     """The same in a remark: for .."""
     labels: ClassVar[bool]
     """Whether the target is read as labels, which become class indices."""
-    words: ClassVar[str] = "any number"
+    value_description: ClassVar[str] = "any number"
     """What values it can have."""
-    departures: ClassVar[Sequence[str]] = ()
+    paper_deviations: ClassVar[Sequence[str]] = ()
     """In what its labels are not learned as the paper prints it."""
-    in_herds: ClassVar[bool] = False
+    supports_batched_kernel: ClassVar[bool] = False
     """Whether the kernel learns many models of one such target side by side (kbnn.fleet)."""
-    safest: ClassVar[bool] = False
+    is_default: ClassVar[bool] = False
     """Whether it takes any number: what is believed until something else is shown."""
-    hasty: ClassVar[bool] = False
+    requires_margin: ClassVar[bool] = False
     """Whether it must be ahead of the safest by some margin before it is believed."""
-    differences: ClassVar[bool] = False
+    supports_differencing: ClassVar[bool] = False
     """Whether the target can be learned as a change, and so be forecast steps ahead."""
     error_power: ClassVar[int]
     """The power of errors that `errors` are: 2 of squares, 1 of shares."""
-    lines: ClassVar[Sequence[Line]]
+    progress_columns: ClassVar[Sequence[ProgressColumn]]
     """The figures of the lines that training prints."""
 
-    def __init__(self, schema: Described) -> None:
+    def __init__(self, schema: TargetSchema) -> None:
         self.schema = schema
         self.targets: tuple[str, ...] = tuple(schema.targets)
         """The names of the targets; they never change."""
@@ -156,73 +156,73 @@ class Task(ABC):
     # The columns.
 
     @classmethod
-    def either(cls, numbers: T, labels: T) -> T:
+    def is_classification(cls, numbers: T, labels: T) -> T:
         """Of what is done with numbers and what is done with labels, that which is for it."""
         return numbers
 
     @classmethod
-    def takes(cls, targets: int) -> bool:
+    def supports_target_count(cls, targets: int) -> bool:
         """Whether so many targets can be learned together."""
         return True
 
     @classmethod
-    def lagged(cls, kind: str) -> bool:
+    def supports_lags(cls, kind: str) -> bool:
         """Whether earlier values of a target in a column of that kind can be inputs."""
         return kind == "number"
 
     @classmethod
-    def changes(cls, targets: Sequence[str], last: frozenset[str]) -> bool:
+    def uses_differencing(cls, targets: Sequence[str], last: frozenset[str]) -> bool:
         """Whether targets are learned as changes; the last value of the columns `last` is known."""
-        return cls.differences and last.issuperset(targets)
+        return cls.supports_differencing and last.issuperset(targets)
 
     @classmethod
     def is_series(cls, columns: int) -> bool:
         """Whether a target is a series of its own, with so many columns beside the clock."""
-        return cls.differences and columns == 1
+        return cls.supports_differencing and columns == 1
 
-    def refuted(self, y: FloatArray) -> int:
+    def first_invalid_row(self, y: FloatArray) -> int:
         """The first row with a target (n, T) that it cannot have; n if there is none."""
         return len(y)
 
     # The network.
 
     @abstractmethod
-    def outputs(self, y: FloatArray, known: int = 0) -> int:
+    def count_outputs(self, y: FloatArray, known: int = 0) -> int:
         """Outputs that a network needs for these targets (n, T), `known` or more."""
 
     @property
-    def foreseen(self) -> int:
+    def max_outputs(self) -> int:
         """Outputs that a network has when all that is known of the targets has come."""
-        return self.outputs(np.zeros((0, len(self.targets))))
+        return self.count_outputs(np.zeros((0, len(self.targets))))
 
-    def beyond(self, y: FloatArray, outputs: int) -> int:
+    def first_row_without_output(self, y: FloatArray, outputs: int) -> int:
         """The first row whose target a network of so many outputs has no output for; n if none."""
         return len(y)
 
-    def fits(self, outputs: int) -> bool:
+    def is_valid_output_count(self, outputs: int) -> bool:
         """Whether a network of so many outputs can be one of this task's."""
         return outputs == len(self.targets)
 
-    def covariance(self, outputs: int) -> str:
+    def choose_covariance(self, outputs: int) -> str:
         """The structure that suits so many outputs."""
         return "group"
 
     @property
-    def noisy(self) -> bool:
+    def has_noise(self) -> bool:
         """Whether the target has an observation noise, given or learned."""
         return False
 
     @property
-    def takes_noise(self) -> bool:
+    def supports_given_noise(self) -> bool:
         """Whether an observation noise can be given."""
-        return self.noisy
+        return self.has_noise
 
-    def given_noise(self, noise: str | float, scale: float) -> float | None:
+    def given_noise_var(self, noise: str | float, scale: float) -> float | None:
         """The variance of a noise that was given, the target's scale being that; None if not."""
-        if not self.takes_noise or isinstance(noise, str):
+        if not self.supports_given_noise or isinstance(noise, str):
             return None
-        ratio = min(float(noise) / scale, MOST_NOISE_VARIANCE)
-        return min(ratio * ratio, MOST_NOISE_VARIANCE)
+        ratio = min(float(noise) / scale, MAX_NOISE_VARIANCE)
+        return min(ratio * ratio, MAX_NOISE_VARIANCE)
 
     def noise_sd(
         self, learned: FloatArray, given: float | None, scale: Sequence[float]
@@ -231,7 +231,7 @@ class Task(ABC):
 
         `learned` (T, 2) is what a network has learned of it, (0, 2) where it was given.
         """
-        if not self.noisy:
+        if not self.has_noise:
             return []
         level = (
             np.sqrt(learned[:, 1] / learned[:, 0])
@@ -240,116 +240,125 @@ class Task(ABC):
         )
         return [float(sd) for sd in level * np.array(scale)]
 
-    def noise_shown(
-        self, learned: FloatArray, given: float | None, scaled: Scaled, known: FloatArray
+    def displayed_noise(
+        self,
+        learned: FloatArray,
+        given: float | None,
+        scaled: TargetScale,
+        calibration_state: FloatArray,
     ) -> list[float]:
         """The quantity of the noise that training prints, as `lines` names it, of each target."""
         return self.noise_sd(learned, given, scaled.scale.tolist())
 
-    def noise_told(self, noise: str | float, levels: dict[str, float]) -> list[tuple[str, str]]:
+    def describe_noise(self, noise: str | float, levels: dict[str, float]) -> list[tuple[str, str]]:
         """How it is learned and what its levels are, label and value."""
-        if not self.noisy:
+        if not self.has_noise:
             return []
         said = {"auto": "learned, depends on the input", "constant": "learned, constant"}
         level = ", ".join(
-            f"{number(sd)} ({clean(name)})" if len(levels) > 1 else number(sd)
+            f"{format_number(sd)} ({clean_text(name)})" if len(levels) > 1 else format_number(sd)
             for name, sd in levels.items()
         )
         how = said.get(str(noise), "as given")
         return [("noise", how + (f"; typical sd {level}" if level else ""))]
 
-    def by_width(self, mixed: bool) -> bool:
+    def uses_scale_calibration(self, mixed: bool) -> bool:
         """Whether the width of what is stated is learned from errors in the network's scale."""
         return mixed and self.scaled > 0
 
-    def taught(self, y: FloatArray, standard: FloatArray) -> FloatArray:
+    def standardize_targets(self, y: FloatArray, standard: FloatArray) -> FloatArray:
         """What a network learns of targets (n, T), by those that are standardised."""
         return standard if self.scaled else y
 
-    def output_mean(self, y: FloatArray) -> FloatArray | None:
+    def initial_output_mean(self, y: FloatArray) -> FloatArray | None:
         """Where the outputs of a network begin that these targets (n, T) call for; None: at 0."""
         return None
 
-    def scale_shown(self, scaled: Scaled, known: FloatArray) -> Scaled:
+    def displayed_scale(self, scaled: TargetScale, calibration_state: FloatArray) -> TargetScale:
         """Center and scale of what the network learns, in the units of the targets.
 
         Through a link that is the value at the center, and half the distance between the values
         one scale below and above it.
         """
         low, center, high = (
-            self.unlinked((scaled.center + step * scaled.scale)[None], known)[0]
+            self.inverse_link((scaled.center + step * scaled.scale)[None], calibration_state)[0]
             for step in (-1.0, 0.0, 1.0)
         )
-        return Scaled(center, 0.5 * (high - low))
+        return TargetScale(center, 0.5 * (high - low))
 
-    def linked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+    def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
         """Targets (n, T) as the network learns them, before they are scaled: here as they are.
 
         `known` of the tails says in which unit.
         """
         return y
 
-    def unlinked(self, y: FloatArray, known: FloatArray) -> FloatArray:
+    def inverse_link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
         """The inverse of `linked`."""
         return y
 
     # Forecasts.
 
     @abstractmethod
-    def early(self) -> Early:
+    def make_cold_start(self) -> ColdStart:
         """What is said before there is a network."""
 
-    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
         """What is known of the tails of forecasts before the first row, but for the targets (n, T)
         of the rows held; classes have none.
         """
-        return tails.blank(0, mixed)
+        return tails.init_calibration(0, mixed)
 
     @abstractmethod
-    def forecast(
+    def build_forecast(
         self,
-        made: Prediction,
-        scaled: Scaled,
+        prediction: Prediction,
+        scaled: TargetScale,
         robust: bool,
-        known: FloatArray,
-        following: Following | None = None,
+        calibration_state: FloatArray,
+        update: CalibrationUpdate | None = None,
     ) -> Forecast:
         """What the network said, in the user's units; `known` of the tails, in place, learns."""
 
     @classmethod
-    def sharpness(cls, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
+    def init_temperature(cls, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
         """What is known of the sharpness of forecasts before the first row, but for the targets
         (n, T) of the rows held; numbers have none, and not `mixed` nothing has.
         """
-        return NONE
+        return NO_TEMPERATURE
 
-    def sharpened(
-        self, said: Forecast, sharp: FloatArray, following: Following | None = None
+    def apply_temperature(
+        self,
+        forecast: Forecast,
+        temperature_state: FloatArray,
+        update: CalibrationUpdate | None = None,
     ) -> Forecast:
         """The forecast as sharp as it may be; what is known of that, in place, learns."""
-        return said
+        return forecast
 
     @abstractmethod
-    def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
+    def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """log p of each row's label (n, T) in the network's units; 0 where there is none."""
 
     @abstractmethod
-    def log_density(self, forecast: Forecast, y: FloatArray, finest: float = 1.0) -> FloatArray:
+    def log_density(
+        self, forecast: Forecast, y: FloatArray, zero_bin_width: float = 1.0
+    ) -> FloatArray:
         """log p of each row's target (n, T) in the user's units; 0 where there is none.
 
         For `finest` see kbnn.task.stated.
         """
 
     @abstractmethod
-    def misses(self, y: FloatArray, forecast: Forecast) -> FloatArray:
+    def standardized_residuals(self, y: FloatArray, forecast: Forecast) -> FloatArray:
         """How far targets (n, T) are from what was said, in standard deviations of it."""
 
     @property
     def supports_paths(self) -> bool:
         """Whether steps ahead have closed-form error bars: of one target of any size."""
-        return self.differences and len(self.targets) == 1
+        return self.supports_differencing and len(self.targets) == 1
 
-    def check_ahead(self) -> None:
+    def check_horizon_support(self) -> None:
         """Refuse to forecast steps ahead what cannot be."""
         if not self.supports_paths:
             raise UsageError(
@@ -357,100 +366,105 @@ class Task(ABC):
                 f"and this is a model of {self.name}"
             )
 
-    def finest(self, known: FloatArray) -> float:
+    def zero_bin_width(self, calibration_state: FloatArray) -> float:
         """In which steps a 0 is told from other values, by what is known of the tails."""
         return 1.0
 
     # Judgement.
 
     @abstractmethod
-    def judge(
+    def score_forecasts(
         self, y: FloatArray, forecast: Forecast, weight: FloatArray | None
-    ) -> Sequence[Compared]:
+    ) -> Sequence[ScoredRows]:
         """Each target's forecasts beside what came true."""
 
     @abstractmethod
-    def said(self, forecast: Forecast, judged: Sequence[Compared]) -> FloatArray:
+    def prediction_columns(self, forecast: Forecast, scored: Sequence[ScoredRows]) -> FloatArray:
         """The forecast, beside how it turned out, as columns (n, F), for rows that are kept."""
 
     @abstractmethod
-    def errors(self, y: FloatArray, said: FloatArray) -> FloatArray:
+    def errors(self, y: FloatArray, columns: FloatArray) -> FloatArray:
         """Of each kept row (n,), by its targets (n, T) and what `said` of it (n, F)."""
 
     @abstractmethod
-    def error_told(self, mean: float) -> str:
+    def format_error(self, mean: float) -> str:
         """The mean of such errors in words."""
 
     @abstractmethod
-    def verdict(self, score: Score) -> Verdict:
+    def build_verdict(self, score: Score) -> Verdict:
         """The figures in plain words."""
 
-    def table(self, values: Values, target: str, *, brief: bool = False) -> Table:
+    def build_table(self, values: MetricValues, target: str, *, brief: bool = False) -> MetricTable:
         """The figures of one target beside those of the best constant."""
-        return Table(self.baseline, rows(self.score.figures_listed, values, target, brief=brief))
+        return MetricTable(
+            self.baseline_name,
+            format_metric_rows(self.score.figures_listed, values, target, brief=brief),
+        )
 
-    def tiles(self, values: Values, target: str, unreadable: int) -> list[Tile]:
+    def build_tiles(self, values: MetricValues, target: str, unreadable: int) -> list[MetricTile]:
         """The figures as headlines."""
         left = [
-            f"{count(number)} {what}"
+            f"{format_count(number)} {what}"
             for number, what in (
                 (values["skipped"], "without a target"),
                 (unreadable, "unreadable"),
             )
             if number
         ]
-        table = self.table(values, target)
+        table = self.build_table(values, target)
         return [
-            Tile("Rows", count(values["rows"]), ", ".join(left) or "all scored"),
+            MetricTile("Rows", format_count(values["rows"]), ", ".join(left) or "all scored"),
             *(
-                Tile(
+                MetricTile(
                     row.label[:1].upper() + row.label[1:],
                     row.value,
-                    f"{row.constant} {self.against}" if row.constant else row.remark,
+                    f"{row.constant} {self.baseline_phrase}" if row.constant else row.remark,
                 )
                 for row in table.rows
             ),
         ]
 
     @abstractmethod
-    def section(
+    def build_section(
         self,
         score: Score,
-        summaries: Summaries,
+        summaries: StreamSummaries,
         target: int,
         points: Sequence[CurvePoint],
         unreadable: int = 0,
-    ) -> Section:
+    ) -> TargetSection:
         """Everything to show of one target; `points` are empty where nothing was learned."""
 
     @abstractmethod
-    def told(self, y: FloatArray, said: FloatArray, target: int) -> tuple[str, str]:
+    def format_row(self, y: FloatArray, columns: FloatArray, target: int) -> tuple[str, str]:
         """What was true of a kept row and what was said of it, as text."""
 
     @abstractmethod
-    def drawn(self, score: Score, summaries: Summaries, target: int) -> Drawn:
+    def partial_dependence_spec(
+        self, score: Score, summaries: StreamSummaries, target: int
+    ) -> PartialDependenceSpec:
         """The target as a function of the inputs."""
 
     @abstractmethod
-    def headline(self, values: Values) -> str:
+    def format_headline(self, values: MetricValues) -> str:
         """The figure that matters most, for a progress bar."""
 
     # Columns and words.
 
     @abstractmethod
-    def fields(self, wanted: Wanted) -> list[Field]:
+    def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
         """The predicted columns."""
 
     @abstractmethod
-    def one(self, forecast: Forecast) -> Any:
+    def single_prediction(self, forecast: Forecast) -> Any:
         """The forecast of the first row: a `Number`, a dict of them by target, or a `Label`."""
 
     @abstractmethod
-    def numbers_of(self, values: FloatArray, what: str = "mean") -> FloatArray:
+    def numeric_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
         """What is told of numbers (n, T), (n,) of a single one; UsageError of classes."""
 
     @abstractmethod
-    def probabilities(self, forecast: Forecast) -> FloatArray:
+    def class_probabilities(self, forecast: Forecast) -> FloatArray:
         """(n, classes) in the order of `class_names`; UsageError of numbers."""
 
     @property
@@ -458,29 +472,33 @@ class Task(ABC):
         """The classes by name; numbers have none."""
         return []
 
-    def intervals(self, kept: str) -> str | None:
+    def interval_mode(self, mode: str) -> str | None:
         """How intervals are kept, `tracked` or `stated`; None where there are none."""
-        return kept
+        return mode
 
     @abstractmethod
-    def truth(self, y: FloatArray) -> FloatArray | list[str | None]:
+    def decode_targets(self, y: FloatArray) -> FloatArray | list[str | None]:
         """Targets (n,) as a reader knows them."""
 
     @abstractmethod
-    def quantities(self, outputs: int) -> list[Quantity]:
+    def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
         """What effects of features are shown on, of a network with so many outputs."""
 
     @property
-    def called(self) -> str:
+    def description(self) -> str:
         """What it is, in words."""
-        return f"{self.title or self.name} of {', '.join(clean(name) for name in self.targets)}"
+        return (
+            f"{self.title or self.name} of {', '.join(clean_text(name) for name in self.targets)}"
+        )
 
-    def facts(self, sharp: FloatArray = NONE) -> list[tuple[str, str]]:
+    def target_details(
+        self, temperature_state: FloatArray = NO_TEMPERATURE
+    ) -> list[tuple[str, str]]:
         """What else describes the targets and what is said of them, label and value."""
         return []
 
 
-def blank(rows: int, targets: int) -> Forecast:
+def make_empty_forecast(rows: int, targets: int) -> Forecast:
     """A forecast that says nothing."""
     none = np.zeros((rows, targets))
     return Forecast(
@@ -491,5 +509,5 @@ def blank(rows: int, targets: int) -> Forecast:
         np.zeros((rows, 0)),
         np.full(rows, np.nan),
         np.zeros(rows, np.int64),
-        np.zeros((rows, targets, STATED_FIELDS)),
+        np.zeros((rows, targets, PARAM_COUNT)),
     )

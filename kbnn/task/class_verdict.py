@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 
-from kbnn.score.verdict import FEW, Level, Verdict, too_few
+from kbnn.score.verdict import MIN_VERDICT_ROWS, Level, Verdict, too_few_rows_verdict
 from kbnn.task.class_score import ClassScore
-from kbnn.wording import number, percent, rows_of
+from kbnn.wording import format_number, format_percent, format_rows
 
 
-def chance_error(score: ClassScore) -> float:
+def chance_calibration_error(score: ClassScore) -> float:
     """Calibration error that honest probabilities show on these rows by chance."""
-    weight, confidence, _ = score.reliability()
+    weight, confidence, _ = score.reliability_curve()
     total = float(weight.sum())
     noise = [
         math.sqrt(2 * q * max(1 - q, 0.0) * w / math.pi)
@@ -27,32 +27,32 @@ def chance_error(score: ClassScore) -> float:
     return math.fsum(noise) / total if total > 0 else 0.0
 
 
-def class_verdict(score: ClassScore) -> Verdict:
+def judge_class_score(score: ClassScore) -> Verdict:
     """Judge the probabilities of one class target."""
     n = score.rows
-    if n < FEW:
-        return too_few(n)
-    figures = score.figures()
+    if n < MIN_VERDICT_ROWS:
+        return too_few_rows_verdict(n)
+    figures = score.metric_values()
     if any(value is None for value in figures.values()):  # an older record may lack a figure
-        return too_few(n)
+        return too_few_rows_verdict(n)
     accuracy, log_loss = figures["accuracy"], figures["log_loss"]
     constant, frequency = figures["baseline_accuracy"], figures["baseline_log_loss"]
-    confidence = score.average("confidence") or 0.0
+    confidence = score.mean_term("confidence") or 0.0
     error = math.sqrt(max(accuracy * (1 - accuracy), 0.25 / n) / n)
     gap = confidence - accuracy
-    chance = chance_error(score)
+    chance = chance_calibration_error(score)
     uneven = figures["ece"] > chance + max(0.03, chance)
     right = (
-        f"Right for {percent(accuracy)} of {rows_of(n)}; the commonest class alone is right for "
-        f"{percent(constant)}."
+        f"Right for {format_percent(accuracy)} of {format_rows(n)}; the commonest class alone is right for "
+        f"{format_percent(constant)}."
     )
-    loss = f"Log-loss {number(log_loss)} against {number(frequency)} for the class frequencies"
-    sure = f"On average {percent(confidence)} sure and {percent(accuracy)} right"
+    loss = f"Log-loss {format_number(log_loss)} against {format_number(frequency)} for the class frequencies"
+    sure = f"On average {format_percent(confidence)} sure and {format_percent(accuracy)} right"
     useful = accuracy > constant + error or log_loss < frequency - 2 / n
     if abs(gap) <= max(0.02, 2.5 * error) and not uneven:
         sure += ": honest."
     elif abs(gap) <= max(0.02, 2.5 * error):
-        sure += f", but the calibration error is {percent(figures['ece'])}."
+        sure += f", but the calibration error is {format_percent(figures['ece'])}."
     else:
         sure += ": over-confident." if gap > 0 else ": under-confident."
     sentences = (right, f"{loss}{'.' if log_loss < frequency else ': no better.'}", sure)

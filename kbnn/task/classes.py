@@ -10,266 +10,285 @@ import numpy as np
 from kbnn.core import sharpness
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.core.sharpness import NONE
+from kbnn.core.sharpness import NO_TEMPERATURE
 from kbnn.errors import UsageError
 from kbnn.score.curve import CurvePoint
-from kbnn.score.figures import Values
+from kbnn.score.figures import MetricValues
 from kbnn.score.score import Score
-from kbnn.score.scorecard import Compared
-from kbnn.score.summaries import Summaries
+from kbnn.score.scorecard import ScoredRows
+from kbnn.score.summaries import StreamSummaries
 from kbnn.score.verdict import Verdict
 from kbnn.task.answer import Label
 from kbnn.task.base import (
-    Early,
-    Field,
-    Following,
-    Line,
-    Quantity,
-    Scaled,
+    CalibrationUpdate,
+    ColdStart,
+    EffectQuantity,
+    OutputField,
+    OutputOptions,
+    ProgressColumn,
     T,
-    Task,
-    Wanted,
-    blank,
+    TargetScale,
+    TargetType,
+    make_empty_forecast,
 )
-from kbnn.task.class_score import ClassScore, Judged
-from kbnn.task.class_verdict import class_verdict
-from kbnn.task.early_labels import EarlyLabels
-from kbnn.task.forecast import HELD, Forecast
-from kbnn.task.section import Chart, Crossed, Curve, Drawn, Group, Section, learning_chart
-from kbnn.wording import clean, number, percent, rows_of
+from kbnn.task.class_score import ClassScore, ScoredClassBatch
+from kbnn.task.class_verdict import judge_class_score
+from kbnn.task.early_labels import ClassColdStart
+from kbnn.task.forecast import IN_WARMUP, Forecast
+from kbnn.task.section import (
+    ChartGroup,
+    ChartSpec,
+    ConfusionMatrix,
+    PartialDependenceSpec,
+    PredictionCurve,
+    TargetSection,
+    make_learning_chart,
+)
+from kbnn.wording import clean_text, format_number, format_percent, format_rows
 
-MOST_GROUPED = 4
+MAX_GROUPED_CLASSES = 4
 """Group blocks cost in proportion to the outputs; with more classes neurons are kept apart."""
-UNCHANGED_SHARPNESS = 0.05
+UNCHANGED_TEMPERATURE_MARGIN = 0.05
 """A sharpness no farther from 1 than this changes no probability by much."""
 
 
-class Classes(Task):
+class Classes(TargetType):
     """One of several labels; the target is the index of the class."""
 
     name = "classification"
     observation = "categorical"
     score = ClassScore
-    baseline = "class shares"
-    against = "for the class shares"
+    baseline_name = "class shares"
+    baseline_phrase = "for the class shares"
     labels = True
-    departures: ClassVar[Sequence[str]] = ("class labels by probit",)
+    paper_deviations: ClassVar[Sequence[str]] = ("class labels by probit",)
     error_power = 1
-    lines = (
-        Line("errors", 10, lambda point, noise: percent(point.loss)),
-        Line("since last", 12, lambda point, noise: percent(point.since_loss)),
-        Line("log-loss", 10, lambda point, noise: number(point.nll)),
-        Line("since last", 12, lambda point, noise: number(point.since_nll)),
+    progress_columns = (
+        ProgressColumn("errors", 10, lambda point, noise: format_percent(point.loss)),
+        ProgressColumn("since last", 12, lambda point, noise: format_percent(point.since_loss)),
+        ProgressColumn("log-loss", 10, lambda point, noise: format_number(point.nll)),
+        ProgressColumn("since last", 12, lambda point, noise: format_number(point.since_nll)),
     )
 
     @classmethod
-    def either(cls, numbers: T, labels: T) -> T:
+    def is_classification(cls, numbers: T, labels: T) -> T:
         """What is done with labels."""
         return labels
 
     @classmethod
-    def takes(cls, targets: int) -> bool:
+    def supports_target_count(cls, targets: int) -> bool:
         """One."""
         return targets == 1
 
     @classmethod
-    def lagged(cls, kind: str) -> bool:
+    def supports_lags(cls, kind: str) -> bool:
         """Classes are no inputs."""
         return False
 
-    def outputs(self, y: FloatArray, known: int = 0) -> int:
+    def count_outputs(self, y: FloatArray, known: int = 0) -> int:
         """One for each class."""
-        return self.shown(y, known)
+        return self.count_classes(y, known)
 
-    def shown(self, y: FloatArray, known: int = 0) -> int:
+    def count_classes(self, y: FloatArray, known: int = 0) -> int:
         """Classes that these rows have shown, or all where there can be no more; two or more."""
         labels = y[np.isfinite(y)]
         complete = len(self.schema.classes) if self.schema.closed else 0
         return max(2, known, complete, int(np.max(labels)) + 1 if len(labels) else 0)
 
     @property
-    def foreseen(self) -> int:
+    def max_outputs(self) -> int:
         """One for each class by name."""
         return max(2, len(self.schema.classes))
 
-    def beyond(self, y: FloatArray, outputs: int) -> int:
+    def first_row_without_output(self, y: FloatArray, outputs: int) -> int:
         """The first label that is new."""
         new = y[:, 0] >= outputs
         return int(np.argmax(new)) if new.any() else len(y)
 
-    def fits(self, outputs: int) -> bool:
+    def is_valid_output_count(self, outputs: int) -> bool:
         """Two or more, and each has a name but for a second one that has not come yet."""
         return 2 <= outputs <= max(2, len(self.schema.classes))
 
-    def covariance(self, outputs: int) -> str:
+    def choose_covariance(self, outputs: int) -> str:
         """Groups for few classes."""
-        return "group" if outputs <= MOST_GROUPED else "neuron"
+        return "group" if outputs <= MAX_GROUPED_CLASSES else "neuron"
 
-    def early(self) -> Early:
+    def make_cold_start(self) -> ColdStart:
         """Class frequencies of the rows before."""
-        return EarlyLabels(self.shown)
+        return ClassColdStart(self.count_classes)
 
-    def forecast(
+    def build_forecast(
         self,
-        made: Prediction,
-        scaled: Scaled,
+        prediction: Prediction,
+        scaled: TargetScale,
         robust: bool,
-        known: FloatArray,
-        following: Following | None = None,
+        calibration_state: FloatArray,
+        update: CalibrationUpdate | None = None,
     ) -> Forecast:
         """The probabilities as the network has them."""
-        said = blank(len(made.status), 0)
-        return said._replace(probability=made.probability, status=made.status.astype(np.int64))
+        said = make_empty_forecast(len(prediction.status), 0)
+        return said._replace(
+            probability=prediction.probability, status=prediction.status.astype(np.int64)
+        )
 
     @classmethod
-    def sharpness(cls, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
+    def init_temperature(cls, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
         """How common classes were."""
         held = np.zeros(0) if y is None else y[:, 0]
-        return sharpness.blank(held, max(2, outputs)) if mixed else NONE
+        return sharpness.init_temperature(held, max(2, outputs)) if mixed else NO_TEMPERATURE
 
-    def sharpened(
-        self, said: Forecast, sharp: FloatArray, following: Following | None = None
+    def apply_temperature(
+        self,
+        forecast: Forecast,
+        temperature_state: FloatArray,
+        update: CalibrationUpdate | None = None,
     ) -> Forecast:
         """The probabilities as sharp as the labels so far allow."""
-        if not len(sharp):
-            return said
-        p = np.ascontiguousarray(said.probability)
-        if following is None or following.y is None:
-            return said._replace(probability=sharpness.stated(sharp, p))
-        label, weight = np.ascontiguousarray(following.y[:, 0]), following.weight
+        if not len(temperature_state):
+            return forecast
+        p = np.ascontiguousarray(forecast.probability)
+        if update is None or update.y is None:
+            return forecast._replace(probability=sharpness.apply_temperature(temperature_state, p))
+        label, weight = np.ascontiguousarray(update.y[:, 0]), update.weight
         weight = None if weight is None else np.ascontiguousarray(weight)
-        p = sharpness.stated(sharp, p, label, weight, following.compiled)
-        return said._replace(probability=p)
+        p = sharpness.apply_temperature(temperature_state, p, label, weight, update.compiled)
+        return forecast._replace(probability=p)
 
-    def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
+    def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """The logarithm of the label's probability."""
-        return _log_probability(made.probability, y[:, 0])
+        return _log_probability(prediction.probability, y[:, 0])
 
-    def log_density(self, forecast: Forecast, y: FloatArray, finest: float = 1.0) -> FloatArray:
+    def log_density(
+        self, forecast: Forecast, y: FloatArray, zero_bin_width: float = 1.0
+    ) -> FloatArray:
         """The same."""
         return _log_probability(forecast.probability, y[:, 0])
 
-    def misses(self, y: FloatArray, forecast: Forecast) -> FloatArray:
+    def standardized_residuals(self, y: FloatArray, forecast: Forecast) -> FloatArray:
         """The labels themselves: there is no distance."""
         return y
 
-    def judge(self, y: FloatArray, forecast: Forecast, weight: FloatArray | None) -> list[Judged]:
+    def score_forecasts(
+        self, y: FloatArray, forecast: Forecast, weight: FloatArray | None
+    ) -> list[ScoredClassBatch]:
         """The label beside its probabilities."""
-        return [Judged(y[:, 0], forecast.probability, weight)]
+        return [ScoredClassBatch(y[:, 0], forecast.probability, weight)]
 
-    def said(self, forecast: Forecast, judged: Sequence[Compared]) -> FloatArray:
+    def prediction_columns(self, forecast: Forecast, scored: Sequence[ScoredRows]) -> FloatArray:
         """The probabilities."""
         return forecast.probability
 
-    def verdict(self, score: Score) -> Verdict:
+    def build_verdict(self, score: Score) -> Verdict:
         """Useful, surer than right, or righter than sure?"""
         assert isinstance(score, ClassScore)
-        return class_verdict(score)
+        return judge_class_score(score)
 
-    def headline(self, values: Values) -> str:
+    def format_headline(self, values: MetricValues) -> str:
         """The accuracy."""
-        return f"accuracy {percent(values['accuracy'])}"
+        return f"accuracy {format_percent(values['accuracy'])}"
 
-    def named(self, index: int) -> str:
+    def class_name(self, index: int) -> str:
         """The name of a class."""
         names = self.schema.classes
         return names[index] if index < len(names) else str(index)
 
-    def section(
+    def build_section(
         self,
         score: Score,
-        summaries: Summaries,
+        summaries: StreamSummaries,
         target: int,
         points: Sequence[CurvePoint],
         unreadable: int = 0,
-    ) -> Section:
+    ) -> TargetSection:
         """Can the probabilities be trusted, which classes are mistaken, how was it learned."""
         assert isinstance(score, ClassScore)
-        values, name = score.figures(), self.targets[target]
-        groups: list[Group] = []
+        values, name = score.metric_values(), self.targets[target]
+        groups: list[ChartGroup] = []
         crossed = None
         if score.rows:
-            groups.append(_trust(score, values["accuracy"]))
-            crossed = Crossed(
+            groups.append(_reliability_charts(score, values["accuracy"]))
+            crossed = ConfusionMatrix(
                 "Confusion: true class down, predicted across",
-                [self.named(k) for k in range(len(score.confusion))],
+                [self.class_name(k) for k in range(len(score.confusion))],
                 score.confusion.tolist(),
             )
         if len(points) > 1:
-            groups.append(_learning(points, values))
-        return Section(
+            groups.append(_class_learning_charts(points, values))
+        return TargetSection(
             name,
-            self.verdict(score),
-            self.table(values, name),
-            self.tiles(values, name, unreadable),
+            self.build_verdict(score),
+            self.build_table(values, name),
+            self.build_tiles(values, name, unreadable),
             groups,
             crossed,
         )
 
-    def told(self, y: FloatArray, said: FloatArray, target: int) -> tuple[str, str]:
+    def format_row(self, y: FloatArray, columns: FloatArray, target: int) -> tuple[str, str]:
         """The label, and the most probable one."""
-        top = int(np.argmax(said))
-        return self.named(int(y[0])), f"{self.named(top)} ({100 * said[top]:.1f} %)"
+        top = int(np.argmax(columns))
+        return self.class_name(int(y[0])), f"{self.class_name(top)} ({100 * columns[top]:.1f} %)"
 
-    def drawn(self, score: Score, summaries: Summaries, target: int) -> Drawn:
+    def partial_dependence_spec(
+        self, score: Score, summaries: StreamSummaries, target: int
+    ) -> PartialDependenceSpec:
         """The probability of one class: the second of two, else the commonest."""
         assert isinstance(score, ClassScore)
         shown = min(1, max(len(self.schema.classes) - 1, 0))
         if len(self.schema.classes) > 2 and score.confusion.size:
             shown = int(np.argmax(score.confusion.sum(axis=1)))
 
-        def values(forecast: Forecast) -> Curve:
+        def predict_curve(forecast: Forecast) -> PredictionCurve:
             p = forecast.probability[:, shown]
-            return Curve(p, np.sqrt(p * (1 - p)))
+            return PredictionCurve(p, np.sqrt(p * (1 - p)))
 
-        name = clean(self.named(shown))
-        weight, confidence, right = score.reliability()
+        name = clean_text(self.class_name(shown))
+        weight, confidence, right = score.reliability_curve()
         reliability = {"weight": weight, "confidence": confidence, "right": right}
-        return Drawn(
+        return PartialDependenceSpec(
             name=f"probability of {name}",
             sd_name="standard deviation of the label",
-            effect=f"the probability of {self.named(shown)}",
-            values=values,
+            effect=f"the probability of {self.class_name(shown)}",
+            values=predict_curve,
             truth=lambda y: (y == shown).astype(np.float64),
             marks=True,
-            chart=Chart("reliability", name, reliability),
+            chart=ChartSpec("reliability", name, reliability),
         )
 
-    def fields(self, wanted: Wanted) -> list[Field]:
+    def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
         """The label and each class's probability; while classes may come, the label's alone."""
         for asked, option in ((wanted.quantiles, "--quantiles"), (wanted.decompose, "--decompose")):
             if asked:
                 raise UsageError(f"{option} is for numbers, and the target holds classes")
-        made = [Field("label", True, self._label)]
+        made = [OutputField("label", True, self._predicted_labels)]
         if wanted.open and not self.schema.closed:
-            return [*made, Field("probability", False, _certainty)]
+            return [*made, OutputField("probability", False, _max_probability)]
         return made + [
-            Field(f"p_{name}", False, lambda f, k=k: f.probability[:, k])  # type: ignore[misc]  # bound now
+            OutputField(f"p_{name}", False, lambda f, k=k: f.probability[:, k])  # type: ignore[misc]  # bound now
             for k, name in enumerate(self.schema.classes)
         ]
 
-    def _label(self, forecast: Forecast) -> list[str | None]:
+    def _predicted_labels(self, forecast: Forecast) -> list[str | None]:
         p = forecast.probability
         if not p.shape[1]:
             return [None] * len(p)
         # Before any class has come all are as probable, and the first would be the row's own.
-        even = (forecast.status & HELD > 0) & (p.max(axis=1) * np.sum(p > 0.0, axis=1) <= 1.0)
+        even = (forecast.status & IN_WARMUP > 0) & (p.max(axis=1) * np.sum(p > 0.0, axis=1) <= 1.0)
         known = np.atleast_1d(np.isfinite(p).all(axis=1) & ~even).tolist()
         best = p.argmax(axis=1).tolist()
-        return [self.named(k) if sure else None for k, sure in zip(best, known, strict=True)]
+        return [self.class_name(k) if sure else None for k, sure in zip(best, known, strict=True)]
 
-    def one(self, forecast: Forecast) -> Label:
+    def single_prediction(self, forecast: Forecast) -> Label:
         """The label, and the probability of each class."""
         known = forecast.probability[0].tolist()
         names = enumerate(self.class_names)
         named = {name: known[k] if k < len(known) else 0.0 for k, name in names}
         return Label(max(named, key=named.__getitem__) if named else None, named)
 
-    def numbers_of(self, values: FloatArray, what: str = "mean") -> FloatArray:
+    def numeric_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
         """There are none."""
         raise UsageError(f"classes have no {what}: see label and probability")
 
-    def probabilities(self, forecast: Forecast) -> FloatArray:
+    def class_probabilities(self, forecast: Forecast) -> FloatArray:
         """Of classes that came after the forecast, 0."""
         known, classes = forecast.probability, len(self.class_names)
         missing = max(classes - known.shape[1], 0)
@@ -280,27 +299,27 @@ class Classes(Task):
         """All so far."""
         return list(self.schema.classes)
 
-    def intervals(self, kept: str) -> None:
+    def interval_mode(self, mode: str) -> None:
         """There are none."""
 
-    def errors(self, y: FloatArray, said: FloatArray) -> FloatArray:
+    def errors(self, y: FloatArray, columns: FloatArray) -> FloatArray:
         """1 where the most probable class was another."""
-        wrong = np.argmax(said, axis=1) != y[:, 0]
+        wrong = np.argmax(columns, axis=1) != y[:, 0]
         return np.where(np.isfinite(y[:, 0]), wrong.astype(np.float64), np.nan)
 
-    def error_told(self, mean: float) -> str:
+    def format_error(self, mean: float) -> str:
         """The share that is right."""
-        return f"{percent(1.0 - mean)} right"
+        return f"{format_percent(1.0 - mean)} right"
 
-    def truth(self, y: FloatArray) -> list[str | None]:
+    def decode_targets(self, y: FloatArray) -> list[str | None]:
         """The labels."""
-        return [None if np.isnan(value) else self.named(int(value)) for value in y]
+        return [None if np.isnan(value) else self.class_name(int(value)) for value in y]
 
-    def quantities(self, outputs: int) -> list[Quantity]:
+    def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
         """The probability of each class; of two classes, of the second."""
         names = list(enumerate(self.schema.classes[: max(2, outputs)]))
         return [
-            Quantity(
+            EffectQuantity(
                 name,
                 f"the probability of {name}",
                 "probability",
@@ -310,32 +329,39 @@ class Classes(Task):
             for k, name in (names[1:] if len(names) == 2 else names)
         ]
 
-    def facts(self, sharp: FloatArray = NONE) -> list[tuple[str, str]]:
+    def target_details(
+        self, temperature_state: FloatArray = NO_TEMPERATURE
+    ) -> list[tuple[str, str]]:
         """The classes by name, and how sharp their probabilities are."""
-        found = [("classes", ", ".join(clean(name) for name in self.schema.classes))]
-        if len(sharp) and sharp[sharpness.SEEN]:
-            s, rows = sharpness.sharpness(sharp), int(sharp[sharpness.SEEN])
+        found = [("classes", ", ".join(clean_text(name) for name in self.schema.classes))]
+        if len(temperature_state) and temperature_state[sharpness.EVIDENCE_ROWS]:
+            s, rows = (
+                sharpness.inverse_temperature(temperature_state),
+                int(temperature_state[sharpness.EVIDENCE_ROWS]),
+            )
             how = "raised to this power" if s > 1.0 else "drawn towards the class shares"
-            if abs(s - 1.0) < UNCHANGED_SHARPNESS:
+            if abs(s - 1.0) < UNCHANGED_TEMPERATURE_MARGIN:
                 how = "left as they are"
-            said = f"{number(s, 3)}: probabilities are {how}, learned from {rows_of(rows)}"
+            said = (
+                f"{format_number(s, 3)}: probabilities are {how}, learned from {format_rows(rows)}"
+            )
             found.append(("sharpness", said))
         return found
 
 
-def _certainty(forecast: Forecast) -> FloatArray:
+def _max_probability(forecast: Forecast) -> FloatArray:
     p = forecast.probability
     return p.max(axis=1) if p.shape[1] else np.full(len(p), np.nan)
 
 
-def _trust(score: ClassScore, accuracy: float) -> Group:
-    weight, confidence, right = score.reliability()
+def _reliability_charts(score: ClassScore, accuracy: float) -> ChartGroup:
+    weight, confidence, right = score.reliability_curve()
     filled = weight > 0
     sure = float((confidence[filled] * weight[filled]).sum() / weight.sum())
-    return Group(
+    return ChartGroup(
         "Can the probabilities be trusted?",
         [
-            Chart(
+            ChartSpec(
                 "reliability",
                 "Reliability",
                 {"weight": weight, "confidence": confidence, "right": right},
@@ -343,13 +369,13 @@ def _trust(score: ClassScore, accuracy: float) -> Group:
                 "Bars: what chance allows.",
                 "right by sure %; low: over-confident",
             ),
-            Chart(
+            ChartSpec(
                 "confidence_bars",
                 "How sure it was",
                 {"weight": weight, "accuracy": accuracy, "confidence": sure},
                 "Share of rows by the probability of the most probable class.",
             ),
-            Chart(
+            ChartSpec(
                 "selective",
                 "Keeping only the sure ones",
                 {"weight": weight, "right": right},
@@ -359,14 +385,14 @@ def _trust(score: ClassScore, accuracy: float) -> Group:
     )
 
 
-def _learning(points: Sequence[CurvePoint], values: Values) -> Group:
+def _class_learning_charts(points: Sequence[CurvePoint], values: MetricValues) -> ChartGroup:
     accuracy = values["baseline_accuracy"]
     error = None if accuracy is None else 1 - accuracy
-    return Group(
+    return ChartGroup(
         "How it learned",
         [
-            learning_chart(points, "loss", "Error rate", error, terminal=False),
-            learning_chart(points, "nll", "Log-loss", values["baseline_log_loss"]),
+            make_learning_chart(points, "loss", "Error rate", error, terminal=False),
+            make_learning_chart(points, "nll", "Log-loss", values["baseline_log_loss"]),
         ],
     )
 

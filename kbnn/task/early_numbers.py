@@ -7,45 +7,47 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from kbnn.core.mixture import STATED
+from kbnn.core.mixture import PARAM
 from kbnn.core.normal import FloatArray
-from kbnn.task.base import Early, blank
+from kbnn.task.base import ColdStart, make_empty_forecast
 from kbnn.task.forecast import Forecast
 
-LEAST_SD: Final = 1e-6
+MIN_SD_SHARE: Final = 1e-6
 """Of a constant target, as a share of its size."""
 
 
-class Stating(Protocol):
+class NumericDistributionSource(Protocol):
     """What is asked of a task."""
 
     targets: tuple[str, ...]
 
-    def linked(self, y: FloatArray, known: FloatArray) -> FloatArray: ...
-    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray: ...
-    def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray: ...
-    def shown(self, told: FloatArray) -> tuple[FloatArray, FloatArray]: ...
+    def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray: ...
+    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray: ...
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray: ...
+    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]: ...
 
 
-class EarlyNumbers(Early):
+class NumericColdStart(ColdStart):
     """Running sums of each target; nothing is said of the very first row."""
 
-    def __init__(self, task: Stating) -> None:
+    def __init__(self, task: NumericDistributionSource) -> None:
         targets = len(task.targets)
         self._task = task
         self._sums = [(0, 0.0, 0.0)] * targets  # count, mean, sum of squares about it
         self._low = np.full((1, targets), np.nan)
         self._high = self._low
 
-    def tell(self, y: FloatArray) -> Forecast:
+    def predict_then_update(self, y: FloatArray) -> Forecast:
         """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
         told: list[float] = []
-        for j, column in enumerate(self._task.linked(y, self._task.tails(False)).T.tolist()):
+        for j, column in enumerate(
+            self._task.link(y, self._task.init_calibration(False)).T.tolist()
+        ):
             n, center, squares = self._sums[j]
             for value in column:
                 if n:
                     spread = math.sqrt(squares / n) if n > 1 else abs(center)
-                    least = LEAST_SD * (1.0 + abs(center))
+                    least = MIN_SD_SHARE * (1.0 + abs(center))
                     told += center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
                 else:
                     told += math.nan, math.nan
@@ -56,11 +58,11 @@ class EarlyNumbers(Early):
                     squares += gap * (value - center)
             self._sums[j] = n, center, squares
         mean, sd = np.array(told).reshape(*y.T.shape, 2).T
-        low, high = self._extremes(y)
+        low, high = self._running_extremes(y)
         self._low, self._high = low[-1:], high[-1:]
-        said = blank(*y.shape)
-        stated = self._task.early_stated(mean, sd)
-        mean, sd = self._task.shown(stated)
+        said = make_empty_forecast(*y.shape)
+        stated = self._task.cold_start_distribution(mean, sd)
+        mean, sd = self._task.mean_and_sd(stated)
         return said._replace(
             mean=mean,
             sd=sd,
@@ -69,13 +71,13 @@ class EarlyNumbers(Early):
             stated=stated,
         )
 
-    def varied_after(self, y: FloatArray) -> int:
+    def rows_until_varied(self, y: FloatArray) -> int:
         """Until every target has had two values."""
-        low, high = self._extremes(y)
+        low, high = self._running_extremes(y)
         varied = (low < high).all(axis=1)
         return int(np.argmax(varied)) if varied.any() else len(y) + 1
 
-    def _extremes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _running_extremes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The least and the greatest of each target so far, and after each of these rows."""
         seen = np.where(np.isfinite(y), y, np.nan)
         return (
@@ -84,20 +86,20 @@ class EarlyNumbers(Early):
         )
 
 
-class EarlyAmounts(EarlyNumbers):
+class AmountColdStart(NumericColdStart):
     """Of amounts also how often there was none, one row with and one without added."""
 
-    def __init__(self, task: Stating) -> None:
+    def __init__(self, task: NumericDistributionSource) -> None:
         super().__init__(task)
         self._seen: FloatArray = np.zeros((1, len(task.targets)))
         self._none: FloatArray = self._seen
 
-    def tell(self, y: FloatArray) -> Forecast:
+    def predict_then_update(self, y: FloatArray) -> Forecast:
         """Nothing is said before the first amount."""
-        said = super().tell(y)
+        said = super().predict_then_update(y)
         seen = np.cumsum(np.concatenate((self._seen, (y >= 0.0) * 1.0)), axis=0)
         none = np.cumsum(np.concatenate((self._none, (y == 0.0) * 1.0)), axis=0)
         self._seen, self._none = seen[-1:], none[-1:]
-        said.stated[..., STATED.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
-        mean, sd = self._task.shown(said.stated)
+        said.stated[..., PARAM.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
+        mean, sd = self._task.mean_and_sd(said.stated)
         return said._replace(mean=mean, sd=sd, noise_sd=sd)

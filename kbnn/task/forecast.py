@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.core.layout import IntArray
-from kbnn.core.mixture import STATED, STATED_FIELDS
+from kbnn.core.mixture import PARAM, PARAM_COUNT
 from kbnn.core.normal import FloatArray
 
-HELD = 16
+IN_WARMUP = 16
 """A further bit of `Forecast.status`: the row waits until the scale is known."""
 
 
@@ -29,33 +29,33 @@ class Forecast(NamedTuple):
     stated: FloatArray  # (n, targets, fields) the distribution, see kbnn.task.stated
 
 
-def taken(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
+def select_rows(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
     """The forecasts of some rows."""
     return Forecast._make(part[rows] for part in forecast)
 
 
-def without(forecast: Forecast, rows: NDArray[np.bool_]) -> Forecast:
+def blank_rows(forecast: Forecast, rows: NDArray[np.bool_]) -> Forecast:
     """The forecast with nothing said of these rows."""
     blank = [np.where(rows.reshape(-1, *[1] * (part.ndim - 1)), np.nan, part) for part in forecast]
     return Forecast._make(blank)._replace(status=forecast.status)
 
 
-def nothing(rows: int, numbers: int) -> Forecast:
+def make_missing_forecast(rows: int, numbers: int) -> Forecast:
     """The forecast of rows that nothing is known of."""
     none = np.full((rows, numbers), np.nan)
-    stated = np.full((rows, numbers, STATED_FIELDS), np.nan)
+    stated = np.full((rows, numbers, PARAM_COUNT), np.nan)
     blank = (none, none, none, none, np.zeros((rows, 0)), np.full(rows, np.nan))
     return Forecast(*blank, np.zeros(rows, np.int64), stated)
 
 
-def shifted(forecast: Forecast, base: FloatArray) -> Forecast:
+def shift_forecast(forecast: Forecast, base: FloatArray) -> Forecast:
     """The forecast of targets that are so much larger (n, targets); they are real."""
     stated = forecast.stated.copy()
-    stated[..., STATED.place] += base
+    stated[..., PARAM.place] += base
     return forecast._replace(mean=forecast.mean + base, stated=stated)
 
 
-def joined(parts: Sequence[Forecast]) -> Forecast:
+def join_forecasts(parts: Sequence[Forecast]) -> Forecast:
     """Forecasts one after another; classes unknown to earlier rows had probability 0."""
     if len(parts) == 1:
         return parts[0]
@@ -63,10 +63,10 @@ def joined(parts: Sequence[Forecast]) -> Forecast:
     at = Forecast._fields.index("probability")
     classes = {part.shape[1] for part in columns[at]}
     if len(classes) > 1:
-        columns[at] = tuple(_widened(known, max(classes)) for known in columns[at])
+        columns[at] = tuple(_pad_probability(known, max(classes)) for known in columns[at])
     return Forecast._make(map(np.concatenate, columns))
 
 
-def _widened(probability: FloatArray, classes: int) -> FloatArray:
+def _pad_probability(probability: FloatArray, classes: int) -> FloatArray:
     missing = classes - probability.shape[1]
     return np.pad(probability, ((0, 0), (0, missing))) if missing else probability

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbnn.core.mixture import HALVES, LEVELS
+from kbnn.core.mixture import HALF_WIDTHS_SD, INTERVAL_PERCENTS
 
-Z = dict(zip(LEVELS, HALVES, strict=True))
+INTERVAL_HALF_WIDTHS_SD = dict(zip(INTERVAL_PERCENTS, HALF_WIDTHS_SD, strict=True))
 """In standard deviations, by percentage."""

@@ -16,17 +16,19 @@ from typing import Final
 import numpy as np
 
 from kbnn.core import mixture, normal
-from kbnn.core.mixture import STATED, Verdicts
+from kbnn.core.mixture import PARAM, RowScores
 from kbnn.core.normal import FloatArray
-from kbnn.task.link import MOST_LOG, linked, log_slope, valued
+from kbnn.task.link import MAX_LOG, apply_inverse_link, apply_link, log_slope
 
-LEAST_WHOLE = 0.5
-_REACH: Final = np.array([-9.0, -5.0, -2.5, 0.0, 2.5, 5.0, 9.0])
+ROUNDING_HALF_WIDTH = 0.5
+_SMOOTH_EDGES_SD: Final = np.array([-9.0, -5.0, -2.5, 0.0, 2.5, 5.0, 9.0])
 """Between these, in spreads of a part, its cdf is smooth."""
-_BENDS: Final = np.array([-40.0, -30.0, -22.0, -15.0, -10.0, -6.0, -3.0, 0.0, 3.0, 6.0, 10.0, 15.0])
+_LINK_EDGES: Final = np.array(
+    [-40.0, -30.0, -22.0, -15.0, -10.0, -6.0, -3.0, 0.0, 3.0, 6.0, 10.0, 15.0]
+)
 """And between these the slope of the link; below the first it is 0."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
-_TOGETHER: Final = 256
+_BATCH_ROWS: Final = 256
 """Rows that are integrated at a time."""
 
 
@@ -37,58 +39,67 @@ def possible(y: FloatArray) -> FloatArray:
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
     """The value that so large a share lies below."""
-    return valued(mixture.quantile(rows, share), rows[:, STATED.unit])
+    return apply_inverse_link(mixture.quantile(rows, share), rows[:, PARAM.unit])
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
     """The central interval of that share."""
     lower, upper = mixture.interval(rows, share)
-    return valued(lower, rows[:, STATED.unit]), valued(upper, rows[:, STATED.unit])
-
-
-def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
-    """Values beside what was stated of them."""
-    unit = rows[:, STATED.unit]
-    told = mixture.judge(linked(y, unit), rows)
-    return told._replace(
-        nll=told.nll + log_slope(y, unit),
-        crps=crps(y, rows),
-        lower=valued(told.lower, unit),
-        upper=valued(told.upper, unit),
+    return apply_inverse_link(lower, rows[:, PARAM.unit]), apply_inverse_link(
+        upper, rows[:, PARAM.unit]
     )
 
 
-def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+def judge(y: FloatArray, rows: FloatArray) -> RowScores:
+    """Values beside what was stated of them."""
+    unit = rows[:, PARAM.unit]
+    told = mixture.judge(apply_link(y, unit), rows)
+    return told._replace(
+        nll=told.nll + log_slope(y, unit),
+        crps=crps(y, rows),
+        lower=apply_inverse_link(told.lower, unit),
+        upper=apply_inverse_link(told.upper, unit),
+    )
+
+
+def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
     """Of values, none of which is 0; of whole numbers the mass of what would be rounded to them."""
-    unit = rows[:, STATED.unit]
-    fine = mixture.log_pdf(linked(y, unit), rows) - log_slope(y, unit)
+    unit = rows[:, PARAM.unit]
+    fine = mixture.log_pdf(apply_link(y, unit), rows) - log_slope(y, unit)
     whole = y == np.rint(y)
     if not whole.any():
         return fine
-    low = linked(np.maximum(y - LEAST_WHOLE, np.finfo(float).tiny), unit)
-    return np.where(whole, mixture.log_between(low, linked(y + LEAST_WHOLE, unit), rows), fine)
+    low = apply_link(np.maximum(y - ROUNDING_HALF_WIDTH, np.finfo(float).tiny), unit)
+    return np.where(
+        whole, mixture.log_between(low, apply_link(y + ROUNDING_HALF_WIDTH, unit), rows), fine
+    )
 
 
 def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     """Continuous ranked probability score, in the units of y."""
-    soft = rows[:, STATED.unit] > 0.0
+    soft = rows[:, PARAM.unit] > 0.0
     found = np.empty(len(y))
     found[~soft] = _log_crps(y[~soft], rows[~soft])
     places = np.flatnonzero(soft)
-    for start in range(0, len(places), _TOGETHER):
-        at = places[start : start + _TOGETHER]
+    for start in range(0, len(places), _BATCH_ROWS):
+        at = places[start : start + _BATCH_ROWS]
         found[at] = _soft_crps(y[at], rows[at])
     return found
 
 
 def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
-    place, spread, share, ratio, shift = rows[:, : STATED.gain, None].transpose(1, 0, 2)
-    unit = rows[:, STATED.unit]
+    place, spread, share, ratio, shift = rows[:, : PARAM.gain, None].transpose(1, 0, 2)
+    unit = rows[:, PARAM.unit]
     center, wide = place + shift * spread, np.sqrt(ratio) * spread
-    none = rows[:, STATED.none, None]
-    value = np.where(y > 0.0, linked(y, unit), -np.inf)[:, None]
-    points = [place + spread * _REACH, center + wide * _REACH, np.tile(_BENDS, (len(y), 1)), value]
-    edges = np.sort(np.maximum(np.concatenate(points, axis=1), _BENDS[0]), axis=1)
+    none = rows[:, PARAM.none, None]
+    value = np.where(y > 0.0, apply_link(y, unit), -np.inf)[:, None]
+    points = [
+        place + spread * _SMOOTH_EDGES_SD,
+        center + wide * _SMOOTH_EDGES_SD,
+        np.tile(_LINK_EDGES, (len(y), 1)),
+        value,
+    ]
+    edges = np.sort(np.maximum(np.concatenate(points, axis=1), _LINK_EDGES[0]), axis=1)
     half = 0.5 * np.diff(edges, axis=1)
     z = (edges[:, :-1] + half)[..., None] + half[..., None] * _NODES
     z = z.reshape(len(y), -1)
@@ -103,8 +114,8 @@ def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def _log_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
-    place, spread, share, ratio, shift = rows[:, : STATED.gain].T
-    some = 1.0 - rows[:, STATED.none]
+    place, spread, share, ratio, shift = rows[:, : PARAM.gain].T
+    some = 1.0 - rows[:, PARAM.none]
     parts = [
         (some * (1.0 - share), place, spread),
         (some * share, place + shift * spread, np.sqrt(ratio) * spread),
@@ -114,19 +125,24 @@ def _log_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     found = y.copy()
     for weight, m, s in parts:
         w = (log_y - m) / s
-        found -= 2.0 * weight * (_tail(m + s * s / 2.0, w - s) + y * normal.cdf(-w))
+        found -= 2.0 * weight * (_exp_times_normal_cdf(m + s * s / 2.0, w - s) + y * normal.cdf(-w))
         for other, m2, s2 in parts:
             both = np.hypot(s, s2)
             # The two halves of E min come from the pair and from the pair turned round.
-            found += 2.0 * weight * other * _tail(m + s * s / 2.0, -(m - m2 + s * s) / both)
+            found += (
+                2.0
+                * weight
+                * other
+                * _exp_times_normal_cdf(m + s * s / 2.0, -(m - m2 + s * s) / both)
+            )
     return found
 
 
-def powers(logs: FloatArray) -> FloatArray:
+def exp_clipped(logs: FloatArray) -> FloatArray:
     """e to these, all of them numbers."""
-    return np.exp(np.clip(logs, -MOST_LOG, MOST_LOG))
+    return np.exp(np.clip(logs, -MAX_LOG, MAX_LOG))
 
 
-def _tail(log_factor: FloatArray, u: FloatArray) -> FloatArray:
+def _exp_times_normal_cdf(log_factor: FloatArray, u: FloatArray) -> FloatArray:
     """e^log_factor Phi(u), without a product of what is beyond all numbers and 0."""
-    return powers(log_factor + normal.log_cdf(u))
+    return exp_clipped(log_factor + normal.log_cdf(u))

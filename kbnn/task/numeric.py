@@ -12,62 +12,78 @@ from kbnn.core import tails
 from kbnn.core.normal import FloatArray
 from kbnn.errors import UsageError
 from kbnn.score.curve import CurvePoint
-from kbnn.score.figures import Values
+from kbnn.score.figures import MetricValues
 from kbnn.score.score import Score
-from kbnn.score.scorecard import Compared
-from kbnn.score.summaries import Summaries
+from kbnn.score.scorecard import ScoredRows
+from kbnn.score.summaries import StreamSummaries
 from kbnn.score.verdict import Verdict
 from kbnn.task import stated
 from kbnn.task.answer import Number
-from kbnn.task.base import Early, Field, Line, Quantity, Task, Wanted
-from kbnn.task.early_numbers import EarlyNumbers
+from kbnn.task.base import (
+    ColdStart,
+    EffectQuantity,
+    OutputField,
+    OutputOptions,
+    ProgressColumn,
+    TargetType,
+)
+from kbnn.task.early_numbers import NumericColdStart
 from kbnn.task.forecast import Forecast
-from kbnn.task.numeric_score import Judged, NumericScore
-from kbnn.task.numeric_verdict import numeric_verdict
-from kbnn.task.section import Chart, Curve, Drawn, Group, Section, learning_chart
-from kbnn.wording import number, percent, rows_of
+from kbnn.task.numeric_score import NumericScore, ScoredNumericBatch
+from kbnn.task.numeric_verdict import judge_numeric_score
+from kbnn.task.section import (
+    ChartGroup,
+    ChartSpec,
+    PartialDependenceSpec,
+    PredictionCurve,
+    TargetSection,
+    make_learning_chart,
+)
+from kbnn.wording import format_number, format_percent, format_rows
 
-IMPOSSIBLE = 50.0
+IMPOSSIBLE_PENALTY_NATS = 50.0
 """Nats that a value costs which what is stated cannot have."""
 
 
-class Numeric(Task):
+class NumericTarget(TargetType):
     """One or several numbers."""
 
     score = NumericScore
-    baseline = "constant"
-    against = "for the best constant"
+    baseline_name = "constant"
+    baseline_phrase = "for the best constant"
     labels = False
     error_power = 2
-    lines: ClassVar[Sequence[Line]] = (
-        Line("RMSE", 10, lambda point, noise: number(point.loss)),
-        Line("since last", 12, lambda point, noise: number(point.since_loss)),
-        Line("NLL", 10, lambda point, noise: number(point.nll)),
-        Line("in 90 %", 10, lambda point, noise: percent(point.coverage_90)),
-        Line("noise sd", 10, lambda point, noise: number(noise)),
+    progress_columns: ClassVar[Sequence[ProgressColumn]] = (
+        ProgressColumn("RMSE", 10, lambda point, noise: format_number(point.loss)),
+        ProgressColumn("since last", 12, lambda point, noise: format_number(point.since_loss)),
+        ProgressColumn("NLL", 10, lambda point, noise: format_number(point.nll)),
+        ProgressColumn("in 90 %", 10, lambda point, noise: format_percent(point.coverage_90)),
+        ProgressColumn("noise sd", 10, lambda point, noise: format_number(noise)),
     )
 
-    def outputs(self, y: FloatArray, known: int = 0) -> int:
+    def count_outputs(self, y: FloatArray, known: int = 0) -> int:
         """One for each target."""
         return len(self.targets)
 
-    def tails(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
         """What is known of the tails before the first row; not `mixed`, they are a Gaussian's."""
-        return tails.blank(len(self.targets), mixed)
+        return tails.init_calibration(len(self.targets), mixed)
 
     @abstractmethod
-    def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """What is stated where no more than mean and spread of targets, linked, are known."""
 
     @abstractmethod
-    def shown(self, told: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and standard deviation in the user's units of what is stated (n, T, fields)."""
 
-    def early(self) -> Early:
+    def make_cold_start(self) -> ColdStart:
         """Mean and spread of the rows before."""
-        return EarlyNumbers(self)
+        return NumericColdStart(self)
 
-    def log_density(self, forecast: Forecast, y: FloatArray, finest: float = 1.0) -> FloatArray:
+    def log_density(
+        self, forecast: Forecast, y: FloatArray, zero_bin_width: float = 1.0
+    ) -> FloatArray:
         """That of what is stated of the targets."""
         total = np.zeros(len(y))
         for j in range(len(self.targets)):
@@ -75,48 +91,50 @@ class Numeric(Task):
             known = np.isfinite(y[:, j]) & np.isfinite(forecast.mean[:, j])
             possible = known & (stated.possible(y[:, j], told) > 0.0)
             if possible.all():
-                total += stated.log_density(y[:, j], told, finest)
+                total += stated.log_density(y[:, j], told, zero_bin_width)
                 continue
-            total[known & ~possible] -= IMPOSSIBLE
-            total[possible] += stated.log_density(y[possible, j], told[possible], finest)
+            total[known & ~possible] -= IMPOSSIBLE_PENALTY_NATS
+            total[possible] += stated.log_density(y[possible, j], told[possible], zero_bin_width)
         return total
 
-    def misses(self, y: FloatArray, forecast: Forecast) -> FloatArray:
+    def standardized_residuals(self, y: FloatArray, forecast: Forecast) -> FloatArray:
         """Errors in standard deviations."""
         return np.asarray((y - forecast.mean) / forecast.sd)
 
-    def judge(self, y: FloatArray, forecast: Forecast, weight: FloatArray | None) -> list[Judged]:
+    def score_forecasts(
+        self, y: FloatArray, forecast: Forecast, weight: FloatArray | None
+    ) -> list[ScoredNumericBatch]:
         """Each target's errors."""
         return [
-            Judged(y[:, j], forecast.mean[:, j], forecast.stated[:, j], weight)
+            ScoredNumericBatch(y[:, j], forecast.mean[:, j], forecast.stated[:, j], weight)
             for j in range(len(self.targets))
         ]
 
-    def said(self, forecast: Forecast, judged: Sequence[Compared]) -> FloatArray:
+    def prediction_columns(self, forecast: Forecast, scored: Sequence[ScoredRows]) -> FloatArray:
         """The means, then standard deviations, then lower and upper edges of 90 %."""
-        edges = [one.edges for one in judged if isinstance(one, Judged)]
+        edges = [one.interval_edges for one in scored if isinstance(one, ScoredNumericBatch)]
         return np.column_stack(
             (forecast.mean, forecast.sd, *(e[0] for e in edges), *(e[1] for e in edges))
         )
 
-    def errors(self, y: FloatArray, said: FloatArray) -> FloatArray:
+    def errors(self, y: FloatArray, columns: FloatArray) -> FloatArray:
         """Squares, the mean over targets, each in its scale where there are several."""
         targets = len(self.targets)
         scale = np.nanvar(y, axis=0) if targets > 1 else np.ones(1)
-        squares = (y - said[:, :targets]) ** 2 / np.where(scale > 0.0, scale, 1.0)
+        squares = (y - columns[:, :targets]) ** 2 / np.where(scale > 0.0, scale, 1.0)
         return np.asarray(np.mean(squares, axis=1))
 
-    def error_told(self, mean: float) -> str:
+    def format_error(self, mean: float) -> str:
         """Its root."""
         what = "RMSE" if len(self.targets) == 1 else "a standardised RMSE of"
-        return f"{what} {number(float(np.sqrt(mean)), 3)}"
+        return f"{what} {format_number(float(np.sqrt(mean)), 3)}"
 
-    def one(self, forecast: Forecast) -> Number | dict[str, Number]:
+    def single_prediction(self, forecast: Forecast) -> Number | dict[str, Number]:
         """A number, or each target's."""
-        made = [self._one(forecast, j) for j in range(len(self.targets))]
+        made = [self._single_number(forecast, j) for j in range(len(self.targets))]
         return made[0] if len(made) == 1 else dict(zip(self.targets, made, strict=True))
 
-    def _one(self, forecast: Forecast, j: int) -> Number:
+    def _single_number(self, forecast: Forecast, j: int) -> Number:
         lower, upper = stated.interval(forecast.stated[:1, j], 0.9)
         parts = (forecast.function_sd, forecast.noise_sd)
         return Number(
@@ -127,24 +145,24 @@ class Numeric(Task):
             *(float(part[0, j]) for part in parts),
         )
 
-    def numbers_of(self, values: FloatArray, what: str = "mean") -> FloatArray:
+    def numeric_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
         """As they are."""
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def probabilities(self, forecast: Forecast) -> FloatArray:
+    def class_probabilities(self, forecast: Forecast) -> FloatArray:
         """There are none."""
         raise UsageError("numbers have no classes: see mean and sd")
 
-    def verdict(self, score: Score) -> Verdict:
+    def build_verdict(self, score: Score) -> Verdict:
         """Useful, biased, over- or under-confident?"""
         assert isinstance(score, NumericScore)
-        return numeric_verdict(score)
+        return judge_numeric_score(score)
 
-    def headline(self, values: Values) -> str:
+    def format_headline(self, values: MetricValues) -> str:
         """The RMSE."""
-        return f"RMSE {number(values['rmse'], 3)}"
+        return f"RMSE {format_number(values['rmse'], 3)}"
 
-    def sampled(self, summaries: Summaries, target: int) -> dict[str, FloatArray]:
+    def sampled_predictions(self, summaries: StreamSummaries, target: int) -> dict[str, FloatArray]:
         """Truth, mean and the edges of the 90 % interval of the sampled rows."""
         sample, targets = summaries.sample, len(self.targets)
         if not len(sample):
@@ -159,106 +177,112 @@ class Numeric(Task):
             "upper": upper[kept],
         }
 
-    def section(
+    def build_section(
         self,
         score: Score,
-        summaries: Summaries,
+        summaries: StreamSummaries,
         target: int,
         points: Sequence[CurvePoint],
         unreadable: int = 0,
-    ) -> Section:
+    ) -> TargetSection:
         """Can the error bars be trusted, what was predicted, how was it learned."""
         assert isinstance(score, NumericScore)
-        values, name = score.figures(), self.targets[target]
-        groups: list[Group] = []
+        values, name = score.metric_values(), self.targets[target]
+        groups: list[ChartGroup] = []
         if score.rows:
-            sample = self.sampled(summaries, target)
-            groups += [_trust(score, sample), _predictions(sample, name)]
+            sample = self.sampled_predictions(summaries, target)
+            groups += [_calibration_charts(score, sample), _prediction_charts(sample, name)]
         if len(points) > 1:
-            groups.append(_learning(points, values))
-        return Section(
+            groups.append(_numeric_learning_charts(points, values))
+        return TargetSection(
             name,
-            self.verdict(score),
-            self.table(values, name),
-            self.tiles(values, name, unreadable),
+            self.build_verdict(score),
+            self.build_table(values, name),
+            self.build_tiles(values, name, unreadable),
             groups,
         )
 
-    def told(self, y: FloatArray, said: FloatArray, target: int) -> tuple[str, str]:
+    def format_row(self, y: FloatArray, columns: FloatArray, target: int) -> tuple[str, str]:
         """The number, and mean ± sd."""
-        mean, sd = float(said[target]), float(said[len(self.targets) + target])
-        return number(float(y[target])), f"{number(mean)} ± {number(sd, 3)}"
+        mean, sd = float(columns[target]), float(columns[len(self.targets) + target])
+        return format_number(float(y[target])), f"{format_number(mean)} ± {format_number(sd, 3)}"
 
-    def drawn(self, score: Score, summaries: Summaries, target: int) -> Drawn:
+    def partial_dependence_spec(
+        self, score: Score, summaries: StreamSummaries, target: int
+    ) -> PartialDependenceSpec:
         """The mean, with the band of the prediction and that of the function."""
         name = self.targets[target]
 
-        def values(f: Forecast) -> Curve:
+        def predict_curve(f: Forecast) -> PredictionCurve:
             parts = (f.mean[:, target], f.sd[:, target], f.function_sd[:, target])
-            return Curve(*parts, *stated.interval(f.stated[:, target], 0.9))
+            return PredictionCurve(*parts, *stated.interval(f.stated[:, target], 0.9))
 
-        return Drawn(
+        return PartialDependenceSpec(
             name=name,
             sd_name="standard deviation",
             effect=name,
-            values=values,
+            values=predict_curve,
             truth=lambda y: y,
             marks=False,
-            chart=Chart("truth", name, {**self.sampled(summaries, target), "name": name}),
+            chart=ChartSpec(
+                "truth", name, {**self.sampled_predictions(summaries, target), "name": name}
+            ),
         )
 
-    def fields(self, wanted: Wanted) -> list[Field]:
+    def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
         """mean, sd, lower and upper, then what else is wanted."""
-        made: list[Field] = []
+        made: list[OutputField] = []
         for j, target in enumerate(self.targets):
             suffix = f"_{target}" if len(self.targets) > 1 else ""
-            made += _fields(j, suffix, wanted)
-        return [*made, Field("outlier", False, lambda f: f.outlier)] if wanted.outlier else made
+            made += _target_fields(j, suffix, wanted)
+        return (
+            [*made, OutputField("outlier", False, lambda f: f.outlier)] if wanted.outlier else made
+        )
 
-    def truth(self, y: FloatArray) -> FloatArray:
+    def decode_targets(self, y: FloatArray) -> FloatArray:
         """The numbers."""
         return y
 
-    def quantities(self, outputs: int) -> list[Quantity]:
+    def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
         """The predicted mean of each target."""
         return [
-            Quantity(name, name, f"units of {name}", lambda f, j=j: f.mean[:, j], j)  # type: ignore[misc]  # bound now
+            EffectQuantity(name, name, f"units of {name}", lambda f, j=j: f.mean[:, j], j)  # type: ignore[misc]  # bound now
             for j, name in enumerate(self.targets)
         ]
 
 
-def first_impossible(y: FloatArray, possible: Callable[[FloatArray], FloatArray]) -> int:
+def first_impossible_row(y: FloatArray, possible: Callable[[FloatArray], FloatArray]) -> int:
     """The first row with a target (n, T) that is not possible; n if there is none."""
     wrong = np.any(np.isfinite(y) & (possible(y) == 0.0), axis=1)
     return int(np.argmax(wrong)) if wrong.any() else len(y)
 
 
-def _fields(j: int, suffix: str, wanted: Wanted) -> list[Field]:
-    def edge(side: int) -> Field:
+def _target_fields(j: int, suffix: str, wanted: OutputOptions) -> list[OutputField]:
+    def interval_field(side: int) -> OutputField:
         name = ("lower", "upper")[side]
-        return Field(
+        return OutputField(
             f"{name}{suffix}",
             False,
             lambda f: stated.interval(f.stated[:, j], wanted.interval)[side],
         )
 
-    def quantile(share: float) -> Field:
-        return Field(
+    def quantile_field(share: float) -> OutputField:
+        return OutputField(
             f"{quantile_name(share)}{suffix}",
             False,
             lambda f: stated.quantile(f.stated[:, j], share),
         )
 
     parts = [
-        Field(f"function_sd{suffix}", False, lambda f: f.function_sd[:, j]),
-        Field(f"noise_sd{suffix}", False, lambda f: f.noise_sd[:, j]),
+        OutputField(f"function_sd{suffix}", False, lambda f: f.function_sd[:, j]),
+        OutputField(f"noise_sd{suffix}", False, lambda f: f.noise_sd[:, j]),
     ]
     return [
-        Field(f"mean{suffix}", False, lambda f: f.mean[:, j]),
-        Field(f"sd{suffix}", False, lambda f: f.sd[:, j]),
-        edge(0),
-        edge(1),
-        *(quantile(share) for share in wanted.quantiles),
+        OutputField(f"mean{suffix}", False, lambda f: f.mean[:, j]),
+        OutputField(f"sd{suffix}", False, lambda f: f.sd[:, j]),
+        interval_field(0),
+        interval_field(1),
+        *(quantile_field(share) for share in wanted.quantiles),
         *(parts if wanted.decompose else []),
     ]
 
@@ -268,12 +292,12 @@ def quantile_name(share: float) -> str:
     return "q" + f"{share:.12g}".removeprefix("0.").ljust(2, "0")
 
 
-def _trust(score: NumericScore, sample: dict[str, FloatArray]) -> Group:
-    levels, observed = score.pit.coverage()
-    return Group(
+def _calibration_charts(score: NumericScore, sample: dict[str, FloatArray]) -> ChartGroup:
+    levels, observed = score.pit.coverage_curve()
+    return ChartGroup(
         "Can the error bars be trusted?",
         [
-            Chart(
+            ChartSpec(
                 "calibration",
                 "Calibration",
                 {"levels": levels, "observed": observed, "rows": score.rows},
@@ -281,14 +305,14 @@ def _trust(score: NumericScore, sample: dict[str, FloatArray]) -> Group:
                 "Grey: what chance allows.",
                 "inside by promised %; low: too narrow",
             ),
-            Chart(
+            ChartSpec(
                 "pit",
                 "PIT histogram",
-                {"bars": score.pit.bars()},
+                {"bars": score.pit.bar_counts()},
                 "Even bars: honest. A valley: too narrow. A hill: too wide. A slope: biased.",
                 "flat: honest; U: error bars too narrow",
             ),
-            Chart(
+            ChartSpec(
                 "width_error",
                 "Interval width and error",
                 sample,
@@ -298,31 +322,31 @@ def _trust(score: NumericScore, sample: dict[str, FloatArray]) -> Group:
     )
 
 
-def _predictions(sample: dict[str, FloatArray], name: str) -> Group:
-    rows = f"{rows_of(len(sample['y']))}, evenly sampled"
-    return Group(
+def _prediction_charts(sample: dict[str, FloatArray], name: str) -> ChartGroup:
+    rows = f"{format_rows(len(sample['y']))}, evenly sampled"
+    return ChartGroup(
         "Predictions",
         [
-            Chart(
+            ChartSpec(
                 "truth",
                 "Predicted and true",
                 {**sample, "name": name},
                 f"At most 200 of {rows}; orange intervals missed.",
                 "on the dotted line: right",
             ),
-            Chart(
+            ChartSpec(
                 "residuals",
                 "Residuals",
                 sample,
                 "Errors in units of the reach of their 90 % interval; 90 % belong in the band.",
             ),
-            Chart(
+            ChartSpec(
                 "bell",
                 "Errors and the bell curve",
                 sample,
                 "Errors in units of what was stated follow the line where tails are light.",
             ),
-            Chart(
+            ChartSpec(
                 "funnel",
                 "Residuals by width of interval",
                 sample,
@@ -332,14 +356,14 @@ def _predictions(sample: dict[str, FloatArray], name: str) -> Group:
     )
 
 
-def _learning(points: Sequence[CurvePoint], values: Values) -> Group:
-    inside = learning_chart(points, "coverage_90", "90 % intervals", 0.9, terminal=False)
+def _numeric_learning_charts(points: Sequence[CurvePoint], values: MetricValues) -> ChartGroup:
+    inside = make_learning_chart(points, "coverage_90", "90 % intervals", 0.9, terminal=False)
     inside.data.update(name="rows inside, share", baseline_name="promised")
-    return Group(
+    return ChartGroup(
         "How it learned",
         [
-            learning_chart(points, "loss", "RMSE", values["baseline_rmse"]),
-            learning_chart(points, "nll", "NLL", values["baseline_nll"]),
+            make_learning_chart(points, "loss", "RMSE", values["baseline_rmse"]),
+            make_learning_chart(points, "nll", "NLL", values["baseline_nll"]),
             inside._replace(reading="Rows inside the interval; the dashed line is the promise."),
         ],
     )

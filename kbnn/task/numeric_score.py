@@ -20,19 +20,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from kbnn.core.mixture import LEVELS, STATED, Verdicts
+from kbnn.core.mixture import INTERVAL_PERCENTS, PARAM, RowScores
 from kbnn.score import score as base
-from kbnn.score.constant import Constant
-from kbnn.score.figures import Figure
+from kbnn.score.constant import ConstantBaseline
+from kbnn.score.figures import Metric
 from kbnn.score.histograms import PitHistogram
-from kbnn.score.rowsums import BoolArray, FloatArray, cut, ones
+from kbnn.score.rowsums import BoolArray, FloatArray, clip_terms, shared_ones
 from kbnn.task import stated
-from kbnn.wording import percent
+from kbnn.wording import format_percent
 
-LOG_2PI_2 = 0.5 * math.log(2 * math.pi)
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class Judged:
+class ScoredNumericBatch:
     """Forecasts of one target beside what came true, for the rows that have both."""
 
     def __init__(
@@ -41,11 +41,11 @@ class Judged:
         mean: FloatArray,
         told: FloatArray,
         weight: FloatArray | None = None,
-        verdicts: Verdicts | None = None,
+        verdicts: RowScores | None = None,
     ) -> None:
         """`told` (n, fields) is what was stated, see kbnn.task.stated; it may be judged before."""
         known = np.isfinite(y)
-        spread = told[:, STATED.spread].copy()
+        spread = told[:, PARAM.spread].copy()
         self.usable: BoolArray = known & np.isfinite(mean) & np.isfinite(spread) & (spread > 0)
         if np.count_nonzero(self.usable):
             self.usable &= stated.possible(y, told) > 0.0
@@ -55,25 +55,27 @@ class Judged:
             y, mean, told = y[self.usable], mean[self.usable], told[self.usable]
             weight = None if weight is None else weight[self.usable]
         self.y, self.mean = (np.ascontiguousarray(part, dtype=np.float64) for part in (y, mean))
-        self.even = weight is None
-        self.weight = ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
+        self.is_unweighted = weight is None
+        self.weight = shared_ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
         with np.errstate(over="ignore"):
-            self.error = cut(self.y - self.mean)
+            self.error = clip_terms(self.y - self.mean)
         self.told = stated.judge(self.y, told) if verdicts is None else verdicts
-        self.nll = cut(self.told.nll)
-        self.inside = dict(zip(LEVELS, self.told[-len(LEVELS) :], strict=True))
+        self.nll = clip_terms(self.told.nll)
+        self.inside = dict(
+            zip(INTERVAL_PERCENTS, self.told[-len(INTERVAL_PERCENTS) :], strict=True)
+        )
 
     @property
-    def surprise(self) -> FloatArray:
+    def row_losses(self) -> FloatArray:
         """The NLL of all rows, NaN where one cannot be judged."""
-        return self._placed(self.nll)
+        return self._expand_to_rows(self.nll)
 
     @property
-    def edges(self) -> tuple[FloatArray, FloatArray]:
+    def interval_edges(self) -> tuple[FloatArray, FloatArray]:
         """Of the 90 % intervals of all rows, NaN where one cannot be judged."""
-        return self._placed(self.told.lower), self._placed(self.told.upper)
+        return self._expand_to_rows(self.told.lower), self._expand_to_rows(self.told.upper)
 
-    def _placed(self, values: FloatArray) -> FloatArray:
+    def _expand_to_rows(self, values: FloatArray) -> FloatArray:
         if len(values) == len(self.usable):
             return values
         found = np.full(self.usable.shape[0], np.nan)
@@ -81,36 +83,36 @@ class Judged:
         return found
 
 
-def _coverage(level: int) -> Figure:
-    return Figure(
+def _coverage_metric(level: int) -> Metric:
+    return Metric(
         f"coverage.{level}",
         f"inside {level} %",
         "rows in their interval" if level == 90 else "",
         lambda j: j.inside[level],
         better="neither",
-        form=percent,
+        form=format_percent,
         brief=level == 90,
         curve="coverage_90" if level == 90 else "",
     )
 
 
-def _explained(score: NumericScore) -> float | None:
-    square, spread = score.average("rmse"), score.constant.variance
+def _derive_r2(score: NumericScore) -> float | None:
+    square, spread = score.mean_term("rmse"), score.constant.variance
     return None if square is None or not spread else 1 - min(square / spread, base.LARGEST_SUM)
 
 
-def _constant_rmse(score: NumericScore) -> float | None:
+def _derive_constant_rmse(score: NumericScore) -> float | None:
     spread = score.constant.variance
     return None if spread is None else math.sqrt(spread)
 
 
-def _constant_nll(score: NumericScore) -> float | None:
+def _derive_constant_nll(score: NumericScore) -> float | None:
     spread = score.constant.variance
-    return 0.5 * math.log(spread) + LOG_2PI_2 + 0.5 if spread else None
+    return 0.5 * math.log(spread) + HALF_LOG_2PI + 0.5 if spread else None
 
 
-FIGURES = (
-    Figure(
+NUMERIC_METRICS = (
+    Metric(
         "rmse",
         "RMSE",
         "in the units of {target}",
@@ -120,16 +122,16 @@ FIGURES = (
         brief=True,
         curve="loss",
     ),
-    Figure("mae", "MAE", "the mean size of the error", lambda j: np.abs(j.error)),
-    Figure(
+    Metric("mae", "MAE", "the mean size of the error", lambda j: np.abs(j.error)),
+    Metric(
         "r2",
         "R2",
         "share of the variance explained",
-        derive=_explained,
+        derive=_derive_r2,
         better="higher",
         baseline=0.0,
     ),
-    Figure(
+    Metric(
         "nll",
         "NLL",
         "nats a row",
@@ -138,34 +140,34 @@ FIGURES = (
         brief=True,
         curve="nll",
     ),
-    Figure("crps", "CRPS", "as the MAE, for the whole forecast", lambda j: cut(j.told.crps)),
-    *(_coverage(level) for level in LEVELS),
-    Figure(
+    Metric("crps", "CRPS", "as the MAE, for the whole forecast", lambda j: clip_terms(j.told.crps)),
+    *(_coverage_metric(level) for level in INTERVAL_PERCENTS),
+    Metric(
         "interval_width_90",
         "width of 90 %",
         "mean interval",
-        lambda j: cut(j.told.upper) - cut(j.told.lower),
+        lambda j: clip_terms(j.told.upper) - clip_terms(j.told.lower),
     ),
-    Figure("bias", term=lambda j: j.error, better="neither"),
-    Figure("spread", term=lambda j: j.told.score**2, finish=math.sqrt, better="neither"),
-    Figure("baseline_rmse", derive=_constant_rmse),
-    Figure("baseline_nll", derive=_constant_nll),
+    Metric("bias", term=lambda j: j.error, better="neither"),
+    Metric("spread", term=lambda j: j.told.score**2, finish=math.sqrt, better="neither"),
+    Metric("baseline_rmse", derive=_derive_constant_rmse),
+    Metric("baseline_nll", derive=_derive_constant_nll),
 )
 
 
 class NumericScore(base.Score):
     """Streaming figures for one numeric target."""
 
-    figures_listed = FIGURES
+    figures_listed = NUMERIC_METRICS
 
     def __init__(self) -> None:
         super().__init__()
         self.pit = PitHistogram()
-        self.constant = Constant()
+        self.constant = ConstantBaseline()
 
-    def add(self, judged: base.Judged) -> None:
+    def add(self, judged: base.ScoredBatch) -> None:
         """Count rows in order."""
-        assert isinstance(judged, Judged)
+        assert isinstance(judged, ScoredNumericBatch)
         super().add(judged)
         if judged.y.shape[0]:
             self.pit.add(judged.told.below)
@@ -184,5 +186,5 @@ class NumericScore(base.Score):
         """The score that `to_json` described."""
         score = super().from_json(state)
         score.pit = PitHistogram.from_json(state["pit"])
-        score.constant = Constant.from_json(state["constant"])
+        score.constant = ConstantBaseline.from_json(state["constant"])
         return score

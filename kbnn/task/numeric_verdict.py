@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 
-from kbnn.score.verdict import FEW, Level, Verdict, too_few
+from kbnn.score.verdict import MIN_VERDICT_ROWS, Level, Verdict, too_few_rows_verdict
 from kbnn.task.numeric_score import NumericScore
-from kbnn.wording import number, percent, rows_of
+from kbnn.wording import format_number, format_percent, format_rows
 
-GROSS = 0.5
+GROSS_BIAS_SHARE = 0.5
 """A bias beyond this share of the RMSE makes predictions poor; below, it adds 15 % to the RMSE."""
 
 
-def coverage_sentence(level: int, inside: float, rows: int) -> tuple[int, str]:
+def describe_coverage(level: int, inside: float, rows: int) -> tuple[int, str]:
     """How the central `level` % interval did: severity -3 (far too narrow) to 3, and a sentence."""
     p = level / 100
     gap = inside - p
@@ -30,7 +30,7 @@ def coverage_sentence(level: int, inside: float, rows: int) -> tuple[int, str]:
     size = abs(gap)
     side = "narrow" if gap < 0 else "wide"
     sign = -1 if gap < 0 else 1
-    text = f"the {level} % intervals held {percent(inside)} of {rows_of(rows)}: "
+    text = f"the {level} % intervals held {format_percent(inside)} of {format_rows(rows)}: "
     if size <= max(0.01, error):
         return 0, text + "as they should"
     if size > max(min(0.10, p / 4), 3.5 * error) and sign < 0:
@@ -43,32 +43,34 @@ def coverage_sentence(level: int, inside: float, rows: int) -> tuple[int, str]:
     return sign, text + f"slightly too {side}{doubt}"
 
 
-def numeric_verdict(score: NumericScore) -> Verdict:
+def judge_numeric_score(score: NumericScore) -> Verdict:
     """Judge the forecasts of one numeric target."""
     n = score.rows
-    figures = score.figures()
+    figures = score.metric_values()
     needed = ("rmse", "nll", "bias", "spread", "baseline_rmse")
     known = [figures["coverage"]["90"], *(figures[name] for name in needed)]
-    if n < FEW or any(value is None for value in known):  # an older record may lack a figure
-        return too_few(n)
-    useful, accuracy = accuracy_sentence(figures["rmse"], figures["baseline_rmse"], n)
-    severity, coverage = coverage_sentence(90, figures["coverage"]["90"], n)
+    if n < MIN_VERDICT_ROWS or any(
+        value is None for value in known
+    ):  # an older record may lack a figure
+        return too_few_rows_verdict(n)
+    useful, accuracy = describe_accuracy(figures["rmse"], figures["baseline_rmse"], n)
+    severity, coverage = describe_coverage(90, figures["coverage"]["90"], n)
     ratio = figures["spread"] or 0.0
-    spread, spread_text = spread_sentence(ratio, n)
-    biased, bias = bias_sentence(figures["bias"], figures["rmse"], n)
-    sentences = [accuracy, capital(coverage) + "."]
+    spread, spread_text = describe_spread(ratio, n)
+    biased, bias = describe_bias(figures["bias"], figures["rmse"], n)
+    sentences = [accuracy, capitalize_first(coverage) + "."]
     sentences += [text for text in (spread_text, bias) if text]
     if figures["baseline_nll"] is not None and figures["nll"] > figures["baseline_nll"] and useful:
         sentences.append(
-            f"Its NLL of {number(figures['nll'])} is worse than the constant's "
-            f"{number(figures['baseline_nll'])}: the predictions help, the error bars mislead."
+            f"Its NLL of {format_number(figures['nll'])} is worse than the constant's "
+            f"{format_number(figures['baseline_nll'])}: the predictions help, the error bars mislead."
         )
-    gross = abs(figures["bias"]) > GROSS * figures["rmse"]
-    level, head = headline(useful, severity, spread, biased, gross)
+    gross = abs(figures["bias"]) > GROSS_BIAS_SHARE * figures["rmse"]
+    level, head = choose_headline(useful, severity, spread, biased, gross)
     return Verdict(level, head, tuple(sentences), severity <= -2)
 
 
-def headline(
+def choose_headline(
     useful: bool, severity: int, spread: int, biased: bool, gross: bool = True
 ) -> tuple[Level, str]:
     """The gravest of the findings names the verdict."""
@@ -94,28 +96,34 @@ MOST_RATIO = 1e100
 """Of two errors, beyond which nothing more is said: its square is a number yet."""
 
 
-def accuracy_sentence(rmse: float, baseline: float, rows: int) -> tuple[bool, str]:
+def describe_accuracy(rmse: float, baseline: float, rows: int) -> tuple[bool, str]:
     """Whether the predictions beat the best constant, R2 = 1 - (RMSE / baseline)^2, and by what."""
     if baseline == 0:
-        return True, f"RMSE {number(rmse)}; the target never varies, so a constant is perfect."
+        return (
+            True,
+            f"RMSE {format_number(rmse)}; the target never varies, so a constant is perfect.",
+        )
     r2 = 1 - min(rmse / baseline, MOST_RATIO) ** 2
-    against = f"RMSE {number(rmse)} against {number(baseline)} for the best constant"
+    against = f"RMSE {format_number(rmse)} against {format_number(baseline)} for the best constant"
     if r2 <= max(0.01, 4 / rows):
         return False, f"{against}: no better than always saying the mean."
-    return True, f"{against}: it explains {percent(r2)} of the variance."
+    return True, f"{against}: it explains {format_percent(r2)} of the variance."
 
 
-def spread_sentence(ratio: float, rows: int) -> tuple[int, str]:
+def describe_spread(ratio: float, rows: int) -> tuple[int, str]:
     """Root mean square of error / stated sd: 1 (errors larger), -1 (smaller) or 0, and words."""
     error = math.sqrt(0.5 / rows)
     if ratio > 1 + max(0.15, 3 * error):
-        return 1, f"Errors are {number(ratio, 3)} times as large as stated (root mean square)."
+        return (
+            1,
+            f"Errors are {format_number(ratio, 3)} times as large as stated (root mean square).",
+        )
     if ratio < 1 - max(0.15, 3 * error):
-        return -1, f"Errors are only {number(ratio, 3)} times as large as stated."
+        return -1, f"Errors are only {format_number(ratio, 3)} times as large as stated."
     return 0, ""
 
 
-def bias_sentence(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
+def describe_bias(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
     """Whether the mean error is more than chance and more than a fifth of the RMSE, and words.
 
     The limit of 3 standard errors grows for few rows, where that error is itself uncertain.
@@ -124,14 +132,14 @@ def bias_sentence(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
     if rmse == 0 or abs(bias) <= max(0.2 * rmse, (3 + 15 / rows) * error):
         return False, ""
     side = "low" if bias > 0 else "high"
-    share = percent(abs(bias) / rmse, 0)
-    word = "biased" if abs(bias) > GROSS * rmse else "slightly biased"
+    share = format_percent(abs(bias) / rmse, 0)
+    word = "biased" if abs(bias) > GROSS_BIAS_SHARE * rmse else "slightly biased"
     return True, (
-        f"Predictions are too {side} by {number(abs(bias), 3)} on average, "
+        f"Predictions are too {side} by {format_number(abs(bias), 3)} on average, "
         f"{share} of the RMSE: {word}."
     )
 
 
-def capital(text: str) -> str:
+def capitalize_first(text: str) -> str:
     """First letter upper case, the rest as it is."""
     return text[:1].upper() + text[1:]

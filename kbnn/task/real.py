@@ -5,62 +5,68 @@ from __future__ import annotations
 import numpy as np
 
 from kbnn.core import tails
-from kbnn.core.mixture import STATED
+from kbnn.core.mixture import PARAM
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
-from kbnn.core.tails import Told
-from kbnn.task.base import AT_REST, Following, Scaled
+from kbnn.core.tails import CalibratedPrediction
+from kbnn.task.base import FROZEN, CalibrationUpdate, TargetScale
 from kbnn.task.forecast import Forecast
-from kbnn.task.numeric import Numeric
+from kbnn.task.numeric import NumericTarget
 
 
-class Real(Numeric):
+class Real(NumericTarget):
     """One or several numbers of any size."""
 
     name = "regression"
-    safest = True
-    differences = True
-    in_herds = True
+    is_default = True
+    supports_differencing = True
+    supports_batched_kernel = True
     observation = "gaussian"
 
     @property
-    def noisy(self) -> bool:
+    def has_noise(self) -> bool:
         """It has."""
         return True
 
-    def forecast(
+    def build_forecast(
         self,
-        made: Prediction,
-        scaled: Scaled,
+        prediction: Prediction,
+        scaled: TargetScale,
         robust: bool,
-        known: FloatArray,
-        following: Following | None = None,
+        calibration_state: FloatArray,
+        update: CalibrationUpdate | None = None,
     ) -> Forecast:
         """What is stated, in the user's units, and the two parts of its spread."""
-        said = made.mean, made.function_var, made.noise_var, *scaled
-        told = self.presented(tails.forecast(known, said, *(following or AT_REST)[:4]), made)
+        said = prediction.mean, prediction.function_var, prediction.noise_var, *scaled
+        told = self.convert_distribution(
+            tails.calibrate_outputs(calibration_state, said, *(update or FROZEN)[:4]), prediction
+        )
         return Forecast(
             *told[1:],
-            made.probability,
-            1.0 - made.inlier if robust else np.full(len(made.inlier), np.nan),
-            made.status.astype(np.int64),
+            prediction.probability,
+            1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
+            prediction.status.astype(np.int64),
             told.stated,
         )
 
-    def presented(self, told: Told, made: Prediction) -> Told:
+    def convert_distribution(
+        self, told: CalibratedPrediction, prediction: Prediction
+    ) -> CalibratedPrediction:
         """What is stated, as the kind of target has it."""
         return told
 
-    def shown(self, told: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Place and spread of the ordinary values."""
-        return told[..., STATED.place].copy(), told[..., STATED.spread].copy()
+        return distribution[..., PARAM.place].copy(), distribution[..., PARAM.spread].copy()
 
-    def early_stated(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """A Gaussian."""
-        return tails.stated(self.tails(False), mean, sd)
+        return tails.apply_calibration(self.init_calibration(False), mean, sd)
 
-    def log_likelihood(self, made: Prediction, y: FloatArray) -> FloatArray:
+    def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """The Gaussian density, with no row more than 100 squared deviations away."""
-        var = np.maximum(made.function_var + made.noise_var, 1e-300)
-        score = -0.5 * (np.log(2.0 * np.pi * var) + np.minimum((y - made.mean) ** 2 / var, 100.0))
+        var = np.maximum(prediction.function_var + prediction.noise_var, 1e-300)
+        score = -0.5 * (
+            np.log(2.0 * np.pi * var) + np.minimum((y - prediction.mean) ** 2 / var, 100.0)
+        )
         return np.asarray(np.sum(np.where(np.isfinite(y), score, 0.0), axis=1))

@@ -11,7 +11,7 @@ from kbnn.score.score import Score
 from kbnn.task.numeric_score import NumericScore
 
 
-def parts(score: Score) -> dict[str, Any]:
+def pack_score(score: Score) -> dict[str, Any]:
     """Sums and those since the last mark, the weight first; the best constant; the PIT."""
     assert isinstance(score, NumericScore)
     return {
@@ -22,12 +22,12 @@ def parts(score: Score) -> dict[str, Any]:
     }
 
 
-def take_over(
+def unpack_score(
     score: Score, kept: Mapping[str, Any], figures: Sequence[str], drawn: Sequence[str]
 ) -> None:
     """The inverse, of sums that are of these figures, some of them drawn."""
     assert isinstance(score, NumericScore)
-    score.go_on_from(
+    score.restore_sums(
         dict(zip(("weight", *figures), kept["sums"].tolist(), strict=True)),
         dict(zip(("weight", *drawn), kept["recent"].tolist(), strict=True)),
     )

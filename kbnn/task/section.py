@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from kbnn.core.normal import FloatArray
 from kbnn.score.curve import CurvePoint
-from kbnn.score.figures import Table
+from kbnn.score.figures import MetricTable
 from kbnn.score.verdict import Verdict
 from kbnn.task.forecast import Forecast
 
 
-class Chart(NamedTuple):
+class ChartSpec(NamedTuple):
     """One picture: its kind, its words, and the arguments of the function that draws it."""
 
     kind: str
@@ -26,14 +26,14 @@ class Chart(NamedTuple):
     hint: str = ""
 
 
-class Group(NamedTuple):
+class ChartGroup(NamedTuple):
     """Charts under one heading."""
 
     title: str
-    charts: Sequence[Chart]
+    charts: Sequence[ChartSpec]
 
 
-class Crossed(NamedTuple):
+class ConfusionMatrix(NamedTuple):
     """A table of counts: what was true down, what was said across."""
 
     title: str
@@ -41,7 +41,7 @@ class Crossed(NamedTuple):
     counts: Sequence[Sequence[int]]
 
 
-class Tile(NamedTuple):
+class MetricTile(NamedTuple):
     """A headline figure: name, value, remark."""
 
     label: str
@@ -49,18 +49,18 @@ class Tile(NamedTuple):
     remark: str
 
 
-class Section(NamedTuple):
+class TargetSection(NamedTuple):
     """Everything about one target but what only the model knows."""
 
     name: str
     verdict: Verdict
-    table: Table
-    tiles: Sequence[Tile]
-    groups: Sequence[Group]
-    crossed: Crossed | None = None
+    table: MetricTable
+    tiles: Sequence[MetricTile]
+    groups: Sequence[ChartGroup]
+    crossed: ConfusionMatrix | None = None
 
 
-class Curve(NamedTuple):
+class PredictionCurve(NamedTuple):
     """What is drawn of forecasts, each (n,)."""
 
     value: FloatArray
@@ -70,7 +70,7 @@ class Curve(NamedTuple):
     upper: FloatArray | None = None
 
 
-class Drawn(NamedTuple):
+class PartialDependenceSpec(NamedTuple):
     """A target as a function of its inputs, for partial dependences and the main picture.
 
     values   makes of forecasts what is drawn
@@ -82,22 +82,22 @@ class Drawn(NamedTuple):
     name: str
     sd_name: str
     effect: str  # what an effect of a feature is a change of
-    values: Callable[[Forecast], Curve]
+    values: Callable[[Forecast], PredictionCurve]
     truth: Callable[[FloatArray], FloatArray]
     marks: bool
-    chart: Chart
+    chart: ChartSpec
 
 
-def learning_chart(
+def make_learning_chart(
     points: Sequence[CurvePoint],
     line: str,
     name: str,
     baseline: float | None,
     *,
     terminal: bool = True,
-) -> Chart:
+) -> ChartSpec:
     """A figure against rows seen."""
-    return Chart(
+    return ChartSpec(
         "learning",
         f"{name} by rows seen",
         {"points": points, "field": line, "name": name, "baseline": baseline},

@@ -13,32 +13,32 @@ class SigmoidClasses(Classes):
     """The second of two classes has probability E sigmoid(a); there cannot be a third."""
 
     observation = "sigmoid"
-    departures = ()
+    paper_deviations = ()
 
     @property
-    def takes_noise(self) -> bool:
+    def supports_given_noise(self) -> bool:
         """That of the label; it is 0 where none is given."""
         return True
 
-    def outputs(self, y: FloatArray, known: int = 0) -> int:
+    def count_outputs(self, y: FloatArray, known: int = 0) -> int:
         """One."""
         return 1
 
     @property
-    def foreseen(self) -> int:
+    def max_outputs(self) -> int:
         """One."""
         return 1
 
-    def beyond(self, y: FloatArray, outputs: int) -> int:
+    def first_row_without_output(self, y: FloatArray, outputs: int) -> int:
         """The first label of a third class; DataError when it has come."""
         third = np.flatnonzero(y[:, 0] >= 2)
         if len(third) and third[0] == 0:
             raise DataError(
-                f"target '{self.targets[0]}' has a third class, '{self.named(int(y[0, 0]))}': "
+                f"target '{self.targets[0]}' has a third class, '{self.class_name(int(y[0, 0]))}': "
                 "--link sigmoid tells two apart (use --link probit)"
             )
         return int(third[0]) if len(third) else len(y)
 
-    def fits(self, outputs: int) -> bool:
+    def is_valid_output_count(self, outputs: int) -> bool:
         """One."""
         return outputs == 1

@@ -15,64 +15,72 @@ from typing import Any, Final
 import numpy as np
 
 from kbnn.core import mixture
-from kbnn.core.mixture import STATED, Verdicts
+from kbnn.core.mixture import PARAM, RowScores
 from kbnn.core.normal import FloatArray
 from kbnn.task import counted, logged, two_part
 
-REAL, POSITIVE, COUNT, AMOUNT = range(4)
-KINDS: Final[tuple[ModuleType, ...]] = (mixture, logged, counted, two_part)
+NORMAL_MIXTURE_CODE, LOG_LINK_CODE, NEGATIVE_BINOMIAL_CODE, HURDLE_CODE = range(4)
+DISTRIBUTIONS: Final[tuple[ModuleType, ...]] = (mixture, logged, counted, two_part)
 """By the code in a row: each has `quantile`, `interval`, `judge`, `possible` and `log_density`."""
 
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
     """The value that so large a share of what is stated (n, fields) lies below."""
-    return _one(rows, lambda kind, at: kind.quantile(rows[at], share))
+    return _map_by_distribution(rows, lambda kind, at: kind.quantile(rows[at], share))
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
     """The central interval of that share, as it is kept to its promise."""
-    lower, upper = _several(rows, lambda kind, at: kind.interval(rows[at], share), 2)
+    lower, upper = _map_parts_by_distribution(
+        rows, lambda kind, at: kind.interval(rows[at], share), 2
+    )
     return lower, upper
 
 
-def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
+def judge(y: FloatArray, rows: FloatArray) -> RowScores:
     """Values (n,) beside what was stated of them."""
-    parts = len(Verdicts._fields)
-    return Verdicts._make(_several(rows, lambda kind, at: kind.judge(y[at], rows[at]), parts))
+    parts = len(RowScores._fields)
+    return RowScores._make(
+        _map_parts_by_distribution(rows, lambda kind, at: kind.judge(y[at], rows[at]), parts)
+    )
 
 
-def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
     """Of values (n,); a whole number is told by the mass of what would be rounded to it.
 
     Values that are told apart from 0 are `finest` away from it: 0 is told by the mass of what would
     be rounded to it in such steps, so that kinds to which 0 is a value of its own can be compared
     with kinds to which it is one of many.
     """
-    return _one(rows, lambda kind, at: kind.log_density(y[at], rows[at], finest))
+    return _map_by_distribution(
+        rows, lambda kind, at: kind.log_density(y[at], rows[at], zero_bin_width)
+    )
 
 
 def possible(y: FloatArray, rows: FloatArray) -> FloatArray:
     """Whether a value can be one of what was stated, 1 or 0."""
-    return _one(rows, lambda kind, at: kind.possible(y[at]))
+    return _map_by_distribution(rows, lambda kind, at: kind.possible(y[at]))
 
 
-def _one(rows: FloatArray, make: Callable[[ModuleType, Any], FloatArray]) -> FloatArray:
+def _map_by_distribution(
+    rows: FloatArray, make: Callable[[ModuleType, Any], FloatArray]
+) -> FloatArray:
     """What each row's kind makes of it, (n,)."""
-    (made,) = _several(rows, lambda kind, at: (make(kind, at),), 1)
+    (made,) = _map_parts_by_distribution(rows, lambda kind, at: (make(kind, at),), 1)
     return made
 
 
-def _several(
+def _map_parts_by_distribution(
     rows: FloatArray, make: Callable[[ModuleType, Any], Sequence[FloatArray]], parts: int
 ) -> Sequence[FloatArray]:
     """So many things that each row's kind makes of it, each (n,)."""
-    kinds = rows[:, STATED.kind]
-    first = kinds.item(0) if len(rows) else REAL
+    kinds = rows[:, PARAM.kind]
+    first = kinds.item(0) if len(rows) else NORMAL_MIXTURE_CODE
     if np.count_nonzero(kinds == first) == len(rows):
-        return make(KINDS[int(first)], slice(None))
+        return make(DISTRIBUTIONS[int(first)], slice(None))
     kinds = np.nan_to_num(kinds)  # nothing is stated of some rows
     made = np.empty((parts, len(rows)))
     for code in np.unique(kinds):
         at = kinds == code
-        made[:, at] = make(KINDS[int(code)], at)
+        made[:, at] = make(DISTRIBUTIONS[int(code)], at)
     return list(made)

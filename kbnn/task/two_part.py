@@ -18,20 +18,20 @@ from typing import Final
 import numpy as np
 
 from kbnn.core import mixture, normal
-from kbnn.core.mixture import OUTSIDE, STATED, Verdicts
+from kbnn.core.mixture import PARAM, TAIL_SHARES, RowScores
 from kbnn.core.normal import FloatArray
 from kbnn.task import logged
-from kbnn.task.counted import hashed, levels
-from kbnn.task.link import MEDIANS, linked, log_slope, valued
+from kbnn.task.counted import hash_uniform, interval_levels
+from kbnn.task.link import UNIT_MEDIANS, apply_inverse_link, apply_link, log_slope
 
-FINE: Final = 0.01
+ZERO_BIN_MEDIANS: Final = 0.01
 """What is rounded to 0, in medians of the first amounts."""
 _TINY: Final = float(np.finfo(np.float64).tiny)
 
 
-def finest(unit: FloatArray) -> FloatArray:
+def zero_bin_width(unit: FloatArray) -> FloatArray:
     """The width of what is rounded to 0, of links of that unit."""
-    return np.asarray(np.maximum(FINE / MEDIANS * unit, _TINY))
+    return np.asarray(np.maximum(ZERO_BIN_MEDIANS / UNIT_MEDIANS * unit, _TINY))
 
 
 def possible(y: FloatArray) -> FloatArray:
@@ -41,79 +41,83 @@ def possible(y: FloatArray) -> FloatArray:
 
 def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
     """P(Y <= y)."""
-    none = rows[:, STATED.none]
+    none = rows[:, PARAM.none]
     with np.errstate(invalid="ignore"):
-        below = mixture.cdf(linked(np.maximum(y, _TINY), rows[:, STATED.unit]), rows)
+        below = mixture.cdf(apply_link(np.maximum(y, _TINY), rows[:, PARAM.unit]), rows)
     return np.where(y < 0.0, 0.0, none + (1.0 - none) * np.where(y > 0.0, below, 0.0))
 
 
-def drawn(y: FloatArray, rows: FloatArray) -> FloatArray:
+def randomized_pit(y: FloatArray, rows: FloatArray) -> FloatArray:
     """P(Y <= y), and where nothing is below y a place between 0 and that."""
-    return np.where(y > 0.0, 1.0, hashed(y, rows)) * cdf(y, rows)
+    return np.where(y > 0.0, 1.0, hash_uniform(y, rows)) * cdf(y, rows)
 
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
     """The least value that so large a share does not exceed."""
-    return _quantiles(rows, np.full(len(rows), share))
+    return _find_quantiles(rows, np.full(len(rows), share))
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
     """The central interval of that share."""
-    low, high = levels(rows, 0.5 - share / 2, rows[:, STATED.none])
-    return _quantiles(rows, low), _quantiles(rows, high)
+    low, high = interval_levels(rows, 0.5 - share / 2, rows[:, PARAM.none])
+    return _find_quantiles(rows, low), _find_quantiles(rows, high)
 
 
-def judge(y: FloatArray, rows: FloatArray) -> Verdicts:
+def judge(y: FloatArray, rows: FloatArray) -> RowScores:
     """Amounts beside what was stated of them."""
-    none = rows[:, STATED.none]
-    u = drawn(y, rows)
-    edges = [levels(rows, outside, none) for outside in OUTSIDE]
+    none = rows[:, PARAM.none]
+    u = randomized_pit(y, rows)
+    edges = [interval_levels(rows, outside, none) for outside in TAIL_SHARES]
     start = np.where(y > 0.0, u, 0.0)  # of the step that y is
     step = np.where(y > 0.0, 0.0, none)
-    return Verdicts(
-        _nll(y, rows),
+    return RowScores(
+        _negative_log_density(y, rows),
         logged.crps(y, rows),
         u,
-        np.where(u < 0.5, 1.0, -1.0) * normal.scores(np.minimum(u, 1.0 - u)),
-        _quantiles(rows, edges[2][0]),
-        _quantiles(rows, edges[2][1]),
-        *(_inside(start, step, low, high) for low, high in edges),
+        np.where(u < 0.5, 1.0, -1.0) * normal.lower_quantiles(np.minimum(u, 1.0 - u)),
+        _find_quantiles(rows, edges[2][0]),
+        _find_quantiles(rows, edges[2][1]),
+        *(_share_inside(start, step, low, high) for low, high in edges),
     )
 
 
-def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
     """Of amounts; of whole numbers the mass of what would be rounded to them, of 0 in other steps
     (see kbnn.task.stated).
     """
-    none, some = rows[:, STATED.none], y > 0.0
-    mass = cdf(np.full(len(y), 0.5 * finest), rows)
+    none, some = rows[:, PARAM.none], y > 0.0
+    mass = cdf(np.full(len(y), 0.5 * zero_bin_width), rows)
     found = np.log(np.where(some, 1.0 - none, mass))
     if some.any():
         found[some] += logged.log_density(y[some], rows[some])
     return found
 
 
-def _nll(y: FloatArray, rows: FloatArray) -> FloatArray:
-    none, unit, some = rows[:, STATED.none], rows[:, STATED.unit], y > 0.0
+def _negative_log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
+    none, unit, some = rows[:, PARAM.none], rows[:, PARAM.unit], y > 0.0
     safe = np.where(some, y, 1.0)
-    much = log_slope(safe, unit) - mixture.log_pdf(linked(safe, unit), rows)
-    return np.where(some, much - np.log(1.0 - none), np.log(finest(unit)) - np.log(none))
+    much = log_slope(safe, unit) - mixture.log_pdf(apply_link(safe, unit), rows)
+    return np.where(some, much - np.log(1.0 - none), np.log(zero_bin_width(unit)) - np.log(none))
 
 
-def _inside(start: FloatArray, step: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+def _share_inside(
+    start: FloatArray, step: FloatArray, low: FloatArray, high: FloatArray
+) -> FloatArray:
     """The share of a step, which may have no height, that lies between two levels."""
     part = np.minimum(start + step, high) - np.maximum(start, low)
     at = (start >= low) & (start <= high)
     return np.where(step > 0.0, np.maximum(part, 0.0) / np.maximum(step, _TINY), at)
 
 
-def _quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
+def _find_quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
     """The least value y with P(Y <= y) >= share."""
-    none = rows[:, STATED.none]
+    none = rows[:, PARAM.none]
     some = share > none
     found = np.zeros(len(rows))
     if some.any():
         none, share, rows = none[some], share[some], rows[some]
         below, above = (share - none) / (1.0 - none), (1.0 - share) / (1.0 - none)
-        found[some] = valued(mixture.quantiles(rows, below, above), rows[:, STATED.unit])
+        found[some] = apply_inverse_link(
+            mixture.row_quantiles(rows, below, above), rows[:, PARAM.unit]
+        )
     return found

@@ -76,12 +76,12 @@ def evaluate(
     training, and the model file stays as it is.
     """
     from kbnn.errors import UsageError
-    from kbnn.output.fields import check_intervals, check_quantile
+    from kbnn.output.fields import check_interval_mode, check_quantile_level
     from kbnn.run import engines, evaluating, fleets, inspecting, modelreport, origins, standing
     from kbnn.run.choices import check_outputs
-    from kbnn.run.trainoptions import HERE
+    from kbnn.run.trainoptions import LOCAL_ENGINE
     from kbnn.score import failif
-    from kbnn.score.figures import flat
+    from kbnn.score.figures import flatten_metrics
     from kbnn_cli import reading, show, show_ahead, show_evaluate
 
     if horizon is not None and (fail_if or report or plot):
@@ -90,27 +90,27 @@ def evaluate(
         raise UsageError("--learn cannot be combined with --horizon yet: leave one of them out")
     if learn and intervals == "stated":
         raise UsageError("--learn uses the intervals that the model learns: leave out --intervals")
-    if learn and engine != HERE:
+    if learn and engine != LOCAL_ENGINE:
         raise UsageError("--learn works in this process only: leave out --engine")
-    how = standing.scored(on_error)
-    modelreport.check_files(report, plot)
+    how = standing.check_evaluate_on_error(on_error)
+    modelreport.check_report_paths(report, plot)
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
     check_outputs(sources, outputs, models=[model])
-    shares = options.shares(quantiles)
+    shares = options.parse_shares(quantiles)
     for share in shares:
-        check_quantile(share)
+        check_quantile_level(share)
     judged = fleets.load(model)
-    fleets.check_alone(judged, model, {"--horizon": horizon is not None})
+    fleets.check_single_model(judged, model, {"--horizon": horizon is not None})
     if learn:
-        judged = fleets.copy(judged)
-    judged.with_intervals(check_intervals(intervals))
-    figures = list(flat(judged.task.score().figures()))
-    checks = [failif.parse(text, figures, judged.task.targets) for text in fail_if or ()]
+        judged = fleets.copy_model(judged)
+    judged.set_interval_mode(check_interval_mode(intervals))
+    figures = list(flatten_metrics(judged.task.score().metric_values()))
+    checks = [failif.parse_check(text, figures, judged.task.targets) for text in fail_if or ()]
     with (
-        standing.opened(
+        standing.open_inference_stream(
             judged,
             sources,
-            notice=reading.notice(quiet),
+            notice=reading.make_notifier(quiet),
             bad_rows=bad_rows,
             na=na,
             delimiter=delimiter,
@@ -120,11 +120,11 @@ def evaluate(
             header=header,
             learn=learn,
         ) as (stream, bad),
-        show.progress(stream, "evaluating", quiet) as on_rows,
-        engines.engaged(judged, engine, cluster),
+        show.show_progress(stream, "evaluating", quiet) as on_rows,
+        engines.use_engine(judged, engine, cluster),
     ):
         if horizon is not None:
-            steps = origins.judge(judged, stream, horizon, reading.notice(quiet))
+            steps = origins.run_backtest(judged, stream, horizon, reading.make_notifier(quiet))
         else:
             result = evaluating.evaluate(
                 judged,
@@ -132,33 +132,35 @@ def evaluate(
                 quantiles=shares,
                 learn=learn,
                 on_rows=on_rows,
-                notice=reading.notice(quiet),
+                notice=reading.make_notifier(quiet),
             )
-    reading.say_bad_rows(bad, "skipped", quiet)
+    reading.report_bad_rows(bad, "skipped", quiet)
     if horizon is not None:
         if json:
-            show.json_object(steps.to_json())
+            show.print_json(steps.to_json())
         else:
-            show.parts(show_ahead.judged_parts(steps))
+            show.print_parts(show_ahead.backtest_parts(steps))
         return
-    reasons = failif.reasons(checks, result.figures())
+    reasons = failif.explain_met_checks(checks, result.figures())
     try:
         if json:
-            show.json_object(result.to_json())
+            show.print_json(result.to_json())
         else:
-            show.parts(
+            show.print_parts(
                 show_evaluate.evaluation_parts(
                     result, model, sources, plots=show.on_terminal() and not no_plots
                 )
             )
     finally:  # whoever reads the figures may leave: the page is written all the same
         for reason in reasons:
-            exits.say(reason)
+            exits.print_message(reason)
         if report is not None or plot is not None:
-            names = [modelreport.named(source) for source in sources]
-            title = f"{modelreport.named(model)} on {show_evaluate.source_names(names)}"
-            found = inspecting.inspect(judged, model)
-            shown = modelreport.Shown(title, learning=learn, unreadable=result.bad_rows)
-            modelreport.write(judged, result.card, found, shown, page=report, picture=plot)
+            names = [modelreport.format_file_name(source) for source in sources]
+            title = f"{modelreport.format_file_name(model)} on {show_evaluate.format_source_names(names)}"
+            found = inspecting.inspect_model(judged, model)
+            shown = modelreport.ReportContext(title, learning=learn, unreadable=result.bad_rows)
+            modelreport.write_report_files(
+                judged, result.card, found, shown, page=report, picture=plot
+            )
     if reasons:
-        raise typer.Exit(exits.CONDITION)
+        raise typer.Exit(exits.EXIT_CONDITION)

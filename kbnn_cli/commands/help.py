@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli.help import Command
-from kbnn_cli.options import complete
+from kbnn_cli.options import make_completer
 
 EXAMPLES = """\b
 Examples:
@@ -19,7 +19,7 @@ Examples:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-def _commands() -> Iterable[str]:
+def _list_commands() -> Iterable[str]:
     from kbnn_cli.app import COMMANDS
 
     return COMMANDS
@@ -29,7 +29,7 @@ Named = Annotated[
     str | None,
     typer.Argument(
         metavar="COMMAND",
-        autocompletion=complete(_commands),
+        autocompletion=make_completer(_list_commands),
         help="A command.",
         show_default=False,
     ),
@@ -40,15 +40,15 @@ Named = Annotated[
 def help(ctx: typer.Context, command: Named = None) -> None:
     """Show the commands, or the options of one of them."""
     from kbnn.errors import UsageError
-    from kbnn_cli.advice import no_such_command
-    from kbnn_cli.app import COMMANDS, load
+    from kbnn_cli.advice import suggest_command
+    from kbnn_cli.app import COMMANDS, load_command
 
     program = ctx.parent or ctx
     if command is None:
         print(program.get_help())
         return
     if command not in COMMANDS:
-        raise UsageError(f"{no_such_command(command)} (see 'kbnn --help')")
-    asked = load(command)
+        raise UsageError(f"{suggest_command(command)} (see 'kbnn --help')")
+    asked = load_command(command)
     with typer.Context(asked, info_name=command, parent=program) as shown:
         print(asked.get_help(shown))

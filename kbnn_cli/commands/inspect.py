@@ -92,14 +92,14 @@ def inspect(
     from kbnn.run import weights as belief
     from kbnn.run.choices import check_outputs
     from kbnn.run.weights import Weight
-    from kbnn.run.weights import weights as all_weights
+    from kbnn.run.weights import iter_weights as all_weights
     from kbnn_cli import show, show_diff, show_fleet, show_inspect
 
     if diff is not None and weights:
         raise UsageError("--diff and --weights cannot be combined")
-    modelreport.check_files(report, plot)
+    modelreport.check_report_paths(report, plot)
     if weights_file is not None:
-        belief.check_name(weights_file)
+        belief.check_weights_path(weights_file)
     if force and export is None:
         raise UsageError("--force replaces the file of --export: name it with --export FILE.npz")
     outputs = {"--weights-file": weights_file, "--report": report, "--plot": plot}
@@ -108,39 +108,39 @@ def inspect(
     size = None
     known = fleets.load(model)
     if key is not None:
-        known = fleets.one(known, model, key)
-        model, size = f"{model} {key}", fleets.size(known)
+        known = fleets.select_model(known, model, key)
+        model, size = f"{model} {key}", fleets.measure_file_size(known)
     if known.key:
         asked = {"--weights": weights, "--weights-file": weights_file, "--diff": diff}
         asked |= {"--report": report, "--plot": plot, "--export": export}
-        fleets.check_alone(known, model, {name: bool(said) for name, said in asked.items()})
-        found_keys = fleets.overview(known, model)
+        fleets.check_single_model(known, model, {name: bool(said) for name, said in asked.items()})
+        found_keys = fleets.summarize_fleet(known, model)
         if json:
-            show.json_object(found_keys)
+            show.print_json(found_keys)
         else:
-            show.parts(show_fleet.overview_parts(known, found_keys))
+            show.print_parts(show_fleet.overview_parts(known, found_keys))
         return
     if export is not None:
-        fleets.export(known, export)
+        fleets.export_model(known, export)
     if weights_file is not None:
-        belief.save(known, weights_file)
-    found = inspecting.inspect(known, model, size)
-    title = f"{modelreport.named(model)}: {found.called}"
+        belief.save_weights(known, weights_file)
+    found = inspecting.inspect_model(known, model, size)
+    title = f"{modelreport.format_file_name(model)}: {found.description}"
     plots = show.on_terminal() and not no_plots
     try:
         if diff is not None:
-            made = comparing.compare(modelfile.load(diff), diff, known, model)
+            made = comparing.compare_models(modelfile.load(diff), diff, known, model)
             if json:
-                show.json_object({"first": diff, "second": model, **made.to_json()})
+                show.print_json({"first": diff, "second": model, **made.to_json()})
             else:
-                show.parts(show_diff.comparison_parts(made, diff, model))
+                show.print_parts(show_diff.comparison_parts(made, diff, model))
         elif json:
             listed = {"weights": [weight._asdict() for weight in all_weights(known)]}
-            show.json_object({**found.to_json(), **(listed if weights else {})})
+            show.print_json({**found.to_json(), **(listed if weights else {})})
         elif weights:
-            show.csv_rows(Weight._fields, all_weights(known))
+            show.print_csv(Weight._fields, all_weights(known))
         else:
-            show.parts(show_inspect.inspection_parts(found, plots=plots))
+            show.print_parts(show_inspect.inspection_parts(found, plots=plots))
     finally:  # whoever reads the answer may leave: the page is written all the same
-        shown = modelreport.Shown(title)
-        modelreport.write(known, known.card, found, shown, page=report, picture=plot)
+        shown = modelreport.ReportContext(title)
+        modelreport.write_report_files(known, known.card, found, shown, page=report, picture=plot)

@@ -41,14 +41,14 @@ def join(
     quiet: options.Quiet = False,
 ) -> None:
     """Join models that learned shares of the rows: an ensemble, with weights by evidence."""
-    from kbnn.run.joining import join as together
-    from kbnn.run.joining import weights_of
+    from kbnn.run.joining import join_model_files as together
+    from kbnn.run.joining import list_ensemble_weights
     from kbnn_cli import reading, show
 
     made = together(models, output, force=force)
-    members, shares = made.settings.ensemble, weights_of(made)
+    members, shares = made.settings.ensemble, list_ensemble_weights(made)
     if json:
-        show.json_object(
+        show.print_json(
             {
                 "model": output,
                 "joined": models,
@@ -60,4 +60,4 @@ def join(
     elif not quiet:
         told = ", ".join(f"{100 * weight:.0f} %" for weight in shares)
         text = f"{output}: {members} networks, {made.rows:,} rows learned, weights {told}"
-        reading.notice(quiet)(text)
+        reading.make_notifier(quiet)(text)

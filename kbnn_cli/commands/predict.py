@@ -99,15 +99,15 @@ def predict(
     With --horizon: steps ahead of the last row learned.
     """
     from kbnn.errors import UsageError
-    from kbnn.output.fields import check_interval, check_intervals, check_quantile
+    from kbnn.output.fields import check_interval_level, check_interval_mode, check_quantile_level
     from kbnn.output.writers import check_name, open_writer
     from kbnn.run import engines, fleets, modelreport, onward, standing
     from kbnn.run.choices import check_outputs
     from kbnn.run.predicting import predict_stream
-    from kbnn.task.base import Wanted
+    from kbnn.task.base import OutputOptions
     from kbnn_cli import reading, show, show_ahead
 
-    how = standing.kept(on_error)
+    how = standing.check_predict_on_error(on_error)
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
     if horizon is None and not sources:
@@ -119,24 +119,24 @@ def predict(
     outputs = {"--output": output, "--bad-rows": bad_rows, "--plot": plot}
     check_outputs(sources or (), outputs, models=[model])
     check_name(output)
-    modelreport.check_files(None, plot)
+    modelreport.check_report_paths(None, plot)
     start = perf_counter()
     known = fleets.load(model)
-    fleets.check_alone(known, model, {"--horizon": horizon is not None})
-    known.with_intervals(check_intervals(intervals))
-    check_interval(interval)
-    wanted = Wanted(interval, options.shares(quantiles), decompose)
+    fleets.check_single_model(known, model, {"--horizon": horizon is not None})
+    known.set_interval_mode(check_interval_mode(intervals))
+    check_interval_level(interval)
+    wanted = OutputOptions(interval, options.parse_shares(quantiles), decompose)
     for share in wanted.quantiles:
-        check_quantile(share)
-    fields = known.task.fields(wanted)
+        check_quantile_level(share)
+    fields = known.task.output_fields(wanted)
     steps = None
     with ExitStack() as stack:
         stream, bad = None, None
         if sources:
-            opened = standing.opened(
+            opened = standing.open_inference_stream(
                 known,
                 sources,
-                notice=reading.notice(quiet),
+                notice=reading.make_notifier(quiet),
                 bad_rows=bad_rows,
                 na=na,
                 delimiter=delimiter,
@@ -149,35 +149,35 @@ def predict(
             )
             stream, bad = stack.enter_context(opened)
         if horizon is not None:
-            steps = onward.go_on(known, horizon, stream, reading.notice(quiet))
+            steps = onward.forecast_horizon(known, horizon, stream, reading.make_notifier(quiet))
         writer = stack.enter_context(open_writer(output, fields, known.schema))
         if steps is not None:
-            writer.write(steps.forecast, onward.leading_columns(known, steps))
+            writer.write(steps.forecast, onward.build_step_columns(known, steps))
         elif stream is not None:
-            progress = show.progress(stream, "predicting", quiet or output == "-")
+            progress = show.show_progress(stream, "predicting", quiet or output == "-")
             on_rows = stack.enter_context(progress)
-            stack.enter_context(engines.engaged(known, engine, cluster))
+            stack.enter_context(engines.use_engine(known, engine, cluster))
             predict_stream(
                 known,
                 stream,
                 writer,
                 bare=only_predictions,
                 on_rows=on_rows,
-                notice=reading.notice(quiet),
+                notice=reading.make_notifier(quiet),
             )
     if steps is not None:
-        show_ahead.draw(known, steps, plot, terminal=output != "-" and not quiet)
+        show_ahead.show_forecast(known, steps, plot, terminal=output != "-" and not quiet)
     if bad is not None:
-        reading.say_bad_rows(bad, "no prediction", quiet)
+        reading.report_bad_rows(bad, "no prediction", quiet)
     if json:
         seconds = perf_counter() - start
-        show.json_object(
+        show.print_json(
             {
                 "model": model,
                 "output": output,
                 "rows": writer.rows,
                 "unreadable": 0 if bad is None else bad.count,
-                "intervals": known.intervals,
+                "intervals": known.interval_mode,
                 "seconds": seconds,
                 "rows_per_second": writer.rows / seconds,
             }

@@ -74,29 +74,29 @@ def train(
     from kbnn.errors import ReaderLeft, UsageError
     from kbnn.run import trainoptions
     from kbnn.run.choices import check_outputs
-    from kbnn.run.interruption import Interrupted, Interruption
-    from kbnn.run.outcome import summary
+    from kbnn.run.interruption import Interrupted, InterruptGuard
+    from kbnn.run.outcome import summarize_training
     from kbnn.run.training import Training
     from kbnn_cli import render, show
     from kbnn_cli.train_listener import TrainListener
 
     if json and predictions == "-":
         raise UsageError("--json and --predictions - cannot both go to standard output")
-    if key and model == trainoptions.MODEL:
-        model = trainoptions.FLEET
+    if key and model == trainoptions.DEFAULT_MODEL:
+        model = trainoptions.DEFAULT_FLEET
     outputs = {"--model": model, "--predictions": predictions, "--bad-rows": bad_rows}
     check_outputs(sources, {**outputs, "--log": log})
-    chosen = trainoptions.stated(
+    chosen = trainoptions.build_train_options(
         sources,
-        options.names(target),
+        options.parse_names(target),
         model,
-        features=options.names(features),
-        ignore=options.names(ignore),
+        features=options.parse_names(features),
+        ignore=options.parse_names(ignore),
         weight=weight,
         input_sd=input_sd,
-        categorical=options.names(categorical),
-        numeric=options.names(numeric),
-        hash=options.names(hash),
+        categorical=options.parse_names(categorical),
+        numeric=options.parse_names(numeric),
+        hash=options.parse_names(hash),
         decimal=decimal,
         thousands=thousands,
         task=task,
@@ -117,38 +117,38 @@ def train(
         header=header,
         predictions=predictions,
         interval=interval,
-        quantiles=options.shares(quantiles),
+        quantiles=options.parse_shares(quantiles),
         fresh=fresh,
         resume=resume,
         again=again,
         checkpoint_every=checkpoint_every,
-        key=options.names(key),
+        key=options.parse_names(key),
         common=common,
         open=open,
         engine=engine,
         cluster=cluster,
-        **own.settings(stated),
+        **own.select_settings(stated),
     )
-    code = exits.DONE
+    code = exits.EXIT_DONE
     with TrainListener(quiet, log) as listener:
         training = Training(chosen, listener)
         if dry_run:
-            training.look()
+            training.find_schema()
             if json:
-                show.json_object(training.model.schema.to_json())
+                show.print_json(training.model.schema.to_json())
             else:
-                show.parts(render.schema_parts(training.model))
+                show.print_parts(render.schema_parts(training.model))
             return
         try:
-            with Interruption() as interruption:
+            with InterruptGuard() as interruption:
                 training.run(interruption)
         except Interrupted as interrupted:
-            code = exits.SIGNALLED + interrupted.number
+            code = exits.EXIT_SIGNAL_BASE + interrupted.number
         except ReaderLeft:
-            code = exits.READER_LEFT
-        listener.ended(training, code)
-        if code == exits.DONE and listener.log_failed:
-            code = exits.FAILED
+            code = exits.EXIT_READER_LEFT
+        listener.on_end(training, code)
+        if code == exits.EXIT_DONE and listener.log_failed:
+            code = exits.EXIT_FAILED
         if json and training.ready:
-            show.json_object(summary(training))
+            show.print_json(summarize_training(training))
     raise typer.Exit(code)

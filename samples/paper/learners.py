@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from kbnn.core.network import predicted
+from kbnn.core.network import predict_parallel
 from kbnn.model import scaling
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.model.stored import copy
+from kbnn.model.stored import copy_model
 from samples.paper.common import Answer, FloatArray, Learner, Mode, printed
 
 
@@ -20,7 +20,7 @@ class Tool:
         columns = [Column(name, "number", "feature") for name in names]
         columns.append(Column("y", "category" if classes else "number", "target"))
         self.classes = classes
-        self.model = Model.create(
+        self.model = OnlineModel.create(
             Settings(hidden=hidden, seed=seed),
             Schema(
                 columns,
@@ -41,12 +41,12 @@ class Tool:
             function_var = said.function_sd**2
             return Answer(said.mean, function_var, said.sd**2 - function_var)
         model = self.model
-        if model.warming_up:
-            model = copy(model)
-            model.settle()
-        columns = model.learned.columns[model.task.scaled :]
-        z = scaling.standardise(columns, x, np.zeros(x.shape[1]))
-        before = predicted(model.learned.members[0], z, None)
+        if model.is_warming_up:
+            model = copy_model(model)
+            model.finish_warmup()
+        columns = model.learner_state.columns[model.task.scaled :]
+        z = scaling.standardize_rows(columns, x, np.zeros(x.shape[1]))
+        before = predict_parallel(model.learner_state.members[0], z, None)
         parts = (before.mean, before.function_var, before.noise_var, said.probability)
         return Answer(*(part[:, 1:] for part in parts))  # the output of class 1
 

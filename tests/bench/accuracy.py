@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import data, tables
 from tests.bench.bars import Found, bars
@@ -70,7 +70,7 @@ def run(job: Job) -> list[Outcome]:
     split = data.split(job.folder, job.name, job.seed)
     rows = data.block(split.x, split.y)
     settings = replace(WAYS[job.way], seed=job.seed)
-    model = Model.create(settings, data.schema(split.x.shape[1]))
+    model = OnlineModel.create(settings, data.schema(split.x.shape[1]))
     found, spent = [], 0.0
     for number in range(1, max(job.passes) + 1):
         start = time.process_time()

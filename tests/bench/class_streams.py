@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import data, made
 from tests.bench.data import FloatArray
@@ -23,15 +23,17 @@ def log_loss(probability: FloatArray, label: FloatArray) -> float:
     return float(-np.mean(np.log(np.maximum(p, 1e-12))))
 
 
-def learned(x: FloatArray, y: FloatArray, classes: int, passes: int = 1, **settings: Any) -> Model:
+def learned(
+    x: FloatArray, y: FloatArray, classes: int, passes: int = 1, **settings: Any
+) -> OnlineModel:
     """A model of classes after some passes."""
-    model = Model.create(Settings(**settings), data.schema(x.shape[1], 1, classes))
+    model = OnlineModel.create(Settings(**settings), data.schema(x.shape[1], 1, classes))
     for number in range(passes):
         model.learn(data.block(x, y), again=number > 0)
     return model
 
 
-def probabilities(model: Model, x: FloatArray) -> FloatArray:
+def probabilities(model: OnlineModel, x: FloatArray) -> FloatArray:
     """Class probabilities of rows."""
     found = model.predict(data.block(x, np.zeros(len(x)))).probability
     assert found is not None
@@ -99,7 +101,7 @@ def late_class(before: int, seed: int) -> Result:
     x_test, y_test = made.clumps(generator, 4_000, classes, centers)
     new = y_test == before
     schema = data.schema(4, 1, before)
-    model = Model.create(Settings(seed=seed), schema)
+    model = OnlineModel.create(Settings(seed=seed), schema)
     model.learn(data.block(x[early], y[early]))
     schema.classes.append(str(before))
     found: Result = {}

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from kbnn.core import tails
 from kbnn.core.network import Config, init, learn, predict
-from kbnn.model.model import Forecast, Model
+from kbnn.model.model import Forecast, OnlineModel
 from kbnn.model.rows import Rows
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
 from kbnn.task import stated
-from kbnn.task.base import blank
+from kbnn.task.base import make_empty_forecast
 
 FloatArray = NDArray[np.float64]
 
@@ -104,10 +104,10 @@ def block(
     )
 
 
-def trained(x: FloatArray, y: FloatArray, passes: int = 1, **settings: object) -> Model:
+def trained(x: FloatArray, y: FloatArray, passes: int = 1, **settings: object) -> OnlineModel:
     """A model in its default settings but for those given, after some passes."""
     rows = block(x, y)
-    model = Model.create(Settings(**settings), schema(x.shape[1], rows.y.shape[1]))  # type: ignore[arg-type]  # keyword options of several types
+    model = OnlineModel.create(Settings(**settings), schema(x.shape[1], rows.y.shape[1]))  # type: ignore[arg-type]  # keyword options of several types
     for number in range(passes):
         model.learn(rows, again=number > 0)
     return model
@@ -130,7 +130,7 @@ def error(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(count)) if count > 1 else 0.0
 
 
-def judged(model: Model, x: FloatArray, y: FloatArray) -> Scores:
+def judged(model: OnlineModel, x: FloatArray, y: FloatArray) -> Scores:
     """Scores of a model's predictions of rows it has not learned."""
     return scores(model.predict(block(x, y)), y)
 
@@ -145,6 +145,6 @@ def known_units(rows: Split, seed: int) -> Scores:
     said = predict(state, (rows.x_test - center) / scale)
     sd = spread * np.sqrt(said.function_var + said.noise_var)
     mean = middle + spread * said.mean
-    told = tails.stated(tails.blank(sd.shape[1], mixed=False), mean, sd)
-    made = blank(*sd.shape)._replace(mean=mean, sd=sd, stated=told)
+    told = tails.apply_calibration(tails.init_calibration(sd.shape[1], mixed=False), mean, sd)
+    made = make_empty_forecast(*sd.shape)._replace(mean=mean, sd=sd, stated=told)
     return scores(made, rows.y_test)

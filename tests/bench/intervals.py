@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kbnn.core.mixture import STATED
-from kbnn.model.model import Model
+from kbnn.core.mixture import PARAM
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from kbnn.task import stated
 from tests.bench import data, made
@@ -56,7 +56,7 @@ class Covered(NamedTuple):
 def said(x: FloatArray, y: FloatArray, seed: int, intervals: str) -> FloatArray:
     """What is stated of every row but the first ones."""
     settings = Settings(seed=seed, intervals=intervals)  # type: ignore[arg-type]  # one of the two
-    model = Model.create(settings, data.schema(x.shape[1]))
+    model = OnlineModel.create(settings, data.schema(x.shape[1]))
     return model.learn(data.block(x, y)).stated[SKIPPED:, 0]
 
 
@@ -89,7 +89,9 @@ def main() -> None:
         for name, (x, y) in streams(given.data, seed).items():
             rows = {kind: said(x, y, seed, kind) for kind in ("tracked", "stated")}
             tracked, plain = (covered(y[SKIPPED:], part) for part in rows.values())
-            counts = np.any(rows["stated"][:, STATED.kind] == stated.COUNT)  # they have no width
+            counts = np.any(
+                rows["stated"][:, PARAM.kind] == stated.NEGATIVE_BINOMIAL_CODE
+            )  # they have no width
             same = np.nan if counts else as_wide(y[SKIPPED:], rows["stated"], tracked.share)
             ranges = [
                 f"{100 * w.min():.1f}-{100 * w.max():.1f}" for w in (tracked.windows, plain.windows)

@@ -77,7 +77,7 @@ def kernel_run(config: Config) -> Timed:
 def twin_run(config: Config) -> Timed:
     x, y = stream(config, TWIN_ROWS)
     state = init(config, 1)
-    return lambda n: void(twin.learn(state, x[:n], y[:n]))
+    return lambda n: void(twin.learn_arrays(state, x[:n], y[:n]))
 
 
 def void(_: object) -> None:
@@ -131,7 +131,7 @@ class Limit:
 def entries(config: Config) -> int:
     """Covariance entries that a row has to read and write."""
     head = config.widths[-2] + 1
-    return layout_of(config).offsets[-1] + (head * (head + 1) // 2 if config.has_head else 0)
+    return layout_of(config).block_offsets[-1] + (head * (head + 1) // 2 if config.has_head else 0)
 
 
 def main() -> None:
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="13 x 50 alone")
     shapes = SHAPES[2:3] if parser.parse_args().quick else SHAPES
     limit = Limit()
-    print(f"engine: {engine.description()}\n")
+    print(f"engine: {engine.describe_engine()}\n")
     print(
         f"{'network':>12} {'blocks':>7} {'kernel us':>10} {'of neuron':>9} {'twin us':>9} "
         f"{'ratio':>6} {'limit us':>9} {'share':>6} {'plain us':>9} {'features':>9}"

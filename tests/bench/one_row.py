@@ -21,8 +21,8 @@ from kbnn.core.config import Config, Covariance
 from kbnn.core.engine import open_session
 from kbnn.core.network import learn
 from kbnn.core.state import init
-from kbnn.model.model import Model
-from kbnn.model.rows import sliced
+from kbnn.model.model import OnlineModel
+from kbnn.model.rows import slice_rows
 from kbnn.model.settings import Settings
 from tests.bench import data
 from tests.bench.data import block, schema
@@ -75,10 +75,10 @@ def measure(covariance: Covariance) -> dict[str, float]:
     session.learn(x[:WARM], y[:WARM, None])
     later, labels = x[WARM:], y[WARM:, None]
     single = [(later[i : i + 1], labels[i : i + 1]) for i in range(ROWS)]
-    model = Model.create(Settings(covariance=covariance), schema(INPUTS))
+    model = OnlineModel.create(Settings(covariance=covariance), schema(INPUTS))
     rows = block(x, y)
-    model.learn(sliced(rows, 0, WARM))
-    alone = [sliced(rows, WARM + i, WARM + i + 1) for i in range(ROWS)]
+    model.learn(slice_rows(rows, 0, WARM))
+    alone = [slice_rows(rows, WARM + i, WARM + i + 1) for i in range(ROWS)]
     front = kbnn.Model("y", covariance=covariance)
     names = [*(f"x{at}" for at in range(INPUTS)), "y"]
     front.learn(np.column_stack([x, y])[:WARM], columns=names)
@@ -146,7 +146,7 @@ def small_set() -> tuple[float, float]:
 
     def model() -> None:
         settings = Settings(rehearse=0, kind="regression")
-        Model.create(settings, schema(standard.shape[1])).learn(taken)
+        OnlineModel.create(settings, schema(standard.shape[1])).learn(taken)
 
     count = len(rows.y)
     return best(kernel, count, 30), best(model, count, 30)

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kbnn.model import scaling
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import data
 
@@ -82,11 +82,11 @@ def run(job: Job) -> Outcome:
     order = rng.permutation(len(x))
     x, y = x[order], add_outliers(y[order], job.way, rng)
     settings = Settings(hidden=(20,), seed=job.seed)
-    model = Model.create(settings, data.schema(x.shape[1]))
+    model = OnlineModel.create(settings, data.schema(x.shape[1]))
     said = model.learn(data.block(x, y))
-    assert model.learned is not None
+    assert model.learner_state is not None
     error = float(np.nanmedian(np.abs(said.mean - y)))  # nothing is said of the first row
-    return Outcome(error, float(model.learned.columns[0, scaling.SCALE]))
+    return Outcome(error, float(model.learner_state.columns[0, scaling.SCALE]))
 
 
 def main() -> int:

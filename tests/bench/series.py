@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kbnn
-from kbnn.model.horizon import ahead, coming
-from kbnn.model.rows import sliced
-from kbnn.task.gaussian import Z
+from kbnn.model.horizon import forecast_steps, make_future_rows
+from kbnn.model.rows import slice_rows
+from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
 
 FIRST = 33
 HORIZON = 24
@@ -128,10 +128,12 @@ def steps_ahead(series: Series) -> Steps:
         model.learn({clock: series.when[done:place], "value": y[done:place].tolist()})
         done = place
         inner = model._model
-        ahead_rows = coming(inner, HORIZON)
-        each = [sliced(ahead_rows, k, k + 1) for k in range(HORIZON)]
-        made = ahead(inner, [inner.history], each)
-        own = [ahead(inner, [past], [row]).sd[0, 0] for past, row in _along(inner, made, each)]
+        ahead_rows = make_future_rows(inner, HORIZON)
+        each = [slice_rows(ahead_rows, k, k + 1) for k in range(HORIZON)]
+        made = forecast_steps(inner, [inner.history], each)
+        own = [
+            forecast_steps(inner, [past], [row]).sd[0, 0] for past, row in _along(inner, made, each)
+        ]
         for part, values in zip(
             parts, (y[place : place + HORIZON], made.mean[0], made.sd[0], own), strict=True
         ):
@@ -150,12 +152,14 @@ def _along(inner: Any, made: Any, each: list[Any]) -> list[tuple[Any, Any]]:
 
 def inside(steps: Steps, sd: Floats) -> Floats:
     """The share of truths in the 90 % band, by step."""
-    return np.asarray(np.mean(np.abs(steps.truth - steps.mean) <= Z[90] * sd, axis=0))
+    return np.asarray(
+        np.mean(np.abs(steps.truth - steps.mean) <= INTERVAL_HALF_WIDTHS_SD[90] * sd, axis=0)
+    )
 
 
 def interval_score(steps: Steps, sd: Floats, unit: float) -> Floats:
     """Width and twenty times every miss, in units of the series' spread, by step."""
-    half = Z[90] * sd
+    half = INTERVAL_HALF_WIDTHS_SD[90] * sd
     miss = np.maximum(np.abs(steps.truth - steps.mean) - half, 0.0)
     return np.asarray(np.mean(2.0 * half + 20.0 * miss, axis=0) / unit)
 

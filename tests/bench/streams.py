@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from kbnn.core.network import Config, init, learn
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import class_streams, data, made
 from tests.bench.data import FloatArray
@@ -53,7 +53,7 @@ def drift(kind: str, seed: int) -> Result:
     stream = made.drifting(kind, seed)
     found: Result = {}
     for what, on in (("alarm", True), ("static", False)):
-        model = Model.create(Settings(seed=seed, drift=on), data.schema(5))
+        model = OnlineModel.create(Settings(seed=seed, drift=on), data.schema(5))
         said = model.learn(data.block(stream.x, stream.y))
         fair = (np.abs(stream.y - stream.clean) < 4.0) & (said.status != 16)
         e, sd = (stream.clean - said.mean[:, 0])[fair], said.sd[fair, 0]

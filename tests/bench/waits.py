@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbnn.model.model import Model
+from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import data
 from tests.bench.end_to_end import INPUTS, KBNN, cpu_seconds, write_rows
@@ -44,7 +44,7 @@ def targets(kind: str) -> tuple[data.FloatArray, data.FloatArray]:
 def waits(kind: str, covariance: str) -> data.FloatArray:
     """Milliseconds of processor time of each row."""
     x, y = targets(kind)
-    model = Model.create(Settings(covariance=covariance), data.schema(INPUTS))
+    model = OnlineModel.create(Settings(covariance=covariance), data.schema(INPUTS))
     spent = np.empty(len(y))
     for at in range(len(y)):
         row = data.block(x[at : at + 1], y[at : at + 1], first=at + 1)

@@ -25,8 +25,8 @@ from kbnn.core import engine
 from kbnn.core.config import Config
 from kbnn.core.normal import FloatArray
 from kbnn.core.state import init
-from kbnn.core.wide import leading
-from kbnn.model.settings import WIDE_FROM
+from kbnn.core.wide import leading_directions
+from kbnn.model.settings import WIDE_COVARIANCE_INPUTS
 
 COLUMNS = (64, 100, 128, 200, 500, 1000, 2000)
 LEARN, MISSING, MEMORY, MODEL, ERROR = 200.0, 400.0, 250.0, 5.0, 1.03
@@ -38,9 +38,9 @@ def cost(columns: int, rows: int = 300, rounds: int = 3) -> tuple[float, float, 
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((rows, columns)), rng.standard_normal((rows, 1))
     config = Config(inputs=columns)
-    if columns >= WIDE_FROM:
+    if columns >= WIDE_COVARIANCE_INPUTS:
         config = Config(inputs=columns, covariance="wide")
-    session = engine.open_session(init(config, directions=leading(x)))
+    session = engine.open_session(init(config, directions=leading_directions(x)))
     gaps = x.copy()
     gaps[np.arange(rows), rng.integers(0, columns, rows)] = np.nan
     session.learn(x, y)
@@ -124,7 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--errors", action="store_true")
     chosen = parser.parse_args()
-    print(f"engine: {engine.description()}; 50 units; us a row")
+    print(f"engine: {engine.describe_engine()}; 50 units; us a row")
     print("columns   learning   a cell missing   predicting   learning, ns a column")
     kept = True
     for columns in COLUMNS:

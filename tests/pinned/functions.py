@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from kbnn.core import counts, drift, evidence, inputs, layout, noise, normal, observation, wide
-from kbnn.core.activations import ACTIVATIONS, find
+from kbnn.core.activations import ACTIVATIONS, find_activation
 from kbnn.core.config import Config
 from kbnn.core.constants import CLASSES, REAL
-from kbnn.core.counts import Rate
-from kbnn.core.evidence import Measured, Outputs
+from kbnn.core.counts import LogRate
+from kbnn.core.evidence import OutputEvidence, OutputMoments
 from kbnn.core.noise import Residual
 from kbnn.core.normal import FloatArray
 from tests.pinned.record import Case, bells, table, uniform
@@ -30,7 +30,7 @@ def normals() -> dict[str, Any]:
         "hazard": table(normal.hazard(FAR)),
         "excess": table(normal.expected_excess(FAR)),
         "quantile": table([normal.quantile(p) for p in (1e-9, 0.05, 0.5, 0.9)]),
-        "scores": table(normal.scores(shares)),
+        "scores": table(normal.lower_quantiles(shares)),
     }
 
 
@@ -44,7 +44,7 @@ def activations() -> dict[str, Any]:
     )
     found: dict[str, Any] = {}
     for name in (*ACTIVATIONS, "max(0.1,2)"):
-        one = find(name)
+        one = find_activation(name)
         made = one.moments(mu, var)
         found |= {f"{name}.{part}": table(value) for part, value in made._asdict().items()}
         found[f"{name}.function"] = table(one.function(mu))
@@ -54,7 +54,7 @@ def activations() -> dict[str, Any]:
             found[f"{name}.printed"] = table(printed.var, printed.raised)
     for name in ("relu", "step", "leaky_relu"):
         with np.errstate(over="ignore"):
-            none = find(name).moments(np.array([-2.0, 0.0, 3.0]), np.zeros(3))
+            none = find_activation(name).moments(np.array([-2.0, 0.0, 3.0]), np.zeros(3))
         found |= {f"{name}.none.{part}": table(value) for part, value in none._asdict().items()}
     return found
 
@@ -62,30 +62,43 @@ def activations() -> dict[str, Any]:
 def rates() -> dict[str, Any]:
     """Counts: rates, dispersion, posteriors, outliers."""
     said = [
-        Rate(mean, var) for mean in (-45.0, -3.0, 0.0, 1.2, 6.0, 39.0) for var in (1e-9, 0.3, 9.0)
+        LogRate(mean, var)
+        for mean in (-45.0, -3.0, 0.0, 1.2, 6.0, 39.0)
+        for var in (1e-9, 0.3, 9.0)
     ]
     mild = [one for one in said if -4.0 < one.mean < 7.0]
     phis, ys = (1e-4, 0.1, 2.0, 50.0), (0.0, 1.0, 7.0, 300.0, 1e9)
-    pairs = [counts.moments(one, phi) for one in mild for phi in phis]
+    pairs = [counts.count_moments(one, phi) for one in mild for phi in phis]
     return {
-        "rate": table(*(counts.rate(m, v) for m in (-90.0, -2.0, 3.0, 99.0) for v in (0, 2, 900))),
-        "dispersion": table(*(counts.dispersion((3.0, v)) for v in (-1.0, 1e-9, 0.5, 999.0))),
-        "moments": table(*(counts.moments(one, phi) for one in said for phi in phis)),
+        "rate": table(
+            *(counts.make_log_rate(m, v) for m in (-90.0, -2.0, 3.0, 99.0) for v in (0, 2, 900))
+        ),
+        "dispersion": table(*(counts.count_dispersion((3.0, v)) for v in (-1.0, 1e-9, 0.5, 999.0))),
+        "moments": table(*(counts.count_moments(one, phi) for one in said for phi in phis)),
         "posterior": table(
-            *(counts.posterior(one, y, phi) for one in mild for y in ys for phi in phis[1:])
+            *(
+                counts.log_rate_posterior(one, y, phi)
+                for one in mild
+                for y in ys
+                for phi in phis[1:]
+            )
         ),
         "posterior far": table(
             *(
-                counts.posterior(Rate(mean, var), y, phi)
+                counts.log_rate_posterior(LogRate(mean, var), y, phi)
                 for mean in (-39.0, -12.0, 30.0)
                 for var in (0.1, 19.0)
                 for y in (0.0, 3.0, 1e6, 9e14)
                 for phi in (1e-4, 1.0, 50.0)
             )
         ),
-        "inlier": table(*(counts.inlier_probability(y, *pair) for y in ys for pair in pairs[::3])),
-        "inlier.share": table(*(counts.inlier_probability(6.0, *pair, 0.2) for pair in pairs)),
-        "wider": table(*(counts.wider(y, *pair) for y in ys[:4] for pair in pairs[::2])),
+        "inlier": table(
+            *(counts.count_inlier_probability(y, *pair) for y in ys for pair in pairs[::3])
+        ),
+        "inlier.share": table(
+            *(counts.count_inlier_probability(6.0, *pair, 0.2) for pair in pairs)
+        ),
+        "wider": table(*(counts.dispersion_slope(y, *pair) for y in ys[:4] for pair in pairs[::2])),
         "digamma": table(*(counts.digamma(x) for x in (1e-3, 0.5, 1.3, 7.9, 8.0, 8.1, 200.0))),
         "learned": table(
             *(
@@ -96,8 +109,8 @@ def rates() -> dict[str, Any]:
                 for share in (0.3, 2.5)
             )
         ),
-        "reach": table(*(counts.reach(*pair) for pair in pairs)),
-        "surprise": table(*(counts.surprise(y, *pair) for y in ys for pair in pairs[::4])),
+        "reach": table(*(counts.count_bound(*pair) for pair in pairs)),
+        "surprise": table(*(counts.count_surprise(y, *pair) for y in ys for pair in pairs[::4])),
     }
 
 
@@ -111,8 +124,10 @@ def noises() -> dict[str, Any]:
     ]
     head, cov = np.array([0.2, -0.4, 0.1]), np.diag([0.5, 0.3, 0.2]) + 0.05
     found: dict[str, Any] = {
-        "inlier": table(*(noise.inlier_probability(e, 0.5) for e in (0.0, 1.0, -2.2, 9.0, 1e6))),
-        "trust": table(*(noise.trust(p) for p in (0.0, 0.3, 1.0))),
+        "inlier": table(
+            *(noise.residual_inlier_probability(e, 0.5) for e in (0.0, 1.0, -2.2, 9.0, 1e6))
+        ),
+        "trust": table(*(noise.inlier_weight(p) for p in (0.0, 0.3, 1.0))),
         "level": table(
             *(
                 np.append(*noise.learn_level(np.array(ab), seen))
@@ -128,14 +143,14 @@ def noises() -> dict[str, Any]:
         ("low", 1.0, np.array([-60.0, 2.0, 1.0])),
         ("high", 1.0, np.array([30.0, -20.0, 1.0])),
     ):
-        now = noise.forecast(np.array([5.0, 0.6]), head, scale * cov, features)
+        now = noise.forecast_noise(np.array([5.0, 0.6]), head, scale * cov, features)
         found[f"{name}.forecast"] = table(*now)
         found[f"{name}.head"] = table(
             *itertools.chain(
                 *(noise.learn_head(head, scale * cov, now, seen) for seen in residuals[::2])
             )
         )
-    found["plain"] = table(*noise.forecast(np.array([5.0, 0.6]), None, None, np.ones(3)))
+    found["plain"] = table(*noise.forecast_noise(np.array([5.0, 0.6]), None, None, np.ones(3)))
     return found
 
 
@@ -146,13 +161,15 @@ def surprises() -> dict[str, Any]:
         "classes": table(
             *(drift.class_surprise(np.array(p), k) for p in shares for k in range(len(p)))
         ),
-        "shortened": table(drift.shorten(np.array([[4.0, 1.0], [40.0, 3.0], [10.0, 2.0]]))),
+        "shortened": table(
+            drift.shorten_noise_memory(np.array([[4.0, 1.0], [40.0, 3.0], [10.0, 2.0]]))
+        ),
         "detectors": table(*REAL, *CLASSES),
     }
     for name, detector in (("real", REAL), ("labels", CLASSES)):
         known, seen = np.zeros(1), []
         for surprise in (0.3, 9.0, 1.0, -5.0, *[3.0] * 16):
-            seen += [float(drift.watch(detector, known, surprise)), float(known[0])]
+            seen += [float(drift.update_detector(detector, known, surprise)), float(known[0])]
         found[name] = table(seen)
     return found
 
@@ -164,39 +181,45 @@ def measured() -> dict[str, Any]:
     extra = np.array([0.0, 0.1, 0.3])
     found: dict[str, Any] = {}
     for weight in (0.01, 1.0, 6.0, 1e50):
-        made = Measured(mean, cov, extra)
+        made = OutputEvidence(mean, cov, extra)
         evidence.measure_probit(made, np.array([1.0, -1.0, 0.0]), weight)
         evidence.measure_probit(made, np.array([0.0, -40.0, 9.0]), weight)
         evidence.measure_weighted(made, np.array([0.0, 0.0, 1.0]), 1.7, 0.5, 0.4, weight)
         evidence.measure_weighted(made, np.array([1.0, 0.0, 0.0]), 9.0, 0.5, 0.4, weight)
         evidence.measure_real(made, 1, 2.0, 0.05)
-        found[f"weight {weight:g}"] = table(made.mean, made.cov, made.pull, made.spread)
-    sunk = Measured(mean, 0.0 * cov, 0.0 * extra)
+        found[f"weight {weight:g}"] = table(made.mean, made.cov, made.pull, made.root_information)
+    sunk = OutputEvidence(mean, 0.0 * cov, 0.0 * extra)
     evidence.measure_real(sunk, 0, 1.0, 0.0)
-    found["certain"] = table(sunk.mean, sunk.pull, sunk.spread)
-    found["moments"] = table(*Measured(mean, -cov, extra).moments(np.array([1.0, 2.0, 0.0])))
-    outputs = Outputs(mean, np.diag([0.5, -1e-9, 2.0]), extra, np.ones(2))
-    found["outputs"] = table(outputs.var, outputs.stated_var(1.7))
-    found["present"] = table(
-        observation.present(np.array([-9.0, -0.3, 0.0, 1.0, 40.0]), np.array([0.0, 1, 2, 3, 4.0]))
+    found["certain"] = table(sunk.mean, sunk.pull, sunk.root_information)
+    found["moments"] = table(
+        *OutputEvidence(mean, -cov, extra).project_moments(np.array([1.0, 2.0, 0.0]))
     )
-    for name, kind in observation.OBSERVATIONS.items():
-        size = 3 if kind.many_outputs and not kind.has_none else 1
+    outputs = OutputMoments(mean, np.diag([0.5, -1e-9, 2.0]), extra, np.ones(2))
+    found["outputs"] = table(outputs.var, outputs.inflated_var(1.7))
+    found["present"] = table(
+        observation.presence_probability(
+            np.array([-9.0, -0.3, 0.0, 1.0, 40.0]), np.array([0.0, 1, 2, 3, 4.0])
+        )
+    )
+    for name, kind in observation.LIKELIHOODS.items():
+        size = 3 if kind.supports_many_outputs and not kind.has_none else 1
         for scale in (1.0, 40.0):
-            said = Measured(scale * mean[:size], cov[:size, :size], extra[:size])
-            found[f"{name} {scale:g}"] = table(kind.probabilities(said), kind.classes(size))
-        labels = [[v] * kind.labels(2) for v in (-1.0, 0.0, 0.5, 1.0, 2.0, 2.0**53, 2.0**54)]
+            said = OutputEvidence(scale * mean[:size], cov[:size, :size], extra[:size])
+            found[f"{name} {scale:g}"] = table(
+                kind.class_probabilities(said), kind.class_count(size)
+            )
+        labels = [[v] * kind.label_count(2) for v in (-1.0, 0.0, 0.5, 1.0, 2.0, 2.0**53, 2.0**54)]
         found[f"{name}.facts"] = table(
             kind.code,
             kind.has_noise,
-            kind.noise_start,
-            kind.noise_depends,
-            kind.noise_signed,
-            kind.many_outputs,
+            kind.initial_noise,
+            kind.supports_noise_head,
+            kind.has_signed_noise,
+            kind.supports_many_outputs,
             kind.has_none,
             kind.prior_scale,
-            [kind.labels(n) for n in (1, 2, 4)],
-            [kind.learnable(np.array(label), 2) for label in labels],
+            [kind.label_count(n) for n in (1, 2, 4)],
+            [kind.can_learn(np.array(label), 2) for label in labels],
         )
     return found
 
@@ -215,30 +238,30 @@ def given() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for scale in (1.0, 1e-13):
         for name, (x, x_var) in rows.items():
-            made = inputs.condition(mu, scale * sigma, np.array(x), np.array(x_var))
+            made = inputs.condition_inputs(mu, scale * sigma, np.array(x), np.array(x_var))
             found[f"{name} {scale:g}"] = np.append(made.mean, made.var / scale)
             for count in (0, 5):
                 known, spread = mu.copy(), sigma.copy()
-                inputs.absorb(known, spread, count, made)
+                inputs.update_input_moments(known, spread, count, made)
                 found[f"{name} {scale:g} absorbed {count}"] = np.append(known, spread)
     view = np.column_stack(
         (np.array([1.0, 2.0, 0.5, 1.0]), np.array([0.0, 0.3, -1.0, 0.0]), _frame(4, 2))
     )
     spread = np.concatenate(([1.2, 0.3, 0.7], [0.4, 1e-8, 0.9, 0.2]))
     for name, (x, x_var) in rows.items():
-        seen = wide.condition(view, mu, spread, np.array(x), np.array(x_var))
+        seen = wide.condition_wide_inputs(view, mu, spread, np.array(x), np.array(x_var))
         found[f"wide {name}"] = np.concatenate(seen)
         known, now = mu.copy(), spread.copy()
-        wide.absorb(view, known, now, 3, seen)
+        wide.update_wide_inputs(view, known, now, 3, seen)
         found[f"wide {name} absorbed"] = np.append(known, now)
     made = bells(30, 6, 3) * np.array([3.0, 2.0, 1.4, 0.9, 0.5, 0.1])
     made[4, 2], made[9, 1] = np.nan, 50.0
-    found["leading"] = wide.leading(made, 3)
-    found["leading within"] = wide.leading(made, 2, 1.5)
-    found["leading few"] = wide.leading(made[:3], 5)
+    found["leading"] = wide.leading_directions(made, 3)
+    found["leading within"] = wide.leading_directions(made, 2, 1.5)
+    found["leading few"] = wide.leading_directions(made[:3], 5)
     found["strayed"] = table(
         *(
-            wide.strayed(np.array([[gain, shift, 1.0]]))
+            wide.is_view_outdated(np.array([[gain, shift, 1.0]]))
             for gain, shift in ((1.0, 0.0), (7.9, 7.9), (8.1, 0.0), (0.124, 0.0), (1.0, -8.1))
         )
     )
@@ -265,20 +288,27 @@ def layouts() -> dict[str, Any]:
     for name, options in kinds.items():
         config = Config(**{"inputs": 3, "hidden": (4,), **options})
         made = layout.layout_of(config)
-        found[name] = np.concatenate((*made.order, made.offsets, made.diagonal, made.loose.ravel()))
+        found[name] = np.concatenate(
+            (
+                *made.block_positions,
+                made.block_offsets,
+                made.variance_positions,
+                made.loose_positions.ravel(),
+            )
+        )
         found[f"{name}.sizes"] = table(
             made.size, made.layers, made.joint, config.weights, config.variance_floor
         )
     found["groups of"] = table(
         *(
-            np.ravel(layout.groups(units, size, each))
+            np.ravel(layout.group_bounds(units, size, each))
             for units, size, each in ((50, None, 4), (50, None, 30), (7, 3, 9), (10, None, 400))
         )
     )
     for size in (3, 24, 25, 60):
         root = np.tril(uniform(size, size, 2)) + 2.0 * np.eye(size)
-        found[f"inverse {size}"] = layout.inverse(root @ root.T)
-    found["none"] = table(float(layout.inverse(np.diag([1.0, -1.0])) is None))
+        found[f"inverse {size}"] = layout.invert_spd(root @ root.T)
+    found["none"] = table(float(layout.invert_spd(np.diag([1.0, -1.0])) is None))
     return found
 
 

@@ -11,19 +11,19 @@ from kbnn.core import engine
 from kbnn.core.config import Config
 from kbnn.core.state import init
 from kbnn.model import clock, ensemble, horizon, lags, recursion, rehearsal, scaling
-from kbnn.model.effects import effects, ranked
-from kbnn.model.growth import grow
-from kbnn.model.health import health, scales
-from kbnn.model.join import joined
-from kbnn.model.model import Model
-from kbnn.model.race import kinds_told, standings
-from kbnn.model.rescale import rescaled
-from kbnn.model.rows import Rows, sliced
+from kbnn.model.effects import compute_effects, rank_features
+from kbnn.model.growth import grow_state
+from kbnn.model.health import collect_health, describe_scales
+from kbnn.model.join import merge_models
+from kbnn.model.model import OnlineModel
+from kbnn.model.race import compare_target_types, rank_candidates
+from kbnn.model.rescale import rescale_state
+from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.scaling import Scale
 from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import PRESETS, Settings
 from kbnn.model.stored import to_state
-from kbnn.model.warmup import rows_kept
+from kbnn.model.warmup import compute_buffer_rows
 from kbnn.task.forecast import Forecast
 from tests.pinned.networks import belief, directions, rows_of
 from tests.pinned.record import Case, bells, grouped, parts, table, uniform
@@ -77,7 +77,7 @@ def rows_for(kind: str, count: int, targets: int = 1, seed: int = 1) -> Rows:
     return Rows(x, y, place + 1, x_sd, weight)
 
 
-def told(model: Model, said: dict[str, Forecast], drawn: bool = False) -> dict[str, Any]:
+def told(model: OnlineModel, said: dict[str, Forecast], drawn: bool = False) -> dict[str, Any]:
     """What was said, and all that the model is."""
     # u is drawn by a hash of bits, see kbnn.task.counted: what follows it is left out.
     drawn = drawn or model.task.name in ("count", "amount")
@@ -97,12 +97,12 @@ def told(model: Model, said: dict[str, Forecast], drawn: bool = False) -> dict[s
     return grouped(found)
 
 
-def created(what: str, /, targets: int = 1, **settings: Any) -> Model:
+def created(what: str, /, targets: int = 1, **settings: Any) -> OnlineModel:
     """A small model."""
     task = "classification" if what in ("classification", "two") else "regression"
     classes = ["u", "v"] if what == "two" else ["u", "v", "w"] if task == "classification" else []
     schema = schema_of(task, targets, classes=classes)
-    return Model.create(Settings(**{"hidden": (5,), "rehearse": 0, **settings}), schema)
+    return OnlineModel.create(Settings(**{"hidden": (5,), "rehearse": 0, **settings}), schema)
 
 
 def life(
@@ -113,13 +113,13 @@ def life(
     rows = rows_for(what, count, targets)
     said = {}
     for at, (start, stop) in enumerate(((0, 20), (20, 21), (21, count // 2), (count // 2, count))):
-        said[f"learned {at}"] = model.learn(sliced(rows, start, stop))
+        said[f"learned {at}"] = model.learn(slice_rows(rows, start, stop))
     if again:
-        said["again"] = model.learn(sliced(rows, 0, count // 2), again=True)
-        said["again then"] = model.learn(sliced(rows, count // 2, count), again=True)
+        said["again"] = model.learn(slice_rows(rows, 0, count // 2), again=True)
+        said["again then"] = model.learn(slice_rows(rows, count // 2, count), again=True)
     said["predicted"] = model.predict(rows_for(what, 12, targets, 20))
     found = told(model, said)
-    found["facts"] = table(model.met, model.rows, model.rejected, model.noise_sd, model.alarms)
+    found["facts"] = table(model.met, model.rows, model.rejected_rows, model.noise_sd, model.alarms)
     return found
 
 
@@ -145,10 +145,10 @@ def refuted() -> dict[str, Any]:
                   if not part.startswith("record")}  # fmt: skip
         kinds = [racer.learner.settings.kind for racer in model.racers]
         found[f"{name} kinds"] = words(*kinds)
-        others = standings(model.racers, model.lost)
+        others = rank_candidates(model.racers, model.lost)
         found[f"{name} standings"] = table(0.0, *((one.nats, one.row) for one in others))
         found[f"{name} told"] = words("", *(one.settings for one in others))
-        told_kinds = kinds_told(model.racers, model.lost)
+        told_kinds = compare_target_types(model.racers, model.lost)
         found[f"{name} kinds told"] = table(0.0 if told_kinds is None else told_kinds[2])
     return found
 
@@ -158,9 +158,9 @@ def widened() -> dict[str, Any]:
     schema = schema_of()
     model = created("regression")
     rows = rows_for("regression", 80)
-    said = {"before": model.learn(sliced(rows, 0, 40))}
+    said = {"before": model.learn(slice_rows(rows, 0, 40))}
     later = schema.copy()
-    later.add_late("z", "number")
+    later.add_late_column("z", "number")
     wide = np.column_stack((rows.x[40:], bells(40, 1, 5)))
     rest = Rows(wide, rows.y[40:], rows.number[40:], schema=later)
     said["after"] = model.learn(rest)
@@ -177,15 +177,17 @@ def asked() -> dict[str, Any]:
             model = created(kind, **stated, seed=seed)
             model.learn(rows_for(kind, 90 + seed, 1, seed))
             models.append(model)
-        for one in effects(models[0]):
+        for one in compute_effects(models[0]):
             values = [list(effect)[1:] for effect in one.effects]
             found[f"{kind} effects {one.name}"] = np.array(values)
-            names = ranked(models[0], one.effects)
+            names = rank_features(models[0], one.effects)
             found[f"{kind} ranked {one.name}"] = table([int(n[-1], 36) for n in names])
-        found |= parts(kind, {"health": health(models[0]), "scales": scales(models[0])})
+        found |= parts(
+            kind, {"health": collect_health(models[0]), "scales": describe_scales(models[0])}
+        )
         if kind == "amount":  # each has a unit of its own
             continue
-        both = joined(models, ["one", "other"])
+        both = merge_models(models, ["one", "other"])
         said = both.predict(rows_for(kind, 12, 1, 20))
         found |= {f"joined {name}": part for name, part in told(both, {kind: said}).items()
                   if kind == "regression" or name.startswith(kind)}  # fmt: skip
@@ -210,27 +212,27 @@ def series() -> dict[str, Any]:
             schema = Schema(
                 columns, "regression", layout=layout, clock=watch, lags=looked, changes=changes
             )
-            model = Model.create(Settings(hidden=(4,), rehearse=0, ensemble=members), schema)
-            x = np.column_stack((watch.values(time), np.full((count, 3), np.nan)))
+            model = OnlineModel.create(Settings(hidden=(4,), rehearse=0, ensemble=members), schema)
+            x = np.column_stack((watch.encode_times(time), np.full((count, 3), np.nan)))
             rows = Rows(x, y[:, None], np.arange(1, count + 1), time=time)
-            said = {"learned": model.learn(sliced(rows, 0, 50))}
-            said["then"] = model.learn(sliced(rows, 50, count))
-            coming = horizon.coming(model, 30)
-            steps = [sliced(coming, k, k + 1) for k in range(30)]
-            path = horizon.ahead(model, [model.history], steps)
+            said = {"learned": model.learn(slice_rows(rows, 0, 50))}
+            said["then"] = model.learn(slice_rows(rows, 50, count))
+            coming = horizon.make_future_rows(model, 30)
+            steps = [slice_rows(coming, k, k + 1) for k in range(30)]
+            path = horizon.forecast_steps(model, [model.history], steps)
             name = f"{changes} {members}"
             found |= {f"{name} {part}": v.ravel() for part, v in path._asdict().items()}
             found |= {f"{name} {part}": v for part, v in told(model, said).items()
                       if members == 1 and not part.startswith("record")}  # fmt: skip
-            found[f"{name} after"] = model.ahead()(coming).mean
+            found[f"{name} after"] = model.open_predictor()(coming).mean
     missed, shares = bells(90, 1, 4)[:, 0] * 1.3, np.array([0.9, 0.5, 0.2])
     found["wider"] = table(
-        recursion.wider(missed, shares),
-        recursion.wider(0.3 * missed, shares[:1]),
-        recursion.wider(9.0 * missed, shares),
-        recursion.wider(missed[:63], shares),
-        recursion.wider(np.repeat(missed, 2), shares),
-        [recursion.back(lag, 3600.0) for lag in looked],
+        recursion.compute_width_factor(missed, shares),
+        recursion.compute_width_factor(0.3 * missed, shares[:1]),
+        recursion.compute_width_factor(9.0 * missed, shares),
+        recursion.compute_width_factor(missed[:63], shares),
+        recursion.compute_width_factor(np.repeat(missed, 2), shares),
+        [recursion.count_lag_steps(lag, 3600.0) for lag in looked],
     )
     return found
 
@@ -240,27 +242,29 @@ def clocks() -> dict[str, Any]:
     found: dict[str, Any] = {}
     instants = np.array([0.0, 1.7e9, 951782400.0, 1e9 + 0.5, np.nan])
     for cycle in clock.CYCLES:
-        found[f"phase {cycle}"] = table(clock.phase(cycle, instants))
-    day = clock.DAY
+        found[f"phase {cycle}"] = table(clock.compute_cycle_phase(cycle, instants))
+    day = clock.DAY_SECONDS
     steps = (0.0, 60.0, 59.0, 3600.0, 7200.0, 43200.0, 50000.0, day, 2 * day, 7 * day, 30 * day)
     for step in (*steps, 91.0 * day, 182.0 * day, 365.0 * day):
         watch = clock.Clock("t", "text", 0.0, step, ["day", "week"], ["a", "b", "c", "d", "e"])
         time = np.column_stack((instants[:4], instants[:4] + 3600.0))
-        found[f"step {step:g}"] = table(watch.months, watch.season, watch.after(time[2], 3))
-        found[f"values {step:g}"] = watch.values(time)
+        found[f"step {step:g}"] = table(
+            watch.months_per_step, watch.season_steps, watch.extend_times(time[2], 3)
+        )
+        found[f"values {step:g}"] = watch.encode_times(time)
     texts = ("1,2,24", "a:1,2;b:1h,7d,1.5min")
-    said = [one for text in texts for one in lags.parse(text)]
+    said = [one for text in texts for one in lags.parse_lags(text)]
     found["said"] = table(*((one.rows, one.seconds) for one in said))
     listed = [lags.Lag("a", "y", 2), lags.Lag("b", "y", 0, 7200.0)]
-    reach = lags.reach_of(listed, 3600.0)
+    reach = lags.compute_lag_window(listed, 3600.0)
     past = lags.History(1, 1)
     hours = np.array([0.0, 1.0, 2.2, 3.0, 2.9, 4.0, np.nan, 6.0]) * 3600.0
     time, y = np.column_stack((hours, hours)), np.arange(8.0)[:, None]
     for part in (slice(0, 3), slice(3, 8)):
-        seen = lags.past(listed, ["y"], past, time[part], y[part], y[part], reach)
+        seen = lags.look_up_lags(listed, ["y"], past, time[part], y[part], y[part], reach)
         found[f"past {part.start}"] = table(seen.lags, seen.base)
-        past.move(time[part], y[part], y[part], reach)
-    found["reach"] = table(*reach, reach.start(np.arange(200.0) * 600.0), past.low, past.high)
+        past.append_rows(time[part], y[part], y[part], reach)
+    found["reach"] = table(*reach, reach.find_start(np.arange(200.0) * 600.0), past.low, past.high)
     return found
 
 
@@ -271,11 +275,11 @@ def waiting() -> dict[str, Any]:
         classes = ["u", "v", "w"] if kind == "classification" else []
         schema = schema_of(kind, classes=classes, wait=6)
         schema.columns.append(Column("id", "category", "id"))
-        model = Model.create(Settings(hidden=(4,), rehearse=0), schema)
+        model = OnlineModel.create(Settings(hidden=(4,), rehearse=0), schema)
         whole = rows_for(kind, 70)
         parts_of, names = [], []
         for at in range(70):
-            late = sliced(whole, at, at + 1)
+            late = slice_rows(whole, at, at + 1)
             if at >= 36 and at % 3:
                 parts_of.append(late._replace(y=np.full((1, 1), np.nan)))
                 names.append(f"r{at}")
@@ -291,7 +295,9 @@ def waiting() -> dict[str, Any]:
         rows = Rows._make([*together, *[None] * 5])._replace(id=[names[k] for k in order])
         found |= {f"{kind} {name}": part for name, part in
                   told(model, {"learned": model.learn(rows)}).items()}  # fmt: skip
-        found[f"{kind} counts"] = table(list(model.room.counts.values()), len(model.room.rows))
+        found[f"{kind} counts"] = table(
+            list(model.pending_rows.counts.values()), len(model.pending_rows.rows)
+        )
     return found
 
 
@@ -315,21 +321,21 @@ def changed() -> dict[str, Any]:
         x, y, x_var, weight = rows_of(config)
         session = engine.open_session(start)
         session.learn(x, y, x_var, weight)
-        session.rehearse(x[:6], y[:6])
+        session.replay(x[:6], y[:6])
         state = session.state()
         outputs = config.outputs
         gain, shift = np.full(outputs, 0.7), np.full(outputs, 0.4)
         for share in (1.0, 0.05):
-            made = rescaled(state, old, new, gain, shift, share)
+            made = rescale_state(state, old, new, gain, shift, share)
             found |= grouped({f"{name} {share:g}/{part}": v for part, v in belief(made).items()})
         counts = state.counts.copy()
         counts[4] = 1
-        anchored = rescaled(state._replace(counts=counts), old, new, gain, shift)
+        anchored = rescale_state(state._replace(counts=counts), old, new, gain, shift)
         found[f"{name} anchored"] = np.append(anchored.mean, anchored.prior_mean)
         more = outputs + (name == "classes")
-        wider = belief(grow(state, 6, more))
+        wider = belief(grow_state(state, 6, more))
         found |= grouped({f"{name} grown/{part}": v for part, v in wider.items()})
-        back = rehearsal.taken_back(state)
+        back = rehearsal.remove_replayed_information(state)
         found[f"{name} taken back"] = np.append(back.cov, back.counts)
     return found
 
@@ -340,31 +346,31 @@ def scaled() -> dict[str, Any]:
     raw[40, 0], raw[70:, 1], raw[:50, 2], raw[20, 0] = 300.0, raw[70:, 1] + 60.0, 0.25, np.nan
     found: dict[str, Any] = {}
     for name, given in (("varied", raw[:32]), ("few", raw[:3]), ("none", raw[:0])):
-        found[f"warm {name}"] = scaling.warm_up(given)
-    columns = scaling.warm_up(raw[:32])
+        found[f"warm {name}"] = scaling.fit_scaler(given)
+    columns = scaling.fit_scaler(raw[:32])
     fixed = np.zeros(3)
     done, z = 32, []
     while done < len(raw):
-        made = scaling.follow(columns, raw[done:, :1], raw[done:, 1:], fixed)
+        made = scaling.standardize_and_update(columns, raw[done:, :1], raw[done:, 1:], fixed)
         z.append(np.column_stack((made.labels, made.inputs)))
         done += len(made.labels)
-        old = scaling.scale_of(columns)
-        columns = scaling.refit(columns, fixed, done < 100)
-        far = scaling.far_apart(old, scaling.scale_of(columns))
+        old = scaling.get_scale(columns)
+        columns = scaling.refit_scale(columns, fixed, done < 100)
+        far = scaling.is_large_change(old, scaling.get_scale(columns))
         found[f"after {done}"] = np.append(columns.ravel(), [float(far), float(made.outgrown)])
     found["z"] = np.concatenate(z)
-    found["standardised"] = scaling.standardise(columns, raw[:9], np.array([0.0, 1.0, 0.0]))
-    found["blank"] = scaling.standardise(scaling.blank_columns(3), raw[15:24], fixed)
+    found["standardised"] = scaling.standardize_rows(columns, raw[:9], np.array([0.0, 1.0, 0.0]))
+    found["blank"] = scaling.standardize_rows(scaling.blank_columns(3), raw[15:24], fixed)
     one, far_off = Scale(np.zeros(1), np.ones(1)), []
     for center, scale in ((0.0, 1.45), (0.0, 1.55), (0.0, 0.65), (0.45, 1.0), (0.55, 1.0)):
-        far_off.append(scaling.far_apart(one, Scale(np.array([center]), np.array([scale]))))
+        far_off.append(scaling.is_large_change(one, Scale(np.array([center]), np.array([scale]))))
     found["far apart"] = table(far_off)
     near = []
     for mean, spread, count in ((0.0, 1.06, 300.0), (0.06, 1.0, 300.0), (0.0, 1.06, 600.0),
                                 (0.0, 1.12, 600.0), (0.12, 1.0, 600.0)):  # fmt: skip
         for closely in (True, False):
             column = np.array([[count, mean, count * spread**2, 0.0, 1.0, 0.0, 1.0]])
-            near.append(scaling.refit(column, np.zeros(1), closely)[0])
+            near.append(scaling.refit_scale(column, np.zeros(1), closely)[0])
     found["refit"] = np.array(near)
     return found
 
@@ -372,25 +378,31 @@ def scaled() -> dict[str, Any]:
 def rehearsed() -> dict[str, Any]:
     """When rows are learned once more, and ensembles' weights."""
     found: dict[str, Any] = {
-        "kept": table(*(rows_kept(n, 2048) for n in (0, 1, 127, 128, 129, 200, 511, 512, 513))),
-        "intervals": table(*(rehearsal.interval(n) for n in (0, 1023, 1024, 2048, 4096, 9000))),
-        "drawn": table(rehearsal.drawn(1, 40, 7, 17), rehearsal.drawn(0, 64, 5, 3)),
+        "kept": table(
+            *(compute_buffer_rows(n, 2048) for n in (0, 1, 127, 128, 129, 200, 511, 512, 513))
+        ),
+        "intervals": table(
+            *(rehearsal.compute_replay_interval(n) for n in (0, 1023, 1024, 2048, 4096, 9000))
+        ),
+        "drawn": table(
+            rehearsal.draw_replay_rows(1, 40, 7, 17), rehearsal.draw_replay_rows(0, 64, 5, 3)
+        ),
     }
     for name, now in {
-        "young": rehearsal.Rehearsal(),
-        "owing": rehearsal.Rehearsal(debt=3.0),
-        "warned": rehearsal.Rehearsal(debt=3.0, alarm=9),
-        "again": rehearsal.Rehearsal(since=100),
+        "young": rehearsal.ReplayState(),
+        "owing": rehearsal.ReplayState(debt=3.0),
+        "warned": rehearsal.ReplayState(debt=3.0, alarm=9),
+        "again": rehearsal.ReplayState(since=100),
     }.items():
         for seen in (128, 1030, 1124, 3000, 20000):
             found[f"{name} {seen}"] = table(
-                rehearsal.next_burst(now, seen),
-                rehearsal.accrues(now, seen),
-                rehearsal.accrued(now, seen, 8).debt,
-                rehearsal.accrued(now, seen, 1).debt,
+                rehearsal.find_next_burst(now, seen),
+                rehearsal.is_replay_due(now, seen),
+                rehearsal.add_to_backlog(now, seen, 8).debt,
+                rehearsal.add_to_backlog(now, seen, 1).debt,
             )
     scores = bells(20, 3, 1)
-    weights, last = ensemble.follow_weights(np.array([0.0, -1.0, -2.0]), scores)
+    weights, last = ensemble.update_weights(np.array([0.0, -1.0, -2.0]), scores)
     found["weights"] = np.vstack((weights, last, ensemble.mixture_weights(last)))
     found["priors"] = table(*(ensemble.prior_scales(k) for k in range(7)))
     return found
@@ -407,10 +419,10 @@ def candidates() -> dict[str, Any]:
         "fixed": Settings(rehearse=3, noise=0.5),
     }.items():
         for inputs in (4, 90, 91):
-            made = settings.candidates(("regression", "positive"), inputs)
+            made = settings.list_candidates(("regression", "positive"), inputs)
             found[f"{name} {inputs}"] = table(
                 len(made),
-                *((one.ensemble, sum(one.hidden), one.often) for one in made),  # type: ignore[arg-type]
+                *((one.ensemble, sum(one.hidden), one.replay_ratio) for one in made),  # type: ignore[arg-type]
             )
     for kind in ("regression", "classification", "count"):
         for name, settings in {
@@ -421,7 +433,7 @@ def candidates() -> dict[str, Any]:
         }.items():
             for inputs in (90, 91):
                 for outputs in (2, 5) if kind == "classification" else (1,):
-                    made_config = settings.config(task(kind), inputs, outputs, 4.0)
+                    made_config = settings.make_config(task(kind), inputs, outputs, 4.0)
                     found |= parts(
                         f"{kind} {name} {inputs} {outputs}", {"config": vars(made_config)}
                     )

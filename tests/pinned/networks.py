@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from kbnn.core import engine
-from kbnn.core.belief import open_state
+from kbnn.core.belief import open_belief
 from kbnn.core.config import NO_LIMIT, Config
-from kbnn.core.network import learn, predict, predicted
+from kbnn.core.network import learn, predict, predict_parallel
 from kbnn.core.normal import FloatArray
-from kbnn.core.sensitivity import sensitivity
-from kbnn.core.slopes import function_var, slopes
+from kbnn.core.sensitivity import compute_sensitivity
+from kbnn.core.slopes import compute_slopes, function_var
 from kbnn.core.state import ARRAYS, State, init
 from kbnn.core.twin import Records
-from kbnn.core.wide import leading
+from kbnn.core.wide import leading_directions
 from tests.pinned.record import Case, bells, grouped, uniform
 
 ROWS = 20
@@ -64,7 +64,9 @@ def directions(config: Config) -> FloatArray | None:
     """Of rows whose columns have sizes of their own: no two directions are alike."""
     if not config.directions:
         return None
-    return leading(bells(40, config.inputs, 9) * 0.7 ** np.arange(config.inputs), config.directions)
+    return leading_directions(
+        bells(40, config.inputs, 9) * 0.7 ** np.arange(config.inputs), config.directions
+    )
 
 
 def learned(
@@ -79,8 +81,8 @@ def learned(
     made = [session.learn(x, y, x_var, weight)]
     session.learn(x[:5], y[:5], x_var[:5], weight[:5], again=True)
     some = weight[8:12] * np.array([1.0, 0.0, 1.0, 1.0])  # one that cannot be learned
-    session.rehearse(x[8:12], y[8:12], x_var[8:12], some)
-    session.rehearse(x[3:6], y[3:6], means_alone=True)
+    session.replay(x[8:12], y[8:12], x_var[8:12], some)
+    session.replay(x[3:6], y[3:6], means_alone=True)
     made.append(session.learn(x[12:15], y[12:15]))
     made.append(session.predict(x[:5], x_var[:5]))
     records = Records(*(np.concatenate(parts) for parts in zip(*made, strict=True)))
@@ -186,11 +188,11 @@ def asked() -> dict[str, Any]:
             x[3, 1] = 9.5
             name = f"{covariance}{len(hidden)}"
             found |= told(name, predict(state, x[:12], x_var=x_var[:12]))
-            found |= told(f"{name}.open", predicted(engine.open_session(state), x[:9]))
-            moved = sensitivity(state, x)
+            found |= told(f"{name}.open", predict_parallel(engine.open_session(state), x[:9]))
+            moved = compute_sensitivity(state, x)
             found |= {f"{name}.{part}": value for part, value in moved._asdict().items()}
-            opened = open_state(state)
-            made = slopes(opened, x[:9])
+            opened = open_belief(state)
+            made = compute_slopes(opened, x[:9])
             found |= {f"{name}.{part}": value.ravel() for part, value in made._asdict().items()}
             found[f"{name}.function_var"] = function_var(opened, made.weights)
     return found

@@ -8,29 +8,29 @@ from typing import Any
 import numpy as np
 
 from kbnn.core import count_tails, mixture, sharpness, tails
-from kbnn.core.mixture import STATED, STATED_FIELDS
+from kbnn.core.mixture import PARAM, PARAM_COUNT
 from kbnn.core.normal import FloatArray
 from tests.pinned.record import Case, bells, table, uniform
 
 
 def rows(count: int = 24) -> FloatArray:
     """What may be stated: no outliers, few and many, near and far, narrow and wide; gains."""
-    made = np.zeros((count, STATED_FIELDS))
+    made = np.zeros((count, PARAM_COUNT))
     k = np.arange(count)
-    made[:, STATED.place] = 2.0 * bells(count, 1, 1)[:, 0]
-    made[:, STATED.spread] = 0.3 + uniform(count, 1, 2)[:, 0]
-    made[:, STATED.share] = np.choose(k % 4, [0.0, 0.003, 0.06, 0.4])
-    made[:, STATED.ratio] = np.choose(k % 3, [4.0, 50.0, 1e4])
-    made[:, STATED.shift] = np.choose(k % 5, [0.0, 0.5, -3.0, 20.0, -0.1])
-    made[:, STATED.gain : STATED.most] = 0.6 + uniform(count, mixture.GAINS, 3)
-    made[:, STATED.most] = 5.0
+    made[:, PARAM.place] = 2.0 * bells(count, 1, 1)[:, 0]
+    made[:, PARAM.spread] = 0.3 + uniform(count, 1, 2)[:, 0]
+    made[:, PARAM.share] = np.choose(k % 4, [0.0, 0.003, 0.06, 0.4])
+    made[:, PARAM.ratio] = np.choose(k % 3, [4.0, 50.0, 1e4])
+    made[:, PARAM.shift] = np.choose(k % 5, [0.0, 0.5, -3.0, 20.0, -0.1])
+    made[:, PARAM.gain : PARAM.most] = 0.6 + uniform(count, mixture.GAIN_COUNT, 3)
+    made[:, PARAM.most] = 5.0
     return made
 
 
 def mixtures() -> dict[str, Any]:
     """Quantiles, intervals, densities and judgement."""
     told = rows()
-    y = told[:, STATED.place] + told[:, STATED.spread] * 3.0 * bells(len(told), 1, 4)[:, 0]
+    y = told[:, PARAM.place] + told[:, PARAM.spread] * 3.0 * bells(len(told), 1, 4)[:, 0]
     y[3:9] = [0.0, 1.0, -2.0, 60.0, 1e12, -1e200]
     near = np.clip(y, -8.0, 8.0)
     found: dict[str, Any] = {
@@ -41,8 +41,8 @@ def mixtures() -> dict[str, Any]:
         found[f"interval {share:g}"] = np.column_stack(mixture.interval(told, share))
     shares = 0.02 + 0.96 * uniform(len(told), 1, 5)[:, 0]
     shares[:3] = [1e-300, 1e-12, 0.5]
-    found["quantiles"] = mixture.quantiles(told, shares, 1.0 - shares)
-    found["quantiles far"] = mixture.quantiles(told, 1.0 - shares, shares)
+    found["quantiles"] = mixture.row_quantiles(told, shares, 1.0 - shares)
+    found["quantiles far"] = mixture.row_quantiles(told, 1.0 - shares, shares)
     found |= {f"judged {name}": part for name, part in mixture.judge(y, told)._asdict().items()}
     small = mixture.judge(near, told)
     found |= {f"judged near {name}": part for name, part in small._asdict().items()}
@@ -57,10 +57,14 @@ def mixtures() -> dict[str, Any]:
     found["between below"] = mixture.log_between(near - 91.0, near - 90.0, told)
     shape = (0.1, 30.0, -2.0)
     found["parts"] = table(
-        mixture.median_of(shape),
-        mixture.median_of((0.0, 1.0, 0.0)),
-        [mixture.below(shape, t, side) for t in (-9.0, 0.4, 7.0) for side in (1.0, -1.0)],
-        np.ravel([mixture.gains(told[:3], half) for half in (0.2, 0.7, 1.0, 1.7, 3.0)]),
+        mixture.mixture_median(shape),
+        mixture.mixture_median((0.0, 1.0, 0.0)),
+        [
+            mixture.tail_probability(shape, t, side)
+            for t in (-9.0, 0.4, 7.0)
+            for side in (1.0, -1.0)
+        ],
+        np.ravel([mixture.interpolate_gains(told[:3], half) for half in (0.2, 0.7, 1.0, 1.7, 3.0)]),
     )
     found["none"] = np.array([len(mixture.quantile(told[:0], 0.5))])
     return found
@@ -79,37 +83,41 @@ def followed(kind: str, mix: bool, track: bool) -> dict[str, Any]:
         wild = np.where(uniform(count, 2, 9) < 0.2, 1e6 * wild, 4.0 * wild)
     y = mean + sd * wild
     y[5, 0] = y[9, 1] = np.nan
-    known = tails.blank(2)
+    known = tails.init_calibration(2)
     found: dict[str, Any] = {}
-    made = tails.follow(known, mean, sd, y, mix, track)
-    found["stated"] = made.reshape(-1, STATED_FIELDS)
+    made = tails.update_calibration(known, mean, sd, y, mix, track)
+    found["stated"] = made.reshape(-1, PARAM_COUNT)
     found["known"] = known.copy()
     # As after many rows: memories are full, and what is stated is looked at seldom.
-    known[:, tails.SEEN] = [509.0, 5000.0]
-    known[:, tails.AMONG] = 998.0
+    known[:, tails.ROWS_SEEN] = [509.0, 5000.0]
+    known[:, tails.OUTLIER_ROWS] = 998.0
     known[:, tails.EXTREMES] = 99.5
-    known[:, tails.UNIT] = [0.0, 0.4]
-    made = tails.follow(known, mean, sd, y, mix, track)
-    found["stated then"] = made.reshape(-1, STATED_FIELDS)
+    known[:, tails.LINK_UNIT] = [0.0, 0.4]
+    made = tails.update_calibration(known, mean, sd, y, mix, track)
+    found["stated then"] = made.reshape(-1, PARAM_COUNT)
     found["known then"] = known.copy()
     said = (mean, 0.3 * sd**2, 0.5 * sd**2, np.array([2.0, -1.0]), np.array([3.0, 0.5]))
     y = said[3] + said[4] * y
     said[1][4], said[2][4] = 0.0, 0.0
     for name, truth in (("at rest", None), ("learning", y)):
-        told = tails.forecast(known, said, truth, mix, track)
+        told = tails.calibrate_outputs(known, said, truth, mix, track)
         found |= {
             f"{name} {part}": value.reshape(-1, value.shape[-1])
             for part, value in told._asdict().items()
         }
     found["known at last"] = known
     if kind == "usual":
-        found["again"] = tails.known_again(known)
-        found["again blank"] = tails.known_again(tails.blank(1))
+        found["again"] = tails.reset_scale_and_gains(known)
+        found["again blank"] = tails.reset_scale_and_gains(tails.init_calibration(1))
         squares, more = (wild[:8]) ** 2, np.linspace(1.0, 2.0, 8)
         squares[2] = np.nan
-        found["narrowed"] = tails.narrowed(known, squares, more)
-        found["narrowed blank"] = tails.narrowed(tails.blank(2, False), 0.1 * squares, more)
-        found["stated at rest"] = tails.stated(known, mean[:4], sd[:4]).reshape(-1, STATED_FIELDS)
+        found["narrowed"] = tails.shrink_scale(known, squares, more)
+        found["narrowed blank"] = tails.shrink_scale(
+            tails.init_calibration(2, False), 0.1 * squares, more
+        )
+        found["stated at rest"] = tails.apply_calibration(known, mean[:4], sd[:4]).reshape(
+            -1, PARAM_COUNT
+        )
     return found
 
 
@@ -118,8 +126,8 @@ def bounds() -> dict[str, Any]:
     found: dict[str, Any] = {}
     one, zero = np.ones((12, 1)), np.zeros((12, 1))
     for name, field, value, y in (
-        ("least width", tails.WIDTH, 0.011, 0.0),
-        ("most width", tails.WIDTH, 99.0, 40.0),
+        ("least width", tails.SCALE_FACTOR, 0.011, 0.0),
+        ("most width", tails.SCALE_FACTOR, 99.0, 40.0),
         ("least gain", slice(tails.FIRST_GAIN, tails.FIRST_MEAN), 0.0499, 0.0),
         ("most gain", slice(tails.FIRST_GAIN, tails.FIRST_MEAN), 148.3, 1e4),
         ("least ratio", tails.SQUARES, 0.01, 0.1),
@@ -127,27 +135,27 @@ def bounds() -> dict[str, Any]:
         ("least share", tails.OUTLIERS, 1e-9, 0.1),
         ("far", tails.MEAN, 3.0, 1e7),
     ):
-        known = tails.blank(1)
-        known[0, tails.SEEN] = 1e5
+        known = tails.init_calibration(1)
+        known[0, tails.ROWS_SEEN] = 1e5
         known[0, field] = value
-        found[name] = tails.follow(known, zero, one, zero + y, True, True)[:, 0]
+        found[name] = tails.update_calibration(known, zero, one, zero + y, True, True)[:, 0]
         found[f"{name} known"] = known
-    known = tails.blank(3)
+    known = tails.init_calibration(3)
     broken = []
     for field, value in (
-        (tails.WIDTH, 0.0),
+        (tails.SCALE_FACTOR, 0.0),
         (tails.OUTLIERS, -1.0),
         (tails.SHARE, 1.0),
         (tails.FIRST_GAIN, 1e3),
         (tails.VALUE_VAR, -1.0),
-        (tails.MOST, np.inf),
-        (tails.UNIT, -1.0),
+        (tails.LARGEST_VALUE, np.inf),
+        (tails.LINK_UNIT, -1.0),
         (tails.MEAN, 1e13),
     ):
         wrong = known.copy()
         wrong[1, field] = value
-        broken.append(tails.sound(wrong))
-    found["sound"] = table(tails.sound(known), *broken)
+        broken.append(tails.is_valid_calibration(wrong))
+    found["sound"] = table(tails.is_valid_calibration(known), *broken)
     return found
 
 
@@ -165,22 +173,22 @@ def counted() -> dict[str, Any]:
         ("wide", 300.0, 99.9),
     ):
         for track in (True, False):
-            known = count_tails.begin(1, True)[0]
-            known[tails.SEEN], known[tails.WIDTH] = seen, width
-            made = np.zeros((count, STATED_FIELDS))
-            made[:, STATED.place], made[:, STATED.spread] = mu, inverse
-            count_tails.mix(known, y, made)
+            known = count_tails.init_count_calibration(1, True)[0]
+            known[tails.ROWS_SEEN], known[tails.SCALE_FACTOR] = seen, width
+            made = np.zeros((count, PARAM_COUNT))
+            made[:, PARAM.place], made[:, PARAM.spread] = mu, inverse
+            count_tails.update_count_mixture(known, y, made)
             none = np.where(np.arange(count) % 3 == 0, 0.4, 0.01)
             u = uniform(count, 1, 5)[:, 0]
-            count_tails.follow(known, y, u, none, track, made)
+            count_tails.update_count_intervals(known, y, u, none, track, made)
             found[f"{name} {track}"], found[f"{name} {track} known"] = made, known[None]
-    known = count_tails.begin(1, True)[0]
+    known = count_tails.init_count_calibration(1, True)[0]
     known[tails.OUTLIERS] = known[tails.SHARE] = 1e-9
-    made = np.zeros((6, STATED_FIELDS))
-    made[:, STATED.place], made[:, STATED.spread] = 40.0, 0.02
-    count_tails.mix(known, np.array([95.0, 110.0, 40.0, 120.0, 5.0, 90.0]), made)
+    made = np.zeros((6, PARAM_COUNT))
+    made[:, PARAM.place], made[:, PARAM.spread] = 40.0, 0.02
+    count_tails.update_count_mixture(known, np.array([95.0, 110.0, 40.0, 120.0, 5.0, 90.0]), made)
     found["moved"], found["moved known"] = made, known[None]
-    found["begun"] = count_tails.begin(2, False)
+    found["begun"] = count_tails.init_count_calibration(2, False)
     return found
 
 
@@ -202,21 +210,28 @@ def sharp() -> dict[str, Any]:
         ("blurred", label, None),
         ("weighted", best, weight),
     ):
-        known = sharpness.blank(np.array([0.0, 0.0, 1.0, np.nan]), 3)
-        found[name] = sharpness.stated(known, p, labels, weights)
+        known = sharpness.init_temperature(np.array([0.0, 0.0, 1.0, np.nan]), 3)
+        found[name] = sharpness.apply_temperature(known, p, labels, weights)
         found[f"{name} known"] = known[None].copy()
-        known[sharpness.SEEN] = 250.0
-        found[f"{name} then"] = sharpness.stated(known, p, labels, weights)
-        found[f"{name} at rest"] = sharpness.stated(known, p)
-        found[f"{name} weights"] = table(sharpness.weights(known), sharpness.sharpness(known))
+        known[sharpness.EVIDENCE_ROWS] = 250.0
+        found[f"{name} then"] = sharpness.apply_temperature(known, p, labels, weights)
+        found[f"{name} at rest"] = sharpness.apply_temperature(known, p)
+        found[f"{name} weights"] = table(
+            sharpness.power_weights(known), sharpness.inverse_temperature(known)
+        )
         found[f"{name} known then"] = known[None]
-    more = sharpness.grown(known, 5)
-    found["grown"] = table(more, sharpness.sharpness(sharpness.blank(np.zeros(0), 2)))
-    found["joined"] = table(sharpness.joined([known, more], [3.0, 9.0]))
-    found["grid"] = table(sharpness.GRID)
+    more = sharpness.extend_classes(known, 5)
+    found["grown"] = table(
+        more, sharpness.inverse_temperature(sharpness.init_temperature(np.zeros(0), 2))
+    )
+    found["joined"] = table(sharpness.merge_temperatures([known, more], [3.0, 9.0]))
+    found["grid"] = table(sharpness.POWER_GRID)
     wrong = [known.copy() for _ in range(4)]
     wrong[0][0], wrong[1][0], wrong[2][-1], wrong[3][2] = -1.0, 0.5, -1.0, 1e13
-    found["sound"] = table(sharpness.sound(known), *(sharpness.sound(one) for one in wrong))
+    found["sound"] = table(
+        sharpness.is_valid_temperature(known),
+        *(sharpness.is_valid_temperature(one) for one in wrong),
+    )
     return found
 
 

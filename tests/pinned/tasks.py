@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from kbnn.core import mixture, tails
-from kbnn.core.mixture import STATED
+from kbnn.core.mixture import PARAM
 from kbnn.core.network import Prediction
 from kbnn.core.normal import FloatArray
 from kbnn.errors import DataError, UsageError
@@ -17,25 +17,38 @@ from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
 from kbnn.score import failif
 from kbnn.score.histograms import FeatureHistograms, PitHistogram, fitting_level
-from kbnn.score.pinball import Pinball
-from kbnn.score.reservoir import Selection, row_hash
+from kbnn.score.pinball import PinballLoss
+from kbnn.score.reservoir import PrioritySample, hash_row_order
 from kbnn.score.scorecard import Scorecard
-from kbnn.score.summaries import Summaries, sample_rows
+from kbnn.score.summaries import StreamSummaries, choose_sample_rows
 from kbnn.task import counted, link, logged, stated, two_part
-from kbnn.task.base import Following, Scaled, Task, Wanted, blank
-from kbnn.task.class_score import ClassScore
-from kbnn.task.class_score import Judged as JudgedLabels
-from kbnn.task.class_verdict import chance_error, class_verdict
-from kbnn.task.forecast import Forecast
-from kbnn.task.numeric_score import Judged, NumericScore
-from kbnn.task.numeric_verdict import (
-    accuracy_sentence,
-    bias_sentence,
-    coverage_sentence,
-    headline,
-    spread_sentence,
+from kbnn.task.base import (
+    CalibrationUpdate,
+    OutputOptions,
+    TargetScale,
+    TargetType,
+    make_empty_forecast,
 )
-from kbnn.task.table import TASKS, Seen, choose, kinds_of, task_of, wider
+from kbnn.task.class_score import ClassScore
+from kbnn.task.class_score import ScoredClassBatch as JudgedLabels
+from kbnn.task.class_verdict import chance_calibration_error, judge_class_score
+from kbnn.task.forecast import Forecast
+from kbnn.task.numeric_score import NumericScore, ScoredNumericBatch
+from kbnn.task.numeric_verdict import (
+    choose_headline,
+    describe_accuracy,
+    describe_bias,
+    describe_coverage,
+    describe_spread,
+)
+from kbnn.task.table import (
+    TARGET_TYPES,
+    TargetSample,
+    candidate_types,
+    choose_target_type,
+    make_target_type,
+    widen_target_type,
+)
 from tests.pinned.record import Case, bells, grouped, parts, table, uniform
 from tests.pinned.stated import rows as mixtures
 
@@ -52,32 +65,32 @@ def schema_of(kind: str, targets: Sequence[str] = ("y",), classes: Sequence[str]
     return Schema(columns, kind, list(classes))
 
 
-def task(kind: str, targets: Sequence[str] = ("y",), classes: Sequence[str] = ()) -> Task:
+def task(kind: str, targets: Sequence[str] = ("y",), classes: Sequence[str] = ()) -> TargetType:
     """A task without a model."""
-    return task_of(schema_of(kind, targets, classes), Settings())
+    return make_target_type(schema_of(kind, targets, classes), Settings())
 
 
 def told_of(kind: int) -> tuple[FloatArray, FloatArray]:
     """What is stated of rows of a kind, and values beside it."""
     told = mixtures()
-    told[:, STATED.kind] = kind
+    told[:, PARAM.kind] = kind
     count = len(told)
-    y = told[:, STATED.place] + told[:, STATED.spread] * 2.0 * bells(count, 1, 4)[:, 0]
-    if kind == stated.REAL:
+    y = told[:, PARAM.place] + told[:, PARAM.spread] * 2.0 * bells(count, 1, 4)[:, 0]
+    if kind == stated.NORMAL_MIXTURE_CODE:
         return told, y
-    told[:, STATED.ratio] = np.minimum(told[:, STATED.ratio], 50.0)
-    told[:, STATED.shift] *= 0.1
-    told[:, STATED.unit] = np.where(np.arange(count) % 3, 0.8, 0.0)
-    if kind == stated.COUNT:
-        told[:, STATED.place] = 0.1 + 9.0 * uniform(count, 1, 8)[:, 0]
-        told[5, STATED.place], told[6, STATED.spread] = 4e4, 1e-4
-        y = np.floor(2.0 * told[:, STATED.place] * uniform(count, 1, 9)[:, 0])
+    told[:, PARAM.ratio] = np.minimum(told[:, PARAM.ratio], 50.0)
+    told[:, PARAM.shift] *= 0.1
+    told[:, PARAM.unit] = np.where(np.arange(count) % 3, 0.8, 0.0)
+    if kind == stated.NEGATIVE_BINOMIAL_CODE:
+        told[:, PARAM.place] = 0.1 + 9.0 * uniform(count, 1, 8)[:, 0]
+        told[5, PARAM.place], told[6, PARAM.spread] = 4e4, 1e-4
+        y = np.floor(2.0 * told[:, PARAM.place] * uniform(count, 1, 9)[:, 0])
         y[3:5] = [0.0, 500.0]
         return told, y
     y = np.exp(0.5 * y)
     y[::4] = np.rint(y[::4]) + 1.0
-    if kind == stated.AMOUNT:
-        told[:, STATED.none] = 0.02 + 0.9 * uniform(count, 1, 6)[:, 0]
+    if kind == stated.HURDLE_CODE:
+        told[:, PARAM.none] = 0.02 + 0.9 * uniform(count, 1, 6)[:, 0]
         y = np.where(uniform(count, 1, 7)[:, 0] < 0.4, 0.0, y)
     return told, y
 
@@ -101,15 +114,15 @@ def kinds() -> dict[str, Any]:
         found[f"{name} possible"] = table(stated.possible(odd, told[: len(odd)]))
     told, y = np.concatenate([t for t, _ in mixed]), np.concatenate([v for _, v in mixed])
     found |= {f"mixed {part}": value for part, value in stated.judge(y, told)._asdict().items()}
-    count, _ = told_of(stated.COUNT)
+    count, _ = told_of(stated.NEGATIVE_BINOMIAL_CODE)
     ks = np.where(np.arange(len(count)) % 2, 2.5, -0.5)
     found["count cdf"] = counted.cdf(ks, count)
-    found["count hashed"] = table(counted.hashed(np.arange(8.0), mixtures(8)))
-    amount, y = told_of(stated.AMOUNT)
+    found["count hashed"] = table(counted.hash_uniform(np.arange(8.0), mixtures(8)))
+    amount, y = told_of(stated.HURDLE_CODE)
     found["amount cdf"] = two_part.cdf(np.where(y > 1.0, y, -y), amount)
-    found["amount finest"] = two_part.finest(np.array([0.0, 3.0]))
-    found["logged crps"] = logged.crps(np.maximum(y, 0.2), told_of(stated.POSITIVE)[0])
-    found["powers"] = table(logged.powers(np.array([-999.0, 0.5, 999.0])))
+    found["amount finest"] = two_part.zero_bin_width(np.array([0.0, 3.0]))
+    found["logged crps"] = logged.crps(np.maximum(y, 0.2), told_of(stated.LOG_LINK_CODE)[0])
+    found["powers"] = table(logged.exp_clipped(np.array([-999.0, 0.5, 999.0])))
     return found
 
 
@@ -117,13 +130,15 @@ def links() -> dict[str, Any]:
     """Of positive targets."""
     y = np.array([1e-30, 1e-3, 0.2, 1.0, 5.0, 700.0, 1e200, 0.0, -1.0, np.nan])
     z = np.array([-800.0, -31.0, -29.0, -3.0, 0.0, 2.0, 50.0, 900.0])
-    found: dict[str, Any] = {"units": table(link.unit_of(y), link.unit_of(-np.abs(y)))}
+    found: dict[str, Any] = {
+        "units": table(link.choose_link_unit(y), link.choose_link_unit(-np.abs(y)))
+    }
     for unit in (0.0, 0.3, 40.0):
         u = np.array([unit])
-        found[f"linked {unit:g}"] = table(link.linked(y, u))
-        found[f"valued {unit:g}"] = table(link.valued(z, u))
+        found[f"linked {unit:g}"] = table(link.apply_link(y, u))
+        found[f"valued {unit:g}"] = table(link.apply_inverse_link(z, u))
         found[f"slope {unit:g}"] = table(link.log_slope(y[:7], u))
-    found["times"] = table(link.times(np.array([1e300, 2.0]), np.array([1e300, 3.0])))
+    found["times"] = table(link.multiply_clipped(np.array([1e300, 2.0]), np.array([1e300, 3.0])))
     return found
 
 
@@ -144,60 +159,66 @@ def forecasts() -> dict[str, Any]:
         raw = np.floor(3.0 * raw) if name == "count" else raw
         raw = np.where(uniform(14, 2, 6) < 0.3, 0.0, raw) if name == "amount" else raw
         raw[3, 0] = np.nan
-        y = one.linked(raw, one.tails(True, raw))
+        y = one.link(raw, one.init_calibration(True, raw))
         found[f"{name} linked"] = y
-        outputs = one.outputs(y)
+        outputs = one.count_outputs(y)
         made = said(outputs)
-        scaled = Scaled(np.array([0.5, -1.0]), np.array([2.0, 0.3]))
+        scaled = TargetScale(np.array([0.5, -1.0]), np.array([2.0, 0.3]))
         if not one.scaled:
-            scaled = Scaled(np.zeros(0), np.zeros(0))
+            scaled = TargetScale(np.zeros(0), np.zeros(0))
         for mixed in (True, False):
-            known = one.tails(mixed, raw)
-            told = one.forecast(made, scaled, mixed, known)
+            known = one.init_calibration(mixed, raw)
+            told = one.build_forecast(made, scaled, mixed, known)
             found |= _parts(f"{name} {mixed}", told)
         # u of counts and of zeros is drawn by a hash of bits: what follows it is left out.
         tracked = name in ("regression", "positive")
-        following = Following(y, True, tracked)
-        known = one.tails(True, raw)
-        told = one.forecast(made, scaled, True, known, following)
+        following = CalibrationUpdate(y, True, tracked)
+        known = one.init_calibration(True, raw)
+        told = one.build_forecast(made, scaled, True, known, following)
         found |= _parts(f"{name} followed", told)
         found[f"{name} known"] = known
-        found[f"{name} back"] = one.unlinked(y, one.tails(True, raw))
+        found[f"{name} back"] = one.inverse_link(y, one.init_calibration(True, raw))
         found[f"{name} likelihood"] = one.log_likelihood(made, y)
         found[f"{name} density"] = one.log_density(told, raw)
-        found[f"{name} finest"] = np.array([one.finest(known)])
-        begin = one.output_mean(y)
+        found[f"{name} finest"] = np.array([one.zero_bin_width(known)])
+        begin = one.initial_output_mean(y)
         found[f"{name} output mean"] = np.zeros(0) if begin is None else begin
-        early = one.early()
-        found[f"{name} varied"] = np.array([early.varied_after(raw), early.varied_after(raw[:1])])
+        early = one.make_cold_start()
+        found[f"{name} varied"] = np.array(
+            [early.rows_until_varied(raw), early.rows_until_varied(raw[:1])]
+        )
         for at, part in enumerate((raw[:5], raw[5:])):
-            found |= _parts(f"{name} early {at}", early.tell(part))
-        wanted = Wanted(0.8, (0.05, 0.5), decompose=True, outlier=True)
-        for field in one.fields(wanted):
+            found |= _parts(f"{name} early {at}", early.predict_then_update(part))
+        wanted = OutputOptions(0.8, (0.05, 0.5), decompose=True, outlier=True)
+        for field in one.output_fields(wanted):
             found[f"{name} {field.name}"] = np.asarray(field.values(told), np.float64)
-        judged = one.judge(raw, told, None)
-        found[f"{name} said"] = one.said(told, judged)
-        found[f"{name} errors"] = one.errors(raw, one.said(told, judged))
-        quantities = one.quantities(outputs)
+        judged = one.score_forecasts(raw, told, None)
+        found[f"{name} said"] = one.prediction_columns(told, judged)
+        found[f"{name} errors"] = one.errors(raw, one.prediction_columns(told, judged))
+        quantities = one.effect_quantities(outputs)
         found[f"{name} quantities"] = table(*(made.values(told) for made in quantities))
     labels = task("classification", classes=("u", "v", "w"))
     y = np.floor(3.0 * uniform(14, 1, 6))
     y[2] = np.nan
     p = uniform(14, 3, 7) ** 3
     made = said(3)._replace(probability=p / p.sum(axis=1, keepdims=True))
-    told = labels.forecast(made, Scaled(np.zeros(0), np.zeros(0)), True, np.zeros((0, 0)))
-    known = labels.sharpness(True, 3, y)
-    sharp = labels.sharpened(told, known, Following(y, True, True))
+    told = labels.build_forecast(
+        made, TargetScale(np.zeros(0), np.zeros(0)), True, np.zeros((0, 0))
+    )
+    known = labels.init_temperature(True, 3, y)
+    sharp = labels.apply_temperature(told, known, CalibrationUpdate(y, True, True))
     found["labels sharp"], found["labels known"] = sharp.probability, known
-    found["labels at rest"] = labels.sharpened(told, known).probability
+    found["labels at rest"] = labels.apply_temperature(told, known).probability
     found["labels likelihood"] = labels.log_likelihood(made, y)
     found["labels density"] = labels.log_density(sharp, y)
     found["labels errors"] = labels.errors(y, sharp.probability)
-    early = labels.early()
-    found["labels early"] = early.tell(y[:6]).probability
-    found["labels early then"] = early.tell(y[6:]).probability
-    found["labels quantities"] = table(*(made.values(sharp) for made in labels.quantities(3)))
-    found["labels padded"] = labels.probabilities(told._replace(probability=p[:, :2]))
+    early = labels.make_cold_start()
+    found["labels early"] = early.predict_then_update(y[:6]).probability
+    found["labels early then"] = early.predict_then_update(y[6:]).probability
+    found["labels quantities"] = table(
+        *(made.values(sharp) for made in labels.effect_quantities(3))
+    )
+    found["labels padded"] = labels.class_probabilities(told._replace(probability=p[:, :2]))
     return found
 
 
@@ -228,25 +249,26 @@ def chosen() -> dict[str, Any]:
         "unknown": [np.nan, 2.0],
     }
     found = {
-        name: words(",".join(kinds_of(schema, np.array(y)[:, None]))) for name, y in streams.items()
+        name: words(",".join(candidate_types(schema, np.array(y)[:, None])))
+        for name, y in streams.items()
     }
     targets = {
-        "numbers": Seen("y", "number", {"1", "2.5"}, {1.0, 2.5}),
-        "binary": Seen("y", "number", {"0", "1"}, {0.0, 1.0}),
-        "truths": Seen("y", "boolean", {"true", "false"}, None),
-        "texts": Seen("y", "category", {"u", "v"}, None),
+        "numbers": TargetSample("y", "number", {"1", "2.5"}, {1.0, 2.5}),
+        "binary": TargetSample("y", "number", {"0", "1"}, {0.0, 1.0}),
+        "truths": TargetSample("y", "boolean", {"true", "false"}, None),
+        "texts": TargetSample("y", "category", {"u", "v"}, None),
     }
     for name, seen in targets.items():
         for said_of in ("auto", "regression", "classification", "positive"):
             try:
-                choice = choose([seen], said_of)
+                choice = choose_target_type([seen], said_of)
                 text = f"{choice.task} {choice.classes} {choice.closed} {bool(choice.notice)}"
             except (DataError, UsageError) as error:
                 text = type(error).__name__
             found[f"chosen {name} {said_of}"] = words(text)
-    for kind in TASKS:
+    for kind in TARGET_TYPES:
         found[f"wider {kind}"] = words(
-            *(wider(kind, np.array([[v]])) for v in (-1.0, 0.0, 1.5, np.inf))
+            *(widen_target_type(kind, np.array([[v]])) for v in (-1.0, 0.0, 1.5, np.inf))
         )
     return found
 
@@ -257,23 +279,23 @@ def sentences() -> dict[str, Any]:
     for rows in (30, 400, 20_000):
         found[f"coverage {rows}"] = table(
             *(
-                coverage_sentence(level, inside, rows)[0]
+                describe_coverage(level, inside, rows)[0]
                 for level in (20, 50, 90, 95)
                 for inside in np.round(np.arange(0.1, 1.0, 0.013), 3)
             )
         )
         found[f"accuracy {rows}"] = table(
-            *(accuracy_sentence(rmse, 1.0, rows)[0] for rmse in np.arange(0.9, 1.01, 0.0013))
+            *(describe_accuracy(rmse, 1.0, rows)[0] for rmse in np.arange(0.9, 1.01, 0.0013))
         )
         ratios = np.arange(0.5, 1.6, 0.011)
-        found[f"spread {rows}"] = table(*(spread_sentence(ratio, rows)[0] for ratio in ratios))
+        found[f"spread {rows}"] = table(*(describe_spread(ratio, rows)[0] for ratio in ratios))
         biases = np.arange(-1.0, 1.01, 0.037)
-        found[f"bias {rows}"] = table(*(bias_sentence(bias, 1.0, rows)[0] for bias in biases))
-        found[f"bias words {rows}"] = words(*(bias_sentence(b, 1.0, rows)[1] for b in biases))
+        found[f"bias {rows}"] = table(*(describe_bias(bias, 1.0, rows)[0] for bias in biases))
+        found[f"bias words {rows}"] = words(*(describe_bias(b, 1.0, rows)[1] for b in biases))
     found["headlines"] = words(
         *(
-            headline(useful, severity, spread, biased, gross)[0]
-            + headline(useful, severity, spread, biased, gross)[1][:9]
+            choose_headline(useful, severity, spread, biased, gross)[0]
+            + choose_headline(useful, severity, spread, biased, gross)[1][:9]
             for useful in (True, False)
             for severity in range(-3, 4)
             for spread in (-1, 0, 1)
@@ -289,10 +311,10 @@ def sentences() -> dict[str, Any]:
                 p = np.tile([sure, 0.98 - sure, 0.02], (rows, 1))
                 label = np.where(np.arange(rows) < right * rows, 0.0, 1.0 + np.arange(rows) % 2)
                 score.add(JudgedLabels(label, p))
-                verdict = class_verdict(score)
+                verdict = judge_class_score(score)
                 levels.append(verdict.level + verdict.headline[:7])
             found[f"labels {name} {rows}"] = words(*levels)
-    found["constant"] = table(accuracy_sentence(0.4, 0.0, 50)[0], bias_sentence(0.0, 0.0, 50)[0])
+    found["constant"] = table(describe_accuracy(0.4, 0.0, 50)[0], describe_bias(0.0, 0.0, 50)[0])
     return found
 
 
@@ -308,15 +330,17 @@ def judged_card(kind: str, weights: bool) -> Scorecard:
         p = uniform(count, 3, 3) ** 3
         p = p / p.sum(axis=1, keepdims=True)
         y = np.where(uniform(count, 1, 4) < 0.6, np.argmax(p, axis=1)[:, None], 1.0)
-        made = blank(count, 0)._replace(probability=p)
+        made = make_empty_forecast(count, 0)._replace(probability=p)
     else:
         targets = len(one.targets)
         mean, sd = bells(count, targets, 5), 0.4 + uniform(count, targets, 6)
         y = mean + sd * 1.2 * bells(count, targets, 7) + 0.1
-        known = tails.blank(targets)
-        known[:, tails.FIRST_GAIN : tails.MEAN_WIDTH] = 1.2
-        told = tails.stated(known, mean, sd)
-        made = blank(count, targets)._replace(mean=mean, sd=sd, noise_sd=sd, stated=told)
+        known = tails.init_calibration(targets)
+        known[:, tails.FIRST_GAIN : tails.MEAN_SCALE_FACTOR] = 1.2
+        told = tails.apply_calibration(known, mean, sd)
+        made = make_empty_forecast(count, targets)._replace(
+            mean=mean, sd=sd, noise_sd=sd, stated=told
+        )
     y[9, 0] = np.nan
     number = np.arange(count) * 2
     for start, stop in ((0, 20), (20, 21), (21, 100), (100, count)):
@@ -335,22 +359,24 @@ def records() -> dict[str, Any]:
             name = f"{kind} {weights}"
             card = judged_card(kind, weights)
             header, arrays = card.to_state()
-            found |= parts(name, {"scores": header["scores"], "figures": card.figures()})
+            found |= parts(name, {"scores": header["scores"], "figures": card.metric_values()})
             found |= parts(name, {"curve": header["curve"], **header["summaries"]})
             found |= {f"{name} {part}": array.ravel() for part, array in arrays.items()}
-            points = [[p.to_json() for p in one] for one in card.points()]
+            points = [[p.to_json() for p in one] for one in card.curve_points()]
             found |= parts(name, {"points": points})
-            verdicts = [card.judge.verdict(score) for score in card.scores]  # type: ignore[attr-defined]
+            verdicts = [card.scorer.build_verdict(score) for score in card.scores]  # type: ignore[attr-defined]
             found[f"{name} verdict"] = words(*(v.level for v in verdicts))
-            quantiles = card.summaries.quantiles(0, np.array([0.1, 0.5, 0.9]))
-            found[f"{name} quantiles"] = table(quantiles, card.summaries.sample.ranked())
+            quantiles = card.summaries.feature_quantiles(0, np.array([0.1, 0.5, 0.9]))
+            found[f"{name} quantiles"] = table(quantiles, card.summaries.sample.rank_rows())
             if kind == "classification":
                 score: Any = card.scores[0]
-                found[f"{name} reliability"] = table(*score.reliability(), chance_error(score))
+                found[f"{name} reliability"] = table(
+                    *score.reliability_curve(), chance_calibration_error(score)
+                )
             else:
                 pit = card.scores[0].pit  # type: ignore[attr-defined]
-                found[f"{name} pit"] = table(pit.bars(), *pit.coverage())
-                edges, counts = card.summaries.features.bins(0)
+                found[f"{name} pit"] = table(pit.bar_counts(), *pit.coverage_curve())
+                edges, counts = card.summaries.features.used_bins(0)
                 found[f"{name} bins"] = table(edges, counts)
     return found
 
@@ -363,7 +389,7 @@ def kept() -> dict[str, Any]:
     x[3, 1] = np.nan
     for start, stop in ((0, 10), (10, 11), (11, 60)):
         histograms.add(x[start:stop, : 2 if start < 11 else 3])
-    histograms.widen(5, np.array([0.0, 0.0, 0.0, np.nan, 0.0]))
+    histograms.add_features(5, np.array([0.0, 0.0, 0.0, np.nan, 0.0]))
     found |= parts("features", histograms.to_json())
     found["counts"] = table(histograms.counts)
     pairs = ((0.0, 0.0), (-1.0, 1.0), (3.0, 3.0), (1e-300, 2e-300), (-5.0, 1e9), (0.0, 64.0))
@@ -371,34 +397,37 @@ def kept() -> dict[str, Any]:
     pit = PitHistogram()
     pit.add(uniform(70, 1, 3)[:, 0])
     pit.add(np.array([0.0, 1.0]))
-    found["pit"] = table(pit.counts, pit.bars(), *pit.coverage())
-    rows = Selection(9)
+    found["pit"] = table(pit.counts, pit.bar_counts(), *pit.coverage_curve())
+    rows = PrioritySample(9)
     order = np.arange(30.0)
-    priority = np.where(order % 4 == 0, 2.0, row_hash(order, 5))
+    priority = np.where(order % 4 == 0, 2.0, hash_row_order(order, 5))
     for part in (slice(0, 12), slice(12, 13), slice(13, 30)):
         y = x[part, :1]
-        rows.offer(order[part], order[part] + 1.0, priority[part], x[part], y, y)
-    rows.widen(np.array([0.0, 0.0, 0.0, 7.0]))
-    found |= {f"rows {name}": array.ravel() for name, array in rows.arrays("kept").items()}
-    found["sample rows"] = table(*(sample_rows(n) for n in (0, 1, 128, 129, 500, 2000)))
-    found["hash"] = table(row_hash(np.arange(5.0), 0), row_hash(np.arange(5.0), 9))
-    many = Summaries(1, 1, 8)
+        rows.offer_rows(order[part], order[part] + 1.0, priority[part], x[part], y, y)
+    rows.add_columns(np.array([0.0, 0.0, 0.0, 7.0]))
+    found |= {f"rows {name}": array.ravel() for name, array in rows.to_arrays("kept").items()}
+    found["sample rows"] = table(*(choose_sample_rows(n) for n in (0, 1, 128, 129, 500, 2000)))
+    found["hash"] = table(hash_row_order(np.arange(5.0), 0), hash_row_order(np.arange(5.0), 9))
+    many = StreamSummaries(1, 1, 8)
     told = bells(5000, 1, 4)
     for part in (slice(0, 4000), slice(4000, 4099), slice(4099, 5000)):
         many.add(told[part], told[part], told[part], np.abs(told[part, 0]))
     header, arrays = many.to_state()
     found |= parts("many", header)
     found |= {f"many {name}": array.ravel() for name, array in arrays.items()}
-    losses = Pinball((0.1, 0.5, 0.9))
+    losses = PinballLoss((0.1, 0.5, 0.9))
     losses.add(x[:30, 0], x[:30, :1] + np.array([-1.0, 0.1, 0.8]), None)
     losses.add(x[30:, 0], x[30:, :1] + np.array([-1.0, 0.1, 0.8]), uniform(30, 1, 8)[:, 0])
-    found["pinball"] = table(*losses.means())
+    found["pinball"] = table(*losses.mean_losses())
     figures = {"rmse": 3.0, "baseline_rmse": 4.0, "coverage": {"90": 0.85}, "nll": None}
     names = ["rmse", "baseline_rmse", "coverage_90", "nll"]
     checks = ["rmse>3", "rmse>=3", "rmse<3", "rmse<=3", "coverage.90<86%", "coverage_90<0.85",
               "rmse<baseline_rmse", "nll>1", "a.rmse>2", "rmse>nll"]  # fmt: skip
     found["checks"] = table(
-        *(len(failif.reasons([failif.parse(c, names, ["a"])], {"a": figures})) for c in checks)
+        *(
+            len(failif.explain_met_checks([failif.parse_check(c, names, ["a"])], {"a": figures}))
+            for c in checks
+        )
     )
     return found
 
@@ -406,24 +435,27 @@ def kept() -> dict[str, Any]:
 def judged_rows() -> dict[str, Any]:
     """Terms of every figure, row by row."""
     found: dict[str, Any] = {}
-    told, y = told_of(stated.REAL)
-    told[2, STATED.spread], y[4], y[6] = 0.0, np.nan, 1e150
-    made = Judged(y, told[:, STATED.place], told, uniform(len(y), 1, 3)[:, 0])
+    told, y = told_of(stated.NORMAL_MIXTURE_CODE)
+    told[2, PARAM.spread], y[4], y[6] = 0.0, np.nan, 1e150
+    made = ScoredNumericBatch(y, told[:, PARAM.place], told, uniform(len(y), 1, 3)[:, 0])
     for figure in NumericScore.figures_listed:
         if figure.term is not None:
             found[figure.name] = np.asarray(figure.term(made))
-    found["surprise"], found["edges"] = made.surprise, np.column_stack(made.edges)
-    found["counts"] = table(made.skipped, made.invalid, made.even)
+    found["surprise"], found["edges"] = made.row_losses, np.column_stack(made.interval_edges)
+    found["counts"] = table(made.skipped, made.invalid, made.is_unweighted)
     p = uniform(12, 3, 5)
     p = p / p.sum(axis=1, keepdims=True)
     label = np.array([0.0, 1, 2, 2, 1, 0, np.nan, -1.0, 4.0, 1, 1, 0])
     p[10] = np.nan
     p[11] = [0.0, 0.5, 0.5]
     labels = JudgedLabels(label, p)
-    for name in ("confidence", "p_label", "correct", "log_loss", "brier", "surprise", "top"):
-        found[f"label {name}"] = np.asarray(getattr(labels, name), np.float64)
-    found["label counts"] = table(labels.skipped, labels.invalid, labels.even, labels.p.shape)
-    found["mixture"] = np.array([float(mixture.GAINS)])
+    for name in ("confidence", "p_label", "correct", "log_loss", "brier", "row_losses", "top"):
+        shown = "surprise" if name == "row_losses" else name
+        found[f"label {shown}"] = np.asarray(getattr(labels, name), np.float64)
+    found["label counts"] = table(
+        labels.skipped, labels.invalid, labels.is_unweighted, labels.p.shape
+    )
+    found["mixture"] = np.array([float(mixture.GAIN_COUNT)])
     return found
 
 

@@ -14,7 +14,7 @@
 
 enum { TOGETHER = 8 }; /* sums at a time, none of which waits for another */
 
-void kb_totals(double *sums, const double *const *columns, int64_t width, int64_t rows)
+void kb_sum_in_order(double *sums, const double *const *columns, int64_t width, int64_t rows)
 {
     for (; width >= TOGETHER; width -= TOGETHER, sums += TOGETHER, columns += TOGETHER) {
         double sum[TOGETHER];
@@ -37,7 +37,7 @@ static double cut(double value, double limit)
     return value < -limit ? -limit : (value > limit ? limit : value);
 }
 
-void kb_count_constant(kb_constant *constant, int first, const double *y, const double *weight,
+void kb_update_constant(kb_constant *constant, int first, const double *y, const double *weight,
                        int64_t rows, double limit)
 {
     kb_constant c = *constant;
@@ -54,7 +54,7 @@ void kb_count_constant(kb_constant *constant, int first, const double *y, const 
     *constant = c;
 }
 
-KB_WIDER int kb_beyond(const double *v, int64_t count, double smallest, double largest)
+KB_WIDER int kb_exceeds_limits(const double *v, int64_t count, double smallest, double largest)
 {
     int64_t large = 0, small = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -65,7 +65,7 @@ KB_WIDER int kb_beyond(const double *v, int64_t count, double smallest, double l
     return (large ? KB_LARGE : 0) | (small ? KB_SMALL : 0);
 }
 
-void kb_side_by_side(const double *const *columns, int64_t width, int64_t rows, double *x)
+void kb_stack_columns(const double *const *columns, int64_t width, int64_t rows, double *x)
 {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < width; j++)

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* To each of the sums its column, v_1, then v_2, ... in this order. */
-void kb_totals(double *sums, const double *const *columns, int64_t width, int64_t rows);
+void kb_sum_in_order(double *sums, const double *const *columns, int64_t width, int64_t rows);
 
 /* The best constant of numbers, see kbnn/score/constant.py: what they are counted from, the sum of
  * weights, that of weighted differences and that of their squares about the mean. */
@@ -14,16 +14,16 @@ typedef struct {
 } kb_constant;
 
 /* Counts more numbers, cut to +-limit; `first`: there were none. */
-void kb_count_constant(kb_constant *constant, int first, const double *y, const double *weight,
+void kb_update_constant(kb_constant *constant, int first, const double *y, const double *weight,
                        int64_t rows, double limit);
 
 enum { KB_LARGE = 1, KB_SMALL = 2 };
 
 /* Whether a value is larger than the largest that is wanted, or closer to 0 than the smallest and not
  * 0; a missing one is neither. */
-int kb_beyond(const double *v, int64_t count, double smallest, double largest);
+int kb_exceeds_limits(const double *v, int64_t count, double smallest, double largest);
 
 /* Columns as those of x (rows, width). */
-void kb_side_by_side(const double *const *columns, int64_t width, int64_t rows, double *x);
+void kb_stack_columns(const double *const *columns, int64_t width, int64_t rows, double *x);
 
 #endif

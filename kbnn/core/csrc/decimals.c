@@ -14,7 +14,7 @@ static const double power_of_ten[DIGITS + 1] = {
     1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
 
 /* Of as many bytes at once as a byte can count: so it vectorises. */
-KB_WIDER int64_t kb_lines(const char *text, int64_t length)
+KB_WIDER int64_t kb_count_lines(const char *text, int64_t length)
 {
     int64_t lines = 0;
     for (int64_t at = 0; at < length; at += UCHAR_MAX) {
@@ -61,7 +61,7 @@ static const char *decimal(const char *at, double *value)
     return at;
 }
 
-int kb_decimals(const char *text, int64_t length, char delimiter, int64_t columns, int64_t rows,
+int kb_parse_decimals(const char *text, int64_t length, char delimiter, int64_t columns, int64_t rows,
                 double *out)
 {
     const char *at = text, *end = text + length;

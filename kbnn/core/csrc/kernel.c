@@ -11,7 +11,7 @@
 #include "activation.h"
 #include "observe.h"
 #include "plan.h"
-#include "rehearsal.h"
+#include "replay.h"
 
 #define KB_SMALL_BLOCK 100 /* weights, on average of a network's blocks */
 
@@ -50,7 +50,7 @@ static int kb_supported(const char *name)
 static const kb_variant *kb_chosen;
 static int kb_by_hand; /* the choice is not ours */
 
-int kb_use(const char *name)
+int kb_use_instruction_set(const char *name)
 {
     int any = !name || !*name;
     for (size_t i = 0; i < sizeof kb_variants / sizeof *kb_variants; i++)
@@ -65,7 +65,7 @@ int kb_use(const char *name)
 /* What runs a network fastest: vectors of eight are half empty in small joint blocks. */
 static const kb_variant *kb_suited(const kb_net *net)
 {
-    kb_instructions();
+    kb_instruction_set();
 #ifdef KB_X86
     kb_lengths n;
     kb_lengths_of(net, &n);
@@ -76,10 +76,10 @@ static const kb_variant *kb_suited(const kb_net *net)
     return kb_chosen;
 }
 
-const char *kb_instructions(void)
+const char *kb_instruction_set(void)
 {
     if (!kb_chosen)
-        kb_use(NULL);
+        kb_use_instruction_set(NULL);
     return kb_chosen->name;
 }
 
@@ -138,12 +138,12 @@ void kb_close(kb_session *session)
     free(session);
 }
 
-void kb_turn_to(kb_session *session, const kb_state *state) { kb_work_take(&session->work, state); }
+void kb_switch_state(kb_session *session, const kb_state *state) { kb_work_take(&session->work, state); }
 
 int kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn)
 {
     kb_work *w = &session->work;
-    int put_back = learn && data->role == KB_MEANS_ALONE, failed = 0;
+    int put_back = learn && data->role == KB_ROLE_REPLAY_MEANS, failed = 0;
     unsigned mode = kb_flush_subnormals();
     if (put_back) {
         session->variant->settle(w);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { KB_FIRST, KB_AGAIN, KB_REHEARSAL, KB_MEANS_ALONE }; /* roles of rows, see kb_data */
+enum { KB_FIRST, KB_AGAIN, KB_ROLE_REPLAY, KB_ROLE_REPLAY_MEANS }; /* roles of rows, see kb_data */
 enum { KB_LEARNED = 1, KB_REJECTED = 2, KB_ALARM = 4, KB_UNLABELLED = 8 }; /* status bits */
 enum { KB_ROWS, KB_REJECTIONS, KB_REPAIRS, KB_CLIPPED, KB_ALARMS, KB_DISTINCT, KB_REHEARSED, KB_MOVED,
        KB_BOUNDED, KB_RAISED, KB_COUNTS };
@@ -112,7 +112,7 @@ int kb_open(kb_session **session, const kb_net *net, const kb_state *state);
 void kb_close(kb_session *session);
 
 /* Another belief of the same network in the place of the one that is open. */
-void kb_turn_to(kb_session *session, const kb_state *state);
+void kb_switch_state(kb_session *session, const kb_state *state);
 
 /* Predicts each row and, if it is to `learn`, learns it; KB_NO_MEMORY before anything changed. */
 int kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn);
@@ -125,7 +125,7 @@ const int64_t *kb_counts(kb_session *session);
 const double *kb_noise(const kb_session *session);
 
 /* Which instruction set runs: "avx512", "avx2" or "portable"; NULL or "" leaves the choice to the CPU. */
-const char *kb_instructions(void);
-int kb_use(const char *name);
+const char *kb_instruction_set(void);
+int kb_use_instruction_set(const char *name);
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef KBNN_MIXTURE_H
 #define KBNN_MIXTURE_H
 
-#include "tails.h"
+#include "calibration.h"
 
 #include <math.h>
 

@@ -136,7 +136,7 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
     }
     records->status[row] = KB_REJECTED;
     if (!KB(learnable)(w, x, y, weight)) {
-        counts[KB_REJECTIONS] += w->role < KB_REHEARSAL;
+        counts[KB_REJECTIONS] += w->role < KB_ROLE_REPLAY;
         return;
     }
     double surprise = KB(observe)(w, y, weight, &inlier);
@@ -149,7 +149,7 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
     }
     if (!KB(noise_within_limit)(w)
         || !(w->net->paper ? KB(paper_update)(w) : KB(filter_update)(w))) {
-        counts[KB_REJECTIONS] += w->role < KB_REHEARSAL;
+        counts[KB_REJECTIONS] += w->role < KB_ROLE_REPLAY;
         return;
     }
     if (w->net->learns_noise)
@@ -159,8 +159,8 @@ KB_INLINE void KB(learn_row)(kb_work *w, const double *x, const double *y, doubl
             KB(learn_head)(w, o);
     records->inlier[row] = inlier;
     records->status[row] = KB_LEARNED | (alarm ? KB_ALARM : 0);
-    if (w->role >= KB_REHEARSAL) {
-        counts[w->role == KB_MEANS_ALONE ? KB_MOVED : KB_REHEARSED]++;
+    if (w->role >= KB_ROLE_REPLAY) {
+        counts[w->role == KB_ROLE_REPLAY_MEANS ? KB_MOVED : KB_REHEARSED]++;
         return;
     }
     if (w->directions)

@@ -80,7 +80,7 @@ typedef struct {
     int64_t unseen;        /* repairs that are not counted: those of the heads */
     double *memory;
     size_t size;           /* of it, in bytes */
-    double *before;        /* what a rehearsal puts back, see kbnn/core/csrc/rehearsal.h */
+    double *before;        /* what a rehearsal puts back, see kbnn/core/csrc/replay.h */
     double *q;             /* (outputs, outputs) covariance of the outputs */
     double *out_mean, *out_var, *stated_var, *input_var, *target, *label_var, *residual;
     double *now_mean, *now_cov, *now_gain; /* m, Q, A while a label is worked in */

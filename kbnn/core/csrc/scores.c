@@ -26,13 +26,13 @@ static int is_of(const mixture *m, const double *stated)
     return stated[KB_SHARE] == m->share && stated[KB_RATIO] == m->ratio && stated[KB_SHIFT] == m->shift;
 }
 
-void kb_edges(const double *stated, int64_t rows, double beyond, double z, int plain, double *lower,
+void kb_mixture_edges(const double *stated, int64_t rows, double beyond, double z, int plain, double *lower,
               double *upper, const kb_constants *k)
 {
     mixture m = {-1.0, 0.0, 0.0, 0.0};
     double median = 0.0, low = 0.0, high = 0.0;
     for (int64_t row = 0; row < rows; row++) {
-        const double *s = stated + row * KB_STATED_FIELDS;
+        const double *s = stated + row * KB_PARAM_COUNT;
         if (!is_of(&m, s)) {
             m = mixture_of(s + KB_SHARE);
             mixture other = turned(m);
@@ -152,14 +152,14 @@ KB_WIDER static void judge_few(const shape *s, const double *y, const double *st
     double near = 1.0 - m->share, median = s->known.median;
     places here, there;
     for (int64_t i = 0; i < rows; i++) {
-        const double *said = stated + i * KB_STATED_FIELDS;
+        const double *said = stated + i * KB_PARAM_COUNT;
         t[i] = clip((y[i] - said[KB_PLACE]) / said[KB_SPREAD], -k->label_limit, k->label_limit);
         far[i] = (t[i] - m->shift) / m->root;
     }
     places_of(t, rows, &here);
     places_of(far, rows, &there);
     for (int64_t i = 0; i < rows; i++) {
-        const double *said = stated + i * KB_STATED_FIELDS, *gains = said + KB_EDGE_GAINS;
+        const double *said = stated + i * KB_PARAM_COUNT, *gains = said + KB_EDGE_GAINS;
         double *out = judged + i, spread = said[KB_SPREAD];
         place a = at(&here, i), b = at(&there, i);
         double height = near * a.pdf + m->share * b.pdf / m->root;
@@ -183,16 +183,16 @@ KB_WIDER static void judge_few(const shape *s, const double *y, const double *st
         judged[i + KB_SCORE * pitch] = t[i] >= median ? -score[i] : score[i];
 }
 
-void kb_judge(const double *y, const double *stated, int64_t rows, double *judged,
+void kb_score_rows(const double *y, const double *stated, int64_t rows, double *judged,
               const kb_constants *k)
 {
     shape s = {.m = {-1.0, 0.0, 0.0, 0.0}};
     for (int64_t row = 0, few; row < rows; row += few) {
-        const double *said = stated + row * KB_STATED_FIELDS;
+        const double *said = stated + row * KB_PARAM_COUNT;
         if (!is_of(&s.m, said))
             s = shape_of(said, k);
         for (few = 1; few < SIDE_BY_SIDE && row + few < rows; few++)
-            if (!is_of(&s.m, said + few * KB_STATED_FIELDS))
+            if (!is_of(&s.m, said + few * KB_PARAM_COUNT))
                 break;
         judge_few(&s, y + row, said, few, rows, judged + row, k);
     }

@@ -1,7 +1,7 @@
 /* What is stated of classes: probabilities as sharp as the stream has shown that they may be. As in
  * kbnn/core/sharpness.py. */
-#ifndef KBNN_SHARPNESS_H
-#define KBNN_SHARPNESS_H
+#ifndef KBNN_TEMPERATURE_H
+#define KBNN_TEMPERATURE_H
 
 #include "kernel.h"
 
@@ -16,11 +16,11 @@ typedef struct {
     const double *power, *log_prior;
     double *known;
     double *work; /* 3 x classes + powers */
-} kb_sharpness;
+} kb_temperature;
 
 /* States (rows, classes) from probabilities alike; with labels what is known learns from each, which
  * counts `weight` times if that is not NULL. */
-void kb_follow_sharpness(const kb_sharpness *s, int64_t rows, const double *p, const double *label,
+void kb_apply_temperature(const kb_temperature *s, int64_t rows, const double *p, const double *label,
                          const double *weight, double *stated, const kb_constants *k);
 
 #endif

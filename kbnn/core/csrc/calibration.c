@@ -108,7 +108,7 @@ static void average_width(double *tail, double seen, const kb_constants *k)
     tail[KB_MEAN_WIDTH] += (tail[KB_WIDTH_FACTOR] - tail[KB_MEAN_WIDTH]) / rows;
 }
 
-void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double *mean,
+void kb_update_calibration(double *tails, int64_t targets, int64_t rows, const double *mean,
                      const double *sd, const double *y, int mix, int tracked, double *stated,
                      const kb_constants *k)
 {
@@ -117,14 +117,14 @@ void kb_follow_tails(double *tails, int64_t targets, int64_t rows, const double 
         for (int missed = 0; missed < 2; missed++)
             factors[level][missed] = exp(k->track_step * (missed - outside_of(level, k)));
     for (int64_t j = 0; j < targets; j++) {
-        double *tail = tails + j * KB_TAIL_FIELDS;
+        double *tail = tails + j * KB_CALIBRATION_FIELDS;
         mixture m = mixture_of(tail + KB_TAIL_SHARE);
         margins edges = {0};
         double usual = usual_odds(&m);
         int known = 0;
         for (int64_t row = 0; row < rows; row++) {
             int64_t at = row * targets + j;
-            double *out = stated + at * KB_STATED_FIELDS;
+            double *out = stated + at * KB_PARAM_COUNT;
             if (mix && isfinite(y[at]) && is_due(tail, k)) {
                 refresh(tail, k);
                 m = mixture_of(tail + KB_TAIL_SHARE);
@@ -168,10 +168,10 @@ static void state_rows(const double *tails, int64_t targets, int64_t rows, const
                        const double *sd, double *stated)
 {
     for (int64_t j = 0; j < targets; j++) {
-        const double *tail = tails + j * KB_TAIL_FIELDS;
+        const double *tail = tails + j * KB_CALIBRATION_FIELDS;
         double width = sqrt(tail[KB_MEAN_WIDTH]);
         for (int64_t at = j; at < rows * targets; at += targets) {
-            double *out = stated + at * KB_STATED_FIELDS;
+            double *out = stated + at * KB_PARAM_COUNT;
             out[KB_PLACE] = mean[at];
             out[KB_SPREAD] = width * sd[at];
             memcpy(out + KB_SHARE, tail + KB_TAIL_SHARE, 3 * sizeof(double));
@@ -184,8 +184,8 @@ static void state_rows(const double *tails, int64_t targets, int64_t rows, const
     }
 }
 
-void kb_forecast(double *tails, int64_t targets, int64_t rows, const kb_said *said, const double *y,
-                 int mix, int tracked, kb_told *told, const kb_constants *k)
+void kb_calibrate_outputs(double *tails, int64_t targets, int64_t rows, const kb_network_outputs *said, const double *y,
+                 int mix, int tracked, kb_calibrated *told, const kb_constants *k)
 {
     int64_t n = rows * targets;
     for (int64_t at = 0; at < n; at++) {
@@ -194,12 +194,12 @@ void kb_forecast(double *tails, int64_t targets, int64_t rows, const kb_said *sa
         told->sd[at] = said->scale[j] * sqrt(said->function_var[at] + said->noise_var[at]);
     }
     if (y)
-        kb_follow_tails(tails, targets, rows, told->mean, told->sd, y, mix, tracked, told->stated, k);
+        kb_update_calibration(tails, targets, rows, told->mean, told->sd, y, mix, tracked, told->stated, k);
     else
         state_rows(tails, targets, rows, told->mean, told->sd, told->stated);
     for (int64_t at = 0; at < n; at++) {
         double function = said->function_var[at], noise = said->noise_var[at];
-        double root = sqrt(function + noise), spread = told->stated[at * KB_STATED_FIELDS + KB_SPREAD];
+        double root = sqrt(function + noise), spread = told->stated[at * KB_PARAM_COUNT + KB_SPREAD];
         double wider = spread / (root > DBL_MIN ? root : DBL_MIN);
         told->sd[at] = spread;
         told->function_sd[at] = sqrt(function) * wider;
@@ -218,12 +218,12 @@ static double digamma(double x)
     return log(x) - 0.5 / x - series - below;
 }
 
-void kb_mix_counts(double *tail, int64_t rows, const double *y, double *stated,
+void kb_update_count_mixture(double *tail, int64_t rows, const double *y, double *stated,
                    const kb_constants *k)
 {
     double seen = tail[KB_TAIL_SEEN];
     for (int64_t row = 0; row < rows; row++) {
-        double *out = stated + row * KB_STATED_FIELDS, share = tail[KB_TAIL_SHARE];
+        double *out = stated + row * KB_PARAM_COUNT, share = tail[KB_TAIL_SHARE];
         out[KB_SPREAD] *= tail[KB_WIDTH_FACTOR];
         out[KB_SHARE] = share;
         if (isnan(y[row]))
@@ -269,11 +269,11 @@ static void track_count(double *gains, double u, double none, const kb_constants
     }
 }
 
-void kb_follow_counts(double *tail, int64_t rows, const double *y, const double *u,
+void kb_update_count_intervals(double *tail, int64_t rows, const double *y, const double *u,
                       const double *none, int tracked, double *stated, const kb_constants *k)
 {
     for (int64_t row = 0; row < rows; row++) {
-        double *out = stated + row * KB_STATED_FIELDS;
+        double *out = stated + row * KB_PARAM_COUNT;
         memcpy(out + KB_EDGE_GAINS, tail + KB_GAINS, 2 * KB_LEVELS * sizeof(double));
         out[KB_MOST] = tail[KB_MOST_SEEN];
         if (isnan(y[row]))

@@ -1,5 +1,5 @@
 /* Rows of many models, as kbnn/fleet/herd.py has them learned. */
-#include "herd.h"
+#include "batched.h"
 
 #include <float.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "columns.h"
 #include "scale.h"
-#include "tails.h"
+#include "calibration.h"
 
 /* What numpy does for a model alone is rounded after every step. */
 #if defined(__clang__)
@@ -41,14 +41,14 @@ static void fetch(const double *model, int64_t numbers)
 
 static int doubled(int64_t count, int64_t first) { return count >= first && !(count & (count - 1)); }
 
-static int is_due(const int64_t *counts, const kb_manner *m)
+static int is_due(const int64_t *counts, const kb_learn_options *m)
 {
     int64_t met = counts[KB_OF_MET] + 1;
     return doubled(counts[KB_OF_SEEN] + 1, m->first_refit)
            || doubled(counts[KB_OF_CURVE] + 1, m->first_point) || met == m->known || met == m->of_age;
 }
 
-static void keep(const kb_form *form, double *model, int64_t inputs, const double *x, double y,
+static void keep(const kb_packed_layout *form, double *model, int64_t inputs, const double *x, double y,
                  double weight, double trust)
 {
     int64_t *counts = (int64_t *)(model + form->counts);
@@ -62,18 +62,18 @@ static void keep(const kb_form *form, double *model, int64_t inputs, const doubl
 }
 
 /* What is said of row k in the user's units. */
-static void say(const kb_many_said *said, int64_t k, const kb_records *made, double *tail,
-                const double *column, double y, const kb_manner *m, const kb_constants *c)
+static void say(const kb_batched_outputs *said, int64_t k, const kb_records *made, double *tail,
+                const double *column, double y, const kb_learn_options *m, const kb_constants *c)
 {
-    kb_said given = {made->mean, made->function_var, made->noise_var, column + KB_CENTER,
+    kb_network_outputs given = {made->mean, made->function_var, made->noise_var, column + KB_CENTER,
                      column + KB_SCALE};
-    kb_told told = {said->stated + k * KB_STATED_FIELDS, said->mean + k, said->sd + k,
+    kb_calibrated told = {said->stated + k * KB_PARAM_COUNT, said->mean + k, said->sd + k,
                     said->function_sd + k, said->noise_sd + k};
-    kb_forecast(tail, 1, 1, &given, &y, (int)m->robust, (int)m->tracked, &told, c);
+    kb_calibrate_outputs(tail, 1, 1, &given, &y, (int)m->robust, (int)m->tracked, &told, c);
 }
 
-int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, const kb_manner *manner,
-                  double *models, const kb_many_rows *rows, const kb_many_said *said)
+int kb_batched_learn(kb_session **session, const kb_net *net, const kb_packed_layout *form, const kb_learn_options *manner,
+                  double *models, const kb_batched_rows *rows, const kb_batched_outputs *said)
 {
     int64_t inputs = net->widths[0] - net->directions, width = 1 + inputs, open = -1, left = -1;
     size_t columns = (size_t)(width * KB_COLUMN_FIELDS);
@@ -105,7 +105,7 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
         if (!*session)
             failed = kb_open(session, net, &state);
         else if (open != place)
-            kb_turn_to(*session, &state);
+            kb_switch_state(*session, &state);
         open = -1;
         if (failed)
             break;
@@ -133,7 +133,7 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
         } else if (!isfinite(said->mean[k]) || !isfinite(said->sd[k]) || !(said->sd[k] > 0.0)) {
             counts[KB_OF_INVALID]++;
         } else {
-            kb_judge(&y, said->stated + k * KB_STATED_FIELDS, 1, said->judged + k * KB_JUDGED_FIELDS,
+            kb_score_rows(&y, said->stated + k * KB_PARAM_COUNT, 1, said->judged + k * KB_SCORE_FIELDS,
                      net->k);
             said->done[k] = KB_JUDGED;
         }
@@ -142,7 +142,7 @@ int kb_herd_learn(kb_session **session, const kb_net *net, const kb_form *form, 
     return failed;
 }
 
-void kb_herd_count(const kb_form *form, double *models, int64_t rows, const int64_t *at,
+void kb_batched_count(const kb_packed_layout *form, double *models, int64_t rows, const int64_t *at,
                    const double *terms, const int64_t *drawn, const int64_t *bin, const double *y,
                    const kb_constants *k)
 {
@@ -154,7 +154,7 @@ void kb_herd_count(const kb_form *form, double *models, int64_t rows, const int6
         for (int64_t j = 0; j < form->drawn; j++)
             model[form->recent + j] += terms[drawn[j]];
         ((int64_t *)(model + form->pit))[bin[i]]++;
-        kb_count_constant((kb_constant *)(model + form->constant), !counts[KB_OF_SCORED]++, y + i,
+        kb_update_constant((kb_constant *)(model + form->constant), !counts[KB_OF_SCORED]++, y + i,
                           terms, 1, k->largest_term);
     }
 }

@@ -1,7 +1,7 @@
 /* Rows rehearsed for the means alone: the covariances are put back afterwards, so that a row that
  * was learned before is no new information. */
-#ifndef KBNN_REHEARSAL_H
-#define KBNN_REHEARSAL_H
+#ifndef KBNN_REPLAY_H
+#define KBNN_REPLAY_H
 
 #include "work.h"
 

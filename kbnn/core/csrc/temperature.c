@@ -1,5 +1,5 @@
 /* How sharp what is stated of classes is, and how that follows a stream. */
-#include "sharpness.h"
+#include "temperature.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static double bend(const double *log_p, const double *log_share, int64_t classes
 }
 
 /* The weight of every power, into `weight`. */
-static void weigh(const kb_sharpness *s, const double *evidence, double *weight)
+static void weigh(const kb_temperature *s, const double *evidence, double *weight)
 {
     double most = -INFINITY, total = 0.0;
     for (int64_t g = 0; g < s->powers; g++) {
@@ -39,7 +39,7 @@ static void weigh(const kb_sharpness *s, const double *evidence, double *weight)
 }
 
 /* What was before counts half. */
-static void age(const kb_sharpness *s, double *evidence, double *counts)
+static void age(const kb_temperature *s, double *evidence, double *counts)
 {
     double most = -INFINITY;
     for (int64_t g = 0; g < s->powers; g++)
@@ -58,7 +58,7 @@ static int is_known(const double *p, int64_t classes)
     return 1;
 }
 
-static void take_logarithms(const kb_sharpness *s, const double *p, const double *counts,
+static void take_logarithms(const kb_temperature *s, const double *p, const double *counts,
                             double *log_p, double *log_share, const kb_constants *k)
 {
     double total = 0.0;
@@ -70,7 +70,7 @@ static void take_logarithms(const kb_sharpness *s, const double *p, const double
     }
 }
 
-void kb_follow_sharpness(const kb_sharpness *s, int64_t rows, const double *p, const double *label,
+void kb_apply_temperature(const kb_temperature *s, int64_t rows, const double *p, const double *label,
                          const double *weight, double *stated, const kb_constants *k)
 {
     int64_t classes = s->classes;
