@@ -25,9 +25,9 @@ from kbnn.model.limits import is_within_limits
 from kbnn.model.networks import Networks
 from kbnn.model.rehearsal import ReplayState
 from kbnn.model.rescale import rescale_state
-from kbnn.model.rows import Rows, slice_rows
+from kbnn.model.rows import Rows, make_fill_values, slice_rows
 from kbnn.model.scaling import Scale
-from kbnn.model.warmup import BufferedRows, make_fill_values
+from kbnn.model.warmup import BufferedRows
 from kbnn.task.forecast import Forecast
 
 FIRST_REFIT_ROWS = 64

@@ -25,8 +25,8 @@ from kbnn.core.sensitivity import Sensitivity, compute_sensitivity
 from kbnn.model import scaling
 from kbnn.model.learned import LearnerState
 from kbnn.model.model import OnlineModel
+from kbnn.model.rows import pad_columns
 from kbnn.model.schema import Place
-from kbnn.model.warmup import widen_rows
 from kbnn.task.base import EffectQuantity
 
 SAMPLE_ROWS = 128
@@ -112,7 +112,7 @@ def _sample_rows(model: OnlineModel, predictions: int) -> FloatArray:
     if not len(kept):
         return np.zeros((1, width))
     z = scaling.standardize_rows(
-        columns, widen_rows(kept, width), model.learner.unscaled_inputs[:width]
+        columns, pad_columns(kept, width), model.learner.unscaled_inputs[:width]
     )
     return np.nan_to_num(z)
 

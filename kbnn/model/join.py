@@ -37,10 +37,11 @@ from kbnn.model.learner import Learner
 from kbnn.model.model import OnlineModel
 from kbnn.model.race import Candidate
 from kbnn.model.rescale import rescale_state
+from kbnn.model.rows import make_fill_values, pad_columns
 from kbnn.model.scaling import COUNT, FIELDS, MEAN, SCALE, SQUARES, Scale
 from kbnn.model.schema import Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import BufferedRows, ReplayBuffer, make_fill_values, widen_rows
+from kbnn.model.warmup import BufferedRows, ReplayBuffer
 from kbnn.wording import clean_text
 
 MAX_MEMBERS = 64
@@ -319,7 +320,7 @@ def _merge_buffers(models: Sequence[OnlineModel], rows: Sequence[BufferedRows]) 
     parts, before = [], 0.0
     exact = not any(part.x_sd.any() for part in rows)
     for model, part in zip(models, rows, strict=True):
-        x_sd = np.zeros((len(part.y), 0)) if exact else widen_rows(part.x_sd, part.x.shape[1])
+        x_sd = np.zeros((len(part.y), 0)) if exact else pad_columns(part.x_sd, part.x.shape[1])
         whole = part._replace(x_sd=x_sd, number=part.number + before)
         parts.append(BufferedRows._make(array[-share:] for array in whole))
         before += float(model.met)

@@ -20,8 +20,8 @@ from kbnn.core.tails import MEAN_SCALE_FACTOR, SCALE_FACTOR, reset_scale_and_gai
 from kbnn.model import rehearsal, scaling
 from kbnn.model.changes import ALARM_GRACE_ROWS, Changes, next_refit
 from kbnn.model.learned import LearnerState, LearnEvents, events_of, record_alarm
-from kbnn.model.rows import Rows, slice_rows
-from kbnn.model.warmup import BufferedRows, ReplayBuffer, compute_buffer_rows, make_fill_values
+from kbnn.model.rows import Rows, make_fill_values, slice_rows
+from kbnn.model.warmup import BufferedRows, ReplayBuffer, compute_buffer_rows
 from kbnn.task.base import CalibrationUpdate
 from kbnn.task.forecast import Forecast
 

@@ -19,7 +19,7 @@ from kbnn.model.learned import LearnerState
 from kbnn.model.learner import Learner
 from kbnn.model.race import Candidate, EliminatedCandidate
 from kbnn.model.recursion import ForecastContext, SequenceNotices, SequentialPredictor
-from kbnn.model.rows import LearnResult, Rows, TargetTypeChange, slice_rows
+from kbnn.model.rows import LearnResult, Rows, TargetTypeChange, make_fill_values, slice_rows
 from kbnn.model.schema import Schema
 from kbnn.model.settings import Settings
 from kbnn.model.timeline import LaggedBatch, Timeline
@@ -31,7 +31,6 @@ from kbnn.model.warmup import (
     ReplayBuffer,
     count_rows_to_hold,
     find_cold_start_window,
-    make_fill_values,
 )
 from kbnn.score.scorecard import Scorecard
 from kbnn.score.summaries import choose_sample_rows

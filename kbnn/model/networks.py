@@ -12,8 +12,9 @@ from kbnn.core.network import Prediction, predict_parallel
 from kbnn.core.normal import FloatArray
 from kbnn.model import ensemble, scaling
 from kbnn.model.learned import LearnerState
+from kbnn.model.rows import make_fill_values, pad_columns
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import BufferedRows, make_fill_values, widen_rows
+from kbnn.model.warmup import BufferedRows
 from kbnn.task.base import CalibrationUpdate, TargetScale, TargetType
 from kbnn.task.forecast import Forecast
 
@@ -142,9 +143,9 @@ class Networks:
         """Kept rows in the network's scale, and their stated standard deviations."""
         t = self.task.scaled
         width = len(columns) - t
-        x = widen_rows(rows.x, width, make_fill_values(self.indicators))
+        x = pad_columns(rows.x, width, make_fill_values(self.indicators))
         x = scaling.standardize_rows(columns[t:], x, self.unscaled_inputs[:width])
-        x_sd = widen_rows(rows.x_sd, width) if rows.x_sd.shape[1] else None
+        x_sd = pad_columns(rows.x_sd, width) if rows.x_sd.shape[1] else None
         return x, self._standardize_labels(columns, rows.y), x_sd
 
     def _make_forecast(

@@ -82,3 +82,20 @@ def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
         None if rows.time is None else rows.time[start:stop],
         None if rows.id is None else rows.id[start:stop],
     )
+
+
+def make_fill_values(indicators: FloatArray) -> FloatArray:
+    """What columns of x held before they were known: a category was not there, a number missing."""
+    return np.where(indicators > 0.0, 0.0, np.nan)
+
+
+def pad_columns(rows: FloatArray, width: int, fill: FloatArray | None = None) -> FloatArray:
+    """The columns of x, and on their right up to `width` those of `fill`, or zeros."""
+    known = rows.shape[1]
+    if known >= width:
+        return rows[:, :width]
+    wide = np.zeros((len(rows), width))
+    if fill is not None and len(fill) > known:
+        wide[:, : len(fill)] = fill[:width]
+    wide[:, :known] = rows
+    return wide

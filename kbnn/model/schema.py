@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from kbnn.errors import ModelError
 from kbnn.model.clock import CYCLES, Clock
@@ -26,6 +26,10 @@ MAX_CLASSES = 64
 MAX_BUCKETS = 4096
 MAX_LATE_COLUMNS = 64
 """Columns that may come after the first rows."""
+
+DEFAULT_MAX_PENDING: Final = 10_000
+"""Rows that may wait where nothing else was said."""
+MAX_PENDING_LIMIT: Final = 1_000_000
 
 
 @dataclass

@@ -35,11 +35,10 @@ from kbnn.model.plain import read_dataclass, read_value
 from kbnn.model.race import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
 from kbnn.model.rehearsal import ReplayState
 from kbnn.model.rows import MAX_ABS_VALUE
-from kbnn.model.schema import Schema
+from kbnn.model.schema import MAX_PENDING_LIMIT, Schema
 from kbnn.model.settings import Settings
 from kbnn.model.waiting import (
     COUNTER_NAMES,
-    MAX_PENDING_LIMIT,
     PendingArrays,
     pack_pending_rows,
     unpack_pending_rows,

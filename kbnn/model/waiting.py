@@ -19,15 +19,18 @@ import numpy as np
 from kbnn.core.mixture import PARAM_COUNT
 from kbnn.core.network import UNLABELLED
 from kbnn.core.normal import FloatArray
-from kbnn.model.rows import LearnResult, Rows, TargetTypeChange, slice_rows
-from kbnn.model.warmup import make_fill_values, widen_rows
+from kbnn.model.rows import (
+    LearnResult,
+    Rows,
+    TargetTypeChange,
+    make_fill_values,
+    pad_columns,
+    slice_rows,
+)
 from kbnn.task.base import make_empty_forecast
 from kbnn.task.forecast import Forecast, join_forecasts, select_rows
 from kbnn.wording import format_count, format_rows
 
-DEFAULT_MAX_PENDING: Final = 10_000
-"""Rows that may wait where nothing else was said."""
-MAX_PENDING_LIMIT: Final = 1_000_000
 COUNTER_NAMES: Final = ("found", "given_up", "replaced", "strangers")
 
 
@@ -202,9 +205,9 @@ def _match_labels(rows: Rows, pending: PendingRows, indicators: FloatArray) -> M
         pending.strangers += not known[-1]
         if waited is None:
             continue
-        x[at] = widen_rows(waited.x, x.shape[1], make_fill_values(indicators))[0]
+        x[at] = pad_columns(waited.x, x.shape[1], make_fill_values(indicators))[0]
         if x_sd is not None:
-            x_sd[at] = widen_rows(waited.x_sd, x.shape[1])[0]
+            x_sd[at] = pad_columns(waited.x_sd, x.shape[1])[0]
         if weight is not None:
             weight[at] = waited.weight
         if waited.has_forecast:
@@ -258,14 +261,14 @@ def pack_pending_rows(pending: PendingRows, indicators: FloatArray, targets: int
         for part in _FORECAST_FIELDS
     }
     return PendingArrays(
-        x=stack_parts([widen_rows(row.x, width, before) for row in rows], width),
+        x=stack_parts([pad_columns(row.x, width, before) for row in rows], width),
         x_sd=stack_parts(
-            [widen_rows(r.x_sd, 0 if exact else width) for r in rows], 0 if exact else width
+            [pad_columns(r.x_sd, 0 if exact else width) for r in rows], 0 if exact else width
         ),
         weight=np.array([row.weight for row in rows], np.float64),
         spoken=np.array([row.has_forecast for row in rows], np.float64),
         probability=stack_parts(
-            [widen_rows(row.forecast.probability, classes) for row in rows], classes
+            [pad_columns(row.forecast.probability, classes) for row in rows], classes
         ),
         stated=stack_parts(
             [row.forecast.stated.reshape(1, -1) for row in rows], targets * PARAM_COUNT

@@ -20,7 +20,7 @@ import numpy as np
 
 from kbnn.core import engine
 from kbnn.core.normal import FloatArray
-from kbnn.model.rows import Rows
+from kbnn.model.rows import Rows, pad_columns
 from kbnn.task.base import ColdStart
 
 WARM_UP_ROWS = 32
@@ -79,10 +79,10 @@ class ReplayBuffer:
             stop, known = at + len(rows.y) - skipped, room.x.shape[1]
         x, y = rows.x[:, :width], rows.y
         if skipped or width < known:
-            x, y = widen_rows(x[skipped:], known, self.fill_values), y[skipped:]
+            x, y = pad_columns(x[skipped:], known, self.fill_values), y[skipped:]
         engine.copy_rows([room.x, room.y], at, (x, y))
         if rows.x_sd is not None and not exact:
-            room.x_sd[at:stop] = widen_rows(rows.x_sd[skipped:, :width], known)
+            room.x_sd[at:stop] = pad_columns(rows.x_sd[skipped:, :width], known)
         if rows.weight is not None:
             room.weight[at:stop] = rows.weight[skipped:]
         if trust is not None:
@@ -158,31 +158,14 @@ class ReplayBuffer:
         exact = not room.x_sd.shape[1]
         if exact and width == room.x.shape[1]:
             return room
-        sd = widen_rows(room.x_sd, 0 if exact or not room.x_sd.any() else width)
-        return room._replace(x=widen_rows(room.x, width, self.fill_values), x_sd=sd)
+        sd = pad_columns(room.x_sd, 0 if exact or not room.x_sd.any() else width)
+        return room._replace(x=pad_columns(room.x, width, self.fill_values), x_sd=sd)
 
 
 def make_empty_rows(targets: int) -> BufferedRows:
     """No rows."""
     none = np.zeros((0, 0))
     return BufferedRows(none, none, np.zeros((0, targets)), np.zeros(0), np.zeros(0), np.zeros(0))
-
-
-def make_fill_values(indicators: FloatArray) -> FloatArray:
-    """What columns of x held before they were known: a category was not there, a number missing."""
-    return np.where(indicators > 0.0, 0.0, np.nan)
-
-
-def widen_rows(rows: FloatArray, width: int, fill: FloatArray | None = None) -> FloatArray:
-    """The columns of x, and on their right up to `width` those of `fill`, or zeros."""
-    known = rows.shape[1]
-    if known >= width:
-        return rows[:, :width]
-    wide = np.zeros((len(rows), width))
-    if fill is not None and len(fill) > known:
-        wide[:, : len(fill)] = fill[:width]
-    wide[:, :known] = rows
-    return wide
 
 
 def compute_buffer_rows(inputs: int, most: int) -> int:

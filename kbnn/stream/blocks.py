@@ -8,10 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from kbnn.core.layout import IntArray
-from kbnn.model.rows import Rows
+from kbnn.model.rows import Rows, make_fill_values, pad_columns
 from kbnn.model.schema import Schema
-from kbnn.model.warmup import make_fill_values
-from kbnn.model.warmup import widen_rows as fitted
 from kbnn.stream.values import cast_to_text
 
 
@@ -40,7 +38,7 @@ def widen_batch(rows: Rows, schema: Schema | None, width: int) -> Rows:
     if schema is not None:
         indicators[:] = [place.category is not None for place in schema.layout]
     x_sd = None if rows.x_sd is None else np.pad(rows.x_sd, ((0, 0), (0, width - known)))
-    return rows._replace(x=fitted(rows.x, width, make_fill_values(indicators)), x_sd=x_sd)
+    return rows._replace(x=pad_columns(rows.x, width, make_fill_values(indicators)), x_sd=x_sd)
 
 
 def concat_rows(parts: Sequence[Rows]) -> Rows:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from kbnn.errors import UsageError
-from kbnn.model.schema import Schema
-from kbnn.model.waiting import DEFAULT_MAX_PENDING, MAX_PENDING_LIMIT
+from kbnn.model.schema import DEFAULT_MAX_PENDING, MAX_PENDING_LIMIT, Schema
 from kbnn.stream.admission import OnError
 from kbnn.stream.clock import TIME_UNITS
 from kbnn.stream.formats import FORMATS
