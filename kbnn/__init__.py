@@ -9,47 +9,29 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kbnn.moved_modules import install_old_names
+
 if TYPE_CHECKING:
-    from kbnn.core.network import (
-        ALARM,
-        LEARNED,
-        REJECTED,
-        UNLABELLED,
-        Config,
-        Prediction,
-        State,
-        init,
-        learn,
-        predict,
-    )
+    from kbnn.api.forecasts import Figures, Forecasts
+    from kbnn.api.online_model import Model, load, step, train
+    from kbnn.core.config import Config
+    from kbnn.core.kernel import Prediction, learn, predict
+    from kbnn.core.reference import ALARM, LEARNED, REJECTED, UNLABELLED
+    from kbnn.core.state import State, init
     from kbnn.errors import DataError, KbnnError, ModelError, UsageError
-    from kbnn.front.figures import Figures
-    from kbnn.front.forecasts import Forecasts
-    from kbnn.front.model import Model, load, train
-    from kbnn.front.step import step
-    from kbnn.task.answer import Label, Number
+    from kbnn.targets.prediction import Label, Number
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "kbnn.front.model": ("Model", "load", "train"),
-    "kbnn.front.step": ("step",),
-    "kbnn.front.forecasts": ("Forecasts",),
-    "kbnn.task.answer": ("Label", "Number"),
-    "kbnn.front.figures": ("Figures",),
+    "kbnn.api.online_model": ("Model", "load", "step", "train"),
+    "kbnn.api.forecasts": ("Figures", "Forecasts"),
+    "kbnn.targets.prediction": ("Label", "Number"),
     "kbnn.errors": ("DataError", "KbnnError", "ModelError", "UsageError"),
-    "kbnn.core.network": (
-        "ALARM",
-        "LEARNED",
-        "REJECTED",
-        "UNLABELLED",
-        "Config",
-        "Prediction",
-        "State",
-        "init",
-        "learn",
-        "predict",
-    ),
+    "kbnn.core.config": ("Config",),
+    "kbnn.core.kernel": ("Prediction", "learn", "predict"),
+    "kbnn.core.reference": ("ALARM", "LEARNED", "REJECTED", "UNLABELLED"),
+    "kbnn.core.state": ("State", "init"),
 }
 
 __all__ = [
@@ -77,6 +59,9 @@ __all__ = [
     "step",
     "train",
 ]
+
+
+install_old_names()
 
 
 def __getattr__(name: str) -> Any:

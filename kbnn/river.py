@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from river import base, proba
 
-from kbnn.front.many import learn_block
-from kbnn.front.model import Model
-from kbnn.run.trainoptions import ModelKeywords
-from kbnn.stream.firstrow import value_to_text
+from kbnn.api.arrays import learn_block
+from kbnn.api.online_model import Model
+from kbnn.data.row_encoder import value_to_text
+from kbnn.workflows.options import ModelKeywords
 
 if TYPE_CHECKING:
     import pandas as pd

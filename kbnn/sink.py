@@ -1,4 +1,6 @@
-"""The way out: bytes to a file or to standard output, all of them or an error that says why.
+"""Things that a `with` statement closes.
+
+The way out: bytes to a file or to standard output, all of them or an error that says why.
 
 A system may take fewer bytes than it is given (a full disk, a pipe that does not block) and may
 refuse the last ones only when the file is closed. A `Sink` goes on until everything is written,
@@ -16,10 +18,30 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from kbnn.errors import OutputError, ReaderLeft
 from kbnn.wording import describe_os_error
+
+
+class Closeable:
+    """Closed at the end of its `with` statement, however that ends."""
+
+    def close(self) -> None:
+        """Give back what is held; a second call does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
 
 STDOUT_NAME: Final = "standard output"
 _PART: Final = ".part"

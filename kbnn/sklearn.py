@@ -34,17 +34,17 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from kbnn.core.normal import FloatArray
+from kbnn.api import arrays
+from kbnn.api.forecasts import Forecasts
+from kbnn.api.online_model import log_notice
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import Rows
+from kbnn.data.inputs import to_arrow_table
+from kbnn.data.row_blocks import take_rows
+from kbnn.data.schema import MAX_CLASSES
 from kbnn.errors import KbnnError
-from kbnn.front import arrays
-from kbnn.front.forecasts import Forecasts
-from kbnn.front.notices import log_notice
-from kbnn.model.rows import Rows
-from kbnn.model.schema import MAX_CLASSES
-from kbnn.run.trainoptions import ModelKeywords
-from kbnn.stream.blocks import take_rows
-from kbnn.stream.memory import to_arrow_table
-from kbnn.task.table import DeclaredTarget, declare_class_target, declare_numeric_target
+from kbnn.targets.registry import DeclaredTarget, declare_class_target, declare_numeric_target
+from kbnn.workflows.options import ModelKeywords
 
 
 def _is_table(X: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from kbnn_cli import exits
+from kbnn_cli import errors
 
 COMMANDS = {
     "train": "Learn from a stream, row by row, into a model file.",
@@ -66,9 +66,9 @@ app = typer.Typer(
 def _print_version(wanted: bool) -> None:
     if wanted:
         from kbnn import __version__
-        from kbnn.core import engine
+        from kbnn.core import kernel
 
-        print(f"kbnn {__version__} ({engine.describe_engine()})")
+        print(f"kbnn {__version__} ({kernel.describe_engine()})")
         raise typer.Exit
 
 
@@ -91,7 +91,7 @@ def kbnn(
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (the process's own if none is given) and return its exit code."""
     command = typer.main.get_command(app)
-    return exits.run_guarded(partial(command, arguments, prog_name="kbnn", standalone_mode=False))
+    return errors.run_guarded(partial(command, arguments, prog_name="kbnn", standalone_mode=False))
 
 
 if __name__ == "__main__":

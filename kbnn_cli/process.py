@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 
 from kbnn.errors import DataError, ReaderLeft
 from kbnn.sink import STDOUT_NAME, Sink
-from kbnn_cli import exits
+from kbnn_cli import errors
 
 RETAINED_BYTES: Final = 32 << 20
 """Memory that is kept at most for what comes next, and that is asked for in one piece."""
@@ -61,10 +61,10 @@ def prepare_process() -> None:
     _keep_memory()
     gc.set_threshold(GC_THRESHOLD_OBJECTS)
     _replace_standard_streams()
-    sys.excepthook = exits.report_unexpected
-    sys.unraisablehook = exits.exit_on_unraised
+    sys.excepthook = errors.report_unexpected
+    sys.unraisablehook = errors.exit_on_unraised
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, exits.note_interrupt)
+        signal.signal(signal.SIGINT, errors.note_interrupt)
 
 
 def _keep_memory() -> None:

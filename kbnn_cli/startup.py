@@ -16,7 +16,7 @@ def main() -> None:
     import gc
 
     gc.set_threshold(100_000)  # to look for garbage in all that is loaded is a tenth of the start
-    from kbnn_cli import exits, process
+    from kbnn_cli import errors, process
 
     try:
         process.prepare_process()
@@ -25,7 +25,7 @@ def main() -> None:
         code = run_command_line()
         _ignore_interrupts()
     except KeyboardInterrupt:
-        code = exits.EXIT_INTERRUPTED
+        code = errors.EXIT_INTERRUPTED
         _ignore_interrupts()
     sys.exit(code)
 

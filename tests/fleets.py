@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kbnn.core.layout import IntArray
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray, IntArray
 
 
 def made(devices: int, rows: int, seed: int = 0) -> tuple[IntArray, FloatArray, FloatArray]:

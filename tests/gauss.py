@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
 
 Function = Callable[[FloatArray], FloatArray]
 

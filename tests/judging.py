@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbnn.core import tails
-from kbnn.core.normal import FloatArray
-from kbnn.model.schema import Column, Schema
+from kbnn.array_types import FloatArray
+from kbnn.data.schema import Column, Schema
+from kbnn.distributions import calibration
+from kbnn.metrics.numeric_metrics import ScoredNumericBatch
+from kbnn.metrics.scorecard import Scorecard
 from kbnn.model.settings import Settings
-from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import TargetType, make_empty_forecast
-from kbnn.task.forecast import Forecast
-from kbnn.task.numeric_score import ScoredNumericBatch
-from kbnn.task.table import make_target_type
+from kbnn.targets.base import TargetType, make_empty_forecast
+from kbnn.targets.prediction import Forecast
+from kbnn.targets.registry import make_target_type
 
 
 def number_task(*targets: str) -> TargetType:
@@ -32,7 +32,9 @@ def label_task(classes: Sequence[str] = (), target: str = "y", closed: bool = Fa
 def numbers(mean: FloatArray, sd: FloatArray) -> Forecast:
     """Gaussian forecasts; one target where the arrays are vectors."""
     mean, sd = (part[:, None] if part.ndim == 1 else part for part in (mean, sd))
-    stated = tails.apply_calibration(tails.init_calibration(mean.shape[1], mixed=False), mean, sd)
+    stated = calibration.apply_calibration(
+        calibration.init_calibration(mean.shape[1], mixed=False), mean, sd
+    )
     return make_empty_forecast(*mean.shape)._replace(mean=mean, sd=sd, noise_sd=sd, stated=stated)
 
 

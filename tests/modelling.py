@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from kbnn.core.state import State
+from kbnn.data.batch import Rows, slice_rows
+from kbnn.data.schema import Column, Place, Schema
 from kbnn.model.model import Forecast, OnlineModel
-from kbnn.model.rows import Rows, slice_rows
-from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
-from kbnn.model.stored import from_state, to_state
-from kbnn.task.forecast import join_forecasts
+from kbnn.targets.prediction import join_forecasts
 from tests.bench.data import trained
 
 CATEGORY = Column("c", "category", "feature", categories=["a", "b"])

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kbnn import Config, State
+from kbnn.array_types import FloatArray
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
+from kbnn.core.reference import Records
 from kbnn.core.state import ARRAYS, init
-from kbnn.core.twin import Records
 
 COMPARED = [name for name in ARRAYS if name not in ("prior_var", "counts")]
 

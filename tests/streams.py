@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from kbnn.data.batch import Rows
+from kbnn.data.chunk import BadRow
+from kbnn.data.dataset import open_stream
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Schema
 from kbnn.errors import KbnnError
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Schema
-from kbnn.stream.opening import BadRow, ReadOptions, open_stream
 
 
 class Seen(NamedTuple):

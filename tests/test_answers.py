@@ -11,27 +11,33 @@ import numpy as np
 import pytest
 from rich.console import Console, RenderableType
 
-from kbnn.fleet.scores import KeyScores
-from kbnn.model.effects import Effect
+from kbnn.data.batch import Rows
+from kbnn.data.dataset import open_stream
+from kbnn.fleet.key_index import KeyScores
+from kbnn.metrics.scorecard import CurvePoint
+from kbnn.model.candidates import EliminatedCandidate
+from kbnn.model.diagnostics import Effect
 from kbnn.model.model import OnlineModel
-from kbnn.model.race import EliminatedCandidate
-from kbnn.model.rows import Rows
 from kbnn.model.settings import Settings
-from kbnn.run import cost
-from kbnn.run.comparing import ValueChange, WeightChange
-from kbnn.run.evaluating import Evaluation, EvaluationTiming
-from kbnn.run.position import Position
-from kbnn.run.training import Training
-from kbnn.run.trainoptions import build_train_options
-from kbnn.score.curve import CurvePoint
-from kbnn.stream.opening import open_stream
-from kbnn_cli import render, show_diff, show_evaluate, show_fleet, show_inspect, train_listener
-from kbnn_cli.axes import Axis, span_values
-from kbnn_cli.bars import format_bar_cell, merge_bins
-from kbnn_cli.canvas import Canvas
-from kbnn_cli.charts import reliability_chart, trim_tails
-from kbnn_cli.confusion import build_confusion_table, fold_classes
-from kbnn_cli.whiskers import draw_whiskers
+from kbnn.workflows import run_results
+from kbnn.workflows.checkpoint import Position
+from kbnn.workflows.comparing import ValueChange, WeightChange
+from kbnn.workflows.evaluating import Evaluation, EvaluationTiming
+from kbnn.workflows.options import build_train_options
+from kbnn.workflows.training import Training
+from kbnn_cli import display, progress, result_screens
+from kbnn_cli.charts import (
+    Axis,
+    Canvas,
+    build_confusion_table,
+    draw_whiskers,
+    fold_classes,
+    format_bar_cell,
+    merge_bins,
+    reliability_chart,
+    span_values,
+    trim_tails,
+)
 from tests.bench.data import block, schema
 from tests.judging import label_task, number_card, number_task, numbers
 
@@ -114,7 +120,7 @@ def test_an_interval_is_a_stroke_about_its_value_and_grey_where_it_holds_zero() 
     ],
 )
 def test_few_sources_are_named_and_the_others_counted(sources: list[str], named: str) -> None:
-    assert show_evaluate.format_source_names(sources) == named
+    assert result_screens.format_source_names(sources) == named
 
 
 def test_what_became_of_rows_is_counted_in_words() -> None:
@@ -124,14 +130,14 @@ def test_what_became_of_rows_is_counted_in_words() -> None:
     made = Evaluation(
         number_task("a", "b"), card, "tracked", timing=EvaluationTiming(1.0, 2.0, 1.0)
     )
-    assert show_evaluate.format_rows_line(made) == (
+    assert result_screens.format_rows_line(made) == (
         "3 rows scored, 1 without a target, intervals tracked"
     )
-    assert show_evaluate.format_time_line(made) == (
+    assert result_screens.format_time_line(made) == (
         "4.00 s (read 1.0, predict 2.0, score 1.0), 1 rows/s"
     )
     made.bad_rows = 1200
-    assert show_evaluate.format_rows_line(made) == (
+    assert result_screens.format_rows_line(made) == (
         "3 rows scored, 1 without a target, 1,200 unreadable, intervals tracked"
     )
     assert made.rows == 1204
@@ -150,19 +156,19 @@ def test_alarms_are_counted_and_the_last_named(
 ) -> None:
     monkeypatch.setattr(OnlineModel, "alarms", rows)
     monkeypatch.setattr(OnlineModel, "alarm_count", alarms)
-    assert render._format_alarms(small()) == told
+    assert display._format_alarms(small()) == told
 
 
 def test_a_run_of_several_passes_says_in_which_it_is() -> None:
     run = Training(build_train_options("a.csv", "y"))
     run.position = Position(("a.csv",), rows=1200)
-    assert train_listener._format_place(run) == "after row 1,200"
+    assert progress._format_place(run) == "after row 1,200"
     run.position = Position(("a.csv",), epochs=3, epoch=1, rows=7)
-    assert train_listener._format_place(run) == "after row 7 of pass 2"
+    assert progress._format_place(run) == "after row 7 of pass 2"
 
 
 def test_lines_of_several_targets_have_one_for_each_beneath_their_heads() -> None:
-    shown = render.DoublingLines(small(2))
+    shown = display.DoublingLines(small(2))
     points = (
         [CurvePoint(32, 2.0, 1.0, 0.875, 2.0, 1.0, 0.875)],
         [CurvePoint(32, 3.0, 1.5, None, 3.0, 1.5, None)],
@@ -181,16 +187,16 @@ def test_lines_of_several_targets_have_one_for_each_beneath_their_heads() -> Non
 
 def test_many_categories_are_counted_after_the_first() -> None:
     names = [f"c{at}" for at in range(9)]
-    assert show_inspect.format_category_names(names[:8]) == "c0, c1, c2, c3, c4, c5, c6, c7"
-    assert show_inspect.format_category_names(names).endswith("c6, c7 and 1 more")
+    assert result_screens.format_category_names(names[:8]) == "c0, c1, c2, c3, c4, c5, c6, c7"
+    assert result_screens.format_category_names(names).endswith("c6, c7 and 1 more")
 
 
 def test_the_largest_effects_come_first_and_the_smaller_are_counted() -> None:
     effects = [Effect(f"f{at}", 0.0, 0.0, (-1.0) ** at * at, 0.1, 1.0) for at in range(1, 18)]
-    lines = printed(show_inspect.EffectsTable(effects))
+    lines = printed(result_screens.EffectsTable(effects))
     assert [line.split()[0] for line in lines[1:4]] == ["f17", "f16", "f15"]
     assert lines[-1] == "and 2 smaller ones (--json has them all)"
-    assert not any("smaller" in line for line in printed(show_inspect.EffectsTable(effects[:15])))
+    assert not any("smaller" in line for line in printed(result_screens.EffectsTable(effects[:15])))
 
 
 def test_differences_have_a_sign_and_truth_values_none() -> None:
@@ -200,7 +206,7 @@ def test_differences_have_a_sign_and_truth_values_none() -> None:
         ValueChange("robust", True, False),
     ]
     changes += [ValueChange("noise", None, 2.0), ValueChange("hidden", [10, 5], [4])]
-    lines = [line.split() for line in printed(show_diff.changes_table(changes))[1:]]
+    lines = [line.split() for line in printed(result_screens.changes_table(changes))[1:]]
     assert lines == [
         ["rows", "10", "1,200", "+1,190"],
         ["rmse", "0.5000", "0.2500", "-0.250"],
@@ -224,14 +230,14 @@ def overview(keys: int) -> dict[str, Any]:
 
 
 def test_the_keys_of_a_fleet_are_counted_and_the_first_listed() -> None:
-    lines = printed(*show_fleet.overview_parts(small(), overview(23)))
+    lines = printed(*result_screens.overview_parts(small(), overview(23)))
     assert lines[0] == "fleet: regression of y0 by site, device, 23 keys, 207 rows learned"
     assert lines[-1] == "and 3 more (--json lists all)"
     assert any(line.startswith("k1k1k1k1k1k1k1k1k1k1k1k1k1k1k1k1k1k1k...") for line in lines)
     assert sum(line.startswith("k") for line in lines) == 20
-    whole = printed(*show_fleet.overview_parts(small(), overview(20)))
+    whole = printed(*result_screens.overview_parts(small(), overview(20)))
     assert not any("more" in line for line in whole)
-    assert "1 key, 9 rows" in printed(*show_fleet.overview_parts(small(), overview(1)))[0]
+    assert "1 key, 9 rows" in printed(*result_screens.overview_parts(small(), overview(1)))[0]
 
 
 def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
@@ -239,7 +245,7 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
     y = np.array([[1.0], [3.0], [2.0]])
     rows = Rows(np.zeros((3, 1)), y, np.arange(1, 4))
     scores.add(["a", "b", "c"], rows, numbers(np.zeros(3), np.ones(3)))
-    _, head, *lines = printed(*show_fleet.key_ranking_parts(scores.to_json()))
+    _, head, *lines = printed(*result_screens.key_ranking_parts(scores.to_json()))
     assert head.split()[:3] == ["of", "3", "keys"]
     assert [line.split()[:4] for line in lines] == [
         ["best", "a", "1", "1.000"],
@@ -251,7 +257,7 @@ def test_the_best_the_median_and_the_worst_key_are_shown() -> None:
 def test_classes_have_no_intervals_to_tell_of() -> None:
     for task, told in ((label_task(["a", "b"]), ""), (number_task(), ", intervals tracked")):
         made = Evaluation(task, number_card(1, 1), task.interval_mode("tracked"))
-        assert show_evaluate.format_rows_line(made) == f"0 rows scored{told}"
+        assert result_screens.format_rows_line(made) == f"0 rows scored{told}"
         assert ("intervals" in made.to_json()) == bool(told)
 
 
@@ -267,12 +273,12 @@ def test_why_there_are_no_figures_yet(rows: int, told: str) -> None:
         build_train_options({"a": [float(k % 7) for k in range(rows)], "y": [1.5] * rows})
     )
     run.run()
-    assert printed(*render.summary_parts(run))[0] == f"no figures yet: {told}"
+    assert printed(*display.summary_parts(run))[0] == f"no figures yet: {told}"
 
 
 def test_a_weight_is_told_with_its_network_where_there_are_several() -> None:
     one = WeightChange(1, 1, 2, "bias", 0.5, 0.25, -0.125)
-    lines = printed(show_diff.moves_table([one]))
+    lines = printed(result_screens.moves_table([one]))
     assert lines[1].split() == [
         "layer",
         "1,",
@@ -284,7 +290,7 @@ def test_a_weight_is_told_with_its_network_where_there_are_several() -> None:
         "0.250",
         "-0.125",
     ]
-    several = printed(show_diff.moves_table([one, one._replace(network=2)]))
+    several = printed(result_screens.moves_table([one, one._replace(network=2)]))
     assert [line.split(", layer")[0] for line in several[1:]] == ["network 1", "network 2"]
 
 
@@ -298,7 +304,7 @@ def test_the_shape_that_won_is_told_beside_the_nearest_rival(
         EliminatedCandidate(replace(won, hidden=hidden), nats, 64, won)
         for hidden, nats in (((10,), 40.0), ((5, 5), 2.5), ((7,), 9.0))
     )
-    train_listener.TrainListener(False, None)._announce_shape(run)
+    progress.TrainListener(False, None)._announce_shape(run)
     said = capsys.readouterr().err
     assert "--layers 3 is in use, 2.50 nats ahead of --layers 5,5 after 80 rows" in said
 
@@ -308,10 +314,10 @@ def test_every_pass_is_part_of_what_learning_will_take(
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,y\n" + "".join(f"{at % 7},{at % 5}\n" for at in range(40_000)))
-    monkeypatch.setattr(cost, "row_seconds", lambda model: 0.01)
+    monkeypatch.setattr(run_results, "measure_row_seconds", lambda model: 0.01)
     model = OnlineModel.create(Settings(hidden=(3,), rehearse=0, kind="regression"), schema(1))
     with open_stream([str(path)]) as stream:
-        said = [cost.estimate_cost(model, stream, passes) for passes in (1, 3)]
+        said = [run_results.estimate_cost(model, stream, passes) for passes in (1, 3)]
     assert said[0] is not None
     assert said[0].startswith("1 columns: 10 ms a row to learn, about ")
     minutes = [float(str(text).partition("about ")[2].split()[0]) for text in said]
@@ -336,7 +342,7 @@ def test_columns_are_listed_with_center_scale_and_what_is_missing() -> None:
         {**number_of, "name": "note", "kind": "ignored", "role": "none", "center": None,
          "scale": None, "missing": None},
     ]  # fmt: skip
-    head, *lines = (line.split() for line in printed(show_inspect.columns_table(columns)))
+    head, *lines = (line.split() for line in printed(result_screens.columns_table(columns)))
     assert head == ["name", "kind", "role", "center", "scale", "missing"]
     assert lines == [
         ["heat", "number", "feature", "20.00", "3.500", "25.0", "%"],

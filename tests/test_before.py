@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core.network import UNLABELLED
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core.reference import UNLABELLED
 from kbnn.model.model import IN_WARMUP, OnlineModel
 from kbnn.model.settings import Settings
-from kbnn.task.base import TargetType
-from kbnn.task.forecast import Forecast
+from kbnn.targets.base import TargetType
+from kbnn.targets.prediction import Forecast
 from tests.bench.data import block, schema
 from tests.judging import label_task, number_task
 

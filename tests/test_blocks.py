@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.model.rows import Rows
-from kbnn.stream.blocks import concat_rows
-from kbnn.stream.opening import ReadOptions, open_stream
+from kbnn.data.batch import Rows
+from kbnn.data.dataset import open_stream
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.row_blocks import concat_rows
 
 nan = float("nan")
 

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kbnn.model.schema import Schema
-from kbnn.stream.opening import BadRow, ReadOptions, open_stream
+from kbnn.data.chunk import BadRow
+from kbnn.data.dataset import open_stream
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Schema
 from tests.broken_inputs import ALL, Broken
 from tests.streams import assert_same, look, parquet_bytes
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kbnn.array_types import FloatArray
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
-from kbnn.model import scaling
+from kbnn.data.batch import Rows, slice_rows
+from kbnn.model import scaler
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.settings import Settings
 from tests.bench.data import schema
 from tests.modelling import network
@@ -36,7 +36,7 @@ def linear_model() -> OnlineModel:
 
 def posterior(model: OnlineModel, rows: Rows, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and covariance of the weights in the model's scale, row i counted counts[i] times."""
-    center, scale = scaling.get_scale(model.learner_state.columns)
+    center, scale = scaler.get_scale(model.learner_state.columns)
     z = (np.hstack([rows.y, rows.x]) - center) / scale
     assert np.max(np.abs(z)) < 8.0  # nothing is clipped
     state = network(model)
@@ -76,7 +76,7 @@ def test_a_large_change_keeps_a_twentieth_and_learns_the_last_rows_once_more(sid
     model.learn(slice_rows(rows, 0, at))
     changes, center = (
         model.learner_state.changes,
-        model.learner_state.columns[1:, scaling.CENTER].copy(),
+        model.learner_state.columns[1:, scaler.CENTER].copy(),
     )
     while model.learner_state.changes == changes and at < 2600:
         model.learn(slice_rows(rows, at, at + 1))
@@ -86,6 +86,6 @@ def test_a_large_change_keeps_a_twentieth_and_learns_the_last_rows_once_more(sid
     counts[-1024:] += 1.0
     agrees(model, slice_rows(rows, 0, at), counts)
     assert model.rows == model.get_network_count("distinct") == at  # learned once more is no news
-    new, scale = scaling.get_scale(model.learner_state.columns)
+    new, scale = scaler.get_scale(model.learner_state.columns)
     seen = new[1:] + scale[1:] * network(model).input_mean  # and one row at the center before
     assert seen == pytest.approx((center + np.sum(rows.x[:at], axis=0)) / (at + 1), rel=1e-9)

@@ -8,14 +8,21 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import TargetType
-from kbnn.task.section import TargetSection
-from kbnn_cli.axes import Axis, format_tick, span_values
-from kbnn_cli.bars import draw_bars, merge_bins
-from kbnn_cli.canvas import Canvas
-from kbnn_cli.charts import calibration_chart, section_charts
-from kbnn_cli.confusion import fold_classes, shorten_class_name
+from kbnn.metrics.scorecard import Scorecard
+from kbnn.metrics.verdicts import TargetSection
+from kbnn.targets.base import TargetType
+from kbnn_cli.charts import (
+    Axis,
+    Canvas,
+    calibration_chart,
+    draw_bars,
+    fold_classes,
+    format_tick,
+    merge_bins,
+    section_charts,
+    shorten_class_name,
+    span_values,
+)
 from tests.judging import label_card, label_task, labels, number_card, numbers
 
 

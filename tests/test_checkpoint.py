@@ -13,7 +13,7 @@ import pytest
 
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
-from kbnn.run.checkpoint import Checkpoint
+from kbnn.workflows.checkpoint import Checkpoint
 from tests.modelling import small_state
 from tests.training_data import rows_of_numbers, state_of, train, write_csv
 
@@ -81,17 +81,18 @@ def test_places_where_no_model_can_be(tmp_path: Path) -> None:
 
 NURSERY = """
 import os, sys
-from kbnn.model.settings import Choices
-from kbnn.stream.opening import ReadOptions
-from kbnn.run.training import Listener, Training, TrainOptions
+from kbnn.model.settings import SettingOverrides
+from kbnn.data.read_options import ReadOptions
+from kbnn.workflows.options import TrainOptions
+from kbnn.workflows.training import Listener, Training
 
 class Told(Listener):
-    def saved(self, training):
+    def on_save(self, training):
         print("saved", flush=True)
 
 read = ReadOptions(block_rows=40, epochs=10**6)
 options = TrainOptions(
-    (sys.argv[1],), sys.argv[2], read, Choices(hidden=(6,)), resume=True, checkpoint_every=1e-9)
+    (sys.argv[1],), sys.argv[2], read, SettingOverrides(hidden=(6,)), resume=True, checkpoint_every=1e-9)
 for line in sys.stdin:
     child = os.fork()
     if not child:

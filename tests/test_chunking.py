@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init
-from kbnn.core import engine, twin
-from kbnn.core.twin import Records
+from kbnn.core import kernel, reference
+from kbnn.core.reference import Records
 from tests.networks import Stream, identical, stream
 
 CONFIGS: list[dict[str, Any]] = [
@@ -26,7 +26,7 @@ def learn_in(sizes: list[int], start: State, data: Stream) -> tuple[State, Recor
     state, parts, at = start, [], 0
     for size in sizes:
         part = data.part(slice(at, at + size))
-        state, records = engine.learn_arrays(state, *part)
+        state, records = kernel.learn_arrays(state, *part)
         parts.append(records)
         at += size
     return state, Records(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -48,10 +48,10 @@ def test_any_chunking_gives_identical_bits(options: dict[str, Any]) -> None:
 def test_the_twin_is_chunk_invariant_too() -> None:
     config = Config(inputs=4, hidden=(7,))
     data = stream(config, 120, missing=0.1)
-    whole, _ = twin.learn_arrays(init(config), *data)
+    whole, _ = reference.learn_arrays(init(config), *data)
     state = init(config)
     for at in range(0, 120, 17):
-        state, _ = twin.learn_arrays(state, *data.part(slice(at, at + 17)))
+        state, _ = reference.learn_arrays(state, *data.part(slice(at, at + 17)))
     assert identical(state, whole)
 
 

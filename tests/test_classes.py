@@ -8,8 +8,7 @@ from scipy import special
 
 from kbnn import REJECTED, UNLABELLED, Config, init, learn, predict
 from kbnn.core.config import Covariance
-from kbnn.core.evidence import OutputEvidence
-from kbnn.core.observation import LIKELIHOODS
+from kbnn.core.likelihoods import LIKELIHOODS, OutputEvidence
 from kbnn.core.state import COUNT
 from tests.gauss import rule
 

@@ -104,7 +104,7 @@ def test_the_answer_in_words(cubic: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_charts_on_a_terminal(cubic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbnn_cli.show.on_terminal", lambda: True)
+    monkeypatch.setattr("kbnn_cli.display.on_terminal", lambda: True)
     assert "PIT histogram" in kbnn("evaluate", cubic, SAMPLES / "cubic.csv").out
     bare = kbnn("evaluate", cubic, SAMPLES / "cubic.csv", "--no-plots")
     assert "PIT histogram" not in bare.out

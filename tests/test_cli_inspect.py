@@ -13,8 +13,8 @@ import pytest
 
 from kbnn.core.layout import layout_of
 from kbnn.model import file as modelfile
-from kbnn.run.inspecting import inspect_model
-from kbnn.run.weights import weight_variances
+from kbnn.workflows.class_weights import weight_variances
+from kbnn.workflows.inspecting import inspect_model
 from tests.commands import SAMPLES, kbnn, trained
 from tests.modelling import network
 
@@ -187,7 +187,7 @@ def test_report_holds_the_learning_curve(plant: str, tmp_path: Path) -> None:
 
 
 def test_charts_on_a_terminal(moons: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbnn_cli.show.on_terminal", lambda: True)
+    monkeypatch.setattr("kbnn_cli.display.on_terminal", lambda: True)
     assert "Log-loss by rows seen" in kbnn("inspect", moons).out
     assert "Log-loss by rows seen" not in kbnn("inspect", moons, "--no-plots").out
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbnn.model.file import load
-from kbnn.run.checkpoint import Checkpoint
+from kbnn.workflows.checkpoint import Checkpoint
 from kbnn_cli.app import run_command_line
 from tests.training_data import rows_of_classes, rows_of_numbers, state_of, write_csv
 
@@ -310,9 +310,9 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     script = (
         "import signal, sys, threading, os, time\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from kbnn_cli.app import call\n"
-        "from kbnn.run.interruption import Interruption\n"
-        "with Interruption() as noted:\n"
+        "import kbnn_cli.app\n"
+        "from kbnn.workflows.signals import InterruptGuard\n"
+        "with InterruptGuard() as noted:\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
         "    time.sleep(0.01)\n"
         "    assert noted.number is None\n"

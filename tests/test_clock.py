@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 import kbnn
-from kbnn.model.clock import DAY_SECONDS, Clock, TimeUnit, compute_cycle_phase, format_times
-from kbnn.stream.clock import detect_times, guess_tick_unit
-from kbnn.stream.times import parse_times, parse_timestamp
-from kbnn.stream.values import TICKS_PER_SECOND
+from kbnn.data.clock import DAY_SECONDS, Clock, TimeUnit, compute_cycle_phase, format_times
+from kbnn.data.timestamps import detect_times, guess_tick_unit, parse_times, parse_timestamp
+from kbnn.data.values import TICKS_PER_SECOND
 from tests.commands import kbnn as command
 from tests.streams import assert_same, csv_bytes, every_format, look, parquet_bytes
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core import engine
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel
 
 
 @pytest.fixture(params=["as built", "numpy"])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "numpy":
-        monkeypatch.setattr(engine, "_BUILT", False)
+        monkeypatch.setattr(kernel, "_BUILT", False)
 
 
 def awkward(count: int = 1000) -> FloatArray:
@@ -29,35 +29,35 @@ def test_totals_are_added_one_by_one(width: int) -> None:
     for j, column in enumerate(columns):
         for value in column.tolist():
             expected[j] += value
-    assert engine.sum_in_order(sums, columns).tolist() == expected
+    assert kernel.sum_in_order(sums, columns).tolist() == expected
     assert (
-        engine.sum_in_order(sums, [column[::-1][::-1] for column in columns]).tolist() == expected
+        kernel.sum_in_order(sums, [column[::-1][::-1] for column in columns]).tolist() == expected
     )
-    assert engine.sum_in_order(sums, [np.zeros(0)] * width).tolist() == sums.tolist()
+    assert kernel.sum_in_order(sums, [np.zeros(0)] * width).tolist() == sums.tolist()
     assert sums.tolist() == awkward(width).tolist()
 
 
 @pytest.mark.usefixtures("either")
 def test_truth_values_are_counted() -> None:
-    assert engine.sum_in_order(np.array([2.0]), [np.array([True, False, True])]).tolist() == [4.0]
+    assert kernel.sum_in_order(np.array([2.0]), [np.array([True, False, True])]).tolist() == [4.0]
 
 
 @pytest.mark.usefixtures("either")
 def test_however_it_is_cut_a_total_is_the_same() -> None:
     values, none = awkward(), np.zeros(1)
-    whole = engine.sum_in_order(none, [values])
+    whole = kernel.sum_in_order(none, [values])
     for cut in (1, 3, 500, 999):
         assert (
-            engine.sum_in_order(engine.sum_in_order(none, [values[:cut]]), [values[cut:]]) == whole
+            kernel.sum_in_order(kernel.sum_in_order(none, [values[:cut]]), [values[cut:]]) == whole
         )
 
 
-@pytest.mark.skipif(not engine.is_compiled(), reason="the kernel is not built")
+@pytest.mark.skipif(not kernel.is_compiled(), reason="the kernel is not built")
 def test_the_kernel_takes_a_column_for_each_sum_of_one_length() -> None:
     with pytest.raises(ValueError, match="a column for each sum"):
-        engine.sum_in_order(np.zeros(2), [np.zeros(3)])
+        kernel.sum_in_order(np.zeros(2), [np.zeros(3)])
     with pytest.raises(ValueError, match="one number of rows"):
-        engine.sum_in_order(np.zeros(2), [np.zeros(3), np.zeros(4)])
+        kernel.sum_in_order(np.zeros(2), [np.zeros(3), np.zeros(4)])
 
 
 @pytest.mark.usefixtures("either")
@@ -81,16 +81,16 @@ def test_what_is_too_large_or_too_small_is_found(
 ) -> None:
     values = np.ones(17)
     values[place] = value
-    assert engine.exceeds_limits(values, 1e-5, 1e5) == found
-    assert engine.exceeds_limits(np.stack([values, values], axis=1)[:, 0], 1e-5, 1e5) == found
+    assert kernel.exceeds_limits(values, 1e-5, 1e5) == found
+    assert kernel.exceeds_limits(np.stack([values, values], axis=1)[:, 0], 1e-5, 1e5) == found
 
 
 @pytest.mark.usefixtures("either")
 def test_columns_lie_side_by_side() -> None:
     columns = [awkward(7), np.full(7, np.nan), awkward(14)[::2]]
-    x = engine.stack_columns(columns, 7)
+    x = kernel.stack_columns(columns, 7)
     assert x.flags.c_contiguous
     assert np.array_equal(x, np.stack(columns, axis=1), equal_nan=True)
-    assert engine.stack_columns([], 3).shape == (3, 0)
+    assert kernel.stack_columns([], 3).shape == (3, 0)
     with pytest.raises(ValueError, match=r"one number of rows|broadcast"):
-        engine.stack_columns([np.zeros(2)], 3)
+        kernel.stack_columns([np.zeros(2)], 3)

@@ -14,10 +14,10 @@ import typer
 from kbnn.core.activations import ACTIVATIONS
 from kbnn.core.config import COVARIANCES
 from kbnn.core.state import PRIORS
+from kbnn.data.formats import FORMATS
+from kbnn.data.timestamps import TIME_UNITS
 from kbnn.model.settings import OPTIONS, PRESETS
-from kbnn.stream.clock import TIME_UNITS
-from kbnn.stream.formats import FORMATS
-from kbnn.task.table import TARGET_TYPES
+from kbnn.targets.registry import TARGET_TYPES
 from kbnn_cli.app import COMMANDS, app
 from tests.commands import program
 

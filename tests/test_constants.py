@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init
-from kbnn.core import constants, engine, sharpness, tails, twin
-from kbnn.core.mixture import PARAM, PARAM_COUNT
+from kbnn.core import constants, kernel, reference
+from kbnn.core.reference import Records
 from kbnn.core.state import ARRAYS, COUNT
-from kbnn.core.twin import Records
-from kbnn.fleet.form import PackedLayout
-from kbnn.model import scaling
+from kbnn.distributions import calibration, temperature
+from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
+from kbnn.fleet.packing import PackedLayout
+from kbnn.model import scaler
 from kbnn.model.settings import Settings
 from tests.networks import stream
 
@@ -47,7 +48,7 @@ def test_every_constant_reaches_the_kernel() -> None:
 def extreme(config: Config) -> tuple[State, Any]:
     """A learned belief, and rows at the edge of what is believed."""
     data = stream(config, 60, missing=0.1, noisy=0.1)
-    state, _ = twin.learn_arrays(init(config), *data)
+    state, _ = reference.learn_arrays(init(config), *data)
     rows = stream(config, 40, seed=1)
     x, y, x_var, weight = (array.copy() for array in rows)
     x[:6, 0] = [900.0, 1100.0, 5.0, -5.0, 0.0, np.nan]
@@ -127,10 +128,10 @@ def scenes() -> Iterator[tuple[State, Any]]:
 
 def run(shared: Any, state: State, rows: Any) -> tuple[State, Records]:
     session = _kernel.Session(
-        engine.build_net(state.config, shared), state, Records._make, ARRAYS, COUNT._fields
+        kernel.build_net(state.config, shared), state, Records._make, ARRAYS, COUNT._fields
     )
     records = session.learn(*rows)
-    session.rehearse(rows[0], rows[1], means_alone=True)
+    session.replay(rows[0], rows[1], means_alone=True)
     session.learn(*rows)
     return session.state(), records
 
@@ -141,7 +142,7 @@ def scaled(shared: Any) -> list[Any]:
     raw = rng.standard_normal((400, 1))
     raw[40] = 300.0
     raw[200:] += 25.0
-    columns = scaling.fit_scaler(raw[:2])
+    columns = scaler.fit_scaler(raw[:2])
     raw[2] = 40.0
     _, z, outgrown = _kernel.scale_rows(columns, raw[2:, :0], raw[2:], np.zeros(1), shared)
     return [len(z), columns, z, outgrown]
@@ -155,15 +156,15 @@ def stated(shared: Any) -> list[Any]:
     y[600:700] *= 1e-3
     found: list[Any] = []
     for scale in (1.0, 40.0, 1e-3):
-        known, mean, sd = tails.init_calibration(1), np.zeros_like(y), np.full_like(y, scale)
+        known, mean, sd = calibration.init_calibration(1), np.zeros_like(y), np.full_like(y, scale)
         said = _kernel.update_calibration(known, mean, sd, y, True, True, shared)
         found += [known, said, _kernel.score_rows(y[:, 0], said[:, 0].copy(), shared)]
         found += [_kernel.mixture_edges(said, 0.07, 1.476, False, shared)]
         found += [_kernel.mixture_edges(said, 0.1, 1.2815515655446004, False, shared)]
-    known, zero = tails.init_calibration(1), np.zeros((9, 1))
-    known[0, tails.SQUARES] = 5.0
+    known, zero = calibration.init_calibration(1), np.zeros((9, 1))
+    known[0, calibration.SQUARES] = 5.0
     found += [_kernel.update_calibration(known, zero, zero + 1.0, zero, True, True, shared)]
-    known, rows = tails.init_calibration(1)[0], said[:, 0].copy()
+    known, rows = calibration.init_calibration(1)[0], said[:, 0].copy()
     u, none = rng.random(1500), np.where(np.arange(1500) % 2, 0.0, 0.3)
     _kernel.update_count_intervals(known, np.ones(1500), u, none, True, rows, shared)
     return [*found, known, rows, *mixed_counts(shared)]
@@ -173,9 +174,12 @@ def mixed_counts(shared: Any) -> list[Any]:
     """What is stated of counts, some far off, some as expected for so long that none seem so."""
     found: list[Any] = []
     for values, share in (([3.0, 1e6, 0.0] * 100, 0.01), ([2.0] * 40, 1e-12)):
-        known, rows = tails.init_calibration(1)[0], np.ones((len(values), PARAM_COUNT))
+        known, rows = calibration.init_calibration(1)[0], np.ones((len(values), PARAM_COUNT))
         rows[:, PARAM.place], rows[:, PARAM.spread] = 2.0, 0.1
-        known[tails.OUTLIERS], known[tails.SHARE] = share * known[tails.OUTLIER_ROWS], share
+        known[calibration.OUTLIERS], known[calibration.SHARE] = (
+            share * known[calibration.OUTLIER_ROWS],
+            share,
+        )
         _kernel.update_count_mixture(known, np.array(values), rows, shared)
         found += [known, rows]
     return found
@@ -185,14 +189,14 @@ def sharpened(shared: Any) -> list[Any]:
     """What is stated of classes for longer than is remembered, some as good as impossible."""
     rng = np.random.default_rng(0)
     p = np.sort(rng.dirichlet(np.full(3, 0.05), size=600), axis=1)
-    known, y = sharpness.init_temperature(np.zeros(0), 3), (rng.random(600) * 3.0) // 1.0
-    return [known, _kernel.apply_temperature(known, p, y, None, sharpness.POWER_GRID, shared)]
+    known, y = temperature.init_temperature(np.zeros(0), 3), (rng.random(600) * 3.0) // 1.0
+    return [known, _kernel.apply_temperature(known, p, y, None, temperature.POWER_GRID, shared)]
 
 
 def counted(shared: Any) -> list[Any]:
     """The record of a packed model after a target beyond all that is squared."""
     form = PackedLayout(Settings(hidden=(3,)), Config(2, hidden=(3,)), 0)
-    net = engine.build_net(form.config, shared)
+    net = kernel.build_net(form.config, shared)
     many = _kernel.BatchedSession(net, Records._make, form.kernel_offsets)
     models, at = np.zeros((1, form.size)), np.zeros(3, np.int64)
     drawn = np.zeros(len(form.curve_figures) + 1, np.int64)
@@ -240,4 +244,4 @@ def test_the_nodes_are_those_that_were_handed_over(which: int, usual: list[Any])
 
 def test_a_constant_that_python_lacks_is_an_error() -> None:
     with pytest.raises(AttributeError):
-        _kernel.Constants(lambda name: getattr(twin, name.upper()), *[constants.NODES] * 2)
+        _kernel.Constants(lambda name: getattr(reference, name.upper()), *[constants.NODES] * 2)

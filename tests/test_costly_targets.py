@@ -8,13 +8,13 @@ from scipy import special
 
 import kbnn
 from kbnn import Config, init
-from kbnn.core import engine, twin
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel, reference
 from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of
-from kbnn.core.mixture import PARAM
-from kbnn.core.normal import FloatArray
-from kbnn.model.growth import grow_state
-from kbnn.task import counted
+from kbnn.distributions import negative_binomial
+from kbnn.distributions.normal_mixture import PARAM
+from kbnn.model.rescale import grow_state
 
 
 def stated_counts(mu: FloatArray, alpha: FloatArray) -> FloatArray:
@@ -38,10 +38,10 @@ def test_the_crps_of_many_counts_is_their_sum(mu: float, alpha: float) -> None:
     y = np.round(mu + sd * np.array([-2.0, 0.0, 3.0]))
     rows = stated_counts(np.full(3, mu), np.full(3, alpha))
     wanted = [summed_crps(value, mu, alpha) for value in y]
-    assert counted.crps(y, rows) == pytest.approx(wanted, rel=1e-9)
+    assert negative_binomial.crps(y, rows) == pytest.approx(wanted, rel=1e-9)
 
 
-@pytest.mark.skipif(not engine.is_compiled(), reason="the kernel beside its twin")
+@pytest.mark.skipif(not kernel.is_compiled(), reason="the kernel beside its twin")
 @pytest.mark.parametrize("covariance", ["neuron", "group"])
 @pytest.mark.parametrize("hidden", [(6,), (5, 7)])
 def test_many_classes_are_learned_as_the_twin_learns_them(
@@ -51,9 +51,9 @@ def test_many_classes_are_learned_as_the_twin_learns_them(
     x, x_var = rng.standard_normal((40, 3)), 0.01 * rng.random((40, 3))
     y, weight = rng.integers(0, 13, (40, 1)).astype(np.float64), rng.uniform(0.1, 3.0, 40)
     config = Config(3, 13, hidden=hidden, covariance=covariance, observation="categorical")
-    session = engine.open_session(init(config, 1))
+    session = kernel.open_session(init(config, 1))
     said = session.learn(x, y, x_var, weight)
-    state, wanted = twin.learn_arrays(init(config, 1), x, y, x_var, weight)
+    state, wanted = reference.learn_arrays(init(config, 1), x, y, x_var, weight)
     assert np.allclose(said.probability, wanted.probability, rtol=1e-9, atol=1e-12)
     assert np.allclose(session.state().mean, state.mean, rtol=1e-9, atol=1e-11)
     assert np.allclose(session.state().cov, state.cov, rtol=1e-9, atol=1e-11)
@@ -78,7 +78,7 @@ def test_neurons_keep_what_their_group_knew_of_them() -> None:
     rng = np.random.default_rng(6)
     x, y = rng.standard_normal((60, 3)), rng.integers(0, 3, (60, 1)).astype(np.float64)
     config = Config(3, 3, hidden=(5,), covariance="group", observation="categorical")
-    session = engine.open_session(init(config, 1))
+    session = kernel.open_session(init(config, 1))
     session.learn(x, y)
     state = session.state()
     apart = Config(3, 4, hidden=(5,), covariance="neuron", observation="categorical")

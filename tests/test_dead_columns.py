@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnn.core.normal import FloatArray
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Column, Place, Schema
-from kbnn.stream.dead_columns import DeadColumns
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import Rows
+from kbnn.data.encoder import DeadColumns
+from kbnn.data.schema import Column, Place, Schema
 from tests.commands import kbnn
 
 

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnn.core import engine
+from kbnn.core import kernel
+from kbnn.data import csv_format
+from kbnn.data.chunk import ReadHints
+from kbnn.data.csv_format import CsvReader, count_lines, parse_decimals
 from kbnn.errors import DataError
-from kbnn.stream import csv_reader
-from kbnn.stream.chunk import ReadHints
-from kbnn.stream.csv_reader import CsvReader
-from kbnn.stream.decimals import count_lines, parse_decimals
 
 built = pytest.mark.skipif(
-    "not built" in engine.describe_engine(), reason="the kernel was not built"
+    "not built" in kernel.describe_engine(), reason="the kernel was not built"
 )
 
 PLAIN = st.from_regex(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", fullmatch=True)
@@ -183,7 +182,7 @@ def compared(count: int, seed: int, patch: pytest.MonkeyPatch) -> int:
         plain += parse_decimals(text, ",", 3) is not None
         with patch.context() as without:
             first = table(text)
-            without.setattr(csv_reader, "parse_decimals", lambda *_: None)
+            without.setattr(csv_format, "parse_decimals", lambda *_: None)
             assert table(text) == first, text
     return plain
 

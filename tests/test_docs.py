@@ -18,8 +18,8 @@ import pytest
 
 import kbnn
 from docs import commands
-from kbnn_cli.advice import list_option_names
 from kbnn_cli.app import COMMANDS
+from kbnn_cli.suggestions import list_option_names
 from tests.commands import SAMPLES
 from tests.commands import kbnn as command
 from tests.transcripts import README, Step, matches, run, transcripts

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kbnn import ALARM, Config, init, learn
-from kbnn.core import drift
+from kbnn.array_types import FloatArray
+from kbnn.core import likelihoods
 from kbnn.core.belief import close_belief, open_belief
 from kbnn.core.constants import NOISE_MEMORY, REAL
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
 from tests.networks import plain
 
@@ -69,12 +69,12 @@ def test_labels_that_turn_round_raise_the_alarm_and_are_learned_again() -> None:
 
 def test_evidence_grows_with_surprise_and_drains_without() -> None:
     evidence = np.zeros(1)
-    assert not drift.update_detector(REAL, evidence, -0.5)
+    assert not likelihoods.update_detector(REAL, evidence, -0.5)
     assert evidence[0] == 0.0
-    assert not drift.update_detector(REAL, evidence, 1e300)
+    assert not likelihoods.update_detector(REAL, evidence, 1e300)
     assert evidence[0] == REAL.cap - REAL.slack
     needed = int(np.ceil(REAL.threshold / (REAL.cap - REAL.slack)))
-    raised = [drift.update_detector(REAL, evidence, 1e300) for _ in range(needed)]
+    raised = [likelihoods.update_detector(REAL, evidence, 1e300) for _ in range(needed)]
     assert any(raised)
 
 
@@ -99,16 +99,16 @@ def test_an_alarm_keeps_the_means_and_returns_covariances_part_of_the_way() -> N
 
 def test_the_noise_belief_is_cut_to_a_short_memory() -> None:
     noise = np.array([[40.0, 4.0], [3.0, 0.6]])
-    short = drift.shorten_noise_memory(noise)
+    short = likelihoods.shorten_noise_memory(noise)
     assert short[0].tolist() == pytest.approx([NOISE_MEMORY, 0.1 * NOISE_MEMORY])
     assert short[1].tolist() == [3.0, 0.6]
 
 
 def test_class_surprise_is_zero_on_average() -> None:
     p = np.array([0.7, 0.2, 0.1])
-    surprise = [drift.class_surprise(p, k) for k in range(3)]
+    surprise = [likelihoods.class_surprise(p, k) for k in range(3)]
     assert float(p @ surprise) == pytest.approx(0.0, abs=1e-12)
-    assert drift.class_surprise(p, 2) > drift.class_surprise(p, 0)
+    assert likelihoods.class_surprise(p, 2) > likelihoods.class_surprise(p, 0)
 
 
 def test_classes_that_change_places_raise_an_alarm_and_quiet_ones_none() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core.network import ALARM
+from kbnn.core.reference import ALARM
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import data, made

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init
+from kbnn.core.jacobian import compute_sensitivity
 from kbnn.core.layout import layout_of
-from kbnn.core.sensitivity import compute_sensitivity
-from kbnn.model.effects import compute_effects, rank_features
-from kbnn.model.health import collect_health, describe_scales
+from kbnn.model.diagnostics import collect_health, compute_effects, describe_scales, rank_features
 from kbnn.model.model import OnlineModel
-from kbnn.model.scaling import CENTER, SCALE
+from kbnn.model.scaler import CENTER, SCALE
 from kbnn.model.settings import Settings
 from tests.bench.data import block, schema, trained
 from tests.modelling import mixed_rows, network, new_model

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Schema
-from kbnn.stream.opening import ReadOptions, open_stream
+from kbnn.data.batch import Rows
+from kbnn.data.dataset import open_stream
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Schema
 from tests.streams import assert_same, csv_bytes, look, mixed_table, put_together
 
 nan = float("nan")

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from kbnn.core import engine
-from kbnn.fleet import crew, fleet, team
+from kbnn.core import kernel
+from kbnn.fleet import dask_backend, fleet
 from tests.commands import kbnn
 from tests.test_fleet import models
 from tests.test_herd import restless
 
 pytest.importorskip("distributed")
 pytestmark = [
-    pytest.mark.skipif(not engine.is_compiled(), reason="the kernel is not built"),
+    pytest.mark.skipif(not kernel.is_compiled(), reason="the kernel is not built"),
     pytest.mark.filterwarnings("ignore"),  # of the cluster's own
 ]
 
@@ -46,7 +46,7 @@ def test_two_workers_make_what_one_process_makes(
     here: Path, young: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the first row on, and after the first rows were learned here."""
-    monkeypatch.setattr(fleet, "YOUNG", young)
+    monkeypatch.setattr(fleet, "LOCAL_ROWS", young)
     words = ("-m", "two", "--predictions", "two.csv", "--open", "15")
     done = kbnn(*TRAIN, *words, *DASK)
     assert (done.code, done.err) == (0, "")
@@ -63,11 +63,11 @@ def test_two_workers_make_what_one_process_makes(
 def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_counted_twice(
     here: Path, young: int, deaths: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "YOUNG", young)
+    monkeypatch.setattr(fleet, "LOCAL_ROWS", young)
     calls, killed = 0, list[int]()
-    learn = team.RemotePartitions.learn
+    learn = dask_backend.RemotePartitions.learn
 
-    def dying(self: team.RemotePartitions, *args: Any) -> Any:
+    def dying(self: dask_backend.RemotePartitions, *args: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls in deaths:
@@ -76,7 +76,7 @@ def test_a_worker_that_dies_is_replaced_and_nothing_is_lost_or_counted_twice(
             os.kill(killed[-1], signal.SIGKILL)
         return learn(self, *args)
 
-    monkeypatch.setattr(team.RemotePartitions, "learn", dying)
+    monkeypatch.setattr(dask_backend.RemotePartitions, "learn", dying)
     words = ("--predictions", "two.csv", "--checkpoint-every", "0.3")
     done = kbnn(*TRAIN, "-m", "two", *words, *DASK)
     assert (done.code, len(set(killed))) == (0, 2), done.err
@@ -103,7 +103,7 @@ def test_one_model_answers_in_workers(here: Path) -> None:
 def test_what_is_refused_is_one_sentence(
     here: Path, words: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "ANSWER", 0.5)
+    monkeypatch.setattr(dask_backend, "CONNECT_TIMEOUT_SECONDS", 0.5)
     done = kbnn(*TRAIN, "-m", "two", *words)
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
     assert why in done.err

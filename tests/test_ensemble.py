@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core.network import Config, init, predict
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core.config import Config
+from kbnn.core.kernel import predict
+from kbnn.core.state import init
 from kbnn.model import ensemble
-from kbnn.model.stored import copy_model
+from kbnn.model.serialize import copy_model
 from tests.bench.class_streams import learned, log_loss, probabilities
 from tests.bench.data import block, judged, trained
 from tests.modelling import network, same

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbnn.errors import DataError, ModelError, UsageError
-from kbnn_cli import exits
+from kbnn_cli import errors
 from kbnn_cli.app import run_command_line
 
 
@@ -39,20 +39,20 @@ def raising(error: BaseException) -> Callable[[], object]:
 def test_errors_become_a_code_and_a_sentence(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exits.run_guarded(raising(error)) == code
+    assert errors.run_guarded(raising(error)) == code
     assert capsys.readouterr() == ("", said)
 
 
 def test_codes_are_passed_on() -> None:
-    assert exits.run_guarded(lambda: exits.EXIT_CONDITION) == 3
-    assert exits.run_guarded(lambda: None) == 0
+    assert errors.run_guarded(lambda: errors.EXIT_CONDITION) == 3
+    assert errors.run_guarded(lambda: None) == 0
 
 
 def test_debugging_shows_the_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KBNN_DEBUG", "1")
-    assert exits.run_guarded(raising(DataError("bad"))) == 1
+    assert errors.run_guarded(raising(DataError("bad"))) == 1
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert said.endswith("kbnn: bad\n")
@@ -100,8 +100,8 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
 
 def test_help_loads_no_numpy() -> None:
     done = python(
-        "import sys; from kbnn_cli.app import call\n"
-        "assert call(['--help']) == 0\n"
+        "import sys; from kbnn_cli.app import run_command_line\n"
+        "assert run_command_line(['--help']) == 0\n"
         "heavy = {'numpy', 'pyarrow', 'scipy', 'rich'} & set(sys.modules)\n"
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
     )
@@ -114,7 +114,7 @@ def test_a_defect_is_one_sentence() -> None:
         "import sys, kbnn_cli.app as app\n"
         "from kbnn_cli.startup import main\n"
         "def call(): raise ZeroDivisionError('over\\nnothing')\n"
-        "app.call = call\n"
+        "app.run_command_line = call\n"
         "main()"
     )
     assert done.returncode == 1
@@ -164,7 +164,7 @@ def test_ctrl_c_where_nothing_can_be_raised_ends_the_program() -> None:
         "    watch = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))\n"
         "    del thing\n"
         "    print('going on')\n"
-        "app.call = call\n"
+        "app.run_command_line = call\n"
         "main()"
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
@@ -179,7 +179,7 @@ def test_what_else_cannot_be_raised_is_pythons_to_tell() -> None:
         "def call():\n"
         "    Thing()\n"
         "    return 0\n"
-        "app.call = call\n"
+        "app.run_command_line = call\n"
         "main()"
     )
     assert done.returncode == 0
@@ -196,7 +196,7 @@ def test_on_a_terminal_a_sentence_goes_on_below_between_two_words(columns: int) 
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     words = "it is --task count-things of '日本語日本' " * 5  # letters that take two columns
-    code = f"from kbnn_cli import exits; exits.say({words!r})"
+    code = f"from kbnn_cli import errors; errors.print_message({words!r})"
     subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
     os.close(theirs)
     shown = os.read(ours, 4096).decode().replace("\r", "")

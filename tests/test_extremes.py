@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core import engine
-from kbnn.model import changes, learner
+from kbnn.core import kernel
+from kbnn.data.batch import Rows, slice_rows
+from kbnn.model import learner
 from kbnn.model.file import load
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows, slice_rows
 from kbnn.model.settings import Settings
-from kbnn.task.early_numbers import NumericColdStart
-from kbnn.task.forecast import Forecast, join_forecasts
+from kbnn.targets.cold_start import NumericColdStart
+from kbnn.targets.prediction import Forecast, join_forecasts
 from tests.bench.data import block, schema
 from tests.commands import kbnn
 from tests.modelling import differences, restored, same
@@ -58,9 +58,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             counted.append(len(x))
             return self._session.learn(x, *rest)
 
-    for module in (changes, learner):
+    for module in (learner, learner):
         monkeypatch.setattr(
-            module, "open_session", lambda state: Counting(engine.open_session(state))
+            module, "open_session", lambda state: Counting(kernel.open_session(state))
         )
     return counted
 

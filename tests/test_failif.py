@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbnn.errors import UsageError
-from kbnn.score.failif import MetricCheck, explain_met_checks, parse_check
-from kbnn.score.figures import flatten_metrics
+from kbnn.metrics.conditions import MetricCheck, explain_met_checks, parse_check
+from kbnn.metrics.figures import flatten_metrics
 
 FIGURES = {
     "rows": 100,

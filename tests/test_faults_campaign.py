@@ -30,7 +30,7 @@ import pytest
 from kbnn.errors import KbnnError
 from kbnn.fleet.store import MODELS_FILE
 from kbnn.model.file import load
-from kbnn.model.stored import from_state
+from kbnn.model.serialize import from_state
 from tests.commands import SAMPLES, Ran, kbnn, trained
 from tests.fleets import made, write
 from tests.streams import every_format, look, mixed_table

@@ -18,9 +18,10 @@ import kbnn as library
 from kbnn.core.config import Config
 from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, init
+from kbnn.data.batch import Rows
 from kbnn.fleet.fleet import Fleet
-from kbnn.fleet.keys import read_keys
-from kbnn.fleet.start import (
+from kbnn.fleet.key_index import read_keys
+from kbnn.fleet.pooling import (
     BIASES_AND_WEIGHTS,
     KEY_NOISE_SHARE,
     MIN_LEVEL_SHARE,
@@ -38,13 +39,12 @@ from kbnn.fleet.store import (
     KeyMetrics,
 )
 from kbnn.model.file import load_bytes
-from kbnn.model.rows import Rows
 from tests.commands import Ran, kbnn, program
 from tests.fleets import made, write
 
 LATER = """
-from kbnn.score.figures import Metric
-from kbnn.task import numeric_score as known
+from kbnn.metrics.figures import Metric
+from kbnn.metrics import numeric_metrics as known
 later = Metric("later", "later", "", lambda judged: judged.error ** 2, finish=abs)
 known.NumericScore.figures_listed = known.NUMERIC_METRICS = (*known.NUMERIC_METRICS, later)
 from kbnn_cli import startup
@@ -417,7 +417,7 @@ def test_a_fleet_written_before_a_figure_was_thought_of_goes_on(tmp_path: Path) 
 
 
 def test_only_one_trainer_at_a_time(here: Path) -> None:
-    from kbnn.run.fleets import FleetCheckpoint
+    from kbnn.workflows.keyed import FleetCheckpoint
 
     trained()
     with FleetCheckpoint("fleet"):

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kbnn.data.formats import BINARIES, BinaryFormat, detect_format, sniff_delimiter
+from kbnn.data.sources import DECODERS, Decoder
 from kbnn.errors import DataError
-from kbnn.stream.compression import DECODERS, Decoder
-from kbnn.stream.formats import BINARIES, BinaryFormat, detect_format, sniff_delimiter
 from tests.commands import kbnn
 from tests.streams import (
     Seen,

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kbnn
+from kbnn.data.number_format import Form, NumberMarks, detect_number_format, report_number_formats
+from kbnn.data.values import missing_tokens, parse_numbers
 from kbnn.errors import UsageError
-from kbnn.model.form import Form
-from kbnn.stream.forms import NumberMarks, detect_number_format, report_number_formats
-from kbnn.stream.values import missing_tokens, parse_numbers
 from tests.commands import kbnn as command
 from tests.streams import assert_same, every_format, look
 

@@ -13,14 +13,14 @@ import pytest
 from scipy import special
 
 from kbnn import Config, State, init
-from kbnn.core import engine, twin
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel, reference
 from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of, pack_triangle, unpack_triangle
-from kbnn.core.normal import FloatArray
+from kbnn.core.reference import Records
 from kbnn.core.state import COUNT
-from kbnn.core.twin import Records
 
-each_engine = pytest.mark.parametrize("module", [engine, twin], ids=["engine", "twin"])
+each_engine = pytest.mark.parametrize("module", [kernel, reference], ids=["engine", "twin"])
 PLAIN: dict[str, Any] = {"robust": False, "drift": False}
 
 
@@ -31,7 +31,7 @@ def believed(config: Config, mean: FloatArray, blocks: list[FloatArray]) -> Stat
 
 
 def learned(module: Any, state: State, x: FloatArray, y: float) -> tuple[State, Records]:
-    found: tuple[State, Records] = module.learn(state, x, np.array([[y]]))
+    found: tuple[State, Records] = module.learn_arrays(state, x, np.array([[y]]))
     return found
 
 
@@ -113,7 +113,7 @@ def test_what_uncertain_inputs_add_to_the_variance(module: Any, hidden: tuple[in
         input_mean=np.zeros(3), input_cov=pack_triangle(np.diag(v))
     )
     wanted = c**2 @ own[:, 0] + v @ ((c @ weights[:, 1:]) ** 2 + c**2 @ own[:, 1:])
-    got = module.predict(state, np.full((1, 3), np.nan))
+    got = module.predict_arrays(state, np.full((1, 3), np.nan))
     assert got.function_var[0, 0] == pytest.approx(wanted, rel=1e-9)
 
 
@@ -132,7 +132,7 @@ def test_a_unit_sees_the_doubt_about_weights_of_uncertain_inputs(
     cov[layout_of(config).variance_positions[:2]] = own
     state = state._replace(mean=np.array([0.0, 0.0, 0.4, 1.7]), cov=cov)
     state = state._replace(input_mean=np.zeros(1), input_cov=np.array([v]))
-    said = module.predict(state, np.array([[np.nan]]))
+    said = module.predict_arrays(state, np.array([[np.nan]]))
     wanted = 0.4 + 1.7 * np.sqrt((own[0] + own[1] * v) / (2.0 * np.pi))
     assert said.mean[0, 0] == pytest.approx(wanted, rel=1e-9)
 
@@ -156,7 +156,7 @@ def test_the_second_layer_sees_the_variance_of_the_first(module: Any, covariance
     mean = np.array([50.0, 0.0, -50.0 * b * w, w, 0.0, out])
     var = np.array([s * s, 0.0, 0.0, 0.0, 0.0, 0.0])
     blocks = [np.diag(var[order]) for order in layout_of(config).block_positions]
-    got = module.predict(believed(config, mean, blocks), np.zeros((1, 1)))
+    got = module.predict_arrays(believed(config, mean, blocks), np.zeros((1, 1)))
     assert got.mean[0, 0] == pytest.approx(out * abs(w) * b * s / np.sqrt(2.0 * np.pi), rel=1e-6)
 
 
@@ -210,7 +210,7 @@ def test_the_probability_of_a_class_knows_of_repeated_passes(module: Any, kappa:
     state = passed_over(believed(config, np.array([0.4, 0.8]), [block]), kappa)
     z = np.array([1.0, 2.0])
     u = 2.0 / np.sqrt(8.0 / np.pi + kappa * (z @ block @ z))
-    got = module.predict(state, np.array([[2.0]])).probability[0]
+    got = module.predict_arrays(state, np.array([[2.0]])).probability[0]
     assert got == pytest.approx([special.ndtr(-u), special.ndtr(u)], rel=1e-9)
 
 
@@ -230,5 +230,5 @@ def test_so_do_the_probabilities_of_several(module: Any, kappa: float) -> None:
                 u = (m[k] - m[j]) / np.sqrt(8.0 / np.pi + kappa * (q[k] + q[j]))
                 inverse[k] += special.ndtr(-u) / special.ndtr(u)
     p = 1.0 / inverse
-    got = module.predict(state, np.array([[2.0]])).probability[0]
+    got = module.predict_arrays(state, np.array([[2.0]])).probability[0]
     assert got == pytest.approx(p / np.sum(p), rel=1e-9)

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kbnn
-from kbnn.front import model as front
-from kbnn.run.trainoptions import TrainKeywords
+from kbnn.api import online_model as front
+from kbnn.workflows.options import TrainKeywords
 from kbnn_cli.app import load_command
 from tests.commands import kbnn as command
 from tests.training_data import rows_of_classes, rows_of_numbers

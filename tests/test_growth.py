@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init, learn
+from kbnn.array_types import FloatArray
 from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of, unpack_triangle
-from kbnn.core.normal import FloatArray
 from kbnn.core.state import ARRAYS
-from kbnn.model.growth import grow_state
+from kbnn.model.rescale import grow_state
 
 STRUCTURES: tuple[Covariance, ...] = ("paper", "neuron", "group", "full")
 

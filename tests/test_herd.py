@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnn.core import engine
+from kbnn.core import kernel
 from kbnn.errors import ModelError
-from kbnn.fleet import packed as of
-from kbnn.fleet import part as part_module
-from kbnn.fleet import resting
+from kbnn.fleet import packing
+from kbnn.fleet import packing as of
+from kbnn.fleet import partition as part_module
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.store import FleetStore
 from tests.commands import kbnn
 from tests.test_fleet import models
 
-pytestmark = pytest.mark.skipif(not engine.is_compiled(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not kernel.is_compiled(), reason="the kernel is not built")
 
 
 def restless(path: Path, rows: int = 1500, keys: int = 12) -> Path:
@@ -68,15 +68,15 @@ def test_packed_models_are_the_models_that_objects_would_be(
     said = trained("packed", *words)
     assert trained("few", "--open", "3", *words) == said
     with monkeypatch.context() as patch:
-        patch.setattr(part_module, "FEW", 0)
+        patch.setattr(part_module, "MAX_BATCHED_ROWS", 0)
         assert trained("alone", *words) == said
-        patch.setattr(of, "packs", lambda *_: False)
+        patch.setattr(of, "supports_packing", lambda *_: False)
         assert trained("objects", *words) == said
     found = models("packed")
     assert found == models("few") == models("alone") == models("objects")
     with FleetStore("packed", writes=False) as store:
         kept = [store.read(key) or b"" for key in found]
-        assert sum(map(resting.is_packed, kept)) >= len(found) - 2
+        assert sum(map(packing.is_packed, kept)) >= len(found) - 2
         alarms = {key: told.alarms for key, told in store.iter_key_metrics()}
     assert max(alarms.values()) > 0
     asked = ("rows.csv", "--limit", "200")
@@ -94,7 +94,7 @@ def test_packed_models_that_have_let_rows_go_are_what_objects_would_be(
     monkeypatch.chdir(tmp_path)
     restless(tmp_path / "rows.csv", rows=300, keys=2)
     said = trained("packed", "--no-common")
-    monkeypatch.setattr(of, "packs", lambda *_: False)
+    monkeypatch.setattr(of, "supports_packing", lambda *_: False)
     assert trained("objects", "--no-common") == said
     assert models("packed") == models("objects")
 
@@ -108,18 +108,18 @@ def test_a_packed_model_that_is_damaged_is_refused(tmp_path: Path) -> None:
         fleet = Fleet.load(store)
         assert fleet is not None
         content = next(
-            c for k, _ in store.iter_key_metrics() if resting.is_packed(c := store.read(k) or b"")
+            c for k, _ in store.iter_key_metrics() if packing.is_packed(c := store.read(k) or b"")
         )
-        form = fleet.layouts.find_by_name(resting.read_layout_name(content))
-        whole = resting.packed_from_bytes(form, content)
-        assert resting.packed_to_bytes(form, whole) == content
+        form = fleet.layouts.find_by_name(packing.read_layout_name(content))
+        whole = packing.packed_from_bytes(form, content)
+        assert packing.packed_to_bytes(form, whole) == content
         draw = np.random.default_rng(0)
         for _ in range(200):
             at, bit = int(draw.integers(len(content))), 1 << int(draw.integers(8))
             broken = bytearray(content)
             broken[at] ^= bit
             with pytest.raises(ModelError, match="damaged"):
-                resting.packed_from_bytes(form, bytes(broken))
+                packing.packed_from_bytes(form, bytes(broken))
         for length in (0, 5, 40, len(content) - 1):
             with pytest.raises(ModelError, match="damaged"):
-                resting.packed_from_bytes(form, content[:length])
+                packing.packed_from_bytes(form, content[:length])

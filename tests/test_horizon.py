@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 
 import kbnn
-from kbnn.core import engine
+from kbnn.core import kernel
 from kbnn.core.belief import open_belief
-from kbnn.core.mixture import PARAM
-from kbnn.core.slopes import compute_slopes, function_var
+from kbnn.core.jacobian import compute_slopes, function_var
 from kbnn.core.state import State
-from kbnn.core.tails import MEAN_SCALE_FACTOR
-from kbnn.model import recursion, scaling
-from kbnn.model.horizon import forecast_steps, make_future_rows
+from kbnn.data.batch import slice_rows
+from kbnn.data.row_blocks import concat_rows
+from kbnn.distributions.calibration import MEAN_SCALE_FACTOR
+from kbnn.distributions.normal_mixture import PARAM
+from kbnn.model import recursive_forecast, scaler
 from kbnn.model.model import OnlineModel
-from kbnn.model.recursion import MultiStepForecast
-from kbnn.model.rows import slice_rows
-from kbnn.run import origins
-from kbnn.run.inspecting import inspect_model
-from kbnn.stream.blocks import concat_rows
-from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
+from kbnn.model.recursive_forecast import MultiStepForecast
+from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
+from kbnn.workflows import backtest
+from kbnn.workflows.forecast import forecast_steps, make_future_rows
+from kbnn.workflows.inspecting import inspect_model
 from tests.commands import kbnn as command
 from tests.test_lags import moment, series, trained, values
 
@@ -43,7 +43,7 @@ def path_of(model: OnlineModel, steps: int = STEPS) -> MultiStepForecast:
 def with_state(model: OnlineModel, **changes: Any) -> None:
     """The model with another belief."""
     state = model.learner_state.members[0].state()._replace(**changes)
-    model.learner_state = model.learner_state._replace(members=(engine.open_session(state),))
+    model.learner_state = model.learner_state._replace(members=(kernel.open_session(state),))
 
 
 def state_of(model: OnlineModel) -> State:
@@ -104,7 +104,7 @@ def test_variances_are_those_of_simulated_paths(tmp_path: Path) -> None:
         for cov, order in zip(stack.cov, stack.positions, strict=True):
             draws[:, order] += rng.multivariate_normal(np.zeros(len(cov)), cov, paths)
     columns = model.learner_state.columns
-    center, scale = columns[0, scaling.CENTER], columns[0, scaling.SCALE]
+    center, scale = columns[0, scaler.CENTER], columns[0, scaler.SCALE]
     rows = make_future_rows(model, steps)
     noise_sd = scale * np.sqrt(state.noise[0, 1] / state.noise[0, 0])
     ends = np.zeros((paths, steps))
@@ -113,7 +113,7 @@ def test_variances_are_those_of_simulated_paths(tmp_path: Path) -> None:
         for h in range(steps):
             row = slice_rows(rows, h, h + 1)
             placed = model.timeline.look_up_lags(history, row)
-            z = scaling.standardize_rows(columns[1:], placed.rows.x, model.learner.unscaled_inputs)[
+            z = scaler.standardize_rows(columns[1:], placed.rows.x, model.learner.unscaled_inputs)[
                 0
             ]
             assert placed.base is not None
@@ -130,7 +130,7 @@ def test_many_rows_at_once_are_the_rows_one_by_one(learned: OnlineModel) -> None
     x[3, 2] = np.nan
     x[5, 1] = 30.0
     found = compute_slopes(belief, x)
-    said = engine.predict_arrays(state_of(learned), x)
+    said = kernel.predict_arrays(state_of(learned), x)
     np.testing.assert_allclose(found.mean, said.mean[:, 0], rtol=1e-9)
     own = function_var(belief, found.weights) + found.new_var
     np.testing.assert_allclose(own, (said.function_var + said.noise_var)[:, 0], rtol=1e-9)
@@ -159,14 +159,14 @@ def test_the_path_stays_in_reach(learned: OnlineModel) -> None:
     low, high = learned.history.low[0], learned.history.high[0]
     assert made.mean.min() >= low - 0.25 * (high - low) - 1e-9
     assert made.mean.max() <= high + 0.25 * (high - low) + 1e-9
-    most = recursion.OWN_WIDTH_LIMITS[1] * recursion.CARRIED_WIDTH_LIMITS[1]
+    most = recursive_forecast.OWN_WIDTH_LIMITS[1] * recursive_forecast.CARRIED_WIDTH_LIMITS[1]
     assert made.sd.max() <= 1.5 * (high - low) * most + 1e-9
 
 
 def test_what_is_not_known_is_cut_where_its_deviation_is_beyond_all_that_was_seen() -> None:
     var, most = np.array([4.0, 9.0, 16.0, 0.2, 9.0]), np.array([3.5, 2.0, 5.0, 0.5, 0.0])
     assert np.array_equal(
-        recursion._compute_sd_shrinkage(var, most), [1.0, 2.0 / 3.0, 1.0, 1.0, 1.0]
+        recursive_forecast._compute_sd_shrinkage(var, most), [1.0, 2.0 / 3.0, 1.0, 1.0, 1.0]
     )
 
 
@@ -183,30 +183,33 @@ def test_bands_widen_where_the_last_forecasts_missed(learned: OnlineModel) -> No
     plain = path_of(learned).sd
     learned.history.missed = 1.2 * np.random.default_rng(0).normal(size=(200_000, 1))
     np.testing.assert_allclose(path_of(learned).sd, plain * 1.2, rtol=0.01)
-    learned.history.missed = np.full((recursion.MIN_ERROR_ROWS - 1, 1), 50.0)
+    learned.history.missed = np.full((recursive_forecast.MIN_ERROR_ROWS - 1, 1), 50.0)
     np.testing.assert_array_equal(path_of(learned).sd, plain)
 
 
 def test_errors_carried_along_are_those_of_their_sums() -> None:
     rng = np.random.default_rng(1)
     walk = np.ones(16)
-    assert recursion.compute_width_factor(rng.normal(size=100_000), walk) == pytest.approx(
+    assert recursive_forecast.compute_width_factor(rng.normal(size=100_000), walk) == pytest.approx(
         1.0, abs=0.02
     )
     tails = rng.standard_t(3, size=100_000)  # a sum of many is nearly Gaussian again
     sums = np.abs(np.convolve(tails, walk, "valid")) / 4.0
     expected = np.quantile(sums, 0.9) / INTERVAL_HALF_WIDTHS_SD[90]
-    assert recursion.compute_width_factor(tails, walk) == pytest.approx(expected, rel=0.01)
+    assert recursive_forecast.compute_width_factor(tails, walk) == pytest.approx(expected, rel=0.01)
     even = rng.normal(size=100_000)
     back = even[1:] - 0.9 * even[:-1]  # what goes up comes down: the sum stays where it is
-    assert recursion.compute_width_factor(back / np.std(back), walk) == pytest.approx(
-        recursion.CARRIED_WIDTH_LIMITS[0], abs=0.02
+    assert recursive_forecast.compute_width_factor(back / np.std(back), walk) == pytest.approx(
+        recursive_forecast.CARRIED_WIDTH_LIMITS[0], abs=0.02
     )
     assert (
-        recursion.compute_width_factor(rng.normal(size=recursion.MIN_ERROR_ROWS - 1), walk) == 1.0
+        recursive_forecast.compute_width_factor(
+            rng.normal(size=recursive_forecast.MIN_ERROR_ROWS - 1), walk
+        )
+        == 1.0
     )
-    assert recursion.compute_width_factor(np.zeros(100), walk) == 1.0
-    assert recursion.compute_width_factor(rng.normal(size=100), np.zeros(3)) == 1.0
+    assert recursive_forecast.compute_width_factor(np.zeros(100), walk) == 1.0
+    assert recursive_forecast.compute_width_factor(rng.normal(size=100), np.zeros(3)) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -217,11 +220,17 @@ def test_errors_that_are_all_as_large_are_followed_only_so_far(size: float, alon
     same, one = np.full(100, size), np.ones(1)
     turning = same * (-1.0) ** np.arange(100)
     for missed in (same, turning):
-        assert recursion.compute_width_factor(missed, one) == pytest.approx(alone, rel=1e-5)
+        assert recursive_forecast.compute_width_factor(missed, one) == pytest.approx(
+            alone, rel=1e-5
+        )
     more = np.sqrt(2.0) ** (100 / 102)
-    assert recursion.compute_width_factor(same, np.ones(2)) == pytest.approx(alone * more, rel=1e-5)
-    assert recursion.compute_width_factor(same, np.ones(4)) == pytest.approx(alone * 1.5, rel=1e-5)
-    assert recursion.compute_width_factor(turning, np.ones(2)) == pytest.approx(
+    assert recursive_forecast.compute_width_factor(same, np.ones(2)) == pytest.approx(
+        alone * more, rel=1e-5
+    )
+    assert recursive_forecast.compute_width_factor(same, np.ones(4)) == pytest.approx(
+        alone * 1.5, rel=1e-5
+    )
+    assert recursive_forecast.compute_width_factor(turning, np.ones(2)) == pytest.approx(
         alone * 0.7, rel=1e-5
     )
 
@@ -292,7 +301,7 @@ def test_inputs_of_the_future_come_from_a_file(tmp_path: Path) -> None:
 def test_a_miss_costs_twenty_times_what_it_is_beside_the_width(learned: OnlineModel) -> None:
     rows = make_future_rows(learned, 3)._replace(y=np.array([[1.0], [5.0], [-4.0]]))
     made = MultiStepForecast(np.zeros((3, 1)), np.full((3, 1), 0.75), np.full((3, 1), 0.25))
-    [step] = origins._score_steps(learned, learned.history, rows, np.arange(3), made).steps
+    [step] = backtest._score_steps(learned, learned.history, rows, np.arange(3), made).steps
     missed = (5.0 - INTERVAL_HALF_WIDTHS_SD[90]) + (4.0 - INTERVAL_HALF_WIDTHS_SD[90])
     assert step.rows == 3
     assert step.coverage_90 == pytest.approx(1 / 3)

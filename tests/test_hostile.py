@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from kbnn import REJECTED, UNLABELLED, Config, Prediction, State, init, learn
-from kbnn.core import twin
+from kbnn.array_types import FloatArray
+from kbnn.core import reference
 from kbnn.core.config import Covariance
 from kbnn.core.constants import VARIANCE_FLOOR
 from kbnn.core.layout import layout_of, unpack_triangle
-from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
 from tests.networks import identical
 
@@ -153,7 +153,7 @@ def test_a_rejected_row_changes_nothing_but_its_count(config: Config) -> None:
     for row, label, weight in bad_rows:
         after, out = learn(state, [row], [label], weight=[weight])
         assert out.status[0] == REJECTED
-        by_twin, _ = twin.learn_arrays(
+        by_twin, _ = reference.learn_arrays(
             state, np.array([row]), np.array([[label]]), weight=np.array([weight])
         )
         assert identical(by_twin, after)

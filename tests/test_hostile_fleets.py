@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from kbnn.errors import ModelError
-from kbnn.fleet import resting
+from kbnn.fleet import packing
 from kbnn.fleet.fleet import Fleet
-from kbnn.fleet.packed import unpack_model
+from kbnn.fleet.packing import unpack_model
 from kbnn.fleet.store import MODELS_FILE, FleetStore
 from kbnn.model import file as modelfile
 from kbnn.model import migrations
-from kbnn.model.stored import from_state, to_state
+from kbnn.model.serialize import from_state, to_state
 from tests.commands import Ran, kbnn, program
 from tests.fleets import made, write
 from tests.test_mutated_models import changed, leaves
@@ -211,12 +211,12 @@ def with_packed(change: Callable[[Any, Any], None]) -> None:
         content = store.read("d1")
     assert fleet is not None
     assert content is not None
-    assert resting.is_packed(content)
-    form = fleet.layouts.find_by_name(resting.read_layout_name(content))
-    whole = resting.packed_from_bytes(form, content)
+    assert packing.is_packed(content)
+    form = fleet.layouts.find_by_name(packing.read_layout_name(content))
+    whole = packing.packed_from_bytes(form, content)
     whole = whole._replace(row=whole.row.copy())
     change(form, whole.row)
-    forged = resting.packed_to_bytes(form, whole)
+    forged = packing.packed_to_bytes(form, whole)
     sql("UPDATE models SET model = ? WHERE key = CAST('d1' AS BLOB)", forged)
 
 
@@ -227,7 +227,7 @@ FLOATS = ("belief", "columns", "tails", "sums", "recent", "constant", "kept")
 @pytest.mark.parametrize("part", FLOATS)
 def test_numbers_of_packed_models_are_checked(here: Path, part: str, value: float) -> None:
     def change(form: Any, row: Any) -> None:
-        form.of(row, part).reshape(-1)[:4] = value
+        form.view_part(row, part).reshape(-1)[:4] = value
 
     with_packed(change)
     runs = commands()
@@ -239,7 +239,7 @@ def test_numbers_of_packed_models_are_checked(here: Path, part: str, value: floa
 @pytest.mark.parametrize("value", [-1, 2**60])
 def test_counts_of_packed_models_are_checked(here: Path, part: str, value: int) -> None:
     def change(form: Any, row: Any) -> None:
-        form.of(row, part)[0] = value
+        form.view_part(row, part)[0] = value
 
     with_packed(change)
     check_refused(commands()[0])
@@ -251,8 +251,8 @@ def test_a_number_that_is_accepted_is_accepted_in_a_model_file_too(here: Path) -
         fleet, content = Fleet.load(store), store.read("d1")
     assert fleet is not None
     assert content is not None
-    form = fleet.layouts.find_by_name(resting.read_layout_name(content))
-    whole = resting.packed_from_bytes(form, content)
+    form = fleet.layouts.find_by_name(packing.read_layout_name(content))
+    whole = packing.packed_from_bytes(form, content)
     draw, refused = random.Random(5), 0
     for _ in range(150):
         row = whole.row.copy()
@@ -260,8 +260,8 @@ def test_a_number_that_is_accepted_is_accepted_in_a_model_file_too(here: Path) -
             (math.nan, math.inf, -1.0, 0.0, 1e70, -1e300, 2.0**53)
         )
         try:
-            packed = resting.packed_from_bytes(
-                form, resting.packed_to_bytes(form, whole._replace(row=row))
+            packed = packing.packed_from_bytes(
+                form, packing.packed_to_bytes(form, whole._replace(row=row))
             )
         except ModelError:
             refused += 1
@@ -284,7 +284,7 @@ def test_a_bomb_takes_no_memory(here: Path) -> None:
     sql("UPDATE models SET model = ?", bomb(8 << 30))
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
-        "from kbnn_cli.app import call; sys.exit(call(['predict', 'fleet', 'rows.csv']))"
+        "from kbnn_cli.app import run_command_line; sys.exit(run_command_line(['predict', 'fleet', 'rows.csv']))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", limited], capture_output=True, text=True, timeout=60, check=False
@@ -380,11 +380,11 @@ def test_settings_in_a_fleet_pass_the_migrations(
         counts = json.dumps(plain).encode()
         base.execute("UPDATE state SET value = ? WHERE name = 'counts'", (counts,))
         for key, model in models:
-            if not resting.is_packed(model):
+            if not packing.is_packed(model):
                 content = zlib.compress(with_old_name(zlib.decompress(model)))
                 base.execute("UPDATE models SET model = ? WHERE key = ?", (content, key))
     monkeypatch.setattr(modelfile, "VERSION", modelfile.VERSION + 1)
-    monkeypatch.setattr(migrations, "STEPS", (*migrations.MIGRATIONS, step))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, step))
     ran = kbnn("predict", "fleet", FIXTURE / "readings.csv")
     assert (ran.code, ran.err, ran.out) == (0, "", wanted)
 

@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import pytest
 
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.distributions import dispatch
 from kbnn.model.model import Forecast, OnlineModel
 from kbnn.model.settings import Settings
-from kbnn.task import stated
 from tests.bench.data import block, schema
 
 ROWS = 700
@@ -76,13 +76,13 @@ def sound(said: Forecast, least: float, known: bool) -> None:
     if not told.any():
         return
     for level in LEVELS:
-        lower, upper = stated.interval(rows[told], level)
+        lower, upper = dispatch.interval(rows[told], level)
         assert np.all(np.isfinite(lower))
         assert np.all(np.isfinite(upper))
         assert np.all(lower <= upper)
         assert np.all(lower >= least)
     for share in (0.01, 0.5, 0.99):
-        q = stated.quantile(rows[told], share)
+        q = dispatch.quantile(rows[told], share)
         assert np.all(np.isfinite(q))
         assert np.all(q >= least)
 

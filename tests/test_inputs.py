@@ -7,7 +7,7 @@ import pytest
 
 from kbnn import Config, init, learn, predict
 from kbnn.core.config import Covariance
-from kbnn.core.inputs import InputMoments, condition_inputs, update_input_moments
+from kbnn.core.input_moments import InputMoments, condition_inputs, update_input_moments
 from kbnn.core.layout import unpack_triangle
 from tests.networks import plain
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kbnn.run.interruption import Interrupted, InterruptGuard
+from kbnn.workflows.signals import Interrupted, InterruptGuard
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 

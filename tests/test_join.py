@@ -10,7 +10,7 @@ import pytest
 
 import kbnn as library
 from kbnn.model import file as modelfile
-from kbnn.model.join import merge_models
+from kbnn.model.merge import merge_models
 from tests.commands import kbnn
 
 

@@ -14,15 +14,15 @@ import pytest
 
 import kbnn as library
 from kbnn import Config, init, learn, predict
+from kbnn.array_types import IntArray
 from kbnn.core.config import Covariance
-from kbnn.core.layout import IntArray
-from kbnn.core.network import Prediction
-from kbnn.core.wide import leading_directions
+from kbnn.core.input_moments import leading_directions
+from kbnn.core.kernel import Prediction
 from kbnn.model import file as modelfile
 from kbnn.model.ensemble import mixture_weights
-from kbnn.model.growth import reorder
-from kbnn.model.join import merge_models
+from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
+from kbnn.model.rescale import reorder
 from tests.commands import kbnn
 
 COVARIANCES: tuple[Covariance, ...] = ("paper", "neuron", "group", "full", "wide")

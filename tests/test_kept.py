@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core import engine
-from kbnn.core.network import ALARM
+from kbnn.core import kernel
+from kbnn.core.reference import ALARM
+from kbnn.data.batch import Rows, slice_rows
 from kbnn.errors import ModelError
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows, slice_rows
+from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer
+from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
-from kbnn.model.stored import from_state, to_state
-from kbnn.model.warmup import BufferedRows, ReplayBuffer
 from tests.bench.data import block, schema
 from tests.modelling import differences, restored
 
@@ -131,13 +131,13 @@ def test_parts_of_any_layout_are_put_where_they_belong() -> None:
     plain = np.arange(6.0).reshape(3, 2)
     for part in (plain, np.asfortranarray(plain), plain[:0], plain.astype(np.int64)):
         arrays = [np.zeros((5, 2)), np.zeros(5, np.int64)]
-        engine.copy_rows(arrays, 1, (part, np.arange(len(part))))
+        kernel.copy_rows(arrays, 1, (part, np.arange(len(part))))
         assert np.array_equal(arrays[0][1 : 1 + len(part)], part)
         assert np.array_equal(arrays[1][1 : 1 + len(part)], np.arange(len(part)))
         assert not arrays[0][0].any()
         assert not arrays[0][1 + len(part) :].any()
     with pytest.raises(ValueError, match="broadcast"):
-        engine.copy_rows([np.zeros((2, 2))], 1, (np.zeros((2, 2)),))
+        kernel.copy_rows([np.zeros((2, 2))], 1, (np.zeros((2, 2)),))
 
 
 def model_of(rows: Rows, *cuts: int) -> OnlineModel:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init
-from kbnn.core import engine, observation, twin
+from kbnn.core import kernel, likelihoods, reference
 from kbnn.core.activations import ACTIVATIONS
 from kbnn.core.config import NO_LIMIT, Covariance
 from kbnn.core.state import COUNT
@@ -59,7 +59,7 @@ GRID = FACTORS | {
 
 def test_every_kind_of_label_is_compared() -> None:
     compared = {options.get("observation", "gaussian") for options in OBSERVATIONS.values()}
-    assert compared == set(observation.LIKELIHOODS)
+    assert compared == set(likelihoods.LIKELIHOODS)
 
 
 def whole_grid() -> list[dict[str, Any]]:
@@ -86,8 +86,8 @@ def own_error(start: State, data: Stream) -> float:
     """
     nudge = 1e-15 * np.random.default_rng(0).standard_normal(len(start.mean))
     nudged = start._replace(mean=start.mean * (1.0 + nudge))
-    one, records = twin.learn_arrays(start, *data)
-    other, other_records = twin.learn_arrays(nudged, *data)
+    one, records = reference.learn_arrays(start, *data)
+    other, other_records = reference.learn_arrays(nudged, *data)
     return max(distance(other, one), record_distance(other_records, records))
 
 
@@ -118,15 +118,15 @@ def check(level: dict[str, Any], count: int, ill_conditioned: bool = False) -> N
     limit = 1e-9
     if ill_conditioned:
         data, limit = comparable(start, data)
-    wanted, wanted_records = twin.learn_arrays(start, *data)
+    wanted, wanted_records = reference.learn_arrays(start, *data)
     for instructions in available():
         _kernel.use_instruction_set(instructions)
-        got, records = engine.learn_arrays(start, *data)
+        got, records = kernel.learn_arrays(start, *data)
         assert distance(got, wanted) <= limit, instructions
         assert record_distance(records, wanted_records) <= limit, instructions
         assert np.array_equal(got.counts, wanted.counts), instructions
-        predicted = engine.predict_arrays(wanted, data.x[:50], data.x_var[:50])
-        by_twin = twin.predict_arrays(wanted, data.x[:50], data.x_var[:50])
+        predicted = kernel.predict_arrays(wanted, data.x[:50], data.x_var[:50])
+        by_twin = reference.predict_arrays(wanted, data.x[:50], data.x_var[:50])
         assert record_distance(predicted, by_twin) <= limit, instructions
 
 
@@ -184,8 +184,8 @@ def test_every_other_observation_agrees(observation: str, covariance: str) -> No
 def test_the_activations_share_of_the_variance_is_the_same(spread: float) -> None:
     config = Config(inputs=4, hidden=(6, 5), activation_spread=spread)
     data = stream(config, 300)
-    wanted, _ = twin.learn_arrays(init(config), *data)
-    got, _ = engine.learn_arrays(init(config), data.x, data.y)
+    wanted, _ = reference.learn_arrays(init(config), *data)
+    got, _ = kernel.learn_arrays(init(config), data.x, data.y)
     assert distance(got, wanted) <= 1e-9
 
 
@@ -197,8 +197,8 @@ def test_variances_stop_at_the_same_floor(covariance: Covariance, outputs: int) 
     start = init(config)
     start = start._replace(prior_var=1e11 * start.prior_var)
     data = stream(config, 300)
-    wanted, _ = twin.learn_arrays(start, *data)
-    got, _ = engine.learn_arrays(start, data.x, data.y)
+    wanted, _ = reference.learn_arrays(start, *data)
+    got, _ = kernel.learn_arrays(start, data.x, data.y)
     assert wanted.counts[COUNT.repairs] > 10
     assert np.array_equal(got.counts, wanted.counts)
     assert distance(got, wanted) <= 1e-9
@@ -231,8 +231,8 @@ def test_the_papers_own_options_agree(activation: str, observation: str) -> None
         _kernel.use_instruction_set(instructions)
         wanted = got = init(config)
         for again in (False, True):
-            wanted, by_twin = twin.learn_arrays(wanted, *data, again=again)
-            got, records = engine.learn_arrays(got, *data, again=again)
+            wanted, by_twin = reference.learn_arrays(wanted, *data, again=again)
+            got, records = kernel.learn_arrays(got, *data, again=again)
             assert distance(got, wanted) <= 1e-9
             assert record_distance(records, by_twin) <= 1e-9
         assert np.array_equal(got.counts, wanted.counts)
@@ -247,8 +247,8 @@ def test_what_several_units_ask_too_much_of_is_counted_alike() -> None:
     start = init(config, 2)
     start = start._replace(mean=3.0 * start.mean, cov=0.05 * start.cov)
     data = stream(config, 60)
-    wanted, _ = twin.learn_arrays(start, *data)
-    got, _ = engine.learn_arrays(start, *data)
+    wanted, _ = reference.learn_arrays(start, *data)
+    got, _ = kernel.learn_arrays(start, *data)
     assert wanted.counts[COUNT.bounded] > 10
     assert np.array_equal(got.counts, wanted.counts)
 
@@ -286,8 +286,8 @@ def test_weights_alarms_and_repeated_passes_agree() -> None:
     y = data.y + np.where(np.arange(800) >= 400, 4.0, 0.0)[:, None]
     one = two = init(config)
     for again in (False, True):
-        one, _ = twin.learn_arrays(one, data.x, y, weight=weight, again=again)
-        two, _ = engine.learn_arrays(two, data.x, y, weight=weight, again=again)
+        one, _ = reference.learn_arrays(one, data.x, y, weight=weight, again=again)
+        two, _ = kernel.learn_arrays(two, data.x, y, weight=weight, again=again)
     assert one.counts[COUNT.alarms] >= 1
     assert np.array_equal(one.counts, two.counts)
     assert distance(two, one) <= 1e-9
@@ -296,10 +296,10 @@ def test_weights_alarms_and_repeated_passes_agree() -> None:
 def test_a_label_between_two_classes_counts_as_the_nearer_one() -> None:
     config = Config(inputs=2, hidden=(4,), observation="bernoulli")
     data = stream(config, 200)
-    start, _ = engine.learn_arrays(init(config), data.x, data.y)
+    start, _ = kernel.learn_arrays(init(config), data.x, data.y)
     y = np.where(data.y > 0.5, 0.2, 0.8)  # against what was learned: surprising
-    wanted, _ = twin.learn_arrays(start, data.x, y)
-    got, _ = engine.learn_arrays(start, data.x, y)
+    wanted, _ = reference.learn_arrays(start, data.x, y)
+    got, _ = kernel.learn_arrays(start, data.x, y)
     assert np.array_equal(got.counts, wanted.counts)
     assert distance(got, wanted) <= 1e-9
 
@@ -322,7 +322,7 @@ def test_small_joint_blocks_run_in_vectors_of_four_unless_told_otherwise(
     found = {}
     for name in ("", "avx2", "avx512"):
         assert _kernel.use_instruction_set(name)
-        found[name] = engine.learn_arrays(init(config), data.x, data.y)[0].mean.tobytes()
+        found[name] = kernel.learn_arrays(init(config), data.x, data.y)[0].mean.tobytes()
     assert found["avx2"] != found["avx512"]
     assert found[""] == found[suited]
 
@@ -330,4 +330,4 @@ def test_small_joint_blocks_run_in_vectors_of_four_unless_told_otherwise(
 def test_an_unknown_instruction_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KBNN_ENGINE", "mmx")
     with pytest.raises(UsageError, match="this machine offers numpy, portable"):
-        engine.describe_engine()
+        kernel.describe_engine()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init
-from kbnn.core import engine, twin
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel, reference
 from tests.networks import distance, record_distance, stream
 
 pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
@@ -22,7 +22,7 @@ def learned(**options: Any) -> State:
     """A small network that has seen some rows."""
     config = Config(inputs=INPUTS, hidden=(4,), **options)
     data = stream(config, 60)
-    return twin.learn_arrays(init(config), *data)[0]
+    return reference.learn_arrays(init(config), *data)[0]
 
 
 def settled(state: State, share: float = 1e-20) -> State:
@@ -39,8 +39,8 @@ def check(
 ) -> None:
     x_var = np.zeros_like(x) if x_var is None else x_var
     weight = np.ones(len(x)) if weight is None else weight
-    wanted, wanted_records = twin.learn_arrays(state, x, y, x_var, weight)
-    got, records = engine.learn_arrays(state, x, y, x_var, weight)
+    wanted, wanted_records = reference.learn_arrays(state, x, y, x_var, weight)
+    got, records = kernel.learn_arrays(state, x, y, x_var, weight)
     assert np.array_equal(got.counts, wanted.counts)
     assert distance(got, wanted) <= 1e-9
     assert record_distance(records, wanted_records) <= 1e-9
@@ -58,7 +58,7 @@ def test_the_noise_head(level: float) -> None:
 def test_the_least_noise() -> None:
     state = settled(learned(noise_head=False))._replace(noise=np.array([[10.0, 1e-15]]))
     x = np.zeros((2, INPUTS))
-    check(state, x, twin.predict_arrays(state, x, x).mean)
+    check(state, x, reference.predict_arrays(state, x, x).mean)
 
 
 def test_the_least_share_of_noise() -> None:

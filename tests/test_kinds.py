@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import kbnn
+from kbnn.data.column_types import ColumnSample, infer_kind
+from kbnn.data.decoder import hash_label, parse_hash_options
 from kbnn.errors import UsageError
-from kbnn.stream.hashing import hash_label, parse_hash_options
-from kbnn.stream.kinds import ColumnSample, infer_kind
 from tests.commands import kbnn as command
 from tests.streams import assert_same, every_format, look
 

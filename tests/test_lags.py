@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import kbnn
+from kbnn.data.dataset import open_stream
+from kbnn.data.lags import History, Lag, compute_lag_window, look_up_lags, parse_lags
 from kbnn.errors import ModelError, UsageError
 from kbnn.model import file as modelfile
-from kbnn.model.lags import History, Lag, compute_lag_window, look_up_lags, parse_lags
 from kbnn.model.model import OnlineModel
-from kbnn.model.stored import from_state, to_state
-from kbnn.run.training import Training
-from kbnn.run.trainoptions import build_train_options
-from kbnn.stream.opening import open_stream
+from kbnn.model.serialize import from_state, to_state
+from kbnn.workflows.options import build_train_options
+from kbnn.workflows.training import Training
 from tests.commands import kbnn as command
 
 

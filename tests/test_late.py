@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import kbnn
+from kbnn.data.batch import Rows, slice_rows
+from kbnn.data.schema import MAX_LATE_COLUMNS, Column, Place, Schema
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows, slice_rows
-from kbnn.model.schema import MAX_LATE_COLUMNS, Column, Place, Schema
+from kbnn.model.serialize import copy_model, to_state
 from kbnn.model.settings import Settings
-from kbnn.model.stored import copy_model, to_state
 from tests.commands import kbnn as command
 from tests.streams import assert_same, look
 

@@ -7,9 +7,9 @@ import pytest
 from scipy import special
 
 from kbnn import Config, State, init, learn
-from kbnn.core import engine, twin
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel, reference
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
 from tests.networks import plain
 
 STRUCTURES = ["paper", "neuron", "group", "full"]
@@ -37,7 +37,7 @@ def test_every_prefix_is_the_batch_posterior(covariance: str, outputs: int, comp
     start = state = init(config, 3)
     for n in range(60):
         row = slice(n, n + 1)
-        step = engine.learn_arrays if compiled else twin.learn_arrays
+        step = kernel.learn_arrays if compiled else reference.learn_arrays
         state, _ = step(state, x[row], y[row])
         cov = np.linalg.inv(
             np.diag(1.0 / start.prior_var[:5]) + features[: n + 1].T @ features[: n + 1] / NOISE
@@ -60,9 +60,9 @@ def test_weights_count_rows_and_missing_targets_are_skipped() -> None:
     y[rng.random(y.shape) < 0.3] = np.nan
     y[np.all(np.isnan(y), axis=1), 0] = 0.0
     weight = rng.integers(1, 4, 30).astype(float)
-    once, _ = engine.learn_arrays(init(config), x, y, weight=weight)
+    once, _ = kernel.learn_arrays(init(config), x, y, weight=weight)
     times = np.repeat(np.arange(30), weight.astype(int))
-    repeated, _ = engine.learn_arrays(init(config), x[times], y[times])
+    repeated, _ = kernel.learn_arrays(init(config), x[times], y[times])
     assert np.allclose(once.mean, repeated.mean, atol=1e-10)
     assert np.allclose(once.cov, repeated.cov, atol=1e-10)
 
@@ -90,7 +90,7 @@ def test_two_classes_match_the_moments_of_the_exact_posterior(covariance: str) -
     for x in rng.standard_normal(12):
         label = float(rng.random() < 0.4)
         wanted = moments_by_quadrature(state.mean, dense(state), np.array([1.0, x]), 2 * label - 1)
-        state, _ = engine.learn_arrays(state, np.array([[x]]), np.array([[label]]))
+        state, _ = kernel.learn_arrays(state, np.array([[x]]), np.array([[label]]))
         assert np.max(np.abs(state.mean - wanted[0])) <= 1e-8
         assert np.max(np.abs(dense(state) - wanted[1])) <= 1e-8
 
@@ -102,7 +102,7 @@ def test_the_predictive_variance_is_that_of_the_posterior() -> None:
     state, _ = learn(init(config), x, x[:, 0])
     features = np.column_stack([np.ones(40), x])
     wanted = np.einsum("ni,ij,nj->n", features, dense(state), features)
-    got = engine.predict_arrays(state, x)
+    got = kernel.predict_arrays(state, x)
     assert np.allclose(got.function_var[:, 0], wanted, rtol=1e-10)
     assert np.all(got.noise_var == NOISE)
 
@@ -110,5 +110,5 @@ def test_the_predictive_variance_is_that_of_the_posterior() -> None:
 def test_no_input_at_all_learns_a_mean() -> None:
     config = Config(inputs=0, hidden=(), noise=1.0, robust=False, drift=False)
     start = init(config)
-    state, _ = engine.learn_arrays(start, np.zeros((50, 0)), np.full((50, 1), 2.0))
+    state, _ = kernel.learn_arrays(start, np.zeros((50, 0)), np.full((50, 1), 2.0))
     assert state.mean[0] == pytest.approx((start.mean[0] + 100.0) / 51.0)

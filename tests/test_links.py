@@ -11,7 +11,7 @@ import pytest
 
 from kbnn.errors import ModelError
 from kbnn.model.file import load
-from kbnn.run.checkpoint import Checkpoint
+from kbnn.workflows.checkpoint import Checkpoint
 from tests.commands import SAMPLES, kbnn, trained
 from tests.modelling import small_state
 

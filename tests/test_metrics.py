@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from kbnn.core import mixture
-from kbnn.core.mixture import INTERVAL_PERCENTS
-from kbnn.score.figures import Metric
-from kbnn.score.pinball import PinballLoss
-from kbnn.score.rowsums import FloatArray
-from kbnn.task.class_score import CONFIDENCE_BINS, ClassScore
-from kbnn.task.class_score import ScoredClassBatch as Labelled
-from kbnn.task.numeric_score import NumericScore
+from kbnn.array_types import FloatArray
+from kbnn.distributions import normal_mixture
+from kbnn.distributions.normal_mixture import INTERVAL_PERCENTS
+from kbnn.metrics.class_metrics import CONFIDENCE_BINS, ClassScore
+from kbnn.metrics.class_metrics import ScoredClassBatch as Labelled
+from kbnn.metrics.figures import Metric
+from kbnn.metrics.numeric_metrics import NumericScore
+from kbnn.metrics.score import PinballLoss
 from tests.judging import judged, numbers
 
 
@@ -303,12 +303,12 @@ def test_the_gaussian_is_that_of_scipy(share: float) -> None:
     y, mean, sd, _ = rows(200)
     said = numbers(mean, sd).stated[:, 0]
     expected = stats.norm.ppf(share, mean, sd)
-    np.testing.assert_allclose(mixture.quantile(said, share), expected, rtol=1e-12)
+    np.testing.assert_allclose(normal_mixture.quantile(said, share), expected, rtol=1e-12)
     low, high = stats.norm.interval(share, mean, sd)
-    np.testing.assert_allclose(mixture.interval(said, share), (low, high), rtol=1e-9)
-    np.testing.assert_allclose(mixture.cdf(y, said), stats.norm.cdf(y, mean, sd), rtol=1e-11)
+    np.testing.assert_allclose(normal_mixture.interval(said, share), (low, high), rtol=1e-9)
+    np.testing.assert_allclose(normal_mixture.cdf(y, said), stats.norm.cdf(y, mean, sd), rtol=1e-11)
     density = stats.norm.logpdf(y, mean, sd)
-    np.testing.assert_allclose(mixture.log_pdf(y, said), density, rtol=1e-11)
+    np.testing.assert_allclose(normal_mixture.log_pdf(y, said), density, rtol=1e-11)
 
 
 @pytest.mark.parametrize("figures", [NumericScore.figures_listed, ClassScore.figures_listed])

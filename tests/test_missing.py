@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init, predict
+from kbnn.array_types import FloatArray
 from kbnn.core.config import Covariance
 from kbnn.core.layout import pack_triangle
-from kbnn.core.normal import FloatArray
-from kbnn.core.tails import MEAN_SCALE_FACTOR
-from kbnn.model.scaling import get_scale
+from kbnn.distributions.calibration import MEAN_SCALE_FACTOR
+from kbnn.model.scaler import get_scale
 from tests.bench.data import block, judged, trained
 from tests.modelling import network
 

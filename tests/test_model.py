@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from kbnn import init, learn
-from kbnn.core.network import ALARM, LEARNED, REJECTED, UNLABELLED
+from kbnn.core.reference import ALARM, LEARNED, REJECTED, UNLABELLED
+from kbnn.data.batch import slice_rows
+from kbnn.data.schema import Column, Place, Schema
 from kbnn.errors import ModelError, UsageError
-from kbnn.model import scaling
+from kbnn.model import scaler
 from kbnn.model.model import IN_WARMUP, OnlineModel
-from kbnn.model.rows import slice_rows
-from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.serialize import copy_model
 from kbnn.model.settings import MAX_BUFFER_ROWS, Settings
-from kbnn.model.stored import copy_model
 from tests.bench.data import block, judged, schema, trained
 from tests.modelling import differences, learn_in, mixed_rows, network, new_model, restored, same
 
@@ -188,7 +188,7 @@ def test_a_mistaken_scale_is_as_if_the_right_one_had_been_known() -> None:
     y = x[:, 0] - x[:, 1] ** 2 + 0.1 * rng.standard_normal(128)
     model = trained(x, y, hidden=(9,), seed=4, rehearse=0)
     assert model.learner_state.changes >= 1
-    center, scale = scaling.get_scale(model.learner_state.columns)
+    center, scale = scaler.get_scale(model.learner_state.columns)
     config = network(model).config
     z = (np.column_stack([y, x]) - center) / scale
     known, _ = learn(init(config, 4), z[:, 1:], z[:, 0])

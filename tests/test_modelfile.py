@@ -14,7 +14,7 @@ import pytest
 
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
-from kbnn.model.stored import to_state
+from kbnn.model.serialize import to_state
 from tests.training_data import (
     rows_of_classes,
     rows_of_numbers,

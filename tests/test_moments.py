@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
+from kbnn.array_types import FloatArray
 from kbnn.core.activations import (
     ACTIVATIONS,
     Moments,
@@ -15,7 +16,6 @@ from kbnn.core.activations import (
     printed_sigmoid_var,
     tanh_moments,
 )
-from kbnn.core.normal import FloatArray
 from tests.gauss import moments
 
 MEANS = np.concatenate([np.linspace(-30.0, 30.0, 25), [-7.3, -1.0, -1e-3, 1e-7, 0.2, 1.0, 3.1]])

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core import filter as block_filter
-from kbnn.core import smoother
+from kbnn.array_types import FloatArray
+from kbnn.core import block_filter, paper_smoother
 from kbnn.core.belief import open_belief
-from kbnn.core.inputs import InputMoments
+from kbnn.core.input_moments import InputMoments
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
 from tests.networks import plain, spread_state
 
 SAMPLES = 400_000
@@ -65,7 +64,7 @@ def test_the_papers_output_variance_is_that_of_independent_neurons() -> None:
     """With exact inputs and one hidden layer every moment of scheme `paper` is exact."""
     a, inputs, weights = sampled_first_layer("paper", False)
     config = plain(3, hidden=(2,), covariance="paper")
-    out, passes = smoother.predict_outputs(open_belief(spread_state(config, 5)), inputs)
+    out, passes = paper_smoother.predict_outputs(open_belief(spread_state(config, 5)), inputs)
     relu = np.maximum(a, 0.0)
     y = np.einsum("si,si->s", weights[:, 8:], np.column_stack([np.ones(SAMPLES), relu]))
     assert out.mean[0] == pytest.approx(np.mean(y), abs=5.0 * np.std(y) / np.sqrt(SAMPLES))
@@ -83,7 +82,7 @@ def test_the_filters_variance_leaves_out_what_its_update_cannot_learn() -> None:
         state = spread_state(neuron, seed)
         inputs = InputMoments(np.array([0.3, 1.0, -2.0]), None)
         q = block_filter.predict_outputs(open_belief(state), inputs)[0].cov[0, 0]
-        matched = smoother.predict_outputs(open_belief(state._replace(config=printed)), inputs)[
-            0
-        ].cov[0, 0]
+        matched = paper_smoother.predict_outputs(
+            open_belief(state._replace(config=printed)), inputs
+        )[0].cov[0, 0]
         assert 0.0 < q < matched

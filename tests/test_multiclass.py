@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core.network import LEARNED, REJECTED
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core.reference import LEARNED, REJECTED
+from kbnn.data.batch import slice_rows
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import slice_rows
 from kbnn.model.settings import Settings
 from tests.bench.class_streams import learned, log_loss, probabilities
 from tests.bench.data import block, schema

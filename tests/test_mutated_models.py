@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core.engine import is_compiled
+from kbnn.core.kernel import is_compiled
+from kbnn.data.batch import Rows, slice_rows
 from kbnn.errors import KbnnError
 from kbnn.model import file as modelfile
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows, slice_rows
-from kbnn.model.stored import Arrays, from_state, to_state
-from kbnn.run.inspecting import inspect_model
-from kbnn.run.position import Position
+from kbnn.model.serialize import Arrays, from_state, to_state
+from kbnn.workflows.checkpoint import Position
+from kbnn.workflows.inspecting import inspect_model
 from tests.bench.data import trained
 
 FIXTURES = Path(__file__).parent / "fixtures" / "format1"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbnn import Config, Prediction, init, learn, predict
-from kbnn.core import engine as engines
+from kbnn.core import kernel as engines
 from kbnn.core.config import Covariance
 from tests.networks import identical, stream
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init, learn, predict
-from kbnn.core import noise
+from kbnn.array_types import FloatArray
+from kbnn.core import likelihoods
 from kbnn.core.config import Covariance
 from kbnn.core.layout import unpack_triangle
-from kbnn.core.noise import Residual
-from kbnn.core.normal import FloatArray
+from kbnn.core.likelihoods import Residual
 
 
 def linear_stream(rows: int, sd: float, seed: int = 0) -> tuple[FloatArray, FloatArray]:
@@ -29,7 +29,7 @@ def test_the_level_is_found(covariance: Covariance, sd: float) -> None:
 
 
 def test_the_fixed_point_is_the_variational_one_pinned_to_two_turns() -> None:
-    belief, r = noise.learn_level(np.array([2.0, 1.0]), Residual(0.8, 0.3, 0.3, 1.0, 1.0))
+    belief, r = likelihoods.learn_level(np.array([2.0, 1.0]), Residual(0.8, 0.3, 0.3, 1.0, 1.0))
     wanted = 0.5
     for _ in range(2):
         gain = wanted / (0.3 + wanted)
@@ -67,9 +67,9 @@ def test_the_heads_covariance_stays_positive_definite_and_symmetric() -> None:
     mean, cov = np.zeros(size), np.eye(size)
     for _ in range(3000):
         features = np.concatenate([[1.0], 3.0 * np.maximum(rng.standard_normal(size - 1), 0.0)])
-        now = noise.forecast_noise(np.array([5.0, 0.2]), mean, cov, features)
+        now = likelihoods.forecast_noise(np.array([5.0, 0.2]), mean, cov, features)
         seen = Residual(float(rng.standard_t(2)), 0.1, 0.2, 1.0, 1.0)
-        mean, cov = noise.learn_head(mean, cov, now, seen)
+        mean, cov = likelihoods.learn_head(mean, cov, now, seen)
         assert np.array_equal(cov, cov.T)
     assert np.linalg.eigvalsh(cov)[0] > 0.0
     assert np.all(np.isfinite(mean))
@@ -113,7 +113,7 @@ def test_one_absurd_label_does_not_poison_the_noise(label: float) -> None:
 
 
 def test_inlier_probability_falls_with_the_residual() -> None:
-    p = [noise.residual_inlier_probability(e, 1.0) for e in (0.0, 2.0, 4.0, 6.0, 1e200)]
+    p = [likelihoods.residual_inlier_probability(e, 1.0) for e in (0.0, 2.0, 4.0, 6.0, 1e200)]
     assert p == sorted(p, reverse=True)
     assert p[0] > 0.99
     assert p[-1] == 0.0

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kbnn.data.arrow_format import _read_parquet_width
+from kbnn.data.csv_records import MAX_COLUMNS
+from kbnn.data.dataset import open_stream
+from kbnn.data.read_options import ReadOptions
 from kbnn.model.file import load
-from kbnn.stream.arrow_reader import _read_parquet_width
-from kbnn.stream.header import MAX_COLUMNS
-from kbnn.stream.opening import ReadOptions, open_stream
-from kbnn_cli.advice import list_option_names
 from kbnn_cli.app import COMMANDS
+from kbnn_cli.suggestions import list_option_names
 from tests.commands import kbnn, program
 from tests.streams import arrow_bytes, assert_same, look
 
@@ -182,7 +183,7 @@ def test_a_million_columns_cost_little(quote: bytes) -> None:
     Path("small").write_text("a,y\n1,2\n2,3\n")
 
     def cost(name: str) -> tuple[int, float]:
-        call = f"from kbnn_cli.app import call; call(['train', '{name}', '-q', '--dry-run'])"
+        call = f"from kbnn_cli.app import run_command_line; run_command_line(['train', '{name}', '-q', '--dry-run'])"
         own = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_maxrss, u.ru_utime)"
         words = [sys.executable, "-c", f"{call}\n{own}"]
         done = subprocess.run(words, capture_output=True, text=True, check=True)

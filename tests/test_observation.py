@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy import special
 
+from kbnn.array_types import FloatArray
 from kbnn.core.activations import ACTIVATIONS
-from kbnn.core.evidence import OutputEvidence, OutputMoments, measure_real
-from kbnn.core.normal import FloatArray
-from kbnn.core.observation import LIKELIHOODS, RowPrior
+from kbnn.core.likelihoods import LIKELIHOODS, OutputEvidence, OutputMoments, RowPrior, measure_real
 from tests.gauss import rule
 
 

@@ -13,9 +13,9 @@ import pytest
 from scipy import special
 
 from kbnn import init
-from kbnn.core import engine
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
 from tests.networks import plain
 
 NOISE = 0.05
@@ -49,7 +49,7 @@ def filtered(
     layout = layout_of(config)
     cov = layout.pack_blocks([spread**2 * np.eye(dim) for dim in layout.block_dims])
     start = init(config)._replace(mean=mean.copy(), cov=cov)
-    state, _ = engine.learn_arrays(start, np.array([[x]]), np.array([[y]]))
+    state, _ = kernel.learn_arrays(start, np.array([[x]]), np.array([[y]]))
     var = np.empty(4)
     for order, block in zip(layout.block_positions, layout.unpack_blocks(state.cov), strict=True):
         var[order] = np.diag(block)
@@ -94,5 +94,5 @@ def test_prediction_is_the_average_over_the_prior() -> None:
     config = plain(1, hidden=(1,), activation="probit", covariance="neuron", activation_spread=1.0)
     layout = layout_of(config)
     cov = layout.pack_blocks([spread**2 * np.eye(dim) for dim in layout.block_dims])
-    got = engine.predict_arrays(init(config)._replace(mean=mean, cov=cov), np.array([[x]]))
+    got = kernel.predict_arrays(init(config)._replace(mean=mean, cov=cov), np.array([[x]]))
     assert float(got.mean[0, 0]) == pytest.approx(wanted, abs=1e-12)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from kbnn import train as train_here
-from kbnn.run.order import measure_forgetting
-from kbnn.run.remedies import judge_targets
-from kbnn.stream.heldout import is_held_out
+from kbnn.data.row_blocks import is_held_out
+from kbnn.workflows.run_results import judge_targets, measure_forgetting
 from tests.commands import kbnn
 from tests.streams import look
 from tests.training_data import train

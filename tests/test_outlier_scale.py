@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core.normal import FloatArray
-from kbnn.model import scaling
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import slice_rows
+from kbnn.model import scaler
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import slice_rows
-from kbnn.model.scaling import CENTER, COUNT, MEAN, RECENT, RECENT_SQUARE, SCALE, SQUARES
+from kbnn.model.scaler import CENTER, COUNT, MEAN, RECENT, RECENT_SQUARE, SCALE, SQUARES
 from kbnn.model.settings import Settings
 from tests.bench.data import block, schema, trained
 from tests.bench.outliers import add_outliers
@@ -66,9 +66,9 @@ def test_a_column_that_moves_for_good_is_followed() -> None:
     assert abs(model.learner_state.columns[0, CENTER] - walk[-1]) < 4.0 * scales(model)[0]
 
 
-def looked_at(values: FloatArray, expected: FloatArray | None = None) -> scaling.LastRows:
+def looked_at(values: FloatArray, expected: FloatArray | None = None) -> scaler.LastRows:
     known = np.zeros(len(values)) if expected is None else expected
-    return scaling.LastRows(values, 1, known > 0.5)
+    return scaler.LastRows(values, 1, known > 0.5)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_columns_without_outliers_keep_their_statistics_to_the_bit(kind: str) ->
         "constant": np.full(600, 3.0),
         "missing": np.full(600, np.nan),
     }[kind][:, None]
-    columns = scaling.fit_scaler(values)
+    columns = scaler.fit_scaler(values)
     after = columns.copy()
-    scaling.leave_out_outliers(after, np.zeros(1), looked_at(values))
+    scaler.leave_out_outliers(after, np.zeros(1), looked_at(values))
     assert np.array_equal(after, columns)
 
 
@@ -96,11 +96,11 @@ def test_what_the_network_expects_is_no_outlier_of_a_target() -> None:
     values = rng.standard_normal((400, 1))
     event = rng.random(400) < 0.05
     values[event] += 40.0
-    columns = scaling.fit_scaler(values)
+    columns = scaler.fit_scaler(values)
     columns[0, MEAN], columns[0, SQUARES] = values.mean(), values.var() * columns[0, COUNT]
     expected, surprising = columns.copy(), columns.copy()
-    scaling.leave_out_outliers(expected, np.zeros(1), looked_at(values, np.ones(400)))
-    scaling.leave_out_outliers(surprising, np.zeros(1), looked_at(values))
+    scaler.leave_out_outliers(expected, np.zeros(1), looked_at(values, np.ones(400)))
+    scaler.leave_out_outliers(surprising, np.zeros(1), looked_at(values))
     assert np.array_equal(expected, columns)
     sd = np.sqrt(surprising[0, SQUARES] / surprising[0, COUNT])
     assert sd == pytest.approx(values[~event].std())
@@ -110,14 +110,14 @@ def test_what_the_network_expects_is_no_outlier_of_a_target() -> None:
 def test_a_scale_that_only_outliers_have_outgrown_stays_as_it_is() -> None:
     rng = np.random.default_rng(4)
     values = rng.standard_normal((64, 1))
-    columns = scaling.fit_scaler(values)
+    columns = scaler.fit_scaler(values)
     values[::8] = 500.0
-    columns[0, [RECENT, RECENT_SQUARE]] = 1.0, scaling.OUTGROWN + 0.5
-    new = scaling.refit_scale(columns, np.zeros(1), False, looked_at(values))
+    columns[0, [RECENT, RECENT_SQUARE]] = 1.0, scaler.OUTGROWN + 0.5
+    new = scaler.refit_scale(columns, np.zeros(1), False, looked_at(values))
     assert np.array_equal(new[0, [CENTER, SCALE]], columns[0, [CENTER, SCALE]])
     assert new[0, RECENT_SQUARE] == 1.0
     wider = 40.0 * rng.standard_normal((64, 1))
-    assert scaling.refit_scale(columns, np.zeros(1), False, looked_at(wider))[0, SCALE] > 2.0
+    assert scaler.refit_scale(columns, np.zeros(1), False, looked_at(wider))[0, SCALE] > 2.0
 
 
 def test_cutting_and_saving_change_no_bit_where_outliers_are_left_out() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from kbnn.stream.opening import open_stream
-from kbnn.stream.pace import BatchSizer
+from kbnn.data.chunk import BatchSizer
+from kbnn.data.dataset import open_stream
 
 
 def test_slow_rows_come_in_small_blocks(tmp_path: Path) -> None:

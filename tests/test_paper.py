@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from kbnn import State, init
-from kbnn.core import engine, smoother, twin
-from kbnn.core import filter as block_filter
+from kbnn.array_types import FloatArray
+from kbnn.core import block_filter, kernel, paper_smoother, reference
 from kbnn.core.activations import ACTIVATIONS
 from kbnn.core.belief import open_belief
-from kbnn.core.inputs import InputMoments
+from kbnn.core.input_moments import InputMoments
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
 from tests.networks import distance, plain, spread_state, stream
 
 Layers = list[tuple[list[FloatArray], list[FloatArray]]]
@@ -88,7 +87,7 @@ def test_rows_follow_the_papers_equations(hidden: tuple[int, ...], activation: s
     data = stream(config, 40, seed=2)
     for i in range(40):
         wanted = literal(opened(state), activation, data.x[i], data.y[i], 0.01)
-        state, _ = twin.learn_arrays(state, *data.part(slice(i, i + 1)))
+        state, _ = reference.learn_arrays(state, *data.part(slice(i, i + 1)))
         for (means, covs), (new_means, new_covs) in zip(opened(state), wanted, strict=True):
             assert np.allclose(means, new_means, rtol=1e-9, atol=1e-11)
             assert np.allclose(covs, new_covs, rtol=1e-9, atol=1e-11)
@@ -102,12 +101,12 @@ def test_given_the_same_predictive_variance_paper_and_neuron_agree() -> None:
     data = stream(printed, 200, seed=6)
     for i in range(200):
         inputs = InputMoments(data.x[i], None)
-        matched = smoother.predict_outputs(open_belief(one), inputs)[0].cov[0, 0]
+        matched = paper_smoother.predict_outputs(open_belief(one), inputs)[0].cov[0, 0]
         q = block_filter.predict_outputs(open_belief(two), inputs)[0].cov[0, 0]
         two = two._replace(config=replace(neuron, noise=0.05 + matched - q))
         row = data.part(slice(i, i + 1))
-        one, _ = twin.learn_arrays(one, *row)
-        two, _ = twin.learn_arrays(two, *row)
+        one, _ = reference.learn_arrays(one, *row)
+        two, _ = reference.learn_arrays(two, *row)
     assert distance(two, one) <= 1e-10
 
 
@@ -121,11 +120,11 @@ def test_several_outputs_cannot_take_more_than_all_of_a_units_variance() -> None
         rng = np.random.default_rng(seed)
         x, y = rng.standard_normal((1, 3)), 3.0 * rng.standard_normal((1, 6))
         belief = open_belief(state)
-        out, passes = smoother.predict_outputs(belief, InputMoments(x[0], None))
+        out, passes = paper_smoother.predict_outputs(belief, InputMoments(x[0], None))
         beta = 1.0 / (np.diag(out.cov) + 1e-6)
         shrink = belief.layer_weights(1)[:, 1:].T ** 2 @ beta
         clipped += int(np.any(shrink * passes[0].var_z > 1.0))
-        new, _ = engine.learn_arrays(state, x, y)
+        new, _ = kernel.learn_arrays(state, x, y)
         for block in layout_of(config).unpack_blocks(new.cov):
             assert np.linalg.eigvalsh(block)[0] > -1e-12
     assert clipped > 10
@@ -134,9 +133,9 @@ def test_several_outputs_cannot_take_more_than_all_of_a_units_variance() -> None
 def test_without_noise_it_is_the_printed_algorithm_and_exempt_from_the_floor() -> None:
     config = plain(2, hidden=(), covariance="paper", noise=0.0)
     x = np.array([[1.0, 0.0]])
-    state, _ = engine.learn_arrays(init(config), x, np.array([[0.7]]))
-    assert float(engine.predict_arrays(state, x).mean[0, 0]) == pytest.approx(0.7)
-    assert float(engine.predict_arrays(state, x).function_var[0, 0]) == pytest.approx(0.0, abs=1e-9)
+    state, _ = kernel.learn_arrays(init(config), x, np.array([[0.7]]))
+    assert float(kernel.predict_arrays(state, x).mean[0, 0]) == pytest.approx(0.7)
+    assert float(kernel.predict_arrays(state, x).function_var[0, 0]) == pytest.approx(0.0, abs=1e-9)
     assert state.counts[2] == 0
 
 
@@ -152,6 +151,6 @@ def test_the_papers_moons_are_learned_as_it_reports() -> None:
         2, hidden=(10, 10), covariance="paper", observation="sigmoid", noise=0.01, hidden_noise=0.01
     )
     label = upper[:, None].astype(np.float64)
-    state, _ = engine.learn_arrays(init(config, 3), x[:1350], label[:1350])
-    guess = engine.predict_arrays(state, x[1350:]).mean[:, 0] > 0.0
+    state, _ = kernel.learn_arrays(init(config, 3), x[:1350], label[:1350])
+    guess = kernel.predict_arrays(state, x[1350:]).mean[:, 0] > 0.0
     assert np.mean(guess == upper[1350:]) >= 0.98

@@ -7,24 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kbnn.core import tails
 from kbnn.core.config import Config
 from kbnn.core.constants import RECENT_ROWS
+from kbnn.core.input_moments import leading_directions
 from kbnn.core.layout import layout_of
 from kbnn.core.state import COUNT, init
-from kbnn.core.wide import leading_directions
-from kbnn.model import join, learner, race, recursion, rehearsal, scaling
-from kbnn.model.growth import grow_state
-from kbnn.model.lags import History
-from kbnn.model.learned import LearnEvents
-from kbnn.model.learner import _select_replayable_rows
+from kbnn.data.batch import slice_rows
+from kbnn.data.lags import History
+from kbnn.data.row_encoder import RowEncoder
+from kbnn.distributions import calibration
+from kbnn.model import candidates, learner, merge, recursive_forecast, replay, scaler
+from kbnn.model.learner import LearnEvents, _select_replayable_rows
 from kbnn.model.model import OnlineModel
-from kbnn.model.rehearsal import ReplayState
-from kbnn.model.rows import slice_rows
+from kbnn.model.replay import ReplayState
+from kbnn.model.replay_buffer import BufferedRows
+from kbnn.model.rescale import grow_state
 from kbnn.model.settings import Settings
-from kbnn.model.warmup import BufferedRows
-from kbnn.stream.onerow import RowEncoder
-from kbnn.task.table import make_target_type
+from kbnn.targets.registry import make_target_type
 from tests.bench.data import block, schema
 
 
@@ -38,35 +37,35 @@ def test_loose_weights_lose_their_surplus_too() -> None:
     narrow = layout.pack_blocks(layout.unpack_blocks(state.cov), prior / 5.0)
     counts = state.counts.copy()
     counts[COUNT.rows], counts[COUNT.rehearsed] = 10, 30
-    back = rehearsal.remove_replayed_information(state._replace(cov=narrow, counts=counts))
+    back = replay.remove_replayed_information(state._replace(cov=narrow, counts=counts))
     # 1/P = 5/P0 from 40 rows of which 10 were new: 1/P0 + (4/P0)/4.
     assert layout.loose_var(back.cov) == pytest.approx(prior / 2.0)
 
 
 def test_after_an_alarm_fewer_rows_are_owed() -> None:
     calm, alarmed = ReplayState(), ReplayState(since=1000)
-    assert rehearsal.add_to_backlog(calm, 32, 8).debt == 32 * 8
-    assert rehearsal.add_to_backlog(alarmed, 1032, 8).debt == 32 * rehearsal.ALARM_REPLAY_RATIO
-    assert rehearsal.add_to_backlog(alarmed, 1032, 1).debt == 32
+    assert replay.add_to_backlog(calm, 32, 8).debt == 32 * 8
+    assert replay.add_to_backlog(alarmed, 1032, 8).debt == 32 * replay.ALARM_REPLAY_RATIO
+    assert replay.add_to_backlog(alarmed, 1032, 1).debt == 32
 
 
 @pytest.mark.parametrize(("seen", "left"), [(480, 1.0), (512, 0.5), (1024, 0.5), (1056, 1.0)])
 def test_evidence_counts_half_whenever_rows_have_doubled(seen: int, left: float) -> None:
     racer = OnlineModel.create(Settings(), schema(1)).racers[0]
     two = (replace(racer, evidence=30.0), replace(racer, evidence=-8.0))
-    aged = race._discount_evidence(two, seen)
+    aged = candidates._discount_evidence(two, seen)
     assert [one.evidence for one in aged] == [30.0 * left, -8.0 * left]
     assert (
-        race._discount_evidence(two[:1], seen)[0].evidence == 30.0
+        candidates._discount_evidence(two[:1], seen)[0].evidence == 30.0
     )  # alone there is nothing to compare
 
 
 def test_rows_of_a_later_pass_have_no_width_of_new_ones() -> None:
-    known = tails.init_calibration(2)
-    known[:, [tails.SCALE_FACTOR, tails.MEAN_SCALE_FACTOR]] = 1.7
-    again = tails.reset_scale_and_gains(known)
-    assert np.all(again[:, [tails.SCALE_FACTOR, tails.MEAN_SCALE_FACTOR]] == 1.0)
-    assert np.array_equal(known[:, tails.SCALE_FACTOR], [1.7, 1.7])  # the given ones stay
+    known = calibration.init_calibration(2)
+    known[:, [calibration.SCALE_FACTOR, calibration.MEAN_SCALE_FACTOR]] = 1.7
+    again = calibration.reset_scale_and_gains(known)
+    assert np.all(again[:, [calibration.SCALE_FACTOR, calibration.MEAN_SCALE_FACTOR]] == 1.0)
+    assert np.array_equal(known[:, calibration.SCALE_FACTOR], [1.7, 1.7])  # the given ones stay
 
 
 def test_one_wild_count_does_not_say_where_a_network_begins() -> None:
@@ -87,17 +86,23 @@ def test_few_errors_are_trusted_less_to_widen_a_step() -> None:
     sums = np.lib.stride_tricks.sliding_window_view(missed, 24).sum(axis=1) / np.sqrt(24.0)
     alone, carried = (np.quantile(np.abs(part), 0.9) for part in (missed, sums))
     more = (carried / alone) ** (96 / 120)
-    assert recursion.CARRIED_WIDTH_LIMITS[0] < more < recursion.CARRIED_WIDTH_LIMITS[1]
+    assert (
+        recursive_forecast.CARRIED_WIDTH_LIMITS[0]
+        < more
+        < recursive_forecast.CARRIED_WIDTH_LIMITS[1]
+    )
     assert abs(more - 1.0) > 0.05
     expected = alone / 1.6448536269514722 * more
-    assert recursion.compute_width_factor(missed, np.ones(24)) == pytest.approx(expected, rel=1e-9)
+    assert recursive_forecast.compute_width_factor(missed, np.ones(24)) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 def test_a_path_may_go_a_little_beyond_all_that_was_seen() -> None:
     history = History(1, 1)
     history.low[0], history.high[0] = 10.0, 30.0
-    low, high = recursion._compute_path_range([history])
-    reach = 20.0 * recursion.RANGE_MARGIN_SHARE
+    low, high = recursive_forecast._compute_path_range([history])
+    reach = 20.0 * recursive_forecast.RANGE_MARGIN_SHARE
     assert reach > 0.0
     assert (low[0], high[0]) == (10.0 - reach, 30.0 + reach)
 
@@ -115,14 +120,14 @@ def test_an_input_that_joins_a_wide_network_is_seen_as_it_is() -> None:
 def test_statistics_of_shares_together_are_those_of_all_rows() -> None:
     raw = np.random.default_rng(1).normal([5.0, -2.0], [1.0, 30.0], (300, 2))
     raw[200:] += [3.0, 100.0]
-    parts = [scaling.fit_scaler(part) for part in (raw[:200], raw[200:])]
+    parts = [scaler.fit_scaler(part) for part in (raw[:200], raw[200:])]
     for part, rows in zip(parts, (raw[:200], raw[200:]), strict=True):
-        part[:, scaling.MEAN] = rows.mean(axis=0)
-        part[:, scaling.SQUARES] = len(rows) * rows.var(axis=0)
-    whole = join._merge_columns(parts, np.zeros(2))
-    assert whole[:, scaling.COUNT] == pytest.approx([300.0, 300.0])
-    assert whole[:, scaling.CENTER] == pytest.approx(raw.mean(axis=0))
-    assert whole[:, scaling.SCALE] == pytest.approx(raw.std(axis=0))
+        part[:, scaler.MEAN] = rows.mean(axis=0)
+        part[:, scaler.SQUARES] = len(rows) * rows.var(axis=0)
+    whole = merge._merge_columns(parts, np.zeros(2))
+    assert whole[:, scaler.COUNT] == pytest.approx([300.0, 300.0])
+    assert whole[:, scaler.CENTER] == pytest.approx(raw.mean(axis=0))
+    assert whole[:, scaler.SCALE] == pytest.approx(raw.std(axis=0))
 
 
 def test_the_share_that_was_forecast_better_weighs_more_and_rows_are_numbered_on() -> None:
@@ -133,10 +138,10 @@ def test_the_share_that_was_forecast_better_weighs_more_and_rows_are_numbered_on
         model = OnlineModel.create(Settings(hidden=(4,), kind="regression"), schema(1))
         model.learn(block(x, np.sin(x[:, 0]) + noise * rng.standard_normal(300)))
         models.append(model)
-    good, bad = join._merge_log_weights(models)
+    good, bad = merge._merge_log_weights(models)
     assert good == 0.0
     assert bad < -5.0
-    kept = join._merge_buffers(models, [model.learner_state.kept.rows() for model in models])
+    kept = merge._merge_buffers(models, [model.learner_state.kept.rows() for model in models])
     numbers = kept.rows().number
     assert np.all(np.diff(numbers) > 0.0)
     assert numbers[-1] == 600.0
@@ -178,22 +183,22 @@ def test_without_rehearsal_a_young_stream_bears_a_scale_that_is_a_little_off(
     ("rows", "closely", "moves"), [(64, True, True), (64, False, False), (4096, True, False)]
 )
 def test_a_young_scale_is_held_to_half_the_tolerance(rows: int, closely: bool, moves: bool) -> None:
-    columns = scaling.blank_columns(1)
-    spread = 1.0 + 0.7 * scaling._SCALE_TOLERANCE
-    columns[0, [scaling.COUNT, scaling.SCALE]] = rows, 1.0
-    columns[0, scaling.SQUARES] = rows * spread**2
-    after = scaling.refit_scale(columns, np.zeros(1), closely)
-    assert after[0, scaling.SCALE] == pytest.approx(spread if moves else 1.0)
+    columns = scaler.blank_columns(1)
+    spread = 1.0 + 0.7 * scaler._SCALE_TOLERANCE
+    columns[0, [scaler.COUNT, scaler.SCALE]] = rows, 1.0
+    columns[0, scaler.SQUARES] = rows * spread**2
+    after = scaler.refit_scale(columns, np.zeros(1), closely)
+    assert after[0, scaler.SCALE] == pytest.approx(spread if moves else 1.0)
 
 
 def test_a_scale_that_was_outgrown_forgets_all_but_the_last_rows() -> None:
-    columns = scaling.blank_columns(1)
-    columns[0, [scaling.COUNT, scaling.SCALE, scaling.SQUARES]] = 5000.0, 2.0, 5000.0 * 4.0
-    columns[0, [scaling.RECENT, scaling.RECENT_SQUARE]] = 10.0, 109.0
-    after = scaling.refit_scale(columns, np.zeros(1))
-    assert after[0, scaling.COUNT] == RECENT_ROWS
-    assert after[0, scaling.CENTER] == pytest.approx(2.0 * 10.0)
-    assert after[0, scaling.SCALE] == pytest.approx(2.0 * np.sqrt(109.0 - 100.0))
+    columns = scaler.blank_columns(1)
+    columns[0, [scaler.COUNT, scaler.SCALE, scaler.SQUARES]] = 5000.0, 2.0, 5000.0 * 4.0
+    columns[0, [scaler.RECENT, scaler.RECENT_SQUARE]] = 10.0, 109.0
+    after = scaler.refit_scale(columns, np.zeros(1))
+    assert after[0, scaler.COUNT] == RECENT_ROWS
+    assert after[0, scaler.CENTER] == pytest.approx(2.0 * 10.0)
+    assert after[0, scaler.SCALE] == pytest.approx(2.0 * np.sqrt(109.0 - 100.0))
 
 
 @pytest.mark.parametrize("value", [1e-200, -1e-200, 0.0])
@@ -214,7 +219,7 @@ def test_of_two_kinds_one_is_left_at_row_480() -> None:
             replace(racer, learned=learned, evidence=3.0),
             replace(racer, learned=learned, learner=counting, evidence=1.0),
         )
-        return [one.evidence for one in race._eliminate_candidates(two)]
+        return [one.evidence for one in candidates._eliminate_candidates(two)]
 
     assert left(448) == [3.0, 1.0]
     assert left(480) == [3.0]

@@ -11,34 +11,33 @@ import pytest
 
 import kbnn
 from kbnn import Config, init
+from kbnn.array_types import FloatArray
+from kbnn.core.jacobian import Sensitivity, compute_sensitivity
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
-from kbnn.core.sensitivity import Sensitivity, compute_sensitivity
+from kbnn.data.batch import Rows
+from kbnn.data.column_types import ColumnSample, suggest_classification
+from kbnn.data.csv_records import missing_column_error
+from kbnn.data.number_format import report_ambiguous_points
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Column, Schema
+from kbnn.data.timestamps import parse_timestamp
 from kbnn.errors import UsageError
-from kbnn.fleet.scores import KeyScores
-from kbnn.fleet.start import KEY_DISCOUNT, BetweenKeyVariance, create_pooled_model
-from kbnn.model import join, scaling
-from kbnn.model.effects import Effect, _build_effects
+from kbnn.fleet.key_index import KeyScores
+from kbnn.fleet.pooling import KEY_DISCOUNT, BetweenKeyVariance, create_pooled_model
+from kbnn.metrics.numeric_metrics import NumericScore
+from kbnn.metrics.scorecard import FIRST_POINT_ROWS, LearningCurve
+from kbnn.metrics.verdicts import choose_headline, describe_bias
+from kbnn.model import merge, scaler
+from kbnn.model.diagnostics import Effect, _build_effects
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Column, Schema
 from kbnn.model.settings import Settings
-from kbnn.run import modelreport, order, remedies
-from kbnn.run.choices import check_columns
-from kbnn.run.comparing import diff_effects
-from kbnn.run.inspecting import inspect_model
-from kbnn.run.position import Position, format_sources
-from kbnn.score.curve import FIRST_POINT_ROWS, LearningCurve
-from kbnn.stream.forms import report_ambiguous_points
-from kbnn.stream.header import missing_column_error
-from kbnn.stream.hints import suggest_classification
-from kbnn.stream.kinds import ColumnSample
-from kbnn.stream.readoptions import ReadOptions
-from kbnn.stream.times import parse_timestamp
-from kbnn.task.numeric_score import NumericScore
-from kbnn.task.numeric_verdict import choose_headline, describe_bias
-from kbnn.task.table import make_target_type
+from kbnn.targets.registry import make_target_type
 from kbnn.wording import format_number
+from kbnn.workflows import model_report, run_results
+from kbnn.workflows.checkpoint import Position, format_sources
+from kbnn.workflows.comparing import diff_effects
+from kbnn.workflows.inspecting import inspect_model
+from kbnn.workflows.options import check_columns
 from tests.bench.data import block, schema
 from tests.judging import judged, number_task, numbers
 
@@ -94,7 +93,7 @@ def test_a_quarter_more_error_is_a_half_more_of_its_square(
         return np.full(len(y), next(answers))
 
     monkeypatch.setattr(model.task, "errors", errors)
-    assert (order.measure_forgetting(model) is not None) == told
+    assert (run_results.measure_forgetting(model) is not None) == told
 
 
 def test_errors_of_several_targets_count_each_in_its_scale() -> None:
@@ -109,16 +108,18 @@ def test_errors_of_several_targets_count_each_in_its_scale() -> None:
 def test_statistics_of_shares_are_those_of_all_rows() -> None:
     rng = np.random.default_rng(1)
     near, far = rng.normal(0.0, 1.0, (90, 1)), rng.normal(50.0, 2.0, (60, 1))
-    together = join._merge_columns([scaling.fit_scaler(near), scaling.fit_scaler(far)], np.zeros(1))
+    together = merge._merge_columns([scaler.fit_scaler(near), scaler.fit_scaler(far)], np.zeros(1))
     every = np.concatenate((near, far))
-    assert together[0, scaling.COUNT] == 150
-    assert together[0, scaling.CENTER] == pytest.approx(every.mean())
-    assert together[0, scaling.SCALE] == pytest.approx(every.std())
+    assert together[0, scaler.COUNT] == 150
+    assert together[0, scaler.CENTER] == pytest.approx(every.mean())
+    assert together[0, scaler.SCALE] == pytest.approx(every.std())
 
 
 def test_rows_of_shares_are_numbered_one_share_after_another() -> None:
     models = [learned(60), learned(50, seed=1)]
-    kept = join._merge_buffers(models, [model.learner_state.kept.rows() for model in models]).rows()
+    kept = merge._merge_buffers(
+        models, [model.learner_state.kept.rows() for model in models]
+    ).rows()
     assert kept.number.tolist() == list(range(1, 111))
 
 
@@ -188,7 +189,7 @@ def test_a_stream_that_changed_often_for_its_length_is_remarked_on(
     model = learned()
     model.learner_state = model.learner_state._replace(seen=rows)
     monkeypatch.setattr(OnlineModel, "alarm_count", alarms)
-    [(_, verdict)] = remedies.judge_targets(model)
+    [(_, verdict)] = run_results.judge_targets(model)
     assert any(text.startswith("The stream changed") for text in verdict.sentences) == told
 
 
@@ -222,9 +223,9 @@ def test_a_row_is_shown_with_its_categories_by_name_and_its_lags_for_the_clock()
     columns = {"when": hours, "town": town, "heat": [at % 7 for at in range(60)]}
     y = [0.25 * (at % 5) for at in range(60)]
     model = kbnn.train({**columns, "y": y}, layers=3, lags="1", task="regression")._require_model()
-    assert modelreport.list_shown_columns(model) == ["town", "heat", "y lag 1"]
+    assert model_report.list_shown_columns(model) == ["town", "heat", "y lag 1"]
     sample = model.card.summaries.sample
-    rows = [modelreport.format_row_cells(model, x) for x in sample.x]
+    rows = [model_report.format_row_cells(model, x) for x in sample.x]
     for at, cells in zip(sample.row.astype(int) - 1, rows, strict=True):
         past = "-" if at == 0 else format_number(y[at - 1])
         assert cells == [town[at] or "-", format_number(float(at % 7)), past]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core.normal import FloatArray
-from kbnn.model.effects import Effect
-from kbnn.report import PictureData, model_plots, picture, plots
-from kbnn.report.data import Dependence
-from kbnn.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
-from kbnn.score.curve import CurvePoint
-from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
-from kbnn.task.section import PredictionCurve
+from kbnn.array_types import FloatArray
+from kbnn.metrics.scorecard import CurvePoint
+from kbnn.metrics.verdicts import PredictionCurve
+from kbnn.model.diagnostics import Effect
+from kbnn.report import PictureData, picture, plots
+from kbnn.report.report_data import Dependence
+from kbnn.report.styles import BLUE, GREEN, INK, MUTED, ORANGE
+from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
 from tests.judging import number_card, number_task, numbers
 
 pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")
@@ -132,7 +132,7 @@ def test_learning_shows_the_latest_rows_and_all_beside_the_constant() -> None:
 def test_the_largest_effects_are_on_top_whatever_their_sign() -> None:
     sizes = [(f"f{at}", (-1.0) ** at * at, 0.5 * at + 0.1) for at in range(1, 15)]
     effects = [Effect(name, value, sd, value, sd, 1.0) for name, value, sd in sizes]
-    ax = drawn(model_plots.draw_sensitivities, effects)
+    ax = drawn(plots.draw_sensitivities, effects)
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names == [f"f{at}" for at in range(3, 15)]  # from the bottom up, the twelve largest
 
@@ -142,7 +142,7 @@ def test_an_effect_that_may_be_zero_is_grey() -> None:
         Effect("sure", -2.0, 1.0, -2.0, 1.0, 1.0),
         Effect("may be none", 1.5, 1.0, 1.5, 1.0, 1.0),
     ]
-    ax = drawn(model_plots.draw_sensitivities, effects)
+    ax = drawn(plots.draw_sensitivities, effects)
     assert lines(ax, BLUE) == [([-2.0], [1])]
     assert lines(ax, MUTED) == [([1.5], [0])]
     [(start, end)] = ax.collections[0].get_segments()[0][:, 0].reshape(1, 2).tolist()
@@ -157,7 +157,7 @@ def test_a_dependence_has_its_band_and_where_the_data_lie() -> None:
         "a", grid, grid + 1.0, np.array([0.1, 0.2, 0.3]), np.arange(-2.0, 5.0),
         np.array([9, 1, 4, 2, 7, 7]),
     )  # fmt: skip
-    ax = drawn(model_plots.draw_dependence, data, "y")
+    ax = drawn(plots.draw_dependence, data, "y")
     assert lines(ax, BLUE) == [([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])]
     low, high = edges(ax)
     assert high - low == pytest.approx(2.0 * INTERVAL_HALF_WIDTHS_SD[90] * data.sd)
@@ -165,7 +165,7 @@ def test_a_dependence_has_its_band_and_where_the_data_lie() -> None:
     heights = bars(ax)
     assert heights[0] == pytest.approx(2.0 * heights[1])
     named = Dependence("c", np.arange(2.0), np.array([3.0, 4.0]), np.ones(2), categories=["u", "v"])
-    ax = drawn(model_plots.draw_dependence, named, "y")
+    ax = drawn(plots.draw_dependence, named, "y")
     assert lines(ax, BLUE) == [([0, 1], [3.0, 4.0])]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["u", "v"]
 
@@ -173,7 +173,7 @@ def test_a_dependence_has_its_band_and_where_the_data_lie() -> None:
 def test_probabilities_are_drawn_beside_what_was_right() -> None:
     weight = np.array([0.0, 4.0, 16.0, 80.0])
     sure, right = np.array([np.nan, 0.4, 0.7, 0.9]), np.array([np.nan, 0.5, 0.5, 0.95])
-    ax = drawn(model_plots.draw_reliability, weight, sure, right)
+    ax = drawn(plots.draw_reliability, weight, sure, right)
     dots = ax.collections[-1]
     assert dots.get_offsets()[:, 0].tolist() == pytest.approx([40.0, 70.0, 90.0])
     assert dots.get_offsets()[:, 1].tolist() == pytest.approx([50.0, 50.0, 95.0])
@@ -187,14 +187,14 @@ def test_probabilities_are_drawn_beside_what_was_right() -> None:
 
 
 def test_how_sure_it_was_is_a_share_of_all_rows() -> None:
-    ax = drawn(model_plots.draw_confidence_bars, np.array([0.0, 10.0, 30.0]), 0.8, 0.7)
+    ax = drawn(plots.draw_confidence_bars, np.array([0.0, 10.0, 30.0]), 0.8, 0.7)
     assert bars(ax) == pytest.approx([0.0, 25.0, 75.0])
     assert lines(ax, ORANGE)[0][0] == pytest.approx([80.0, 80.0])
 
 
 def test_rows_below_a_confidence_are_set_aside() -> None:
     weight, right = np.array([0.0, 10.0, 30.0]), np.array([np.nan, 0.5, 0.9])
-    ax = drawn(model_plots.draw_selective_accuracy, weight, right)
+    ax = drawn(plots.draw_selective_accuracy, weight, right)
     [(least, share)], [(_, kept)] = lines(ax, BLUE), lines(ax, GREEN)
     assert least == pytest.approx([0.0, 100.0 / 3.0, 200.0 / 3.0])
     assert share == pytest.approx([80.0, 80.0, 90.0])
@@ -203,7 +203,7 @@ def test_rows_below_a_confidence_are_set_aside() -> None:
 
 def test_a_forecast_goes_on_after_the_last_row() -> None:
     past, mean, sd = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0]), np.array([1.0, 2.0])
-    ax = drawn(model_plots.draw_horizon, past, mean, sd, "y")
+    ax = drawn(plots.draw_horizon, past, mean, sd, "y")
     assert lines(ax, BLUE) == [([1, 2], [4.0, 5.0])]
     assert any(list(line.get_xdata()) == [-2, -1, 0] for line in ax.lines)
     low, high = edges(ax)

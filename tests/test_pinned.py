@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbnn.core import engine
+from kbnn.core import kernel
 from tests.pinned.cases import CASES
 from tests.pinned.record import differences, read
 
@@ -23,7 +23,7 @@ def differing(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_written_down_is_what_comes_out(name: str) -> None:
-    if CASES[name].kernel_alone and not engine.is_compiled():
+    if CASES[name].kernel_alone and not kernel.is_compiled():
         pytest.skip("numpy would take too long")
     assert differing(name) == []
 
@@ -31,7 +31,7 @@ def test_what_is_written_down_is_what_comes_out(name: str) -> None:
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ENGINES)
 def test_so_it_is_by_the_twin(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not engine.is_compiled():
+    if not kernel.is_compiled():
         pytest.skip("it served already")
     monkeypatch.setenv("KBNN_ENGINE", "numpy")
     assert differing(name) == []

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import kbnn
-from kbnn.core.normal import FloatArray
-from kbnn.model.recursion import GROWING_STEPS
-from kbnn.score.scorecard import Scorecard
-from kbnn.task.forecast import Forecast, join_forecasts
+from kbnn.array_types import FloatArray
+from kbnn.metrics.scorecard import Scorecard
+from kbnn.model.recursive_forecast import GROWING_STEPS
+from kbnn.targets.prediction import Forecast, join_forecasts
 from tests.commands import Ran
 from tests.commands import kbnn as command
 

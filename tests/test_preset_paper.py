@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from kbnn.array_types import FloatArray
 from kbnn.core.constants import LAMBDA
-from kbnn.core.normal import FloatArray
+from kbnn.data.batch import Rows
+from kbnn.data.schema import Column, Place, Schema
 from kbnn.errors import DataError, UsageError
 from kbnn.model import file as modelfile
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import PRESETS, SettingOverrides, Settings
 from samples import make, tiny
 from tests.commands import kbnn

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kbnn.data.batch import slice_rows
 from kbnn.errors import ModelError
-from kbnn.model import race
-from kbnn.model.model import OnlineModel
-from kbnn.model.race import (
+from kbnn.model import candidates
+from kbnn.model.candidates import (
     ELIMINATION_MARGIN_NATS,
     REPLAY_SELECTION_ROWS,
     SELECTION_ROWS,
     EliminatedCandidate,
 )
-from kbnn.model.rows import slice_rows
+from kbnn.model.model import OnlineModel
+from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
-from kbnn.model.stored import from_state, to_state
 from tests.bench.data import FloatArray, block, judged, schema
 from tests.commands import kbnn
 from tests.modelling import differences, learn_in, mixed_rows, new_model, restored, same
@@ -57,22 +57,22 @@ def test_of_the_other_kinds_a_real_target_is_told_else_the_nearest() -> None:
         Settings(kind=kind) for kind in ("count", "positive", "amount", "regression")
     )
     leader, second = (
-        race.Candidate(model.make_learner(one), model.learner_state, nats)
+        candidates.Candidate(model.make_learner(one), model.learner_state, nats)
         for one, nats in ((count, 50.0), (amount, 20.0))
     )
     lost = (
         EliminatedCandidate(positive, 40.0, 96, count),
         EliminatedCandidate(positive, 5.0, 96, amount),
     )
-    assert race.compare_target_types((leader,), ()) is None
-    assert race.compare_target_types((leader,), lost) == ("count", "positive", 40.0)
-    assert race.compare_target_types((leader, second), lost) == ("count", "amount", 30.0)
+    assert candidates.compare_target_types((leader,), ()) is None
+    assert candidates.compare_target_types((leader,), lost) == ("count", "positive", 40.0)
+    assert candidates.compare_target_types((leader, second), lost) == ("count", "amount", 30.0)
     far = (
         *lost,
         EliminatedCandidate(real, 90.0, 128, count),
         EliminatedCandidate(real, 70.0, 128, count),
     )
-    assert race.compare_target_types((leader, second), far) == ("count", "regression", 70.0)
+    assert candidates.compare_target_types((leader, second), far) == ("count", "regression", 70.0)
 
 
 def test_rehearsal_wins_where_there_is_something_to_learn() -> None:
@@ -113,7 +113,7 @@ def test_where_nothing_was_rehearsed_a_copy_begins_to_at_the_end_of_youth() -> N
     model = OnlineModel.create(Settings(hidden=(12,)), schema(8))
     model.learn(block(x, y))
     assert [racer.learner.settings.rehearse for racer in model.racers] == [0, 8]
-    assert [racer.evidence for racer in model.racers] == [0.0, -race.MAX_ROW_ADVANTAGE_NATS]
+    assert [racer.evidence for racer in model.racers] == [0.0, -candidates.MAX_ROW_ADVANTAGE_NATS]
     one, other = (racer.learned.members[0].state() for racer in model.racers)
     assert np.array_equal(one.mean, other.mean)
     assert np.array_equal(one.cov, other.cov)
@@ -195,7 +195,7 @@ def test_the_leader_speaks() -> None:
 
 def test_no_row_decides_the_race_alone() -> None:
     density = np.array([[-1.0, -900.0], [-2.0, -1.0]])
-    assert race._clip_log_densities(density).tolist() == [[-1.0, -6.0], [-2.0, -1.0]]
+    assert candidates._clip_log_densities(density).tolist() == [[-1.0, -6.0], [-2.0, -1.0]]
 
 
 def test_a_later_pass_ends_the_race() -> None:
@@ -232,13 +232,13 @@ def test_cuts_and_saving_change_no_bit_while_candidates_race(settings: dict[str,
 
 
 def _part(stream: Any, start: int, stop: int) -> Any:
-    from kbnn.model.rows import slice_rows
+    from kbnn.data.batch import slice_rows
 
     return slice_rows(stream, start, stop)
 
 
 def _said(forecast: Any, start: int, stop: int) -> Any:
-    from kbnn.task.forecast import select_rows
+    from kbnn.targets.prediction import select_rows
 
     return select_rows(forecast, slice(start, stop))
 
@@ -371,9 +371,9 @@ def test_whether_to_go_on_rehearsing_is_settled_at_row_4064(seen: int, racing: i
     """However close it is; before the row where scales are looked at, 4,096."""
     only = new_model().racers[0]
     close = [
-        race.Candidate(only.learner, only.learned._replace(seen=seen), evidence)
+        candidates.Candidate(only.learner, only.learned._replace(seen=seen), evidence)
         for evidence in (1.0, 0.9)
     ]
-    kept = race._eliminate_candidates(tuple(close))
+    kept = candidates._eliminate_candidates(tuple(close))
     assert len(kept) == racing
     assert kept[0] is close[0]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core import engine
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel as kernel_module
 from kbnn.core.constants import LARGEST_TERM
-from kbnn.core.normal import FloatArray
-from kbnn.score.constant import ConstantBaseline
-from kbnn.score.histograms import FeatureHistograms
-from kbnn.score.reservoir import PrioritySample, hash_row_order
-from kbnn.score.score import check_stored_count
-from kbnn.score.scorecard import Scorecard
-from kbnn.score.summaries import StreamSummaries
-from kbnn.task.class_score import confidence_bin_index
+from kbnn.metrics.class_metrics import confidence_bin_index
+from kbnn.metrics.histograms import FeatureHistograms
+from kbnn.metrics.samples import PrioritySample, StreamSummaries, hash_row_order
+from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.scorecard import ConstantBaseline, Scorecard
 from tests.judging import number_card, numbers
 
 NAN = np.nan
@@ -82,7 +80,7 @@ def test_the_best_constant_is_counted_one_by_one(
 ) -> None:
     """Rows after rows, all at once, and by Welford's recursion as it stands in books."""
     if not engine_too:
-        monkeypatch.setattr(engine, "is_compiled", lambda: False)
+        monkeypatch.setattr(kernel_module, "is_compiled", lambda: False)
     draw = np.random.default_rng(8)
     y, w = scale * (3.0 + draw.normal(size=200)), draw.uniform(0.5, 2.0, 200)
     whole, single = ConstantBaseline(), ConstantBaseline()
@@ -101,7 +99,7 @@ def test_the_best_constant_is_counted_one_by_one(
     assert ConstantBaseline.from_json(whole.to_json()).sums.tolist() == whole.sums.tolist()
 
 
-@pytest.mark.skipif(not engine.is_compiled(), reason="the kernel is not built")
+@pytest.mark.skipif(not kernel_module.is_compiled(), reason="the kernel is not built")
 def test_the_kernel_counts_the_best_constant_as_numpy_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,13 +109,13 @@ def test_the_kernel_counts_the_best_constant_as_numpy_does(
     w[:3] = w[100] = 0.0
     kernel, numpy = ConstantBaseline(), ConstantBaseline()
     kernel.add(y, w)
-    monkeypatch.setattr(engine, "is_compiled", lambda: False)
+    monkeypatch.setattr(kernel_module, "is_compiled", lambda: False)
     numpy.add(y, w)
     assert kernel.sums.tolist() == numpy.sums.tolist()
     with pytest.raises(ValueError, match="four sums"):
-        engine.update_constant(np.zeros(3), y, w, LARGEST_TERM)
+        kernel_module.update_constant(np.zeros(3), y, w, LARGEST_TERM)
     with pytest.raises(ValueError, match="a weight for each"):
-        engine.update_constant(np.zeros(4), y, w[1:], LARGEST_TERM)
+        kernel_module.update_constant(np.zeros(4), y, w[1:], LARGEST_TERM)
 
 
 @pytest.mark.parametrize(

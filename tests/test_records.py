@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbnn.stream.formats import split_fields
-from kbnn.stream.records import (
+from kbnn.data.csv_records import (
     RecordSplitter,
     _field_starts,
     _find_record_end,
@@ -22,6 +21,7 @@ from kbnn.stream.records import (
     make_line_finder,
     max_field_count,
 )
+from kbnn.data.formats import split_fields
 
 TEXTS = st.text('ab",;\n\r ', max_size=60).map(str.encode)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core.normal import FloatArray
-from kbnn.model.changes import next_refit
-from kbnn.model.scaling import (
+from kbnn.array_types import FloatArray
+from kbnn.model.learner import next_refit
+from kbnn.model.scaler import (
     CENTER,
     COUNT,
     MEAN,

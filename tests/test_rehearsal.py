@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core import twin
+from kbnn.core import reference
 from kbnn.core.config import Config, Covariance
-from kbnn.core.engine import open_session
+from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import ARRAYS, COUNT, State, init
-from kbnn.model import rehearsal
+from kbnn.model import replay
 from kbnn.model.model import OnlineModel
-from kbnn.model.rehearsal import (
+from kbnn.model.replay import (
     MAX_BURST_ROWS,
     MAX_REPLAY_INTERVAL_ROWS,
     REPLAY_END_ROWS,
@@ -46,7 +46,7 @@ def beliefs(**config: Any) -> list[Any]:
     made = []
     for session in (
         open_session(init(Config(inputs=3, **config), 2)),
-        twin.ReferenceSession(init(Config(inputs=3, **config), 2)),
+        reference.ReferenceSession(init(Config(inputs=3, **config), 2)),
     ):
         session.learn(x, y, None, weight)
         session.replay(x[:30], y[:30], None, weight[:30])
@@ -109,9 +109,9 @@ def test_rows_that_cannot_be_learned_are_not_counted_again() -> None:
 def test_bursts_come_where_row_counts_say() -> None:
     at, places = 0, []
     while at < 40_000:
-        following = rehearsal.find_next_burst(ReplayState(), at)
+        following = replay.find_next_burst(ReplayState(), at)
         inside = range(at, following, max(1, (following - at) // 7))
-        assert {rehearsal.find_next_burst(ReplayState(), place) for place in inside} == {following}
+        assert {replay.find_next_burst(ReplayState(), place) for place in inside} == {following}
         places.append(following - at)
         at = following
     assert places[: REPLAY_ROWS // REPLAY_INTERVAL_ROWS] == [REPLAY_INTERVAL_ROWS] * (
@@ -120,14 +120,14 @@ def test_bursts_come_where_row_counts_say() -> None:
     assert max(places) == MAX_REPLAY_INTERVAL_ROWS
     assert sorted(places) == places
     late = ReplayState(since=50_016)
-    assert rehearsal.find_next_burst(late, 50_020) == 50_016 + REPLAY_INTERVAL_ROWS
+    assert replay.find_next_burst(late, 50_020) == 50_016 + REPLAY_INTERVAL_ROWS
 
 
 def test_the_debt_of_a_stream_is_k_rows_each_and_then_tends_to_nothing() -> None:
     now, at, young = ReplayState(), 0, 0.0
     while at < 200_000:
-        at = rehearsal.find_next_burst(ReplayState(), at)
-        now = rehearsal.add_to_backlog(now, at, 8)
+        at = replay.find_next_burst(ReplayState(), at)
+        now = replay.add_to_backlog(now, at, 8)
         young = now.debt if at == REPLAY_ROWS else young
     assert young == 8 * REPLAY_ROWS
     late = now.debt - young
@@ -135,13 +135,13 @@ def test_the_debt_of_a_stream_is_k_rows_each_and_then_tends_to_nothing() -> None
 
 
 def test_every_row_is_drawn_before_one_is_drawn_twice() -> None:
-    drawn = rehearsal.draw_replay_rows(3, 64, 10, 35)
+    drawn = replay.draw_replay_rows(3, 64, 10, 35)
     assert np.bincount(drawn[:30], minlength=10).tolist() == [3] * 10
     assert np.bincount(drawn, minlength=10).max() == 4
     assert not np.array_equal(drawn[:10], drawn[10:20])
-    assert np.array_equal(drawn, rehearsal.draw_replay_rows(3, 64, 10, 35))
-    assert not np.array_equal(drawn, rehearsal.draw_replay_rows(4, 64, 10, 35))
-    assert not np.array_equal(drawn, rehearsal.draw_replay_rows(3, 96, 10, 35))
+    assert np.array_equal(drawn, replay.draw_replay_rows(3, 64, 10, 35))
+    assert not np.array_equal(drawn, replay.draw_replay_rows(4, 64, 10, 35))
+    assert not np.array_equal(drawn, replay.draw_replay_rows(3, 96, 10, 35))
 
 
 @pytest.mark.parametrize("covariance", ["neuron", "group", "full"])
@@ -158,12 +158,12 @@ def test_the_surplus_is_taken_back_exactly(covariance: Covariance) -> None:
     twice.learn(x, y)
     for _ in range(3):
         twice.replay(x, y)
-    back = rehearsal.remove_replayed_information(twice.state())
+    back = replay.remove_replayed_information(twice.state())
     wanted: State = once.state()
     assert back.cov == pytest.approx(wanted.cov, rel=1e-9)
     assert (back.counts[COUNT.rows], back.counts[COUNT.rehearsed]) == (40, 0)
     assert not np.allclose(twice.state().cov, wanted.cov)
-    assert rehearsal.remove_replayed_information(wanted) is wanted
+    assert replay.remove_replayed_information(wanted) is wanted
 
 
 def test_what_has_no_precision_stays() -> None:
@@ -171,7 +171,7 @@ def test_what_has_no_precision_stays() -> None:
     counts = state.counts.copy()
     counts[COUNT.rows], counts[COUNT.rehearsed] = 4, 4
     flat = state._replace(cov=0.0 * state.cov, counts=counts)
-    assert np.array_equal(rehearsal.remove_replayed_information(flat).cov, flat.cov)
+    assert np.array_equal(replay.remove_replayed_information(flat).cov, flat.cov)
 
 
 def test_a_young_stream_pays_its_debt_and_settles() -> None:
@@ -192,10 +192,10 @@ def test_a_young_stream_pays_its_debt_and_settles() -> None:
 
 def test_what_is_owed_is_rehearsed_after_each_of_the_next_rows() -> None:
     owing = ReplayState(debt=1.0)
-    assert rehearsal.find_next_burst(owing, 40) == 41
-    assert rehearsal.find_next_burst(owing._replace(debt=0.9), 40) == 64
-    assert rehearsal.find_next_burst(owing._replace(alarm=39), 40) == 64  # old rows are in doubt
-    accruing = [n for n in range(1, 3 * REPLAY_ROWS) if rehearsal.is_replay_due(owing, n)]
+    assert replay.find_next_burst(owing, 40) == 41
+    assert replay.find_next_burst(owing._replace(debt=0.9), 40) == 64
+    assert replay.find_next_burst(owing._replace(alarm=39), 40) == 64  # old rows are in doubt
+    accruing = [n for n in range(1, 3 * REPLAY_ROWS) if replay.is_replay_due(owing, n)]
     assert accruing[:3] == [
         REPLAY_INTERVAL_ROWS,
         2 * REPLAY_INTERVAL_ROWS,
@@ -242,7 +242,7 @@ def test_between_two_rows_no_more_is_learned_than_the_budget(
 
 def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts rows that sessions learn."""
-    from kbnn.model import changes, learner
+    from kbnn.model import learner
 
     work = [0]
 
@@ -261,7 +261,7 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
             return call
 
-    for module in (changes, learner):
+    for module in (learner, learner):
         monkeypatch.setattr(module, "open_session", Counting)
     return work
 
@@ -325,7 +325,7 @@ def test_saving_amid_debt_changes_no_bit(at: int) -> None:
 
 
 def stream_part(stream: Any, start: int, stop: int) -> Any:
-    from kbnn.model.rows import slice_rows
+    from kbnn.data.batch import slice_rows
 
     return slice_rows(stream, start, stop)
 

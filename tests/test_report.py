@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kbnn.array_types import FloatArray
 from kbnn.errors import UsageError
-from kbnn.model.effects import Effect
+from kbnn.metrics.scorecard import Scorecard
+from kbnn.metrics.verdicts import ConfusionMatrix, PredictionCurve
+from kbnn.model.diagnostics import Effect
 from kbnn.report import (
     Dependence,
     PictureData,
@@ -24,13 +27,10 @@ from kbnn.report import (
     write_picture,
     write_report,
 )
-from kbnn.report.section import confusion_html
-from kbnn.report.text import escape_html, format_row_tick, shorten_label
-from kbnn.score.rowsums import FloatArray
-from kbnn.score.scorecard import Scorecard
-from kbnn.task.base import TargetType
-from kbnn.task.forecast import Forecast
-from kbnn.task.section import ConfusionMatrix, PredictionCurve
+from kbnn.report.page import confusion_html
+from kbnn.report.styles import escape_html, format_row_tick, shorten_label
+from kbnn.targets.base import TargetType
+from kbnn.targets.prediction import Forecast
 from kbnn.wording import clean_text
 from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
 

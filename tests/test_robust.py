@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench.data import block, judged, schema, trained

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from kbnn import Config
 from kbnn.core.layout import layout_of, pack_triangle
-from kbnn.core.network import ALARM, LEARNED, REJECTED
+from kbnn.core.reference import ALARM, LEARNED, REJECTED
 from kbnn.core.state import COUNT
 from tests.test_formulas import PLAIN, believed, certain_line, each_engine, inlier, passed_over
 
@@ -38,7 +38,7 @@ def test_the_surprise_of_several_targets_is_their_average(
     config = Config(inputs=1, outputs=2, hidden=(), covariance="neuron", noise=0.25, robust=False)
     state = believed(config, np.array([0.3, 0.5, 1.0, 0.0]), [CERTAIN] * 2)
     y = np.array([[1.3, 1.0]]) + 0.5 * np.array([e])
-    after, _ = module.learn(state, X, y)
+    after, _ = module.learn_arrays(state, X, y)
     assert after.surprise[0] == pytest.approx(evidence, abs=1e-9)
 
 
@@ -57,7 +57,7 @@ def test_the_surprise_of_a_class_is_its_log_loss_against_what_was_expected(
     entropy = loss.entropy()
     var = p @ information**2 - entropy**2
     wanted = (information[label] - entropy) / np.sqrt(2.0 * (var + 0.1))
-    after, _ = module.learn(state, X, np.array([[float(label)]]))
+    after, _ = module.learn_arrays(state, X, np.array([[float(label)]]))
     assert after.surprise[0] == pytest.approx(3.0 + wanted - 0.25, rel=1e-9)
 
 
@@ -80,7 +80,7 @@ def test_what_is_certain_beyond_all_numbers_surprises_as_it_should(
     )
     weights = np.array([1.0, 0.0, mean, 0.0])[-2 * outputs :]
     state = believed(config, weights, [CERTAIN] * outputs)._replace(surprise=np.array([3.0]))
-    after, _ = module.learn(state, X, np.array([[label]]))
+    after, _ = module.learn_arrays(state, X, np.array([[label]]))
     assert after.surprise[0] == pytest.approx(evidence, rel=1e-9)
 
 
@@ -91,7 +91,7 @@ def test_the_row_of_an_alarm_is_learned_by_what_the_alarm_has_left(module: Any) 
     cov = np.array([[0.05, 0.01], [0.01, 0.03]])
     mean = np.array([0.3, 0.5])
     state = believed(config, mean, [cov])._replace(surprise=np.array([9.9]))
-    after, records = module.learn(state, X, np.array([[5.3]]))
+    after, records = module.learn_arrays(state, X, np.array([[5.3]]))
     assert records.status[0] == LEARNED | ALARM
     assert records.function_var[0, 0] == pytest.approx(Z @ cov @ Z)  # said before
     wide = 0.5 * cov + 0.5 * np.diag(state.prior_var)
@@ -111,7 +111,7 @@ def test_a_row_is_as_doubtful_as_its_most_doubtful_target(module: Any) -> None:
     config = Config(inputs=1, outputs=2, hidden=(), covariance="neuron", noise=0.2, drift=False)
     state = believed(config, np.array([0.3, 0.5, 1.0, 0.0]), [CERTAIN] * 2)
     for e in ([1.6, 0.1], [0.1, 1.6]):
-        _, records = module.learn(state, X, np.array([[1.3, 1.0]]) + np.array([e]))
+        _, records = module.learn_arrays(state, X, np.array([[1.3, 1.0]]) + np.array([e]))
         assert records.inlier[0] == pytest.approx(inlier(1.6, 0.2), rel=1e-9)
 
 
@@ -122,8 +122,8 @@ def test_no_row_moves_the_noise_head_more_than_once(
 ) -> None:
     state, x = certain_line(0.2, **PLAIN)
     y = np.array([[1.9]])
-    once, _ = module.learn(state, x, y)
-    found, _ = module.learn(state, x, y, None, np.array([weight]))
+    once, _ = module.learn_arrays(state, x, y)
+    found, _ = module.learn_arrays(state, x, y, None, np.array([weight]))
     assert np.any(once.head_mean != 0.0)
     assert found.head_mean == pytest.approx(share * once.head_mean, rel=1e-9)
 
@@ -141,7 +141,7 @@ def test_a_class_label_counts_the_doubt_about_inputs_of_both_classes(module: Any
     t = np.sqrt(8.0 / np.pi + 0.5 + 1.2 + added)
     u = (-0.3 - 0.4) / t
     rho = stats.norm.pdf(u) / special.ndtr(u)
-    after, records = module.learn(state, np.array([[np.nan]]), np.array([[1.0]]))
+    after, records = module.learn_arrays(state, np.array([[np.nan]]), np.array([[1.0]]))
     assert records.probability[0, 1] == pytest.approx(special.ndtr(u), rel=1e-9)
     moved = np.array([-0.5, 0.0, 1.2, 0.0]) * rho / t
     assert after.mean == pytest.approx(mean + moved, rel=1e-9)
@@ -151,7 +151,7 @@ def test_a_class_label_counts_the_doubt_about_inputs_of_both_classes(module: Any
 def test_an_exact_label_leaves_a_millionth_of_the_variance(module: Any) -> None:
     config = Config(inputs=1, hidden=(), covariance="full", noise=0.0, **PLAIN)
     cov = np.array([[0.5, 0.1], [0.1, 0.9]])
-    after, _ = module.learn(believed(config, np.zeros(2), [cov]), X, np.array([[3.0]]))
+    after, _ = module.learn_arrays(believed(config, np.zeros(2), [cov]), X, np.array([[3.0]]))
     left = Z @ layout_of(config).unpack_blocks(after.cov)[0] @ Z
     assert left == pytest.approx(1e-6 * (Z @ cov @ Z), rel=1e-3)
     assert Z @ after.mean == pytest.approx(3.0, rel=1e-5)
@@ -169,14 +169,14 @@ def test_the_noise_level_knows_of_repeated_passes(module: Any, kappa: float) -> 
     for _ in range(2):
         k = kappa * q
         r = (1.6 + 0.5 * ((e * r / (q + r)) ** 2 + k * r / (k + r))) / 8.5
-    after, _ = module.learn(state, X, np.array([[e]]))
+    after, _ = module.learn_arrays(state, X, np.array([[e]]))
     assert after.noise[0] == pytest.approx([0.99 * 8.5, 0.99 * 8.5 * r], rel=1e-9)
 
 
 @each_engine
 def test_the_noise_level_is_never_below_its_least(module: Any) -> None:
     state, x = certain_line(1e-15, noise_head=False, **PLAIN)
-    after, _ = module.learn(state, x, np.array([[0.3 + 0.5 * 2.0]]))
+    after, _ = module.learn_arrays(state, x, np.array([[0.3 + 0.5 * 2.0]]))
     assert after.noise[0] == pytest.approx([0.99 * 8.5, 0.99 * 8.5 * 1e-12], rel=1e-9)
 
 
@@ -185,7 +185,7 @@ def test_every_clipped_input_is_counted(module: Any) -> None:
     config = Config(inputs=3, hidden=(), noise=0.1, **PLAIN)
     state = believed(config, np.zeros(4), [np.eye(4)])
     x = np.array([[9.0, -20.0, 1.0], [8.0, 0.0, np.nan], [0.0, 0.0, 8.1]])
-    after, _ = module.learn(state, x, np.zeros((3, 1)))
+    after, _ = module.learn_arrays(state, x, np.zeros((3, 1)))
     assert after.counts[COUNT.clipped] == 3
 
 
@@ -197,7 +197,7 @@ def test_an_exact_label_of_what_is_known_already_moves_little(
     """Nothing is divided by a variance below 1e-12: the step is var/1e-12 of the error."""
     config = Config(inputs=1, hidden=(), covariance="full", noise=0.0, **PLAIN)
     state = believed(config, np.array([0.3, 0.5]), [np.diag([var, 0.0])])
-    after, records = module.learn(state, np.zeros((1, 1)), np.array([[0.7]]))
+    after, records = module.learn_arrays(state, np.zeros((1, 1)), np.array([[0.7]]))
     assert records.status[0] == LEARNED
     assert after.mean == pytest.approx([0.3 + 0.4 * share, 0.5], rel=1e-5)
 
@@ -209,7 +209,7 @@ def test_an_exact_value_is_taken_as_it_is_where_inputs_have_not_varied(module: A
     state = believed(config, np.array([0.3, 0.5, 2.0]), [1e-30 * np.eye(3)])._replace(
         input_mean=np.array([3.0, 1.5]), input_cov=pack_triangle(np.diag([0.0, 0.7]))
     )
-    said = module.predict(state, np.array([[5.0, np.nan]]))
+    said = module.predict_arrays(state, np.array([[5.0, np.nan]]))
     assert said.mean[0, 0] == pytest.approx(0.3 + 0.5 * 5.0 + 2.0 * 1.5)
     assert said.function_var[0, 0] == pytest.approx(4.0 * 0.7)
 
@@ -225,7 +225,7 @@ def test_a_count_is_an_outlier_beside_a_negative_binomial(module: Any, y: float)
     mu, alpha = np.exp(0.5 * 2.2), 2.5
     mass = 0.99 * stats.nbinom.pmf(y, alpha, alpha / (alpha + mu))
     far = 0.01 * (mu + 1.0) / ((mu + 1.0 + y) * (mu + 2.0 + y))
-    _, records = module.learn(state, X, np.array([[y]]))
+    _, records = module.learn_arrays(state, X, np.array([[y]]))
     assert records.inlier[0] == pytest.approx(mass / (mass + far), rel=1e-7)
 
 
@@ -239,7 +239,7 @@ def test_a_count_far_off_is_taken_for_five_deviations_and_a_hundredth_of_a_row(m
         config = Config(**options, covariance="full", robust=robust)
         state = believed(config, np.array([2.0 * np.log(4.0) - 0.2, 0.0]), [np.diag([0.8, 1e-9])])
         state = state._replace(noise=np.array([[50.0, 50.0 * phi]]))
-        found.append(module.learn(state, X, np.array([[y]]), None, np.array([weight]))[0])
+        found.append(module.learn_arrays(state, X, np.array([[y]]), None, np.array([weight]))[0])
     assert abs(found[0].mean[0] - (2.0 * np.log(4.0) - 0.2)) > 1e-3
     assert found[0].mean == pytest.approx(found[1].mean, rel=1e-6)
     assert found[0].cov == pytest.approx(found[1].cov, rel=1e-6)
@@ -257,7 +257,7 @@ def test_the_dispersion_is_what_neither_poisson_nor_doubt_explains(module: Any, 
     scale, var = mu**2 * np.exp(q), mu + mu**2 * (np.exp(q) * (1.0 + phi) - 1.0)
     weight = (scale / var) ** 2
     more = ((y - mu) ** 2 - mu - mu**2 * (np.exp(q) - 1.0)) / scale
-    after, _ = module.learn(state, X, np.array([[y]]))
+    after, _ = module.learn_arrays(state, X, np.array([[y]]))
     wanted = [0.999 * (50.0 + weight), 0.999 * (20.0 + weight * more)]
     assert after.noise[0] == pytest.approx(wanted, rel=1e-9)
 
@@ -266,7 +266,7 @@ def test_the_dispersion_is_what_neither_poisson_nor_doubt_explains(module: Any, 
 def test_a_row_whose_forecast_is_no_number_is_rejected_without_a_word(module: Any) -> None:
     config = Config(inputs=2, hidden=(), noise=0.1, **PLAIN)
     state = believed(config, np.array([0.0, 1e308, -1e308]), [np.eye(3)])
-    after, records = module.learn(state, np.array([[8.0, 8.0]]), np.zeros((1, 1)))
+    after, records = module.learn_arrays(state, np.array([[8.0, 8.0]]), np.zeros((1, 1)))
     assert records.status[0] == REJECTED
     assert np.array_equal(after.mean, state.mean)
     assert after.counts[COUNT.rejected] == 1
@@ -282,7 +282,7 @@ def test_doubt_about_the_noise_adds_at_most_three_halves_to_its_logarithm(
     state = state._replace(
         head_mean=np.array([[-0.4, 0.0]]), head_cov=pack_triangle(np.diag([v, 0.0]))[None, :]
     )
-    said = module.predict(state, x)
+    said = module.predict_arrays(state, x)
     assert said.noise_var[0, 0] == pytest.approx(0.2 * np.exp(-0.4 + 0.5 * counted), rel=1e-9)
 
 
@@ -294,7 +294,7 @@ def test_a_rate_is_no_farther_from_1_than_e_to_the_40(module: Any, y: float) -> 
     found = []
     for mean in (-80.0, -90.0, -1e4):
         state = believed(config, np.array([mean, 0.0]), [np.diag([0.8, 0.3])])
-        after, _ = module.learn(state, X, np.array([[y]]))
+        after, _ = module.learn_arrays(state, X, np.array([[y]]))
         found.append(after.mean - state.mean)
     assert found[1] == pytest.approx(found[0], rel=1e-9, abs=1e-12)
     assert found[2] == pytest.approx(found[0], rel=1e-9, abs=1e-10)
@@ -308,7 +308,7 @@ def test_a_step_beyond_all_numbers_is_rejected_and_leaves_no_trace(
     """1e300 off, in units of a variance of 1e-12."""
     config = Config(inputs=1, hidden=(), covariance=covariance, noise=1e-12, **PLAIN)
     state = believed(config, np.array([1e300, 0.0]), [1e-13 * np.eye(2)])
-    after, records = module.learn(state, X, np.zeros((1, 1)))
+    after, records = module.learn_arrays(state, X, np.zeros((1, 1)))
     assert records.status[0] == REJECTED
     assert np.array_equal(after.mean, state.mean)
     assert np.array_equal(after.cov, state.cov)
@@ -321,10 +321,10 @@ def test_a_step_is_as_long_as_it_is_up_to_its_limit(module: Any, covariance: Any
     """1e39 or 1e200 off, of a variance of z'z + 1 = 6."""
     config = Config(inputs=1, hidden=(), covariance=covariance, noise=1.0, **PLAIN)
     state = believed(config, np.array([1e39, 0.0]), [np.eye(2)])
-    after, records = module.learn(state, X, np.zeros((1, 1)))
+    after, records = module.learn_arrays(state, X, np.zeros((1, 1)))
     assert records.status[0] == LEARNED
     assert after.mean == pytest.approx(1e39 * np.array([1.0 - 1.0 / 6.0, -2.0 / 6.0]), rel=1e-9)
     state = believed(config, np.array([1e200, 0.0]), [np.eye(2)])
-    after, records = module.learn(state, X, np.zeros((1, 1)))
+    after, records = module.learn_arrays(state, X, np.zeros((1, 1)))
     assert records.status[0] == REJECTED
     assert np.array_equal(after.mean, state.mean)

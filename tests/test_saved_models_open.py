@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import kbnn
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
 from kbnn.errors import ModelError
 from kbnn.model.limits import BELIEF_LIMIT
-from kbnn.model.stored import from_state, to_state
-from kbnn.run.checkpoint import Checkpoint
+from kbnn.model.serialize import from_state, to_state
+from kbnn.workflows.checkpoint import Checkpoint
 from tests.commands import kbnn as run_kbnn
 
 ROWS = 320

@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kbnn.data.column_types import ColumnSample, infer_kind
+from kbnn.data.dataset import open_stream
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Column, Place, Schema
+from kbnn.data.values import missing_tokens
 from kbnn.errors import ModelError
-from kbnn.model.plain import read_value
-from kbnn.model.schema import Column, Place, Schema
-from kbnn.stream.kinds import ColumnSample, infer_kind
-from kbnn.stream.opening import ReadOptions, open_stream
-from kbnn.stream.values import missing_tokens
+from kbnn.plain_values import read_value
 from tests.streams import csv_bytes, jsonl_bytes, look, parquet_bytes
 
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import kbnn
-from kbnn.core.normal import FloatArray
-from kbnn.model.effects import SAMPLE_ROWS, compute_effects
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import Rows
+from kbnn.model.diagnostics import SAMPLE_ROWS, compute_effects
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows
-from kbnn.model.scaling import CENTER
+from kbnn.model.scaler import CENTER
 from tests.commands import kbnn as run
 
 Table = dict[str, Any]
@@ -178,7 +178,7 @@ def test_the_last_value_of_a_series_adds_to_its_forecast_as_it_is() -> None:
 
 
 def test_wide_networks_by_the_chain_rule_agree_with_differences() -> None:
-    from kbnn.model import effects as module
+    from kbnn.model import diagnostics as module
 
     rng = np.random.default_rng(1)
     x = rng.standard_normal((600, 40))

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from kbnn import ALARM, LEARNED, REJECTED, UNLABELLED, Config, State, init
-from kbnn.core import engine, twin
-from kbnn.core.engine import Session
+from kbnn.core import kernel, reference
+from kbnn.core.kernel import Session
+from kbnn.core.reference import Records
 from kbnn.core.state import ARRAYS, COUNT
-from kbnn.core.twin import Records
 from tests.networks import Stream, identical, stream
 
 CONFIGS: list[dict[str, Any]] = [
@@ -32,8 +32,8 @@ each_config = pytest.mark.parametrize(
     "options", CONFIGS, ids=lambda o: f"{o['covariance']}-{o['hidden']}-{o.get('outputs', 1)}"
 )
 OPENERS: dict[str, Callable[[State], Session]] = {
-    "engine": engine.open_session,
-    "twin": twin.ReferenceSession,
+    "engine": kernel.open_session,
+    "twin": reference.ReferenceSession,
 }
 each_engine = pytest.mark.parametrize("opened", OPENERS.values(), ids=OPENERS)
 
@@ -84,20 +84,20 @@ def count_of(state: State) -> dict[str, int]:
 def test_any_interleaving_gives_identical_bits(options: dict[str, Any], seed: int) -> None:
     config = Config(inputs=5, **options)
     start, data = init(config, 2), rows(config, 300)
-    whole, records = engine.learn_arrays(start, *data)
+    whole, records = kernel.learn_arrays(start, *data)
     assert whole.counts[COUNT.alarms] >= 1
-    session = engine.open_session(start)
+    session = kernel.open_session(start)
     assert same(interleaved(session, data, seed), records)
     assert identical(session.state(), whole)
     predicted = session.predict(data.x[:20], data.x_var[:20])
-    assert same(predicted, engine.predict_arrays(whole, data.x[:20], data.x_var[:20]))
+    assert same(predicted, kernel.predict_arrays(whole, data.x[:20], data.x_var[:20]))
 
 
 def test_the_twin_is_interleaved_too() -> None:
     config = Config(inputs=4, hidden=(5,))
     start, data = init(config, 2), rows(config, 90)
-    whole, records = twin.learn_arrays(start, *data)
-    session = twin.ReferenceSession(start)
+    whole, records = reference.learn_arrays(start, *data)
+    session = reference.ReferenceSession(start)
     assert same(interleaved(session, data, 0), records)
     assert identical(session.state(), whole)
 
@@ -109,7 +109,7 @@ def test_pending_updates_are_counted(options: dict[str, Any]) -> None:
     start = init(config)
     start = start._replace(prior_var=1e12 * start.prior_var)
     data = stream(config, 60)
-    one, other = engine.open_session(start), engine.open_session(start)
+    one, other = kernel.open_session(start), kernel.open_session(start)
     for i in range(60):
         row = data.part(slice(i, i + 1))
         one.learn(*row)
@@ -202,10 +202,10 @@ def test_arrays_of_a_wrong_shape_are_refused(
     session.learn(np.zeros((2, 3)), np.zeros((2, 1)))
 
 
-@pytest.mark.skipif(not engine.is_compiled(), reason="built without a compiler")
+@pytest.mark.skipif(not kernel.is_compiled(), reason="built without a compiler")
 def test_only_plain_arrays_reach_the_kernel() -> None:
     start = init(Config(inputs=3, hidden=(4,)))
-    session = engine.open_session(start)
+    session = kernel.open_session(start)
     for x in (np.zeros((3, 2)).T, np.zeros((2, 6))[:, ::2]):
         with pytest.raises(ValueError, match="x must be a contiguous array"):
             session.predict(x)
@@ -215,15 +215,15 @@ def test_only_plain_arrays_reach_the_kernel() -> None:
     with pytest.raises(ValueError, match="y must be a contiguous array"):
         session.learn(np.zeros((2, 3)), None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="cov must have 211 entries, got 210"):
-        engine.open_session(start._replace(cov=start.cov[1:]))
+        kernel.open_session(start._replace(cov=start.cov[1:]))
     with pytest.raises(ValueError, match="counts must hold 8-byte integers"):
-        engine.open_session(start._replace(counts=start.counts.astype(float)))
+        kernel.open_session(start._replace(counts=start.counts.astype(float)))
 
 
-@pytest.mark.skipif(not engine.is_compiled(), reason="built without a compiler")
+@pytest.mark.skipif(not kernel.is_compiled(), reason="built without a compiler")
 def test_a_session_at_work_in_one_thread_makes_others_wait() -> None:
     config = Config(inputs=60, hidden=(60,), covariance="full")
-    session = engine.open_session(init(config))
+    session = kernel.open_session(init(config))
     x = np.random.default_rng(0).standard_normal((40, 60))
     expected = session.predict(x[:1]).mean
     worker = threading.Thread(target=session.predict, args=(x,))
@@ -239,7 +239,7 @@ def test_calls_in_a_log_return_what_they_returned_and_run_once(
     choice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBNN_ENGINE", choice)
-    session = engine.open_session(init(Config(inputs=3, hidden=(4,))))
+    session = kernel.open_session(init(Config(inputs=3, hidden=(4,))))
     x, y = np.random.default_rng(1).standard_normal((2, 3)), np.ones((2, 1))
 
     def calls() -> tuple[object, ...]:
@@ -263,7 +263,7 @@ def test_calls_in_a_log_return_what_they_returned_and_run_once(
 
 
 def test_more_rows_than_memory_holds_are_an_error_and_change_nothing() -> None:
-    session = engine.open_session(init(Config(inputs=0, hidden=(2,))))
+    session = kernel.open_session(init(Config(inputs=0, hidden=(2,))))
     before = session.state()
     rows = np.lib.stride_tricks.as_strided(np.zeros(1), (1 << 46, 0), (8, 8))
     with pytest.raises(MemoryError):
@@ -291,7 +291,7 @@ print(before == state.cov.sum(), int(state.counts.sum()))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory the way Linux does")
-@pytest.mark.skipif(not engine.is_compiled(), reason="built without a compiler")
+@pytest.mark.skipif(not kernel.is_compiled(), reason="built without a compiler")
 def test_short_memory_is_an_error_and_not_a_lost_state() -> None:
     run = subprocess.run(
         [sys.executable, "-c", SHORT], capture_output=True, text=True, check=True, timeout=60

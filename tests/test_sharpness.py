@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.core import engine
-from kbnn.core import sharpness as sharp
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel
 from kbnn.core.constants import SHARPNESS_EVERY
-from kbnn.core.normal import FloatArray
+from kbnn.distributions import temperature as sharp
 
 EVERY = int(SHARPNESS_EVERY)
 both = pytest.mark.parametrize("compiled", [True, False], ids=["kernel", "twin"])
@@ -16,7 +16,7 @@ both = pytest.mark.parametrize("compiled", [True, False], ids=["kernel", "twin"]
 
 @pytest.fixture(autouse=True)
 def _kernel_there(request: pytest.FixtureRequest) -> None:
-    if request.node.name.endswith("[kernel]") and not engine.is_compiled():
+    if request.node.name.endswith("[kernel]") and not kernel.is_compiled():
         pytest.skip("built without a compiler")
 
 

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core import sharpness as sharp
-from kbnn.core.network import predict_parallel
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core.kernel import predict_parallel
+from kbnn.distributions import temperature as sharp
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
-from kbnn.model import scaling
-from kbnn.model.join import merge_models
+from kbnn.model import scaler
+from kbnn.model.merge import merge_models
 from kbnn.model.migrations import migrate_state
 from kbnn.model.model import OnlineModel
+from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import PRESETS, Settings
-from kbnn.model.stored import from_state, to_state
-from kbnn.run.printed import list_paper_deviations
+from kbnn.workflows.inspecting import list_paper_deviations
 from tests.bench.class_streams import learned, log_loss, probabilities
 from tests.bench.data import block, schema
 from tests.bench.made import clumps
@@ -38,7 +38,7 @@ def rows(count: int, centers: FloatArray = APART, seed: int = 0) -> tuple[FloatA
 
 def by_the_network(model: OnlineModel, x: FloatArray) -> FloatArray:
     """What the network says before it is sharpened."""
-    z = scaling.standardize_rows(model.learner_state.columns, x, np.zeros(x.shape[1]))
+    z = scaler.standardize_rows(model.learner_state.columns, x, np.zeros(x.shape[1]))
     return predict_parallel(model.learner_state.members[0], z, None).probability
 
 

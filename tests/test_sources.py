@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kbnn.data.batch import Rows
+from kbnn.data.chunk import ReadAhead
+from kbnn.data.dataset import open_stream
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Schema
+from kbnn.data.sources import Source, expand_paths
 from kbnn.errors import DataError, UsageError
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Schema
-from kbnn.stream.opening import ReadOptions, open_stream
-from kbnn.stream.readahead import ReadAhead
-from kbnn.stream.sources import Source, expand_paths
 from tests.streams import assert_same, every_format, look, mixed_table, parquet_bytes
 
 FORMATS = every_format(mixed_table(50))

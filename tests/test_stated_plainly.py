@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnn.core import sharpness
-from kbnn.model.race import format_evidence
-from kbnn.task.class_score import ClassScore, ScoredClassBatch
-from kbnn.task.classes import Classes
+from kbnn.distributions import temperature
+from kbnn.metrics.class_metrics import ClassScore, ScoredClassBatch
+from kbnn.model.candidates import format_evidence
+from kbnn.targets.classification import Classes
 from tests.bench.data import schema
 from tests.commands import SAMPLES, kbnn
 
@@ -32,9 +32,9 @@ def test_nats_are_ahead_or_behind_and_never_negative() -> None:
     ],
 )
 def test_a_sharpness_of_1_leaves_probabilities_as_they_are(favoured: float, words: str) -> None:
-    known = sharpness.init_temperature(np.array([0.0, 1.0]), 2)
-    known[sharpness.EVIDENCE_ROWS] = 100.0
-    known[sharpness.EVIDENCE] = favoured * sharpness.LOG2_POWERS
+    known = temperature.init_temperature(np.array([0.0, 1.0]), 2)
+    known[temperature.EVIDENCE_ROWS] = 100.0
+    known[temperature.EVIDENCE] = favoured * temperature.LOG2_POWERS
     (told,) = [
         text
         for label, text in Classes(schema(1, 1, 2)).target_details(known)

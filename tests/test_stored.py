@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kbnn.data.batch import Rows
+from kbnn.data.schema import Column, Place, Schema
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
-from kbnn.model.stored import from_state, to_state
 from tests.bench.data import trained
 from tests.modelling import same
 

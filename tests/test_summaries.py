@@ -12,21 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from kbnn.array_types import FloatArray
 from kbnn.errors import ModelError
-from kbnn.score.curve import FIRST_POINT_ROWS
-from kbnn.score.histograms import (
+from kbnn.metrics.class_metrics import ClassScore
+from kbnn.metrics.histograms import (
     FEATURE_BINS,
     FeatureHistograms,
     PitHistogram,
     fitting_level,
     lattice_index,
 )
-from kbnn.score.reservoir import hash_row_order
-from kbnn.score.rowsums import FloatArray
-from kbnn.score.scorecard import Scorecard
-from kbnn.score.summaries import StreamSummaries
-from kbnn.task.class_score import ClassScore
-from kbnn.task.numeric_score import NumericScore
+from kbnn.metrics.numeric_metrics import NumericScore
+from kbnn.metrics.samples import StreamSummaries, hash_row_order
+from kbnn.metrics.scorecard import FIRST_POINT_ROWS, Scorecard
 from tests.judging import judged, label_card, labels, number_card, numbers
 
 

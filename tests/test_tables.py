@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from kbnn import Config, init
-from kbnn.core import engine
+from kbnn.core import kernel as kernel_module
 from kbnn.core.activations import ACTIVATIONS
-from kbnn.core.observation import LIKELIHOODS
+from kbnn.core.likelihoods import LIKELIHOODS
+from kbnn.core.reference import Records
 from kbnn.core.state import ARRAYS, COUNT
-from kbnn.core.twin import Records
 from tests.commands import kbnn
 
 
 def opened_anew(config: Config) -> None:
     kernel = pytest.importorskip("kbnn.core._kernel", reason="built without a compiler")
-    net = engine.build_net(config, engine.kernel_constants())
+    net = kernel_module.build_net(config, kernel_module.kernel_constants())
     kernel.Session(net, init(config), Records._make, ARRAYS, COUNT._fields)
 
 

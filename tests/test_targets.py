@@ -15,18 +15,18 @@ import pytest
 from scipy import integrate, special, stats
 
 from kbnn import Config, init, predict
-from kbnn.core import count_tails, counts, engine
-from kbnn.core.mixture import PARAM, PARAM_COUNT
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel, likelihoods
+from kbnn.data.batch import Rows
+from kbnn.distributions import calibration, dispatch, log_link, negative_binomial
+from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows
+from kbnn.model.serialize import from_state, to_state
 from kbnn.model.settings import Settings
-from kbnn.model.stored import from_state, to_state
-from kbnn.run.unlearnable import UnlearnedRowNotices
-from kbnn.task import counted, link, logged, stated
-from kbnn.task.base import TargetScale, TargetType
-from kbnn.task.count import Count
-from kbnn.task.table import candidate_types, make_target_type
+from kbnn.targets.base import TargetScale, TargetType
+from kbnn.targets.count import Count
+from kbnn.targets.registry import candidate_types, make_target_type
+from kbnn.workflows.evaluating import UnlearnedRowNotices
 from tests.bench.data import block, schema
 from tests.commands import SAMPLES, kbnn
 
@@ -49,7 +49,7 @@ def test_the_update_by_a_count_is_near_that_of_quadrature() -> None:
     off, wide = [], []
     for m, q, y, phi in RATES:
         mean, var = exact(m, q, y, phi)
-        found = counts.log_rate_posterior(counts.LogRate(m, q), float(y), phi)
+        found = likelihoods.log_rate_posterior(likelihoods.LogRate(m, q), float(y), phi)
         off.append(abs(found.mean - mean) / math.sqrt(q))
         wide.append(abs(found.var / var - 1.0))
     assert np.mean(off) < 0.004
@@ -92,7 +92,7 @@ def test_the_spread_of_a_count_has_two_parts() -> None:
 def count_rows(mu: list[float], inverse: list[float], share: float = 0.0) -> FloatArray:
     rows = np.ones((len(mu), PARAM_COUNT))
     rows[:, PARAM.place], rows[:, PARAM.spread], rows[:, PARAM.share] = mu, inverse, share
-    rows[:, PARAM.kind] = stated.NEGATIVE_BINOMIAL_CODE
+    rows[:, PARAM.kind] = dispatch.NEGATIVE_BINOMIAL_CODE
     return rows
 
 
@@ -104,15 +104,15 @@ def test_a_count_is_judged_as_summation_would(mu: float, inverse: float, share: 
     rows = count_rows([mu], [inverse])
     truth = stats.nbinom(1.0 / inverse, 1.0 / (1.0 + mu * inverse))
     at = np.arange(int(mu * (40.0 + 400.0 * inverse)) + 200)
-    told = counted.judge(np.array([float(y)]), rows)
+    told = negative_binomial.judge(np.array([float(y)]), rows)
     assert told.nll[0] == pytest.approx(-truth.logpmf(y), rel=1e-9, abs=1e-9)
     assert told.crps[0] == pytest.approx(
         np.sum((truth.cdf(at) - (at >= y)) ** 2), rel=1e-9, abs=1e-9
     )
     assert truth.cdf(y - 1) - 1e-12 <= told.below[0] <= truth.cdf(y) + 1e-12
     for level in (0.05, 0.5, 0.975):
-        assert counted.quantile(rows, level)[0] == truth.ppf(level)
-    lower, upper = (float(edge[0]) for edge in counted.interval(rows, 0.9))
+        assert negative_binomial.quantile(rows, level)[0] == truth.ppf(level)
+    lower, upper = (float(edge[0]) for edge in negative_binomial.interval(rows, 0.9))
     assert 0.0 <= lower <= upper
     assert truth.cdf(upper) - truth.cdf(lower - 1) >= 0.9 - 1e-9
 
@@ -129,14 +129,14 @@ def test_a_count_among_outliers_is_judged_as_summation_would(
     at = np.arange(300_000.0)
     below = (1.0 - eps) * near.cdf(at) + eps * (at + 1.0) / (s + at + 1.0)
     mass = (1.0 - eps) * near.pmf(y) + eps * s / ((s + y) * (s + y + 1.0))
-    told = counted.judge(np.array([float(y)]), rows)
+    told = negative_binomial.judge(np.array([float(y)]), rows)
     assert told.nll[0] == pytest.approx(-math.log(mass), rel=1e-9, abs=1e-9)
     beyond = (eps * s) ** 2 * special.polygamma(1, s + at[-1] + 2.0)  # all of it the outliers'
     total = np.sum((below - (at >= y)) ** 2) + beyond
     assert told.crps[0] == pytest.approx(total, rel=1e-9, abs=1e-9)
-    assert counted.cdf(np.array([float(y)]), rows)[0] == pytest.approx(below[y], rel=1e-9)
+    assert negative_binomial.cdf(np.array([float(y)]), rows)[0] == pytest.approx(below[y], rel=1e-9)
     for level in (0.05, 0.5, 0.975):
-        assert counted.quantile(rows, level)[0] == np.argmax(below >= level)
+        assert negative_binomial.quantile(rows, level)[0] == np.argmax(below >= level)
 
 
 @pytest.mark.parametrize("mu", [0.02, 3.0, 4000.0])
@@ -147,13 +147,17 @@ def test_what_a_count_asks_of_the_dispersion_is_the_slope_of_its_mass(
     step = 1e-3
     for y in (0.0, 1.0, 30.0, 5000.0):
         mass = [
-            counted.log_density(np.array([y]), count_rows([mu], [inverse * math.exp(move)]))[0]
+            negative_binomial.log_density(
+                np.array([y]), count_rows([mu], [inverse * math.exp(move)])
+            )[0]
             for move in (-step, step)
         ]
         slope = (mass[1] - mass[0]) / (2.0 * step)
-        assert counts.dispersion_slope(y, mu, inverse) == pytest.approx(slope, rel=1e-4, abs=1e-6)
+        assert likelihoods.dispersion_slope(y, mu, inverse) == pytest.approx(
+            slope, rel=1e-4, abs=1e-6
+        )
     for x in (1e-6, 0.3, 5.0, 1e9):
-        assert counts.digamma(x) == pytest.approx(special.digamma(x), rel=1e-12)
+        assert likelihoods.digamma(x) == pytest.approx(special.digamma(x), rel=1e-12)
 
 
 def test_counts_far_off_are_stated_as_outliers() -> None:
@@ -161,20 +165,20 @@ def test_counts_far_off_are_stated_as_outliers() -> None:
     y = rng.poisson(3.0, 3000).astype(float)
     y[::50] = 400.0
     tail, rows = (
-        count_tails.init_count_calibration(1, True)[0],
+        calibration.init_count_calibration(1, True)[0],
         count_rows([3.0] * 3000, [0.05] * 3000),
     )
-    count_tails.update_count_mixture(tail, y, rows)
+    calibration.update_count_mixture(tail, y, rows)
     assert 0.01 < rows[-1, PARAM.share] < 0.06
     assert rows[-1, PARAM.spread] < 0.2
-    plain = -counted.log_density(y, count_rows([3.0] * 3000, [0.05] * 3000)).mean()
-    assert -counted.log_density(y, rows).mean() < plain - 5.0
+    plain = -negative_binomial.log_density(y, count_rows([3.0] * 3000, [0.05] * 3000)).mean()
+    assert -negative_binomial.log_density(y, rows).mean() < plain - 5.0
 
 
 def log_rows(shape: tuple[float, float, float], unit: float) -> FloatArray:
     rows = np.ones((1, PARAM_COUNT))
     rows[0, : PARAM.gain] = (0.7, 0.4, *shape)
-    rows[:, PARAM.kind], rows[:, PARAM.unit] = stated.LOG_LINK_CODE, unit
+    rows[:, PARAM.kind], rows[:, PARAM.unit] = dispatch.LOG_LINK_CODE, unit
     rows[:, PARAM.none] = 0.0
     return rows
 
@@ -202,7 +206,7 @@ def test_a_positive_value_is_judged_as_integration_would(
     def cdf(t: float) -> float:
         return float((1.0 - share) * near.cdf(linked(t)) + share * far.cdf(linked(t)))
 
-    told = logged.judge(np.array([y]), rows)
+    told = log_link.judge(np.array([y]), rows)
     z = linked(y)
     density = ((1.0 - share) * near.pdf(z) + share * far.pdf(z)) / slope(z)
     assert told.nll[0] == pytest.approx(-math.log(density), rel=1e-9)
@@ -215,8 +219,8 @@ def test_a_positive_value_is_judged_as_integration_would(
             a, b, limit=400, epsabs=1e-13, epsrel=1e-12,
         )[0]  # fmt: skip
     assert told.crps[0] == pytest.approx(total, rel=1e-9 if unit else 1e-7)
-    assert cdf(float(logged.quantile(rows, 0.3)[0])) == pytest.approx(0.3, rel=1e-9)
-    whole = logged.log_density(np.array([2.0]), rows)[0]
+    assert cdf(float(log_link.quantile(rows, 0.3)[0])) == pytest.approx(0.3, rel=1e-9)
+    whole = log_link.log_density(np.array([2.0]), rows)[0]
     assert whole == pytest.approx(math.log(cdf(2.5) - cdf(1.5)), rel=1e-9)
 
 
@@ -224,19 +228,21 @@ def test_a_positive_value_is_judged_as_integration_would(
 def test_the_link_of_positive_values_goes_there_and_back(unit: float) -> None:
     y = np.geomspace(1e-120, 1e120, 241) if unit == 0.0 else np.geomspace(1e-60, 1e3, 64) * unit
     units = np.full(len(y), unit)
-    z = link.apply_link(y, units)
+    z = log_link.apply_link(y, units)
     assert np.all(np.diff(z) > 0.0)
-    np.testing.assert_allclose(link.apply_inverse_link(z, units), y, rtol=1e-13 if unit else 1e-11)
+    np.testing.assert_allclose(
+        log_link.apply_inverse_link(z, units), y, rtol=1e-13 if unit else 1e-11
+    )
     step = 1e-6
     slope = (
-        link.apply_inverse_link(z + step, units) - link.apply_inverse_link(z - step, units)
+        log_link.apply_inverse_link(z + step, units) - log_link.apply_inverse_link(z - step, units)
     ) / (2.0 * step)
-    np.testing.assert_allclose(np.log(slope), link.log_slope(y, units), atol=1e-6)
-    assert link.apply_link(np.array([0.0, -1.0]), units[:2]).tolist() == [np.inf, np.inf]
+    np.testing.assert_allclose(np.log(slope), log_link.log_slope(y, units), atol=1e-6)
+    assert log_link.apply_link(np.array([0.0, -1.0]), units[:2]).tolist() == [np.inf, np.inf]
 
 
 def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not engine.is_compiled():
+    if not kernel.is_compiled():
         pytest.skip("there is no kernel here")
     rng = np.random.default_rng(0)
     y = rng.poisson(2.0, 900).astype(float)
@@ -245,13 +251,13 @@ def test_kernel_and_twin_follow_counts_alike(monkeypatch: pytest.MonkeyPatch) ->
     u, none = rng.random(900), rng.random(900) * 0.2
     found = []
     for compiled in (True, False):
-        monkeypatch.setattr(engine, "is_compiled", lambda compiled=compiled: compiled)
+        monkeypatch.setattr(kernel, "is_compiled", lambda compiled=compiled: compiled)
         known, rows = (
-            count_tails.init_count_calibration(1, True)[0],
+            calibration.init_count_calibration(1, True)[0],
             count_rows([2.0] * 900, [0.1] * 900),
         )
-        count_tails.update_count_mixture(known, y, rows)
-        count_tails.update_count_intervals(known, y, u, none, True, rows)
+        calibration.update_count_mixture(known, y, rows)
+        calibration.update_count_intervals(known, y, u, none, True, rows)
         found.append((known, rows))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11)
@@ -292,7 +298,7 @@ def test_nothing_below_zero_is_said_of_what_cannot_be(kind: str) -> None:
     x, y = made(kind, 900)
     far = np.vstack([x, 6.0 * x, -6.0 * x])
     said = model.predict(block(far, np.zeros(len(far))))
-    lower, upper = stated.interval(said.stated[:, 0], 0.99)
+    lower, upper = dispatch.interval(said.stated[:, 0], 0.99)
     assert np.all(lower >= 0.0)
     assert np.all(np.isfinite(upper))
     assert np.all(said.mean <= max(y.max(), 0.5) * (1.0 + 1e-12))
@@ -566,7 +572,7 @@ def test_which_kinds_race_and_who_speaks_first(values: list[float], kinds: list[
 def test_an_interval_from_0_has_both_shares_above_its_upper_edge(level: float) -> None:
     rows = count_rows([0.3], [0.1])
     rows[:, PARAM.gain + 1 : PARAM.most : 2] = 1.5  # of the upper edges
-    low, high = counted.interval_levels(rows, 0.5 - level / 2.0, np.array([0.99]))
+    low, high = negative_binomial.interval_levels(rows, 0.5 - level / 2.0, np.array([0.99]))
     assert low[0] == 0.0
     assert high[0] == pytest.approx(special.ndtr(1.5 * special.ndtri(level)))
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnn.core.network import Prediction
-from kbnn.core.normal import FloatArray
-from kbnn.task.base import OutputOptions, TargetScale
-from kbnn.task.forecast import Forecast, blank_rows
-from kbnn.task.table import TargetSample, choose_target_type
+from kbnn.array_types import FloatArray
+from kbnn.core.kernel import Prediction
+from kbnn.targets.base import OutputOptions, TargetScale
+from kbnn.targets.prediction import Forecast, blank_rows
+from kbnn.targets.registry import TargetSample, choose_target_type
 from tests.judging import label_card, label_task, labels, number_card, number_task, numbers
 
 NAN = np.nan

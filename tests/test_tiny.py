@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbnn import Config, init
-from kbnn.core.engine import open_session
+from kbnn.core.kernel import open_session
 from kbnn.core.layout import layout_of
 from kbnn.core.state import State
 from samples import tiny

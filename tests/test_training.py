@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbnn.errors import DataError, ModelError, UsageError
+from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model.file import load
 from kbnn.model.settings import SettingOverrides
-from kbnn.run.interruption import Interrupted
-from kbnn.run.outcome import summarize_training
-from kbnn.run.training import Listener, Training, TrainOptions
-from kbnn.score.curve import CurvePoint
+from kbnn.workflows.run_results import summarize_training
+from kbnn.workflows.signals import Interrupted
+from kbnn.workflows.training import Listener, Training, TrainOptions
 from tests.training_data import (
     rows_of_classes,
     rows_of_numbers,

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from kbnn import Config, State, init, learn, predict
+from kbnn.array_types import FloatArray
 from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of, unpack_triangle
-from kbnn.core.normal import FloatArray
 from kbnn.core.state import COUNT
 from kbnn.model.rescale import rescale_state
-from kbnn.model.scaling import Scale
+from kbnn.model.scaler import Scale
 
 OLD = Scale(np.array([0.2, -1.0, 0.0]), np.array([1.0, 0.5, 2.0]))
 NEW = Scale(np.array([-0.3, 0.4, 0.5]), np.array([2.5, 1.5, 0.8]))

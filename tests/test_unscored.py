@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kbnn.model.rows import Rows
-from kbnn.model.unscored import MAX_UNSCORED_ROWS, UnscoredRows
-from kbnn.task.base import make_empty_forecast
-from kbnn.task.forecast import Forecast
+from kbnn.data.batch import Rows
+from kbnn.model.unscored_rows import MAX_UNSCORED_ROWS, UnscoredRows
+from kbnn.targets.base import make_empty_forecast
+from kbnn.targets.prediction import Forecast
 
 
 def block(start: int, rows: int, width: int = 2, weight: float | None = None) -> Rows:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnn.score.verdict import MIN_VERDICT_ROWS
-from kbnn.task.class_score import ClassScore
-from kbnn.task.class_score import ScoredClassBatch as Labelled
-from kbnn.task.class_verdict import judge_class_score
-from kbnn.task.numeric_score import NumericScore
-from kbnn.task.numeric_verdict import (
+from kbnn.metrics.class_metrics import ClassScore
+from kbnn.metrics.class_metrics import ScoredClassBatch as Labelled
+from kbnn.metrics.numeric_metrics import NumericScore
+from kbnn.metrics.verdicts import (
+    MIN_VERDICT_ROWS,
     describe_bias,
     describe_coverage,
     describe_spread,
+    judge_class_score,
     judge_numeric_score,
 )
 from kbnn.wording import format_count, format_number, format_percent

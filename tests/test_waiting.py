@@ -14,9 +14,9 @@ import kbnn
 from kbnn.errors import ModelError
 from kbnn.model import file as modelfile
 from kbnn.model.model import OnlineModel
-from kbnn.model.stored import from_state, to_state
-from kbnn.run.training import Training
-from kbnn.run.trainoptions import build_train_options
+from kbnn.model.serialize import from_state, to_state
+from kbnn.workflows.options import build_train_options
+from kbnn.workflows.training import Training
 from tests.commands import kbnn as command
 from tests.commands import program
 

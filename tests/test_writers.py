@@ -13,15 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kbnn.data.schema import Column, Place, Schema
 from kbnn.errors import DataError, UsageError
 from kbnn.model.model import Forecast
-from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.output.fields import check_interval_level
-from kbnn.output.writers import open_writer
-from kbnn.task.base import OutputField, OutputOptions
-from kbnn.task.forecast import select_rows
-from kbnn.task.table import make_target_type
+from kbnn.output.writers import check_interval_level, open_writer
+from kbnn.targets.base import OutputField, OutputOptions
+from kbnn.targets.prediction import select_rows
+from kbnn.targets.registry import make_target_type
 from tests.judging import numbers
 
 NUMBERS = Schema(

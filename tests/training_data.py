@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from kbnn.data.read_options import ReadOptions
 from kbnn.model.file import load
 from kbnn.model.model import OnlineModel
+from kbnn.model.serialize import to_state
 from kbnn.model.settings import SettingOverrides
-from kbnn.model.stored import to_state
-from kbnn.run.training import Listener, Training, TrainOptions
-from kbnn.stream.opening import ReadOptions
+from kbnn.workflows.training import Listener, Training, TrainOptions
 
 SMALL = SettingOverrides(hidden=(6,))
 

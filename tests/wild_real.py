@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbnn.model.schema import Schema
+from kbnn.data.schema import Schema
 from tests.streams import Seen, look
 from tests.wild_sets import PACKAGES, table
 

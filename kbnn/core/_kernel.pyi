@@ -4,11 +4,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core.config import Config
-from kbnn.core.layout import IntArray
-from kbnn.core.normal import FloatArray
+from kbnn.core.reference import Records
 from kbnn.core.state import State
-from kbnn.core.twin import Records
 
 class Constants:
     names: tuple[str, ...]

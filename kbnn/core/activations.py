@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kbnn.array_types import FloatArray
 from kbnn.core import normal
 from kbnn.core.constants import LAMBDA, NODE_WEIGHTS, NODES, TAIL_REACH, TINY
-from kbnn.core.normal import FloatArray
 
 _NAME_SEPARATOR = re.compile(r",(?![^(]*\))")
 _PIECEWISE = re.compile(r"max\(\s*([0-9.eE+-]+)\s*,\s*([0-9.eE+-]+)\s*\)")

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core.config import Config
 from kbnn.core.constants import MOVED_SHARE, REHEARSED_POWER
-from kbnn.core.layout import IntArray, Layout, layout_of, pack_triangle, unpack_triangle
-from kbnn.core.normal import FloatArray
+from kbnn.core.layout import Layout, layout_of, pack_triangle, unpack_triangle
 from kbnn.core.state import COUNT, State
 
 

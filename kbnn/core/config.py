@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from kbnn.core import activations
-from kbnn.core import observation as kinds
+from kbnn.core import likelihoods as kinds
 from kbnn.core.constants import LEAST_NOISE_RATIO, VARIANCE_FLOOR
 
 Covariance = Literal["paper", "neuron", "group", "full", "wide"]
@@ -36,7 +36,7 @@ class Config:
 
     directions
         with covariance "wide": how many leading directions of the inputs the network sees before
-        what is left of the inputs themselves, see kbnn.core.wide, 16 if not said; 0 with any other
+        what is left of the inputs themselves, see kbnn.core.input_moments, 16 if not said; 0 with any other
     group_size
         hidden units per group; None is ten, or fewer where their weights would pass 192
     activation

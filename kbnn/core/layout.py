@@ -12,7 +12,7 @@ different blocks are independent.
                     bias; all of it for several outputs) is a block per output.
 
     wide            as group, but of the first layer's weights only those of the bias and of the
-                    leading directions (kbnn.core.wide); each of the others is *loose*: independent
+                    leading directions (kbnn.core.input_moments); each of the others is *loose*: independent
                     of all, its variance behind the blocks, unit after unit
 
 Only the upper triangle of a block is stored, row after row: entry (i, j), i <= j, of a block of
@@ -28,13 +28,9 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core.config import MAX_COVARIANCE, Config
-from kbnn.core.normal import FloatArray
-
-IntArray = NDArray[np.int64]
-
 
 MAX_GROUP_UNITS = 10
 MAX_GROUP_WEIGHTS = 192

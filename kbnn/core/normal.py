@@ -15,8 +15,8 @@ from statistics import NormalDist
 from types import ModuleType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kbnn.array_types import FloatArray
 from kbnn.core.constants import FARTHEST_SCORE, TINY
 
 try:
@@ -26,7 +26,6 @@ try:
 except ImportError:  # built without a compiler
     _BUILT = False
 
-FloatArray = NDArray[np.float64]
 
 _SCIPY_LOAD_BYTES = 128 << 20
 """Bytes that scipy.special needs to load (85 MB), and some more: asked for, and given back."""

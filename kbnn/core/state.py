@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kbnn.array_types import FloatArray, IntArray
 from kbnn.core.config import Config
-from kbnn.core.layout import IntArray, diagonal_positions, layout_of
-from kbnn.core.normal import FloatArray
+from kbnn.core.layout import diagonal_positions, layout_of
 
 PRIORS: dict[str, Callable[[int, int], float]] = {
     "fan-in": lambda inputs, units: 1.0 / inputs,
@@ -33,7 +33,7 @@ class Counts(NamedTuple):
     clipped: int = 3
     alarms: int = 4
     distinct: int = 5  # rows of the first pass
-    rehearsed: int = 6  # rows learned once more in between, see kbnn.model.rehearsal
+    rehearsed: int = 6  # rows learned once more in between, see kbnn.model.replay
     moved: int = 7  # and for the means alone
     bounded: int = 8  # units of which the paper's smoother would have taken more than all variance
     raised: int = 9  # variances that the paper's formula for a sigmoid puts too low to be one
@@ -54,7 +54,7 @@ class State(NamedTuple):
     surprise           the drift detector's evidence
     counts             see `Counts`
     view               (inputs, 2 + directions): how a wide network looks at its inputs, see
-                       kbnn.core.wide; empty for others
+                       kbnn.core.input_moments; empty for others
     """
 
     config: Config

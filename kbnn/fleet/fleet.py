@@ -16,31 +16,35 @@ from typing import Final
 
 import numpy as np
 
-from kbnn.core.network import LEARNED, REJECTED, UNLABELLED
+from kbnn.core.reference import LEARNED, REJECTED, UNLABELLED
+from kbnn.data.batch import LearnResult, Rows, slice_rows
+from kbnn.data.row_blocks import take_rows
+from kbnn.data.schema import Schema
 from kbnn.errors import ModelError
-from kbnn.fleet.beginnings import EMPTY_MODEL, Pooling
-from kbnn.fleet.crew import DaskCluster
-from kbnn.fleet.forms import PackedLayouts
-from kbnn.fleet.keys import read_keys
-from kbnn.fleet.part import Partition, PredictFunction, check_fleet_model, load_stored_model
-from kbnn.fleet.start import learn_held_rows
+from kbnn.fleet.dask_backend import DaskCluster, RemotePartitions
+from kbnn.fleet.key_index import read_keys
+from kbnn.fleet.packing import PackedLayouts
+from kbnn.fleet.partition import (
+    Partition,
+    PartitionResult,
+    PartitionUpdate,
+    PredictFunction,
+    check_fleet_model,
+    load_stored_model,
+)
+from kbnn.fleet.pooling import EMPTY_MODEL, Pooling, learn_held_rows
 from kbnn.fleet.store import FleetStore
-from kbnn.fleet.team import RemotePartitions
-from kbnn.fleet.work import PartitionResult, PartitionUpdate
+from kbnn.metrics.score import check_stored_count
 from kbnn.model import file as modelfile
 from kbnn.model.migrations import migrated_form
 from kbnn.model.model import OnlineModel
-from kbnn.model.plain import read_value
-from kbnn.model.recursion import SequenceNotices
-from kbnn.model.rows import LearnResult, Rows, slice_rows
-from kbnn.model.schema import Schema
+from kbnn.model.recursive_forecast import SequenceNotices
+from kbnn.model.serialize import to_state
 from kbnn.model.settings import MAX_BUFFER_ROWS, Settings
-from kbnn.model.stored import to_state
-from kbnn.score.score import check_stored_count
-from kbnn.stream.blocks import take_rows
-from kbnn.task import forecast as said_of
-from kbnn.task.base import make_empty_forecast
-from kbnn.task.forecast import IN_WARMUP, Forecast
+from kbnn.plain_values import read_value
+from kbnn.targets import prediction as said_of
+from kbnn.targets.base import make_empty_forecast
+from kbnn.targets.prediction import IN_WARMUP, Forecast
 
 FLEET_DEFAULTS: Final = {
     "hidden": (10,),

@@ -3,7 +3,7 @@
     fleet.json      format, version and the columns of the key
     models.sqlite   of each key its model and how it stands; the fleet's state
 
-A model is packed (kbnn.fleet.packed) or, where it cannot be, a model file compressed.
+A model is packed (kbnn.fleet.packing) or, where it cannot be, a model file compressed.
 What is written goes into one transaction, which ends when the fleet is saved: models and the
 position in the stream change together or not at all, whatever ends the process. A reader beside the
 trainer sees the fleet as it was last saved.
@@ -20,9 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
-from kbnn.closing import Closeable
 from kbnn.errors import ModelError
-from kbnn.sink import write_atomically
+from kbnn.sink import Closeable, write_atomically
 from kbnn.wording import describe_os_error
 
 DESCRIPTION_FILE: Final = "fleet.json"
@@ -32,7 +31,7 @@ FLEET_VERSION: Final = 2
 MODEL_FILE_MAGIC: Final = b"PK"
 """How a model file begins."""
 PACKED_MAGIC: Final = b"kbnn1"
-"""How a packed model begins, see kbnn.fleet.packed."""
+"""How a packed model begins, see kbnn.fleet.packing."""
 LOG_SUFFIXES: Final = ("-wal", "-shm")
 """Endings of the files that SQLite keeps beside a database."""
 PAGE_BYTES: Final = 16_384

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from kbnn.core.network import Prediction
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core.kernel import Prediction
 
 EVIDENCE_DISCOUNT = 0.99
 EVIDENCE_EXPONENT = 0.3

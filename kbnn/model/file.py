@@ -33,7 +33,7 @@ import numpy.typing as npt
 from kbnn.errors import ArgumentError, ModelError
 from kbnn.model.migrations import migrate_state
 from kbnn.model.model import OnlineModel
-from kbnn.model.stored import from_state
+from kbnn.model.serialize import from_state
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -52,7 +52,7 @@ _DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write a model's state (`kbnn.model.stored.to_state`) to an open file."""
+    """Write a model's state (`kbnn.model.serialize.to_state`) to an open file."""
     from kbnn import __version__
 
     plain = {name: _to_plain_array(name, arrays[name]) for name in sorted(arrays)}

@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from kbnn.core.state import ARRAYS, State
-from kbnn.model.rehearsal import REPLAY_ROWS
-from kbnn.model.rows import MAX_ABS_VALUE
-from kbnn.model.texts import MAX_REPLAY_RATIO
+from kbnn.data.batch import MAX_ABS_VALUE
+from kbnn.model.replay import REPLAY_ROWS
+from kbnn.model.settings import MAX_REPLAY_RATIO
 
 BELIEF_LIMIT: Final = 1e60
 """Of every number of a network's state; a row moves one by at most constants.STEP_LIMIT."""

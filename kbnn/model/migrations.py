@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnn.core.constants import HALF_90
-from kbnn.core.tails import LINK_UNIT, init_calibration
+from kbnn.distributions.calibration import LINK_UNIT, init_calibration
 from kbnn.errors import ModelError
-from kbnn.model.rehearsal import REPLAY_ROWS
-from kbnn.task.table import TARGET_TYPES
+from kbnn.model.replay import REPLAY_ROWS
+from kbnn.targets.registry import TARGET_TYPES
 
 Arrays = dict[str, npt.NDArray[Any]]
 Migration = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]

@@ -9,34 +9,33 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.core.engine import open_session
-from kbnn.core.layout import IntArray
-from kbnn.core.network import UNLABELLED
-from kbnn.core.tails import FIRST_GAIN, MEAN_SCALE_FACTOR
+from kbnn.array_types import IntArray
+from kbnn.core.kernel import open_session
+from kbnn.core.reference import UNLABELLED
+from kbnn.data.batch import LearnResult, Rows, TargetTypeChange, make_fill_values, slice_rows
+from kbnn.data.schema import Schema
+from kbnn.data.time_series import LaggedBatch, Timeline
+from kbnn.distributions.calibration import FIRST_GAIN, MEAN_SCALE_FACTOR
 from kbnn.errors import UsageError
-from kbnn.model import race, scaling
-from kbnn.model.learned import LearnerState
-from kbnn.model.learner import Learner
-from kbnn.model.race import Candidate, EliminatedCandidate
-from kbnn.model.recursion import ForecastContext, SequenceNotices, SequentialPredictor
-from kbnn.model.rows import LearnResult, Rows, TargetTypeChange, make_fill_values, slice_rows
-from kbnn.model.schema import Schema
-from kbnn.model.settings import Settings
-from kbnn.model.timeline import LaggedBatch, Timeline
-from kbnn.model.transaction import Transaction
-from kbnn.model.unscored import UnscoredRows
-from kbnn.model.waiting import PendingRows, learn_by_id, restore_pending_forecasts
-from kbnn.model.warmup import (
+from kbnn.metrics.samples import choose_sample_rows
+from kbnn.metrics.scorecard import Scorecard
+from kbnn.model import candidates, scaler
+from kbnn.model.candidates import Candidate, EliminatedCandidate
+from kbnn.model.learner import Learner, LearnerState
+from kbnn.model.pending_labels import PendingRows, learn_by_id, restore_pending_forecasts
+from kbnn.model.recursive_forecast import ForecastContext, SequenceNotices, SequentialPredictor
+from kbnn.model.replay_buffer import (
     MAX_HELD_ROWS,
     ReplayBuffer,
     count_rows_to_hold,
     find_cold_start_window,
 )
-from kbnn.score.scorecard import Scorecard
-from kbnn.score.summaries import choose_sample_rows
-from kbnn.task.base import ColdStart, TargetScale, TargetType, make_empty_forecast
-from kbnn.task.forecast import IN_WARMUP, Forecast, join_forecasts, select_rows, shift_forecast
-from kbnn.task.table import candidate_types, make_target_type, widen_target_type
+from kbnn.model.settings import Settings
+from kbnn.model.transaction import Transaction
+from kbnn.model.unscored_rows import UnscoredRows
+from kbnn.targets.base import ColdStart, TargetScale, TargetType, make_empty_forecast
+from kbnn.targets.prediction import IN_WARMUP, Forecast, join_forecasts, select_rows, shift_forecast
+from kbnn.targets.registry import candidate_types, make_target_type, widen_target_type
 
 __all__ = ["IN_WARMUP", "Forecast", "OnlineModel", "Rows"]
 
@@ -45,7 +44,7 @@ class OnlineModel:
     """Learns blocks of rows and predicts; `learn` moves it forward.
 
     Rows take one way: hold (until the scale is known), predict, learn, score. Several candidates
-    may race (kbnn.model.race); the first of the racers leads, and is what the model is.
+    may race (kbnn.model.candidates); the first of the racers leads, and is what the model is.
     """
 
     key: tuple[str, ...] = ()
@@ -53,7 +52,7 @@ class OnlineModel:
     is_scored: bool = True
     """Whether what it says goes into its record; it learns the same without."""
     predict_backend: Callable[[Rows], Forecast] | None = None
-    """Who predicts in its place, see kbnn.run.engines."""
+    """Who predicts in its place, see kbnn.workflows.engines."""
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
@@ -68,7 +67,7 @@ class OnlineModel:
         learner = self.make_learner(candidate)
         nothing = LearnerState(
             (),
-            scaling.blank_columns(0),
+            scaler.blank_columns(0),
             np.zeros(settings.ensemble),
             0,
             0,
@@ -250,13 +249,13 @@ class OnlineModel:
     @property
     def target_scale(self) -> list[float]:
         """The scale of each scaled target."""
-        return [float(s) for s in self.learner_state.columns[: self.task.scaled, scaling.SCALE]]
+        return [float(s) for s in self.learner_state.columns[: self.task.scaled, scaler.SCALE]]
 
     @property
     def shown_scales(self) -> TargetScale:
         """Center and scale of each scaled target, in its units."""
         columns = self.learner_state.columns[: self.task.scaled]
-        scaled = TargetScale(columns[:, scaling.CENTER], columns[:, scaling.SCALE])
+        scaled = TargetScale(columns[:, scaler.CENTER], columns[:, scaler.SCALE])
         return (
             self.task.displayed_scale(scaled, self.learner_state.tails) if len(columns) else scaled
         )
@@ -278,7 +277,7 @@ class OnlineModel:
             self.learner_state.members[0],
             self.learner_state.columns[: self.task.scaled],
         )
-        scaled = TargetScale(columns[:, scaling.CENTER], columns[:, scaling.SCALE])
+        scaled = TargetScale(columns[:, scaler.CENTER], columns[:, scaler.SCALE])
         return self.task.displayed_noise(
             member.noise, member.config.noise, scaled, self.learner_state.tails
         )
@@ -370,7 +369,7 @@ class OnlineModel:
             else:
                 rest, given_up = self._split_at_invalid_target(rest)
                 refuted += given_up
-                self.racers, said, skipped, lost = race.learn_candidates(
+                self.racers, said, skipped, lost = candidates.learn_candidates(
                     self.racers, rest, self.met + 1, again
                 )
                 self.met += len(said.status)
@@ -400,12 +399,12 @@ class OnlineModel:
         """
         if self.settings.kind != "auto":
             return rows, ()
-        stop = race.find_first_invalid_row(self.racers, rows.y)
+        stop = candidates.find_first_invalid_row(self.racers, rows.y)
         if stop:
             return rows if stop == len(rows.y) else slice_rows(rows, 0, stop), ()
         if not len(self.learner_state.kept):  # in a later pass, where all rows were seen before
             return slice_rows(rows, 0, 1), ()
-        able = race.select_valid_candidates(self.racers, rows.y[:1])
+        able = candidates.select_valid_candidates(self.racers, rows.y[:1])
         if not able:
             kind = widen_target_type(self.task.name, rows.y[:1])
             place = int(rows.number[0]), float(rows.y[0, 0])

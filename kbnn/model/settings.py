@@ -1,7 +1,11 @@
-"""What a user chooses about a model, how each choice is said, and the network that follows."""
+"""What the texts of a model's options stand for; ValueError says what an option takes.
+
+What a user chooses about a model, how each choice is said, and the network that follows.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -11,16 +15,130 @@ from kbnn.core import activations
 from kbnn.core.config import INPUT_LIMIT, NO_LIMIT, Config, Covariance
 from kbnn.core.state import PRIORS
 from kbnn.errors import ModelError, UsageError
-from kbnn.model import texts
-from kbnn.model.plain import read_dataclass
-from kbnn.model.rehearsal import DEFAULT_REPLAY_RATIO
-from kbnn.model.texts import MAX_PRIOR_VARIANCE, MAX_REPLAY_RATIO, MOST_NOISE
-from kbnn.score.summaries import MAX_SAMPLED_ROWS
-from kbnn.task.base import TargetType
-from kbnn.task.table import DEFAULT_TYPE, NUMERIC_TYPES, choose_default_type
+from kbnn.metrics.samples import MAX_SAMPLED_ROWS
+from kbnn.model.replay import DEFAULT_REPLAY_RATIO
+from kbnn.plain_values import read_dataclass
+from kbnn.targets.base import TargetType
+from kbnn.targets.registry import DEFAULT_TYPE, NUMERIC_TYPES, choose_default_type
+
+ACTIVATION_NAMES: Final = f"{', '.join(activations.ACTIVATIONS)} or max(alpha,beta)"
+LAYER_WORDS: Final = ("none", "auto")
+NOISE_WORDS: Final = ("auto", "constant")
+GUARD_WORDS: Final = ("auto", "off")
+MAX_LAYER_UNITS: Final = 100_000
+MAX_REPLAY_RATIO: Final = 100
+MAX_PRIOR_VARIANCE: Final = 1e20
+MOST_NOISE: Final = 1e100
+"""A standard deviation in the target's units: its square is a number yet."""
+
+
+def parse_layers(text: str) -> tuple[int, ...] | str:
+    """Sizes of the hidden layers."""
+    if text.strip() in ("none", "0"):
+        return ()
+    if text.strip() == "auto":
+        return "auto"
+    sizes = [part.strip() for part in text.split(",")]
+    if not all(size.isdecimal() and 0 < int(size) <= MAX_LAYER_UNITS for size in sizes):
+        raise ValueError(f"takes sizes such as 50 or 50,50, none or auto; not '{text}'")
+    return tuple(int(size) for size in sizes)
+
+
+def parse_noise(text: str) -> str | float:
+    """A way to learn it, or a standard deviation."""
+    if text in NOISE_WORDS:
+        return text
+    number = _parse_float(text)
+    if not 0.0 <= number <= MOST_NOISE:
+        words = "auto, constant, or a standard deviation in the target's units"
+        raise ValueError(f"is {words}, at most {MOST_NOISE:g}; not '{text}'")
+    return number
+
+
+def make_integer_parser(least: int, most: int | None, shown: str = "") -> Callable[[str], int]:
+    """A whole number within limits."""
+    shown = shown or str(most)
+
+    def parse_integer(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(f"takes a whole number, not '{text}'") from None
+        if not least <= number <= (math.inf if most is None else most):
+            limits = "be at least 1" if most is None else f"lie between {least} and {shown}"
+            raise ValueError(f"must {limits}, not {number}")
+        return number
+
+    return parse_integer
+
+
+def make_choice_parser(*words: str) -> Callable[[str], str]:
+    """One of several words."""
+
+    def parse_choice(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"is {', '.join(words[:-1])} or {words[-1]}, not '{text}'")
+        return text
+
+    return parse_choice
+
+
+def parse_switch(text: str) -> bool:
+    """Whether it is on."""
+    return make_choice_parser(*GUARD_WORDS)(text) == "auto"
+
+
+def parse_replay_ratio(text: str) -> str | int:
+    """How often."""
+    if text == "auto":
+        return text
+    if text == "off":
+        return 0
+    if not (text.isdecimal() and int(text) <= MAX_REPLAY_RATIO):
+        raise ValueError(f"is auto, off, or a number up to {MAX_REPLAY_RATIO}; not '{text}'")
+    return int(text)
+
+
+def parse_activation(text: str) -> str:
+    """A name, or one for each hidden layer."""
+    names = activations.split_names(text)
+    try:
+        for name in names:
+            activations.find_activation(name)
+    except ValueError:
+        raise ValueError(f"is {ACTIVATION_NAMES}; not '{text}'") from None
+    return ",".join(names)
+
+
+def parse_variance(text: str) -> float:
+    """A variance."""
+    number = _parse_float(text)
+    if not 0.0 <= number < MAX_PRIOR_VARIANCE:
+        raise ValueError(
+            f"is a variance, 0 or more and less than {MAX_PRIOR_VARIANCE:g}; not '{text}'"
+        )
+    return number
+
+
+def parse_prior_variance(text: str) -> str | float:
+    """A rule, or a variance for all weights."""
+    number = _parse_float(text)
+    if text in PRIORS:
+        return text
+    if not 0.0 < number < MAX_PRIOR_VARIANCE:
+        raise ValueError(f"is {', '.join(PRIORS)} or a variance greater than 0; not '{text}'")
+    return number
+
+
+def _parse_float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
+
 
 MAX_BUFFER_ROWS: Final = 2048
-"""Of the last rows, see kbnn.model.warmup."""
+"""Of the last rows, see kbnn.model.replay_buffer."""
 
 WIDE_COVARIANCE_INPUTS: Final = 91
 """Inputs from which on --covariance auto is wide: of more, a group would hold one unit."""
@@ -74,7 +192,7 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
 }
 """Bundles of defaults. `paper` is Algorithms 1 and 2 as they are printed: labels are exact, nothing
 but the weights is learned, and nothing guards them. What the paper leaves open (prior, scale) is as
-ever; what cannot be as printed is counted, see kbnn.core.smoother."""
+ever; what cannot be as printed is counted, see kbnn.core.paper_smoother."""
 
 
 class IncompatibleOptionsError(ValueError):
@@ -318,15 +436,13 @@ def _choice(
     name: str, flag: str, words: tuple[str, ...], help: str, metavar: str | None = None
 ) -> Option:
     """A setting that is one of several words."""
-    return Option(
-        name, flag, metavar or "|".join(words), help, texts.make_choice_parser(*words), words
-    )
+    return Option(name, flag, metavar or "|".join(words), help, make_choice_parser(*words), words)
 
 
 def _guard(name: str, flag: str, help: str) -> Option:
     """A setting that is on unless it is switched off."""
-    words = texts.GUARD_WORDS
-    return Option(name, flag, "|".join(words), help, texts.parse_switch, words)
+    words = GUARD_WORDS
+    return Option(name, flag, "|".join(words), help, parse_switch, words)
 
 
 _COVARIANCES = ("auto", *get_args(Covariance))
@@ -344,15 +460,15 @@ OPTIONS: Final = (
         "--layers",
         "SIZES",
         "Hidden layers: 50, or 50,50, or none (linear), or auto: shapes race; 50 if not said.",
-        texts.parse_layers,
-        texts.LAYER_WORDS,
+        parse_layers,
+        LAYER_WORDS,
     ),
     Option(
         "activation",
         "--activation",
         "NAME",
-        f"Of the hidden units: {texts.ACTIVATION_NAMES}; relu if not said. One a layer: relu,tanh.",
-        texts.parse_activation,
+        f"Of the hidden units: {ACTIVATION_NAMES}; relu if not said. One a layer: relu,tanh.",
+        parse_activation,
         tuple(activations.ACTIVATIONS),
     ),
     _choice(
@@ -367,29 +483,29 @@ OPTIONS: Final = (
         "--group-size",
         "N",
         "Hidden units of one group; 10 if not said.",
-        texts.make_integer_parser(1, None),
+        make_integer_parser(1, None),
     ),
     Option(
         "noise",
         "--noise",
         "NOISE",
         "auto (may depend on the input), constant, or a standard deviation in the target's units.",
-        texts.parse_noise,
-        texts.NOISE_WORDS,
+        parse_noise,
+        NOISE_WORDS,
     ),
     Option(
         "hidden_noise",
         "--hidden-noise",
         "VARIANCE",
         "Added to every hidden unit's output, with --covariance paper; 0 if not said.",
-        texts.parse_variance,
+        parse_variance,
     ),
     Option(
         "prior_variance",
         "--prior-variance",
         "RULE",
         f"Of the weights: {', '.join(PRIORS)} or a number; fan-in (1 over inputs) if not said.",
-        texts.parse_prior_variance,
+        parse_prior_variance,
         tuple(PRIORS),
     ),
     _choice(
@@ -440,22 +556,22 @@ OPTIONS: Final = (
         "--ensemble",
         "K",
         "Networks that predict together; 1 if not said.",
-        texts.make_integer_parser(1, 64),
+        make_integer_parser(1, 64),
     ),
     Option(
         "rehearse",
         "--rehearse",
         "auto|off|K",
         "How often each of the first rows is learned once more; auto tries 8 beside off.",
-        texts.parse_replay_ratio,
-        texts.GUARD_WORDS,
+        parse_replay_ratio,
+        GUARD_WORDS,
     ),
     Option(
         "seed",
         "--seed",
         "N",
         "Of the first weights and of --shuffle; 0 if not said.",
-        texts.make_integer_parser(0, 2**63 - 1, "2^63 - 1"),
+        make_integer_parser(0, 2**63 - 1, "2^63 - 1"),
     ),
 )
 """The settings that `kbnn train` offers, listed once."""

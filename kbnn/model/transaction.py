@@ -11,9 +11,9 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from kbnn.core.engine import Session
-from kbnn.model.rows import Rows
-from kbnn.model.warmup import ReplayBuffer
+from kbnn.core.kernel import Session
+from kbnn.data.batch import Rows
+from kbnn.model.replay_buffer import ReplayBuffer
 
 if TYPE_CHECKING:
     from kbnn.model.model import OnlineModel

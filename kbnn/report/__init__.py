@@ -6,14 +6,17 @@ something is drawn.
 
 from __future__ import annotations
 
-from kbnn.report.data import Dependence, ReportData, TargetReport, WorstRows
-from kbnn.report.fill import (
+from kbnn.report.page import report_html, write_report
+from kbnn.report.picture import PictureData, write_picture
+from kbnn.report.report_data import (
+    Dependence,
+    ReportData,
+    TargetReport,
+    WorstRows,
     category_dependence,
     partial_dependence,
     worst_rows,
 )
-from kbnn.report.page import report_html, write_report
-from kbnn.report.picture import PictureData, write_picture
 
 __all__ = [
     "Dependence",

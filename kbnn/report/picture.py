@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from kbnn.array_types import FloatArray
 from kbnn.errors import UsageError
-from kbnn.report.palette import BLUE, INK, MUTED
-from kbnn.report.section import CHART_FUNCTIONS
-from kbnn.report.svg import drawing_style
-from kbnn.report.text import shorten_label
-from kbnn.score.rowsums import FloatArray
+from kbnn.metrics.verdicts import ChartSpec, PartialDependenceSpec, PredictionCurve
+from kbnn.report.page import CHART_FUNCTIONS
+from kbnn.report.styles import BLUE, INK, MUTED, drawing_style, shorten_label
 from kbnn.sink import write_atomically
-from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
-from kbnn.task.section import ChartSpec, PartialDependenceSpec, PredictionCurve
+from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
 
 PICTURE_FORMATS = ("png", "svg", "pdf")
 GRID_POINTS = 80

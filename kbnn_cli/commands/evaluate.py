@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli import exits, options, view_options
-from kbnn_cli.help import Command
+from kbnn_cli import errors, options
+from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
@@ -55,9 +55,9 @@ def evaluate(
     fail_if: FailIf = None,
     quantiles: options.Quantiles = None,
     intervals: options.Intervals = None,
-    report: view_options.Report = None,
-    plot: view_options.Plot = None,
-    no_plots: view_options.NoPlots = False,
+    report: options.Report = None,
+    plot: options.Plot = None,
+    no_plots: options.NoPlots = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     on_error: options.OnError = "stop",
@@ -76,13 +76,20 @@ def evaluate(
     training, and the model file stays as it is.
     """
     from kbnn.errors import UsageError
-    from kbnn.output.fields import check_interval_mode, check_quantile_level
-    from kbnn.run import engines, evaluating, fleets, inspecting, modelreport, origins, standing
-    from kbnn.run.choices import check_outputs
-    from kbnn.run.trainoptions import LOCAL_ENGINE
-    from kbnn.score import failif
-    from kbnn.score.figures import flatten_metrics
-    from kbnn_cli import reading, show, show_ahead, show_evaluate
+    from kbnn.metrics import conditions
+    from kbnn.metrics.figures import flatten_metrics
+    from kbnn.output.writers import check_interval_mode, check_quantile_level
+    from kbnn.workflows import (
+        backtest,
+        engines,
+        evaluating,
+        inspecting,
+        keyed,
+        model_report,
+        predicting,
+    )
+    from kbnn.workflows.options import LOCAL_ENGINE, check_outputs
+    from kbnn_cli import display, result_screens
 
     if horizon is not None and (fail_if or report or plot):
         raise UsageError("--horizon judges step by step: no --fail-if, --report or --plot with it")
@@ -92,25 +99,25 @@ def evaluate(
         raise UsageError("--learn uses the intervals that the model learns: leave out --intervals")
     if learn and engine != LOCAL_ENGINE:
         raise UsageError("--learn works in this process only: leave out --engine")
-    how = standing.check_evaluate_on_error(on_error)
-    modelreport.check_report_paths(report, plot)
+    how = predicting.check_evaluate_on_error(on_error)
+    model_report.check_report_paths(report, plot)
     outputs = {"--bad-rows": bad_rows, "--report": report, "--plot": plot}
     check_outputs(sources, outputs, models=[model])
     shares = options.parse_shares(quantiles)
     for share in shares:
         check_quantile_level(share)
-    judged = fleets.load(model)
-    fleets.check_single_model(judged, model, {"--horizon": horizon is not None})
+    judged = keyed.load(model)
+    keyed.check_single_model(judged, model, {"--horizon": horizon is not None})
     if learn:
-        judged = fleets.copy_model(judged)
+        judged = keyed.copy_model(judged)
     judged.set_interval_mode(check_interval_mode(intervals))
     figures = list(flatten_metrics(judged.task.score().metric_values()))
-    checks = [failif.parse_check(text, figures, judged.task.targets) for text in fail_if or ()]
+    checks = [conditions.parse_check(text, figures, judged.task.targets) for text in fail_if or ()]
     with (
-        standing.open_inference_stream(
+        predicting.open_inference_stream(
             judged,
             sources,
-            notice=reading.make_notifier(quiet),
+            notice=display.make_notifier(quiet),
             bad_rows=bad_rows,
             na=na,
             delimiter=delimiter,
@@ -120,11 +127,11 @@ def evaluate(
             header=header,
             learn=learn,
         ) as (stream, bad),
-        show.show_progress(stream, "evaluating", quiet) as on_rows,
+        display.show_progress(stream, "evaluating", quiet) as on_rows,
         engines.use_engine(judged, engine, cluster),
     ):
         if horizon is not None:
-            steps = origins.run_backtest(judged, stream, horizon, reading.make_notifier(quiet))
+            steps = backtest.run_backtest(judged, stream, horizon, display.make_notifier(quiet))
         else:
             result = evaluating.evaluate(
                 judged,
@@ -132,35 +139,35 @@ def evaluate(
                 quantiles=shares,
                 learn=learn,
                 on_rows=on_rows,
-                notice=reading.make_notifier(quiet),
+                notice=display.make_notifier(quiet),
             )
-    reading.report_bad_rows(bad, "skipped", quiet)
+    display.report_bad_rows(bad, "skipped", quiet)
     if horizon is not None:
         if json:
-            show.print_json(steps.to_json())
+            display.print_json(steps.to_json())
         else:
-            show.print_parts(show_ahead.backtest_parts(steps))
+            display.print_parts(result_screens.backtest_parts(steps))
         return
-    reasons = failif.explain_met_checks(checks, result.figures())
+    reasons = conditions.explain_met_checks(checks, result.figures())
     try:
         if json:
-            show.print_json(result.to_json())
+            display.print_json(result.to_json())
         else:
-            show.print_parts(
-                show_evaluate.evaluation_parts(
-                    result, model, sources, plots=show.on_terminal() and not no_plots
+            display.print_parts(
+                result_screens.evaluation_parts(
+                    result, model, sources, plots=display.on_terminal() and not no_plots
                 )
             )
     finally:  # whoever reads the figures may leave: the page is written all the same
         for reason in reasons:
-            exits.print_message(reason)
+            errors.print_message(reason)
         if report is not None or plot is not None:
-            names = [modelreport.format_file_name(source) for source in sources]
-            title = f"{modelreport.format_file_name(model)} on {show_evaluate.format_source_names(names)}"
+            names = [model_report.format_file_name(source) for source in sources]
+            title = f"{model_report.format_file_name(model)} on {result_screens.format_source_names(names)}"
             found = inspecting.inspect_model(judged, model)
-            shown = modelreport.ReportContext(title, learning=learn, unreadable=result.bad_rows)
-            modelreport.write_report_files(
+            shown = model_report.ReportContext(title, learning=learn, unreadable=result.bad_rows)
+            model_report.write_report_files(
                 judged, result.card, found, shown, page=report, picture=plot
             )
     if reasons:
-        raise typer.Exit(exits.EXIT_CONDITION)
+        raise typer.Exit(errors.EXIT_CONDITION)

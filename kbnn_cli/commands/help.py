@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli.help import Command
+from kbnn_cli.help_screens import Command
 from kbnn_cli.options import make_completer
 
 EXAMPLES = """\b
@@ -40,8 +40,8 @@ Named = Annotated[
 def help(ctx: typer.Context, command: Named = None) -> None:
     """Show the commands, or the options of one of them."""
     from kbnn.errors import UsageError
-    from kbnn_cli.advice import suggest_command
     from kbnn_cli.app import COMMANDS, load_command
+    from kbnn_cli.suggestions import suggest_command
 
     program = ctx.parent or ctx
     if command is None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kbnn_cli import options, view_options
-from kbnn_cli.help import Command
+from kbnn_cli import options
+from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
@@ -80,24 +80,24 @@ def inspect(
     weights: Weights = False,
     weights_file: WeightsFile = None,
     diff: Diff = None,
-    report: view_options.Report = None,
-    plot: view_options.Plot = None,
-    no_plots: view_options.NoPlots = False,
+    report: options.Report = None,
+    plot: options.Plot = None,
+    no_plots: options.NoPlots = False,
     json: options.Json = False,
 ) -> None:
     """Show what a model is, what it has seen, what it believes and how well it forecast."""
     from kbnn.errors import UsageError
     from kbnn.model import file as modelfile
-    from kbnn.run import comparing, fleets, inspecting, modelreport
-    from kbnn.run import weights as belief
-    from kbnn.run.choices import check_outputs
-    from kbnn.run.weights import Weight
-    from kbnn.run.weights import iter_weights as all_weights
-    from kbnn_cli import show, show_diff, show_fleet, show_inspect
+    from kbnn.workflows import class_weights as belief
+    from kbnn.workflows import comparing, inspecting, keyed, model_report
+    from kbnn.workflows.class_weights import Weight
+    from kbnn.workflows.class_weights import iter_weights as all_weights
+    from kbnn.workflows.options import check_outputs
+    from kbnn_cli import display, result_screens
 
     if diff is not None and weights:
         raise UsageError("--diff and --weights cannot be combined")
-    modelreport.check_report_paths(report, plot)
+    model_report.check_report_paths(report, plot)
     if weights_file is not None:
         belief.check_weights_path(weights_file)
     if force and export is None:
@@ -106,41 +106,41 @@ def inspect(
     models = [model] if diff is None else [model, diff]
     check_outputs((), outputs, models=models, new_models={"--export": export}, force=force)
     size = None
-    known = fleets.load(model)
+    known = keyed.load(model)
     if key is not None:
-        known = fleets.select_model(known, model, key)
-        model, size = f"{model} {key}", fleets.measure_file_size(known)
+        known = keyed.select_model(known, model, key)
+        model, size = f"{model} {key}", keyed.measure_file_size(known)
     if known.key:
         asked = {"--weights": weights, "--weights-file": weights_file, "--diff": diff}
         asked |= {"--report": report, "--plot": plot, "--export": export}
-        fleets.check_single_model(known, model, {name: bool(said) for name, said in asked.items()})
-        found_keys = fleets.summarize_fleet(known, model)
+        keyed.check_single_model(known, model, {name: bool(said) for name, said in asked.items()})
+        found_keys = keyed.summarize_fleet(known, model)
         if json:
-            show.print_json(found_keys)
+            display.print_json(found_keys)
         else:
-            show.print_parts(show_fleet.overview_parts(known, found_keys))
+            display.print_parts(result_screens.overview_parts(known, found_keys))
         return
     if export is not None:
-        fleets.export_model(known, export)
+        keyed.export_model(known, export)
     if weights_file is not None:
         belief.save_weights(known, weights_file)
     found = inspecting.inspect_model(known, model, size)
-    title = f"{modelreport.format_file_name(model)}: {found.description}"
-    plots = show.on_terminal() and not no_plots
+    title = f"{model_report.format_file_name(model)}: {found.description}"
+    plots = display.on_terminal() and not no_plots
     try:
         if diff is not None:
             made = comparing.compare_models(modelfile.load(diff), diff, known, model)
             if json:
-                show.print_json({"first": diff, "second": model, **made.to_json()})
+                display.print_json({"first": diff, "second": model, **made.to_json()})
             else:
-                show.print_parts(show_diff.comparison_parts(made, diff, model))
+                display.print_parts(result_screens.comparison_parts(made, diff, model))
         elif json:
             listed = {"weights": [weight._asdict() for weight in all_weights(known)]}
-            show.print_json({**found.to_json(), **(listed if weights else {})})
+            display.print_json({**found.to_json(), **(listed if weights else {})})
         elif weights:
-            show.print_csv(Weight._fields, all_weights(known))
+            display.print_csv(Weight._fields, all_weights(known))
         else:
-            show.print_parts(show_inspect.inspection_parts(found, plots=plots))
+            display.print_parts(result_screens.inspection_parts(found, plots=plots))
     finally:  # whoever reads the answer may leave: the page is written all the same
-        shown = modelreport.ReportContext(title)
-        modelreport.write_report_files(known, known.card, found, shown, page=report, picture=plot)
+        shown = model_report.ReportContext(title)
+        model_report.write_report_files(known, known.card, found, shown, page=report, picture=plot)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli import options
-from kbnn_cli.help import Command
+from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
@@ -41,14 +41,14 @@ def join(
     quiet: options.Quiet = False,
 ) -> None:
     """Join models that learned shares of the rows: an ensemble, with weights by evidence."""
-    from kbnn.run.joining import join_model_files as together
-    from kbnn.run.joining import list_ensemble_weights
-    from kbnn_cli import reading, show
+    from kbnn.workflows.comparing import join_model_files as together
+    from kbnn.workflows.comparing import list_ensemble_weights
+    from kbnn_cli import display
 
     made = together(models, output, force=force)
     members, shares = made.settings.ensemble, list_ensemble_weights(made)
     if json:
-        show.print_json(
+        display.print_json(
             {
                 "model": output,
                 "joined": models,
@@ -60,4 +60,4 @@ def join(
     elif not quiet:
         told = ", ".join(f"{100 * weight:.0f} %" for weight in shares)
         text = f"{output}: {members} networks, {made.rows:,} rows learned, weights {told}"
-        reading.make_notifier(quiet)(text)
+        display.make_notifier(quiet)(text)

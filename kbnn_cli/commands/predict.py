@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kbnn_cli import options
-from kbnn_cli.help import Command
+from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
@@ -99,15 +99,20 @@ def predict(
     With --horizon: steps ahead of the last row learned.
     """
     from kbnn.errors import UsageError
-    from kbnn.output.fields import check_interval_level, check_interval_mode, check_quantile_level
-    from kbnn.output.writers import check_name, open_writer
-    from kbnn.run import engines, fleets, modelreport, onward, standing
-    from kbnn.run.choices import check_outputs
-    from kbnn.run.predicting import predict_stream
-    from kbnn.task.base import OutputOptions
-    from kbnn_cli import reading, show, show_ahead
+    from kbnn.output.writers import (
+        check_interval_level,
+        check_interval_mode,
+        check_name,
+        check_quantile_level,
+        open_writer,
+    )
+    from kbnn.targets.base import OutputOptions
+    from kbnn.workflows import engines, forecast, keyed, model_report, predicting
+    from kbnn.workflows.options import check_outputs
+    from kbnn.workflows.predicting import predict_stream
+    from kbnn_cli import display, result_screens
 
-    how = standing.check_predict_on_error(on_error)
+    how = predicting.check_predict_on_error(on_error)
     if json and output == "-":
         raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
     if horizon is None and not sources:
@@ -119,10 +124,10 @@ def predict(
     outputs = {"--output": output, "--bad-rows": bad_rows, "--plot": plot}
     check_outputs(sources or (), outputs, models=[model])
     check_name(output)
-    modelreport.check_report_paths(None, plot)
+    model_report.check_report_paths(None, plot)
     start = perf_counter()
-    known = fleets.load(model)
-    fleets.check_single_model(known, model, {"--horizon": horizon is not None})
+    known = keyed.load(model)
+    keyed.check_single_model(known, model, {"--horizon": horizon is not None})
     known.set_interval_mode(check_interval_mode(intervals))
     check_interval_level(interval)
     wanted = OutputOptions(interval, options.parse_shares(quantiles), decompose)
@@ -133,10 +138,10 @@ def predict(
     with ExitStack() as stack:
         stream, bad = None, None
         if sources:
-            opened = standing.open_inference_stream(
+            opened = predicting.open_inference_stream(
                 known,
                 sources,
-                notice=reading.make_notifier(quiet),
+                notice=display.make_notifier(quiet),
                 bad_rows=bad_rows,
                 na=na,
                 delimiter=delimiter,
@@ -149,12 +154,12 @@ def predict(
             )
             stream, bad = stack.enter_context(opened)
         if horizon is not None:
-            steps = onward.forecast_horizon(known, horizon, stream, reading.make_notifier(quiet))
+            steps = forecast.forecast_horizon(known, horizon, stream, display.make_notifier(quiet))
         writer = stack.enter_context(open_writer(output, fields, known.schema))
         if steps is not None:
-            writer.write(steps.forecast, onward.build_step_columns(known, steps))
+            writer.write(steps.forecast, forecast.build_step_columns(known, steps))
         elif stream is not None:
-            progress = show.show_progress(stream, "predicting", quiet or output == "-")
+            progress = display.show_progress(stream, "predicting", quiet or output == "-")
             on_rows = stack.enter_context(progress)
             stack.enter_context(engines.use_engine(known, engine, cluster))
             predict_stream(
@@ -163,15 +168,15 @@ def predict(
                 writer,
                 bare=only_predictions,
                 on_rows=on_rows,
-                notice=reading.make_notifier(quiet),
+                notice=display.make_notifier(quiet),
             )
     if steps is not None:
-        show_ahead.show_forecast(known, steps, plot, terminal=output != "-" and not quiet)
+        result_screens.show_forecast(known, steps, plot, terminal=output != "-" and not quiet)
     if bad is not None:
-        reading.report_bad_rows(bad, "no prediction", quiet)
+        display.report_bad_rows(bad, "no prediction", quiet)
     if json:
         seconds = perf_counter() - start
-        show.print_json(
+        display.print_json(
             {
                 "model": model,
                 "output": output,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from kbnn_cli import exits, options
-from kbnn_cli import train_options as own
-from kbnn_cli.help import Command
+from kbnn_cli import errors, options
+from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
@@ -22,71 +21,71 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(cls=Command, epilog=EXAMPLES)
-@own.with_settings
+@options.with_settings
 def train(
     sources: options.Sources,
-    model: own.ModelFile = "model.npz",
-    fresh: own.Fresh = False,
-    resume: own.Resume = False,
-    again: own.Again = False,
-    checkpoint_every: own.CheckpointEvery = 30.0,
-    key: own.Key = None,
-    common: own.Common = True,
-    open: own.Open = None,
+    model: options.ModelFile = "model.npz",
+    fresh: options.Fresh = False,
+    resume: options.Resume = False,
+    again: options.Again = False,
+    checkpoint_every: options.CheckpointEvery = 30.0,
+    key: options.Key = None,
+    common: options.Common = True,
+    open: options.Open = None,
     engine: options.Engine = "here",
     cluster: options.Cluster = "local:2",
-    target: own.Target = None,
-    features: own.Features = None,
-    ignore: own.Ignore = None,
-    weight: own.Weight = None,
-    input_sd: own.InputSd = False,
-    categorical: own.Categorical = None,
-    numeric: own.Numeric = None,
-    hash: own.Hash = None,
-    task: own.Task = "auto",
-    time: own.Time = None,
-    time_unit: own.TimeUnit = "auto",
-    lags: own.Lags = None,
-    id: own.Id = None,
-    wait: own.Wait = None,
-    epochs: own.Epochs = 1,
-    shuffle: own.Shuffle = False,
-    test_split: own.TestSplit = 0.0,
+    target: options.Target = None,
+    features: options.Features = None,
+    ignore: options.Ignore = None,
+    weight: options.Weight = None,
+    input_sd: options.InputSd = False,
+    categorical: options.Categorical = None,
+    numeric: options.Numeric = None,
+    hash: options.Hash = None,
+    task: options.Task = "auto",
+    time: options.Time = None,
+    time_unit: options.TimeUnit = "auto",
+    lags: options.Lags = None,
+    id: options.Id = None,
+    wait: options.Wait = None,
+    epochs: options.Epochs = 1,
+    shuffle: options.Shuffle = False,
+    test_split: options.TestSplit = 0.0,
     limit: options.Limit = None,
     on_error: options.OnError = "stop",
     bad_rows: options.BadRows = None,
     na: options.Na = None,
     format: options.Format = "auto",
     delimiter: options.Delimiter = None,
-    decimal: own.Decimal = None,
-    thousands: own.Thousands = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
     header: options.Header = None,
-    predictions: own.Predictions = None,
+    predictions: options.Predictions = None,
     interval: options.Interval = 0.9,
     quantiles: options.Quantiles = None,
-    log: own.Log = None,
-    dry_run: own.DryRun = False,
+    log: options.Log = None,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     **stated: str | None,
 ) -> None:
     """Learn from a stream, row by row, into a model file; go on with the model that is there."""
     from kbnn.errors import ReaderLeft, UsageError
-    from kbnn.run import trainoptions
-    from kbnn.run.choices import check_outputs
-    from kbnn.run.interruption import Interrupted, InterruptGuard
-    from kbnn.run.outcome import summarize_training
-    from kbnn.run.training import Training
-    from kbnn_cli import render, show
-    from kbnn_cli.train_listener import TrainListener
+    from kbnn.workflows import options as workflow_options
+    from kbnn.workflows.options import check_outputs
+    from kbnn.workflows.run_results import summarize_training
+    from kbnn.workflows.signals import Interrupted, InterruptGuard
+    from kbnn.workflows.training import Training
+    from kbnn_cli import display
+    from kbnn_cli.progress import TrainListener
 
     if json and predictions == "-":
         raise UsageError("--json and --predictions - cannot both go to standard output")
-    if key and model == trainoptions.DEFAULT_MODEL:
-        model = trainoptions.DEFAULT_FLEET
+    if key and model == workflow_options.DEFAULT_MODEL:
+        model = workflow_options.DEFAULT_FLEET
     outputs = {"--model": model, "--predictions": predictions, "--bad-rows": bad_rows}
     check_outputs(sources, {**outputs, "--log": log})
-    chosen = trainoptions.build_train_options(
+    chosen = workflow_options.build_train_options(
         sources,
         options.parse_names(target),
         model,
@@ -127,28 +126,28 @@ def train(
         open=open,
         engine=engine,
         cluster=cluster,
-        **own.select_settings(stated),
+        **options.select_settings(stated),
     )
-    code = exits.EXIT_DONE
+    code = errors.EXIT_DONE
     with TrainListener(quiet, log) as listener:
         training = Training(chosen, listener)
         if dry_run:
             training.find_schema()
             if json:
-                show.print_json(training.model.schema.to_json())
+                display.print_json(training.model.schema.to_json())
             else:
-                show.print_parts(render.schema_parts(training.model))
+                display.print_parts(display.schema_parts(training.model))
             return
         try:
             with InterruptGuard() as interruption:
                 training.run(interruption)
         except Interrupted as interrupted:
-            code = exits.EXIT_SIGNAL_BASE + interrupted.number
+            code = errors.EXIT_SIGNAL_BASE + interrupted.number
         except ReaderLeft:
-            code = exits.EXIT_READER_LEFT
+            code = errors.EXIT_READER_LEFT
         listener.on_end(training, code)
-        if code == exits.EXIT_DONE and listener.log_failed:
-            code = exits.EXIT_FAILED
+        if code == errors.EXIT_DONE and listener.log_failed:
+            code = errors.EXIT_FAILED
         if json and training.ready:
-            show.print_json(summarize_training(training))
+            display.print_json(summarize_training(training))
     raise typer.Exit(code)

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from kbnn.core.network import predict_parallel
-from kbnn.model import scaling
+from kbnn.core.kernel import predict_parallel
+from kbnn.data.batch import Rows
+from kbnn.data.schema import Column, Place, Schema
+from kbnn.model import scaler
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.serialize import copy_model
 from kbnn.model.settings import Settings
-from kbnn.model.stored import copy_model
 from samples.paper.common import Answer, FloatArray, Learner, Mode, printed
 
 
@@ -45,7 +45,7 @@ class Tool:
             model = copy_model(model)
             model.finish_warmup()
         columns = model.learner_state.columns[model.task.scaled :]
-        z = scaling.standardize_rows(columns, x, np.zeros(x.shape[1]))
+        z = scaler.standardize_rows(columns, x, np.zeros(x.shape[1]))
         before = predict_parallel(model.learner_state.members[0], z, None)
         parts = (before.mean, before.function_var, before.noise_var, said.probability)
         return Answer(*(part[:, 1:] for part in parts))  # the output of class 1

@@ -3,7 +3,7 @@
     python -m tests.bench.amounts [--seeds 2] [SET ...]
 
 Every row is predicted before it is learned; the first 100 rows are left out. NLL is with respect to
-length and, of amounts at 0, to the width of what is rounded to 0 (kbnn.task.two_part). The constant
+length and, of amounts at 0, to the width of what is rounded to 0 (kbnn.distributions.hurdle). The constant
 is the best in hindsight: the share of zeros and a log-normal of the others for the NLL, all values
 that there are for the rest. `score` is the interval score of 90 %, `q50` and `q90` are pinball
 losses. Sets of others come from statsmodels and vega_datasets where those are installed.
@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kbnn.distributions import dispatch
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
-from kbnn.task import stated
 from tests.bench.data import FloatArray, block, schema
 from tests.bench.made import teacher
 
@@ -122,8 +122,8 @@ def learned(table: Table, seed: int, kind: str) -> tuple[str, list[float]]:
     model = OnlineModel.create(settings, schema(table.x.shape[1]))
     said = model.learn(block(table.x, table.y))
     y, mean, rows = table.y[SKIPPED:], said.mean[SKIPPED:, 0], said.stated[SKIPPED:, 0]
-    told = stated.judge(y, rows)
-    halves = [stated.quantile(rows, share) for share in (0.5, 0.9)]
+    told = dispatch.judge(y, rows)
+    halves = [dispatch.quantile(rows, share) for share in (0.5, 0.9)]
     return model.task.name, [
         float(np.mean(told.nll)),
         float(np.mean(told.crps)),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kbnn
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
 
 MOST_TIMES = 10.0
 """Of the time of an ordinary row."""

@@ -11,14 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kbnn.core import tails
-from kbnn.core.network import Config, init, learn, predict
+from kbnn.core.config import Config
+from kbnn.core.kernel import learn, predict
+from kbnn.core.state import init
+from kbnn.data.batch import Rows
+from kbnn.data.schema import Column, Place, Schema
+from kbnn.distributions import calibration, dispatch
 from kbnn.model.model import Forecast, OnlineModel
-from kbnn.model.rows import Rows
-from kbnn.model.schema import Column, Place, Schema
 from kbnn.model.settings import Settings
-from kbnn.task import stated
-from kbnn.task.base import make_empty_forecast
+from kbnn.targets.base import make_empty_forecast
 
 FloatArray = NDArray[np.float64]
 
@@ -116,7 +117,7 @@ def trained(x: FloatArray, y: FloatArray, passes: int = 1, **settings: object) -
 def scores(forecast: Forecast, y: FloatArray) -> Scores:
     """Scores of the first target, by what was stated of it."""
     y = y[:, 0] if y.ndim == 2 else y
-    told = stated.judge(y, forecast.stated[:, 0])
+    told = dispatch.judge(y, forecast.stated[:, 0])
     return Scores(
         float(np.sqrt(np.mean((y - forecast.mean[:, 0]) ** 2))),
         float(np.mean(told.nll)),
@@ -145,6 +146,8 @@ def known_units(rows: Split, seed: int) -> Scores:
     said = predict(state, (rows.x_test - center) / scale)
     sd = spread * np.sqrt(said.function_var + said.noise_var)
     mean = middle + spread * said.mean
-    told = tails.apply_calibration(tails.init_calibration(sd.shape[1], mixed=False), mean, sd)
+    told = calibration.apply_calibration(
+        calibration.init_calibration(sd.shape[1], mixed=False), mean, sd
+    )
     made = make_empty_forecast(*sd.shape)._replace(mean=mean, sd=sd, stated=told)
     return scores(made, rows.y_test)

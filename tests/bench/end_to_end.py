@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import kbnn
-from kbnn.core import engine
+from kbnn.core import kernel
 
 INPUTS, UNITS = 13, 50
 PROMISED = {"neuron": 0.80, "group": 0.90}
@@ -219,7 +219,7 @@ def main() -> int:
     parser.add_argument("--memory-rows", type=int, default=5_000_000)
     parser.add_argument("--skip-memory", action="store_true")
     chosen = parser.parse_args()
-    print(json.dumps({"engine": engine.describe_engine(), "cores": os.cpu_count()}))
+    print(json.dumps({"engine": kernel.describe_engine(), "cores": os.cpu_count()}))
     help_time = wall_seconds([*KBNN, "--help"])
     typer_time = wall_seconds([sys.executable, "-c", "import typer"])
     print(

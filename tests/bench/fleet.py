@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 import kbnn
-from kbnn.core.layout import IntArray
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray, IntArray
 from tests.fleets import made, write
 
 MOST_BYTES = 25_000
@@ -39,11 +38,11 @@ MANY = 100
 
 _CHILD = """
 import json, resource, sys, time
-from kbnn.run.training import Training
-from kbnn.run.trainoptions import stated
+from kbnn.workflows.training import Training
+from kbnn.workflows.options import build_train_options
 words = json.loads(sys.argv[1])
 if __name__ == "__main__":
-    training = Training(stated(**words))
+    training = Training(build_train_options(**words))
     start = time.process_time()
     training.run()
     used = time.process_time() - start

@@ -24,10 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from kbnn import Config, init
-from kbnn.core import engine, twin
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel as kernel_module
+from kbnn.core import reference
 from kbnn.core.config import Covariance
 from kbnn.core.layout import layout_of
-from kbnn.core.normal import FloatArray
 
 SHAPES = ((4, (50,)), (8, (50,)), (13, (50,)), (90, (50,)), (13, (50, 50)), (2, (10, 10)))
 STRUCTURES: tuple[Covariance, ...] = ("neuron", "group", "full")
@@ -70,14 +71,14 @@ def stream(config: Config, count: int) -> tuple[FloatArray, FloatArray]:
 
 def kernel_run(config: Config) -> Timed:
     x, y = stream(config, KERNEL_ROWS)
-    session = engine.open_session(init(config, 1))
+    session = kernel_module.open_session(init(config, 1))
     return lambda n: void(session.learn(x[:n], y[:n]))
 
 
 def twin_run(config: Config) -> Timed:
     x, y = stream(config, TWIN_ROWS)
     state = init(config, 1)
-    return lambda n: void(twin.learn_arrays(state, x[:n], y[:n]))
+    return lambda n: void(reference.learn_arrays(state, x[:n], y[:n]))
 
 
 def void(_: object) -> None:
@@ -139,7 +140,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="13 x 50 alone")
     shapes = SHAPES[2:3] if parser.parse_args().quick else SHAPES
     limit = Limit()
-    print(f"engine: {engine.describe_engine()}\n")
+    print(f"engine: {kernel_module.describe_engine()}\n")
     print(
         f"{'network':>12} {'blocks':>7} {'kernel us':>10} {'of neuron':>9} {'twin us':>9} "
         f"{'ratio':>6} {'limit us':>9} {'share':>6} {'plain us':>9} {'features':>9}"

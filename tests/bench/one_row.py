@@ -18,11 +18,10 @@ import numpy as np
 
 import kbnn
 from kbnn.core.config import Config, Covariance
-from kbnn.core.engine import open_session
-from kbnn.core.network import learn
+from kbnn.core.kernel import learn, open_session
 from kbnn.core.state import init
+from kbnn.data.batch import slice_rows
 from kbnn.model.model import OnlineModel
-from kbnn.model.rows import slice_rows
 from kbnn.model.settings import Settings
 from tests.bench import data
 from tests.bench.data import block, schema

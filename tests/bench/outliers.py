@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kbnn.model import scaling
+from kbnn.model import scaler
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import data
@@ -86,7 +86,7 @@ def run(job: Job) -> Outcome:
     said = model.learn(data.block(x, y))
     assert model.learner_state is not None
     error = float(np.nanmedian(np.abs(said.mean - y)))  # nothing is said of the first row
-    return Outcome(error, float(model.learner_state.columns[0, scaling.SCALE]))
+    return Outcome(error, float(model.learner_state.columns[0, scaler.SCALE]))
 
 
 def main() -> int:

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kbnn
-from kbnn.model.horizon import forecast_steps, make_future_rows
-from kbnn.model.rows import slice_rows
-from kbnn.task.gaussian import INTERVAL_HALF_WIDTHS_SD
+from kbnn.data.batch import slice_rows
+from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
+from kbnn.workflows.forecast import forecast_steps, make_future_rows
 
 FIRST = 33
 HORIZON = 24

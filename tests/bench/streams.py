@@ -21,7 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.core.network import Config, init, learn
+from kbnn.core.config import Config
+from kbnn.core.kernel import learn
+from kbnn.core.state import init
 from kbnn.model.model import OnlineModel
 from kbnn.model.settings import Settings
 from tests.bench import class_streams, data, made

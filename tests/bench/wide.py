@@ -21,11 +21,11 @@ from time import process_time
 import numpy as np
 
 import kbnn
-from kbnn.core import engine
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel
 from kbnn.core.config import Config
-from kbnn.core.normal import FloatArray
+from kbnn.core.input_moments import leading_directions
 from kbnn.core.state import init
-from kbnn.core.wide import leading_directions
 from kbnn.model.settings import WIDE_COVARIANCE_INPUTS
 
 COLUMNS = (64, 100, 128, 200, 500, 1000, 2000)
@@ -40,7 +40,7 @@ def cost(columns: int, rows: int = 300, rounds: int = 3) -> tuple[float, float, 
     config = Config(inputs=columns)
     if columns >= WIDE_COVARIANCE_INPUTS:
         config = Config(inputs=columns, covariance="wide")
-    session = engine.open_session(init(config, directions=leading_directions(x)))
+    session = kernel.open_session(init(config, directions=leading_directions(x)))
     gaps = x.copy()
     gaps[np.arange(rows), rng.integers(0, columns, rows)] = np.nan
     session.learn(x, y)
@@ -124,7 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--errors", action="store_true")
     chosen = parser.parse_args()
-    print(f"engine: {engine.describe_engine()}; 50 units; us a row")
+    print(f"engine: {kernel.describe_engine()}; 50 units; us a row")
     print("columns   learning   a cell missing   predicting   learning, ns a column")
     kept = True
     for columns in COLUMNS:

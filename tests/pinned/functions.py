@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.core import counts, drift, evidence, inputs, layout, noise, normal, observation, wide
+from kbnn.array_types import FloatArray
+from kbnn.core import input_moments, layout, likelihoods, normal
 from kbnn.core.activations import ACTIVATIONS, find_activation
 from kbnn.core.config import Config
 from kbnn.core.constants import CLASSES, REAL
-from kbnn.core.counts import LogRate
-from kbnn.core.evidence import OutputEvidence, OutputMoments
-from kbnn.core.noise import Residual
-from kbnn.core.normal import FloatArray
+from kbnn.core.likelihoods import LogRate, OutputEvidence, OutputMoments, Residual
 from tests.pinned.record import Case, bells, table, uniform
 
 FAR = np.array([-300.0, -45.0, -38.5, -30.0, -8.0, -3.0, -1.0, -0.2, 0.0, 0.3, 1.0, 2.5, 7.0, 39.0])
@@ -68,16 +66,22 @@ def rates() -> dict[str, Any]:
     ]
     mild = [one for one in said if -4.0 < one.mean < 7.0]
     phis, ys = (1e-4, 0.1, 2.0, 50.0), (0.0, 1.0, 7.0, 300.0, 1e9)
-    pairs = [counts.count_moments(one, phi) for one in mild for phi in phis]
+    pairs = [likelihoods.count_moments(one, phi) for one in mild for phi in phis]
     return {
         "rate": table(
-            *(counts.make_log_rate(m, v) for m in (-90.0, -2.0, 3.0, 99.0) for v in (0, 2, 900))
+            *(
+                likelihoods.make_log_rate(m, v)
+                for m in (-90.0, -2.0, 3.0, 99.0)
+                for v in (0, 2, 900)
+            )
         ),
-        "dispersion": table(*(counts.count_dispersion((3.0, v)) for v in (-1.0, 1e-9, 0.5, 999.0))),
-        "moments": table(*(counts.count_moments(one, phi) for one in said for phi in phis)),
+        "dispersion": table(
+            *(likelihoods.count_dispersion((3.0, v)) for v in (-1.0, 1e-9, 0.5, 999.0))
+        ),
+        "moments": table(*(likelihoods.count_moments(one, phi) for one in said for phi in phis)),
         "posterior": table(
             *(
-                counts.log_rate_posterior(one, y, phi)
+                likelihoods.log_rate_posterior(one, y, phi)
                 for one in mild
                 for y in ys
                 for phi in phis[1:]
@@ -85,7 +89,7 @@ def rates() -> dict[str, Any]:
         ),
         "posterior far": table(
             *(
-                counts.log_rate_posterior(LogRate(mean, var), y, phi)
+                likelihoods.log_rate_posterior(LogRate(mean, var), y, phi)
                 for mean in (-39.0, -12.0, 30.0)
                 for var in (0.1, 19.0)
                 for y in (0.0, 3.0, 1e6, 9e14)
@@ -93,24 +97,28 @@ def rates() -> dict[str, Any]:
             )
         ),
         "inlier": table(
-            *(counts.count_inlier_probability(y, *pair) for y in ys for pair in pairs[::3])
+            *(likelihoods.count_inlier_probability(y, *pair) for y in ys for pair in pairs[::3])
         ),
         "inlier.share": table(
-            *(counts.count_inlier_probability(6.0, *pair, 0.2) for pair in pairs)
+            *(likelihoods.count_inlier_probability(6.0, *pair, 0.2) for pair in pairs)
         ),
-        "wider": table(*(counts.dispersion_slope(y, *pair) for y in ys[:4] for pair in pairs[::2])),
-        "digamma": table(*(counts.digamma(x) for x in (1e-3, 0.5, 1.3, 7.9, 8.0, 8.1, 200.0))),
+        "wider": table(
+            *(likelihoods.dispersion_slope(y, *pair) for y in ys[:4] for pair in pairs[::2])
+        ),
+        "digamma": table(*(likelihoods.digamma(x) for x in (1e-3, 0.5, 1.3, 7.9, 8.0, 8.1, 200.0))),
         "learned": table(
             *(
-                counts.learn_dispersion((4.0, 0.7), one, phi, y, share)
+                likelihoods.learn_dispersion((4.0, 0.7), one, phi, y, share)
                 for one in mild[::2]
                 for phi in phis[1:3]
                 for y in ys[:4]
                 for share in (0.3, 2.5)
             )
         ),
-        "reach": table(*(counts.count_bound(*pair) for pair in pairs)),
-        "surprise": table(*(counts.count_surprise(y, *pair) for y in ys for pair in pairs[::4])),
+        "reach": table(*(likelihoods.count_bound(*pair) for pair in pairs)),
+        "surprise": table(
+            *(likelihoods.count_surprise(y, *pair) for y in ys for pair in pairs[::4])
+        ),
     }
 
 
@@ -125,12 +133,12 @@ def noises() -> dict[str, Any]:
     head, cov = np.array([0.2, -0.4, 0.1]), np.diag([0.5, 0.3, 0.2]) + 0.05
     found: dict[str, Any] = {
         "inlier": table(
-            *(noise.residual_inlier_probability(e, 0.5) for e in (0.0, 1.0, -2.2, 9.0, 1e6))
+            *(likelihoods.residual_inlier_probability(e, 0.5) for e in (0.0, 1.0, -2.2, 9.0, 1e6))
         ),
-        "trust": table(*(noise.inlier_weight(p) for p in (0.0, 0.3, 1.0))),
+        "trust": table(*(likelihoods.inlier_weight(p) for p in (0.0, 0.3, 1.0))),
         "level": table(
             *(
-                np.append(*noise.learn_level(np.array(ab), seen))
+                np.append(*likelihoods.learn_level(np.array(ab), seen))
                 for ab in ((1.0, 0.03), (40.0, 1e-14))
                 for seen in residuals
             )
@@ -143,14 +151,16 @@ def noises() -> dict[str, Any]:
         ("low", 1.0, np.array([-60.0, 2.0, 1.0])),
         ("high", 1.0, np.array([30.0, -20.0, 1.0])),
     ):
-        now = noise.forecast_noise(np.array([5.0, 0.6]), head, scale * cov, features)
+        now = likelihoods.forecast_noise(np.array([5.0, 0.6]), head, scale * cov, features)
         found[f"{name}.forecast"] = table(*now)
         found[f"{name}.head"] = table(
             *itertools.chain(
-                *(noise.learn_head(head, scale * cov, now, seen) for seen in residuals[::2])
+                *(likelihoods.learn_head(head, scale * cov, now, seen) for seen in residuals[::2])
             )
         )
-    found["plain"] = table(*noise.forecast_noise(np.array([5.0, 0.6]), None, None, np.ones(3)))
+    found["plain"] = table(
+        *likelihoods.forecast_noise(np.array([5.0, 0.6]), None, None, np.ones(3))
+    )
     return found
 
 
@@ -159,17 +169,17 @@ def surprises() -> dict[str, Any]:
     shares = ([0.5, 0.5], [0.999, 0.001], [1.0, 0.0], [0.2, 0.7, 0.1])
     found = {
         "classes": table(
-            *(drift.class_surprise(np.array(p), k) for p in shares for k in range(len(p)))
+            *(likelihoods.class_surprise(np.array(p), k) for p in shares for k in range(len(p)))
         ),
         "shortened": table(
-            drift.shorten_noise_memory(np.array([[4.0, 1.0], [40.0, 3.0], [10.0, 2.0]]))
+            likelihoods.shorten_noise_memory(np.array([[4.0, 1.0], [40.0, 3.0], [10.0, 2.0]]))
         ),
         "detectors": table(*REAL, *CLASSES),
     }
     for name, detector in (("real", REAL), ("labels", CLASSES)):
         known, seen = np.zeros(1), []
         for surprise in (0.3, 9.0, 1.0, -5.0, *[3.0] * 16):
-            seen += [float(drift.update_detector(detector, known, surprise)), float(known[0])]
+            seen += [float(likelihoods.update_detector(detector, known, surprise)), float(known[0])]
         found[name] = table(seen)
     return found
 
@@ -182,14 +192,14 @@ def measured() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for weight in (0.01, 1.0, 6.0, 1e50):
         made = OutputEvidence(mean, cov, extra)
-        evidence.measure_probit(made, np.array([1.0, -1.0, 0.0]), weight)
-        evidence.measure_probit(made, np.array([0.0, -40.0, 9.0]), weight)
-        evidence.measure_weighted(made, np.array([0.0, 0.0, 1.0]), 1.7, 0.5, 0.4, weight)
-        evidence.measure_weighted(made, np.array([1.0, 0.0, 0.0]), 9.0, 0.5, 0.4, weight)
-        evidence.measure_real(made, 1, 2.0, 0.05)
+        likelihoods.measure_probit(made, np.array([1.0, -1.0, 0.0]), weight)
+        likelihoods.measure_probit(made, np.array([0.0, -40.0, 9.0]), weight)
+        likelihoods.measure_weighted(made, np.array([0.0, 0.0, 1.0]), 1.7, 0.5, 0.4, weight)
+        likelihoods.measure_weighted(made, np.array([1.0, 0.0, 0.0]), 9.0, 0.5, 0.4, weight)
+        likelihoods.measure_real(made, 1, 2.0, 0.05)
         found[f"weight {weight:g}"] = table(made.mean, made.cov, made.pull, made.root_information)
     sunk = OutputEvidence(mean, 0.0 * cov, 0.0 * extra)
-    evidence.measure_real(sunk, 0, 1.0, 0.0)
+    likelihoods.measure_real(sunk, 0, 1.0, 0.0)
     found["certain"] = table(sunk.mean, sunk.pull, sunk.root_information)
     found["moments"] = table(
         *OutputEvidence(mean, -cov, extra).project_moments(np.array([1.0, 2.0, 0.0]))
@@ -197,11 +207,11 @@ def measured() -> dict[str, Any]:
     outputs = OutputMoments(mean, np.diag([0.5, -1e-9, 2.0]), extra, np.ones(2))
     found["outputs"] = table(outputs.var, outputs.inflated_var(1.7))
     found["present"] = table(
-        observation.presence_probability(
+        likelihoods.presence_probability(
             np.array([-9.0, -0.3, 0.0, 1.0, 40.0]), np.array([0.0, 1, 2, 3, 4.0])
         )
     )
-    for name, kind in observation.LIKELIHOODS.items():
+    for name, kind in likelihoods.LIKELIHOODS.items():
         size = 3 if kind.supports_many_outputs and not kind.has_none else 1
         for scale in (1.0, 40.0):
             said = OutputEvidence(scale * mean[:size], cov[:size, :size], extra[:size])
@@ -238,30 +248,30 @@ def given() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for scale in (1.0, 1e-13):
         for name, (x, x_var) in rows.items():
-            made = inputs.condition_inputs(mu, scale * sigma, np.array(x), np.array(x_var))
+            made = input_moments.condition_inputs(mu, scale * sigma, np.array(x), np.array(x_var))
             found[f"{name} {scale:g}"] = np.append(made.mean, made.var / scale)
             for count in (0, 5):
                 known, spread = mu.copy(), sigma.copy()
-                inputs.update_input_moments(known, spread, count, made)
+                input_moments.update_input_moments(known, spread, count, made)
                 found[f"{name} {scale:g} absorbed {count}"] = np.append(known, spread)
     view = np.column_stack(
         (np.array([1.0, 2.0, 0.5, 1.0]), np.array([0.0, 0.3, -1.0, 0.0]), _frame(4, 2))
     )
     spread = np.concatenate(([1.2, 0.3, 0.7], [0.4, 1e-8, 0.9, 0.2]))
     for name, (x, x_var) in rows.items():
-        seen = wide.condition_wide_inputs(view, mu, spread, np.array(x), np.array(x_var))
+        seen = input_moments.condition_wide_inputs(view, mu, spread, np.array(x), np.array(x_var))
         found[f"wide {name}"] = np.concatenate(seen)
         known, now = mu.copy(), spread.copy()
-        wide.update_wide_inputs(view, known, now, 3, seen)
+        input_moments.update_wide_inputs(view, known, now, 3, seen)
         found[f"wide {name} absorbed"] = np.append(known, now)
     made = bells(30, 6, 3) * np.array([3.0, 2.0, 1.4, 0.9, 0.5, 0.1])
     made[4, 2], made[9, 1] = np.nan, 50.0
-    found["leading"] = wide.leading_directions(made, 3)
-    found["leading within"] = wide.leading_directions(made, 2, 1.5)
-    found["leading few"] = wide.leading_directions(made[:3], 5)
+    found["leading"] = input_moments.leading_directions(made, 3)
+    found["leading within"] = input_moments.leading_directions(made, 2, 1.5)
+    found["leading few"] = input_moments.leading_directions(made[:3], 5)
     found["strayed"] = table(
         *(
-            wide.is_view_outdated(np.array([[gain, shift, 1.0]]))
+            input_moments.is_view_outdated(np.array([[gain, shift, 1.0]]))
             for gain, shift in ((1.0, 0.0), (7.9, 7.9), (8.1, 0.0), (0.124, 0.0), (1.0, -8.1))
         )
     )

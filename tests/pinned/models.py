@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.core import engine
+from kbnn.core import kernel
 from kbnn.core.config import Config
 from kbnn.core.state import init
-from kbnn.model import clock, ensemble, horizon, lags, recursion, rehearsal, scaling
-from kbnn.model.effects import compute_effects, rank_features
-from kbnn.model.growth import grow_state
-from kbnn.model.health import collect_health, describe_scales
-from kbnn.model.join import merge_models
+from kbnn.data import clock, lags
+from kbnn.data.batch import Rows, slice_rows
+from kbnn.data.schema import Column, Place, Schema
+from kbnn.model import ensemble, recursive_forecast, replay, scaler
+from kbnn.model.candidates import compare_target_types, rank_candidates
+from kbnn.model.diagnostics import collect_health, compute_effects, describe_scales, rank_features
+from kbnn.model.merge import merge_models
 from kbnn.model.model import OnlineModel
-from kbnn.model.race import compare_target_types, rank_candidates
-from kbnn.model.rescale import rescale_state
-from kbnn.model.rows import Rows, slice_rows
-from kbnn.model.scaling import Scale
-from kbnn.model.schema import Column, Place, Schema
+from kbnn.model.replay_buffer import compute_buffer_rows
+from kbnn.model.rescale import grow_state, rescale_state
+from kbnn.model.scaler import Scale
+from kbnn.model.serialize import to_state
 from kbnn.model.settings import PRESETS, Settings
-from kbnn.model.stored import to_state
-from kbnn.model.warmup import compute_buffer_rows
-from kbnn.task.forecast import Forecast
+from kbnn.targets.prediction import Forecast
+from kbnn.workflows import forecast as forecast_module
 from tests.pinned.networks import belief, directions, rows_of
 from tests.pinned.record import Case, bells, grouped, parts, table, uniform
 from tests.pinned.tasks import task, words
@@ -79,7 +79,7 @@ def rows_for(kind: str, count: int, targets: int = 1, seed: int = 1) -> Rows:
 
 def told(model: OnlineModel, said: dict[str, Forecast], drawn: bool = False) -> dict[str, Any]:
     """What was said, and all that the model is."""
-    # u is drawn by a hash of bits, see kbnn.task.counted: what follows it is left out.
+    # u is drawn by a hash of bits, see kbnn.distributions.negative_binomial: what follows it is left out.
     drawn = drawn or model.task.name in ("count", "amount")
     found: dict[str, Any] = {}
     for prefix, forecast in said.items():
@@ -217,9 +217,9 @@ def series() -> dict[str, Any]:
             rows = Rows(x, y[:, None], np.arange(1, count + 1), time=time)
             said = {"learned": model.learn(slice_rows(rows, 0, 50))}
             said["then"] = model.learn(slice_rows(rows, 50, count))
-            coming = horizon.make_future_rows(model, 30)
+            coming = forecast_module.make_future_rows(model, 30)
             steps = [slice_rows(coming, k, k + 1) for k in range(30)]
-            path = horizon.forecast_steps(model, [model.history], steps)
+            path = forecast_module.forecast_steps(model, [model.history], steps)
             name = f"{changes} {members}"
             found |= {f"{name} {part}": v.ravel() for part, v in path._asdict().items()}
             found |= {f"{name} {part}": v for part, v in told(model, said).items()
@@ -227,12 +227,12 @@ def series() -> dict[str, Any]:
             found[f"{name} after"] = model.open_predictor()(coming).mean
     missed, shares = bells(90, 1, 4)[:, 0] * 1.3, np.array([0.9, 0.5, 0.2])
     found["wider"] = table(
-        recursion.compute_width_factor(missed, shares),
-        recursion.compute_width_factor(0.3 * missed, shares[:1]),
-        recursion.compute_width_factor(9.0 * missed, shares),
-        recursion.compute_width_factor(missed[:63], shares),
-        recursion.compute_width_factor(np.repeat(missed, 2), shares),
-        [recursion.count_lag_steps(lag, 3600.0) for lag in looked],
+        recursive_forecast.compute_width_factor(missed, shares),
+        recursive_forecast.compute_width_factor(0.3 * missed, shares[:1]),
+        recursive_forecast.compute_width_factor(9.0 * missed, shares),
+        recursive_forecast.compute_width_factor(missed[:63], shares),
+        recursive_forecast.compute_width_factor(np.repeat(missed, 2), shares),
+        [recursive_forecast.count_lag_steps(lag, 3600.0) for lag in looked],
     )
     return found
 
@@ -319,7 +319,7 @@ def changed() -> dict[str, Any]:
         config = Config(**{"inputs": 4, "hidden": (5,), "drift": False, **options})
         start = init(config, 5, directions=directions(config))
         x, y, x_var, weight = rows_of(config)
-        session = engine.open_session(start)
+        session = kernel.open_session(start)
         session.learn(x, y, x_var, weight)
         session.replay(x[:6], y[:6])
         state = session.state()
@@ -335,7 +335,7 @@ def changed() -> dict[str, Any]:
         more = outputs + (name == "classes")
         wider = belief(grow_state(state, 6, more))
         found |= grouped({f"{name} grown/{part}": v for part, v in wider.items()})
-        back = rehearsal.remove_replayed_information(state)
+        back = replay.remove_replayed_information(state)
         found[f"{name} taken back"] = np.append(back.cov, back.counts)
     return found
 
@@ -346,31 +346,31 @@ def scaled() -> dict[str, Any]:
     raw[40, 0], raw[70:, 1], raw[:50, 2], raw[20, 0] = 300.0, raw[70:, 1] + 60.0, 0.25, np.nan
     found: dict[str, Any] = {}
     for name, given in (("varied", raw[:32]), ("few", raw[:3]), ("none", raw[:0])):
-        found[f"warm {name}"] = scaling.fit_scaler(given)
-    columns = scaling.fit_scaler(raw[:32])
+        found[f"warm {name}"] = scaler.fit_scaler(given)
+    columns = scaler.fit_scaler(raw[:32])
     fixed = np.zeros(3)
     done, z = 32, []
     while done < len(raw):
-        made = scaling.standardize_and_update(columns, raw[done:, :1], raw[done:, 1:], fixed)
+        made = scaler.standardize_and_update(columns, raw[done:, :1], raw[done:, 1:], fixed)
         z.append(np.column_stack((made.labels, made.inputs)))
         done += len(made.labels)
-        old = scaling.get_scale(columns)
-        columns = scaling.refit_scale(columns, fixed, done < 100)
-        far = scaling.is_large_change(old, scaling.get_scale(columns))
+        old = scaler.get_scale(columns)
+        columns = scaler.refit_scale(columns, fixed, done < 100)
+        far = scaler.is_large_change(old, scaler.get_scale(columns))
         found[f"after {done}"] = np.append(columns.ravel(), [float(far), float(made.outgrown)])
     found["z"] = np.concatenate(z)
-    found["standardised"] = scaling.standardize_rows(columns, raw[:9], np.array([0.0, 1.0, 0.0]))
-    found["blank"] = scaling.standardize_rows(scaling.blank_columns(3), raw[15:24], fixed)
+    found["standardised"] = scaler.standardize_rows(columns, raw[:9], np.array([0.0, 1.0, 0.0]))
+    found["blank"] = scaler.standardize_rows(scaler.blank_columns(3), raw[15:24], fixed)
     one, far_off = Scale(np.zeros(1), np.ones(1)), []
     for center, scale in ((0.0, 1.45), (0.0, 1.55), (0.0, 0.65), (0.45, 1.0), (0.55, 1.0)):
-        far_off.append(scaling.is_large_change(one, Scale(np.array([center]), np.array([scale]))))
+        far_off.append(scaler.is_large_change(one, Scale(np.array([center]), np.array([scale]))))
     found["far apart"] = table(far_off)
     near = []
     for mean, spread, count in ((0.0, 1.06, 300.0), (0.06, 1.0, 300.0), (0.0, 1.06, 600.0),
                                 (0.0, 1.12, 600.0), (0.12, 1.0, 600.0)):  # fmt: skip
         for closely in (True, False):
             column = np.array([[count, mean, count * spread**2, 0.0, 1.0, 0.0, 1.0]])
-            near.append(scaling.refit_scale(column, np.zeros(1), closely)[0])
+            near.append(scaler.refit_scale(column, np.zeros(1), closely)[0])
     found["refit"] = np.array(near)
     return found
 
@@ -382,24 +382,22 @@ def rehearsed() -> dict[str, Any]:
             *(compute_buffer_rows(n, 2048) for n in (0, 1, 127, 128, 129, 200, 511, 512, 513))
         ),
         "intervals": table(
-            *(rehearsal.compute_replay_interval(n) for n in (0, 1023, 1024, 2048, 4096, 9000))
+            *(replay.compute_replay_interval(n) for n in (0, 1023, 1024, 2048, 4096, 9000))
         ),
-        "drawn": table(
-            rehearsal.draw_replay_rows(1, 40, 7, 17), rehearsal.draw_replay_rows(0, 64, 5, 3)
-        ),
+        "drawn": table(replay.draw_replay_rows(1, 40, 7, 17), replay.draw_replay_rows(0, 64, 5, 3)),
     }
     for name, now in {
-        "young": rehearsal.ReplayState(),
-        "owing": rehearsal.ReplayState(debt=3.0),
-        "warned": rehearsal.ReplayState(debt=3.0, alarm=9),
-        "again": rehearsal.ReplayState(since=100),
+        "young": replay.ReplayState(),
+        "owing": replay.ReplayState(debt=3.0),
+        "warned": replay.ReplayState(debt=3.0, alarm=9),
+        "again": replay.ReplayState(since=100),
     }.items():
         for seen in (128, 1030, 1124, 3000, 20000):
             found[f"{name} {seen}"] = table(
-                rehearsal.find_next_burst(now, seen),
-                rehearsal.is_replay_due(now, seen),
-                rehearsal.add_to_backlog(now, seen, 8).debt,
-                rehearsal.add_to_backlog(now, seen, 1).debt,
+                replay.find_next_burst(now, seen),
+                replay.is_replay_due(now, seen),
+                replay.add_to_backlog(now, seen, 8).debt,
+                replay.add_to_backlog(now, seen, 1).debt,
             )
     scores = bells(20, 3, 1)
     weights, last = ensemble.update_weights(np.array([0.0, -1.0, -2.0]), scores)

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.core import engine
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel
 from kbnn.core.belief import open_belief
 from kbnn.core.config import NO_LIMIT, Config
-from kbnn.core.network import learn, predict, predict_parallel
-from kbnn.core.normal import FloatArray
-from kbnn.core.sensitivity import compute_sensitivity
-from kbnn.core.slopes import compute_slopes, function_var
+from kbnn.core.input_moments import leading_directions
+from kbnn.core.jacobian import compute_sensitivity, compute_slopes, function_var
+from kbnn.core.kernel import learn, predict, predict_parallel
+from kbnn.core.reference import Records
 from kbnn.core.state import ARRAYS, State, init
-from kbnn.core.twin import Records
-from kbnn.core.wide import leading_directions
 from tests.pinned.record import Case, bells, grouped, uniform
 
 ROWS = 20
@@ -77,7 +76,7 @@ def learned(
     x, y, x_var, weight = rows_of(config) if rows is None else rows
     y = y.copy()
     y[7] = np.nan
-    session = engine.open_session(change(start) if change else start)
+    session = kernel.open_session(change(start) if change else start)
     made = [session.learn(x, y, x_var, weight)]
     session.learn(x[:5], y[:5], x_var[:5], weight[:5], again=True)
     some = weight[8:12] * np.array([1.0, 0.0, 1.0, 1.0])  # one that cannot be learned
@@ -188,7 +187,7 @@ def asked() -> dict[str, Any]:
             x[3, 1] = 9.5
             name = f"{covariance}{len(hidden)}"
             found |= told(name, predict(state, x[:12], x_var=x_var[:12]))
-            found |= told(f"{name}.open", predict_parallel(engine.open_session(state), x[:9]))
+            found |= told(f"{name}.open", predict_parallel(kernel.open_session(state), x[:9]))
             moved = compute_sensitivity(state, x)
             found |= {f"{name}.{part}": value for part, value in moved._asdict().items()}
             opened = open_belief(state)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
 
 FILE = Path(__file__).parent.parent / "fixtures" / "pinned.json"
 CLOSE = 1e-9

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kbnn.core import count_tails, mixture, sharpness, tails
-from kbnn.core.mixture import PARAM, PARAM_COUNT
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.distributions import calibration, normal_mixture, temperature
+from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
 from tests.pinned.record import Case, bells, table, uniform
 
 
@@ -22,7 +22,7 @@ def rows(count: int = 24) -> FloatArray:
     made[:, PARAM.share] = np.choose(k % 4, [0.0, 0.003, 0.06, 0.4])
     made[:, PARAM.ratio] = np.choose(k % 3, [4.0, 50.0, 1e4])
     made[:, PARAM.shift] = np.choose(k % 5, [0.0, 0.5, -3.0, 20.0, -0.1])
-    made[:, PARAM.gain : PARAM.most] = 0.6 + uniform(count, mixture.GAIN_COUNT, 3)
+    made[:, PARAM.gain : PARAM.most] = 0.6 + uniform(count, normal_mixture.GAIN_COUNT, 3)
     made[:, PARAM.most] = 5.0
     return made
 
@@ -34,39 +34,43 @@ def mixtures() -> dict[str, Any]:
     y[3:9] = [0.0, 1.0, -2.0, 60.0, 1e12, -1e200]
     near = np.clip(y, -8.0, 8.0)
     found: dict[str, Any] = {
-        f"quantile {share:g}": mixture.quantile(told, share)
+        f"quantile {share:g}": normal_mixture.quantile(told, share)
         for share in (0.001, 0.05, 0.3, 0.5, 0.75, 0.975)
     }
     for share in (0.3, 0.5, 0.7, 0.8, 0.9, 0.93, 0.95, 0.99):
-        found[f"interval {share:g}"] = np.column_stack(mixture.interval(told, share))
+        found[f"interval {share:g}"] = np.column_stack(normal_mixture.interval(told, share))
     shares = 0.02 + 0.96 * uniform(len(told), 1, 5)[:, 0]
     shares[:3] = [1e-300, 1e-12, 0.5]
-    found["quantiles"] = mixture.row_quantiles(told, shares, 1.0 - shares)
-    found["quantiles far"] = mixture.row_quantiles(told, 1.0 - shares, shares)
-    found |= {f"judged {name}": part for name, part in mixture.judge(y, told)._asdict().items()}
-    small = mixture.judge(near, told)
+    found["quantiles"] = normal_mixture.row_quantiles(told, shares, 1.0 - shares)
+    found["quantiles far"] = normal_mixture.row_quantiles(told, 1.0 - shares, shares)
+    found |= {
+        f"judged {name}": part for name, part in normal_mixture.judge(y, told)._asdict().items()
+    }
+    small = normal_mixture.judge(near, told)
     found |= {f"judged near {name}": part for name, part in small._asdict().items()}
-    found["possible"] = mixture.possible(np.array([1.0, np.nan, np.inf]))
+    found["possible"] = normal_mixture.possible(np.array([1.0, np.nan, np.inf]))
     for finest in (1.0, 0.01):
-        found[f"density {finest:g}"] = mixture.log_density(y, told, finest)
-    found["fine"] = mixture.log_density(near + 0.25, told)
-    found["pdf"] = mixture.log_pdf(near, told)
-    found["cdf"] = table(mixture.cdf(near, told))
-    found["between"] = mixture.log_between(near - 0.7, near + 0.4, told)
-    found["between far"] = mixture.log_between(near + 90.0, near + 91.0, told)
-    found["between below"] = mixture.log_between(near - 91.0, near - 90.0, told)
+        found[f"density {finest:g}"] = normal_mixture.log_density(y, told, finest)
+    found["fine"] = normal_mixture.log_density(near + 0.25, told)
+    found["pdf"] = normal_mixture.log_pdf(near, told)
+    found["cdf"] = table(normal_mixture.cdf(near, told))
+    found["between"] = normal_mixture.log_between(near - 0.7, near + 0.4, told)
+    found["between far"] = normal_mixture.log_between(near + 90.0, near + 91.0, told)
+    found["between below"] = normal_mixture.log_between(near - 91.0, near - 90.0, told)
     shape = (0.1, 30.0, -2.0)
     found["parts"] = table(
-        mixture.mixture_median(shape),
-        mixture.mixture_median((0.0, 1.0, 0.0)),
+        normal_mixture.mixture_median(shape),
+        normal_mixture.mixture_median((0.0, 1.0, 0.0)),
         [
-            mixture.tail_probability(shape, t, side)
+            normal_mixture.tail_probability(shape, t, side)
             for t in (-9.0, 0.4, 7.0)
             for side in (1.0, -1.0)
         ],
-        np.ravel([mixture.interpolate_gains(told[:3], half) for half in (0.2, 0.7, 1.0, 1.7, 3.0)]),
+        np.ravel(
+            [normal_mixture.interpolate_gains(told[:3], half) for half in (0.2, 0.7, 1.0, 1.7, 3.0)]
+        ),
     )
-    found["none"] = np.array([len(mixture.quantile(told[:0], 0.5))])
+    found["none"] = np.array([len(normal_mixture.quantile(told[:0], 0.5))])
     return found
 
 
@@ -83,39 +87,39 @@ def followed(kind: str, mix: bool, track: bool) -> dict[str, Any]:
         wild = np.where(uniform(count, 2, 9) < 0.2, 1e6 * wild, 4.0 * wild)
     y = mean + sd * wild
     y[5, 0] = y[9, 1] = np.nan
-    known = tails.init_calibration(2)
+    known = calibration.init_calibration(2)
     found: dict[str, Any] = {}
-    made = tails.update_calibration(known, mean, sd, y, mix, track)
+    made = calibration.update_calibration(known, mean, sd, y, mix, track)
     found["stated"] = made.reshape(-1, PARAM_COUNT)
     found["known"] = known.copy()
     # As after many rows: memories are full, and what is stated is looked at seldom.
-    known[:, tails.ROWS_SEEN] = [509.0, 5000.0]
-    known[:, tails.OUTLIER_ROWS] = 998.0
-    known[:, tails.EXTREMES] = 99.5
-    known[:, tails.LINK_UNIT] = [0.0, 0.4]
-    made = tails.update_calibration(known, mean, sd, y, mix, track)
+    known[:, calibration.ROWS_SEEN] = [509.0, 5000.0]
+    known[:, calibration.OUTLIER_ROWS] = 998.0
+    known[:, calibration.EXTREMES] = 99.5
+    known[:, calibration.LINK_UNIT] = [0.0, 0.4]
+    made = calibration.update_calibration(known, mean, sd, y, mix, track)
     found["stated then"] = made.reshape(-1, PARAM_COUNT)
     found["known then"] = known.copy()
     said = (mean, 0.3 * sd**2, 0.5 * sd**2, np.array([2.0, -1.0]), np.array([3.0, 0.5]))
     y = said[3] + said[4] * y
     said[1][4], said[2][4] = 0.0, 0.0
     for name, truth in (("at rest", None), ("learning", y)):
-        told = tails.calibrate_outputs(known, said, truth, mix, track)
+        told = calibration.calibrate_outputs(known, said, truth, mix, track)
         found |= {
             f"{name} {part}": value.reshape(-1, value.shape[-1])
             for part, value in told._asdict().items()
         }
     found["known at last"] = known
     if kind == "usual":
-        found["again"] = tails.reset_scale_and_gains(known)
-        found["again blank"] = tails.reset_scale_and_gains(tails.init_calibration(1))
+        found["again"] = calibration.reset_scale_and_gains(known)
+        found["again blank"] = calibration.reset_scale_and_gains(calibration.init_calibration(1))
         squares, more = (wild[:8]) ** 2, np.linspace(1.0, 2.0, 8)
         squares[2] = np.nan
-        found["narrowed"] = tails.shrink_scale(known, squares, more)
-        found["narrowed blank"] = tails.shrink_scale(
-            tails.init_calibration(2, False), 0.1 * squares, more
+        found["narrowed"] = calibration.shrink_scale(known, squares, more)
+        found["narrowed blank"] = calibration.shrink_scale(
+            calibration.init_calibration(2, False), 0.1 * squares, more
         )
-        found["stated at rest"] = tails.apply_calibration(known, mean[:4], sd[:4]).reshape(
+        found["stated at rest"] = calibration.apply_calibration(known, mean[:4], sd[:4]).reshape(
             -1, PARAM_COUNT
         )
     return found
@@ -126,36 +130,36 @@ def bounds() -> dict[str, Any]:
     found: dict[str, Any] = {}
     one, zero = np.ones((12, 1)), np.zeros((12, 1))
     for name, field, value, y in (
-        ("least width", tails.SCALE_FACTOR, 0.011, 0.0),
-        ("most width", tails.SCALE_FACTOR, 99.0, 40.0),
-        ("least gain", slice(tails.FIRST_GAIN, tails.FIRST_MEAN), 0.0499, 0.0),
-        ("most gain", slice(tails.FIRST_GAIN, tails.FIRST_MEAN), 148.3, 1e4),
-        ("least ratio", tails.SQUARES, 0.01, 0.1),
-        ("most ratio", tails.SQUARES, 1e15, 0.1),
-        ("least share", tails.OUTLIERS, 1e-9, 0.1),
-        ("far", tails.MEAN, 3.0, 1e7),
+        ("least width", calibration.SCALE_FACTOR, 0.011, 0.0),
+        ("most width", calibration.SCALE_FACTOR, 99.0, 40.0),
+        ("least gain", slice(calibration.FIRST_GAIN, calibration.FIRST_MEAN), 0.0499, 0.0),
+        ("most gain", slice(calibration.FIRST_GAIN, calibration.FIRST_MEAN), 148.3, 1e4),
+        ("least ratio", calibration.SQUARES, 0.01, 0.1),
+        ("most ratio", calibration.SQUARES, 1e15, 0.1),
+        ("least share", calibration.OUTLIERS, 1e-9, 0.1),
+        ("far", calibration.MEAN, 3.0, 1e7),
     ):
-        known = tails.init_calibration(1)
-        known[0, tails.ROWS_SEEN] = 1e5
+        known = calibration.init_calibration(1)
+        known[0, calibration.ROWS_SEEN] = 1e5
         known[0, field] = value
-        found[name] = tails.update_calibration(known, zero, one, zero + y, True, True)[:, 0]
+        found[name] = calibration.update_calibration(known, zero, one, zero + y, True, True)[:, 0]
         found[f"{name} known"] = known
-    known = tails.init_calibration(3)
+    known = calibration.init_calibration(3)
     broken = []
     for field, value in (
-        (tails.SCALE_FACTOR, 0.0),
-        (tails.OUTLIERS, -1.0),
-        (tails.SHARE, 1.0),
-        (tails.FIRST_GAIN, 1e3),
-        (tails.VALUE_VAR, -1.0),
-        (tails.LARGEST_VALUE, np.inf),
-        (tails.LINK_UNIT, -1.0),
-        (tails.MEAN, 1e13),
+        (calibration.SCALE_FACTOR, 0.0),
+        (calibration.OUTLIERS, -1.0),
+        (calibration.SHARE, 1.0),
+        (calibration.FIRST_GAIN, 1e3),
+        (calibration.VALUE_VAR, -1.0),
+        (calibration.LARGEST_VALUE, np.inf),
+        (calibration.LINK_UNIT, -1.0),
+        (calibration.MEAN, 1e13),
     ):
         wrong = known.copy()
         wrong[1, field] = value
-        broken.append(tails.is_valid_calibration(wrong))
-    found["sound"] = table(tails.is_valid_calibration(known), *broken)
+        broken.append(calibration.is_valid_calibration(wrong))
+    found["sound"] = table(calibration.is_valid_calibration(known), *broken)
     return found
 
 
@@ -173,22 +177,22 @@ def counted() -> dict[str, Any]:
         ("wide", 300.0, 99.9),
     ):
         for track in (True, False):
-            known = count_tails.init_count_calibration(1, True)[0]
-            known[tails.ROWS_SEEN], known[tails.SCALE_FACTOR] = seen, width
+            known = calibration.init_count_calibration(1, True)[0]
+            known[calibration.ROWS_SEEN], known[calibration.SCALE_FACTOR] = seen, width
             made = np.zeros((count, PARAM_COUNT))
             made[:, PARAM.place], made[:, PARAM.spread] = mu, inverse
-            count_tails.update_count_mixture(known, y, made)
+            calibration.update_count_mixture(known, y, made)
             none = np.where(np.arange(count) % 3 == 0, 0.4, 0.01)
             u = uniform(count, 1, 5)[:, 0]
-            count_tails.update_count_intervals(known, y, u, none, track, made)
+            calibration.update_count_intervals(known, y, u, none, track, made)
             found[f"{name} {track}"], found[f"{name} {track} known"] = made, known[None]
-    known = count_tails.init_count_calibration(1, True)[0]
-    known[tails.OUTLIERS] = known[tails.SHARE] = 1e-9
+    known = calibration.init_count_calibration(1, True)[0]
+    known[calibration.OUTLIERS] = known[calibration.SHARE] = 1e-9
     made = np.zeros((6, PARAM_COUNT))
     made[:, PARAM.place], made[:, PARAM.spread] = 40.0, 0.02
-    count_tails.update_count_mixture(known, np.array([95.0, 110.0, 40.0, 120.0, 5.0, 90.0]), made)
+    calibration.update_count_mixture(known, np.array([95.0, 110.0, 40.0, 120.0, 5.0, 90.0]), made)
     found["moved"], found["moved known"] = made, known[None]
-    found["begun"] = count_tails.init_count_calibration(2, False)
+    found["begun"] = calibration.init_count_calibration(2, False)
     return found
 
 
@@ -210,27 +214,27 @@ def sharp() -> dict[str, Any]:
         ("blurred", label, None),
         ("weighted", best, weight),
     ):
-        known = sharpness.init_temperature(np.array([0.0, 0.0, 1.0, np.nan]), 3)
-        found[name] = sharpness.apply_temperature(known, p, labels, weights)
+        known = temperature.init_temperature(np.array([0.0, 0.0, 1.0, np.nan]), 3)
+        found[name] = temperature.apply_temperature(known, p, labels, weights)
         found[f"{name} known"] = known[None].copy()
-        known[sharpness.EVIDENCE_ROWS] = 250.0
-        found[f"{name} then"] = sharpness.apply_temperature(known, p, labels, weights)
-        found[f"{name} at rest"] = sharpness.apply_temperature(known, p)
+        known[temperature.EVIDENCE_ROWS] = 250.0
+        found[f"{name} then"] = temperature.apply_temperature(known, p, labels, weights)
+        found[f"{name} at rest"] = temperature.apply_temperature(known, p)
         found[f"{name} weights"] = table(
-            sharpness.power_weights(known), sharpness.inverse_temperature(known)
+            temperature.power_weights(known), temperature.inverse_temperature(known)
         )
         found[f"{name} known then"] = known[None]
-    more = sharpness.extend_classes(known, 5)
+    more = temperature.extend_classes(known, 5)
     found["grown"] = table(
-        more, sharpness.inverse_temperature(sharpness.init_temperature(np.zeros(0), 2))
+        more, temperature.inverse_temperature(temperature.init_temperature(np.zeros(0), 2))
     )
-    found["joined"] = table(sharpness.merge_temperatures([known, more], [3.0, 9.0]))
-    found["grid"] = table(sharpness.POWER_GRID)
+    found["joined"] = table(temperature.merge_temperatures([known, more], [3.0, 9.0]))
+    found["grid"] = table(temperature.POWER_GRID)
     wrong = [known.copy() for _ in range(4)]
     wrong[0][0], wrong[1][0], wrong[2][-1], wrong[3][2] = -1.0, 0.5, -1.0, 1e13
     found["sound"] = table(
-        sharpness.is_valid_temperature(known),
-        *(sharpness.is_valid_temperature(one) for one in wrong),
+        temperature.is_valid_temperature(known),
+        *(temperature.is_valid_temperature(one) for one in wrong),
     )
     return found
 

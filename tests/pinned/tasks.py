@@ -8,40 +8,46 @@ from zlib import crc32
 
 import numpy as np
 
-from kbnn.core import mixture, tails
-from kbnn.core.mixture import PARAM
-from kbnn.core.network import Prediction
-from kbnn.core.normal import FloatArray
+from kbnn.array_types import FloatArray
+from kbnn.core.kernel import Prediction
+from kbnn.data.schema import Column, Schema
+from kbnn.distributions import (
+    calibration,
+    dispatch,
+    hurdle,
+    log_link,
+    negative_binomial,
+    normal_mixture,
+)
+from kbnn.distributions.normal_mixture import PARAM
 from kbnn.errors import DataError, UsageError
-from kbnn.model.schema import Column, Schema
+from kbnn.metrics import conditions
+from kbnn.metrics.class_metrics import ClassScore
+from kbnn.metrics.class_metrics import ScoredClassBatch as JudgedLabels
+from kbnn.metrics.histograms import FeatureHistograms, PitHistogram, fitting_level
+from kbnn.metrics.numeric_metrics import NumericScore, ScoredNumericBatch
+from kbnn.metrics.samples import PrioritySample, StreamSummaries, choose_sample_rows, hash_row_order
+from kbnn.metrics.score import PinballLoss
+from kbnn.metrics.scorecard import Scorecard
+from kbnn.metrics.verdicts import (
+    chance_calibration_error,
+    choose_headline,
+    describe_accuracy,
+    describe_bias,
+    describe_coverage,
+    describe_spread,
+    judge_class_score,
+)
 from kbnn.model.settings import Settings
-from kbnn.score import failif
-from kbnn.score.histograms import FeatureHistograms, PitHistogram, fitting_level
-from kbnn.score.pinball import PinballLoss
-from kbnn.score.reservoir import PrioritySample, hash_row_order
-from kbnn.score.scorecard import Scorecard
-from kbnn.score.summaries import StreamSummaries, choose_sample_rows
-from kbnn.task import counted, link, logged, stated, two_part
-from kbnn.task.base import (
+from kbnn.targets.base import (
     CalibrationUpdate,
     OutputOptions,
     TargetScale,
     TargetType,
     make_empty_forecast,
 )
-from kbnn.task.class_score import ClassScore
-from kbnn.task.class_score import ScoredClassBatch as JudgedLabels
-from kbnn.task.class_verdict import chance_calibration_error, judge_class_score
-from kbnn.task.forecast import Forecast
-from kbnn.task.numeric_score import NumericScore, ScoredNumericBatch
-from kbnn.task.numeric_verdict import (
-    choose_headline,
-    describe_accuracy,
-    describe_bias,
-    describe_coverage,
-    describe_spread,
-)
-from kbnn.task.table import (
+from kbnn.targets.prediction import Forecast
+from kbnn.targets.registry import (
     TARGET_TYPES,
     TargetSample,
     candidate_types,
@@ -76,12 +82,12 @@ def told_of(kind: int) -> tuple[FloatArray, FloatArray]:
     told[:, PARAM.kind] = kind
     count = len(told)
     y = told[:, PARAM.place] + told[:, PARAM.spread] * 2.0 * bells(count, 1, 4)[:, 0]
-    if kind == stated.NORMAL_MIXTURE_CODE:
+    if kind == dispatch.NORMAL_MIXTURE_CODE:
         return told, y
     told[:, PARAM.ratio] = np.minimum(told[:, PARAM.ratio], 50.0)
     told[:, PARAM.shift] *= 0.1
     told[:, PARAM.unit] = np.where(np.arange(count) % 3, 0.8, 0.0)
-    if kind == stated.NEGATIVE_BINOMIAL_CODE:
+    if kind == dispatch.NEGATIVE_BINOMIAL_CODE:
         told[:, PARAM.place] = 0.1 + 9.0 * uniform(count, 1, 8)[:, 0]
         told[5, PARAM.place], told[6, PARAM.spread] = 4e4, 1e-4
         y = np.floor(2.0 * told[:, PARAM.place] * uniform(count, 1, 9)[:, 0])
@@ -89,7 +95,7 @@ def told_of(kind: int) -> tuple[FloatArray, FloatArray]:
         return told, y
     y = np.exp(0.5 * y)
     y[::4] = np.rint(y[::4]) + 1.0
-    if kind == stated.HURDLE_CODE:
+    if kind == dispatch.HURDLE_CODE:
         told[:, PARAM.none] = 0.02 + 0.9 * uniform(count, 1, 6)[:, 0]
         y = np.where(uniform(count, 1, 7)[:, 0] < 0.4, 0.0, y)
     return told, y
@@ -103,26 +109,26 @@ def kinds() -> dict[str, Any]:
         told, y = told_of(kind)
         mixed.append((told[:5], y[:5]))
         for share in (0.02, 0.3, 0.5, 0.9, 0.999):
-            found[f"{name} quantile {share:g}"] = stated.quantile(told, share)
+            found[f"{name} quantile {share:g}"] = dispatch.quantile(told, share)
         for share in (0.4, 0.5, 0.8, 0.9, 0.97):
-            found[f"{name} interval {share:g}"] = np.column_stack(stated.interval(told, share))
-        judged = stated.judge(y, told)._asdict()
+            found[f"{name} interval {share:g}"] = np.column_stack(dispatch.interval(told, share))
+        judged = dispatch.judge(y, told)._asdict()
         found |= {f"{name} {part}": value for part, value in judged.items()}
         for finest in (1.0, 0.01):
-            found[f"{name} density {finest:g}"] = stated.log_density(y, told, finest)
+            found[f"{name} density {finest:g}"] = dispatch.log_density(y, told, finest)
         odd = np.array([-1.0, 0.0, 0.5, 3.0, np.inf, np.nan, 2.0**54])
-        found[f"{name} possible"] = table(stated.possible(odd, told[: len(odd)]))
+        found[f"{name} possible"] = table(dispatch.possible(odd, told[: len(odd)]))
     told, y = np.concatenate([t for t, _ in mixed]), np.concatenate([v for _, v in mixed])
-    found |= {f"mixed {part}": value for part, value in stated.judge(y, told)._asdict().items()}
-    count, _ = told_of(stated.NEGATIVE_BINOMIAL_CODE)
+    found |= {f"mixed {part}": value for part, value in dispatch.judge(y, told)._asdict().items()}
+    count, _ = told_of(dispatch.NEGATIVE_BINOMIAL_CODE)
     ks = np.where(np.arange(len(count)) % 2, 2.5, -0.5)
-    found["count cdf"] = counted.cdf(ks, count)
-    found["count hashed"] = table(counted.hash_uniform(np.arange(8.0), mixtures(8)))
-    amount, y = told_of(stated.HURDLE_CODE)
-    found["amount cdf"] = two_part.cdf(np.where(y > 1.0, y, -y), amount)
-    found["amount finest"] = two_part.zero_bin_width(np.array([0.0, 3.0]))
-    found["logged crps"] = logged.crps(np.maximum(y, 0.2), told_of(stated.LOG_LINK_CODE)[0])
-    found["powers"] = table(logged.exp_clipped(np.array([-999.0, 0.5, 999.0])))
+    found["count cdf"] = negative_binomial.cdf(ks, count)
+    found["count hashed"] = table(negative_binomial.hash_uniform(np.arange(8.0), mixtures(8)))
+    amount, y = told_of(dispatch.HURDLE_CODE)
+    found["amount cdf"] = hurdle.cdf(np.where(y > 1.0, y, -y), amount)
+    found["amount finest"] = hurdle.zero_bin_width(np.array([0.0, 3.0]))
+    found["logged crps"] = log_link.crps(np.maximum(y, 0.2), told_of(dispatch.LOG_LINK_CODE)[0])
+    found["powers"] = table(log_link.exp_clipped(np.array([-999.0, 0.5, 999.0])))
     return found
 
 
@@ -131,14 +137,16 @@ def links() -> dict[str, Any]:
     y = np.array([1e-30, 1e-3, 0.2, 1.0, 5.0, 700.0, 1e200, 0.0, -1.0, np.nan])
     z = np.array([-800.0, -31.0, -29.0, -3.0, 0.0, 2.0, 50.0, 900.0])
     found: dict[str, Any] = {
-        "units": table(link.choose_link_unit(y), link.choose_link_unit(-np.abs(y)))
+        "units": table(log_link.choose_link_unit(y), log_link.choose_link_unit(-np.abs(y)))
     }
     for unit in (0.0, 0.3, 40.0):
         u = np.array([unit])
-        found[f"linked {unit:g}"] = table(link.apply_link(y, u))
-        found[f"valued {unit:g}"] = table(link.apply_inverse_link(z, u))
-        found[f"slope {unit:g}"] = table(link.log_slope(y[:7], u))
-    found["times"] = table(link.multiply_clipped(np.array([1e300, 2.0]), np.array([1e300, 3.0])))
+        found[f"linked {unit:g}"] = table(log_link.apply_link(y, u))
+        found[f"valued {unit:g}"] = table(log_link.apply_inverse_link(z, u))
+        found[f"slope {unit:g}"] = table(log_link.log_slope(y[:7], u))
+    found["times"] = table(
+        log_link.multiply_clipped(np.array([1e300, 2.0]), np.array([1e300, 3.0]))
+    )
     return found
 
 
@@ -335,9 +343,9 @@ def judged_card(kind: str, weights: bool) -> Scorecard:
         targets = len(one.targets)
         mean, sd = bells(count, targets, 5), 0.4 + uniform(count, targets, 6)
         y = mean + sd * 1.2 * bells(count, targets, 7) + 0.1
-        known = tails.init_calibration(targets)
-        known[:, tails.FIRST_GAIN : tails.MEAN_SCALE_FACTOR] = 1.2
-        told = tails.apply_calibration(known, mean, sd)
+        known = calibration.init_calibration(targets)
+        known[:, calibration.FIRST_GAIN : calibration.MEAN_SCALE_FACTOR] = 1.2
+        told = calibration.apply_calibration(known, mean, sd)
         made = make_empty_forecast(count, targets)._replace(
             mean=mean, sd=sd, noise_sd=sd, stated=told
         )
@@ -425,7 +433,11 @@ def kept() -> dict[str, Any]:
               "rmse<baseline_rmse", "nll>1", "a.rmse>2", "rmse>nll"]  # fmt: skip
     found["checks"] = table(
         *(
-            len(failif.explain_met_checks([failif.parse_check(c, names, ["a"])], {"a": figures}))
+            len(
+                conditions.explain_met_checks(
+                    [conditions.parse_check(c, names, ["a"])], {"a": figures}
+                )
+            )
             for c in checks
         )
     )
@@ -435,7 +447,7 @@ def kept() -> dict[str, Any]:
 def judged_rows() -> dict[str, Any]:
     """Terms of every figure, row by row."""
     found: dict[str, Any] = {}
-    told, y = told_of(stated.NORMAL_MIXTURE_CODE)
+    told, y = told_of(dispatch.NORMAL_MIXTURE_CODE)
     told[2, PARAM.spread], y[4], y[6] = 0.0, np.nan, 1e150
     made = ScoredNumericBatch(y, told[:, PARAM.place], told, uniform(len(y), 1, 3)[:, 0])
     for figure in NumericScore.figures_listed:
@@ -455,7 +467,7 @@ def judged_rows() -> dict[str, Any]:
     found["label counts"] = table(
         labels.skipped, labels.invalid, labels.is_unweighted, labels.p.shape
     )
-    found["mixture"] = np.array([float(mixture.GAIN_COUNT)])
+    found["mixture"] = np.array([float(normal_mixture.GAIN_COUNT)])
     return found
 
 

@@ -1,0 +1,158 @@
+"""The output of many rows with its derivatives: by the weights, by the inputs.
+
+What kbnn.core.block_filter does for one row, for one output and rows at a time: H = dE[y]/dw and
+J = dE[y]/dx, with every var_a held fixed, and what is new in each row: the noise, and what inputs
+that are not known add. Steps that follow one another share the weights, so that what they do not
+know is one: for a sum of derivatives D its variance is kappa D P D'.
+
+How the prediction moves with each input: the expected Jacobian, with error bars.
+
+For one row dE[y]/dx_i = sum_n c_n w_ni, c_n the expected derivative of the output with respect to
+first-layer unit n; its variance is that of the first layer's weights, sum_n c_n^2 C_n,ii. Averaged
+over a sample of rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.core import block_filter, input_moments, reference
+from kbnn.core.belief import Belief, open_belief
+from kbnn.core.constants import SMALLEST_VAR
+from kbnn.core.input_moments import InputMoments
+from kbnn.core.state import State
+
+
+class OutputSlopes(NamedTuple):
+    """Of n rows."""
+
+    mean: FloatArray  # (n,)
+    weights: FloatArray  # (n, weights) H
+    inputs: FloatArray  # (n, inputs) J, 0 where an input is beyond its limit
+    new_var: FloatArray  # (n,) the noise, and what inputs that are not known add
+
+
+def compute_slopes(belief: Belief, x: FloatArray) -> OutputSlopes:
+    """The one output at standardised rows x, NaN for missing."""
+    known = [reference.condition_row(belief, row, np.zeros_like(row)) for row in x]
+    z = _prepend_column(np.stack([row.mean for row in known]), 1.0)
+    vz = _prepend_column(np.stack([row.var for row in known]), 0.0)
+    input_var, activations = vz[:, 1:], belief.config.activations
+    layers, expected = [z], []
+    for layer in range(belief.layout.layers - 1):
+        weights = belief.layer_weights(layer)
+        mu_a = z @ weights.T
+        var_a = _own_var(belief, layer, z) + vz @ (weights**2).T
+        if layer == 0:
+            var_a += vz @ belief.own_diagonal(layer).T
+        var_a = np.maximum(var_a, SMALLEST_VAR)
+        seen_var = np.maximum(belief.config.activation_spread * var_a, SMALLEST_VAR)
+        out = activations[layer].moments(mu_a, seen_var)
+        slope = out.cov / seen_var
+        z = _prepend_column(out.mean, 1.0)
+        vz = _prepend_column(slope * slope * var_a, 0.0)
+        layers.append(z)
+        expected.append(slope)
+    chain = [np.ones((len(x), 1))]
+    for layer in range(belief.layout.layers - 1, 0, -1):
+        chain.insert(0, chain[0] @ belief.layer_weights(layer)[:, 1:] * expected[layer - 1])
+    parts = [
+        np.einsum("nm,ni->nmi", c, a).reshape(len(x), -1)
+        for c, a in zip(chain, layers, strict=True)
+    ]
+    jacobian = chain[0] @ belief.layer_weights(0)[:, 1:]
+    own = chain[0] ** 2 @ belief.own_diagonal(0)[:, 1:]
+    unknown = np.sum((jacobian**2 + own) * input_var, axis=1)
+    noise = np.array([reference.noise_var(belief, row) for row in layers[-1]])
+    inside = np.abs(np.nan_to_num(x)) <= belief.config.input_limit
+    return OutputSlopes(
+        layers[-1] @ belief.layer_weights(belief.layout.layers - 1)[0],
+        np.concatenate(parts, axis=1),
+        np.where(inside, chain[0] @ input_weights(belief)[0], 0.0),
+        noise + unknown,
+    )
+
+
+def function_var(belief: Belief, d: FloatArray) -> FloatArray:
+    """kappa D P D' of derivatives (n, weights)."""
+    total = np.zeros(len(d))
+    for stack in belief.stacks:
+        blocks = d[:, stack.positions]
+        gain = np.einsum("kde,nke->nkd", stack.cov, blocks, optimize=True)
+        total += np.einsum("nkd,nkd->n", blocks, gain)
+    return np.asarray(belief.variance_inflation * np.maximum(total, 0.0))
+
+
+def _prepend_column(values: FloatArray, first: float) -> FloatArray:
+    return np.concatenate((np.full((len(values), 1), first), values), axis=1)
+
+
+def _own_var(belief: Belief, layer: int, z: FloatArray) -> FloatArray:
+    """z' C z of every unit (n, units), C the unit's own part of the covariance."""
+    out = np.zeros((len(z), len(belief.layer_weights(layer))))
+    for unit, first, cov in belief.own[layer]:
+        part = z[:, first : first + len(cov)]
+        out[:, unit] += np.einsum("ni,ni->n", part @ cov, part)
+    if layer == 0 and belief.loose.size:
+        out += z[:, belief.layout.joint :] ** 2 @ belief.loose.T
+    return out
+
+
+class Sensitivity(NamedTuple):
+    """Per quantity and input: mean slope, its standard deviation, and its size whatever the sign.
+
+    The quantities are the outputs, or functions of them.
+    """
+
+    slope: FloatArray  # (quantities, inputs) average over the sample
+    sd: FloatArray  # (quantities, inputs) of that average, by the belief about the weights
+    size: FloatArray  # (quantities, inputs) root mean square over the sample
+
+
+def compute_sensitivity(state: State, x: FloatArray, gain: FloatArray | None = None) -> Sensitivity:
+    """The expected Jacobian over standardised rows x, missing values at their mean.
+
+    `gain` (n, quantities, outputs) holds the derivatives of the quantities with respect to the
+    outputs at each row; without it the quantities are the outputs.
+    """
+    belief = open_belief(state)
+    if gain is None:
+        gain = np.tile(np.eye(state.config.outputs), (len(x), 1, 1))
+    shape = (gain.shape[1], state.config.inputs)
+    total, square, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    limit = state.config.input_limit
+    weights, own = input_weights(belief)
+    for row, outer in zip(np.clip(np.nan_to_num(x), -limit, limit), gain, strict=True):
+        fw = block_filter.run_forward(belief, _network_inputs(belief, row))
+        c = outer @ block_filter.backpropagate_slopes(belief, fw)[0]
+        jacobian = c @ weights
+        total += jacobian
+        square += jacobian**2
+        var += c**2 @ own
+    n = max(1, len(x))
+    return Sensitivity(total / n, np.sqrt(var / n), np.sqrt(square / n))
+
+
+def _network_inputs(belief: Belief, row: FloatArray) -> InputMoments | input_moments.WideInputs:
+    if not belief.config.directions:
+        return InputMoments(row, None)
+    return input_moments.condition_wide_inputs(
+        belief.view, belief.input_mean, belief.input_cov, row, np.zeros_like(row)
+    )
+
+
+def input_weights(belief: Belief) -> tuple[FloatArray, FloatArray]:
+    """First-layer weights (units, inputs) of the inputs themselves, and their variances.
+
+    A wide network's pre-activation is w_s' V' x + w_r' (x - V V' x), x in units of its own.
+    """
+    weights, var = belief.layer_weights(0)[:, 1:], belief.own_diagonal(0)[:, 1:]
+    if not belief.config.directions:
+        return weights, var
+    k, gain, v = belief.config.directions, belief.view[:, 0], belief.view[:, 2:]
+    of_s, of_r = weights[:, :k], weights[:, k:]
+    seen = of_r + (of_s - of_r @ v) @ v.T
+    return seen * gain, (var[:, k:] + var[:, :k] @ (v**2).T) * gain**2

@@ -1,0 +1,161 @@
+"""The clock of a stream: which column tells the time, and what is learned from it.
+
+Cycles are pairs of sine and cosine; they pass into the network as they are. What is fixed here is
+fixed by the first rows and lives in the schema, so that a row means the same whenever it comes. The
+calendar is that of the clock on the wall, as it was written; time that passes is counted in
+instants, so that a change to summer time moves the one and not the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+
+DAY_SECONDS: Final = 86400.0
+YEAR_SECONDS: Final = 365.25 * DAY_SECONDS
+MONTH_SECONDS: Final = YEAR_SECONDS / 12
+
+CYCLES: Final = {"day": DAY_SECONDS, "week": 7 * DAY_SECONDS, "year": YEAR_SECONDS}
+"""The cycles that a calendar has, by their length in seconds."""
+
+TimeUnit = Literal["text", "s", "ms", "us", "ns", "year"]
+TimestampStyle = Literal["text", "day", "month", "number"]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What is known of the clock.
+
+    unit      how its numbers are read; texts and points of time read themselves
+    start     the instant that elapsed time is counted from, in seconds since 1970
+    step      seconds between two rows, 0 where rows come in no order
+    cycles    those of the calendar that the rows can show
+    names     of the columns of x: two for each cycle, and one for elapsed time if it has one
+    """
+
+    column: str
+    unit: TimeUnit
+    start: float
+    step: float
+    cycles: list[str]
+    names: list[str]
+    day_first: bool = False  # 03/04/2026 is in April
+    written: TimestampStyle = "text"
+    zoned: bool = False
+
+    @property
+    def months_per_step(self) -> int:
+        """Whole months between two rows, 0 where a step is no such thing."""
+        months = round(self.step / MONTH_SECONDS)
+        return months if months and abs(self.step / MONTH_SECONDS - months) < 0.1 * months else 0
+
+    @property
+    def season_steps(self) -> int:
+        """Steps after which the calendar comes round, 0 where no round is short enough."""
+        step = self.step
+        if self.months_per_step:
+            return (
+                12 // self.months_per_step
+                if 12 % self.months_per_step == 0 and self.months_per_step < 12
+                else 0
+            )
+        if 0.0 < step <= DAY_SECONDS / 2:
+            rows = round(DAY_SECONDS / step)
+            return (
+                rows
+                if rows <= MAX_SEASON_STEPS and abs(rows * step - DAY_SECONDS) < 0.01 * DAY_SECONDS
+                else 0
+            )
+        return {1: 7, 7: 52}.get(round(step / DAY_SECONDS), 0)
+
+    def encode_times(self, time: FloatArray) -> FloatArray:
+        """(n, names) of instants and what the clock on the wall said (n, 2)."""
+        out = np.empty((len(time), len(self.names)))
+        for at, cycle in enumerate(self.cycles):
+            angle = 2.0 * np.pi * compute_cycle_phase(cycle, time[:, 1])
+            out[:, 2 * at], out[:, 2 * at + 1] = np.sin(angle), np.cos(angle)
+        if len(self.names) > 2 * len(self.cycles):
+            out[:, -1] = (time[:, 0] - self.start) / DAY_SECONDS
+        return out
+
+    def extend_times(self, time: FloatArray, steps: int) -> FloatArray:
+        """(steps, 2): the points of time that follow one (2,)."""
+        ahead = np.arange(1, steps + 1)
+        if not self.months_per_step:
+            return np.asarray(time + np.outer(ahead * self.step, [1.0, 1.0]))
+        local = np.array([_add_months(time[1], int(k) * self.months_per_step) for k in ahead])
+        return np.stack((local - (time[1] - time[0]), local), axis=1)
+
+
+MAX_SEASON_STEPS: Final = 1440
+
+
+def compute_cycle_phase(cycle: str, local: FloatArray) -> FloatArray:
+    """Where in a cycle, from 0 to 1, the clock on the wall stands; NaN where nobody knows."""
+    known = np.isfinite(local)
+    seconds = np.where(known, local, 0.0)
+    if cycle != "year":
+        length = CYCLES[cycle]
+        begin = 4 * DAY_SECONDS if cycle == "week" else 0.0  # 1970 began on a Thursday
+        found = np.mod(seconds - begin, length) / length
+    else:
+        year = np.floor(seconds).astype("datetime64[s]").astype("datetime64[Y]")
+        first = year.astype("datetime64[s]").astype(np.float64)
+        last = (year + 1).astype("datetime64[s]").astype(np.float64)
+        found = (seconds - first) / (last - first)
+    return np.where(known, found, np.nan)
+
+
+def name_time_columns(
+    column: str, cycles: Sequence[str], elapsed: bool, taken: Sequence[str]
+) -> list[str]:
+    """Names for the columns of x that a clock makes."""
+    wanted = [f"{column} {cycle} {wave}" for cycle in cycles for wave in ("sin", "cos")]
+    wanted += [f"{column} elapsed"] if elapsed else []
+    return [make_unique_name(name, taken) for name in wanted]
+
+
+def make_unique_name(name: str, taken: Sequence[str]) -> str:
+    """The name, or one like it that no column has."""
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _add_months(local: float, months: int) -> float:
+    """The same day and hour some months later, or the last day of a shorter month."""
+    whole = np.datetime64(int(np.floor(local)), "s")
+    month = whole.astype("datetime64[M]")
+    begin = float(month.astype("datetime64[s]").astype(np.int64))
+    later = month + months
+    first = float(later.astype("datetime64[s]").astype(np.int64))
+    end = float((later + 1).astype("datetime64[s]").astype(np.int64))
+    return min(first + (local - begin), end - DAY_SECONDS + (local % DAY_SECONDS))
+
+
+def format_times(clock: Clock, time: FloatArray) -> list[str]:
+    """Points of time (n, 2) as the stream writes them."""
+    return [_format_time(clock, float(instant), float(local)) for instant, local in time]
+
+
+def _format_time(clock: Clock, instant: float, local: float) -> str:
+    if not np.isfinite(instant):
+        return ""
+    if clock.unit == "year":
+        return str(np.datetime64(int(np.floor(local)), "s").astype("datetime64[Y]"))
+    if clock.unit != "text":
+        ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[clock.unit]
+        return str(round(instant * ticks))
+    micros = np.datetime64(round(local * 1e6), "us")
+    if clock.written in ("day", "month"):
+        return str(micros.astype("datetime64[D]" if clock.written == "day" else "datetime64[M]"))
+    text = str(micros.astype("datetime64[s]")) if round(local * 1e6) % 10**6 == 0 else str(micros)
+    if not clock.zoned:
+        return text
+    minutes = round((local - instant) / 60.0)
+    return f"{text}{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"

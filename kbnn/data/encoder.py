@@ -1,0 +1,454 @@
+"""An eye on the clock: rows that go back, double or leave a gap are learned, and told of once.
+
+Watch for features that stop: no value any more, or the same value again and again.
+
+A dead sensor seldom ends a stream: its cells stay empty, or repeat the last value. Both are
+reported once per column, with the row where it began, and so is the row where the column comes
+back. Rows are looked at in the order of the sources, and the reports are the same however rows are
+grouped.
+
+A gap is reported after 200 rows, or more where the column was sparse before: rows in which 20
+values were to be expected from the share of rows that had one. Repetition is reported after 1,000
+rows of a column of numbers that changed in at least half of the rows before.
+
+Encode rows to arrays: schema and chunk in, Rows out, and the flaws of the rows left out.
+
+Nothing here depends on how rows are grouped into chunks. Categories and classes are admitted row by
+row, and within a row in the order of the columns; a block is as wide as the schema at its end, with
+0 in an indicator column for rows before its category was first seen, which is what a narrower
+earlier block stands for. A missing category is NaN in the indicators known by that row.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kbnn.array_types import BoolArray, FloatArray, IntArray
+from kbnn.core.kernel import stack_columns
+from kbnn.data.batch import GAP_ROWS, MIN_ABS_VALUE, Rows, longest_usual_gap
+from kbnn.data.chunk import Chunk, RowError, shorten
+from kbnn.data.column_types import Notice, SentinelDetector
+from kbnn.data.decoder import ColumnDecoder, OnError
+from kbnn.data.row_blocks import take_rows
+from kbnn.data.schema import Schema
+from kbnn.data.values import missing_tokens
+
+
+class ClockMonitor:
+    """Tells, once each, of what is unusual about the order of rows."""
+
+    def __init__(self, schema: Schema, notice: Notice, *, keyed: bool = False) -> None:
+        """`keyed`: rows are of many series, each with a past of its own."""
+        self._clock = None if keyed else schema.clock
+        self._by_rows = any(lag.rows for lag in schema.lags)
+        self._notice = notice
+        self._last = np.nan
+        self._reported: set[str] = set()
+
+    def check_chunk(self, time: FloatArray | None, chunk: Chunk) -> None:
+        """Look at the rows of a chunk, in order."""
+        clock = self._clock
+        if time is None or clock is None or not clock.step:
+            return
+        instants = time[:, 0]
+        known = np.flatnonzero(np.isfinite(instants))
+        if not len(known):
+            return
+        passed = np.diff(np.concatenate(([self._last], instants[known])))
+        self._last = float(instants[known[-1]])
+        ways = [("back", passed < 0.0), ("twice", passed == 0.0)]
+        if self._by_rows:
+            ways.append(("gap", passed > 1.5 * clock.step))
+        for way, found in ways:
+            if way not in self._reported and found.any():
+                self._reported.add(way)
+                at = int(known[np.argmax(found)])
+                self._notice(f"{chunk.source}: {_CLOCK_NOTICES[way].format(chunk.first_row + at)}")
+
+
+_CLOCK_NOTICES = {
+    "back": "the clock goes back in row {:,}: rows are taken in the order they come (where "
+    "another series begins, --key COLUMN keeps a model for each)",
+    "twice": "row {:,} has the time of the row above it: the two are taken one after the other",
+    "gap": "there is a gap before row {:,}: lags count rows (--lags 1h,1d count time)",
+}
+
+
+REPEATED_ROWS: Final = 1000
+
+
+class _Event(NamedTuple):
+    """A column that has stopped, or goes on again, at a position among all rows."""
+
+    position: int
+    column: int
+    resumed: bool
+    row: int  # of the source: the first without activity, or the first with it again
+    source: str
+    silent: int  # rows without activity after which it is reported
+    value: float  # in the row
+
+
+class _Activity:
+    """When each column was last active, and whether that was too long ago."""
+
+    def __init__(self, least: int, patience: Callable[[int, int], int]) -> None:
+        """`patience` gives the silent rows that are usual, `least` or more, from active rows among
+        all rows.
+        """
+        self._least = least
+        self._patience = patience
+        self._position = 0  # rows so far
+        self._active = np.zeros(0, np.int64)  # active rows of each column so far
+        self._first = np.zeros(0, np.int64)  # position of the first one
+        self._last = np.zeros(0, np.int64)  # position of the last one
+        self._since = np.zeros(0, np.int64)  # row of the source after the last one
+        self._source = np.zeros(0, object)  # and its source
+        self._stopped = np.zeros(0, np.bool_)  # reported
+        self._resumed = np.zeros(0, np.bool_)  # reported too
+        self._waiting = False  # whether a column has stopped and not resumed
+
+    def follow(
+        self,
+        active: BoolArray,
+        broken: BoolArray | None,
+        x: FloatArray,
+        rows: IntArray,
+        source: str,
+    ) -> Iterator[_Event]:
+        """Look at rows (n, columns); silence also ends where it is `broken`, which is no activity.
+
+        `rows` are their numbers in the source.
+        """
+        size, width = active.shape
+        self._widen(width)
+        ends = active if broken is None else active | broken
+        acting = np.count_nonzero(active, axis=0)
+        if not self._waiting and ends.all():  # the usual case, which live streams have row by row
+            self._count(active, acting)
+            self._position += size
+            self._last.fill(self._position - 1)
+            return
+        ending = np.count_nonzero(ends, axis=0)
+        before = self._position - 1 - self._last
+        fresh = before == 0
+        self._since[fresh], self._source[fresh] = rows[0], source
+        possible = ~self._stopped & (size - ending + before >= self._least)
+        possible &= self._active + acting > 0
+        back = self._stopped & ~self._resumed & (acting > 0)
+        for column in np.flatnonzero(possible | back).tolist():
+            yield from self._report(column, active[:, column], ends[:, column], x, rows, source)
+        self._waiting = bool(np.any(self._stopped & ~self._resumed))
+        self._count(active, acting)
+        some = np.flatnonzero(ending)
+        last = size - 1 - np.argmax(ends[::-1, some], axis=0)
+        self._last[some] = self._position + last
+        inside = last < size - 1
+        self._since[some[inside]] = rows[last[inside] + 1]
+        self._source[some[inside]] = source
+        self._position += size
+
+    def _count(self, active: BoolArray, acting: IntArray) -> None:
+        """Count active rows, so many of each column."""
+        begun = (self._active == 0) & (acting > 0)
+        self._active += acting
+        if begun.any():
+            self._first[begun] = self._position + np.argmax(active[:, begun], axis=0)
+
+    def _widen(self, width: int) -> None:
+        more = width - len(self._active)
+        if more > 0:
+            for name in ("_active", "_first", "_since"):
+                setattr(self, name, np.append(getattr(self, name), np.zeros(more, np.int64)))
+            self._last = np.append(self._last, np.full(more, self._position - 1))
+            self._source = np.append(self._source, np.full(more, "", object))
+            for name in ("_stopped", "_resumed"):
+                setattr(self, name, np.append(getattr(self, name), np.zeros(more, np.bool_)))
+
+    def _report(
+        self,
+        column: int,
+        active: BoolArray,
+        ends: BoolArray,
+        x: FloatArray,
+        rows: IntArray,
+        source: str,
+    ) -> Iterator[_Event]:
+        """The events of one column among these rows."""
+        values, start, silent = x[:, column], 0, 0
+        if not self._stopped[column]:
+            at = np.flatnonzero(ends)
+            places = np.concatenate(([self._last[column]], self._position + at))
+            after = np.concatenate((places[1:], [self._position + len(ends)]))
+            counted = self._active[column] + np.concatenate(([0], np.cumsum(active)[at]))
+            first = self._first[column]
+            if not self._active[column]:
+                first = self._position + int(np.argmax(active))
+            for gap in np.flatnonzero(after - places - 1 >= self._least).tolist():
+                if not counted[gap]:
+                    continue
+                total = int(places[gap] - first + 1)
+                silent = self._patience(int(counted[gap]), total)
+                if after[gap] - places[gap] - 1 >= silent:
+                    break
+            else:
+                return
+            self._stopped[column] = True
+            since, its_source = int(self._since[column]), self._source[column]
+            if gap:
+                start = int(at[gap - 1]) + 1
+                since, its_source = int(rows[start]), source
+            position = int(places[gap]) + silent
+            yield _Event(position, column, False, since, its_source, silent, float(values[start]))
+        again = start + np.flatnonzero(active[start:])
+        if len(again):
+            self._resumed[column] = True
+            row = int(again[0])
+            position = self._position + row
+            yield _Event(position, column, True, int(rows[row]), source, silent, float(values[row]))
+
+
+def _longest_usual_repetition(changes: int, rows: int) -> int:
+    """REPEATED_ROWS where half of the rows changed, and 100 at least; else without limit."""
+    return REPEATED_ROWS if 2 * changes >= max(rows, GAP_ROWS) else sys.maxsize
+
+
+class DeadColumns:
+    """Reports features that have no value any more, or do not change any more."""
+
+    def __init__(self, notice: Notice) -> None:
+        self._notice = notice
+        self._names: list[str] = []
+        self._places: IntArray = np.zeros(0, np.int64)
+        self._numbers: BoolArray = np.zeros(0, np.bool_)
+        self._schema: Schema | None = None
+        self._before = np.zeros(0)  # the row before
+        self._values = _Activity(GAP_ROWS, longest_usual_gap)
+        self._changes = _Activity(REPEATED_ROWS, _longest_usual_repetition)
+
+    def look(self, rows: Rows, schema: Schema, source: str) -> None:
+        """Look at rows that are learned, in the order of the source."""
+        if schema is not self._schema:
+            self._find_places(schema)
+        x, number = rows.x[:, self._places], rows.number
+        there = ~np.isnan(x)
+        if schema.id is not None:  # a row that brings a late target has no features
+            with_features = there.any(axis=1)
+            x, there, number = x[with_features], there[with_features], number[with_features]
+        if not x.size:
+            return
+        new = x.shape[1] - len(self._before)
+        if new:
+            self._before = np.append(self._before, np.full(new, np.nan))
+        earlier = np.concatenate((self._before[None], x[:-1]))
+        self._before = x[-1].copy()
+        compared = there & ~np.isnan(earlier) & self._numbers
+        changed = compared & (x != earlier)
+        events = [
+            *((event, False) for event in self._values.follow(there, None, x, number, source)),
+            *(
+                (event, True)
+                for event in self._changes.follow(changed, ~compared, x, number, source)
+            ),
+        ]
+        for event, repeated in sorted(events, key=lambda pair: (pair[0][:3], pair[1])):
+            self._notice(self._describe(event, repeated))
+
+    def _find_places(self, schema: Schema) -> None:
+        """One column of x for each feature: of a category any, they are missing together."""
+        kinds = {column.name: column.kind for column in schema.columns if column.role == "feature"}
+        first: dict[str, int] = {}
+        for at, place in enumerate(schema.layout):
+            if place.column in kinds:
+                first.setdefault(place.column, at)
+        self._schema = schema
+        self._names += [name for name in first if name not in self._names]
+        self._places = np.array([first[name] for name in self._names], np.int64)
+        self._numbers = np.array([kinds[name] == "number" for name in self._names], np.bool_)
+
+    def _describe(self, event: _Event, repeated: bool) -> str:
+        where = f"{event.source}, row {event.row:,}: column '{shorten(self._names[event.column])}'"
+        if event.resumed:
+            return f"{where} {'changes' if repeated else 'has values'} again"
+        if repeated:
+            return (
+                f"{where} repeats the value {event.value:.6g} from here on ({event.silent:,} rows "
+                "so far). Check where it comes from; predictions continue with it."
+            )
+        return (
+            f"{where} has no value from here on ({event.silent:,} rows so far). Check where it "
+            "comes from; predictions continue without it."
+        )
+
+
+class EncodedChunk(NamedTuple):
+    """The rows (None: none is left), the flawed ones, and whether the first of them ends it all."""
+
+    rows: Rows | None
+    row_errors: dict[int, RowError]
+    stopped: bool
+
+
+class ChunkEncoder:
+    """Turns chunks into blocks and lets the schema grow on the way."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        on_error: OnError = "stop",
+        admit: bool = True,
+        use_target: bool = True,
+        original: bool = False,
+        late: bool = False,
+        keyed: bool = False,
+        notice: Notice = lambda text: None,
+    ) -> None:
+        self.schema = schema
+        self._sent_schema = schema.copy()  # what goes out with rows is nobody's to change
+        self._size = measure_schema(schema)  # of what was told
+        self._on_error = on_error
+        self._admit = admit
+        self._use_target = use_target
+        self._original = original
+        self._late = late
+        self._notice = notice
+        self._tiny: set[str] = set()
+        self._watch = ClockMonitor(schema, notice, keyed=keyed)
+        self._sentinels = SentinelDetector(notice)
+        self._dead_columns = DeadColumns(notice)
+        self._tokens = pa.array(missing_tokens(schema.missing), pa.string())
+
+    def encode(self, chunk: Chunk) -> EncodedChunk:
+        """Encode all rows of a chunk, in order."""
+        found = ColumnDecoder(
+            self.schema,
+            chunk,
+            self._tokens,
+            stop=self._on_error == "stop",
+            admit=self._admit,
+            use_target=self._use_target,
+            late=self._late,
+            notice=self._notice,
+        )
+        found.read_numbers()
+        self._report_tiny_values(found.tiny_columns)
+        self._watch.check_chunk(found.time, chunk)
+        found.decide_kinds()
+        found.read_classes()
+        found.read_categories()
+        if self._admit:
+            self._sentinels.check_chunk(found.values, found.good, chunk)
+        flaws = {at: flaw for at, (_, flaw) in sorted(found.row_errors.items())}
+        stopped = found.stop and bool(flaws)
+        if stopped:
+            first = min(flaws)
+            flaws = {first: flaws[first]}
+        size = measure_schema(self.schema)
+        if size != self._size:
+            self._sent_schema, self._size = self.schema.copy(), size
+        if self._on_error == "keep":
+            rows = self._make_rows(found, None, ~found.good if flaws else None)
+        elif found.good.all():
+            rows = self._make_rows(found, None, None)
+        elif found.good.any():
+            rows = self._make_rows(found, np.flatnonzero(found.good), None)
+        else:
+            return EncodedChunk(None, flaws, stopped)
+        if self._admit:
+            self._dead_columns.look(rows, self._sent_schema, chunk.source)
+        return EncodedChunk(rows, flaws, stopped)
+
+    def _report_tiny_values(self, names: set[str]) -> None:
+        """Say once of each column that it has values too small to reckon with."""
+        for name in sorted(names - self._tiny):
+            self._notice(f"column '{name}': values closer to 0 than {MIN_ABS_VALUE:g} count as 0")
+        self._tiny |= names
+
+    def _make_rows(
+        self, found: ColumnDecoder, chosen: IntArray | None, unreadable: BoolArray | None
+    ) -> Rows:
+        rows = _assemble_rows(found, unreadable, found.chunk.batch if self._original else None)
+        rows = rows._replace(schema=self._sent_schema)
+        return rows if chosen is None else take_rows(rows, chosen)
+
+
+def measure_schema(schema: Schema) -> tuple[int, ...]:
+    """Changes with every step in which a schema grows."""
+    labels = sum(len(column.categories) for column in schema.columns)
+    bare = sum(place.category is None for place in schema.layout)
+    decided = sum(column.kind != "undecided" for column in schema.columns)
+    return schema.width, bare, labels, decided, len(schema.classes)
+
+
+def _assemble_rows(
+    found: ColumnDecoder, unreadable: BoolArray | None, original: pa.RecordBatch | None
+) -> Rows:
+    """Put the arrays together, with nothing known about the spoilt rows."""
+    schema, size = found.schema, found.size
+    places: dict[str, list[int]] = {}
+    for at, place in enumerate(schema.layout):
+        places.setdefault(place.column, []).append(at)
+    missing = np.full(size if places.keys() - found.values.keys() else 0, np.nan)
+    x = stack_columns([found.values.get(place.column, missing) for place in schema.layout], size)
+    for name in found.labels.keys() & places.keys():
+        _fill_indicators(found, x, places[name], name)
+    if schema.clock is not None and found.time is not None:
+        x[:, [places[name][0] for name in schema.clock.names]] = schema.clock.encode_times(
+            found.time
+        )
+    y = np.full((size, len(schema.targets)), np.nan)
+    for at, name in enumerate(schema.targets):
+        y[:, at] = found.values.get(name, np.nan)
+    weight = found.values.get(schema.weight) if schema.weight else None
+    x_sd = _assemble_input_sd(found, places)
+    if unreadable is not None:
+        rows = np.flatnonzero(unreadable)
+        for at in range(schema.width):
+            x[rows, at] = np.where(rows >= found.admitted.get(at, 0), np.nan, 0.0)
+        y[rows] = np.nan
+        weight = None if weight is None else np.where(unreadable, 1.0, weight)
+        if x_sd is not None:
+            x_sd[rows] = 0.0
+    number = found.chunk.first_row + np.arange(size)
+    return Rows(
+        x,
+        y,
+        number,
+        x_sd,
+        weight,
+        unreadable,
+        original=original,
+        time=found.time,
+        id=found.read_ids(),
+    )
+
+
+def _fill_indicators(found: ColumnDecoder, x: FloatArray, own: list[int], name: str) -> None:
+    """Set the indicator columns of one feature: 1 for the label, NaN when it is missing."""
+    names, codes = found.labels[name]
+    at = {found.schema.layout[place].category: place for place in own}
+    x[:, own] = 0.0
+    targets = np.array([at.get(label, -1) for label in names] + [-1], np.int64)[codes]
+    rows = np.flatnonzero(targets >= 0)
+    x[rows, targets[rows]] = 1.0
+    missing = np.flatnonzero(codes < 0)
+    for place in own:
+        x[missing[missing >= found.admitted.get(place, 0)], place] = np.nan
+
+
+def _assemble_input_sd(found: ColumnDecoder, places: dict[str, list[int]]) -> FloatArray | None:
+    """The stated standard deviations, 0 for every input that has none."""
+    pairs = [column for column in found.schema.columns if column.role == "input_sd"]
+    if not pairs:
+        return None
+    x_sd = np.zeros((found.size, found.schema.width))
+    for column in pairs:
+        if column.of in places and found.schema.get_column(column.of).kind == "number":
+            x_sd[:, places[column.of][0]] = found.values[column.name]
+    return x_sd

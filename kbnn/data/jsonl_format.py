@@ -1,0 +1,352 @@
+"""JSON lines to chunks: one object per line, its keys are the columns.
+
+A chunk is parsed in bulk with the types the schema pins; whatever does not fit them sends the chunk
+through a reading line by line, which gives the same values and finds the lines at fault.
+
+Keys of JSON lines that come after the columns are settled: they are admitted, or it is said.
+
+A look at the bytes finds what may be a new key; only where there is one is a line taken apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from kbnn.array_types import BoolArray
+from kbnn.data.chunk import Chunk, ReadHints, RowError, encoding_error, shorten
+from kbnn.data.csv_records import (
+    MAX_COLUMNS,
+    MAX_RECORD_BYTES,
+    RecordSplitter,
+    check_unique_names,
+    check_width,
+    find_record_starts,
+    make_line_finder,
+)
+from kbnn.data.values import number_to_text
+from kbnn.errors import DataError
+
+_JSON_SKIP_HINT: Final = "use --on-error skip"
+_FEWER_KEYS_HINT: Final = "keep those that are needed: jq -c '{a, b, y}' makes such lines"
+_WHOLE_LINE: Final = re.compile(rb"^\{.*\}\r?$", re.M)
+_ANY_LINE: Final = re.compile(rb"^[^\r\n]", re.M)
+
+
+class JsonReader:
+    """Reads JSON lines; the columns are the keys of the first rows, in order of first sight."""
+
+    def __init__(
+        self,
+        name: str,
+        pieces: Iterator[bytes],
+        hints: ReadHints,
+        known: Sequence[str] | None = None,
+        check: Callable[[list[str]], None] = lambda keys: None,
+        notice: Callable[[str], None] = lambda text: None,
+        admit: bool = False,
+    ) -> None:
+        """`admit`: keys that come late are columns too."""
+        self.name = name
+        self._admit = admit
+        self.columns: list[str] = []
+        self.seen_at: dict[str, int] = {}  # the row in which a key was first seen
+        self._hints = hints
+        self._known = known
+        self._check = check
+        self._late = LateKeyDetector(
+            name, notice, known is not None, self._add_late_column if admit else None
+        )
+        self._line = 1
+        self._row = 1
+        self._has_columns = False
+        self._refusal: tuple[int, DataError] | None = None
+        self._chunks = self._iter_chunks(pieces)
+
+    def read_chunks(self) -> Iterator[Chunk]:
+        """All lines, as they become complete."""
+        return self._chunks
+
+    def _iter_chunks(self, pieces: Iterator[bytes]) -> Iterator[Chunk]:
+        splitter = RecordSplitter(None)
+        for piece in chain(pieces, [b"\n"]):
+            data = splitter.feed(piece)
+            if data.strip():
+                chunk = self._make_chunk(data)
+                if self._refusal is None:
+                    yield chunk
+                else:
+                    row, error = self._refusal
+                    yield chunk.slice(0, row - chunk.first_row)
+                    raise error
+            self._line += data.count(b"\n")
+            if splitter.pending_bytes > MAX_RECORD_BYTES:
+                size = f"{MAX_RECORD_BYTES >> 20} MiB"
+                raise DataError(f"{self.name}:{self._line}: a line is longer than {size}")
+        if self._row == 1:
+            raise DataError(f"{self.name}: is empty")
+
+    def _make_chunk(self, data: bytes) -> Chunk:
+        data = _empty_blank_lines(data)
+        flaws: dict[int, RowError] = {}
+        if self._has_columns:
+            self._late.scan_lines(data, self._row)
+        batch = self._parse_bulk(data) if self._has_columns else None
+        typed: dict[str, BoolArray] = {}
+        if batch is None:
+            batch, flaws, typed = self._read_lines(data)
+        row, self._row = self._row, self._row + batch.num_rows
+        line_of = make_line_finder(data, self._line, None)
+        return Chunk(self.name, batch, row, flaws, line_of, typed=typed)
+
+    def fix_columns(self, names: Iterable[str]) -> None:
+        """Fix the columns: keys that come later are late."""
+        self.columns = list(names)
+        self._has_columns = True
+        check_unique_names(self.columns, self.name)
+        self._late.set_columns(self.columns, self.seen_at)
+
+    def _add_late_column(self, key: str) -> None:
+        """One more column, from here on; of more than are read no more are."""
+        if len(self.columns) < MAX_COLUMNS:
+            self.columns.append(key)
+
+    def _collect_columns(self, rows: list[dict[str, Any]]) -> None:
+        """Learn the columns from the keys; where columns are known, the first object suffices."""
+        for row, found in enumerate(rows, self._row):
+            for key in found:
+                self.seen_at.setdefault(key, row)
+            check_width(len(self.seen_at), self.name, self._hints)
+            if found and self._known is not None:
+                try:
+                    self._check(list(found))
+                except DataError as error:
+                    self._refusal = (row, error)  # raised in its place, after the rows before it
+                self.fix_columns(dict.fromkeys([*found, *self._known]))
+                return
+        self.columns = list(self.seen_at) or list(self._known or ())
+
+    def _list_wanted(self) -> list[str]:
+        return [name for name in self.columns if self._hints.is_wanted(name)]
+
+    def _parse_bulk(self, data: bytes) -> pa.RecordBatch | None:
+        """Parse in bulk; None when anything is unusual."""
+        rows = len(_ANY_LINE.findall(data))
+        names = self._list_wanted()
+        if not names or len(_WHOLE_LINE.findall(data)) != rows or not _is_utf8(data):
+            return None
+        pins = self._hints
+        types = [
+            pa.float64() if n in pins.numbers else pa.bool_() if n in pins.booleans else pa.string()
+            for n in names
+        ]
+        try:
+            table = pyarrow.json.read_json(
+                pa.BufferReader(data),
+                read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=pyarrow.json.ParseOptions(
+                    explicit_schema=pa.schema(list(zip(names, types, strict=True))),
+                    unexpected_field_behavior="ignore",
+                ),
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+        batches = table.select(names).combine_chunks().to_batches()
+        return batches[0] if batches and batches[0].num_rows == rows else None
+
+    def _read_lines(
+        self, data: bytes
+    ) -> tuple[pa.RecordBatch, dict[int, RowError], dict[str, BoolArray]]:
+        """Parse line by line; a line that is no object becomes an empty row with a flaw.
+
+        Of columns of text it is said which values were numbers.
+        """
+        starts = [*find_record_starts(data, None), len(data)]
+        flaws: dict[int, RowError] = {}
+        rows: list[dict[str, Any]] = []
+        for at, (start, end) in enumerate(pairwise(starts)):
+            found = _parse_line(data[start:end], any_width=self._hints.wanted is not None)
+            if isinstance(found, RowError):
+                flaws[at] = found
+                found = {}
+            rows.append(found)
+        if not self._has_columns:
+            self._collect_columns(rows)
+        chosen = self._has_columns or len(self.columns) > MAX_COLUMNS
+        names = self._list_wanted() if chosen else self.columns
+        columns: list[pa.Array] = []
+        typed: dict[str, BoolArray] = {}
+        for name in names:
+            values = [row.get(name) for row in rows]
+            columns.append(_make_json_column(values))
+            if pa.types.is_string(columns[-1].type):
+                which = np.array([_json_kind(value) == "number" for value in values])
+                if which.any():
+                    typed[name] = which
+        if not columns:  # nothing but flawed lines so far: only the number of rows counts
+            columns, names = [pa.nulls(len(rows))], [""]
+        return pa.RecordBatch.from_arrays(columns, names=names), flaws, typed
+
+
+def _empty_blank_lines(data: bytes) -> bytes:
+    """Make lines of spaces empty, so that every reading skips them alike."""
+    return (
+        re.sub(rb"^[ \t]+$", b"", data, flags=re.M) if b" \n" in data or b"\t\n" in data else data
+    )
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _parse_line(line: bytes, *, any_width: bool) -> dict[str, Any] | RowError:
+    if not any_width and line.count(b'":') > MAX_COLUMNS:
+        reason = f"has more than {MAX_COLUMNS:,} keys"
+        return RowError("", shorten(line[:99].decode(errors="replace")), reason, _FEWER_KEYS_HINT)
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        return encoding_error("", error)
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        what = error.msg[:1].lower() + error.msg[1:]
+        reason = f"is not valid JSON: {what}, at character {error.colno}"
+        return RowError("", shorten(text.strip()), reason, _JSON_SKIP_HINT)
+    except (ValueError, RecursionError):
+        return RowError("", shorten(text.strip()), "is not usable JSON", _JSON_SKIP_HINT)
+    if not isinstance(found, dict):
+        return RowError("", shorten(text.strip()), "is not a JSON object", _JSON_SKIP_HINT)
+    try:
+        # Escapes may spell halves of characters, which no text can hold.
+        json.dumps(found, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, ValueError, RecursionError):
+        return RowError(
+            "", shorten(text.strip()), "holds text that is not Unicode", _JSON_SKIP_HINT
+        )
+    return found
+
+
+def _make_json_column(values: list[Any]) -> pa.Array:
+    """One key's values as a typed column, or as text when the types are mixed or nested."""
+    kinds = {_json_kind(value) for value in values if value is not None}
+    if not kinds:
+        return pa.nulls(len(values))
+    if kinds == {"boolean"}:
+        return pa.array(values, pa.bool_())
+    if kinds == {"number"}:
+        return pa.array([None if v is None else _clamp_float(v) for v in values], pa.float64())
+    return pa.array([None if v is None else _format_json_value(v) for v in values], pa.string())
+
+
+def _json_kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    return "text" if isinstance(value, str) else "nested"
+
+
+def _clamp_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _format_json_value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return number_to_text(_clamp_float(value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+_KEY: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
+_MAX_REPORTED_KEYS: Final = 5  # keys that are named
+_MAX_SCANNED_CHUNKS: Final = (
+    50  # chunks in which something like a new key was looked for, to tell of it
+)
+
+
+class LateKeyDetector:
+    """Notices each key of a source that is none of the columns, at its first row."""
+
+    def __init__(
+        self,
+        name: str,
+        notice: Callable[[str], None],
+        known: bool,
+        admit: Callable[[str], None] | None = None,
+    ) -> None:
+        """`admit` takes each late key; without it they are told of."""
+        self._name = name
+        self._admit = admit
+        self._notice = notice
+        self._why = "none of the known columns" if known else "to learn from it use --features"
+        self._columns: frozenset[str] = frozenset()
+        self._known_keys: set[bytes] = set()
+        self._reported_keys: set[str] = set()
+        self._looks = 0
+
+    def set_columns(self, columns: Iterable[str], seen_at: Mapping[str, int]) -> None:
+        """These are the columns: a key that was seen meanwhile and is none of them is late."""
+        self._columns = frozenset(columns)
+        self._known_keys = {json.dumps(name)[1:-1].encode() for name in self._columns}
+        for key, row in seen_at.items():
+            self._report_key(key, row)
+
+    def scan_lines(self, data: bytes, first_row: int) -> None:
+        """Look through complete lines."""
+        if self._admit is None and (
+            self._looks >= _MAX_SCANNED_CHUNKS or len(self._reported_keys) > _MAX_REPORTED_KEYS
+        ):
+            return
+        new = set(_KEY.findall(data)) - self._known_keys
+        if not new:
+            return
+        self._looks += 1
+        self._known_keys |= new
+        starts = [*find_record_starts(data, None), len(data)]
+        for row, (start, end) in enumerate(pairwise(starts), first_row):
+            line = data[start:end]
+            if not new.isdisjoint(_KEY.findall(line)):
+                for key in _parse_keys(line):
+                    self._report_key(key, row)
+
+    def _report_key(self, key: str, row: int) -> None:
+        if key in self._columns or key in self._reported_keys:
+            return
+        if self._admit is not None:
+            self._reported_keys.add(key)
+            self._admit(key)
+            return
+        if len(self._reported_keys) > _MAX_REPORTED_KEYS:
+            return
+        self._reported_keys.add(key)
+        if len(self._reported_keys) > _MAX_REPORTED_KEYS:
+            self._notice(f"{self._name}: more keys come from row {row:,} on and are ignored")
+        else:
+            first = f"the key '{shorten(key)}' comes first in row {row:,}"
+            self._notice(f"{self._name}: {first} and is ignored ({self._why})")
+
+
+def _parse_keys(line: bytes) -> list[str]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return list(found) if isinstance(found, dict) else []

@@ -1,0 +1,239 @@
+"""Lags: what columns were before a row, some rows or some time earlier.
+
+A lag is a column of x that the model fills in from what it has met: the values of rows before, as
+they were learned, and nothing of the row itself. What is needed for that is a `History`, part of
+the model: a stream that is cut, or grouped otherwise, has the same lags to the bit.
+
+Where the last value of a number is among them, what is learned is the change from it: a network
+tells a change from levels far better than the next level. `Past.base` is what it is the change
+from.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.core.constants import LABEL_LIMIT
+from kbnn.errors import UsageError
+
+MAX_LAGS: Final = 64
+DISPLAY_HISTORY_ROWS: Final = 96
+"""Rows that are kept in any case, to be drawn beside a forecast."""
+ERROR_WINDOW_ROWS: Final = 256
+"""Forecasts by which those of steps ahead may be made wider."""
+MAX_HISTORY_ROWS: Final = 100_000
+"""Rows that a history may have."""
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|d|w)")
+_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+@dataclass(frozen=True)
+class Lag:
+    """One column of x: a column some rows ago, or that many seconds ago where rows is 0."""
+
+    name: str  # of the column of x
+    column: str
+    rows: int
+    seconds: float = 0.0
+
+
+class LagSpec(NamedTuple):
+    """A lag as it is said; no column: every target."""
+
+    column: str | None
+    text: str  # 24, 7d
+    rows: int
+    seconds: float
+
+
+def parse_lags(text: str) -> tuple[LagSpec, ...]:
+    """What `1,2,24` or `temp:1,2;load:1h,7d` says; UsageError when it says nothing."""
+    found = []
+    for group in text.split(";"):
+        column, colon, listed = group.rpartition(":")
+        for item in (listed if colon else group).split(","):
+            found.append(_parse_lag(column.strip() if colon else None, item.strip()))
+    if len(found) > MAX_LAGS:
+        raise UsageError(f"--lags: {MAX_LAGS} are the most, not {len(found)}")
+    return tuple(dict.fromkeys(found))
+
+
+def _parse_lag(column: str | None, item: str) -> LagSpec:
+    if item.isdigit() and 1 <= int(item) <= MAX_HISTORY_ROWS:
+        return LagSpec(column, item, int(item), 0.0)
+    duration = _DURATION.fullmatch(item)
+    if duration and float(duration[1]) > 0.0:
+        return LagSpec(column, item, 0, float(duration[1]) * _SECONDS[duration[2]])
+    raise UsageError(
+        f"--lags takes rows (1,2,24), durations (1h,7d) or columns (temp:1,2;load:24), not '{item}'"
+    )
+
+
+class History:
+    """The last rows that lags look back to, and the last value and the range of each target.
+
+    `missed` are the errors of the last forecasts in units of their stated deviation.
+    """
+
+    def __init__(self, columns: int, targets: int) -> None:
+        self.time = np.zeros((0, 2))
+        self.values = np.zeros((0, columns))
+        self.last = np.full(targets, np.nan)
+        self.low = np.full(targets, np.nan)
+        self.high = np.full(targets, np.nan)
+        self.missed = np.zeros((0, targets))
+
+    def copy(self) -> History:
+        """The same, to go another way."""
+        other = History(self.values.shape[1], len(self.last))
+        other.__dict__.update({name: array.copy() for name, array in self.__dict__.items()})
+        return other
+
+    def mark(self) -> dict[str, FloatArray]:
+        """What `reset` needs to forget all rows that are taken in later."""
+        return dict(self.__dict__)
+
+    def reset(self, mark: dict[str, FloatArray]) -> None:
+        """Go back to a mark; `move` and `judge` replace arrays and never write into them."""
+        self.__dict__.update(mark)
+
+    def append_rows(
+        self, time: FloatArray, values: FloatArray, y: FloatArray, window: LagWindow
+    ) -> None:
+        """Take in rows."""
+        self.time = np.concatenate((self.time, time))
+        self.values = np.concatenate((self.values, values))
+        start = window.find_start(self.time[:, 0])
+        self.time, self.values = self.time[start:], self.values[start:]
+        self.last, self.low, self.high = self.last.copy(), self.low.copy(), self.high.copy()
+        for at, column in enumerate(y.T):
+            seen = column[np.isfinite(column)]
+            if len(seen):
+                self.last[at] = seen[-1]
+                self.low[at] = np.fmin(self.low[at], seen.min())
+                self.high[at] = np.fmax(self.high[at], seen.max())
+
+    def record_errors(self, missed: FloatArray) -> None:
+        """Note how far off forecasts of rows (n, T) were; NaN where nothing was said or known."""
+        known = missed[np.isfinite(missed).any(axis=1)]
+        known = np.clip(known, -LABEL_LIMIT, LABEL_LIMIT)
+        self.missed = np.concatenate((self.missed, known))[-ERROR_WINDOW_ROWS:]
+
+
+class LagWindow(NamedTuple):
+    """How far lags look back: rows, and seconds with what a row may be early or late."""
+
+    rows: int
+    seconds: float
+    slack: float
+
+    def find_start(self, instants: FloatArray) -> int:
+        """The first of the rows met so far that the next row can look back to."""
+        first = max(0, len(instants) - self.rows)
+        if self.seconds:
+            newest = np.fmax.reduce(instants, initial=-np.inf)
+            recent = instants >= newest - self.seconds - self.slack
+            first = min(first, int(np.argmax(recent)) if recent.any() else len(instants))
+        return max(first, len(instants) - MAX_HISTORY_ROWS)
+
+
+class LagValues(NamedTuple):
+    """The lags of rows (n, lags), and the last value of each target before them (n, T)."""
+
+    lags: FloatArray
+    base: FloatArray
+
+
+def compute_lag_window(lags: Sequence[Lag], step: float) -> LagWindow:
+    """How far they look back: a row counts as some time ago if it is by half a step.
+
+    Twice the longest time, so that rows that come late find theirs too.
+    """
+    rows = max((lag.rows for lag in lags), default=0)
+    seconds = max((lag.seconds for lag in lags), default=0.0)
+    return LagWindow(max(rows, DISPLAY_HISTORY_ROWS), 2.0 * seconds, 0.5 * step if step else 0.5)
+
+
+def look_up_lags(
+    lags: Sequence[Lag],
+    columns: Sequence[str],
+    history: History,
+    time: FloatArray,
+    values: FloatArray,
+    y: FloatArray,
+    window: LagWindow,
+) -> LagValues:
+    """What was before each of some rows: each sees the rows above it, and none sees itself."""
+    before, n = len(history.values), len(y)
+    every = np.concatenate((history.values, values))
+    out = np.full((n, len(lags)), np.nan)
+    for at, lag in enumerate(lags):
+        if lag.rows:
+            source = np.arange(before, before + n) - lag.rows
+            known = source >= 0
+            out[known, at] = every[source[known], columns.index(lag.column)]
+    if window.seconds:
+        _fill_time_lags(lags, columns, history, time, every, out, window)
+    return LagValues(out, _find_last_values(history.last, y))
+
+
+def _find_last_values(last: FloatArray, y: FloatArray) -> FloatArray:
+    """The last value known before each row."""
+    rows = np.concatenate((last[None], y))[:-1]
+    known = np.where(np.isfinite(rows), np.arange(len(rows))[:, None], 0)
+    place = np.maximum.accumulate(known, axis=0)
+    return np.take_along_axis(rows, place, axis=0)
+
+
+def _fill_time_lags(
+    lags: Sequence[Lag],
+    columns: Sequence[str],
+    history: History,
+    time: FloatArray,
+    every: FloatArray,
+    out: FloatArray,
+    window: LagWindow,
+) -> None:
+    """Fill in what was some time ago: the last row met whose instant is nearest."""
+    before = len(history.values)
+    instants = np.concatenate((history.time[:, 0], time[:, 0]))
+    wanted = [(at, lag.seconds, columns.index(lag.column)) for at, lag in enumerate(lags)
+              if not lag.rows]  # fmt: skip
+    first, newest = 0, -np.inf
+    order: list[tuple[float, int]] = []
+    for row, now in enumerate(instants.tolist()):
+        if row >= before and np.isfinite(now):
+            oldest = newest - window.seconds - window.slack
+            while first < row and not instants[first] >= oldest:
+                first += 1
+            for at, seconds, column in wanted:
+                found = _find_nearest_row(
+                    order, now - seconds, window.slack, max(first, row - MAX_HISTORY_ROWS)
+                )
+                if found is not None:
+                    out[row - before, at] = every[found, column]
+        if np.isfinite(now):
+            newest = max(newest, now)
+            insort(order, (now, row))
+
+
+def _find_nearest_row(
+    order: list[tuple[float, int]], wanted: float, slack: float, first: int
+) -> int | None:
+    """The row nearest to an instant, the last of equals, no more than `slack` away."""
+    at = bisect_left(order, (wanted - slack, -1))
+    best: tuple[float, int] | None = None
+    while at < len(order) and order[at][0] <= wanted + slack:
+        instant, row = order[at]
+        if row >= first and (best is None or (abs(instant - wanted), -row) < best):
+            best = (abs(instant - wanted), -row)
+        at += 1
+    return None if best is None else -best[1]

@@ -1,0 +1,249 @@
+"""Open a source as what it is, and read several sources as one sequence of chunks.
+
+The list of rows that could not be read, for `--bad-rows`: one line of CSV for each.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from importlib import import_module
+from typing import Final, Protocol
+
+from kbnn.data.chunk import BadRow, Chunk, ReadHints, shorten
+from kbnn.data.csv_format import CsvReader, DecompressedText
+from kbnn.data.csv_records import ExpectedColumns, has_close_match, is_number, missing_column_error
+from kbnn.data.formats import FORMAT_NOUNS, BinaryFormat, detect_format
+from kbnn.data.inputs import BatchReader, SourceList
+from kbnn.data.jsonl_format import JsonReader
+from kbnn.data.sources import ByteReader
+from kbnn.errors import DataError, UsageError
+from kbnn.sink import Closeable, open_sink
+
+MAX_SHOWN_COLUMNS: Final = 5
+"""Columns named in a message."""
+_ARROW_MODULE: Final = "kbnn.data.arrow_format"  # loaded when it is needed, as other binary formats
+
+
+class FormatReader(Protocol):
+    """What every format's reader offers."""
+
+    columns: list[str]
+
+    def read_chunks(self) -> Iterator[Chunk]: ...
+
+
+class ChunkReader:
+    """Opens sources one after another; later ones must have the columns that are expected."""
+
+    def __init__(
+        self,
+        sources: SourceList,
+        hints: ReadHints,
+        *,
+        format: str,
+        delimiter: str | None,
+        header: bool | None,
+        notice: Callable[[str], None],
+    ) -> None:
+        self.sources = sources
+        self.hints = hints
+        self.expected: ExpectedColumns | None = None
+        self.needed: list[str] = []
+        self.features: frozenset[str] = frozenset()
+        """Those of the needed columns that count as missing where they are not there."""
+        self.by_id: str | None = None  # the only column that every source must have
+        self.admit = False  # columns that are new are left to whoever encodes the rows
+        self.delimiter: str | None = None
+        self.first_reader: FormatReader | None = None
+        self.opened_sources = 0
+        self.bytes_done = 0
+        self._format = format
+        self._given_delimiter = "\t" if format == "tsv" and delimiter is None else delimiter
+        self._given_header = header
+        self.notice = notice
+        self._bytes: ByteReader | BatchReader | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the first source's columns, none before it is opened."""
+        return self.first_reader.columns if self.first_reader else []
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes taken from all sources so far (compressed bytes, where compressed)."""
+        return self.bytes_done + (self._bytes.bytes_read if self._bytes else 0)
+
+    def read_chunks(self) -> Generator[Chunk]:
+        """All chunks of all sources."""
+        rows = before = 0
+        for source in self.sources:
+            with source.open() as reader:
+                self._bytes = reader
+                empty = True
+                opened = self._open_source(reader)
+                for chunk in opened.read_chunks():
+                    empty = False
+                    rows += chunk.size
+                    span = (before, self.bytes_read)
+                    before = self.bytes_read
+                    yield replace(chunk, span=span)
+                if empty and self.sources.is_single:
+                    what = "a header but " if isinstance(opened, CsvReader) else ""
+                    raise DataError(f"{source.name}: holds {what}no rows")
+                if empty:
+                    self.notice(f"{source.name} holds no rows")
+                self._bytes = None
+                self.bytes_done += source.size or reader.bytes_read
+        if rows == 0:
+            raise DataError("the sources hold no rows")
+
+    def _open_source(self, reader: ByteReader | BatchReader) -> FormatReader:
+        """Recognise the format and check the columns."""
+        name = reader.source.name
+        opened = self._open_format(reader, name)
+        if isinstance(opened, CsvReader) and self.first_reader is None:
+            self.delimiter = opened.delimiter
+            if not opened.header and self._given_header is None:
+                self.notice(
+                    f"{name} has no header: {_describe_no_header(opened.columns, self.expected)}"
+                )
+        if not isinstance(opened, JsonReader):
+            self._check_columns(opened.columns, name)
+        for text in getattr(opened, "notices", ()):
+            self.notice(text)
+        self.first_reader = self.first_reader or opened
+        self.opened_sources += 1
+        return opened
+
+    def _open_format(self, reader: ByteReader | BatchReader, name: str) -> FormatReader:
+        if isinstance(reader, BatchReader):
+            table: FormatReader = import_module(_ARROW_MODULE).open_table(reader, self.hints)
+            return table
+        kind = detect_format(reader.peek_head(), name)
+        told = self._format
+        expected = self._get_expected()
+        if isinstance(kind, BinaryFormat) and told in ("auto", kind.format):
+            module, function = kind.reader.split(":")
+            binary: FormatReader = getattr(import_module(module), function)(reader, self.hints)
+            return binary
+        if told in FORMAT_NOUNS:
+            raise DataError(
+                f"{name}: is {f'not {FORMAT_NOUNS[told]}' if reader.peek_head() else 'empty'}"
+            )
+        if isinstance(kind, BinaryFormat):
+            raise DataError(f"{name}: is {kind.format.title()}, not {told.upper()}")
+        text = DecompressedText(reader)
+        if told == "json" or (told == "auto" and text.content_type == "json"):
+            known = None if expected is None else expected.without_target or expected.names
+            return JsonReader(
+                name,
+                iter(text),
+                self.hints,
+                known,
+                lambda keys: self._check_keys(keys, name),
+                self.notice,
+                self.admit,
+            )
+        return CsvReader(
+            name,
+            iter(text),
+            self.hints,
+            delimiter=self._given_delimiter,
+            header=self._given_header,
+            expected=expected,
+        )
+
+    def _get_expected(self) -> ExpectedColumns | None:
+        """What the columns should be: as the schema says, or as in the first source."""
+        if self.expected is not None or self.first_reader is None:
+            return self.expected
+        return ExpectedColumns(
+            self.first_reader.columns,
+            None,
+            lambda names, cells: None if any(map(is_number, cells)) else "it holds no number",
+        )
+
+    def _check_keys(self, keys: list[str], name: str) -> None:
+        """In JSON an absent key is a missing value, but not when all are absent."""
+        absent = [needed for needed in self.needed if needed not in keys]
+        if absent and len(absent) == len(self.needed):
+            raise missing_column_error(absent[0], keys, name)
+        for needed in absent:
+            self.notice(f"{name}: the first line has no '{needed}': read as missing")
+        self._report_unknown_columns(keys, name)
+
+    def _check_columns(self, columns: list[str], name: str) -> None:
+        """Every needed column must be there, but for features that have vanished."""
+        expected = self._get_expected()
+        needed = self.needed if self.expected or expected is None else expected.names
+        there = frozenset(columns)
+        absent = [column for column in needed if column not in there]
+        strangers = [column for column in columns if column not in self.hints.known]
+        spared = self.features
+        if self.by_id is not None and self.expected is None:
+            spared = frozenset(needed) - {self.by_id}
+        some = not spared.isdisjoint(there)
+        for column in absent:
+            if column not in spared or not some or has_close_match(column, strangers):
+                raise missing_column_error(column, columns, name)
+            self.notice(f"{name}: has no column '{shorten(column)}': read as missing")
+        self._report_unknown_columns(columns, name)
+
+    def _report_unknown_columns(self, columns: list[str], name: str) -> None:
+        if self.admit:
+            return
+        expected = self._get_expected()
+        known = self.hints.known.union(columns if expected is None else expected.names)
+        extra = [column for column in columns if column not in known]
+        if extra:
+            shown = ", ".join(shorten(column) for column in extra[:MAX_SHOWN_COLUMNS])
+            more = (
+                f" and {len(extra) - MAX_SHOWN_COLUMNS} more"
+                if len(extra) > MAX_SHOWN_COLUMNS
+                else ""
+            )
+            self.notice(f"{name}: unknown columns are ignored: {shown}{more}")
+
+
+def _describe_no_header(columns: list[str], expected: ExpectedColumns | None) -> str:
+    if expected is not None:
+        return "columns are taken by position"
+    return (
+        f"the first line is all numbers, so columns are named {columns[0]} to {columns[-1]} "
+        "(otherwise use --header)"
+    )
+
+
+BAD_ROW_COLUMNS = ("source", "row", "column", "value", "reason")
+"""`row` is the physical line in a text file (a header is line 1), otherwise the row's number."""
+
+
+class BadRowWriter(Closeable):
+    """Takes bad rows and writes them to a file at once; without a file it only counts them."""
+
+    def __init__(self, path: str | None) -> None:
+        self.count = 0
+        self.path = path
+        if path == "-":
+            raise UsageError("--bad-rows needs a file: standard output carries the result")
+        self._sink = None if path is None else open_sink(path)
+        self._write_line(BAD_ROW_COLUMNS)
+
+    def __call__(self, bad: BadRow) -> None:
+        """Take one."""
+        self.count += 1
+        self._write_line((bad.source, bad.line, bad.column, bad.value, bad.reason))
+
+    def _write_line(self, cells: tuple[object, ...]) -> None:
+        if self._sink is not None:
+            line = io.StringIO(newline="")
+            csv.writer(line, lineterminator="\n").writerow(cells)
+            self._sink.write(line.getvalue().encode(errors="surrogateescape"))
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._sink is not None:
+            self._sink.close()

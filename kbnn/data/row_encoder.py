@@ -1,0 +1,473 @@
+"""One row at a time, as a dict: read by the schema, which grows on the way.
+
+A value means what it means in a table (kbnn.data.values). A key that is not there is missing, the
+order of the keys means nothing, and a key that comes late becomes a column, announced once.
+
+The schema that a first row suggests, where rows come one at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import MAX_ABS_VALUE, MIN_ABS_VALUE, Rows
+from kbnn.data.chunk import shorten
+from kbnn.data.column_types import ColumnSample, Notice, detect_column_format, infer_kind
+from kbnn.data.csv_format import read_plain_row
+from kbnn.data.decoder import hash_label
+from kbnn.data.number_format import NumberMarks, report_number_formats
+from kbnn.data.read_options import ColumnOptions
+from kbnn.data.schema import MAX_CLASSES, MAX_LATE_COLUMNS, Column, ColumnRole, Place, Schema
+from kbnn.data.time_series import add_clock_and_lags, find_time_column
+from kbnn.data.timestamps import parse_time_value
+from kbnn.data.values import (
+    BOOLEAN_VALUES,
+    MAX_LABEL_LENGTH,
+    is_encodable,
+    missing_labels,
+    missing_numbers,
+    missing_tokens,
+    normalize_cell,
+    number_to_text,
+)
+from kbnn.errors import ArgumentError, DataError, UsageError
+from kbnn.targets.registry import TARGET_TYPES, TargetSample, choose_target_type
+
+_NAN: Final = math.nan
+
+
+class RowEncoder:
+    """Reads dicts; `schema` is as it is after the last of them, and a new object when it grew."""
+
+    def __init__(self, schema: Schema, notice: Notice) -> None:
+        self.schema = schema
+        self.plain_columns: list[str] | None = None
+        """The names of the columns of x in their order, where all are numbers."""
+        self._notice = notice
+        self._index_schema()
+
+    def _index_schema(self) -> None:
+        """Look up once what every row needs."""
+        schema = self.schema
+        tokens = missing_tokens(schema.missing)
+        self._missing = frozenset(tokens)
+        self._no_label = frozenset(missing_labels(tokens))
+        self._gaps = frozenset(missing_numbers(tokens).tolist())
+        self._columns = {column.name: column for column in schema.columns}
+        self._features = [
+            column
+            for column in schema.columns
+            if column.role == "feature" and column.kind != "time"
+        ]
+        self._labels = {name: at for at, name in enumerate(schema.classes)}
+        self._at: dict[str, dict[str | None, int]] = {}
+        for at, place in enumerate(schema.layout):
+            self._at.setdefault(place.column, {})[place.category] = at
+        numbers = [c.name for c in self._features if c.kind == "number"]
+        plain = len(numbers) == len(schema.layout) == len(self._features) and not self._gaps
+        self.plain_columns = [place.column for place in schema.layout] if plain else None
+        self._sd = [c for c in schema.columns if c.role == "input_sd"]
+        self._known = frozenset(self._columns)
+        self._targets = schema.targets
+        self._derived = schema.derived_columns
+        self._read = TARGET_TYPES[schema.task].is_classification(
+            self._encode_numbers, self._encode_class
+        )
+        self._id = schema.id
+
+    def encode_features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
+        """(1, D) of one row; with `admit` the schema grows where it must."""
+        if admit and not self.schema.chosen and not self._known.issuperset(x):
+            self._admit_columns(x)
+        if self.plain_columns is not None:
+            row = read_plain_row(x, self.plain_columns)
+            if row is not None:
+                return row
+            get = x.get
+            values = []
+            for name in self.plain_columns:
+                value = get(name)
+                if type(value) is not float or not MIN_ABS_VALUE < abs(value) < MAX_ABS_VALUE:
+                    value = self._parse_number(name, value)
+                values.append(value)
+            return np.array([values])
+        return self._encode_mixed(x, admit)
+
+    def _encode_mixed(self, x: Mapping[str, Any], admit: bool) -> FloatArray:
+        if admit:
+            self._admit_values(x)
+        row = np.zeros((1, self.schema.width))
+        for name in self._derived:
+            row[0, self._at[name][None]] = _NAN
+        time = self.encode_time(x)
+        if time is not None and self.schema.clock is not None:
+            clock = self.schema.clock
+            row[:, [self._at[name][None] for name in clock.names]] = clock.encode_times(time)
+        for column in self._features:
+            places, value = self._at[column.name], x.get(column.name)
+            if column.kind == "category":
+                label = self._parse_label(column, value)
+                if label is None:
+                    row[0, list(places.values())] = _NAN
+                elif label in places:
+                    row[0, places[label]] = 1.0
+            elif column.kind == "number":
+                row[0, places[None]] = self._parse_number(column.name, value)
+            else:  # undecided or ignored: as good as missing
+                truth = column.kind == "boolean"
+                row[0, places[None]] = self._parse_boolean(column.name, value) if truth else _NAN
+        return row
+
+    def encode_time(self, x: Mapping[str, Any]) -> FloatArray | None:
+        """(1, 2) what the clock says, None where there is none."""
+        clock = self.schema.clock
+        if clock is None:
+            return None
+        value = x.get(clock.column)
+        if self._clean_text(value) is None:
+            return np.full((1, 2), _NAN)
+        made = parse_time_value(value, clock.unit, clock.day_first)
+        if made is None:
+            raise self._value_error(clock.column, value, "a point of time")
+        return np.array([made])
+
+    def _clean_text(self, value: Any) -> str | None:
+        """A value as text, None where it is missing."""
+        text = value_to_text(value)
+        return None if text is None or text in self._missing else text
+
+    def _clean_label(self, value: Any) -> str | None:
+        """The same of a label."""
+        text = value_to_text(value)
+        return None if text is None or text in self._no_label else text
+
+    def _parse_number(self, name: str, value: Any) -> float:
+        if value is None:
+            return _NAN
+        if isinstance(value, str):
+            text, form = self._clean_text(value), self._columns[name].form
+            if text is None or text == form.gap:
+                return _NAN
+            value = form.parse_number(text)
+            if value is None:
+                raise self._value_error(name, text, "a number")
+        elif type(value) is not float:
+            value = normalize_cell(value)
+            try:
+                value = _NAN if value is None else float(value)
+            except (TypeError, ValueError, OverflowError):
+                raise self._value_error(name, value, "a number") from None
+        if value in self._gaps:
+            return _NAN
+        if math.isinf(value):
+            raise DataError(f"column '{name}': {value} is not a finite number")
+        if abs(value) > MAX_ABS_VALUE:
+            raise DataError(f"column '{name}': {value:g} is too large to reckon with")
+        return 0.0 if abs(value) < MIN_ABS_VALUE else float(value)
+
+    def _parse_boolean(self, name: str, value: Any) -> float:
+        text = self._clean_text(value)
+        if text is None:
+            return _NAN
+        if text.lower() not in BOOLEAN_VALUES:
+            raise self._value_error(name, value, "true or false")
+        return BOOLEAN_VALUES[text.lower()]
+
+    def _value_error(self, name: str, value: Any, what: str) -> DataError:
+        return DataError(f"column '{name}': cannot read '{shorten(str(value))}' as {what}")
+
+    def _parse_label(self, column: Column, value: Any) -> str | None:
+        text = self._clean_label(value)
+        if text is not None and column.buckets:
+            return hash_label(text, column.buckets)
+        return None if text is None or len(text) > MAX_LABEL_LENGTH else text
+
+    def _infer_feature(self, name: str, value: Any) -> tuple[Column, str]:
+        """What a column is by its first value, and what it holds if it is of no use."""
+        marks = NumberMarks(self.schema.decimal, self.schema.thousands)
+        return infer_column(name, value, "feature", ColumnOptions(marks=marks), self._notice)
+
+    def _admit_columns(self, x: Mapping[str, Any]) -> None:
+        """Keys that are new and have a value become columns."""
+        new = [
+            (name, x[name])
+            for name in sorted(x, key=str)  # the order of keys means nothing
+            if name not in self._known and self._clean_text(x[name]) is not None
+        ]
+        if not new:
+            return
+        schema = self.schema.copy()
+        for name, value in new:
+            check_column_name(name)
+            new_column, what = self._infer_feature(name, value)
+            kind = new_column.kind
+            if kind != "ignored" and schema.late_feature_count >= MAX_LATE_COLUMNS:
+                kind, what = "ignored", f"one more than the {MAX_LATE_COLUMNS} that may come late"
+            schema.add_late_column(name, kind).form = new_column.form
+            fate = f"ignored: it holds {what}" if kind == "ignored" else "learned from now on"
+            self._notice(f"column '{shorten(name)}' is new: it is {fate}")
+        self.schema = schema
+        self._index_schema()
+
+    def _admit_values(self, x: Mapping[str, Any]) -> None:
+        """Undecided columns that have their first value, and new categories."""
+        schema = None
+        for column in self._features:
+            value = x.get(column.name)
+            if column.kind == "undecided" and self._clean_text(value) is not None:
+                schema = schema or self.schema.copy()
+                decided, _ = self._infer_feature(column.name, value)
+                column = schema.get_column(column.name)
+                column.kind, column.form = decided.kind, decided.form
+            if column.kind == "category":
+                label = self._parse_label(column, value)
+                if label is not None and label not in column.categories:
+                    check_label(column.name, label)
+                    schema = schema or self.schema.copy()
+                    schema.add_category(schema.get_column(column.name), label)
+        if schema is not None:
+            self.schema = schema
+            self._index_schema()
+
+    def encode_targets(self, y: Any) -> FloatArray:
+        """(1, T): one value, or for several targets a dict or a sequence of them."""
+        return self._read(y)
+
+    def _encode_class(self, y: Any) -> FloatArray:
+        return np.array([[self._class_index(self._targets[0], y)]])
+
+    def _encode_numbers(self, y: Any) -> FloatArray:
+        names = self._targets
+        if len(names) == 1:
+            if type(y) is float and MIN_ABS_VALUE < abs(y) < MAX_ABS_VALUE:
+                return np.array([[y]])
+            return np.array([[self._parse_number(names[0], y)]])
+        if isinstance(y, Mapping):
+            values = [y.get(name) for name in names]
+        elif y is None:
+            values = [None] * len(names)
+        else:
+            values = split_targets(names, y)
+        return np.array([[self._parse_number(n, v) for n, v in zip(names, values, strict=True)]])
+
+    def _class_index(self, name: str, y: Any) -> float:
+        named = self._columns[name].kind == "category"
+        label = self._clean_label(y) if named else self._clean_text(y)
+        if label is None:
+            return _NAN
+        if label not in self._labels:
+            self._admit_class(name, label)
+        return float(self._labels[label])
+
+    def _admit_class(self, name: str, label: str) -> None:
+        shown = shorten(label)
+        if self.schema.closed:
+            raise DataError(f"column '{name}': {shown} is neither {' nor '.join(self._labels)}")
+        check_label(name, label)
+        if len(label) > MAX_LABEL_LENGTH or len(self._labels) >= MAX_CLASSES:
+            raise DataError(f"column '{name}': '{shown}' cannot be one more class")
+        self.schema = self.schema.copy()
+        self.schema.classes.append(label)
+        self._index_schema()
+
+    def encode_row(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
+        """A row to learn."""
+        if type(weight) is not float or weight != 1.0:
+            weight = _validate_weight(weight)
+        inputs = self.encode_features(x, admit=True)
+        target = self.encode_targets(y)
+        return Rows(
+            inputs,
+            target,
+            np.array([number]),
+            self._encode_input_sd(x),
+            None if weight == 1.0 else np.array([weight]),
+            schema=self.schema,
+            time=self.encode_time(x),
+            id=None if self._id is None else [self._clean_text(x.get(self._id))],
+        )
+
+    def encode_query(self, x: Mapping[str, Any]) -> Rows:
+        """A row to predict."""
+        inputs = self.encode_features(x, admit=False)
+        target = np.full((1, len(self._targets)), _NAN)
+        return Rows(
+            inputs,
+            target,
+            _NO_NUMBER,
+            self._encode_input_sd(x),
+            schema=self.schema,
+            time=self.encode_time(x),
+        )
+
+    def _encode_input_sd(self, x: Mapping[str, Any]) -> FloatArray | None:
+        if not self._sd:
+            return None
+        sd = np.zeros((1, self.schema.width))
+        for column in self._sd:
+            places = self._at.get(column.of or "", {})
+            if None in places:
+                stated = self._parse_number(column.name, x.get(column.name))
+                if stated < 0.0:
+                    raise DataError(
+                        f"column '{column.name}': a standard deviation cannot be {stated:g}"
+                    )
+                sd[0, places[None]] = 0.0 if math.isnan(stated) else stated
+        return sd
+
+
+def split_targets(names: Sequence[str], y: Any) -> list[Any]:
+    """The values of several targets that come as a sequence."""
+    if isinstance(y, str) or not isinstance(y, Iterable):
+        raise ArgumentError(
+            f"a row has {len(names)} targets: give a dict by name or a sequence, "
+            f"not {shorten(repr(y))}"
+        )
+    values = list(y)
+    if len(values) != len(names):
+        raise DataError(f"a row has {len(names)} targets, not {len(values)}")
+    return values
+
+
+def check_row(x: object) -> None:
+    """Refuse what is no row."""
+    if not isinstance(x, Mapping):
+        raise ArgumentError(
+            f"a row is a dict of its columns by name, not {shorten(repr(x))} ({type(x).__name__})"
+        )
+
+
+def _validate_weight(weight: Any) -> float:
+    """A weight as a number; refuse what is none, or not positive and finite."""
+    try:
+        number = math.nan if isinstance(weight, str | bytes) else float(weight)
+    except (TypeError, ValueError):
+        number = math.nan
+    except OverflowError:
+        number = math.inf
+    if 0.0 < number < math.inf:
+        return number
+    shown = f"{number:g}" if isinstance(weight, float | int) else shorten(repr(weight))
+    what = f"a weight must be a positive, finite number, not {shown}"
+    raise DataError(what) if isinstance(weight, float | int | np.generic) else ArgumentError(what)
+
+
+_NO_NUMBER: Final = np.zeros(1, np.int64)
+
+
+def value_to_text(value: Any) -> str | None:
+    """A value as text, None where it is missing."""
+    value = normalize_cell(value)
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value.strip()
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return str(value)
+    return None if math.isnan(number) else number_to_text(number)
+
+
+def check_column_name(name: object) -> None:
+    """Refuse what cannot be the name of a column."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"the names of columns are texts, not {shorten(repr(name))}")
+    if not is_encodable(name):
+        raise UsageError(f"column {name!a}: the name holds a lone surrogate, which is no text")
+
+
+def check_label(name: str, label: str) -> None:
+    """Refuse what cannot be a class or a category of a column."""
+    if not is_encodable(label):
+        raise DataError(f"column '{name}': {label!a} holds a lone surrogate, which is no text")
+
+
+def infer_row_schema(
+    x: Mapping[str, Any],
+    targets: Mapping[str, Any],
+    options: ColumnOptions,
+    notice: Notice = lambda text: None,
+) -> Schema:
+    """The schema that a first row suggests; the kind of a value is all there is to go by."""
+    columns: list[Column] = []
+    seen: list[TargetSample] = []
+    for name in (*targets, *x):
+        check_column_name(name)
+    for name, value in targets.items():
+        text = value_to_text(value)
+        column, _ = infer_column(name, value, "target", options, notice)
+        if _is_nested(value):
+            raise DataError(f"target '{name}' holds nested values, which cannot be predicted")
+        if column.kind in ("ignored", "undecided"):
+            column.kind = "number" if text is None else "category"
+        columns.append(column)
+        number = None if text is None else column.form.parse_number(text)
+        numbers = None if number is None else {number}
+        seen.append(TargetSample(name, column.kind, set() if text is None else {text}, numbers))
+    choice = choose_target_type(seen, options.task)
+    target_columns = columns
+    schema = Schema([], choice.task, list(choice.classes), choice.closed)
+    schema.max_categories, schema.chosen = options.max_categories, bool(options.features)
+    wanted = tuple(name for name in options.features or tuple(x) if name != options.id)
+    usable = {
+        name: [value_to_text(x.get(name))]
+        for name in wanted
+        if name not in options.ignore and name not in options.columns_with_kind
+    }
+    clock = find_time_column(usable, (), options.time_options)
+    for name in wanted:
+        if clock is not None and name == clock.name:
+            schema.columns.append(Column(name, "time", "feature"))
+        elif name not in options.ignore:
+            column, what = infer_column(name, x.get(name), "feature", options, notice)
+            schema.columns.append(column)
+            if column.kind != "ignored" or name in options.features:
+                schema.layout.append(Place(name, None))
+            else:
+                column.role = "none"
+                notice(f"column '{shorten(name)}' is ignored: it holds {what}")
+    schema.columns.extend(Column(name, "ignored", "none") for name in options.ignore)
+    schema.columns.extend(target_columns)
+    if options.id is not None:
+        schema.columns.append(Column(options.id, "category", "id"))
+        schema.wait = options.wait
+    schema.decimal, schema.thousands = options.marks.decimal, options.marks.thousands
+    add_clock_and_lags(schema, clock, options.time_options, notice)
+    return schema
+
+
+def infer_column(
+    name: str, value: Any, role: ColumnRole, options: ColumnOptions, notice: Notice
+) -> tuple[Column, str]:
+    """A column by its first value and by what was said of it, and what it holds if of no use."""
+    seen = _sample_value(value)
+    form = detect_column_format(seen, options.marks, any_sign=name in options.numeric)
+    kind, what = infer_kind(seen, form)
+    if name in options.numeric:
+        kind = "number"
+    elif name in options.categorical or name in options.hashed:
+        kind = "category"
+    column = Column(name, kind, role)
+    column.buckets = options.hashed.get(name, 0) if role == "feature" else 0
+    if kind == "number":
+        column.form = form
+        if not seen.typed:
+            report_number_formats({name: form}, {name: seen.present_values}, options.marks, notice)
+    return column, what
+
+
+def _sample_value(value: Any) -> ColumnSample:
+    unusable = "nested values" if _is_nested(value) else None
+    return ColumnSample([value_to_text(value)], unusable, not isinstance(value, str))
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping | Sequence) and not isinstance(value, str)

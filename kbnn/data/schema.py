@@ -1,0 +1,233 @@
+"""The schema: what each column is, and which column of x each feature became.
+
+It is plain data and lives in the model file. It only ever grows: classes and categories are added
+in order of first sight, and a new indicator column is appended at the right end of x, so that every
+index, once given, stays. It says nothing of the format: the same data give the same schema.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+from kbnn.data.clock import CYCLES, Clock
+from kbnn.data.lags import MAX_HISTORY_ROWS, Lag
+from kbnn.data.number_format import PLAIN_FORM, Form
+from kbnn.errors import ModelError
+from kbnn.plain_values import read_dataclass
+from kbnn.targets.registry import TARGET_TYPES
+
+ColumnKind = Literal["number", "boolean", "category", "time", "ignored", "undecided"]
+ColumnRole = Literal["feature", "target", "weight", "input_sd", "id", "none"]
+
+MAX_CATEGORIES = 64
+MAX_CLASSES = 64
+MAX_BUCKETS = 4096
+MAX_LATE_COLUMNS = 64
+"""Columns that may come after the first rows."""
+
+DEFAULT_MAX_PENDING: Final = 10_000
+"""Rows that may wait where nothing else was said."""
+MAX_PENDING_LIMIT: Final = 1_000_000
+
+
+@dataclass
+class Column:
+    """One column of the source; `of` names the feature whose standard deviation it holds."""
+
+    name: str
+    kind: ColumnKind
+    role: ColumnRole
+    of: str | None = None
+    categories: list[str] = field(default_factory=list)
+    late: bool = False  # it came after the first rows, in which it was missing
+    form: Form = PLAIN_FORM  # how its numbers are written
+    buckets: int = 0  # into which its labels are hashed; 0: each is a category of its own
+
+
+class Place(NamedTuple):
+    """What one column of x holds: a feature, or the indicator of one of its categories."""
+
+    column: str
+    category: str | None
+
+
+@dataclass
+class Schema:
+    """The columns in the order of the source, the task, and the layout of x."""
+
+    columns: list[Column]
+    task: str  # see kbnn.targets.registry
+    classes: list[str] = field(default_factory=list)
+    closed: bool = False  # the classes are complete: {0, 1} and truth values admit no third
+    layout: list[Place] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # spellings of "no value" besides the usual
+    max_categories: int = MAX_CATEGORIES
+    chosen: bool = False  # the features were named: no other column becomes one
+    decimal: str = ""  # marks of numbers, as stated or as the first rows have them
+    thousands: str = ""
+    clock: Clock | None = None
+    lags: list[Lag] = field(default_factory=list)
+    changes: bool = False  # what is learned is the change from the last value
+    wait: int = 0  # rows that may wait for their target, where there is an id
+
+    @property
+    def derived_columns(self) -> list[str]:
+        """Columns of x that are made of others: by the clock, and of rows before."""
+        made = [] if self.clock is None else list(self.clock.names)
+        return made + [lag.name for lag in self.lags]
+
+    @property
+    def cycle_columns(self) -> frozenset[str]:
+        """Columns of x that are sines and cosines."""
+        clock = self.clock
+        return frozenset() if clock is None else frozenset(clock.names[: 2 * len(clock.cycles)])
+
+    @property
+    def width(self) -> int:
+        """The number of columns of x."""
+        return len(self.layout)
+
+    @property
+    def targets(self) -> list[str]:
+        """The names of the targets."""
+        return self.get_names("target")
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the features."""
+        return self.get_names("feature")
+
+    @property
+    def weight(self) -> str | None:
+        """The name of the column of row weights."""
+        return next(iter(self.get_names("weight")), None)
+
+    @property
+    def id(self) -> str | None:
+        """The name of the column by which late targets find their rows."""
+        return next(iter(self.get_names("id")), None)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether rows must come in their order: each has a past, or waits for its target."""
+        return bool(self.lags) or self.id is not None
+
+    def get_names(self, role: ColumnRole) -> list[str]:
+        """The names of all columns in a role."""
+        return [column.name for column in self.columns if column.role == role]
+
+    def get_column(self, name: str) -> Column:
+        """The column of a name."""
+        return next(column for column in self.columns if column.name == name)
+
+    def encoded_names(self) -> list[str]:
+        """A name for each column of x: the feature, or `feature=category`."""
+        return [p.column if p.category is None else f"{p.column}={p.category}" for p in self.layout]
+
+    def add_category(self, column: Column, category: str) -> int | None:
+        """Give a category its column of x; None when the column has all it may have.
+
+        The first category takes the place its feature has held from the start, the others are
+        appended: the layout is the same whenever the kind of the column became known.
+        """
+        if len(column.categories) >= (column.buckets or self.max_categories):
+            return None
+        place = Place(column.name, category)
+        at = len(self.layout)
+        if column.categories:
+            self.layout.append(place)
+        else:
+            at = self.layout.index(Place(column.name, None))
+            self.layout[at] = place
+        column.categories.append(category)
+        return at
+
+    @property
+    def late_feature_count(self) -> int:
+        """Features that came late."""
+        return sum(column.late and column.role == "feature" for column in self.columns)
+
+    def add_late_column(self, name: str, kind: ColumnKind) -> Column:
+        """A column that was not there in the first rows: a feature unless it is to be ignored."""
+        role: ColumnRole = "none" if kind == "ignored" else "feature"
+        column = Column(name, kind, role, late=True)
+        self.columns.append(column)
+        if role == "feature":
+            self.layout.append(Place(name, None))
+        return column
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists, texts and numbers, for the header of the model file."""
+        plain = asdict(self)
+        plain["layout"] = [list(place) for place in self.layout]
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Schema:
+        """The inverse of `to_json`; checked, since files may be damaged."""
+        try:
+            schema = read_dataclass(cls, plain)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"the model's schema is damaged ({error})") from error
+        schema._check_consistency()
+        return schema
+
+    def copy(self) -> Schema:
+        """An independent copy."""
+        return Schema.from_json(json.loads(json.dumps(self.to_json())))
+
+    def _unencoded_features(self) -> list[str]:
+        """Features that have a column of x of their own."""
+        return [
+            column.name
+            for column in self.columns
+            if column.role == "feature" and not column.categories and column.kind != "time"
+        ]
+
+    def _has_valid_timing(self, known: dict[str, Column]) -> bool:
+        """Whether clock and lags fit the columns."""
+        clock = self.clock
+        told = [column.name for column in self.columns if column.kind == "time"]
+        lagged = all(
+            lag.column in known
+            and known[lag.column].role in ("target", "feature")
+            and not known[lag.column].categories
+            and (1 <= lag.rows <= MAX_HISTORY_ROWS or (lag.rows == 0 and lag.seconds > 0.0))
+            for lag in self.lags
+        )
+        if clock is None:
+            return lagged and not told and all(lag.rows for lag in self.lags)
+        sound = set(clock.cycles) <= set(CYCLES) and clock.step >= 0.0
+        extra = len(clock.names) - 2 * len(clock.cycles)
+        return lagged and sound and told == [clock.column] and extra in (0, 1)
+
+    def _check_consistency(self) -> None:
+        names = [column.name for column in self.columns]
+        known = {column.name: column for column in self.columns}
+        labels = {(column.name, label) for column in self.columns for label in column.categories}
+        indicators = [place for place in self.layout if place.category is not None]
+        bare = [place for place in self.layout if place.category is None]
+        sound = (
+            self.task in TARGET_TYPES
+            and len(known) == len(names)
+            and all(len(set(c.categories)) == len(c.categories) for c in self.columns)
+            and len(set(self.classes)) == len(self.classes) <= MAX_CLASSES
+            and self.max_categories >= 1
+            and all(0 <= column.buckets <= MAX_BUCKETS for column in self.columns)
+            and {(place.column, place.category) for place in indicators} == labels
+            and len(indicators) == len(labels)
+            and sorted(place.column for place in bare)
+            == sorted([*self._unencoded_features(), *self.derived_columns])
+            and self._has_valid_timing(known)
+            and all(column.of in known for column in self.columns if column.of is not None)
+            and all(column.of is not None for column in self.columns if column.role == "input_sd")
+            and len(self.get_names("weight")) <= 1
+            and len(self.get_names("id")) == (self.wait > 0)
+            and not (self.wait and self.lags)
+            and bool(self.targets)
+            and TARGET_TYPES[self.task].supports_target_count(len(self.targets))
+        )
+        if not sound:
+            raise ModelError("the model's schema is damaged (its parts do not fit together)")

@@ -1,0 +1,269 @@
+"""Rows beside those before them: lags filled in, and targets as changes where those are learned.
+
+What a stream's columns say about time: its clock, and which lags are learned.
+
+A file of a clock and one number is a series: its own past is all there is to learn from, so it has
+lags without being asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import Rows
+from kbnn.data.clock import DAY_SECONDS, Clock, make_unique_name
+from kbnn.data.csv_records import missing_column_error
+from kbnn.data.lags import History, Lag, LagSpec, compute_lag_window, look_up_lags, parse_lags
+from kbnn.data.schema import Column, Place, Schema
+from kbnn.data.timestamps import (
+    TimeSample,
+    build_clock,
+    describe_clock,
+    detect_times,
+    has_repeated_times,
+    require_times,
+)
+from kbnn.errors import UsageError
+from kbnn.targets.base import TargetType
+from kbnn.targets.prediction import Forecast, shift_forecast
+from kbnn.targets.registry import TARGET_TYPES
+
+
+class LaggedBatch(NamedTuple):
+    """Rows with their lags, and what their targets are the change from (n, T); None: from 0."""
+
+    rows: Rows
+    base: FloatArray | None
+
+    @property
+    def training_rows(self) -> Rows:
+        """The rows as they are learned."""
+        return self.rows if self.base is None else self.rows._replace(y=self.rows.y - self.base)
+
+    def restore_level(self, said: Forecast) -> Forecast:
+        """What was said of changes, said of the targets."""
+        return said if self.base is None else shift_forecast(said, self.base)
+
+
+class Timeline:
+    """How a schema's lags are filled in; what was before is a `History` that moves on."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.lags = schema.lags
+        self.changes = schema.changes
+        self.columns = list(dict.fromkeys(lag.column for lag in schema.lags))
+        at = {place: index for index, place in enumerate(schema.layout)}
+        self.places = [at[Place(lag.name, None)] for lag in schema.lags]
+        self._targets = schema.targets
+        self._inputs = [at.get(Place(name, None), -1) for name in self.columns]
+        step = 0.0 if schema.clock is None else schema.clock.step
+        self.lag_window = compute_lag_window(self.lags, step)
+
+    def make_history(self) -> History:
+        """A past in which nothing was."""
+        return History(len(self.columns), len(self._targets))
+
+    def make_history_like(self, history: History) -> History:
+        """A past in which nothing was, but for what was learned of ranges and errors."""
+        empty = self.make_history()
+        empty.low, empty.high, empty.missed = history.low, history.high, history.missed
+        return empty.copy()
+
+    def add_lags(self, history: History, rows: Rows) -> LaggedBatch:
+        """Rows beside what was before them; the history moves on."""
+        placed = self.look_up_lags(history, rows)
+        self.append_rows(history, rows)
+        return placed
+
+    def append_rows(self, history: History, rows: Rows) -> None:
+        """Rows become part of what was before."""
+        history.append_rows(
+            _get_times(rows), self._select_lagged_values(rows), rows.y, self.lag_window
+        )
+
+    def look_up_lags(self, history: History, rows: Rows) -> LaggedBatch:
+        """Rows beside what was before them."""
+        values, time = self._select_lagged_values(rows), _get_times(rows)
+        found = look_up_lags(
+            self.lags, self.columns, history, time, values, rows.y, self.lag_window
+        )
+        x = rows.x.copy()
+        x[:, self.places] = found.lags
+        return LaggedBatch(rows._replace(x=x), found.base if self.changes else None)
+
+    def _select_lagged_values(self, rows: Rows) -> FloatArray:
+        """What the columns that lags look at hold (n, columns)."""
+        out = np.empty((len(rows.y), len(self.columns)))
+        for k, (name, at) in enumerate(zip(self.columns, self._inputs, strict=True)):
+            out[:, k] = rows.y[:, self._targets.index(name)] if at < 0 else rows.x[:, at]
+        return out
+
+
+def _get_times(rows: Rows) -> FloatArray:
+    return np.full((len(rows.y), 2), np.nan) if rows.time is None else rows.time
+
+
+LAGS_OFF: Final = "off"
+DEFAULT_LAG_ROWS: Final = (1, 2, 3)
+"""Lags of a series beside those of its season."""
+MAX_WEEK_ROWS: Final = 2016
+"""Rows of a week that a lag looks back over: one in five minutes."""
+
+_NO_SPLIT_REASON: Final = (
+    ", and a row held out would be the past of those after it (every row is forecast before it is "
+    "learned: the record of a run is its test)"
+)
+
+Notice = Callable[[str], None]
+
+
+class TimeColumn(NamedTuple):
+    """The column that is the clock, and its first points of time."""
+
+    name: str
+    points: TimeSample
+
+
+class TimeOptions(NamedTuple):
+    """What was said about time."""
+
+    time: str | None = None
+    time_unit: str = "auto"
+    lags: str | None = None  # None: a series gets its own
+    reordering_option: str = ""  # the option by which rows do not follow one another
+    has_late_labels: bool = False  # and targets later than their rows
+
+    def check(self) -> None:
+        """Refuse what makes no sense."""
+        if self.lags is None or self.lags == LAGS_OFF:
+            return
+        parse_lags(self.lags)
+        if self.has_late_labels:
+            raise UsageError(
+                "--lags and --id contradict each other: a target that comes late is not known "
+                "before the next row"
+            )
+        if self.reordering_option:
+            raise UsageError(
+                f"--lags and {self.reordering_option} contradict each other: lags need rows in order"
+                + _NO_SPLIT_REASON * (self.reordering_option == "--test-split")
+            )
+
+
+def looks_like_times(values: Sequence[str | None]) -> bool:
+    """Whether a column is spelt as points of time."""
+    present = [value for value in values if value is not None]
+    plain = any(not value.isdigit() for value in present)
+    return plain and detect_times("", values) is not None
+
+
+def find_time_column(
+    samples: Mapping[str, Sequence[str | None]], targets: Sequence[str], asked: TimeOptions
+) -> TimeColumn | None:
+    """The clock among columns that may be one: the one named, or the first that is spelt so."""
+    if asked.time is not None:
+        if asked.time not in samples:
+            raise missing_column_error(asked.time, list(samples))
+        if asked.time in targets:
+            raise UsageError(f"column '{asked.time}' cannot be both the target and the clock")
+        return TimeColumn(
+            asked.time, require_times(asked.time, samples[asked.time], asked.time_unit)
+        )
+    others = [name for name in samples if name not in targets]
+    for name in others:
+        found = detect_times(name, samples[name], alone=len(others) == 1)
+        if found is not None:
+            return TimeColumn(name, found)
+    return None
+
+
+def add_clock_and_lags(
+    schema: Schema, found: TimeColumn | None, asked: TimeOptions, notice: Notice
+) -> None:
+    """Give a schema its clock and its lags, with columns of x at its end, and say so."""
+    names = [column.name for column in schema.columns]
+    series = found is not None and _is_series(schema, found) and not asked.has_late_labels
+    lone = series and not asked.reordering_option
+    if series and not lone and asked.lags is None:
+        notice(f"no lags are learned with {asked.reordering_option}: they need rows in order")
+    if found is not None:
+        wanted = asked.lags is None and lone
+        schema.clock = build_clock(found.name, found.points, not wanted, names)
+        schema.layout += [Place(name, None) for name in schema.clock.names]
+        notice(
+            describe_clock(schema.clock, any(each.has_short_year for each in found.points.points))
+        )
+        if has_repeated_times([each.instant for each in found.points.points]):
+            notice(
+                f"rows of '{found.name}' come several at a time: where a file holds more than one "
+                "series, --key COLUMN keeps a model for each, with lags and cycles of its own"
+            )
+    if asked.lags == LAGS_OFF or (asked.lags is None and not lone):
+        return
+    said = parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock)
+    schema.lags = _build_lags(schema, said)
+    schema.layout += [Place(lag.name, None) for lag in schema.lags]
+    last = frozenset(lag.column for lag in schema.lags if lag.rows == 1)
+    schema.changes = TARGET_TYPES[schema.task].uses_differencing(schema.targets, last)
+    _report_lags(schema, asked, notice)
+
+
+def _is_series(schema: Schema, found: TimeColumn) -> bool:
+    """Whether there is a clock that runs forward, one number, and nothing else."""
+    others = [c for c in schema.columns if c.role != "none" and c.name != found.name]
+    return (
+        TARGET_TYPES[schema.task].is_series(len(others))
+        and found.points.is_chronological
+        and not has_repeated_times([each.instant for each in found.points.points])
+    )
+
+
+def _default_lags(clock: Clock | None) -> tuple[LagSpec, ...]:
+    """The lags of a series: the last values, those of a season ago and, within days, a week ago."""
+    season = 0 if clock is None else clock.season_steps
+    rounds = [season] if season else []
+    if clock is not None and 0.0 < clock.step < DAY_SECONDS and 7 * season <= MAX_WEEK_ROWS:
+        rounds += [7 * s for s in rounds]
+    rows = sorted({*DEFAULT_LAG_ROWS, *rounds, *(s + 1 for s in rounds)})
+    return tuple(LagSpec(None, str(k), k, 0.0) for k in rows)
+
+
+def _build_lags(schema: Schema, said: Sequence[LagSpec]) -> list[Lag]:
+    known = {column.name: column for column in schema.columns}
+    taken, lags = [*known, *schema.derived_columns], []
+    for column, text, rows, seconds in said:
+        if not rows and schema.clock is None:
+            raise UsageError(f"--lags {text}: a duration needs a clock (--time names its column)")
+        if column is not None and column not in known:
+            raise missing_column_error(column, list(known))
+        for name in [column] if column is not None else schema.targets:
+            _check_lag_column(known[name], TARGET_TYPES[schema.task])
+            lags.append(Lag(make_unique_name(f"{name} lag {text}", taken), name, rows, seconds))
+            taken.append(lags[-1].name)
+    return lags
+
+
+def _check_lag_column(column: Column, task: type[TargetType]) -> None:
+    """Refuse lags of what is no number."""
+    if column.role == "target":
+        usable, what = task.supports_lags(column.kind), "is a class"
+    else:
+        usable = column.role == "feature" and column.kind in ("number", "boolean")
+        what = "is no number that is learned from"
+    if not usable:
+        raise UsageError(f"--lags: column '{column.name}' {what}")
+
+
+def _report_lags(schema: Schema, asked: TimeOptions, notice: Notice) -> None:
+    """Say which lags there are."""
+    by: dict[str, list[str]] = {}
+    for lag in schema.lags:
+        by.setdefault(lag.column, []).append(lag.name.removeprefix(f"{lag.column} lag "))
+    listed = " and ".join(f"{', '.join(texts)} of '{name}'" for name, texts in by.items())
+    change = "; the change from the last value is learned" if schema.changes else ""
+    hint = " (--lags chooses others, --lags off none)" if asked.lags is None else ""
+    notice(f"lags {listed} are inputs{change}{hint}")

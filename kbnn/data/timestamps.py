@@ -1,0 +1,462 @@
+"""Read points of time: the instant, and what the clock on the wall said, in seconds since 1970.
+
+A text without a zone is taken as it stands, for both. Years are those of the common calendar, and
+a date without an hour is its midnight.
+
+Find the clock among the columns, by the first rows: which one, in which unit, which cycles.
+
+A cycle is learned where the rows can show it: in a stream that runs forward when its steps are at
+most half as long as the cycle, otherwise when its phases differ.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange, timegm
+from collections.abc import Sequence
+from datetime import date, datetime
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbnn.array_types import FloatArray
+from kbnn.data.clock import (
+    CYCLES,
+    DAY_SECONDS,
+    Clock,
+    TimestampStyle,
+    TimeUnit,
+    compute_cycle_phase,
+    name_time_columns,
+)
+from kbnn.data.csv_records import is_number
+from kbnn.data.values import (
+    TICKS_PER_SECOND,
+    format_time,
+    is_numeric,
+    is_text,
+    normalize_cell,
+    parse_numbers,
+    ticks_to_seconds,
+    trim_texts,
+)
+from kbnn.errors import DataError
+
+_MONTH_NAMES: Final = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
+_MONTHS: Final = {name: at for at, full in enumerate(_MONTH_NAMES, 1) for name in (full, full[:3])}
+_TIME_OF_DAY: Final = (
+    r"(?:(?:[T ]|,\s)\s?(?P<h>\d{1,2}):(?P<n>\d{2})(?::(?P<s>\d{2})(?P<f>[.,]\d{1,9})?)?"
+    r"(?:\s?(?P<half>[ap])\.?m\.?)?)?"
+    r"\s?(?P<zone>Z|UTC|GMT|[-+]\d{2}(?::?\d{2})?)?"
+)
+_WEEKDAY: Final = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,? )?"
+_TIMESTAMP_PATTERNS: Final = tuple(
+    re.compile(form, re.I)
+    for form in (
+        r"(?P<y>\d{4})(?P<sep>[-/.])(?P<m>\d{1,2})(?P=sep)(?P<d>\d{1,2})" + _TIME_OF_DAY,
+        r"(?P<a>\d{1,2})(?P<sep>[-/.])(?P<b>\d{1,2})(?P=sep)(?P<y>\d{4})" + _TIME_OF_DAY,
+        _WEEKDAY
+        + r"(?P<d>\d{1,2})[-. ]{1,2}(?P<name>[a-z]{3,9})\.?[-., ]{1,2}(?P<y>\d{4}|\d{2})"
+        + _TIME_OF_DAY,
+        _WEEKDAY + r"(?P<name>[a-z]{3,9})\.? (?P<d>\d{1,2}),? (?P<y>\d{4})" + _TIME_OF_DAY,
+        r"(?P<y>\d{4})(?P<m>\d{2})(?P<d>\d{2})"
+        r"(?:[T ]?(?P<h>\d{2})(?P<n>\d{2})(?P<s>\d{2})?)?(?P<zone>Z)?",
+        r"(?P<y>\d{4})[-/](?P<m>\d{2})",
+        r"(?P<name>[a-z]{3,9})[-. ](?P<y>\d{4})",
+        r"(?P<y>\d{4})[- ]?Q(?P<q>[1-4])",
+    )
+)
+SHORT_YEARS: Final = (1969, 2068)
+"""What years of two digits are, as in POSIX."""
+
+
+class Timestamp(NamedTuple):
+    """A point of time as a text tells it."""
+
+    instant: float
+    local: float
+    has_zone: bool = False
+    written: str = "text"  # "day" or "month" where no hour, or no day, was said
+    order: str = ""  # of 03/04/2026: "day", "month", or "either"
+    is_digits: bool = False  # nothing but digits: it may as well be a number
+    has_short_year: bool = False  # the year has two digits
+
+
+class ParsedTimes(NamedTuple):
+    """A column as points of time (n, 2), NaN where missing, and the texts that are none."""
+
+    values: FloatArray
+    unparsed: dict[int, str]
+
+
+def parse_timestamp(text: str, day_first: bool = False) -> Timestamp | None:
+    """The point of time that a text tells, None if it tells none."""
+    found = next((match for form in _TIMESTAMP_PATTERNS if (match := form.fullmatch(text))), None)
+    if found is None:
+        return None
+    part = found.groupdict()
+    year, order, short = int(part["y"]), "", len(part["y"]) == 2
+    if short:
+        year += 2000 if year < SHORT_YEARS[0] % 100 else 1900
+    if part.get("name"):
+        month, day = _MONTHS.get(part["name"].lower(), 0), int(part.get("d") or 1)
+    elif part.get("a"):
+        first, second = int(part["a"]), int(part["b"])
+        order = "day" if first > 12 else "month" if second > 12 else "either"
+        if part["sep"] != "/" and order == "either":
+            order = "day"
+        dayed = order == "day" or (order == "either" and day_first)
+        day, month = (first, second) if dayed else (second, first)
+    elif part.get("q"):
+        month, day = 3 * int(part["q"]) - 2, 1
+    else:
+        month, day = int(part["m"]), int(part.get("d") or 1)
+    if not 1 <= month <= 12 or year < 1 or not 1 <= day <= monthrange(year, month)[1]:
+        return None
+    hour, minute, second = (int(part.get(name) or 0) for name in ("h", "n", "s"))
+    if part.get("half"):
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if part["half"].lower() == "p" else 0)
+    if hour > 23 or minute > 59 or second > 60:
+        return None
+    figures = (part.get("f") or ".0")[1:]
+    whole = timegm((year, month, day, hour, minute, second)), int(figures.ljust(9, "0"))
+    local, zone = _join_seconds(*whole), part.get("zone")
+    written = "text" if part.get("h") else "day" if part.get("d") or part.get("a") else "month"
+    digits = text.isdigit()
+    instant = _join_seconds(whole[0] - _parse_zone_offset(zone), whole[1])
+    return Timestamp(instant, local, zone is not None, written, order, digits, short)
+
+
+def _join_seconds(second: int, nanosecond: int) -> float:
+    """Seconds since 1970, to the same bits as `seconds` of ticks."""
+    if nanosecond % 1000:
+        return float(second * TICKS_PER_SECOND["ns"] + nanosecond) / TICKS_PER_SECOND["ns"]
+    return float(second * TICKS_PER_SECOND["us"] + nanosecond // 1000) / TICKS_PER_SECOND["us"]
+
+
+def _parse_zone_offset(zone: str | None) -> int:
+    """Seconds that a zone is ahead."""
+    if zone is None or zone[0] not in "+-":
+        return 0
+    figures = zone[1:].replace(":", "")
+    ahead = 3600 * int(figures[:2]) + 60 * int(figures[2:] or 0)
+    return -ahead if zone[0] == "-" else ahead
+
+
+def is_date_or_timestamp(kind: pa.DataType) -> bool:
+    """Whether a type holds points of time (a time of day is none)."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def parse_times(array: pa.Array, unit: TimeUnit, day_first: bool, tokens: pa.Array) -> ParsedTimes:
+    """Read a column as points of time."""
+    if is_date_or_timestamp(array.type):
+        values = _read_arrow_times(array)
+        far = np.flatnonzero(np.abs(values[:, 0]) > _MAX_EPOCH_SECONDS).tolist()
+        values[far] = np.nan
+        return ParsedTimes(values, {at: format_time(array[at]) for at in far})
+    if is_text(array.type) and unit == "text":
+        return _parse_time_texts(trim_texts(array), day_first, tokens)
+    if not is_text(array.type) and not is_numeric(array.type):
+        return ParsedTimes(np.full((len(array), 2), np.nan), {})
+    read = parse_numbers(array, tokens)
+    return _parse_time_numbers(read.values, dict(read.unparsed), unit)
+
+
+def _parse_time_numbers(values: FloatArray, unread: dict[int, str], unit: TimeUnit) -> ParsedTimes:
+    """Numbers as points of time: ticks since 1970, years, or digits such as 20260131."""
+    if unit in TICKS_PER_SECOND:
+        instants = values / TICKS_PER_SECOND[unit]
+    else:
+        instants = np.full(len(values), np.nan)
+        for at in np.flatnonzero(np.isfinite(values)).tolist():
+            text = f"{values[at]:.0f}"
+            made = parse_timestamp(f"{int(text):04d}-01" if unit == "year" else text)
+            if made is None or not values[at].is_integer():
+                unread[at] = text
+            else:
+                instants[at] = made.instant
+    far = np.flatnonzero(np.abs(instants) > _MAX_EPOCH_SECONDS)
+    unread.update((at, f"{values[at]:g}") for at in far.tolist())
+    instants[far] = np.nan
+    return ParsedTimes(np.stack((instants, instants), axis=1), unread)
+
+
+_MAX_EPOCH_SECONDS: Final = 2.5e11
+"""Seconds from 1970 to the year 9892 or so: what is beyond was read in the wrong unit."""
+
+
+def _read_arrow_times(array: pa.Array) -> FloatArray:
+    """Arrow's own points of time, of any unit and zone."""
+    local = array
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        try:
+            local = pc.local_timestamp(array)
+        except pa.ArrowInvalid:  # no calendar goes that far: an hour more or less is nothing there
+            local = array
+    return np.stack((_read_arrow_seconds(array), _read_arrow_seconds(local)), axis=1)
+
+
+def _read_arrow_seconds(array: pa.Array) -> FloatArray:
+    kind, there = array.type, array.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_date32(kind):
+        array, unit = array.cast(pa.int32()).cast(pa.int64()), "s"
+    else:
+        array, unit = array.cast(pa.int64()), "ms" if pa.types.is_date64(kind) else kind.unit
+    ticks = array.fill_null(0).to_numpy(zero_copy_only=False)
+    found = ticks_to_seconds(ticks, unit) * (86400.0 if pa.types.is_date32(kind) else 1.0)
+    return np.where(there, found, np.nan)
+
+
+def _parse_time_texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> ParsedTimes:
+    """Texts, all at once where they are plain ISO 8601 and one by one otherwise."""
+    gone = pc.is_in(array, value_set=tokens)
+    array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
+    try:
+        return ParsedTimes(_read_arrow_times(array.cast(pa.timestamp("us"))), {})
+    except pa.ArrowInvalid:
+        pass
+    values = np.full((len(array), 2), np.nan)
+    unread: dict[int, str] = {}
+    for at, text in enumerate(array.to_pylist()):
+        if text is not None:
+            made = parse_timestamp(text, day_first)
+            if made is None:
+                unread[at] = text
+            else:
+                values[at] = made[:2]
+    return ParsedTimes(values, unread)
+
+
+def parse_time_value(value: Any, unit: TimeUnit, day_first: bool) -> tuple[float, float] | None:
+    """One value of any kind as a point of time; None if it is none."""
+    value = normalize_cell(value)
+    if isinstance(value, datetime):
+        fraction = 1000 * value.microsecond + getattr(value, "nanosecond", 0)
+        second, ahead = timegm(value.timetuple()), value.utcoffset()
+        behind = 0 if ahead is None else int(ahead.total_seconds())
+        return _join_seconds(second - behind, fraction), _join_seconds(second, fraction)
+    if isinstance(value, date):
+        midnight = float(timegm(value.timetuple()))
+        return midnight, midnight
+    if isinstance(value, str) and unit == "text":
+        made = parse_timestamp(value.strip(), day_first)
+        return None if made is None else (made.instant, made.local)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    made_of = _parse_time_numbers(np.array([number]), {}, unit)
+    return None if made_of.unparsed else (float(made_of.values[0, 0]), float(made_of.values[0, 1]))
+
+
+def format_timestamps(array: pa.Array) -> list[str | None]:
+    """Arrow's points of time as texts that `point` reads, None where missing."""
+    texts: list[str | None] = []
+    for at, (instant, local) in enumerate(_read_arrow_times(array).tolist()):
+        if not np.isfinite(instant):
+            texts.append(None)
+            continue
+        if abs(local) > _MAX_EPOCH_SECONDS:
+            texts.append(format_time(array[at]))
+            continue
+        ahead = round((local - instant) / 60.0)
+        zoned = getattr(array.type, "tz", None) is not None
+        zone = f"{'-' if ahead < 0 else '+'}{abs(ahead) // 60:02d}:{abs(ahead) % 60:02d}"
+        moment = str(np.datetime64(round(local * 1e6), "us"))
+        plain = moment.removesuffix(".000000")
+        whole = pa.types.is_date(array.type)
+        texts.append(plain[:10] if whole else plain + (zone if zoned else ""))
+    return texts
+
+
+TIME_UNITS: Final = ("auto", "s", "ms", "us", "ns", "year")
+TIME_COLUMN_NAME: Final = re.compile(
+    r"(unix|epoch|event|local|utc)?[ _]?"
+    r"(date|day|time|timestamp|datetime|ts|ds|epoch|zeit|datum|zeitstempel)[ _]?(utc|s|ms|us|ns)?",
+    re.I,
+)
+_YEAR_COLUMN_NAME: Final = re.compile(r"years?|jahr|yyyy", re.I)
+
+
+class TimeSample(NamedTuple):
+    """The first points of time of a column, and how they were read."""
+
+    points: list[Timestamp]
+    unit: TimeUnit
+    day_first: bool
+
+    @property
+    def is_chronological(self) -> bool:
+        """Whether no row is before the one above it, and not all are at once."""
+        instants = [each.instant for each in self.points]
+        pairs = pairwise(instants)
+        return len(set(instants)) > 1 and all(a <= b for a, b in pairs)
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds between two rows."""
+        instants = sorted({each.instant for each in self.points})
+        gaps = [b - a for a, b in pairwise(instants)]
+        return median(gaps) if gaps and self.is_chronological else 0.0
+
+
+def detect_times(
+    name: str, values: Sequence[str | None], unit: str = "auto", alone: bool = False
+) -> TimeSample | None:
+    """A column as points of time; None when it holds something else.
+
+    `alone`: it stands beside the target and nothing else, so that a year may be a clock.
+    """
+    present = [value for value in values if value is not None]
+    if not present:
+        return None
+    if unit == "auto" and all(map(is_number, present)):
+        return _detect_numeric_times(name, present, alone)
+    if unit in (*TICKS_PER_SECOND, "year"):
+        return _sample_numeric_times(present, unit)
+    return _sample_text_times(present)
+
+
+def _sample_text_times(present: list[str]) -> TimeSample | None:
+    points = [parse_timestamp(text) for text in present]
+    known = [each for each in points if each is not None]
+    if len(known) < len(points):
+        return None
+    orders = {each.order for each in known}
+    day_first = "day" in orders
+    if day_first and "month" in orders:
+        return None
+    if day_first:
+        known = [each for text in present if (each := parse_timestamp(text, True)) is not None]
+    return TimeSample(known, "text", day_first)
+
+
+def _sample_numeric_times(present: list[str], unit: str) -> TimeSample | None:
+    if not all(map(is_number, present)):
+        return None
+    numbers = [float(text) for text in present]
+    if unit == "year":
+        if not all(number.is_integer() and 1 <= number <= 9999 for number in numbers):
+            return None
+        known = [parse_timestamp(f"{int(number):04d}-01") for number in numbers]
+        return TimeSample([each for each in known if each is not None], "year", False)
+    seconds = [number / TICKS_PER_SECOND[unit] for number in numbers]
+    return TimeSample([Timestamp(each, each) for each in seconds], unit, False)  # type: ignore[arg-type]  # one of TICKS
+
+
+def _detect_numeric_times(name: str, present: list[str], alone: bool) -> TimeSample | None:
+    """Numbers that are a clock by their name, their size and their order."""
+    numbers = [float(text) for text in present]
+    rising = all(a <= b for a, b in pairwise(numbers))
+    if not rising or not all(number.is_integer() for number in numbers):
+        return None
+    if _YEAR_COLUMN_NAME.fullmatch(name):
+        lone = alone and len(set(numbers)) == len(numbers) > 1
+        return (
+            _sample_numeric_times(present, "year") if lone and 1000 <= numbers[0] <= 2999 else None
+        )
+    if not TIME_COLUMN_NAME.fullmatch(name):
+        return None
+    dates = _sample_text_times([f"{number:.0f}" for number in numbers])
+    if dates is not None and all(1 <= n // 10**4 <= 9999 for n in numbers):
+        return dates
+    return (
+        _sample_numeric_times(present, guess_tick_unit(numbers[0])) if numbers[0] >= 1e8 else None
+    )
+
+
+def guess_tick_unit(number: float) -> str:
+    """The unit of ticks since 1970 that a number of our time is in."""
+    return "s" if number < 1e11 else "ms" if number < 1e14 else "us" if number < 1e17 else "ns"
+
+
+def require_times(name: str, values: Sequence[str | None], unit: str) -> TimeSample:
+    """The column that was said to be the clock, or why it cannot be."""
+    present = [value for value in values if value is not None]
+    if unit == "auto" and present and all(map(is_number, present)):
+        number = abs(float(present[0]))
+        digits = _sample_text_times(present)
+        unit = (
+            "auto" if digits is not None else "year" if number < 3000 else guess_tick_unit(number)
+        )
+        if digits is not None:
+            return digits
+    found = detect_times(name, values, unit)
+    if found is None:
+        example = next((value for value in present), "nothing")
+        raise DataError(
+            f"--time {name}: '{example}' is no point of time (--time-unit says what numbers are)"
+        )
+    return found
+
+
+def build_clock(name: str, found: TimeSample, elapsed: bool, taken: Sequence[str]) -> Clock:
+    """The clock that a column is."""
+    cycles = [cycle for cycle in CYCLES if _supports_cycle(found, cycle)]
+    elapsed = elapsed or not cycles
+    shapes = {each.written for each in found.points}
+    written: TimestampStyle = "text"
+    if shapes == {"month"}:
+        written = "month"
+    elif shapes <= {"day", "month"} or _are_at_midnight(found):
+        written = "day"
+    return Clock(
+        name,
+        found.unit,
+        found.points[0].instant,
+        found.step_seconds,
+        cycles,
+        name_time_columns(name, cycles, elapsed, taken),
+        found.day_first,
+        written,
+        any(each.has_zone for each in found.points),
+    )
+
+
+def _are_at_midnight(found: TimeSample) -> bool:
+    return found.step_seconds >= DAY_SECONDS and all(
+        each.local % DAY_SECONDS == 0.0 for each in found.points
+    )
+
+
+def _supports_cycle(found: TimeSample, cycle: str) -> bool:
+    if len(found.points) == 1:  # one row shows nothing: the spelling has to do
+        return cycle != "day" or found.points[0].written == "text"
+    length = CYCLES[cycle]
+    if found.is_chronological:
+        return 0.0 < found.step_seconds <= 0.5 * length
+    phases = compute_cycle_phase(cycle, np.array([each.local for each in found.points]))
+    return len(np.unique(np.round(phases, 3))) >= 3
+
+
+def describe_clock(clock: Clock, short: bool = False) -> str:
+    """What is learned from a clock, in words; `short`: its years have two digits."""
+    words = {"day": "hour of the day", "week": "day of the week", "year": "day of the year"}
+    learned = [words[cycle] for cycle in clock.cycles]
+    if len(clock.names) > 2 * len(clock.cycles):
+        learned.append("elapsed time")
+    *most, last = learned
+    listed = f"{', '.join(most)} and {last}" if most else last
+    order = ""
+    if clock.day_first:
+        order = ", days before months"
+    if short:
+        order += ", years {} to {} in two digits".format(*SHORT_YEARS)
+    return (
+        f"column '{clock.column}' is the clock{order}: {listed} (--ignore {clock.column} drops it)"
+    )
+
+
+def has_repeated_times(instants: Sequence[float]) -> bool:
+    """Whether rows come several at a time, as where a file holds more than one series."""
+    return len(instants) > 1 and 2 * len(set(instants)) <= len(instants)

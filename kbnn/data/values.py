@@ -1,0 +1,372 @@
+"""Read a column's values: numbers, truth values, labels, and which of them are missing.
+
+A value means the same wherever it comes from: the text `1.5` in CSV, the string "1.5" in Parquet or
+JSON, and the number 1.5 are one value, so the formats cannot disagree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbnn.array_types import FloatArray, IntArray
+from kbnn.data.number_format import PLAIN_FORM, Form, normalize_numbers
+
+_MISSING_TOKENS: Final = (
+    "",
+    "NA",
+    "N/A",
+    "null",
+    "none",
+    "nan",
+    "NaN",
+    ".",
+    "<NA>",
+    "#N/A",
+    "#NA",
+    "\\N",
+)
+_SPREADSHEET_ERRORS: Final = ("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!")
+"""What a spreadsheet writes where it could not reckon."""
+_NAN_PATTERN: Final = re.compile(r"[-+]?nan(\([a-z0-9_]*\))?", re.I)
+BOOLEAN_VALUES: Final = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "ja", "j", "oui", "si", "sí", "wahr"), 1.0),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "nein", "non", "falsch", "faux"), 0.0),
+    **dict.fromkeys(("1", "1.0"), 1.0),
+    **dict.fromkeys(("0", "0.0"), 0.0),
+}
+_TIME_PATTERN: Final = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
+    r"\s?(Z|UTC|[-+]\d{2}:?\d{2})?"
+    r"|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ,]+\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
+    r"|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
+)
+
+
+_CONVERSION_ERRORS: Final = (pa.ArrowException, ValueError, OverflowError, KeyError)
+"""What Arrow raises where Python has no such value: a year 10000, an unknown time zone."""
+
+MAX_LABEL_LENGTH: Final = 200
+"""Characters of a category or a class: a longer text is a text."""
+
+
+def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
+    """Every spelling of "no value": the usual ones in any usual case, and the user's own."""
+    spellings = [form for t in _MISSING_TOKENS for form in (t, t.lower(), t.upper(), t.title())]
+    return (*dict.fromkeys([*spellings, *_SPREADSHEET_ERRORS]), *(token.strip() for token in extra))
+
+
+def missing_labels(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Those of them that are missing among labels too: `none` is one, unless the user says so."""
+    usual, own = tokens[:_DEFAULT_TOKEN_COUNT], tokens[_DEFAULT_TOKEN_COUNT:]
+    return (*(token for token in usual if token.lower() != "none"), *own)
+
+
+def missing_numbers(tokens: Sequence[str]) -> FloatArray:
+    """Numbers that the user said are no values, such as -999."""
+    read = [PLAIN_FORM.parse_number(token) for token in tokens[_DEFAULT_TOKEN_COUNT:]]
+    return np.array([value for value in read if value is not None])
+
+
+_DEFAULT_TOKEN_COUNT: Final = len(missing_tokens())
+
+
+class ParsedNumbers(NamedTuple):
+    """Values of a column as numbers, NaN where missing, and the texts that could not be read."""
+
+    values: FloatArray
+    unparsed: dict[int, str]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type holds strings, directly or through a dictionary."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether a type holds numbers."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_duration(kind)
+    )
+
+
+def is_temporal(kind: pa.DataType) -> bool:
+    """Whether a type holds points of time; spans of time are numbers."""
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
+
+
+def is_usable(kind: pa.DataType) -> bool:
+    """Whether values of a type can be features at all (or are all null)."""
+    return bool(
+        is_text(kind) or is_numeric(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+    )
+
+
+def looks_like_time(text: str) -> bool:
+    """Whether a text is a date, a time of day, or both."""
+    return _TIME_PATTERN.fullmatch(text) is not None
+
+
+def trim_texts(array: pa.Array) -> pa.Array:
+    """A text column as trimmed plain strings."""
+    if array.type != pa.string():
+        array = array.cast(pa.string())
+    return pc.utf8_trim_whitespace(array)
+
+
+def python_values(array: pa.Array) -> list[Any]:
+    """A column as Python values; times that Python cannot hold as ISO 8601 texts."""
+    try:
+        return list(array.to_pylist())
+    except _CONVERSION_ERRORS:
+        return [_python_value(value) for value in array]
+
+
+def _python_value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except _CONVERSION_ERRORS:
+        kind = value.type
+        if pa.types.is_dictionary(kind):
+            return _python_value(value.value)
+        if pa.types.is_struct(kind):
+            return {name: _python_value(value[name]) for name in value}
+        if hasattr(value, "values") and value.values is not None:
+            return python_values(value.values)
+        return format_time(value) if pa.types.is_temporal(kind) else str(value)
+
+
+def format_time(value: pa.Scalar) -> str:
+    """A time of any size as text: what is counted, in the calendar or in its unit."""
+    kind, ticks = value.type, int(value.value)
+    if pa.types.is_date32(kind):
+        return str(np.int64(ticks).view("datetime64[D]"))
+    if pa.types.is_date64(kind):
+        return str(np.int64(ticks).view("datetime64[ms]").astype("datetime64[D]"))
+    if pa.types.is_timestamp(kind):
+        zone = "" if kind.tz is None else "Z"
+        return f"{np.int64(ticks).view(f'datetime64[{kind.unit}]')}{zone}"
+    return f"{ticks} {kind.unit}"
+
+
+def cast_to_text(array: pa.Array) -> pa.Array:
+    """A column of any type as plain strings, null where it is null."""
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowException:
+        found = python_values(array)
+        return pa.array([None if value is None else str(value) for value in found], pa.string())
+
+
+def read_texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:
+    """Values as text, None where missing; numbers in their shortest form, integers without point.
+
+    Serves the few values that are looked at one by one.
+    """
+    if is_text(array.type):
+        trimmed = trim_texts(array)
+        gone = pc.is_in(trimmed, value_set=tokens).to_pylist()
+        return [None if out else t for t, out in zip(trimmed.to_pylist(), gone, strict=True)]
+    if pa.types.is_boolean(array.type):
+        return [None if v is None else str(v).lower() for v in array.to_pylist()]
+    if is_numeric(array.type):
+        values = _mask_missing_numbers(to_float_array(array), tokens)
+        return [None if np.isnan(v) else number_to_text(v) for v in values]
+    return [None] * len(array)
+
+
+def number_to_text(value: float) -> str:
+    """A number as text: 3 rather than 3.0."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text can be encoded: half of a surrogate pair cannot."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+TICKS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Ticks of a second, by unit."""
+
+
+def ticks_to_seconds(ticks: IntArray, unit: str) -> FloatArray:
+    """Ticks as seconds. Nanoseconds that are whole microseconds give the same bits as these."""
+    if unit != "ns":
+        return np.asarray(ticks / TICKS_PER_SECOND[unit], dtype=np.float64)
+    whole = ticks % 1000 == 0
+    return np.where(whole, ticks // 1000 / TICKS_PER_SECOND["us"], ticks / TICKS_PER_SECOND["ns"])
+
+
+def normalize_cell(value: Any) -> Any:
+    """A value of Python, numpy or pandas as None, a bool, a number, a text or a datetime.
+
+    Spans of time are seconds. What is none of these stays as it is.
+    """
+    if value is None or isinstance(value, str | float):
+        return value if not isinstance(value, np.generic) else value.item()
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else value.astype("datetime64[us]").item()
+    if isinstance(value, np.timedelta64):
+        return None if np.isnat(value) else _timedelta_seconds(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, datetime | date):
+        return value if value == value else None  # NaT is not itself
+    if isinstance(value, timedelta):
+        return _timedelta_seconds(np.timedelta64(value))
+    if isinstance(value, Decimal):
+        return None if value.is_nan() else float(value)
+    return None if type(value).__name__ == "NAType" else value
+
+
+def _timedelta_seconds(value: np.timedelta64) -> float:
+    unit = np.datetime_data(value.dtype)[0]
+    if unit not in TICKS_PER_SECOND:  # hours, days; months have no length and stay an error
+        value, unit = value.astype("timedelta64[s]"), "s"
+    return float(ticks_to_seconds(np.array([value.astype(np.int64)]), unit)[0])
+
+
+def to_float_array(array: pa.Array) -> FloatArray:
+    """A numeric column as float64, NaN where null."""
+    if pa.types.is_duration(array.type):
+        ticks = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        there = array.is_valid().to_numpy(zero_copy_only=False)
+        return np.where(there, ticks_to_seconds(ticks, array.type.unit), np.nan)
+    if pa.types.is_decimal(array.type):  # by its text: Arrow's own cast does not round correctly
+        array = array.cast(pa.string())
+    if array.type != pa.float64():
+        array = array.cast(pa.float64(), safe=False)
+    return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
+
+
+def are_default_tokens(tokens: pa.Array) -> bool:
+    """Whether these are the usual spellings of "no value", no number among them."""
+    return len(tokens) == _DEFAULT_TOKEN_COUNT
+
+
+def _mask_missing_numbers(values: FloatArray, tokens: pa.Array) -> FloatArray:
+    """The values, NaN where a number stands for a gap, however it was written."""
+    gaps = () if are_default_tokens(tokens) else missing_numbers(tokens.to_pylist())
+    return np.where(np.isin(values, gaps), np.nan, values) if len(gaps) else values
+
+
+def parse_numbers(array: pa.Array, tokens: pa.Array, form: Form = PLAIN_FORM) -> ParsedNumbers:
+    """Read a column as numbers, texts in the form in which they are written."""
+    read = _parse_number_column(array, tokens, form)
+    return ParsedNumbers(_mask_missing_numbers(read.values, tokens), read.unparsed)
+
+
+def _parse_number_column(array: pa.Array, tokens: pa.Array, form: Form) -> ParsedNumbers:
+    if is_numeric(array.type):
+        return ParsedNumbers(to_float_array(array), {})
+    if is_text(array.type) and not form.is_plain:
+        return _parse_formatted_numbers(trim_texts(array), tokens, form)
+    if is_text(array.type):
+        if array.type != pa.string():
+            array = array.cast(pa.string())
+        try:
+            return ParsedNumbers(to_float_array(array.cast(pa.float64())), {})
+        except pa.ArrowInvalid:
+            pass
+        array = pc.utf8_trim_whitespace(array)
+        gone = pc.is_in(array, value_set=tokens)
+        array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
+        try:
+            return ParsedNumbers(to_float_array(array.cast(pa.float64())), {})
+        except pa.ArrowInvalid:
+            return _parse_each_number(array.to_pylist())
+    return _parse_each_number(read_texts(array, tokens))
+
+
+def _parse_formatted_numbers(array: pa.Array, tokens: pa.Array, form: Form) -> ParsedNumbers:
+    gone = pc.is_in(array, value_set=tokens)
+    if form.gap:
+        gone = pc.or_(gone, pc.fill_null(pc.equal(array, form.gap), False))
+    array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
+    usual = normalize_numbers(array, form)
+    if usual is not None:
+        try:
+            return ParsedNumbers(to_float_array(usual.cast(pa.float64())), {})
+        except pa.ArrowInvalid:
+            pass
+    return _parse_each_number(array.to_pylist(), form)
+
+
+def _parse_each_number(values: list[str | None], form: Form = PLAIN_FORM) -> ParsedNumbers:
+    read = np.full(len(values), np.nan)
+    unread: dict[int, str] = {}
+    for at, text in enumerate(values):
+        if text is None or _NAN_PATTERN.fullmatch(text):
+            continue
+        value = form.parse_number(text)
+        if value is None:
+            unread[at] = text
+        else:
+            read[at] = value
+    return ParsedNumbers(read, unread)
+
+
+def parse_booleans(array: pa.Array, tokens: pa.Array) -> ParsedNumbers:
+    """Read a column as truth values: 0, 1, NaN where missing."""
+    if pa.types.is_boolean(array.type):
+        return ParsedNumbers(to_float_array(array.cast(pa.int8())), {})
+    read = np.full(len(array), np.nan)
+    unread: dict[int, str] = {}
+    for at, text in enumerate(read_texts(array, tokens)):
+        if text is None:
+            continue
+        value = BOOLEAN_VALUES.get(text.lower())
+        if value is None:
+            unread[at] = text
+        else:
+            read[at] = value
+    return ParsedNumbers(read, unread)
+
+
+class Labels(NamedTuple):
+    """A column as labels: their texts in order of first sight, and each row's place, -1 missing."""
+
+    names: list[str]
+    codes: IntArray
+
+
+def encode_labels(array: pa.Array, tokens: pa.Array) -> Labels:
+    """Read a column as labels; numbers and truth values are labels too."""
+    if not is_text(array.type):
+        array = pa.array(read_texts(array, tokens), pa.string())
+    array = trim_texts(array)
+    encoded = array.dictionary_encode()
+    names = encoded.dictionary.to_pylist()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    missing = pa.array(missing_labels(tokens.to_pylist()), pa.string())
+    gone = pc.is_in(encoded.dictionary, value_set=missing).to_pylist()
+    if any(gone):
+        codes[np.isin(codes, np.flatnonzero(gone))] = -1
+    return Labels(names, codes)
+
+
+def find_present_rows(array: pa.Array, tokens: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which rows hold a value."""
+    if is_text(array.type):
+        there = pc.invert(pc.is_in(trim_texts(array), value_set=tokens))
+        mask = pc.and_(there, array.is_valid())
+    elif is_numeric(array.type):
+        return ~np.isnan(_mask_missing_numbers(to_float_array(array), tokens))
+    else:
+        mask = array.is_valid()
+    return mask.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

@@ -1,0 +1,448 @@
+"""What is stated of a real target: ordinary values, outliers, and intervals kept to their promise.
+
+The network says mean m and variance v. Stated is, with V = c v, the mixture
+
+    (1 - eps) N(m, V) + eps N(m + d sqrt(V), R V)
+
+that inference reckons with, but with its share eps, ratio R, shift d and width c learned from the
+stream, in units of the forecasts: t = (y - m)/sqrt(V) is an outlier with probability w, and
+eps follows the mean of w, d and R mean and variance of t weighted by w, c the square of t weighted
+by 1 - w. Before any was seen, an outlier may be any value that the target has had, however sure
+forecasts have become. The means are left alone.
+
+The central intervals of 50, 80, 90 and 95 % are tracked: each side's distance from the median has a
+gain that grows a little with every row beyond the edge and shrinks by less with every other, so
+that it comes to rest where the promised share lies beyond, whatever the distribution is.
+
+The compiled twin is csrc/calibration.c. Everything is free of units, and nothing depends on how rows are
+grouped.
+
+What is stated of counts follows the stream: outliers, dispersion, and intervals.
+
+The network says mean mu and dispersion 1/alpha of a negative binomial. Stated is, with 1/alpha
+widened c times, the mixture that inference reckons with (see kbnn.core.likelihoods),
+
+    (1 - eps) NB(mu, c/alpha) + eps s/((s + y)(s + y + 1)),    s = mu + 1
+
+but with its share eps and width c learned from the stream: eps follows the mean of the probability
+w that a count is an outlier, log c the slope of the log mass in log c, weighted by 1 - w. The mean
+is left alone. The fields are those of kbnn.distributions.calibration, and so is how intervals are tracked, but for
+the gains, which are those of the edges' normal scores. The compiled twin is in csrc/calibration.c.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel, likelihoods
+from kbnn.core.constants import (
+    ANY_SHARE,
+    DISPERSION_MOVE,
+    DISPERSION_STEP,
+    EXTREMES_MEMORY,
+    HALF_60,
+    HALF_80,
+    HALF_90,
+    LEAST_GAIN,
+    LEAST_RATIO,
+    LEAST_SHARE,
+    LEAST_WIDTH,
+    LOG_ODDS_LIMIT,
+    MOST_GAIN,
+    MOST_RATIO,
+    MOST_WIDTH,
+    OUTLIER_SHARE,
+    TAILS_EVERY,
+    TAILS_MEMORY,
+    TAILS_REACH,
+    TAILS_YOUNG,
+    TRACK_STEP,
+    WIDTH_CAP,
+    WIDTH_FEW,
+    WIDTH_FIRST,
+    WIDTH_PACE,
+    WIDTH_REST,
+    WIDTH_STEP,
+)
+from kbnn.distributions.normal_mixture import (
+    GAIN_COUNT,
+    HALF_WIDTHS_SD,
+    PARAM,
+    PARAM_COUNT,
+    TAIL_SHARES,
+    OutlierShape,
+    mixture_median,
+    tail_probability,
+)
+
+_SMALLEST_SD: Final = float(np.finfo(np.float64).tiny)
+"""Stands for a deviation of 0, whose parts are 0 too."""
+_LATER_PASS_CAP: Final = 9.0
+"""The square of an error at a row that was learned before counts as at most this."""
+INITIAL_CALIBRATION: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
+OUTLIERS, OUTLIER_ROWS, EXTREMES, SQUARES, MEAN, SCALE_FACTOR, ROWS_SEEN, LARGEST_VALUE = range(8)
+VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15)
+"""Fields of what is known of one target's tails: sums over weighted outliers, the width c, rows
+seen and the largest value among them; then what is stated, eps, R and d, and a gain for the lower
+and the upper edge of each level."""
+FIRST_MEAN: Final = FIRST_GAIN + GAIN_COUNT
+MEAN_SCALE_FACTOR: Final = FIRST_MEAN + GAIN_COUNT
+"""What gains have been on average, 1 for some rows before the first, and the width, nearer to 1 the
+fewer rows asked for it: a model that learns no more goes by that."""
+LINK_UNIT: Final = MEAN_SCALE_FACTOR + 1
+"""Of a positive target's link, see kbnn.distributions.log_link."""
+CALIBRATION_FIELDS: Final = LINK_UNIT + 1
+
+
+def init_calibration(targets: int, mixed: bool = True) -> FloatArray:
+    """Tails of which nothing is known; not `mixed`, they state a Gaussian."""
+    shape = (
+        (
+            INITIAL_CALIBRATION[0] / INITIAL_CALIBRATION[1],
+            INITIAL_CALIBRATION[3] / INITIAL_CALIBRATION[2],
+            0.0,
+        )
+        if mixed
+        else (0.0, 1.0, 0.0)
+    )
+    tail = (*INITIAL_CALIBRATION, *shape, *(1.0,) * (LINK_UNIT - FIRST_GAIN), 0.0)
+    return np.array([tail] * targets).reshape(targets, CALIBRATION_FIELDS)
+
+
+def is_valid_calibration(tails: FloatArray) -> bool:
+    """Whether numbers from a file can be what is known of tails."""
+    sums, rest, unit = tails[:, :LARGEST_VALUE], tails[:, SHARE:LINK_UNIT], tails[:, LINK_UNIT]
+    sizes = tails[:, LARGEST_VALUE + 1 : SHARE]
+    positive = tails[:, [OUTLIER_ROWS, EXTREMES, SQUARES, SCALE_FACTOR, RATIO, MEAN_SCALE_FACTOR]]
+    share, gains = tails[:, [SHARE]], tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
+    return bool(
+        np.all(np.abs(sums) <= 1e12)
+        and np.all(np.abs(rest) <= 1e12)
+        and np.all(np.abs(sizes) <= 1e300)
+        and np.all(sizes[:, 1:] >= 0.0)
+        and np.all(positive > 0.0)
+        and np.all((tails[:, OUTLIERS] >= 0.0) & (tails[:, OUTLIERS] < tails[:, OUTLIER_ROWS]))
+        and np.all((share >= 0.0) & (share < 1.0))
+        and np.all((gains >= LEAST_GAIN) & (gains <= MOST_GAIN))
+        and np.all(tails[:, LARGEST_VALUE] < np.inf)
+        and np.all((unit >= 0.0) & (unit <= 1e300))
+    )
+
+
+def reset_scale_and_gains(tails: FloatArray) -> FloatArray:
+    """For rows of a later pass: width and gains that new rows asked for are not theirs."""
+    asked = [SCALE_FACTOR, *range(FIRST_GAIN, LINK_UNIT)]
+    if np.all(tails[:, asked] == 1.0):
+        return tails
+    after = tails.copy()
+    after[:, asked] = 1.0
+    return after
+
+
+def shrink_scale(tails: FloatArray, squares: FloatArray, more: FloatArray) -> FloatArray:
+    """For rows of a later pass (n, T) by networks that overstate what they do not know.
+
+    `squares` are those of errors at rows that were learned before, in units of what networks say;
+    at new rows they are `more` (n,) times as large. The width is their average over about one pass,
+    and no more than 1.
+    """
+    after = (
+        reset_scale_and_gains(tails)
+        if np.any(tails[:, FIRST_GAIN:FIRST_MEAN] != 1.0)
+        else tails.copy()
+    )
+    expected = more[:, None] * np.minimum(squares, _LATER_PASS_CAP)
+    for tail, column in zip(after, expected.T.tolist(), strict=True):
+        width, rate = (
+            float(tail[SCALE_FACTOR]),
+            1.0 / min(float(tail[ROWS_SEEN]) + 1.0, TAILS_MEMORY),
+        )
+        for square in column:
+            if math.isfinite(square):
+                width += rate * (square - width)
+        tail[SCALE_FACTOR] = min(max(width, LEAST_WIDTH), MOST_WIDTH)
+        tail[MEAN_SCALE_FACTOR] = min(tail[SCALE_FACTOR], 1.0)
+    return after
+
+
+def apply_calibration(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+    """What tails that learn no more make of means and standard deviations (n, T)."""
+    rows = np.empty((*mean.shape, PARAM_COUNT))
+    rows[..., PARAM.place] = mean
+    rows[..., PARAM.spread] = np.sqrt(tails[:, MEAN_SCALE_FACTOR]) * sd
+    rows[..., PARAM.share : PARAM.gain] = tails[:, SHARE:FIRST_GAIN]
+    rows[..., PARAM.gain : PARAM.most] = tails[:, FIRST_MEAN:MEAN_SCALE_FACTOR]
+    rows[..., PARAM.most] = tails[:, LARGEST_VALUE]
+    rows[..., PARAM.kind] = 0.0
+    rows[..., PARAM.unit] = tails[:, LINK_UNIT]
+    rows[..., PARAM.none] = 0.0
+    return rows
+
+
+class CalibratedPrediction(NamedTuple):
+    """What is stated of rows (n, T, fields); place and spread of it, and the spread's two parts."""
+
+    stated: FloatArray
+    mean: FloatArray
+    sd: FloatArray
+    function_sd: FloatArray
+    noise_sd: FloatArray
+
+
+def calibrate_outputs(
+    tails: FloatArray,
+    said: kernel.NetworkOutputs,
+    y: FloatArray | None,
+    mix: bool,
+    track: bool,
+    compiled: bool | None = None,
+) -> CalibratedPrediction:
+    """What becomes of what a network says of rows, in the units of the targets.
+
+    With y, what came true, the tails, in place, learn from each row (see `follow`).
+    """
+    if kernel.is_compiled() if compiled is None else compiled:
+        center, scale = np.ascontiguousarray(said[3]), np.ascontiguousarray(said[4])
+        said = (*said[:3], center, scale)
+        seen = None if y is None else np.ascontiguousarray(y)
+        return _as_calibrated(kernel.calibrate_outputs(tails, said, seen, mix, track))
+    mean, function_var, noise_var, center, scale = said
+    root = np.sqrt(function_var + noise_var)
+    place, spread = center + scale * mean, scale * root
+    if y is None:
+        rows = apply_calibration(tails, place, spread)
+    else:
+        rows = update_calibration(tails, place, spread, y, mix, track, False)
+    shown = rows[..., PARAM.spread].copy()
+    return CalibratedPrediction(rows, place, shown, *split_sd(shown, function_var, noise_var))
+
+
+_as_calibrated = partial(tuple.__new__, CalibratedPrediction)
+
+
+def split_sd(
+    shown: FloatArray, function_var: FloatArray, noise_var: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The parts of the spread that is shown, in proportion to those of the network."""
+    wider = shown / np.maximum(np.sqrt(function_var + noise_var), _SMALLEST_SD)
+    return np.sqrt(function_var) * wider, np.sqrt(noise_var) * wider
+
+
+def update_calibration(
+    tails: FloatArray,
+    mean: FloatArray,
+    sd: FloatArray,
+    y: FloatArray,
+    mix: bool,
+    track: bool,
+    compiled: bool | None = None,
+) -> FloatArray:
+    """What is stated of rows one after another; the tails, in place, learn from each.
+
+    With `mix` they learn the mixture, with `track` the gains of the intervals. `compiled`: whether
+    the kernel serves, where that is known.
+    """
+    if kernel.is_compiled() if compiled is None else compiled:
+        mean, sd, y = (np.ascontiguousarray(part) for part in (mean, sd, y))
+        return kernel.update_calibration(tails, mean, sd, y, mix, track)
+    rows = np.empty((*mean.shape, PARAM_COUNT))
+    for j, tail in enumerate(tails):
+        median = None
+        for i in range(len(mean)):
+            labelled = math.isfinite(y[i, j])
+            if (
+                mix
+                and labelled
+                and (tail[ROWS_SEEN] < TAILS_YOUNG or tail[ROWS_SEEN] % TAILS_EVERY == 0.0)
+            ):
+                _refresh_mixture(tail)
+                median = None
+            rows[i, j] = apply_calibration(
+                tail[None], mean[i : i + 1, j : j + 1], sd[i : i + 1, j : j + 1]
+            )
+            rows[i, j, PARAM.spread] = math.sqrt(tail[SCALE_FACTOR]) * sd[i, j]
+            rows[i, j, PARAM.gain : PARAM.most] = tail[FIRST_GAIN:FIRST_MEAN]
+            t = _standardize_residual(float(y[i, j] - mean[i, j]), float(rows[i, j, PARAM.spread]))
+            if not labelled or math.isnan(t):
+                continue
+            shape = (float(tail[SHARE]), float(tail[RATIO]), float(tail[SHIFT]))
+            if track and median is None:
+                median = mixture_median(shape)
+            if mix:
+                _learn_mixture(tail, t)
+                _learn_value_moments(tail, float(y[i, j]), float(rows[i, j, PARAM.spread]))
+            if median is not None:
+                _update_gains(tail[FIRST_GAIN:FIRST_MEAN], shape, median, t)
+            average_gains(tail)
+            tail[ROWS_SEEN] += 1.0
+            tail[LARGEST_VALUE] = max(tail[LARGEST_VALUE], y[i, j])
+        seen = float(tail[ROWS_SEEN])
+        tail[MEAN_SCALE_FACTOR] = math.pow(tail[SCALE_FACTOR], seen / (seen + WIDTH_REST))
+    return rows
+
+
+def _standardize_residual(gap: float, spread: float) -> float:
+    """How many spreads off, at most TAILS_REACH; NaN where there is neither error nor spread."""
+    if spread == 0.0:
+        return math.copysign(TAILS_REACH, gap) if abs(gap) > 0.0 else math.nan
+    return min(max(gap / spread, -TAILS_REACH), TAILS_REACH)
+
+
+def _refresh_mixture(tail: FloatArray) -> None:
+    tail[SHARE] = tail[OUTLIERS] / tail[OUTLIER_ROWS]
+    any_value = tail[VALUE_VAR] / tail[SPREAD_VAR] if tail[SPREAD_VAR] > 0.0 else 0.0
+    ratio = (tail[SQUARES] + ANY_SHARE * any_value) / tail[EXTREMES]
+    tail[RATIO] = min(max(ratio, LEAST_RATIO), MOST_RATIO)
+    tail[SHIFT] = tail[MEAN]
+
+
+def count_outlier(tail: FloatArray, w: float) -> None:
+    """Count a value that is an outlier with probability w."""
+    tail[OUTLIERS] += w
+    tail[OUTLIER_ROWS] += 1.0
+    if tail[OUTLIER_ROWS] > TAILS_MEMORY:
+        tail[OUTLIERS] *= TAILS_MEMORY / tail[OUTLIER_ROWS]
+        tail[OUTLIER_ROWS] = TAILS_MEMORY
+    tail[OUTLIERS] = max(tail[OUTLIERS], LEAST_SHARE * tail[OUTLIER_ROWS])
+
+
+def _learn_mixture(tail: FloatArray, t: float) -> None:
+    share, ratio, shift = (float(part) for part in tail[SHARE : SHIFT + 1])
+    far = t - shift
+    odds = math.log((1.0 - share) / share) + 0.5 * math.log(ratio)
+    odds -= 0.5 * (t * t - far * far / ratio)
+    w = 1.0 / (1.0 + math.exp(min(max(odds, -LOG_ODDS_LIMIT), LOG_ODDS_LIMIT)))
+    count_outlier(tail, w)
+    tail[EXTREMES] += w
+    gap = t - float(tail[MEAN])
+    tail[MEAN] += w * gap / tail[EXTREMES]
+    tail[SQUARES] += w * gap * (t - float(tail[MEAN]))
+    if tail[EXTREMES] > EXTREMES_MEMORY:
+        tail[SQUARES] *= EXTREMES_MEMORY / tail[EXTREMES]
+        tail[EXTREMES] = EXTREMES_MEMORY
+    seen = float(tail[ROWS_SEEN])
+    step = max(WIDTH_PACE / (seen + WIDTH_FIRST), WIDTH_STEP)
+    grown = tail[SCALE_FACTOR] * math.exp(step * (1.0 - w) * (min(t * t, WIDTH_CAP) - 1.0))
+    tail[SCALE_FACTOR] = min(max(grown, WIDTH_FEW / (seen + WIDTH_FEW), LEAST_WIDTH), MOST_WIDTH)
+
+
+def _learn_value_moments(tail: FloatArray, y: float, spread: float) -> None:
+    rate = 1.0 / min(float(tail[ROWS_SEEN]) + 1.0, TAILS_MEMORY)
+    reach = TAILS_REACH * spread
+    gap = min(max(y - float(tail[VALUE_MEAN]), -reach), reach)
+    tail[VALUE_MEAN] += rate * gap
+    tail[VALUE_VAR] += rate * ((1.0 - rate) * gap * gap - tail[VALUE_VAR])
+    tail[SPREAD_VAR] += rate * (spread * spread - tail[SPREAD_VAR])
+
+
+def average_gains(tail: FloatArray) -> None:
+    """Count the gains into what they have been on average."""
+    gains, mean = tail[FIRST_GAIN:FIRST_MEAN], tail[FIRST_MEAN:MEAN_SCALE_FACTOR]
+    mean += (gains - mean) / min(float(tail[ROWS_SEEN]) + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
+
+
+def average_scale(tail: FloatArray, seen: float) -> None:
+    """Count the width after so many rows into what it has been on average."""
+    tail[MEAN_SCALE_FACTOR] += (tail[SCALE_FACTOR] - tail[MEAN_SCALE_FACTOR]) / min(
+        seen + 1.0 + WIDTH_REST, TAILS_MEMORY
+    )
+
+
+def _update_gains(gains: FloatArray, shape: OutlierShape, median: float, t: float) -> None:
+    """An edge need not be known: t is beyond it where less than promised is beyond t, drawn to the
+    median by the gain.
+    """
+    for at in range(GAIN_COUNT):
+        outside, side = TAIL_SHARES[at // 2], -1.0 if at % 2 else 1.0
+        drawn = median + (t - median) / float(gains[at])
+        missed = side * (t - median) < 0.0 and tail_probability(shape, drawn, side) < outside
+        grown = float(gains[at]) * math.exp(TRACK_STEP * (missed - outside))
+        gains[at] = min(max(grown, LEAST_GAIN), MOST_GAIN)
+
+
+ONE_SIDED_HALF_WIDTHS_SD: Final = (0.0, HALF_60, HALF_80, HALF_90)
+"""Half-widths with both shares of each level beyond."""
+
+
+def init_count_calibration(targets: int, mixed: bool) -> FloatArray:
+    """Tails of which nothing is known; not `mixed`, they state a negative binomial."""
+    tails = init_calibration(targets, mixed)
+    tails[:, OUTLIERS] = OUTLIER_SHARE * tails[:, OUTLIER_ROWS]
+    if mixed:
+        tails[:, SHARE] = tails[:, OUTLIERS] / tails[:, OUTLIER_ROWS]
+    return tails
+
+
+def update_count_mixture(tail: FloatArray, y: FloatArray, rows: FloatArray) -> None:
+    """Outliers and dispersion: written into `rows` (n, fields), whose place and spread are mu and
+    1/alpha; the tail learns from each count y (n,), NaN where none was seen.
+    """
+    if kernel.is_compiled():
+        kernel.update_count_mixture(tail, y, rows)
+        return
+    seen = float(tail[ROWS_SEEN])
+    for i, value in enumerate(y.tolist()):
+        rows[i, PARAM.spread] *= tail[SCALE_FACTOR]
+        rows[i, PARAM.share] = tail[SHARE]
+        if math.isnan(value):
+            continue
+        mu, inverse = float(rows[i, PARAM.place]), float(rows[i, PARAM.spread])
+        p = likelihoods.count_inlier_probability(value, mu, inverse, float(tail[SHARE]))
+        move = min(
+            max(likelihoods.dispersion_slope(value, mu, inverse), -DISPERSION_MOVE), DISPERSION_MOVE
+        )
+        wider = tail[SCALE_FACTOR] * math.exp(DISPERSION_STEP * p * move)
+        tail[SCALE_FACTOR] = min(max(wider, LEAST_WIDTH), MOST_WIDTH)
+        count_outlier(tail, 1.0 - p)
+        tail[SHARE] = tail[OUTLIERS] / tail[OUTLIER_ROWS]
+        average_scale(tail, seen)
+        seen += 1.0
+
+
+def update_count_intervals(
+    tail: FloatArray, y: FloatArray, u: FloatArray, none: FloatArray, track: bool, rows: FloatArray
+) -> None:
+    """Gains and largest value: written into `rows`, and learned from each count.
+
+    y (n,) is NaN where nothing was seen, u its place in what was stated, `none` the stated
+    probability of 0. Where the lower edge is 0 nothing lies below it, and the upper one leaves out
+    both shares.
+    """
+    if kernel.is_compiled():
+        kernel.update_count_intervals(tail, y, u, none, track, rows)
+        return
+    for i, value in enumerate(y.tolist()):
+        rows[i, PARAM.gain : PARAM.most] = tail[FIRST_GAIN:FIRST_MEAN]
+        rows[i, PARAM.most] = tail[LARGEST_VALUE]
+        if math.isnan(value):
+            continue
+        if track:
+            _update_count_gains(tail[FIRST_GAIN:FIRST_MEAN], float(u[i]), float(none[i]))
+        average_gains(tail)
+        tail[ROWS_SEEN] += 1.0
+        tail[LARGEST_VALUE] = max(tail[LARGEST_VALUE], value)
+
+
+def _update_count_gains(gains: FloatArray, u: float, none: float) -> None:
+    for level, (outside, half) in enumerate(zip(TAIL_SHARES, HALF_WIDTHS_SD, strict=True)):
+        low, high = 2 * level, 2 * level + 1
+        under = _normal_cdf(-half * float(gains[low]))
+        from_zero = none >= under
+        reach = ONE_SIDED_HALF_WIDTHS_SD[level] if from_zero else half
+        beyond = 2.0 * outside if from_zero else outside
+        moves = (
+            [] if reach == 0.0 else [(high, (u > _normal_cdf(reach * float(gains[high]))) - beyond)]
+        )
+        moves += [] if from_zero else [(low, (u < under) - outside)]
+        for at, move in moves:
+            grown = float(gains[at]) * math.exp(TRACK_STEP * move)
+            gains[at] = min(max(grown, LEAST_GAIN), MOST_GAIN)
+
+
+def _normal_cdf(u: float) -> float:
+    return 0.5 * math.erfc(-0.7071067811865476 * u)

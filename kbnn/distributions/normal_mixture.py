@@ -1,0 +1,319 @@
+"""The mixture that is stated of a real target, row by row: quantiles, intervals, judgement.
+
+A row's fields are those of `Stated`: place m and spread s of the ordinary values, share eps, ratio
+R and shift d of the outliers, and the gains of its intervals (see kbnn.distributions.calibration):
+
+    (1 - eps) N(m, s^2) + eps N(m + d s, R s^2)
+
+With A(x, s) = E |N(x, s^2)| its CRPS is sum_i w_i A(y - mu_i, s_i) - sum_ij w_i w_j A(mu_i - mu_j,
+sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is csrc/scores.c.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel, normal
+from kbnn.core.constants import (
+    HALF_50,
+    HALF_80,
+    HALF_90,
+    HALF_95,
+    LABEL_LIMIT,
+    OUTSIDE_50,
+    OUTSIDE_80,
+    OUTSIDE_90,
+    OUTSIDE_95,
+)
+
+INTERVAL_PERCENTS: Final = (50, 80, 90, 95)
+"""Percentages of the central intervals that are tracked."""
+TAIL_SHARES: Final = (OUTSIDE_50, OUTSIDE_80, OUTSIDE_90, OUTSIDE_95)
+"""What lies beyond each edge of them."""
+HALF_WIDTHS_SD: Final = (HALF_50, HALF_80, HALF_90, HALF_95)
+GAIN_COUNT: Final = 2 * len(INTERVAL_PERCENTS)
+OutlierShape: TypeAlias = tuple[float, float, float]
+"""Share, ratio and shift of the outliers."""
+_LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class DistributionParams(NamedTuple):
+    """Fields of what is stated of a row."""
+
+    place: int = 0  # m
+    spread: int = 1  # sqrt(V)
+    share: int = 2
+    ratio: int = 3
+    shift: int = 4
+    gain: int = 5  # the first of them
+    most: int = 5 + GAIN_COUNT  # the largest value that came before
+    kind: int = 6 + GAIN_COUNT  # what kind of distribution the others are those of, 0 this one
+    unit: int = 7 + GAIN_COUNT  # of a positive target's link, see kbnn.distributions.log_link
+    none: int = 8 + GAIN_COUNT  # probability of exactly 0, of an amount (kbnn.distributions.hurdle)
+
+
+PARAM: Final = DistributionParams()
+PARAM_COUNT: Final = PARAM.none + 1
+
+
+class RowScores(NamedTuple):
+    """How rows turned out, each (n,)."""
+
+    nll: FloatArray
+    crps: FloatArray
+    below: FloatArray  # stated probability of less than came true
+    score: FloatArray  # its normal quantile: standard normal where what is stated is right
+    lower: FloatArray  # of the 90 % interval
+    upper: FloatArray
+    in_50: FloatArray
+    in_80: FloatArray
+    in_90: FloatArray
+    in_95: FloatArray
+
+
+def mixture_median(shape: OutlierShape) -> float:
+    """The median, in units of the spread."""
+    return _edge_quantiles(shape, 0.5)[0]
+
+
+def tail_probability(shape: OutlierShape, t: float, side: float = 1.0) -> float:
+    """The share of a mixture below t, or for the side -1 above."""
+    share, ratio, shift = shape
+    far = (t - shift) / math.sqrt(ratio)
+    return (1.0 - share) * _cdf(side * t) + share * _cdf(side * far)
+
+
+def _edge_quantiles(shape: OutlierShape, outside: float) -> tuple[float, float]:
+    """Both edges with so much beyond each, in units of the spread."""
+    share, ratio, shift = shape
+    z = normal.quantile(outside)
+    turned = share, ratio, -shift
+    return _solve_quantile(shape, outside, z), -_solve_quantile(turned, outside, z)
+
+
+def _solve_quantile(shape: OutlierShape, p: float, z: float) -> float:
+    """The t of a mixture with p <= 1/2 below it, z being the normal's: guarded Newton."""
+    share, ratio, shift = shape
+    if share <= 0.0:
+        return z
+    root = math.sqrt(ratio)
+    low, high = sorted((z, shift + root * z))
+    t = z
+    for _ in range(100):
+        if low >= high:
+            break
+        far = (t - shift) / root
+        gap = (1.0 - share) * _cdf(t) + share * _cdf(far) - p
+        low, high = (low, t) if gap > 0.0 else (t, high)
+        slope = (1.0 - share) * _pdf(t) + share * _pdf(far) / root
+        after = t - gap / slope if slope > 0.0 else low
+        if not low < after < high:
+            after = 0.5 * (low + high)
+        if abs(after - t) <= 1e-15 * (1.0 + abs(t)):
+            return after
+        t = after
+    return t
+
+
+def _cdf(u: float) -> float:
+    return 0.5 * math.erfc(-0.7071067811865476 * u)
+
+
+def _pdf(u: float) -> float:
+    return 0.3989422804014327 * math.exp(-0.5 * u * u)
+
+
+def quantile(rows: FloatArray, share: float) -> FloatArray:
+    """The value that so large a share of what is stated (n, fields) lies below."""
+    outside = min(share, 1.0 - share)
+    side = 0 if share <= 0.5 else 1
+    if kernel.is_compiled():
+        z = -normal.quantile(outside)
+        return np.asarray(kernel.mixture_edges(np.ascontiguousarray(rows), outside, z, True)[side])
+    found = _map_shapes(rows, lambda shape: _edge_quantiles(shape, outside))[side]
+    return np.asarray(rows[:, PARAM.place] + rows[:, PARAM.spread] * found)
+
+
+def row_quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatArray:
+    """The value of each row with a share of its own below it, and so much above.
+
+    Newton's steps on the side where the share is small, guarded by halving, of each row until it
+    rests: what others do is nothing to it.
+    """
+    share, ratio, shift = rows[:, PARAM.share : PARAM.gain].T
+    turned = above < below
+    p, shift = np.where(turned, above, below), np.where(turned, -shift, shift)
+    root, z = np.sqrt(ratio), normal.lower_quantiles(p)
+    wide = shift + root * z
+    low, high = np.minimum(z, wide), np.maximum(z, wide)
+    t, moving = z, share > 0.0
+    for _ in range(100):
+        far = (t - shift) / root
+        gap = (1.0 - share) * normal.cdf(t) + share * normal.cdf(far) - p
+        slope = (1.0 - share) * normal.pdf(t) + share * normal.pdf(far) / root
+        low, high = np.where(gap > 0.0, low, t), np.where(gap > 0.0, t, high)
+        after = t - gap / np.maximum(slope, np.finfo(float).tiny)
+        after = np.where((low < after) & (after < high), after, 0.5 * (low + high))
+        t, before = np.where(moving, after, t), t
+        moving &= np.abs(t - before) > 1e-15 * (1.0 + np.abs(t))
+        if not moving.any():
+            break
+    t = np.where(turned, -t, t)
+    return np.asarray(rows[:, PARAM.place] + rows[:, PARAM.spread] * t)
+
+
+def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+    """The central interval of that share, as it is kept to its promise."""
+    if kernel.is_compiled():
+        outside = 0.5 - share / 2
+        z = -normal.quantile(outside)
+        lower, upper = kernel.mixture_edges(np.ascontiguousarray(rows), outside, z, False)
+        return lower, upper
+    place, spread = rows[:, PARAM.place], rows[:, PARAM.spread]
+    low, high = _calibrated_edges(rows, 0.5 - share / 2)
+    return place + spread * low, place + spread * high
+
+
+def _calibrated_edges(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
+    """The edges with so much beyond each, in units of the spread, as they are kept."""
+    found = _map_shapes(
+        rows, lambda shape: (*_edge_quantiles(shape, outside), _edge_quantiles(shape, 0.5)[0])
+    )
+    low, high, median = found
+    below, above = interpolate_gains(rows, -normal.quantile(outside))
+    return median - (median - low) * below, median + (high - median) * above
+
+
+def _map_shapes(rows: FloatArray, make: Callable[[OutlierShape], Sequence[float]]) -> FloatArray:
+    """What is made of eps, R and d of each row; rows that follow one another often share them."""
+    if not len(rows):
+        return np.zeros((len(make((0.0, 1.0, 0.0))), 0))
+    shapes = rows[:, PARAM.share : PARAM.gain]
+    first = np.concatenate(([True], np.any(shapes[1:] != shapes[:-1], axis=1)))
+    made = [make((a, b, c)) for a, b, c in shapes[first].tolist()]
+    return np.array(made).T[:, np.cumsum(first) - 1]
+
+
+def interpolate_gains(rows: FloatArray, half: float) -> tuple[FloatArray, FloatArray]:
+    """Of the lower and of the upper edge that lies `half` from a normal's mean.
+
+    Between two tracked levels their logarithms are interpolated.
+    """
+    logs = np.log(rows[:, PARAM.gain : PARAM.most])
+    after = int(np.searchsorted(HALF_WIDTHS_SD, half))
+    if after in (0, len(HALF_WIDTHS_SD)):
+        place = min(after, len(HALF_WIDTHS_SD) - 1)
+        return np.exp(logs[:, 2 * place]), np.exp(logs[:, 2 * place + 1])
+    share = (half - HALF_WIDTHS_SD[after - 1]) / (HALF_WIDTHS_SD[after] - HALF_WIDTHS_SD[after - 1])
+    between = [
+        (1.0 - share) * logs[:, 2 * (after - 1) + side] + share * logs[:, 2 * after + side]
+        for side in (0, 1)
+    ]
+    return np.exp(between[0]), np.exp(between[1])
+
+
+def judge(y: FloatArray, rows: FloatArray) -> RowScores:
+    """Values (n,) beside what was stated of them (n, fields)."""
+    if kernel.is_compiled():
+        return RowScores._make(
+            kernel.score_rows(np.ascontiguousarray(y), np.ascontiguousarray(rows))
+        )
+    place, spread, share, ratio, shift = rows[:, : PARAM.gain].T
+    root = np.sqrt(ratio)
+    with np.errstate(over="ignore"):
+        t = np.clip((y - place) / spread, -LABEL_LIMIT, LABEL_LIMIT)
+    edges = [side for outside in TAIL_SHARES for side in _calibrated_edges(rows, outside)]
+    lower, upper = place + spread * edges[4], place + spread * edges[5]
+    inside = [
+        ((t >= edges[2 * k]) & (t <= edges[2 * k + 1])) * 1.0 for k in range(len(INTERVAL_PERCENTS))
+    ]
+    under = t < _map_shapes(rows, lambda shape: _edge_quantiles(shape, 0.5))[0]
+    turned = np.where(under, 1.0, -1.0)
+    tail = (1.0 - share) * normal.cdf(turned * t)
+    tail = tail + share * normal.cdf(turned * (t - shift) / root)
+    near = (1.0 - share) * _expected_distance(t, 1.0) + share * _expected_distance(t - shift, root)
+    apart = (1.0 - share) ** 2 * _expected_distance(np.zeros_like(t), math.sqrt(2.0))
+    apart = apart + share**2 * _expected_distance(np.zeros_like(t), np.sqrt(2.0 * ratio))
+    apart = apart + 2.0 * share * (1.0 - share) * _expected_distance(shift, np.sqrt(1.0 + ratio))
+    return RowScores(
+        np.log(spread) - _log_density(t, share, ratio, shift),
+        spread * (near - 0.5 * apart),
+        np.where(under, tail, 1.0 - tail),
+        turned * normal.lower_quantiles(np.minimum(tail, 0.5)),
+        lower,
+        upper,
+        *inside,
+    )
+
+
+def possible(y: FloatArray) -> FloatArray:
+    """All numbers."""
+    return np.isfinite(y).astype(np.float64)
+
+
+def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
+    """Of values; of whole numbers the mass of what would be rounded to them.
+
+    That of 0 is what is rounded to 0 in steps of `finest`.
+    """
+    fine = log_pdf(y, rows)
+    whole = y == np.rint(y)
+    if not whole.any():
+        return fine
+    half = np.where(y == 0.0, 0.5 * finest, 0.5)
+    return np.where(whole, log_between(y - half, y + half, rows), fine)
+
+
+def log_pdf(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """The logarithm of the density of values (n, ...)."""
+    place, spread, share, ratio, shift = np.moveaxis(rows[..., : PARAM.gain], -1, 0)
+    # Where nothing is stated the spread is 0 and the density NaN, which counts as no forecast.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        t = np.clip((y - place) / spread, -LABEL_LIMIT, LABEL_LIMIT)
+        return np.asarray(_log_density(t, share, ratio, shift) - np.log(spread))
+
+
+def _log_density(
+    t: FloatArray, share: FloatArray, ratio: FloatArray, shift: FloatArray
+) -> FloatArray:
+    with np.errstate(divide="ignore", over="ignore"):
+        far = np.log(share) - 0.5 * np.log(ratio) - 0.5 * (t - shift) ** 2 / ratio
+    return np.asarray(np.logaddexp(np.log1p(-share) - 0.5 * t * t, far) - _LOG_ROOT_2PI)
+
+
+def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
+    """What is stated for the probability of at most y."""
+    place, spread, share, ratio, shift = rows[:, : PARAM.gain].T
+    t = (y - place) / spread
+    far = normal.cdf((t - shift) / np.sqrt(ratio))
+    return np.asarray((1.0 - share) * normal.cdf(t) + share * far)
+
+
+def _expected_distance(x: FloatArray, s: FloatArray | float) -> FloatArray:
+    """E |N(x, s^2)|."""
+    return np.asarray(x * (2.0 * normal.cdf(x / s) - 1.0) + 2.0 * s * normal.pdf(x / s))
+
+
+def log_between(low: FloatArray, high: FloatArray, rows: FloatArray) -> FloatArray:
+    """log P(low < Y <= high) under what is stated (n, ..., fields)."""
+    place, spread, share, ratio, shift = np.moveaxis(rows[..., : PARAM.gain], -1, 0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        a, b = (np.clip((edge - place) / spread, -LABEL_LIMIT, LABEL_LIMIT) for edge in (low, high))
+        root = np.sqrt(ratio)
+        near = np.log1p(-share) + _log_normal_between(a, b)
+        far = np.log(share) + _log_normal_between((a - shift) / root, (b - shift) / root)
+        return np.asarray(np.logaddexp(near, far))
+
+
+def _log_normal_between(a: FloatArray, b: FloatArray) -> FloatArray:
+    """log (Phi(b) - Phi(a)); where that underflows, by the density between the two."""
+    turned = a + b > 0.0
+    a, b = np.where(turned, -b, a), np.where(turned, -a, b)
+    mass = normal.cdf(b) - normal.cdf(a)
+    middle = np.log(np.maximum(b - a, 1e-300)) - 0.5 * (0.5 * (a + b)) ** 2 - _LOG_ROOT_2PI
+    return np.where(mass > 1e-290, np.log(np.maximum(mass, 1e-300)), middle)

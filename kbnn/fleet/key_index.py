@@ -1,0 +1,213 @@
+"""What the key of a row is: the text of one column, or of several as one line of CSV.
+
+A key may hold anything. One that is missing is the empty one; numbers are as they are written.
+
+Which keys are open: each has a number, and by number arrays say where its model is.
+
+So a block of rows costs one look into a dictionary a row, and the rest is done for all at once.
+
+How good each key of a fleet is: three figures a key, so that there may be many.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kbnn.array_types import IntArray
+from kbnn.data.batch import Rows
+from kbnn.data.chunk import shorten
+from kbnn.data.values import number_to_text, python_values
+from kbnn.errors import DataError
+from kbnn.metrics.score import Score
+from kbnn.targets.base import TargetType
+from kbnn.targets.prediction import Forecast, select_rows
+
+
+def read_keys(rows: Rows, columns: Sequence[str]) -> list[str]:
+    """The key of each row; a source without a column of the key is an error."""
+    batch = rows.original
+    for name in columns:
+        if batch is None or name not in batch.schema.names:
+            raise DataError(f"the column '{shorten(name)}' of the key is not there")
+    parts = [_column_texts(batch.column(batch.schema.get_field_index(name))) for name in columns]
+    return (
+        parts[0]
+        if len(parts) == 1
+        else [join_key_cells(cells) for cells in zip(*parts, strict=True)]
+    )
+
+
+def join_key_cells(cells: Sequence[str]) -> str:
+    """The cells of a key as one text."""
+    if len(cells) == 1:
+        return cells[0]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
+
+
+def _column_texts(column: pa.Array) -> list[str]:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values = python_values(column)
+    if pa.types.is_string(column.type) and not column.null_count:
+        return values
+    return [_value_text(value) for value in values]
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return number_to_text(value) if isinstance(value, float) else str(value)
+
+
+INITIAL_CAPACITY: Final = 64
+"""Numbers that there are to begin with; they double when they are taken."""
+UNPACKED: Final = -1
+"""In the place of a herd: the model is an object of its own."""
+
+
+class KeyIndex:
+    """The numbers of open keys."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._keys: list[str] = [""] * INITIAL_CAPACITY
+        self._free = list(range(INITIAL_CAPACITY))
+        self.herd: IntArray = np.full(INITIAL_CAPACITY, UNPACKED)
+        self.place: IntArray = np.zeros(INITIAL_CAPACITY, np.int64)
+        self._used: IntArray = np.zeros(INITIAL_CAPACITY, np.int64)
+        self._changed = np.zeros(INITIAL_CAPACITY, np.bool_)
+        self._turn = 0
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def list_unopened(self, keys: Sequence[str]) -> list[str]:
+        """Those of the keys that are not open, each once."""
+        if None not in map(self._numbers.get, keys):
+            return []
+        return [key for key in dict.fromkeys(keys) if key not in self._numbers]
+
+    def number_of(self, key: str) -> int:
+        """The number of an open key."""
+        return self._numbers[key]
+
+    def numbers_of(self, keys: Sequence[str]) -> IntArray:
+        """The numbers of open keys."""
+        return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
+
+    def key_of(self, number: int) -> str:
+        """The key that has a number."""
+        return self._keys[number]
+
+    def add(self, key: str, herd: int, place: int) -> int:
+        """The number of a key whose model is there now."""
+        number = self._numbers.get(key)
+        if number is None:
+            if not self._free:
+                self._grow_arrays()
+            number = self._numbers[key] = self._free.pop()
+            self._keys[number], self._changed[number] = key, False
+        self.herd[number], self.place[number] = herd, place
+        self._used[number] = self._turn
+        return number
+
+    def _grow_arrays(self) -> None:
+        room = len(self._keys)
+        self._free = list(range(room, 2 * room))
+        self._keys += [""] * room
+        for name in ("herd", "place", "_used", "_changed"):
+            setattr(self, name, np.concatenate((getattr(self, name), getattr(self, name))))
+
+    def remove_key(self, number: int) -> None:
+        """A key is open no longer."""
+        del self._numbers[self._keys[number]]
+        self._keys[number] = ""
+        self._free.append(number)
+
+    def mark_used(self, numbers: IntArray, changed: bool) -> None:
+        """These are used now, and changed by that or not."""
+        self._turn += 1
+        self._used[numbers] = self._turn
+        if changed:
+            self._changed[numbers] = True
+
+    def is_changed(self, number: int) -> bool:
+        """Whether a model has changed since all was written down."""
+        return bool(self._changed[number])
+
+    def list_changed(self) -> list[int]:
+        """The numbers of those that have changed since, in the order of the keys."""
+        there = self._all_numbers()
+        return self._sort_by_key(there[self._changed[there]])
+
+    def clear_changed(self) -> None:
+        """All is written down: none has changed."""
+        self._changed[:] = False
+
+    def list_least_recent(self, count: int) -> list[int]:
+        """The numbers of so many that were not used for longest, in the order of the keys."""
+        if count <= 0:
+            return []
+        there = self._all_numbers()
+        return self._sort_by_key(there[np.argpartition(self._used[there], count - 1)[:count]])
+
+    def _all_numbers(self) -> IntArray:
+        return np.fromiter(self._numbers.values(), np.int64, len(self._numbers))
+
+    def _sort_by_key(self, numbers: IntArray) -> list[int]:
+        return sorted(numbers.tolist(), key=self._keys.__getitem__)
+
+
+class KeyScores:
+    """Scores of the first target by key: what a learning curve shows, and nothing else."""
+
+    def __init__(self, task: TargetType) -> None:
+        shown = [figure for figure in task.score.figures_listed if figure.curve]
+        self._score_class: type[Score] = type("Brief", (Score,), {"figures_listed": shown})
+        self._task = task
+        self._scores: dict[str, Score] = {}
+
+    def add(self, keys: Sequence[str], rows: Rows, forecast: Forecast) -> None:
+        """Count rows of these keys."""
+        places: dict[str, list[int]] = {}
+        for at, key in enumerate(keys):
+            places.setdefault(key, []).append(at)
+        for key, group in places.items():
+            here = np.array(group)
+            weight = None if rows.weight is None else rows.weight[here]
+            judged = self._task.score_forecasts(rows.y[here], select_rows(forecast, here), weight)
+            self._scores.setdefault(key, self._score_class()).add(judged[0])
+
+    def rank_keys(self) -> list[dict[str, Any]]:
+        """The keys that were scored, the best first; of equals in the order of the alphabet."""
+        found = []
+        for key, score in self._scores.items():
+            lines = {name: now for name, (now, _) in score.curve_values().items()}
+            if lines.get("loss") is not None:
+                coverage = lines.get("coverage_90")
+                figures = {"loss": lines["loss"], "nll": lines.get("nll"), "coverage_90": coverage}
+                found.append({"key": key, "rows": score.rows, **figures})
+        return sorted(found, key=lambda one: (one["loss"], one["key"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """How many keys were scored, and the best, the median and the worst of them."""
+        ranked = self.rank_keys()
+        if not ranked:
+            return {"count": 0}
+        middle = ranked[(len(ranked) - 1) // 2]
+        return {"count": len(ranked), "best": ranked[0], "median": middle, "worst": ranked[-1]}

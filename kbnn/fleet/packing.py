@@ -1,0 +1,549 @@
+"""What packed models have in common: each is a row of numbers, and these lie side by side.
+
+The kernel learns them in place (kbnn/core/csrc/batched.h), so the order of counts and of what is kept
+of a row are its own too.
+
+The forms that the packed models of a fleet have, each made once.
+
+The model of a key as a few arrays: a tenth of the memory of an object, and what rests on disk.
+
+A model is packed that has begun, has one network of one real target, nothing that races or is
+rehearsed, and a record without samples: what a fleet's models are by default once they have begun.
+What all such models share, their settings and the shape of their network, is their `Form`. Packed
+and unpacked a model is the same to the bit, and so are the bytes of its model file.
+
+A packed model as it rests: a head, its numbers as far as they are in use, and a checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+import sys
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.array_types import FloatArray, IntArray
+from kbnn.core import kernel
+from kbnn.core.config import Config
+from kbnn.core.constants import LARGEST_TERM
+from kbnn.core.kernel import open_session
+from kbnn.core.layout import layout_of
+from kbnn.core.state import ARRAYS, COUNT, State, init
+from kbnn.data.batch import MAX_ABS_VALUE as LARGEST_VALUE
+from kbnn.data.schema import Schema
+from kbnn.distributions import calibration
+from kbnn.errors import ModelError
+from kbnn.fleet.store import PACKED_MAGIC, KeyMetrics
+from kbnn.metrics import numeric_metrics
+from kbnn.metrics.histograms import PIT_BINS
+from kbnn.metrics.numeric_metrics import NumericScore
+from kbnn.metrics.score import LARGEST_SUM, check_stored_count
+from kbnn.metrics.scorecard import CurvePoint, LearningCurve, Scorecard
+from kbnn.model import scaler
+from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate
+from kbnn.model.learner import LearnerState
+from kbnn.model.limits import BELIEF_LIMIT
+from kbnn.model.model import OnlineModel
+from kbnn.model.replay import ReplayState
+from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer, compute_buffer_rows
+from kbnn.model.settings import Settings
+from kbnn.plain_values import read_dataclass, read_value
+from kbnn.targets.base import TargetType
+
+MAX_PACKED_NUMBERS: Final = 8192
+"""Numbers of a belief up to which it is packed: to copy a larger one costs more than it saves."""
+SEEN, CHANGES, ROWS_SEEN, SKIPPED, DROPPED_ROWS, BUFFERED_ROWS = range(6)
+SCORED, UNSCORED, INVALID, CURVE = range(6, 10)
+REPLAY_SINCE, REPLAY_CORRECTED, REPLAYED_ROWS, LAST_ALARM = range(10, 14)
+COUNT_FIELDS: Final = 14
+"""Numbers of a packed model that count: of its rows, of its record, of what it rehearses."""
+Y, WEIGHT, NUMBER, TRUST = range(4)
+ROW_META_FIELDS: Final = 4
+"""What is kept of a row beside its inputs."""
+ORIGIN, TOTAL, SHIFT, SPREAD = range(4)
+CONSTANT_FIELDS: Final = 4
+"""The best constant of the record, see kbnn.metrics.numeric_metrics."""
+INTEGER_PARTS: Final = frozenset(("pit", "counts"))
+"""Parts of a packed model that are whole numbers."""
+_SCORE_TEMPLATE: Final = NumericScore()
+FIGURES: Final = tuple(_SCORE_TEMPLATE._summed_metrics)
+FIGURE_NAMES: Final = tuple(_SCORE_TEMPLATE._index_by_name)
+SUM_FIELDS: Final = 1 + len(FIGURES)
+CURVE_SUMS: Final = tuple([0, *(1 + at for at in _SCORE_TEMPLATE._curve_indices)])
+"""The sums, of which the weight is the first, that a learning curve shows."""
+_NONNEGATIVE_SUMS: Final = frozenset(("weight", "rmse", "spread"))
+"""Sums that are never negative: of weights, and of squares, of which the root is taken."""
+SMALLEST_FLOAT: Final = 5e-324
+LARGEST_FLOAT: Final = sys.float_info.max
+_CURVE_FIGURES: Final = frozenset(FIGURE_NAMES[at] for at in _SCORE_TEMPLATE._curve_indices)
+
+
+class PackedLimits(NamedTuple):
+    """Of each number of a packed model: its range, or why it has none.
+
+    free     whole numbers and what is known of tails, which have checks of their own
+    unknown  may be NaN: a missing value, or a mean of no rows
+    """
+
+    low: FloatArray
+    high: FloatArray
+    free: NDArray[np.bool_]
+    unknown: NDArray[np.bool_]
+
+
+class PackedLayout:
+    """What models have in common that lie side by side."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        config: Config,
+        seed: int,
+        figures: tuple[str, ...] = FIGURE_NAMES,
+    ) -> None:
+        self.settings, self.config, self.seed = settings, config, seed
+        self.figures = figures
+        """The names of those that its models' records add up: others at another time."""
+        self.curve_figures = tuple(name for name in figures if name in _CURVE_FIGURES)
+        self.inputs = config.inputs
+        self.keep = compute_buffer_rows(config.inputs, settings.keep)
+        blank = init(config, 0)
+        self._shapes = [(name, getattr(blank, name).shape) for name in ARRAYS]
+        self._counts_place = ARRAYS.index("counts")
+        before = self._shapes[: self._counts_place]
+        self._counts_start = sum(math.prod(shape) for _, shape in before)
+        self.belief = sum(math.prod(shape) for _, shape in self._shapes)
+        width = ROW_META_FIELDS + self.inputs
+        self.parts: dict[str, tuple[slice, tuple[int, ...]]] = {}
+        at = 0
+        for name, shape in (
+            ("belief", (self.belief,)),
+            ("columns", (1 + self.inputs, scaler.FIELDS)),
+            ("tails", (calibration.CALIBRATION_FIELDS,)),
+            ("sums", (1 + len(figures),)),
+            ("recent", (1 + len(self.curve_figures),)),
+            ("constant", (CONSTANT_FIELDS,)),
+            ("pit", (PIT_BINS,)),
+            ("counts", (COUNT_FIELDS,)),
+            ("kept", (self.keep, width)),
+        ):
+            self.parts[name] = slice(at, at + math.prod(shape)), shape
+            at += math.prod(shape)
+        self.size, self.min_size = at, at - self.keep * width
+
+    @cached_property
+    def limits(self) -> PackedLimits:
+        """The limits of every number of a row, as the reader of model files has them."""
+        state = {name: np.full(shape, -BELIEF_LIMIT) for name, shape in self._shapes}
+        state["cov"][layout_of(self.config).variance_positions] = 0.0
+        state["surprise"][:] = 0.0
+        state["prior_var"][:] = SMALLEST_FLOAT
+        state["noise"][:, : 1 if self.config.kind.has_signed_noise else None] = SMALLEST_FLOAT
+        columns = np.full((1 + self.inputs, scaler.FIELDS), -LARGEST_FLOAT)
+        columns[:, [scaler.COUNT, scaler.SQUARES, scaler.SCALE]] = 0.0
+        sums = [
+            0.0 if name in _NONNEGATIVE_SUMS else -LARGEST_SUM for name in ("weight", *self.figures)
+        ]
+        recent = [
+            0.0 if name in _NONNEGATIVE_SUMS else -LARGEST_SUM
+            for name in ("weight", *self.curve_figures)
+        ]
+        kept = np.full((self.keep, ROW_META_FIELDS + self.inputs), -LARGEST_VALUE)
+        kept[:, [WEIGHT, NUMBER, TRUST]] = SMALLEST_FLOAT, 1.0, 0.0
+        most_kept = -kept
+        most_kept[:, [WEIGHT, NUMBER, TRUST]] = LARGEST_FLOAT, 2.0**53 - 1.0, 1.0
+        low, high, free = np.zeros(self.size), np.zeros(self.size), np.zeros(self.size, np.bool_)
+        for name, least, most in (
+            ("belief", np.concatenate([part.ravel() for part in state.values()]), BELIEF_LIMIT),
+            ("columns", columns, LARGEST_FLOAT),
+            ("sums", sums, LARGEST_SUM),
+            ("recent", recent, LARGEST_SUM),
+            ("constant", [-LARGEST_FLOAT, 0.0, -LARGEST_FLOAT, 0.0], LARGEST_FLOAT),
+            ("kept", kept, most_kept),
+        ):
+            place = self.parts[name][0]
+            low[place], high[place] = np.ravel(least), np.ravel(most)
+        counted = slice(self._counts_start, self._counts_start + len(COUNT))
+        for place in (counted, *(self.parts[name][0] for name in ("tails", "pit", "counts"))):
+            free[place] = True
+        unknown = np.zeros(self.size, np.bool_)
+        unknown[self.parts["constant"][0].start + ORIGIN] = True
+        cells = unknown[self.parts["kept"][0]].reshape(kept.shape)
+        cells[:, Y] = cells[:, ROW_META_FIELDS:] = True
+        return PackedLimits(low, high, free, unknown)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its figures are those that are added up now."""
+        return self.figures == FIGURE_NAMES
+
+    @property
+    def kernel_offsets(self) -> tuple[int, ...]:
+        """The same in the kernel's terms (kb_packed_layout): where parts begin, and how long some are."""
+        named = ("columns", "tails", "sums", "recent", "constant", "pit", "counts", "kept")
+        starts = [self.parts[name][0].start for name in named]
+        return self.size, *starts, self.keep, SUM_FIELDS, len(CURVE_SUMS), PIT_BINS
+
+    def view_part(self, rows: FloatArray, name: str) -> Any:
+        """A part of packed models (..., size), as it is there: a view."""
+        place, shape = self.parts[name]
+        found = rows[..., place]
+        found = found.view(np.int64) if name in INTEGER_PARTS else found
+        return found if len(shape) == 1 else found.reshape(*found.shape[:-1], *shape)
+
+    def used_length(self, counts: IntArray) -> int:
+        """How much of a row is in use, with these counts."""
+        return self.min_size + min(int(counts[BUFFERED_ROWS]), self.keep) * (
+            ROW_META_FIELDS + self.inputs
+        )
+
+    @cached_property
+    def json_data(self) -> dict[str, Any]:
+        """The form as plain data."""
+        config = {**asdict(self.config), "hidden": list(self.config.hidden)}
+        return {
+            "settings": self.settings.to_json(),
+            "config": config,
+            "seed": self.seed,
+            "figures": list(self.figures),
+        }
+
+    @cached_property
+    def name(self) -> bytes:
+        """By which models say which form they have."""
+        text = json.dumps(self.json_data, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> PackedLayout:
+        """The inverse of `plain`."""
+        settings = Settings.from_json(plain["settings"])
+        figures = tuple(read_value(list[str], plain["figures"], "figures"))
+        config, seed = read_dataclass(Config, plain["config"]), check_stored_count(plain["seed"])
+        small = (
+            config.weights <= MAX_PACKED_NUMBERS
+            and config.weights + layout_of(config).size <= MAX_PACKED_NUMBERS
+        )
+        if not small or config.directions or len(set(figures)) != len(figures) or seed >= 2**63:
+            raise ValueError("no packed model has such a form")
+        return cls(settings, config, seed, figures)
+
+    def pack_state(self, state: State) -> FloatArray:
+        """The arrays of a belief one after another."""
+        parts = [getattr(state, name).ravel() for name in ARRAYS]
+        parts[self._counts_place] = parts[self._counts_place].view(np.float64)
+        return np.concatenate(parts)
+
+    def unpack_state(self, belief: FloatArray) -> State:
+        """The belief that `belief_of` laid out, in arrays of its own."""
+        arrays: dict[str, Any] = {}
+        at = 0
+        for name, shape in self._shapes:
+            size = math.prod(shape)
+            part = belief[at : at + size].copy()
+            arrays[name] = (part.view(np.int64) if name == "counts" else part).reshape(shape)
+            at += size
+        return State(config=self.config, seed=self.seed, **arrays)
+
+    def view_counts(self, belief: FloatArray) -> IntArray:
+        """The counts of beliefs (..., numbers), see kbnn.core.state.Counts."""
+        return belief[..., self._counts_start : self._counts_start + len(COUNT)].view(np.int64)
+
+
+class PackedLayouts:
+    """The forms that packed models have, by name."""
+
+    def __init__(self, plain: Mapping[str, Any] | None = None) -> None:
+        self._by_name: dict[bytes, PackedLayout] = {}
+        self._by_settings: dict[tuple[Any, ...], PackedLayout] = {}
+        self.add_layouts(plain or {})
+
+    def add_layouts(self, plain: Mapping[str, Any]) -> None:
+        """Know these too."""
+        for text, one in plain.items():
+            name = bytes.fromhex(text)
+            if name not in self._by_name:
+                form = PackedLayout.from_json(one)
+                if form.is_current:
+                    form = self.get_or_create(form.settings, form.config, form.seed)
+                self._by_name[name] = form  # which may have another name now
+
+    def get_or_create(self, *said: Any) -> PackedLayout:
+        """The form of these settings, this network and this seed."""
+        form = self._by_settings.get(said)
+        if form is None:
+            form = self._by_settings[said] = PackedLayout(*said)
+            self._by_name[form.name] = form
+        return form
+
+    def find_by_name(self, name: bytes) -> PackedLayout:
+        """The form of that name."""
+        if name not in self._by_name:
+            raise ModelError("is damaged (the form of a model is not known)")
+        return self._by_name[name]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of them as plain data."""
+        return {name.hex(): form.json_data for name, form in sorted(self._by_name.items())}
+
+
+class PackedModel(NamedTuple):
+    """A model: a row of numbers as its form lays them out, points of its curve, its alarms."""
+
+    row: FloatArray
+    points: tuple[CurvePoint, ...] = ()
+    alarms: tuple[int, ...] = ()
+
+
+def supports_packing(settings: Settings, schema: Schema) -> bool:
+    """Whether models of a fleet are packed, once they have begun."""
+    return (
+        kernel.is_compiled()
+        and settings.sample == 0
+        and settings.ensemble == 1
+        and settings.units
+        and settings.covariance != "paper"  # its width is not the kernel's
+        and len(schema.targets) == 1
+        and not schema.lags
+        and not schema.wait
+    )
+
+
+def describe_layout(model: OnlineModel) -> tuple[Settings, Config, int] | None:
+    """What the form of a model is of, None where it cannot be packed as it is now."""
+    racer = model.racers[0]
+    learned, settings = racer.learned, racer.learner.settings
+    plain = (
+        not model.is_warming_up
+        and len(model.racers) == 1
+        and len(learned.members) == 1
+        and racer.learner.task.supports_batched_kernel
+        and not settings.replay_ratio
+        and not model.lost
+        and racer.evidence == 0.0
+        and not learned.log_weight.any()
+        and learned.rehearsal.debt == 0.0
+        and not learned.kept.rows().x_sd.any()
+        and not model.card.scores[0]._start_weights.any()  # every figure has all rows
+        and learned.kept.max_rows
+        == compute_buffer_rows(learned.members[0].config.inputs, settings.keep)
+    )
+    if not plain or learned.members[0].config.directions:
+        return None
+    config = learned.members[0].config
+    if config.weights + layout_of(config).size > MAX_PACKED_NUMBERS:
+        return None
+    return settings, config, learned.members[0].state().seed
+
+
+def pack_model(form: PackedLayout, model: OnlineModel) -> PackedModel:
+    """A model of that form in arrays."""
+    racer, card = model.racers[0], model.card
+    learned, score = racer.learned, card.scores[0]
+    kept, again = learned.kept.rows(form.inputs), learned.rehearsal
+    counts = [learned.seen, learned.changes, model.met, model.skipped, model.let_go, len(kept.y)]
+    counts += [score.rows, score.skipped, score.invalid, card.curve.rows]
+    counts += [again.since, int(again.settled), again.rows, again.alarm]
+    row = np.zeros(form.size)
+    for name, part in {
+        "belief": form.pack_state(learned.members[0].state()),
+        "columns": learned.columns,
+        "tails": learned.tails[0],
+        **numeric_metrics.pack_score(score),
+        "counts": np.array(counts),
+    }.items():
+        form.view_part(row, name)[:] = part
+    form.view_part(row, "kept")[: len(kept.y)] = np.column_stack(
+        (kept.y, kept.weight, kept.number, kept.trust, kept.x)
+    )
+    return PackedModel(row, tuple(card.curve.points[0]), racer.alarms)
+
+
+def unpack_model(
+    form: PackedLayout, whole: PackedModel, settings: Settings, schema: Schema
+) -> OnlineModel:
+    """The model that was packed."""
+    model = OnlineModel(settings, schema)
+    learner = model.make_learner(form.settings)
+    check_layout(form, learner.task, schema.width)
+    row = whole.row
+    counts = form.view_part(row, "counts").tolist()
+    rows = _order_buffer(form.view_part(row, "kept"), counts[BUFFERED_ROWS])
+    kept = BufferedRows(
+        rows[:, ROW_META_FIELDS:].copy(),
+        np.zeros((len(rows), 0)),
+        rows[:, [Y]],
+        *(rows[:, at].copy() for at in (WEIGHT, NUMBER, TRUST)),
+    )
+    learned = LearnerState(
+        (open_session(form.unpack_state(form.view_part(row, "belief"))),),
+        form.view_part(row, "columns").copy(),
+        np.zeros(1),
+        counts[SEEN],
+        counts[CHANGES],
+        ReplayBuffer(form.keep, 1, kept),
+        form.view_part(row, "tails")[None].copy(),
+        ReplayState(
+            0.0,
+            counts[REPLAY_SINCE],
+            bool(counts[REPLAY_CORRECTED]),
+            counts[REPLAYED_ROWS],
+            counts[LAST_ALARM],
+        ),
+    )
+    model.racers = (Candidate(learner, learned, 0.0, whole.alarms),)
+    model.met, model.skipped, model.let_go = (
+        counts[ROWS_SEEN],
+        counts[SKIPPED],
+        counts[DROPPED_ROWS],
+    )
+    model.set_record(lambda: _build_scorecard(model, form, whole))
+    return model
+
+
+def check_numbers(form: PackedLayout, whole: PackedModel) -> None:
+    """Refuse numbers that the reader of a model file would refuse.
+
+    Raises
+    ------
+    ModelError
+        Where a number is out of range, or numbers contradict each other.
+    """
+    row, limits = whole.row, form.limits
+    counts = form.view_part(row, "counts")
+    used = form.used_length(counts)
+    inside = (row >= limits.low) & (row <= limits.high) | limits.free
+    inside |= limits.unknown & np.isnan(row)
+    whole_numbers = np.concatenate((counts, form.view_part(row, "pit"), form.view_counts(row)))
+    sound = (
+        inside[:used].all()
+        and whole_numbers.min() >= 0
+        and whole_numbers.max() < 2**53
+        and calibration.is_valid_calibration(form.view_part(row, "tails")[None])
+        and counts[REPLAY_SINCE] <= counts[SEEN]
+        and counts[REPLAY_CORRECTED] <= 1
+        and len(whole.alarms) <= MAX_ALARM_ROWS
+        and all(0 <= alarm < 2**53 for alarm in whole.alarms)
+    )
+    for name in ("sums", "recent"):  # no mean of terms is larger than the largest of them
+        weight, *sums = form.view_part(row, name).tolist()
+        sound = sound and max(map(abs, sums), default=0.0) <= LARGEST_SUM * weight
+    _, total, shift, _ = form.view_part(row, "constant").tolist()
+    if not sound or abs(shift) > 2.0 * LARGEST_TERM * total:
+        raise ModelError("is damaged (the numbers of a model are out of range)")
+    try:
+        LearningCurve.restore(int(counts[CURVE]), [list(whole.points)])
+    except ValueError as error:
+        raise ModelError(f"is damaged ({error})") from error
+
+
+def check_layout(form: PackedLayout, task: TargetType, width: int) -> None:
+    """Refuse a form that models of a fleet with that task and so many inputs cannot have."""
+    config = form.config
+    fits = (
+        config.observation == task.observation
+        and task.is_valid_output_count(config.outputs)
+        and task.supports_batched_kernel
+    )
+    if not fits or config.inputs > width:
+        raise ModelError("is damaged (the form of a model does not fit the fleet)")
+
+
+def _order_buffer(kept: FloatArray, count: int) -> FloatArray:
+    """The rows kept, oldest first: once all places are taken, each new one takes the oldest's."""
+    most = len(kept)
+    return kept[:count] if count <= most else np.roll(kept, -(count % most), axis=0)
+
+
+def _build_scorecard(model: OnlineModel, form: PackedLayout, whole: PackedModel) -> Scorecard:
+    card = Scorecard(model.task, seed=model.settings.seed, sample=0)
+    row = whole.row
+    score, counts = card.scores[0], form.view_part(row, "counts").tolist()
+    score.rows, score.skipped, score.invalid = counts[SCORED], counts[UNSCORED], counts[INVALID]
+    kept = {name: form.view_part(row, name) for name in ("sums", "recent", "constant", "pit")}
+    numeric_metrics.unpack_score(score, kept, form.figures, form.curve_figures)
+    card.curve = LearningCurve.restore(counts[CURVE], [list(whole.points)])
+    card.summaries.rows = counts[CURVE]
+    return card
+
+
+METRIC_FIGURES: Final = ("loss", "coverage_90")
+"""Figures of a learning curve that a standing has."""
+_HEADER: Final = struct.Struct("<5s16sII")
+
+
+def compute_key_metrics(form: PackedLayout, rows: FloatArray) -> list[KeyMetrics]:
+    """How packed models (n, size) stand."""
+    weight, *sums = form.view_part(rows, "sums").T
+    told: dict[str, list[float | None]] = {}
+    for figure, total in zip(FIGURES, sums, strict=True):
+        if figure.curve in METRIC_FIGURES:
+            finish = figure.on_curve or figure.finish
+            means = np.divide(total, weight, out=np.full(len(rows), np.nan), where=weight > 0.0)
+            told[figure.curve] = [None if m != m else finish(m) for m in means.tolist()]
+    counts = form.view_counts(rows)
+    columns = (counts[:, COUNT.rows].tolist(), *(told[name] for name in METRIC_FIGURES))
+    return list(map(KeyMetrics, *columns, counts[:, COUNT.alarms].tolist()))
+
+
+def packed_to_bytes(form: PackedLayout, whole: PackedModel) -> bytes:
+    """What rests: a head, the row as far as it is in use, points and alarms, and a checksum."""
+    head = _HEADER.pack(PACKED_MAGIC, form.name, len(whole.points), len(whole.alarms))
+    used = form.used_length(form.view_part(whole.row, "counts"))
+    told = b""
+    if whole.points or whole.alarms:
+        points = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
+        told = np.array(points, np.float64).tobytes() + np.array(whole.alarms, np.int64).tobytes()
+    content = b"".join((head, whole.row[:used].data, told))
+    return content + zlib.crc32(content).to_bytes(4, "little")
+
+
+def read_layout_name(content: bytes) -> bytes:
+    """The name of the form that packed bytes have."""
+    return bytes(content[len(PACKED_MAGIC) : len(PACKED_MAGIC) + 16])
+
+
+def is_packed(content: bytes) -> bool:
+    """Whether bytes are a packed model and no model file."""
+    return content.startswith(PACKED_MAGIC)
+
+
+def packed_from_bytes(form: PackedLayout, content: bytes) -> PackedModel:
+    """The inverse of `to_bytes`; ModelError where the bytes are none of that form."""
+    row = np.zeros(form.size)
+    try:
+        _, _, points, alarms = _HEADER.unpack_from(content)
+    except struct.error as error:
+        raise ModelError("is damaged (the bytes of a model are cut short)") from error
+    after = 56 * points + 8 * alarms + 4
+    used = (len(content) - _HEADER.size - after) // 8
+    sound = form.min_size <= used <= form.size
+    sound = sound and _HEADER.size + 8 * used + after == len(content)
+    if not sound or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
+        raise ModelError("is damaged (the bytes of a model do not fit)")
+    row[:used] = np.frombuffer(content, np.float64, used, _HEADER.size)
+    if form.used_length(form.view_part(row, "counts")) != used:
+        raise ModelError("is damaged (the rows that a model keeps do not fit)")
+    whole = PackedModel(row)
+    if points or alarms:
+        at = _HEADER.size + 8 * used
+        told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7)
+        rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
+        if not (np.isfinite(told[:, 0]).all() and not np.isinf(told).any()):
+            raise ModelError("is damaged (the learning curve of a model)")
+        curve = tuple(
+            CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
+            for count, *values in told.tolist()
+        )
+        whole = PackedModel(row, curve, tuple(rows))
+    check_numbers(form, whole)
+    return whole

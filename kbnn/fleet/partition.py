@@ -1,0 +1,392 @@
+"""The rows of a block while they are learned: what is said of them comes back in their order.
+
+The open models of some keys: they learn rows and answer, packed where they can be.
+
+Whoever owns a part sees to it that a key is open before its rows come (`open`, with the bytes that
+rested), and takes back what is to rest. Parts know nothing of each other: what a part makes of the
+rows of a key depends on these alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray, IntArray
+from kbnn.data.batch import Rows, slice_rows
+from kbnn.data.row_blocks import take_rows
+from kbnn.data.schema import Schema
+from kbnn.errors import ModelError
+from kbnn.fleet import packing
+from kbnn.fleet import packing as of
+from kbnn.fleet.batched import BatchedModels
+from kbnn.fleet.key_index import UNPACKED, KeyIndex
+from kbnn.fleet.packing import PackedLayout, PackedLayouts
+from kbnn.fleet.pooling import EMPTY_MODEL, REFIT_ROWS, SHIFT_ROWS, measure_shift, refit_pooled
+from kbnn.fleet.store import KeyMetrics
+from kbnn.model import file as modelfile
+from kbnn.model.model import OnlineModel
+from kbnn.model.serialize import to_state
+from kbnn.model.settings import Settings
+from kbnn.targets import prediction as said_of
+from kbnn.targets.prediction import Forecast
+
+
+class PartitionUpdate(NamedTuple):
+    """What was said of rows, and how far keys have moved that came of age, by place in the rows."""
+
+    forecast: Forecast
+    shifts: list[tuple[int, FloatArray]]
+
+
+class PartitionResult:
+    """What is said of the rows of a block, in whichever order they are learned."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.shifts: list[tuple[int, FloatArray]] = []
+        self._order: list[IntArray] = []
+        self._forecasts: list[Forecast] = []
+
+    def select_rows(self, places: IntArray) -> Rows:
+        """The rows at these places, in their order."""
+        return self.rows if len(places) == len(self.rows.y) else take_rows(self.rows, places)
+
+    def add(self, places: IntArray, said: Forecast) -> None:
+        if len(places):
+            self._order.append(places)
+            self._forecasts.append(said)
+
+    def join_forecasts(self) -> Forecast:
+        """In the order of the rows."""
+        order = np.concatenate(self._order)
+        self.shifts.sort(key=lambda one: one[0])
+        said = said_of.join_forecasts(self._forecasts)
+        if bool(np.all(order[1:] > order[:-1])):
+            return said
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return said_of.select_rows(said, back)
+
+
+def group_places(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
+    """Places by number, in their order."""
+    groups: dict[int, list[int]] = {}
+    for at, number in zip(places.tolist(), numbers[places].tolist(), strict=True):
+        groups.setdefault(number, []).append(at)
+    return groups
+
+
+GATHER_ROWS: Final = 8
+"""Rows after which a model holds those that came one by one as one block."""
+MAX_BATCHED_ROWS: Final = 64
+"""Rows of a key in one block up to which they are learned with those of other keys."""
+MODELS_PER_WRITE: Final = 1024
+"""Models that are written down at a time."""
+
+PredictFunction = Callable[[OnlineModel, Rows], Forecast]
+
+
+class StoredModel(NamedTuple):
+    """A key's model as it is written down."""
+
+    key: str
+    content: bytes
+    metrics: KeyMetrics
+
+
+class Partition:
+    """The models of some keys."""
+
+    def __init__(self, settings: Settings, schema: Schema, forms: PackedLayouts) -> None:
+        self.settings, self.layouts = settings, forms
+        self.interval_mode: str | None = None  # how intervals are wanted, see Model.with_intervals
+        self.make_initial_bytes: Callable[[], bytes] = bytes  # what keys begin from now
+        self._schema = schema
+        self._can_pack = of.supports_packing(settings, schema)
+        self._key_index = KeyIndex()
+        self._batches: list[BatchedModels] = []
+        self._batch_numbers: dict[bytes, int] = {}  # by name of a form, which herd
+        self._models: dict[int, OnlineModel] = {}  # by number, those that are not packed
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._key_index
+
+    def __len__(self) -> int:
+        return len(self._key_index)
+
+    def list_unopened(self, keys: Sequence[str]) -> list[str]:
+        """Those of the keys that are not open, each once."""
+        return self._key_index.list_unopened(keys)
+
+    # Opening and resting.
+
+    def open_models(self, found: Mapping[str, bytes]) -> None:
+        """Open the models of keys from the bytes that rested."""
+        before, whole, herd = (
+            EMPTY_MODEL,
+            None,
+            UNPACKED,
+        )  # new keys have the same bytes one after another
+        for key, content in found.items():
+            if not (packing.is_packed(content) and self._find_layout(content).is_current):
+                model = load_stored_model(content, self.layouts, self.settings, self._schema)
+                if self.interval_mode:
+                    model.set_interval_mode(self.interval_mode)
+                self._models[self._key_index.add(key, UNPACKED, 0)] = model
+                continue
+            if whole is None or content is not before:
+                form = self._find_layout(content)
+                before, whole, herd = (
+                    content,
+                    packing.packed_from_bytes(form, content),
+                    self._find_batch(form),
+                )
+            self._key_index.add(key, herd, self._batches[herd].add_model(whole))
+
+    def _find_layout(self, content: bytes) -> PackedLayout:
+        return self.layouts.find_by_name(packing.read_layout_name(content))
+
+    def _find_batch(self, form: PackedLayout) -> int:
+        which = self._batch_numbers.get(form.name)
+        if which is None:
+            which = self._batch_numbers[form.name] = len(self._batches)
+            self._batches.append(BatchedModels(form))
+        self._batches[which].bind_schema(self._schema, self.settings)
+        return which
+
+    def _locate_packed(self, number: int) -> tuple[BatchedModels, int] | None:
+        """Herd and place of a packed model, None of another."""
+        which = int(self._key_index.herd[number])
+        return (
+            None
+            if which == UNPACKED
+            else (self._batches[which], int(self._key_index.place[number]))
+        )
+
+    def take_model(self, key: str) -> OnlineModel:
+        """The model of a key, which is open here no longer."""
+        number = self._key_index.number_of(key)
+        model = self._get_model(number)
+        self._close_model(number)
+        return model
+
+    def _get_model(self, number: int) -> OnlineModel:
+        """The model of a key; what is learned by a packed one's does not count."""
+        there = self._locate_packed(number)
+        if there is None:
+            return self._models[number]
+        herd, at = there
+        return of.unpack_model(herd.layout, herd.get_model(at), self.settings, self._schema)
+
+    def _close_model(self, number: int) -> None:
+        there = self._locate_packed(number)
+        if there is None:
+            del self._models[number]
+        else:
+            there[0].remove_model(there[1])
+        self._key_index.remove_key(number)
+
+    def take_model_bytes(self, key: str) -> bytes:
+        """The same as bytes."""
+        return modelfile.to_bytes(*to_state(self.take_model(key)))
+
+    def serialize_model(self, key: str) -> bytes:
+        """What the model file of a key would hold."""
+        return modelfile.to_bytes(*to_state(self._get_model(self._key_index.number_of(key))))
+
+    def close_down_to(self, most: int) -> Iterator[StoredModel]:
+        """Close models until so many are open; those that have changed are to be written."""
+        numbers = self._key_index.list_least_recent(len(self) - most)
+        yield from self._serialize_models([n for n in numbers if self._key_index.is_changed(n)])
+        for number in numbers:
+            self._close_model(number)
+
+    def close_saved(self, most: int) -> list[str]:
+        """Close models, which are all saved, until so many are open; their keys."""
+        numbers = self._key_index.list_least_recent(len(self) - most)
+        closed = list(map(self._key_index.key_of, numbers))
+        for number in numbers:
+            self._close_model(number)
+        return closed
+
+    def iter_changed(self) -> Iterator[StoredModel]:
+        """The models that have changed since they were last asked for; they stay open."""
+        yield from self._serialize_models(self._key_index.list_changed())
+        self._key_index.clear_changed()
+
+    def iter_unsaved(self) -> Iterator[StoredModel]:
+        """The models that have changed since they were last asked for; they still count as such."""
+        return self._serialize_models(self._key_index.list_changed())
+
+    def _serialize_models(self, numbers: list[int]) -> Iterator[StoredModel]:
+        for start in range(0, len(numbers), MODELS_PER_WRITE):
+            some = np.array(numbers[start : start + MODELS_PER_WRITE])
+            herds = self._key_index.herd[some]
+            for which in np.unique(herds).tolist():
+                these = some[herds == which]
+                yield from (
+                    self._serialize_packed(which, these)
+                    if which != UNPACKED
+                    else self._serialize_unpacked(these)
+                )
+
+    def _serialize_packed(self, which: int, numbers: IntArray) -> Iterator[StoredModel]:
+        herd, places = self._batches[which], self._key_index.place[numbers]
+        keys = map(self._key_index.key_of, numbers.tolist())
+        for key, at, told in zip(
+            keys, places.tolist(), herd.compute_key_metrics(places), strict=True
+        ):
+            yield StoredModel(key, packing.packed_to_bytes(herd.layout, herd.get_model(at)), told)
+
+    def _serialize_unpacked(self, numbers: IntArray) -> Iterator[StoredModel]:
+        for number in numbers.tolist():
+            model = self._models[number]
+            lines = model.card.scores[0].curve_values()
+            loss, inside = (lines.get(name, (None, None))[0] for name in packing.METRIC_FIGURES)
+            told = KeyMetrics(model.rows, loss, inside, model.alarm_count)
+            yield StoredModel(
+                self._key_index.key_of(number), modelfile.to_bytes(*to_state(model)), told
+            )
+
+    # Rows.
+
+    def learn(
+        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
+    ) -> PartitionUpdate:
+        """Predict each row by the model of its key, then learn it there."""
+        if rows.schema is not None and rows.schema is not self._schema:
+            self._schema = rows.schema
+            for herd in self._batches:
+                herd.bind_schema(self._schema, self.settings)
+        rows = rows._replace(schema=self._schema)
+        self.open_models(found)
+        work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
+        self._key_index.mark_used(numbers, changed=True)
+        left = np.ones(len(keys), np.bool_)
+        together = {} if again else self._group_by_batch(numbers, MAX_BATCHED_ROWS)
+        for which, where in together.items():
+            at = self._key_index.place[numbers[where]]
+            done, said = self._batches[which].learn(at, work.select_rows(where))
+            work.add(where[done], said)
+            left[where[done]] = False
+        for number, group in group_places(numbers, np.flatnonzero(left)).items():
+            self._learn_unpacked(number, group, work, again)
+        return PartitionUpdate(work.join_forecasts(), work.shifts)
+
+    def _group_by_batch(self, numbers: IntArray, most: int) -> dict[int, IntArray]:
+        """The rows of packed models by herd, but for those of a key that has more than so many."""
+        herds = self._key_index.herd[numbers]
+        if len(numbers) > most:
+            herds[np.bincount(numbers)[numbers] > most] = UNPACKED
+        kinds = [int(which) for which in np.unique(herds) if which != UNPACKED]
+        return {which: np.flatnonzero(herds == which) for which in kinds}
+
+    def _learn_unpacked(
+        self, number: int, group: list[int], work: PartitionResult, again: bool
+    ) -> None:
+        """The rows of one key by its model."""
+        model, packed = self._get_model(number), self._locate_packed(number) is not None
+        part, places = take_rows(work.rows, np.array(group)), group
+        if not packed and model.met % GATHER_ROWS == GATHER_ROWS - 1:
+            model.compact_buffers()
+        at = 0
+        while at < len(places):
+            ages = [age - model.met for age in (SHIFT_ROWS, REFIT_ROWS) if age > model.met]
+            stop = min(len(places), at + min(ages, default=len(places)))
+            held = model.is_warming_up
+            work.add(np.array(places[at:stop]), model.learn(slice_rows(part, at, stop), again))
+            if model.met == SHIFT_ROWS and not held:
+                for member in model.learner_state.members:
+                    work.shifts.append((places[stop - 1], measure_shift(member.state())))
+            if model.met == REFIT_ROWS and not (held or again):
+                model = self._refit_pooled(model)
+            at = stop
+        self._store_model(number, model)
+
+    def _refit_pooled(self, model: OnlineModel) -> OnlineModel:
+        """A key that has come of age, from what keys begin from now."""
+        content = self.make_initial_bytes()
+        if content == EMPTY_MODEL:
+            return model
+        later = load_stored_model(content, self.layouts, self.settings, self._schema)
+        later.set_interval_mode(self.interval_mode)
+        return refit_pooled(later, model)
+
+    def _store_model(self, number: int, model: OnlineModel) -> None:
+        """Pack a model that has learned, if it can be."""
+        there, key = self._locate_packed(number), self._key_index.key_of(number)
+        said = of.describe_layout(model) if self._can_pack else None
+        form = None if said is None else self.layouts.get_or_create(*said)
+        if form is not None and there is not None and form is there[0].layout:
+            there[0].replace_model(there[1], of.pack_model(form, model))
+            return
+        if there is not None:
+            there[0].remove_model(there[1])
+        if form is None:
+            self._models[number] = model
+            self._key_index.add(key, UNPACKED, 0)
+        else:
+            self._models.pop(number, None)
+            herd = self._find_batch(form)
+            self._key_index.add(
+                key, herd, self._batches[herd].add_model(of.pack_model(form, model))
+            )
+
+    def apply_models(
+        self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: PredictFunction
+    ) -> Forecast:
+        """What is said of rows by the models of their keys."""
+        self.open_models(found)
+        work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
+        self._key_index.mark_used(numbers, changed=False)
+        left = np.ones(len(keys), np.bool_)
+        together = self._group_by_batch(numbers, len(keys)) if rows.x_sd is None else {}
+        for which, where in together.items():
+            at = self._key_index.place[numbers[where]]
+            plain = self.interval_mode == "stated"
+            work.add(where, self._batches[which].predict(at, work.select_rows(where), plain))
+            left[where] = False
+        for number, group in group_places(numbers, np.flatnonzero(left)).items():
+            model = self._get_model(number)
+            if self._locate_packed(number) is not None:
+                model.set_interval_mode(self.interval_mode)
+            work.add(np.array(group), ask(model, take_rows(rows, np.array(group))))
+        return work.join_forecasts()
+
+
+def load_stored_model(
+    content: bytes, forms: PackedLayouts, settings: Settings, schema: Schema
+) -> OnlineModel:
+    """The model of bytes that rested."""
+    if content == EMPTY_MODEL:
+        return OnlineModel(settings, schema)
+    if not packing.is_packed(content):
+        model = modelfile.load_bytes(content, "a model")
+        check_fleet_model(model, settings, schema)
+        return model
+    form = forms.find_by_name(packing.read_layout_name(content))
+    return of.unpack_model(form, packing.packed_from_bytes(form, content), settings, schema)
+
+
+def check_fleet_model(model: OnlineModel, settings: Settings, schema: Schema) -> None:
+    """Refuse a model whose columns or settings are not those of the fleet it was found in.
+
+    The columns of x may be fewer: categories that other keys have met came later.
+    """
+    own, known = model.schema, schema
+    columns = [place.column for place in own.layout]
+    fits = (
+        own.task == known.task
+        and own.targets == known.targets
+        and columns == [place.column for place in known.layout[: len(columns)]]
+        and own.classes == known.classes[: len(own.classes)]
+        and own.lags == known.lags
+        and own.wait == known.wait
+        and replace(model.settings, keep=settings.keep, sample=settings.sample) == settings
+    )
+    if not fits:
+        raise ModelError("is damaged (a model does not fit its fleet)")

@@ -1,1 +1,0 @@
-"""The front door for Python: models as a person uses them."""

@@ -1,0 +1,217 @@
+"""How good forecasts of numbers were, row by row, in constant memory.
+
+With error e = y - mean, u = P(Y <= y) as it was stated, and z = Phi^-1(u), a row of weight w adds
+to each sum
+
+    RMSE      e^2                               (square root of the weighted mean)
+    NLL       -log p(y)                         of the stated density; of a count, of its mass
+    CRPS      integral of (P(Y <= t) - 1[t >= y])^2
+    coverage  1 if y is in its central interval of p = 0.5, 0.8, 0.9, 0.95, as it was given
+    spread    z^2                               1 where what is stated is right, a normal's or not
+
+The baseline is the best constant for the same rows, see kbnn.metrics.scorecard.
+
+The score of a number as a few arrays, and back: what rests of it in a fleet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from kbnn.array_types import BoolArray, FloatArray
+from kbnn.distributions import dispatch
+from kbnn.distributions.normal_mixture import INTERVAL_PERCENTS, PARAM, RowScores
+from kbnn.metrics import score as base
+from kbnn.metrics.figures import Metric, clip_terms, shared_ones
+from kbnn.metrics.histograms import PitHistogram
+from kbnn.metrics.score import Score
+from kbnn.metrics.scorecard import ConstantBaseline
+from kbnn.wording import format_percent
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class ScoredNumericBatch:
+    """Forecasts of one target beside what came true, for the rows that have both."""
+
+    def __init__(
+        self,
+        y: FloatArray,
+        mean: FloatArray,
+        told: FloatArray,
+        weight: FloatArray | None = None,
+        verdicts: RowScores | None = None,
+    ) -> None:
+        """`told` (n, fields) is what was stated, see kbnn.distributions.dispatch; it may be judged before."""
+        known = np.isfinite(y)
+        spread = told[:, PARAM.spread].copy()
+        self.usable: BoolArray = known & np.isfinite(mean) & np.isfinite(spread) & (spread > 0)
+        if np.count_nonzero(self.usable):
+            self.usable &= dispatch.possible(y, told) > 0.0
+        self.skipped = len(y) - int(np.count_nonzero(known))
+        self.invalid = len(y) - int(np.count_nonzero(self.usable)) - self.skipped
+        if self.skipped or self.invalid:
+            y, mean, told = y[self.usable], mean[self.usable], told[self.usable]
+            weight = None if weight is None else weight[self.usable]
+        self.y, self.mean = (np.ascontiguousarray(part, dtype=np.float64) for part in (y, mean))
+        self.is_unweighted = weight is None
+        self.weight = shared_ones(y.shape[0]) if weight is None else np.ascontiguousarray(weight)
+        with np.errstate(over="ignore"):
+            self.error = clip_terms(self.y - self.mean)
+        self.told = dispatch.judge(self.y, told) if verdicts is None else verdicts
+        self.nll = clip_terms(self.told.nll)
+        self.inside = dict(
+            zip(INTERVAL_PERCENTS, self.told[-len(INTERVAL_PERCENTS) :], strict=True)
+        )
+
+    @property
+    def row_losses(self) -> FloatArray:
+        """The NLL of all rows, NaN where one cannot be judged."""
+        return self._expand_to_rows(self.nll)
+
+    @property
+    def interval_edges(self) -> tuple[FloatArray, FloatArray]:
+        """Of the 90 % intervals of all rows, NaN where one cannot be judged."""
+        return self._expand_to_rows(self.told.lower), self._expand_to_rows(self.told.upper)
+
+    def _expand_to_rows(self, values: FloatArray) -> FloatArray:
+        if len(values) == len(self.usable):
+            return values
+        found = np.full(self.usable.shape[0], np.nan)
+        found[self.usable] = values
+        return found
+
+
+def _coverage_metric(level: int) -> Metric:
+    return Metric(
+        f"coverage.{level}",
+        f"inside {level} %",
+        "rows in their interval" if level == 90 else "",
+        lambda j: j.inside[level],
+        better="neither",
+        form=format_percent,
+        brief=level == 90,
+        curve="coverage_90" if level == 90 else "",
+    )
+
+
+def _derive_r2(score: NumericScore) -> float | None:
+    square, spread = score.mean_term("rmse"), score.constant.variance
+    return None if square is None or not spread else 1 - min(square / spread, base.LARGEST_SUM)
+
+
+def _derive_constant_rmse(score: NumericScore) -> float | None:
+    spread = score.constant.variance
+    return None if spread is None else math.sqrt(spread)
+
+
+def _derive_constant_nll(score: NumericScore) -> float | None:
+    spread = score.constant.variance
+    return 0.5 * math.log(spread) + HALF_LOG_2PI + 0.5 if spread else None
+
+
+NUMERIC_METRICS = (
+    Metric(
+        "rmse",
+        "RMSE",
+        "in the units of {target}",
+        lambda j: j.error * j.error,
+        math.sqrt,
+        baseline="baseline_rmse",
+        brief=True,
+        curve="loss",
+    ),
+    Metric("mae", "MAE", "the mean size of the error", lambda j: np.abs(j.error)),
+    Metric(
+        "r2",
+        "R2",
+        "share of the variance explained",
+        derive=_derive_r2,
+        better="higher",
+        baseline=0.0,
+    ),
+    Metric(
+        "nll",
+        "NLL",
+        "nats a row",
+        lambda j: j.nll,
+        baseline="baseline_nll",
+        brief=True,
+        curve="nll",
+    ),
+    Metric("crps", "CRPS", "as the MAE, for the whole forecast", lambda j: clip_terms(j.told.crps)),
+    *(_coverage_metric(level) for level in INTERVAL_PERCENTS),
+    Metric(
+        "interval_width_90",
+        "width of 90 %",
+        "mean interval",
+        lambda j: clip_terms(j.told.upper) - clip_terms(j.told.lower),
+    ),
+    Metric("bias", term=lambda j: j.error, better="neither"),
+    Metric("spread", term=lambda j: j.told.score**2, finish=math.sqrt, better="neither"),
+    Metric("baseline_rmse", derive=_derive_constant_rmse),
+    Metric("baseline_nll", derive=_derive_constant_nll),
+)
+
+
+class NumericScore(base.Score):
+    """Streaming figures for one numeric target."""
+
+    figures_listed = NUMERIC_METRICS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pit = PitHistogram()
+        self.constant = ConstantBaseline()
+
+    def add(self, judged: base.ScoredBatch) -> None:
+        """Count rows in order."""
+        assert isinstance(judged, ScoredNumericBatch)
+        super().add(judged)
+        if judged.y.shape[0]:
+            self.pit.add(judged.told.below)
+            self.constant.add(judged.y, judged.weight)
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole state; `from_json` restores it bit for bit."""
+        return {
+            **super().to_json(),
+            "pit": self.pit.counts.tolist(),
+            "constant": self.constant.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any]) -> Self:
+        """The score that `to_json` described."""
+        score = super().from_json(state)
+        score.pit = PitHistogram.from_json(state["pit"])
+        score.constant = ConstantBaseline.from_json(state["constant"])
+        return score
+
+
+def pack_score(score: Score) -> dict[str, Any]:
+    """Sums and those since the last mark, the weight first; the best constant; the PIT."""
+    assert isinstance(score, NumericScore)
+    return {
+        "sums": np.concatenate(([score._weight], score._sums)),
+        "recent": score._recent,
+        "constant": score.constant.sums,
+        "pit": score.pit.counts,
+    }
+
+
+def unpack_score(
+    score: Score, kept: Mapping[str, Any], figures: Sequence[str], drawn: Sequence[str]
+) -> None:
+    """The inverse, of sums that are of these figures, some of them drawn."""
+    assert isinstance(score, NumericScore)
+    score.restore_sums(
+        dict(zip(("weight", *figures), kept["sums"].tolist(), strict=True)),
+        dict(zip(("weight", *drawn), kept["recent"].tolist(), strict=True)),
+    )
+    score.constant.sums = kept["constant"].copy()
+    score.pit.counts = kept["pit"].copy()

@@ -1,0 +1,332 @@
+"""A verdict: figures in plain words.
+
+The figures in plain words, with the doubt that the number of rows leaves.
+
+Every judgement compares a deviation with its sampling error over n independent rows:
+
+    coverage of level p          sqrt(p (1 - p) / n)
+    mean error (bias)            sqrt((RMSE^2 - bias^2) / n)
+    mean of z^2 (1 when honest)  sqrt(2 / n)
+    share of variance explained  about 4 / n is what chance alone gives
+
+so a small test set is not judged harshly, and a large one is not praised for a tiny flaw.
+
+Class figures in plain words, with the doubt that the number of rows leaves.
+
+The baseline knows the class frequencies. Confidence is judged by the mean of max p against the
+share correct, whose sampling error is sqrt(a (1 - a) / n). The calibration error of honest
+probabilities is not 0 on n rows: a bin of n_b rows with confidence q adds about
+sqrt(2 q (1 - q) n_b / pi) / n by chance, and twice that is forgiven.
+
+What is shown of one target, as plain data: the terminal and the report only render it.
+
+A chart names its kind and carries its numbers; whoever draws knows kinds, never tasks. A chart with
+a `hint` is drawn in the terminal, one with a `reading` on the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from kbnn.array_types import FloatArray
+from kbnn.metrics.class_metrics import ClassScore
+from kbnn.metrics.figures import MetricTable
+from kbnn.metrics.numeric_metrics import NumericScore
+from kbnn.metrics.scorecard import CurvePoint
+from kbnn.targets.prediction import Forecast
+from kbnn.wording import format_number, format_percent, format_rows
+
+Level = Literal["good", "fair", "poor", "unknown"]
+
+MIN_VERDICT_ROWS = 20
+"""Fewer rows than this are not judged at all."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A judgement: how good in one word, a headline, and the sentences that give the reasons."""
+
+    level: Level
+    headline: str
+    sentences: tuple[str, ...]
+    overconfident: bool = False  # intervals or probabilities hold clearly less than they promise
+
+
+def too_few_rows_verdict(rows: int) -> Verdict:
+    """The verdict on next to nothing."""
+    text = f"{format_rows(rows)} scored: judge from {MIN_VERDICT_ROWS} rows on."
+    return Verdict("unknown", "Too few rows to judge", (text.capitalize(),))
+
+
+GROSS_BIAS_SHARE = 0.5
+"""A bias beyond this share of the RMSE makes predictions poor; below, it adds 15 % to the RMSE."""
+
+
+def describe_coverage(level: int, inside: float, rows: int) -> tuple[int, str]:
+    """How the central `level` % interval did: severity -3 (far too narrow) to 3, and a sentence."""
+    p = level / 100
+    gap = inside - p
+    error = math.sqrt(p * (1 - p) / rows)
+    size = abs(gap)
+    side = "narrow" if gap < 0 else "wide"
+    sign = -1 if gap < 0 else 1
+    text = f"the {level} % intervals held {format_percent(inside)} of {format_rows(rows)}: "
+    if size <= max(0.01, error):
+        return 0, text + "as they should"
+    if size > max(min(0.10, p / 4), 3.5 * error) and sign < 0:
+        return -3, text + "far too narrow"
+    # Nothing can hold more than all rows, so too wide shows in smaller steps near 100 %.
+    room = (1 - p) if sign > 0 else 0.06
+    if size > max(room / 2, 2.5 * error):
+        return 2 * sign, text + f"too {side}"
+    doubt = ", though chance alone can do that" if size <= 2 * error else ""
+    return sign, text + f"slightly too {side}{doubt}"
+
+
+def judge_numeric_score(score: NumericScore) -> Verdict:
+    """Judge the forecasts of one numeric target."""
+    n = score.rows
+    figures = score.metric_values()
+    needed = ("rmse", "nll", "bias", "spread", "baseline_rmse")
+    known = [figures["coverage"]["90"], *(figures[name] for name in needed)]
+    if n < MIN_VERDICT_ROWS or any(
+        value is None for value in known
+    ):  # an older record may lack a figure
+        return too_few_rows_verdict(n)
+    useful, accuracy = describe_accuracy(figures["rmse"], figures["baseline_rmse"], n)
+    severity, coverage = describe_coverage(90, figures["coverage"]["90"], n)
+    ratio = figures["spread"] or 0.0
+    spread, spread_text = describe_spread(ratio, n)
+    biased, bias = describe_bias(figures["bias"], figures["rmse"], n)
+    sentences = [accuracy, capitalize_first(coverage) + "."]
+    sentences += [text for text in (spread_text, bias) if text]
+    if figures["baseline_nll"] is not None and figures["nll"] > figures["baseline_nll"] and useful:
+        sentences.append(
+            f"Its NLL of {format_number(figures['nll'])} is worse than the constant's "
+            f"{format_number(figures['baseline_nll'])}: the predictions help, the error bars mislead."
+        )
+    gross = abs(figures["bias"]) > GROSS_BIAS_SHARE * figures["rmse"]
+    level, head = choose_headline(useful, severity, spread, biased, gross)
+    return Verdict(level, head, tuple(sentences), severity <= -2)
+
+
+def choose_headline(
+    useful: bool, severity: int, spread: int, biased: bool, gross: bool = True
+) -> tuple[Level, str]:
+    """The gravest of the findings names the verdict."""
+    if not useful:
+        return "poor", "No better than a constant"
+    if severity <= -2 or (spread > 0 and severity < 0):
+        return "poor", "Over-confident: the error bars are too small"
+    if biased and gross:
+        return "poor", "Biased: the predictions are off to one side"
+    if severity >= 2 and spread <= 0:
+        return "fair", "Under-confident: the error bars are larger than they need be"
+    if biased:
+        return "fair", "Useful, but slightly biased to one side"
+    if spread > 0:
+        return "fair", "Good in general, but some errors are far larger than stated"
+    if severity:
+        side = "narrow" if severity < 0 else "wide"
+        return "good", f"Good: useful predictions, error bars slightly too {side}"
+    return "good", "Good: useful predictions with honest error bars"
+
+
+MOST_RATIO = 1e100
+"""Of two errors, beyond which nothing more is said: its square is a number yet."""
+
+
+def describe_accuracy(rmse: float, baseline: float, rows: int) -> tuple[bool, str]:
+    """Whether the predictions beat the best constant, R2 = 1 - (RMSE / baseline)^2, and by what."""
+    if baseline == 0:
+        return (
+            True,
+            f"RMSE {format_number(rmse)}; the target never varies, so a constant is perfect.",
+        )
+    r2 = 1 - min(rmse / baseline, MOST_RATIO) ** 2
+    against = f"RMSE {format_number(rmse)} against {format_number(baseline)} for the best constant"
+    if r2 <= max(0.01, 4 / rows):
+        return False, f"{against}: no better than always saying the mean."
+    return True, f"{against}: it explains {format_percent(r2)} of the variance."
+
+
+def describe_spread(ratio: float, rows: int) -> tuple[int, str]:
+    """Root mean square of error / stated sd: 1 (errors larger), -1 (smaller) or 0, and words."""
+    error = math.sqrt(0.5 / rows)
+    if ratio > 1 + max(0.15, 3 * error):
+        return (
+            1,
+            f"Errors are {format_number(ratio, 3)} times as large as stated (root mean square).",
+        )
+    if ratio < 1 - max(0.15, 3 * error):
+        return -1, f"Errors are only {format_number(ratio, 3)} times as large as stated."
+    return 0, ""
+
+
+def describe_bias(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
+    """Whether the mean error is more than chance and more than a fifth of the RMSE, and words.
+
+    The limit of 3 standard errors grows for few rows, where that error is itself uncertain.
+    """
+    error = math.sqrt(max(rmse**2 - bias**2, 0.0) / rows)
+    if rmse == 0 or abs(bias) <= max(0.2 * rmse, (3 + 15 / rows) * error):
+        return False, ""
+    side = "low" if bias > 0 else "high"
+    share = format_percent(abs(bias) / rmse, 0)
+    word = "biased" if abs(bias) > GROSS_BIAS_SHARE * rmse else "slightly biased"
+    return True, (
+        f"Predictions are too {side} by {format_number(abs(bias), 3)} on average, "
+        f"{share} of the RMSE: {word}."
+    )
+
+
+def capitalize_first(text: str) -> str:
+    """First letter upper case, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def chance_calibration_error(score: ClassScore) -> float:
+    """Calibration error that honest probabilities show on these rows by chance."""
+    weight, confidence, _ = score.reliability_curve()
+    total = float(weight.sum())
+    noise = [
+        math.sqrt(2 * q * max(1 - q, 0.0) * w / math.pi)
+        for q, w in zip(confidence.tolist(), weight.tolist(), strict=True)
+        if w > 0
+    ]
+    return math.fsum(noise) / total if total > 0 else 0.0
+
+
+def judge_class_score(score: ClassScore) -> Verdict:
+    """Judge the probabilities of one class target."""
+    n = score.rows
+    if n < MIN_VERDICT_ROWS:
+        return too_few_rows_verdict(n)
+    figures = score.metric_values()
+    if any(value is None for value in figures.values()):  # an older record may lack a figure
+        return too_few_rows_verdict(n)
+    accuracy, log_loss = figures["accuracy"], figures["log_loss"]
+    constant, frequency = figures["baseline_accuracy"], figures["baseline_log_loss"]
+    confidence = score.mean_term("confidence") or 0.0
+    error = math.sqrt(max(accuracy * (1 - accuracy), 0.25 / n) / n)
+    gap = confidence - accuracy
+    chance = chance_calibration_error(score)
+    uneven = figures["ece"] > chance + max(0.03, chance)
+    right = (
+        f"Right for {format_percent(accuracy)} of {format_rows(n)}; the commonest class alone is right for "
+        f"{format_percent(constant)}."
+    )
+    loss = f"Log-loss {format_number(log_loss)} against {format_number(frequency)} for the class frequencies"
+    sure = f"On average {format_percent(confidence)} sure and {format_percent(accuracy)} right"
+    useful = accuracy > constant + error or log_loss < frequency - 2 / n
+    if abs(gap) <= max(0.02, 2.5 * error) and not uneven:
+        sure += ": honest."
+    elif abs(gap) <= max(0.02, 2.5 * error):
+        sure += f", but the calibration error is {format_percent(figures['ece'])}."
+    else:
+        sure += ": over-confident." if gap > 0 else ": under-confident."
+    sentences = (right, f"{loss}{'.' if log_loss < frequency else ': no better.'}", sure)
+    surer = gap > max(0.02, 2.5 * error)
+    if not useful:
+        return Verdict("poor", "No better than the class frequencies", sentences, surer)
+    if abs(gap) > max(0.02, 2.5 * error):
+        if gap > 0:
+            level: Level = "poor" if gap > 0.05 or log_loss > frequency else "fair"
+            return Verdict(level, "Over-confident: surer than it is right", sentences, surer)
+        return Verdict("fair", "Under-confident: righter than it is sure", sentences)
+    if uneven:
+        return Verdict("fair", "Useful, but the probabilities are uneven", sentences)
+    return Verdict("good", "Good: useful predictions with honest probabilities", sentences)
+
+
+class ChartSpec(NamedTuple):
+    """One picture: its kind, its words, and the arguments of the function that draws it."""
+
+    kind: str
+    title: str
+    data: dict[str, Any]
+    reading: str = ""
+    hint: str = ""
+
+
+class ChartGroup(NamedTuple):
+    """Charts under one heading."""
+
+    title: str
+    charts: Sequence[ChartSpec]
+
+
+class ConfusionMatrix(NamedTuple):
+    """A table of counts: what was true down, what was said across."""
+
+    title: str
+    names: Sequence[str]
+    counts: Sequence[Sequence[int]]
+
+
+class MetricTile(NamedTuple):
+    """A headline figure: name, value, remark."""
+
+    label: str
+    value: str
+    remark: str
+
+
+class TargetSection(NamedTuple):
+    """Everything about one target but what only the model knows."""
+
+    name: str
+    verdict: Verdict
+    table: MetricTable
+    tiles: Sequence[MetricTile]
+    groups: Sequence[ChartGroup]
+    crossed: ConfusionMatrix | None = None
+
+
+class PredictionCurve(NamedTuple):
+    """What is drawn of forecasts, each (n,)."""
+
+    value: FloatArray
+    sd: FloatArray
+    function_sd: FloatArray | None = None  # None: it has no bands
+    lower: FloatArray | None = None  # of the 90 % interval
+    upper: FloatArray | None = None
+
+
+class PartialDependenceSpec(NamedTuple):
+    """A target as a function of its inputs, for partial dependences and the main picture.
+
+    values   makes of forecasts what is drawn
+    truth    makes of targets (n,) what they are drawn as
+    marks    whether the truth is yes or no: rows are marked, not placed
+    chart    the picture where there are too many inputs for one of the function
+    """
+
+    name: str
+    sd_name: str
+    effect: str  # what an effect of a feature is a change of
+    values: Callable[[Forecast], PredictionCurve]
+    truth: Callable[[FloatArray], FloatArray]
+    marks: bool
+    chart: ChartSpec
+
+
+def make_learning_chart(
+    points: Sequence[CurvePoint],
+    line: str,
+    name: str,
+    baseline: float | None,
+    *,
+    terminal: bool = True,
+) -> ChartSpec:
+    """A figure against rows seen."""
+    return ChartSpec(
+        "learning",
+        f"{name} by rows seen",
+        {"points": points, "field": line, "name": name, "baseline": baseline},
+        "Each row is predicted before it is learned.",
+        "line latest, dots all, level constant" if terminal else "",
+    )

@@ -1,0 +1,292 @@
+"""Effects of the features on what is predicted, in the units of the predictions.
+
+The effect of a number is the derivative of the prediction; of a category it is the prediction with
+this category less that with a category that was never seen. Both are averaged over rows that the
+record has kept, with missing values at their mean.
+
+Derivatives are differences of predictions, so they hold for every kind of target, ensemble and
+scheme. Networks with many inputs, where that would take seconds, use the chain rule instead: the
+expected Jacobian of the outputs times the derivatives of the prediction with respect to them. The
+standard deviations, which come from the belief about the weights, always do.
+
+What can be said of a model without data: its soundness and its scales.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.core.jacobian import Sensitivity, compute_sensitivity
+from kbnn.core.kernel import open_session
+from kbnn.core.layout import layout_of
+from kbnn.data.batch import GAP_ROWS, longest_usual_gap, pad_columns
+from kbnn.data.schema import Place
+from kbnn.distributions.temperature import inverse_temperature
+from kbnn.model import scaler
+from kbnn.model.learner import LearnerState
+from kbnn.model.model import OnlineModel
+from kbnn.targets.base import EffectQuantity
+
+SAMPLE_ROWS = 128
+MIN_SAMPLE_ROWS = 8
+MAX_PREDICTIONS = 30_000
+"""Predicted rows that derivatives may take, as long as there are LEAST_SAMPLE_ROWS."""
+MAX_DIFFERENCED_INPUTS = 250
+"""With more inputs the chain rule is used."""
+DIFFERENCE_STEP_SD = 1e-3
+"""Of a difference, in standard deviations of a feature or of an output."""
+
+
+class Effect(NamedTuple):
+    """One column of x: what a unit of it, and what a typical change of it, does to the target.
+
+    slope, slope_sd    target units per unit of the feature, averaged over rows
+    effect, effect_sd  the same per standard deviation of the feature; of an indicator, its presence
+    size               root mean square effect over rows, whatever its sign, in scales of the target
+                       where that has one, else as the effect is
+    """
+
+    feature: str
+    slope: float
+    slope_sd: float
+    effect: float
+    effect_sd: float
+    size: float
+
+
+class QuantityEffects(NamedTuple):
+    """The effects on one target or on the probability of one class: name, title, unit, effects."""
+
+    name: str
+    title: str
+    unit: str
+    effects: list[Effect]
+
+
+def compute_effects(model: OnlineModel) -> list[QuantityEffects]:
+    """Compute the effects on every quantity that the task names.
+
+    Empty while the model is warming up: nothing has been learned yet.
+    """
+    if model.is_warming_up:
+        return []
+    learned = model.learner_state
+    t = model.task.scaled
+    columns = learned.columns[t:]
+    width = len(columns)
+    as_is = model.learner.unscaled_inputs[:width]
+    outputs = learned.members[0].config.outputs
+    quantities = model.task.effect_quantities(outputs)
+    z = _sample_rows(model, 2 * (width + outputs * len(learned.members)))
+    found = _apply_chain_rule(model, quantities, z)
+    if width <= MAX_DIFFERENCED_INPUTS:
+        found = _difference_predictions(model, quantities, z, found.sd)
+    step = np.where(as_is > 0, 1.0, columns[:, scaler.SCALE])
+    names = model.schema.encoded_names()[:width]
+    scale = model.shown_scales.scale
+    return [
+        QuantityEffects(
+            quantity.name,
+            quantity.title,
+            quantity.unit,
+            _build_effects(
+                Sensitivity(*(part[q] for part in found)),
+                _base_slopes(model, quantity)[:width],
+                step,
+                1.0 if quantity.target is None or not t else float(scale[quantity.target]),
+                names,
+            ),
+        )
+        for q, quantity in enumerate(quantities)
+    ]
+
+
+def _sample_rows(model: OnlineModel, predictions: int) -> FloatArray:
+    """Rows of the record in the network's scale, so many predictions being needed for each."""
+    columns = model.learner_state.columns[model.task.scaled :]
+    width = len(columns)
+    count = max(MIN_SAMPLE_ROWS, min(SAMPLE_ROWS, MAX_PREDICTIONS // max(1, predictions)))
+    kept = model.card.summaries.sample.x[:count]
+    if not len(kept):
+        return np.zeros((1, width))
+    z = scaler.standardize_rows(
+        columns, pad_columns(kept, width), model.learner.unscaled_inputs[:width]
+    )
+    return np.nan_to_num(z)
+
+
+def _predict_quantities(
+    model: OnlineModel, learned: LearnerState, quantities: Sequence[EffectQuantity], z: FloatArray
+) -> FloatArray:
+    """The quantities (n, quantities) at standardised rows."""
+    said = model.learner.predict_standardized(learned, np.ascontiguousarray(z))
+    return np.stack([quantity.values(said) for quantity in quantities], axis=1)
+
+
+def _apply_chain_rule(
+    model: OnlineModel, quantities: Sequence[EffectQuantity], z: FloatArray
+) -> Sensitivity:
+    """The chain rule through the outputs of every member; doubts of members add up."""
+    learned = model.learner_state
+    parts = []
+    for at, member in enumerate(learned.members):
+        state = member.state()
+        gain = []
+        for output in range(state.config.outputs):
+            low, high = (
+                _predict_quantities(model, _shift_output(learned, at, output, by), quantities, z)
+                for by in (-DIFFERENCE_STEP_SD, DIFFERENCE_STEP_SD)
+            )
+            gain.append((high - low) / (2.0 * DIFFERENCE_STEP_SD))
+        parts.append(compute_sensitivity(state, z, np.stack(gain, axis=2)))
+    slopes, sds, sizes = (np.stack(part) for part in zip(*parts, strict=True))
+    return Sensitivity(slopes.sum(axis=0), sds.sum(axis=0), sizes.sum(axis=0))
+
+
+def _shift_output(learned: LearnerState, at: int, output: int, by: float) -> LearnerState:
+    """The same where one output of one member is larger by that in every row."""
+    state = learned.members[at].state()
+    mean, layout = state.mean.copy(), layout_of(state.config)
+    layout.weight_matrix(mean, layout.layers - 1)[output, 0] += by
+    members = list(learned.members)
+    members[at] = open_session(state._replace(mean=mean))
+    return learned._replace(members=tuple(members))
+
+
+def _difference_predictions(
+    model: OnlineModel, quantities: Sequence[EffectQuantity], z: FloatArray, sd: FloatArray
+) -> Sensitivity:
+    """Differences of predictions, input by input."""
+    layout = model.schema.layout[: z.shape[1]]
+    slope, size = np.zeros_like(sd), np.zeros_like(sd)
+    for at, place in enumerate(layout):
+        low, high, distance = z.copy(), z.copy(), 2.0 * DIFFERENCE_STEP_SD
+        if place.category is None:
+            low[:, at] -= DIFFERENCE_STEP_SD
+            high[:, at] += DIFFERENCE_STEP_SD
+        else:
+            own = [k for k, other in enumerate(layout) if other.column == place.column]
+            low[:, own], high[:, own], high[:, at], distance = 0.0, 0.0, 1.0, 1.0
+        below, above = (
+            _predict_quantities(model, model.learner_state, quantities, end) for end in (low, high)
+        )
+        slopes = (above - below) / distance
+        slope[:, at] = np.mean(slopes, axis=0)
+        size[:, at] = np.sqrt(np.mean(slopes**2, axis=0))
+    return Sensitivity(slope, sd, size)
+
+
+def _base_slopes(model: OnlineModel, quantity: EffectQuantity) -> FloatArray:
+    """The slopes of what is added to a prediction: 1 of the last value a change is learned from."""
+    slopes = np.zeros(len(model.schema.layout))
+    if model.schema.changes and quantity.target is not None:
+        name = model.task.targets[quantity.target]
+        last = [lag.name for lag in model.schema.lags if lag.column == name and lag.rows == 1]
+        for column in last[:1]:
+            slopes[model.schema.layout.index(Place(column, None))] = 1.0
+    return slopes
+
+
+def _build_effects(
+    found: Sensitivity,
+    base: FloatArray,
+    step: FloatArray,
+    scale: float,
+    names: list[str],
+) -> list[Effect]:
+    """The effects on one quantity; `scale` is that of the target, 1 where it has none."""
+    safe = np.where(step > 0.0, step, np.inf)
+    slope, sd = base + found.slope / safe, found.sd / safe
+    added = base * step
+    size = np.sqrt(np.maximum(found.size**2 + 2.0 * added * found.slope + added**2, 0.0))
+    size = size / scale if scale > 0.0 else size
+    table = np.column_stack((slope, sd, slope * step, sd * step, size))
+    return [Effect(name, *row) for name, row in zip(names, table.tolist(), strict=True)]
+
+
+def rank_features(model: OnlineModel, found: list[Effect]) -> list[str]:
+    """The features, categories as one, from the largest size of effect to the smallest."""
+    sizes: dict[str, float] = {}
+    for place, effect in zip(model.schema.layout, found, strict=False):
+        sizes[place.column] = math.hypot(sizes.get(place.column, 0.0), effect.size)
+    return sorted(sizes, key=lambda name: -sizes[name])
+
+
+def collect_health(model: OnlineModel) -> dict[str, Any]:
+    """Figures that show whether the belief is sound."""
+    return {
+        "smallest_variance_ratio": smallest_variance_ratio(model),
+        "repairs": model.repair_count,
+        "rejected": model.rejected_rows,
+        "clipped": model.get_network_count("clipped"),
+        "bounded": model.get_network_count("bounded"),
+        "raised": model.get_network_count("raised"),
+        "alarms": model.alarm_count,
+        "alarm_rows": model.alarms,
+        "warming_up": model.is_warming_up,
+        "held_rows": model.held_rows,
+        "scale_changes": model.learner_state.changes,
+        "rehearsed": model.learner_state.rehearsal.rows,
+        "sharpness": inverse_temperature(known)
+        if len(known := model.learner_state.sharpness)
+        else None,
+        "missing_lately": missing_lately(model),
+        "waiting": {"rows": len(model.pending_rows.rows), **model.pending_rows.counts},
+    }
+
+
+def missing_lately(model: OnlineModel) -> dict[str, int]:
+    """Features without a value in the last rows kept, unusually many: how many rows."""
+    schema = model.schema
+    x = model.learner_state.kept.rows().x
+    decided = {c.name for c in schema.columns if c.role == "feature" and c.kind != "undecided"}
+    found: dict[str, int] = {}
+    looked_at = set[str]()
+    for at, place in enumerate(schema.layout[: x.shape[1]]):
+        if place.column not in decided or place.column in looked_at:
+            continue
+        looked_at.add(place.column)  # the indicators of a category are missing together
+        there = np.flatnonzero(~np.isnan(x[:, at]))
+        total = int(there[-1]) + 1 if len(there) else 0
+        gap = len(x) - total
+        if gap >= (longest_usual_gap(len(there), total) if total else GAP_ROWS):
+            found[place.column] = gap
+    return found
+
+
+def smallest_variance_ratio(model: OnlineModel) -> float | None:
+    """The smallest weight variance as a share of its prior; None before the first network."""
+    states = [member.state() for member in model.learner_state.members]
+    ratios = [
+        state.cov[layout_of(state.config).variance_positions] / state.prior_var for state in states
+    ]
+    return min((float(np.min(ratio)) for ratio in ratios), default=None)
+
+
+def describe_scales(model: OnlineModel) -> list[dict[str, Any]]:
+    """Center, scale and rows seen of every scaled target and every column of x, in its units."""
+    columns, targets = model.learner_state.columns.copy(), model.task.scaled
+    if len(columns):
+        columns[:targets, scaler.CENTER], columns[:targets, scaler.SCALE] = model.shown_scales
+    width = len(columns) - targets
+    names = [*model.task.targets[:targets], *model.schema.encoded_names()[:width]]
+    fixed = [False] * targets + [bool(one) for one in model.learner.unscaled_inputs[:width]]
+    waves = model.schema.cycle_columns
+    found = []
+    for at, (name, as_is, column) in enumerate(zip(names, fixed, columns, strict=False)):
+        passing = "cycle" if name in waves else "indicator"
+        found.append(
+            {
+                "name": name,
+                "role": "target" if at < targets else passing if as_is else "feature",
+                "center": 0.0 if as_is else float(column[scaler.CENTER]),
+                "scale": 1.0 if as_is else float(column[scaler.SCALE]),
+                "rows": None if as_is else int(column[scaler.COUNT]),
+            }
+        )
+    return found

@@ -1,0 +1,325 @@
+"""One model from several that learned shares of the rows: an ensemble, with weights by evidence.
+
+The networks of all models are carried over to one scale (kbnn.model.rescale), that of all rows
+together, and go on side by side as the members of one ensemble (kbnn.model.ensemble). What a member
+weighs at first is what its model's forecasts were worth: with mean log score l a row since the last
+point of its learning curve, its evidence is that of ten rows, 10 l. From the next row on weights
+follow evidence as in any ensemble. Counts add up; the record begins anew, since the ensemble has
+said nothing yet.
+
+Shares may meet categories in different orders, or not at all, and classes in different orders. The
+joined schema has the categories of the first model, then what the others add; every network gains
+the inputs that it lacks, as if they had come next in its own stream, and is then put into the order
+of all. A class that a share never met is refused: its network would predict the class from the
+prior alone, with a weight that it earned on the other classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray, IntArray
+from kbnn.core.kernel import open_session
+from kbnn.core.state import State
+from kbnn.data.batch import make_fill_values, pad_columns
+from kbnn.data.clock import DAY_SECONDS, Clock
+from kbnn.data.schema import Place, Schema
+from kbnn.distributions import temperature
+from kbnn.distributions.calibration import LARGEST_VALUE, LINK_UNIT
+from kbnn.errors import ModelError
+from kbnn.model import ensemble, scaler
+from kbnn.model.candidates import Candidate
+from kbnn.model.learner import Learner, LearnerState
+from kbnn.model.model import OnlineModel
+from kbnn.model.replay_buffer import BufferedRows, ReplayBuffer
+from kbnn.model.rescale import grow_state, reorder, rescale_state
+from kbnn.model.scaler import COUNT, FIELDS, MEAN, SCALE, SQUARES, Scale
+from kbnn.model.settings import Settings
+from kbnn.wording import clean_text
+
+MAX_MEMBERS = 64
+MERGE_EVIDENCE_ROWS = 10.0
+"""Rows that what a model's forecasts were worth counts for. Members of shares of one stream differ
+by chance as much as by merit; chosen on parts of the training rows of five sets, where 0 to 3 rows
+cost log density and 30 to 100 cost error."""
+
+
+class _Share(NamedTuple):
+    """What one model has learned, with inputs and classes in the order of the joined model."""
+
+    members: list[State]
+    columns: FloatArray
+    rows: BufferedRows
+    sharpness: FloatArray
+
+
+def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineModel:
+    """The ensemble of all; ModelError says what keeps them apart."""
+    _check_mergeable(models, names)
+    first = models[0]
+    schema = _union(models, names)
+    shares = _align(models, schema)
+    settings = replace(first.settings, ensemble=sum(len(share.members) for share in shares))
+    model = OnlineModel(settings, schema)
+    own = replace(first.learner.settings, ensemble=settings.ensemble)
+    learner = model.make_learner(own, first.task)
+    columns = _merge_columns([share.columns for share in shares], learner.unscaled_columns)
+    states = [_rescale_members(share, columns, learner) for share in shares]
+    members = [state for some in states for state in some]
+    seen = sum(one.learner_state.seen for one in models)
+    counts = np.sum([some[0].counts for some in states], axis=0)
+    kept = _merge_buffers(models, [share.rows for share in shares])
+    kept.fill_values = make_fill_values(learner.indicators)
+    learned = LearnerState(
+        tuple(open_session(state._replace(counts=counts)) for state in members),
+        columns,
+        _merge_log_weights(models),
+        seen,
+        max(one.learner_state.changes for one in models),
+        kept,
+        _merge_calibration(models),
+        first.learner_state.rehearsal._replace(debt=0.0, since=seen, alarm=0),
+        temperature.merge_temperatures([share.sharpness for share in shares], _count_rows(models)),
+    )
+    model.racers = (Candidate(learner, learned),)
+    model.skipped = sum(one.skipped for one in models)
+    model.met = model.rows + model.rejected_rows + model.skipped
+    return model
+
+
+def _check_mergeable(models: Sequence[OnlineModel], names: Sequence[str]) -> None:
+    first, name = models[0], names[0]
+    for model, other in zip(models, names, strict=True):
+        if model.is_warming_up:
+            raise ModelError(
+                f"{other}: holds {model.held_rows} rows and has not begun, so there is nothing to join"
+            )
+        if model.schema.lags or model.schema.wait:
+            raise ModelError(
+                f"{other}: its rows follow one another (--lags or --id), so shares of them cannot "
+                "be joined"
+            )
+        differs = _describe_difference(first, model)
+        if differs:
+            raise ModelError(f"{other}: cannot be joined with {name}: {differs}")
+    if sum(len(model.learner_state.members) for model in models) > MAX_MEMBERS:
+        raise ModelError(f"a model has at most {MAX_MEMBERS} networks: join fewer")
+
+
+def _describe_difference(one: OnlineModel, other: OnlineModel) -> str:
+    """What keeps two models apart, in words; empty if nothing does."""
+    if one.schema.targets != other.schema.targets:
+        mine, theirs = (", ".join(m.schema.targets) for m in (one, other))
+        return f"it has the target {theirs}, not {mine}"
+    if one.task.name != other.task.name:
+        return f"its task is {other.task.name}, not {one.task.name} (say --task for both)"
+    if one.schema.closed != other.schema.closed:
+        return "only one of them admits further classes (learn both with the same --task)"
+    mine_columns = [(c.name, c.kind, c.role, c.buckets) for c in one.schema.columns]
+    if mine_columns != [(c.name, c.kind, c.role, c.buckets) for c in other.schema.columns]:
+        return "their columns differ (learn all shares with the same columns)"
+    if _calendar(one.schema) != _calendar(other.schema):
+        return "they read the time in different ways (learn both with the same --time options)"
+    seen_by_one = set(one.schema.classes) ^ set(other.schema.classes)
+    if seen_by_one:
+        label = clean_text(min(seen_by_one))
+        return f"only one of them has met class '{label}' (give every share rows of every class)"
+    configs = [model.learner_state.members[0].config for model in (one, other)]
+    if one.schema.classes != other.schema.classes and not configs[0].kind.supports_growth:
+        return "their classes came in another order (--link probit accepts this)"
+    shapes = [(c.hidden, c.activations, c.covariance, c.observation) for c in configs]
+    if shapes[0] != shapes[1] or configs[0].learns_noise != configs[1].learns_noise:
+        return "their networks differ (say --layers and --covariance for both)"
+    if not np.array_equal(
+        one.learner_state.tails[:, LINK_UNIT], other.learner_state.tails[:, LINK_UNIT]
+    ):
+        return "their targets are learned in other units (say --task regression for both)"
+    if _without_member_settings(one.settings) != _without_member_settings(other.settings):
+        return "they were trained with other options"
+    return ""
+
+
+def _without_member_settings(settings: Settings) -> Settings:
+    """Settings but for what members may differ in."""
+    return replace(settings, seed=0, ensemble=1, kind="auto")
+
+
+def _calendar(schema: Schema) -> Clock | None:
+    """How a schema reads the time, but for where elapsed time starts and the step of the rows."""
+    return None if schema.clock is None else replace(schema.clock, start=0.0, step=0.0)
+
+
+def _union(models: Sequence[OnlineModel], names: Sequence[str]) -> Schema:
+    """The first model's schema with the categories of the others."""
+    schema = models[0].schema.copy()
+    for model, name in zip(models, names, strict=True):
+        for place in model.schema.layout:
+            column = None if place.category is None else schema.get_column(place.column)
+            if column is None or place.category is None or place.category in column.categories:
+                continue
+            if schema.add_category(column, place.category) is None:
+                raise ModelError(
+                    f"{name}: cannot be joined with {names[0]}: column '{column.name}' would have "
+                    f"more than {schema.max_categories} categories (learn all shares with "
+                    f"--hash {column.name}:32)"
+                )
+    return schema
+
+
+def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
+    """All models with the inputs and classes of the schema, in its order."""
+    at = {place: index for index, place in enumerate(schema.layout)}
+    known: list[IntArray] = []
+    labels: list[IntArray] = []
+    for model in models:
+        config = model.learner_state.members[0].config
+        layout = model.schema.layout[: config.inputs]
+        known.append(np.array([at.get(place, -1) for place in layout], np.int64))
+        named = [schema.classes.index(label) for label in model.schema.classes[: config.outputs]]
+        labels.append(np.array([*named, *[-1] * (config.outputs - len(named))], np.int64))
+    has_class_outputs = models[0].learner_state.members[0].config.kind.supports_growth
+    if not has_class_outputs:
+        labels = [np.arange(len(places)) for places in labels]
+    inputs = max(_extent(places) for places in known)
+    outputs = max(_extent(places) for places in labels)
+    indicators = np.array([place.category is not None for place in schema.layout], np.float64)
+    blank = scaler.blank_columns if models[0].settings.units else scaler.identity_columns
+    aligned = []
+    for model, mine, shown in zip(models, known, labels, strict=True):
+        into, classes = _permutation(mine, inputs), _permutation(shown, outputs)
+        t, learned = model.task.scaled, model.learner_state
+        columns = np.vstack([learned.columns, blank(inputs - len(mine))])
+        columns[t + into] = columns[t:].copy()
+        rows = learned.kept.rows()
+        x = np.tile(make_fill_values(indicators[:inputs]), (len(rows.y), 1))
+        x[:, into[: rows.x.shape[1]]] = rows.x
+        x_sd = np.zeros((len(rows.y), inputs if rows.x_sd.shape[1] else 0))
+        x_sd[:, into[: rows.x_sd.shape[1]]] = rows.x_sd
+        y, sharp = rows.y, learned.sharpness
+        if has_class_outputs:
+            y = _reorder_labels(y, classes)
+            sharp = temperature.reorder_classes(temperature.extend_classes(sharp, outputs), classes)
+        elapsed = _elapsed(schema, model.schema)
+        if elapsed is not None:
+            place, days = elapsed
+            columns[t + place, [scaler.MEAN, scaler.CENTER]] += days
+            x[:, place] += days
+        aligned.append(
+            _Share(
+                [
+                    reorder(grow_state(member.state(), inputs, outputs), into, classes)
+                    for member in learned.members
+                ],
+                columns,
+                rows._replace(x=x, x_sd=x_sd, y=y),
+                sharp,
+            )
+        )
+    return aligned
+
+
+def _extent(places: IntArray) -> int:
+    """How many places there must be."""
+    return max(len(places), int(np.max(places, initial=-1)) + 1)
+
+
+def _permutation(places: IntArray, size: int) -> IntArray:
+    """Places of all `size` inputs; those without one, and new ones, take what is free in order."""
+    free = np.setdiff1d(np.arange(size), places)
+    whole = np.concatenate((places, np.full(size - len(places), -1)))
+    whole[whole < 0] = free
+    return whole
+
+
+def _reorder_labels(y: FloatArray, classes: IntArray) -> FloatArray:
+    """Class indices in the order of the joined model; NaN where there is no label."""
+    known = np.isfinite(y)
+    return np.where(known, classes[np.where(known, y, 0.0).astype(np.int64)], np.nan)
+
+
+def _elapsed(schema: Schema, other: Schema) -> tuple[int, float] | None:
+    """The input that holds elapsed days, and by how many the other's start is later."""
+    clock, its = schema.clock, other.clock
+    if clock is None or its is None or len(clock.names) == 2 * len(clock.cycles):
+        return None
+    place = schema.layout.index(Place(clock.names[-1], None))
+    return place, (its.start - clock.start) / DAY_SECONDS
+
+
+def _merge_columns(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray:
+    """Statistics of all rows: means and squares add up as variances of groups do."""
+    stacked = np.stack(parts)
+    columns = stacked[0].copy()
+    count, mean, squares = stacked[..., COUNT], stacked[..., MEAN], stacked[..., SQUARES]
+    total = np.sum(count, axis=0)
+    moved = np.flatnonzero((fixed[: len(columns)] == 0.0) & (total > 0.0))
+    for j in moved:
+        center = float(np.sum(count[:, j] * mean[:, j]) / total[j])
+        spread = float(np.sum(squares[:, j] + count[:, j] * (mean[:, j] - center) ** 2))
+        columns[j] = np.zeros(FIELDS)
+        columns[j, [COUNT, MEAN, SQUARES]] = total[j], center, spread
+        columns[j, scaler.RECENT_SQUARE] = 1.0
+        columns[j, scaler.CENTER], columns[j, SCALE] = center, np.sqrt(spread / total[j])
+    return np.asarray(columns)
+
+
+def _rescale_members(share: _Share, columns: FloatArray, learner: Learner) -> list[State]:
+    """The networks of a model in the scale of all; indicators and cycles have none."""
+    t = learner.task.scaled
+    old, new = scaler.get_scale(share.columns), scaler.get_scale(columns)
+    gain, shift = scaler.compute_output_map(old, new, t, share.members[0].config.outputs)
+    as_is = learner.unscaled_inputs[: len(columns) - t] > 0.0
+    from_, to = (
+        Scale(np.where(as_is, 0.0, s.center[t:]), np.where(as_is, 1.0, s.scale[t:]))
+        for s in (old, new)
+    )
+    return [rescale_state(member, from_, to, gain, shift) for member in share.members]
+
+
+def _merge_log_weights(models: Sequence[OnlineModel]) -> FloatArray:
+    """The log weights of all members, the best 0."""
+    found: list[FloatArray] = []
+    for model in models:
+        lines = [score.curve_values()["nll"] for score in model.card.scores]
+        means = [overall if lately is None else lately for overall, lately in lines]
+        within = (
+            np.log(ensemble.mixture_weights(model.learner_state.log_weight))
+            / ensemble.EVIDENCE_EXPONENT
+        )
+        found.append(within - MERGE_EVIDENCE_ROWS * sum(mean or 0.0 for mean in means))
+    log_weight = np.concatenate(found)
+    return np.asarray(np.maximum(log_weight - np.max(log_weight), -1e6))
+
+
+def _merge_calibration(models: Sequence[OnlineModel]) -> FloatArray:
+    """What is known of the tails, each model's by its rows."""
+    rows = np.array(_count_rows(models))
+    tails = np.stack([model.learner_state.tails for model in models])
+    mixed = np.einsum("m,mtf->tf", rows / rows.sum(), np.where(np.isfinite(tails), tails, 0.0))
+    if mixed.size:
+        mixed[:, LARGEST_VALUE] = np.max(tails[..., LARGEST_VALUE], axis=0)
+    return np.asarray(mixed)
+
+
+def _count_rows(models: Sequence[OnlineModel]) -> list[float]:
+    """How much each model counts."""
+    return [float(max(model.rows, 1)) for model in models]
+
+
+def _merge_buffers(models: Sequence[OnlineModel], rows: Sequence[BufferedRows]) -> ReplayBuffer:
+    """The last rows of each, in the order of the models, numbered as they would be in one run."""
+    most = min(model.learner_state.kept.max_rows for model in models)
+    share = max(1, most // len(models))
+    parts, before = [], 0.0
+    exact = not any(part.x_sd.any() for part in rows)
+    for model, part in zip(models, rows, strict=True):
+        x_sd = np.zeros((len(part.y), 0)) if exact else pad_columns(part.x_sd, part.x.shape[1])
+        whole = part._replace(x_sd=x_sd, number=part.number + before)
+        parts.append(BufferedRows._make(array[-share:] for array in whole))
+        before += float(model.met)
+    together = BufferedRows._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return ReplayBuffer(most, models[0].learner_state.kept.targets, together)

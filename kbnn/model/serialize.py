@@ -1,0 +1,391 @@
+"""A model as plain data: a JSON header and named arrays, and back, checked.
+
+Arrays of member k of the ensemble of the j-th racer (one, but for a race under way) are named
+`racer<j>/network<k>/<field>`; kbnn.core.state says their meaning and kbnn.core.layout the order of
+weights and covariance triangles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from kbnn.core.config import Config
+from kbnn.core.kernel import open_session
+from kbnn.core.layout import layout_of
+from kbnn.core.state import ARRAYS, State, init
+from kbnn.data.batch import MAX_ABS_VALUE
+from kbnn.data.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History
+from kbnn.data.schema import MAX_PENDING_LIMIT, Schema
+from kbnn.distributions import calibration, temperature
+from kbnn.distributions.normal_mixture import PARAM_COUNT
+from kbnn.errors import ModelError
+from kbnn.metrics.score import check_stored_count
+from kbnn.metrics.scorecard import Scorecard
+from kbnn.model import scaler
+from kbnn.model.candidates import MAX_ALARM_ROWS, Candidate, EliminatedCandidate
+from kbnn.model.learner import LearnerState
+from kbnn.model.limits import (
+    BELIEF_LIMIT,
+    EVIDENCE_LIMIT,
+    MAX_CANDIDATES,
+    MAX_REPLAY_BACKLOG,
+    ROW_EVIDENCE_LIMIT,
+    TARGET_LIMIT,
+)
+from kbnn.model.model import OnlineModel
+from kbnn.model.pending_labels import (
+    COUNTER_NAMES,
+    PendingArrays,
+    pack_pending_rows,
+    unpack_pending_rows,
+)
+from kbnn.model.replay import ReplayState
+from kbnn.model.replay_buffer import MAX_HELD_ROWS, BufferedRows, ReplayBuffer
+from kbnn.model.settings import Settings
+from kbnn.plain_values import read_dataclass, read_value
+from kbnn.targets.base import TargetType
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
+    """Header and arrays; `from_state` restores the same bits."""
+    card, arrays = model.card.to_state()
+    out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
+    for k, racer in enumerate(model.racers):
+        out.update(
+            {f"racer{k}/{name}": array for name, array in _collect_candidate_arrays(racer).items()}
+        )
+    if model.schema.lags:
+        out.update({f"past/{name}": array for name, array in vars(model.history).items()})
+    waits: dict[str, Any] = {}
+    if model.schema.wait:
+        kept = pack_pending_rows(model.pending_rows, model.learner.indicators, model.task.numbers)
+        out.update({f"waiting/{name}": array for name, array in kept._asdict().items()})
+        waits = {"waiting": {"ids": list(model.pending_rows.rows), **model.pending_rows.counts}}
+    header = {
+        **waits,
+        "settings": model.settings.to_json(),
+        "schema": model.schema.to_json(),
+        "racers": [_make_candidate_header(racer) for racer in model.racers],
+        "lost": [
+            {"settings": lost.to_json(), "nats": nats, "row": row, "leader": leader.to_json()}
+            for lost, nats, row, leader in model.lost
+        ],
+        "skipped": model.skipped,
+        "let_go": model.let_go,
+        "position": model.position,
+        "record": card,
+    }
+    return header, out
+
+
+def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
+    learned = candidate.learned
+    states = [member.state() for member in learned.members]
+    return {
+        "settings": candidate.learner.settings.to_json(),
+        "networks": [
+            {
+                "config": {**asdict(state.config), "hidden": list(state.config.hidden)},
+                "seed": state.seed,
+            }
+            for state in states
+        ],
+        "scale": {"rows": learned.seen, "changes": learned.changes},
+        "most_kept": learned.kept.max_rows,
+        "rehearsal": learned.rehearsal._asdict(),
+        "evidence": candidate.evidence,
+        "alarms": list(candidate.alarms),
+    }
+
+
+def _collect_candidate_arrays(candidate: Candidate) -> Arrays:
+    learned = candidate.learned
+    out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
+    out["scale/columns"] = learned.columns
+    out["stated/tails"] = learned.tails
+    out["stated/sharpness"] = learned.sharpness
+    out["ensemble/log_weight"] = learned.log_weight
+    for k, member in enumerate(learned.members):
+        state = member.state()
+        written = [name for name in ARRAYS if name != "view" or state.view.size]
+        out.update({f"network{k}/{name}": getattr(state, name) for name in written})
+    return out
+
+
+def from_state(header: dict[str, Any], arrays: Arrays, name: str = "the model") -> OnlineModel:
+    """The model that `to_state` described; ModelError when it cannot be one.
+
+    `name` is what errors in its record call it, which is read when it is first needed.
+    """
+    try:
+        return _restore_model(header, arrays, name)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise ModelError(f"the model is damaged ({error})") from error
+
+
+def copy_model(model: OnlineModel) -> OnlineModel:
+    """An independent copy."""
+    header, arrays = to_state(model)
+    return from_state(
+        {**header, "schema": model.schema.copy().to_json()},
+        {name: array.copy() for name, array in arrays.items()},
+    )
+
+
+def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineModel:
+    model = OnlineModel(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
+    racers = _check_objects(header["racers"], "its candidates")
+    _require(1 <= len(racers) <= MAX_CANDIDATES, "its candidates")
+    model.racers = _limit_evidence(
+        tuple(
+            _restore_candidate(model, racer, _select_prefix(arrays, f"racer{k}/"))
+            for k, racer in enumerate(racers)
+        )
+    )
+    seen = {racer.learned.seen for racer in model.racers}
+    begun = {bool(racer.learned.members) for racer in model.racers}
+    _require(len(seen) == 1 and begun in ({True}, {False}), "its candidates")
+    _require(begun == {True} or len(racers) == 1, "its candidates")
+    model.lost = tuple(
+        EliminatedCandidate(
+            Settings.from_json(one["settings"]),
+            _read_float(one["nats"]),
+            check_stored_count(one["row"]),
+            Settings.from_json(one["leader"]),
+        )
+        for one in _check_objects(header["lost"], "its candidates")
+    )
+    model.skipped = check_stored_count(header["skipped"])
+    model.let_go = check_stored_count(header.get("let_go", 0))
+    full = begun == {True} or model.held_rows == MAX_HELD_ROWS
+    _require(full or not model.let_go, "the rows it let go")
+    model.met = model.rows + model.rejected_rows + model.skipped
+    _require(isinstance(header["position"], dict), "its position")
+    model.position = dict(header["position"])
+    if model.schema.lags:
+        model.history = _restore_history(model, _select_prefix(arrays, "past/"))
+    if model.schema.wait:
+        _restore_pending_rows(model, header["waiting"], _select_prefix(arrays, "waiting/"))
+    record = _select_prefix(arrays, "record/")
+    model.set_record(
+        lambda: Scorecard.from_state(model.task, header.get("record", {}), record, name)
+    )
+    return model
+
+
+def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> None:
+    rows = PendingArrays(*(_read_floats(arrays, name) for name in PendingArrays._fields))
+    ids = read_value(list[str], header["ids"], "ids")
+    fits = len(set(ids)) == len(ids) <= model.schema.wait <= MAX_PENDING_LIMIT
+    fits = fits and all(len(array) == len(ids) for array in rows)
+    fits = fits and rows.x.shape[1] == model.schema.width
+    fits = fits and rows.x_sd.shape[1] in (0, model.schema.width)
+    fits = fits and rows.mean.shape[1:] == (model.task.numbers,)
+    fits = fits and rows.stated.shape[1] == model.task.numbers * PARAM_COUNT
+    fits = (
+        fits and not bool(np.any(np.abs(rows.x) > MAX_ABS_VALUE)) and bool(np.all(rows.x_sd >= 0.0))
+    )
+    _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "rows that wait")
+    for name in COUNTER_NAMES:
+        setattr(model.pending_rows, name, check_stored_count(header[name]))
+    unpack_pending_rows(model.pending_rows, ids, rows)
+
+
+def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
+    history = model.timeline.make_history()
+    shapes = {name: array.shape[1:] for name, array in vars(history).items()}
+    found = {name: _read_floats(arrays, name) for name in shapes}
+    fits = all(found[name].shape[1:] == shape for name, shape in shapes.items())
+    rows = len(found["values"])
+    fits = fits and rows == len(found["time"]) and rows <= MAX_HISTORY_ROWS
+    known = [found[name] for name in ("last", "low", "high")]
+    fits = fits and all(array.shape == history.last.shape for array in known)
+    fits = fits and len(found["missed"]) <= ERROR_WINDOW_ROWS
+    limit = all(bool(np.all(~(np.abs(array) > MAX_ABS_VALUE))) for array in found.values())
+    _require(fits and limit, "the rows its lags look back to")
+    vars(history).update(found)
+    return history
+
+
+def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> Candidate:
+    settings = Settings.from_json(header["settings"])
+    learner = model.make_learner(settings)
+    task = learner.task
+    members = header["networks"]
+    _require(len(members) in (0, settings.ensemble), "its number of networks")
+    states = [_read_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
+    columns = _read_floats(arrays, "scale/columns")
+    log_weight = _read_floats(arrays, "ensemble/log_weight")
+    sound = log_weight.shape == (settings.ensemble,) and bool(np.all(log_weight <= 0.0))
+    _require(sound and bool(np.all(log_weight > -1e300)), "its ensemble weights")
+    for state in states:
+        _require(
+            columns.shape == (task.scaled + state.config.inputs, scaler.FIELDS)
+            and bool(np.all(np.isfinite(columns)))
+            and bool(np.all(columns[:, [scaler.COUNT, scaler.SQUARES, scaler.SCALE]] >= 0.0))
+            and state.config == states[0].config
+            and state.config.inputs <= model.schema.width
+            and state.config.observation == task.observation,
+            "its scale",
+        )
+        _require(task.is_valid_output_count(state.config.outputs), "its outputs")
+    learned = LearnerState(
+        tuple(open_session(state) for state in states),
+        columns,
+        log_weight,
+        check_stored_count(header["scale"]["rows"]),
+        check_stored_count(header["scale"]["changes"]),
+        _read_buffer(
+            arrays,
+            _read_buffer_rows(header, bool(states), settings.keep),
+            len(model.schema.targets),
+        ),
+        _read_calibration(arrays, task),
+        _read_replay_state(header["rehearsal"], check_stored_count(header["scale"]["rows"])),
+        _read_temperature(arrays, task, settings.robust, states),
+    )
+    alarms = [check_stored_count(row) for row in read_value(list[int], header["alarms"], "alarms")]
+    _require(len(alarms) <= MAX_ALARM_ROWS, "its alarms")
+    return Candidate(learner, learned, _read_float(header["evidence"]), tuple(alarms))
+
+
+def _limit_evidence(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Count evidence from the best candidate where it is beyond its limit.
+
+    Earlier versions let it grow: such models are readable, but for digits that were lost by then.
+    """
+    if all(abs(racer.evidence) <= EVIDENCE_LIMIT for racer in candidates):
+        return candidates
+    best = max(racer.evidence for racer in candidates)
+    return tuple(
+        replace(racer, evidence=max(racer.evidence - best, -ROW_EVIDENCE_LIMIT))
+        for racer in candidates
+    )
+
+
+def _read_calibration(arrays: Arrays, task: TargetType) -> np.ndarray[Any, np.dtype[np.float64]]:
+    known = _read_floats(arrays, "stated/tails")
+    _require(
+        known.shape == task.init_calibration(True).shape
+        and calibration.is_valid_calibration(known),
+        "its tails",
+    )
+    return known
+
+
+def _read_temperature(
+    arrays: Arrays, task: TargetType, mixed: bool, states: list[State]
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    known = _read_floats(arrays, "stated/sharpness")
+    like = (
+        task.init_temperature(mixed, states[0].config.outputs)
+        if states
+        else temperature.NO_TEMPERATURE
+    )
+    _require(known.shape == like.shape and temperature.is_valid_temperature(known), "its sharpness")
+    return known
+
+
+def _read_replay_state(header: dict[str, Any], seen: int) -> ReplayState:
+    debt, since = _read_float(header["debt"]), check_stored_count(header["since"])
+    _require(0.0 <= debt <= MAX_REPLAY_BACKLOG and since <= seen, "its rehearsal")
+    settled = read_value(bool, header["settled"], "settled")
+    grown = check_stored_count(header["grown"])
+    return ReplayState(
+        debt,
+        since,
+        settled,
+        check_stored_count(header["rows"]),
+        check_stored_count(header["alarm"]),
+        grown,
+    )
+
+
+def _select_prefix(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _check_objects(value: Any, what: str) -> list[dict[str, Any]]:
+    _require(isinstance(value, list) and all(isinstance(one, dict) for one in value), what)
+    return list(value)
+
+
+def _read_float(value: Any) -> float:
+    return float(read_value(float, value, "number"))
+
+
+def _read_buffer_rows(header: dict[str, Any], begun: bool, keep: int) -> int:
+    if not begun:
+        return MAX_HELD_ROWS
+    most = check_stored_count(header.get("most_kept", keep))
+    _require(min(MAX_HELD_ROWS, keep) <= most <= keep, "the rows it keeps")
+    return most
+
+
+def _read_buffer(arrays: Arrays, most: int, targets: int) -> ReplayBuffer:
+    kept = BufferedRows(*(_read_floats(arrays, f"kept/{name}") for name in BufferedRows._fields))
+    rows = len(kept.y)
+    fits = (
+        rows <= most
+        and kept.y.shape[1:] == (targets,)
+        and len(kept.x) == rows
+        and len(kept.x_sd) == rows
+        and kept.x_sd.shape[1] in (0, kept.x.shape[1])
+        and kept.weight.shape == kept.number.shape == kept.trust.shape == (rows,)
+    )
+    for values, limit in (
+        (kept.x, MAX_ABS_VALUE),
+        (kept.x_sd, MAX_ABS_VALUE),
+        (kept.y, TARGET_LIMIT),
+    ):
+        fits = fits and not bool(np.any(np.isfinite(values) & (np.abs(values) > limit)))
+    fits = fits and bool(np.all(kept.x_sd >= 0.0)) and bool(np.all(kept.weight > 0.0))
+    fits = fits and bool(np.all(np.isfinite(kept.weight)) and np.all(kept.number >= 1.0))
+    fits = fits and bool(np.all(kept.number < 2.0**53))
+    fits = fits and bool(np.all((kept.trust >= 0.0) & (kept.trust <= 1.0)))
+    _require(fits, "the rows it keeps")
+    return ReplayBuffer(most, targets, kept)
+
+
+def _read_network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
+    config = read_dataclass(Config, header["config"])
+    _require(isinstance(header["seed"], int) and header["seed"] >= 0, "its seed")
+    _require(arrays[prefix + "mean"].shape == (config.weights,), "its weights")
+    _require(arrays[prefix + "cov"].shape == (layout_of(config).size,), "its covariances")
+    pattern = init(config, 0)
+    fields: dict[str, Any] = {}
+    for name in ARRAYS:
+        like = getattr(pattern, name)
+        array = arrays[prefix + name] if like.size else like  # an empty one may be left out
+        _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
+        _require(bool(np.all(np.abs(array) <= BELIEF_LIMIT)), f"its {name}")
+        fields[name] = np.ascontiguousarray(array)
+    diagonal = fields["cov"][layout_of(config).variance_positions]
+    noise = fields["noise"][:, 0] if config.kind.has_signed_noise else fields["noise"]
+    for name, least in (("prior_var", fields["prior_var"]), ("noise", noise)):
+        _require(bool(np.all(least > 0.0)), f"its {name}")
+    _require(bool(np.all(diagonal >= 0.0)), "its cov")
+    _require(bool(np.all(fields["counts"] >= 0)), "its counts")
+    _require(bool(np.all(fields["surprise"] >= 0.0)), "its surprise")
+    return State(config=config, seed=int(header["seed"]), **fields)
+
+
+def _read_floats(arrays: Arrays, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    array = arrays[name]
+    _require(array.dtype == np.float64, name)
+    return np.ascontiguousarray(array)
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ModelError(f"the model is damaged ({what} do not fit)")

@@ -1,0 +1,93 @@
+"""Rows and what was said of them, until enough wait to be counted into the record.
+
+Alone each would cost more to count than to learn. They are copied into arrays that have room for
+many: memory that is at hand is cheaper than memory that is new with every row.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.array_types import FloatArray
+from kbnn.core import kernel
+from kbnn.data.batch import Rows
+from kbnn.targets.prediction import Forecast
+
+MAX_UNSCORED_ROWS: Final = 256
+MIN_UNSCORED_CAPACITY_ROWS: Final = 16
+
+
+class UnscoredRows:
+    """At most ENOUGH rows of one shape."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._shape = (-1, -1)  # columns of x, and of probability
+        self._arrays: list[NDArray[Any]] = []
+        self._weight = np.ones(0)
+        self._weighted = False
+
+    def add(self, rows: Rows, said: Forecast) -> bool:
+        """Take rows in; False if these must be counted before, there being no room for more."""
+        start, stop = self.rows, self.rows + len(rows.y)
+        shape = rows.x.shape[1], said.probability.shape[1]
+        if stop > MAX_UNSCORED_ROWS or (start and shape != self._shape):
+            return False
+        parts = (rows.x, rows.y, rows.number, *said)
+        if shape != self._shape or stop > len(self._weight):
+            self._make_room(parts, shape, stop)
+        kernel.copy_rows(self._arrays, start, parts)
+        if rows.weight is not None or self._weighted:
+            self._set_weights(slice(start, stop), rows.weight)
+        self.rows = stop
+        return True
+
+    def _set_weights(self, place: slice, weight: FloatArray | None) -> None:
+        """Note weights, 1 for all rows before the first that has one."""
+        if not self._weighted:
+            self._weight[: place.start] = 1.0
+            self._weighted = True
+        self._weight[place] = 1.0 if weight is None else weight
+
+    def get_rows(self) -> tuple[Rows, Forecast]:
+        """The rows that wait, and what was said of them."""
+        n = self.rows
+        x, y, number, *said = (array[:n] for array in self._arrays)
+        weight = self._weight[:n] if self._weighted else None
+        return Rows(x, y, number, weight=weight), Forecast._make(said)
+
+    def make_empty(self) -> UnscoredRows:
+        """New and as large, for the rows after those that wait: these stay as they are."""
+        other = UnscoredRows()
+        other._shape = self._shape
+        other._arrays = [np.empty_like(array) for array in self._arrays]
+        other._weight = np.empty_like(self._weight)
+        return other
+
+    def mark(self) -> tuple[Any, ...]:
+        """What `reset` needs to forget all rows that are added later."""
+        return self.rows, self._shape, self._arrays, self._weight, self._weighted
+
+    def reset(self, mark: tuple[Any, ...]) -> None:
+        """Go back to a mark."""
+        self.rows, self._shape, self._arrays, self._weight, self._weighted = mark
+
+    def shrink_to_fit(self) -> None:
+        """Take no more room than the rows need."""
+        self._arrays = [array[: self.rows].copy() for array in self._arrays]
+        self._weight = self._weight[: self.rows].copy()
+
+    def _make_room(self, parts: tuple[Any, ...], shape: tuple[int, int], rows: int) -> None:
+        room = MIN_UNSCORED_CAPACITY_ROWS
+        while room < rows:
+            room *= 2
+        before = [array[: self.rows] for array in (*self._arrays, self._weight)]
+        made = [np.empty((room, *part.shape[1:]), part.dtype) for part in (*parts, np.ones(0))]
+        if self.rows:
+            for new, old in zip(made, before, strict=True):
+                new[: self.rows] = old
+        *self._arrays, self._weight = made
+        self._shape = shape

@@ -1,1 +1,0 @@
-"""What the commands do, without a word printed: train, predict, evaluate, inspect."""

@@ -1,1 +1,0 @@
-"""Scores, curves, summaries and verdicts on forecasts; `scorecard.Scorecard` keeps them all."""

@@ -1,0 +1,132 @@
+"""What is said of numbers before there is a network: mean and spread of the rows before.
+
+What is said of classes before there is a network: how often each has come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.distributions.normal_mixture import PARAM
+from kbnn.targets.base import ColdStart, make_empty_forecast
+from kbnn.targets.prediction import Forecast
+
+MIN_SD_SHARE: Final = 1e-6
+"""Of a constant target, as a share of its size."""
+
+
+class NumericDistributionSource(Protocol):
+    """What is asked of a task."""
+
+    targets: tuple[str, ...]
+
+    def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray: ...
+    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray: ...
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray: ...
+    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]: ...
+
+
+class NumericColdStart(ColdStart):
+    """Running sums of each target; nothing is said of the very first row."""
+
+    def __init__(self, task: NumericDistributionSource) -> None:
+        targets = len(task.targets)
+        self._task = task
+        self._sums = [(0, 0.0, 0.0)] * targets  # count, mean, sum of squares about it
+        self._low = np.full((1, targets), np.nan)
+        self._high = self._low
+
+    def predict_then_update(self, y: FloatArray) -> Forecast:
+        """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
+        told: list[float] = []
+        for j, column in enumerate(
+            self._task.link(y, self._task.init_calibration(False)).T.tolist()
+        ):
+            n, center, squares = self._sums[j]
+            for value in column:
+                if n:
+                    spread = math.sqrt(squares / n) if n > 1 else abs(center)
+                    least = MIN_SD_SHARE * (1.0 + abs(center))
+                    told += center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
+                else:
+                    told += math.nan, math.nan
+                if math.isfinite(value):
+                    n += 1
+                    gap = value - center
+                    center += gap / n
+                    squares += gap * (value - center)
+            self._sums[j] = n, center, squares
+        mean, sd = np.array(told).reshape(*y.T.shape, 2).T
+        low, high = self._running_extremes(y)
+        self._low, self._high = low[-1:], high[-1:]
+        said = make_empty_forecast(*y.shape)
+        stated = self._task.cold_start_distribution(mean, sd)
+        mean, sd = self._task.mean_and_sd(stated)
+        return said._replace(
+            mean=mean,
+            sd=sd,
+            noise_sd=sd,
+            function_sd=np.where(np.isnan(sd), sd, 0.0),
+            stated=stated,
+        )
+
+    def rows_until_varied(self, y: FloatArray) -> int:
+        """Until every target has had two values."""
+        low, high = self._running_extremes(y)
+        varied = (low < high).all(axis=1)
+        return int(np.argmax(varied)) if varied.any() else len(y) + 1
+
+    def _running_extremes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The least and the greatest of each target so far, and after each of these rows."""
+        seen = np.where(np.isfinite(y), y, np.nan)
+        return (
+            np.fmin.accumulate(np.concatenate((self._low, seen)), axis=0),
+            np.fmax.accumulate(np.concatenate((self._high, seen)), axis=0),
+        )
+
+
+class AmountColdStart(NumericColdStart):
+    """Of amounts also how often there was none, one row with and one without added."""
+
+    def __init__(self, task: NumericDistributionSource) -> None:
+        super().__init__(task)
+        self._seen: FloatArray = np.zeros((1, len(task.targets)))
+        self._none: FloatArray = self._seen
+
+    def predict_then_update(self, y: FloatArray) -> Forecast:
+        """Nothing is said before the first amount."""
+        said = super().predict_then_update(y)
+        seen = np.cumsum(np.concatenate((self._seen, (y >= 0.0) * 1.0)), axis=0)
+        none = np.cumsum(np.concatenate((self._none, (y == 0.0) * 1.0)), axis=0)
+        self._seen, self._none = seen[-1:], none[-1:]
+        said.stated[..., PARAM.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
+        mean, sd = self._task.mean_and_sd(said.stated)
+        return said._replace(mean=mean, sd=sd, noise_sd=sd)
+
+
+class ClassColdStart(ColdStart):
+    """How often each class has come, one added to each."""
+
+    def __init__(self, count_classes: Callable[[FloatArray], int]) -> None:
+        self._count_classes, self._seen = count_classes, np.zeros((0, 1))
+
+    def predict_then_update(self, y: FloatArray) -> Forecast:
+        """The shares of the classes that are known by then."""
+        first, seen = len(self._seen), np.concatenate((self._seen, y))
+        known = [self._count_classes(seen[:row]) for row in range(first, len(seen))]
+        probability = np.zeros((len(y), max(known, default=0)))
+        for row, classes in enumerate(known):
+            labels = seen[: first + row]
+            counts = np.bincount(labels[np.isfinite(labels)].astype(np.int64), minlength=classes)
+            probability[row, :classes] = (counts + 1.0) / np.sum(counts + 1.0)
+        self._seen = seen[np.isfinite(seen[:, 0])]
+        return make_empty_forecast(len(y), 0)._replace(probability=probability)
+
+    def rows_until_varied(self, y: FloatArray) -> int:
+        """A single class is a beginning too."""
+        return 0

@@ -1,0 +1,180 @@
+"""A count: a negative binomial whose rate is an exponential of the network's output.
+
+The network says mean and variance of the logarithm of the rate, m and q, and a dispersion phi (see
+kbnn.core.likelihoods). Stated is the negative binomial with the first two moments of all that,
+mu = e^(m + q/2) and 1/alpha = e^q (1 + phi) - 1, and outliers (kbnn.distributions.calibration).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.core.constants import (
+    COUNT_RATE,
+    LEAST_DISPERSION,
+    LEAST_RATE_VAR,
+    LOG_RATE_LIMIT,
+    MOST_DISPERSION,
+    MOST_RATE_VAR,
+)
+from kbnn.core.kernel import Prediction
+from kbnn.core.likelihoods import count_dispersion
+from kbnn.distributions import calibration, negative_binomial
+from kbnn.distributions.dispatch import NEGATIVE_BINOMIAL_CODE
+from kbnn.distributions.normal_mixture import PARAM
+from kbnn.targets.base import (
+    CalibrationUpdate,
+    OutputField,
+    OutputOptions,
+    ProgressColumn,
+    TargetScale,
+    TargetSchema,
+)
+from kbnn.targets.numeric import NumericTarget, first_impossible_row
+from kbnn.targets.prediction import Forecast
+from kbnn.wording import format_number
+
+MAX_COUNT_MEDIANS = 20.0
+"""Medians beyond which a count says nothing of where a network should begin."""
+
+
+class Count(NumericTarget):
+    """Numbers of things: 0, 1, 2, .."""
+
+    name = "count"
+    observation = "count"
+    progress_columns = (
+        *NumericTarget.progress_columns[:-1],
+        ProgressColumn("dispersion", 12, lambda point, noise: format_number(noise)),
+    )
+    value_description = "whole numbers from 0 on"
+    possible = staticmethod(negative_binomial.possible)
+
+    def __init__(self, schema: TargetSchema) -> None:
+        super().__init__(schema)
+        self.scaled = 0
+
+    def displayed_noise(
+        self,
+        learned: FloatArray,
+        given: float | None,
+        scaled: TargetScale,
+        calibration_state: FloatArray,
+    ) -> list[float]:
+        """The dispersion phi: the variance of a count of mean mu is mu + phi mu^2."""
+        return [count_dispersion((float(a), float(b))) for a, b in learned]
+
+    def first_invalid_row(self, y: FloatArray) -> int:
+        """The first row with another number."""
+        return first_impossible_row(y, self.possible)
+
+    def initial_output_mean(self, y: FloatArray) -> FloatArray:
+        """The logarithm of the mean, seen through the link; no count is far beyond the others."""
+        known = np.where(np.isfinite(y) & (y >= 0.0), y, np.nan)
+        if not len(known):
+            return np.zeros(y.shape[1])
+        seen = np.where(np.isfinite(known).any(axis=0), known, 0.0)
+        most = MAX_COUNT_MEDIANS * (1.0 + np.nanmedian(seen, axis=0))
+        total = np.nansum(np.minimum(known, most), axis=0)
+        return np.asarray(
+            np.log((total + 0.5) / (np.isfinite(known).sum(axis=0) + 0.5)) / COUNT_RATE
+        )
+
+    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+        """As many outliers as inference reckons with."""
+        return calibration.init_count_calibration(len(self.targets), mixed)
+
+    def build_forecast(
+        self,
+        prediction: Prediction,
+        scaled: TargetScale,
+        robust: bool,
+        calibration_state: FloatArray,
+        update: CalibrationUpdate | None = None,
+    ) -> Forecast:
+        """What is stated, and the parts of its spread that more rows would and would not mend."""
+        m = np.clip(COUNT_RATE * prediction.mean, -LOG_RATE_LIMIT, LOG_RATE_LIMIT)
+        q = np.clip(COUNT_RATE**2 * prediction.function_var, LEAST_RATE_VAR, MOST_RATE_VAR)
+        phi = np.clip(prediction.noise_var, LEAST_DISPERSION, MOST_DISPERSION)
+        mu = np.exp(np.minimum(m + 0.5 * q, LOG_RATE_LIMIT))
+        told = self.build_distribution(mu, np.exp(q) * (1.0 + phi) - 1.0, calibration_state, update)
+        mean, sd = self.mean_and_sd(told)
+        function_sd = np.minimum(mean * np.sqrt(np.expm1(q)), sd)
+        return Forecast(
+            mean,
+            sd,
+            function_sd,
+            np.sqrt(np.maximum(sd**2 - function_sd**2, 0.0)),
+            prediction.probability,
+            1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
+            prediction.status.astype(np.int64),
+            told,
+        )
+
+    def build_distribution(
+        self,
+        mean: FloatArray,
+        sd: FloatArray,
+        calibration_state: FloatArray,
+        update: CalibrationUpdate | None,
+    ) -> FloatArray:
+        """The rows of means mu and dispersions 1/alpha, as they follow what came true."""
+        plain = calibration_state.copy()
+        plain[:, calibration.MEAN_SCALE_FACTOR] = 1.0
+        if update is None:
+            sd = sd * calibration_state[:, calibration.MEAN_SCALE_FACTOR]
+        told = calibration.apply_calibration(plain, mean, sd)
+        told[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
+        if update is None or update.y is None:
+            return told
+        for j in range(len(self.targets)):
+            y = update.y[:, j]
+            rows = np.ascontiguousarray(told[:, j])
+            y = np.where(negative_binomial.possible(y) > 0.0, y, np.nan)
+            if update.mixed:
+                calibration.update_count_mixture(calibration_state[j], y, rows)
+            u, none = (
+                negative_binomial.randomized_pit(y, rows),
+                negative_binomial.cdf(np.zeros(len(y)), rows),
+            )
+            calibration.update_count_intervals(
+                calibration_state[j], y, u, none, update.tracked, rows
+            )
+            told[:, j] = rows
+        return told
+
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
+        """A negative binomial of that mean and spread."""
+        mu = np.maximum(mean, 1e-9)
+        spread = np.clip((sd**2 - mu) / mu**2, LEAST_DISPERSION, MOST_DISPERSION)
+        told = calibration.apply_calibration(self.init_calibration(False), mu, spread)
+        told[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
+        return told
+
+    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation; no mean is above the largest count seen."""
+        mu, most = distribution[..., PARAM.place], distribution[..., PARAM.most]
+        mean = np.where(np.isfinite(most), np.minimum(mu, np.maximum(most, 0.5)), mu)
+        return mean, np.sqrt(mean + mean**2 * distribution[..., PARAM.spread])
+
+    def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
+        """The mass of what a member states, none less than e^-50."""
+        said = self.build_forecast(
+            prediction, TargetScale(np.zeros(0), np.zeros(0)), False, self.init_calibration(False)
+        )
+        return np.asarray(np.maximum(self.log_density(said, y), -50.0))
+
+    def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
+        """The probability of none at all is added."""
+        made = super().output_fields(wanted)
+        for j, target in enumerate(self.targets):
+            suffix = f"_{target}" if len(self.targets) > 1 else ""
+            made.append(
+                OutputField(
+                    f"p_0{suffix}",
+                    False,
+                    lambda f, j=j: negative_binomial.cdf(np.zeros(len(f.mean)), f.stated[:, j]),  # type: ignore[misc]  # bound now
+                )
+            )
+        return made

@@ -1,0 +1,116 @@
+"""A positive target: a number above 0, learned through the link of kbnn.distributions.log_link."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.core.kernel import Prediction
+from kbnn.distributions import calibration, log_link
+from kbnn.distributions.calibration import LINK_UNIT, CalibratedPrediction
+from kbnn.distributions.dispatch import LOG_LINK_CODE
+from kbnn.distributions.log_link import exp_clipped
+from kbnn.distributions.normal_mixture import PARAM
+from kbnn.targets.base import TargetScale
+from kbnn.targets.numeric import first_impossible_row
+from kbnn.targets.regression import Real
+
+MAX_LOG_VAR = 40.0
+"""Of a logarithm: the mean of what is wider says nothing."""
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+_NODE_SHARES = _WEIGHTS / np.sum(_WEIGHTS)
+
+
+class Positive(Real):
+    """Numbers above 0 whose size varies by factors: prices, durations, concentrations."""
+
+    name = "positive"
+    is_default = supports_differencing = supports_batched_kernel = False
+    requires_margin = True
+    title = "positive regression"
+    value_description = "numbers above 0"
+    possible = staticmethod(log_link.possible)
+
+    @property
+    def has_noise(self) -> bool:
+        """Of what is learned, and not in units that could be given."""
+        return False
+
+    def displayed_noise(
+        self,
+        learned: FloatArray,
+        given: float | None,
+        scaled: TargetScale,
+        calibration_state: FloatArray,
+    ) -> list[float]:
+        """The noise at the center of what is learned, in the units of the target."""
+        if not len(learned):
+            return []
+        targets = len(self.targets)
+        level = np.sqrt(learned[:targets, 1] / learned[:targets, 0])
+        return [
+            float(sd)
+            for sd in self.displayed_scale(
+                scaled._replace(scale=level * scaled.scale), calibration_state
+            ).scale
+        ]
+
+    def first_invalid_row(self, y: FloatArray) -> int:
+        """The first row with another number."""
+        return first_impossible_row(y, self.possible)
+
+    def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
+        """With the unit of the link that the first targets call for."""
+        known = super().init_calibration(mixed)
+        if y is not None:
+            known[:, LINK_UNIT] = [log_link.choose_link_unit(column) for column in y.T]
+        return known
+
+    def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
+        """Through the link; what is not above 0 is no label."""
+        return log_link.apply_link(y, calibration_state[:, LINK_UNIT])
+
+    def inverse_link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
+        """The values; NaN where there was no label."""
+        return np.where(
+            np.isfinite(y), log_link.apply_inverse_link(y, calibration_state[:, LINK_UNIT]), np.nan
+        )
+
+    def convert_distribution(
+        self, told: CalibratedPrediction, prediction: Prediction
+    ) -> CalibratedPrediction:
+        """The mixture is one of what is learned."""
+        told.stated[..., PARAM.kind] = LOG_LINK_CODE
+        mean, sd = self.mean_and_sd(told.stated)
+        split = calibration.split_sd(sd, prediction.function_var, prediction.noise_var)
+        return CalibratedPrediction(told.stated, mean, sd, *split)
+
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
+        """A log-normal."""
+        told = super().cold_start_distribution(mean, sd)
+        told[..., PARAM.kind] = LOG_LINK_CODE
+        return told
+
+    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Of the ordinary values; no mean is above the largest value seen."""
+        place, unit, most = (distribution[..., at] for at in (PARAM.place, PARAM.unit, PARAM.most))
+        var = np.minimum(distribution[..., PARAM.spread] ** 2, MAX_LOG_VAR)
+        mean, sd = exp_clipped(place + 0.5 * var), np.zeros_like(place)
+        if np.any(unit > 0.0):
+            z = place[..., None] + np.sqrt(var)[..., None] * _NODES
+            soft = log_link.apply_inverse_link(
+                z, np.ones(1)
+            )  # in units: squares of values may be beyond all
+            first = np.sum(soft * _NODE_SHARES, axis=-1)
+            var_soft = np.sum((soft - first[..., None]) ** 2 * _NODE_SHARES, axis=-1)
+            sd = log_link.multiply_clipped(unit, np.sqrt(var_soft))
+            mean = np.where(unit > 0.0, log_link.multiply_clipped(unit, first), mean)
+        seen = np.isfinite(most)
+        mean = np.where(
+            seen,
+            np.minimum(mean, log_link.apply_inverse_link(np.where(seen, most, 0.0), unit)),
+            mean,
+        )
+        return mean, np.where(
+            unit > 0.0, sd, log_link.multiply_clipped(np.sqrt(np.expm1(var)), mean)
+        )

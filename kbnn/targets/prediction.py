@@ -1,0 +1,100 @@
+"""What was said of rows before their targets were seen.
+
+What is said of a single row, as whoever asked for one takes it.
+
+Half-widths of the usual central intervals of a normal distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbnn.array_types import FloatArray, IntArray
+from kbnn.distributions.normal_mixture import HALF_WIDTHS_SD, INTERVAL_PERCENTS, PARAM, PARAM_COUNT
+
+IN_WARMUP = 16
+"""A further bit of `Forecast.status`: the row waits until the scale is known."""
+
+
+class Forecast(NamedTuple):
+    """Forecasts of n rows; parts that a task does not have are without columns."""
+
+    mean: FloatArray  # (n, targets)
+    sd: FloatArray  # (n, targets) of the predictive distribution
+    function_sd: FloatArray  # (n, targets) what the model does not know yet
+    noise_sd: FloatArray  # (n, targets) what no model could know
+    probability: FloatArray  # (n, classes)
+    outlier: FloatArray  # (n,) probability that the target was an outlier, NaN where not asked
+    status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED, HELD
+    stated: FloatArray  # (n, targets, fields) the distribution, see kbnn.distributions.dispatch
+
+
+def select_rows(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
+    """The forecasts of some rows."""
+    return Forecast._make(part[rows] for part in forecast)
+
+
+def blank_rows(forecast: Forecast, rows: NDArray[np.bool_]) -> Forecast:
+    """The forecast with nothing said of these rows."""
+    blank = [np.where(rows.reshape(-1, *[1] * (part.ndim - 1)), np.nan, part) for part in forecast]
+    return Forecast._make(blank)._replace(status=forecast.status)
+
+
+def make_missing_forecast(rows: int, numbers: int) -> Forecast:
+    """The forecast of rows that nothing is known of."""
+    none = np.full((rows, numbers), np.nan)
+    stated = np.full((rows, numbers, PARAM_COUNT), np.nan)
+    blank = (none, none, none, none, np.zeros((rows, 0)), np.full(rows, np.nan))
+    return Forecast(*blank, np.zeros(rows, np.int64), stated)
+
+
+def shift_forecast(forecast: Forecast, base: FloatArray) -> Forecast:
+    """The forecast of targets that are so much larger (n, targets); they are real."""
+    stated = forecast.stated.copy()
+    stated[..., PARAM.place] += base
+    return forecast._replace(mean=forecast.mean + base, stated=stated)
+
+
+def join_forecasts(parts: Sequence[Forecast]) -> Forecast:
+    """Forecasts one after another; classes unknown to earlier rows had probability 0."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = list(zip(*parts, strict=True))
+    at = Forecast._fields.index("probability")
+    classes = {part.shape[1] for part in columns[at]}
+    if len(classes) > 1:
+        columns[at] = tuple(_pad_probability(known, max(classes)) for known in columns[at])
+    return Forecast._make(map(np.concatenate, columns))
+
+
+def _pad_probability(probability: FloatArray, classes: int) -> FloatArray:
+    missing = classes - probability.shape[1]
+    return np.pad(probability, ((0, 0), (0, missing))) if missing else probability
+
+
+class Number(NamedTuple):
+    """The forecast of one number: `sd` is made of `function_sd` (what the model does not know yet)
+    and `noise_sd` (what no model could know); 90 % of the values lie between `lower` and `upper`.
+    """
+
+    mean: float
+    sd: float
+    lower: float
+    upper: float
+    function_sd: float
+    noise_sd: float
+
+
+class Label(NamedTuple):
+    """The forecast of one label: the most probable class, and the probability of each."""
+
+    label: str | None
+    probability: dict[str, float]
+
+
+INTERVAL_HALF_WIDTHS_SD = dict(zip(INTERVAL_PERCENTS, HALF_WIDTHS_SD, strict=True))
+"""In standard deviations, by percentage."""

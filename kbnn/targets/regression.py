@@ -1,0 +1,73 @@
+"""A real target: any number, ordinary ones around the network's mean, and outliers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.core.kernel import Prediction
+from kbnn.distributions import calibration
+from kbnn.distributions.calibration import CalibratedPrediction
+from kbnn.distributions.normal_mixture import PARAM
+from kbnn.targets.base import FROZEN, CalibrationUpdate, TargetScale
+from kbnn.targets.numeric import NumericTarget
+from kbnn.targets.prediction import Forecast
+
+
+class Real(NumericTarget):
+    """One or several numbers of any size."""
+
+    name = "regression"
+    is_default = True
+    supports_differencing = True
+    supports_batched_kernel = True
+    observation = "gaussian"
+
+    @property
+    def has_noise(self) -> bool:
+        """It has."""
+        return True
+
+    def build_forecast(
+        self,
+        prediction: Prediction,
+        scaled: TargetScale,
+        robust: bool,
+        calibration_state: FloatArray,
+        update: CalibrationUpdate | None = None,
+    ) -> Forecast:
+        """What is stated, in the user's units, and the two parts of its spread."""
+        said = prediction.mean, prediction.function_var, prediction.noise_var, *scaled
+        told = self.convert_distribution(
+            calibration.calibrate_outputs(calibration_state, said, *(update or FROZEN)[:4]),
+            prediction,
+        )
+        return Forecast(
+            *told[1:],
+            prediction.probability,
+            1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
+            prediction.status.astype(np.int64),
+            told.stated,
+        )
+
+    def convert_distribution(
+        self, told: CalibratedPrediction, prediction: Prediction
+    ) -> CalibratedPrediction:
+        """What is stated, as the kind of target has it."""
+        return told
+
+    def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Place and spread of the ordinary values."""
+        return distribution[..., PARAM.place].copy(), distribution[..., PARAM.spread].copy()
+
+    def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
+        """A Gaussian."""
+        return calibration.apply_calibration(self.init_calibration(False), mean, sd)
+
+    def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
+        """The Gaussian density, with no row more than 100 squared deviations away."""
+        var = np.maximum(prediction.function_var + prediction.noise_var, 1e-300)
+        score = -0.5 * (
+            np.log(2.0 * np.pi * var) + np.minimum((y - prediction.mean) ** 2 / var, 100.0)
+        )
+        return np.asarray(np.sum(np.where(np.isfinite(y), score, 0.0), axis=1))

@@ -1,0 +1,139 @@
+"""Steps ahead, judged: from many rows of a stream on, how far was each step from what came true?
+
+The model learns nothing. An origin is a row after which steps are forecast; it knows all rows above
+it. At most 500 are taken, evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import Rows, slice_rows
+from kbnn.data.dataset import Stream
+from kbnn.data.lags import History
+from kbnn.data.row_blocks import concat_rows, take_rows
+from kbnn.errors import DataError
+from kbnn.model.model import OnlineModel
+from kbnn.model.recursive_forecast import MultiStepForecast, SequenceNotices, align_history
+from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
+from kbnn.workflows.forecast import check_horizon, forecast_steps
+
+MAX_ORIGINS: Final = 500
+_ORIGINS_PER_BATCH: Final = 50
+_MISS_PENALTY: Final = 20.0
+"""What a miss counts in the interval score of 90 %: 2 over 10 %."""
+
+
+class BacktestStep(NamedTuple):
+    """How good forecasts of one step were."""
+
+    step: int
+    rows: int
+    rmse: float
+    last_rmse: float  # of the last value before
+    season_rmse: float | None  # of the value a season before
+    coverage_90: float
+    width_90: float
+    interval_score_90: float
+
+
+class BacktestResult(NamedTuple):
+    """All steps, and how many origins they were forecast from."""
+
+    origins: int
+    steps: list[BacktestStep]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `evaluate --horizon --json`."""
+        return {"origins": self.origins, "steps": [step._asdict() for step in self.steps]}
+
+
+def run_backtest(
+    model: OnlineModel,
+    stream: Stream,
+    steps: int,
+    notice: Callable[[str], None] = lambda text: None,
+) -> BacktestResult:
+    """Forecast from many rows of a stream on, and compare."""
+    check_horizon(model, steps)
+    rows = concat_rows(list(stream))
+    if len(rows.y) < steps:
+        raise DataError(f"--horizon {steps} needs as many rows, but there are {len(rows.y)}")
+    places = np.unique(np.linspace(0, len(rows.y) - steps, MAX_ORIGINS).astype(np.int64))
+    past = align_history(model.schema, model.timeline, model.history, rows, SequenceNotices(notice))
+    made = _forecast_origins(model, past, rows, places, steps)
+    return _score_steps(model, past, rows, places, made)
+
+
+def _forecast_origins(
+    model: OnlineModel, past: History, rows: Rows, places: Any, steps: int
+) -> MultiStepForecast:
+    """From each place on: after so many of the rows."""
+    history, done = past.copy(), 0
+    parts: list[MultiStepForecast] = []
+    for start in range(0, len(places), _ORIGINS_PER_BATCH):
+        chosen = places[start : start + _ORIGINS_PER_BATCH]
+        known: list[History] = []
+        for place in chosen.tolist():
+            model.timeline.append_rows(history, slice_rows(rows, done, place))
+            done = place
+            known.append(history.copy())
+        parts.append(
+            forecast_steps(model, known, [take_rows(rows, chosen + h) for h in range(steps)])
+        )
+    return MultiStepForecast(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _score_steps(
+    model: OnlineModel, past: History, rows: Rows, places: Any, made: MultiStepForecast
+) -> BacktestResult:
+    clock = model.schema.clock
+    season = 0 if clock is None else clock.season_steps
+    at = model.timeline.columns.index(model.schema.targets[0])
+    before = past.values[:, at]
+    every = np.concatenate((before, rows.y[:, 0]))
+    origin = len(before) + places
+    last = np.array([_last_known(every[: int(end)]) for end in origin])
+    found = []
+    for h in range(made.mean.shape[1]):
+        truth = every[origin + h]
+        seen = np.isfinite(truth) & np.isfinite(made.mean[:, h])
+        error, half = truth - made.mean[:, h], INTERVAL_HALF_WIDTHS_SD[90] * made.sd[:, h]
+        miss = np.maximum(np.abs(error) - half, 0.0)
+        ago = _season_ago(every, origin, h, season)
+        found.append(
+            BacktestStep(
+                h + 1,
+                int(seen.sum()),
+                _root_mean_square(error[seen]),
+                _root_mean_square((truth - last)[seen]),
+                None if ago is None else _root_mean_square((truth - ago)[seen]),
+                float(np.mean(np.abs(error[seen]) <= half[seen])),
+                float(np.mean(2.0 * half[seen])),
+                float(np.mean(2.0 * half[seen] + _MISS_PENALTY * miss[seen])),
+            )
+        )
+    return BacktestResult(len(places), found)
+
+
+def _season_ago(every: FloatArray, origin: Any, h: int, season: int) -> FloatArray | None:
+    """What was known a whole number of seasons before step h."""
+    if not season:
+        return None
+    back = season * (h // season + 1)
+    source = origin + h - back
+    return np.where(source >= 0, every[np.maximum(source, 0)], np.nan)
+
+
+def _last_known(values: FloatArray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if len(known) else float("nan")
+
+
+def _root_mean_square(errors: FloatArray) -> float:
+    known = errors[np.isfinite(errors)]
+    return float(np.sqrt(np.mean(known**2))) if len(known) else float("nan")

@@ -1,0 +1,410 @@
+"""Where a run is in its sources; kept in the model, so that a run cut short can be resumed.
+
+Save a model so that no moment is a bad one to pull the plug, and let only one trainer do it.
+
+Beside `model.npz` there may be, while it is trained,
+
+    model.npz.lock   held by the trainer; the lock ends with its process, whatever ends it
+    model.npz.tmp    the next checkpoint, not yet complete
+
+A checkpoint is written to the second, brought to the disk, and renamed: the model file is always
+the last complete one. Whatever a kill leaves behind, the next trainer removes.
+
+A file or folder that somebody else has replaced, changed or moved since the last save is left as it
+is: training stops, and what was learned goes to `model.npz.recovered`.
+
+The model file itself is locked too: a hard link gives it a second name with a lock of its own.
+A save makes a new file: the other name keeps the model as it was before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.sources import STDIN
+from kbnn.errors import KbnnError, ModelError, UsageError
+from kbnn.model import file as modelfile
+from kbnn.model.model import OnlineModel
+from kbnn.model.serialize import to_state
+from kbnn.plain_values import read_dataclass
+from kbnn.sink import Closeable
+from kbnn.wording import describe_os_error
+
+
+@dataclass(frozen=True)
+class Position:
+    """The run: what decides which rows come in which order, and how far it has come."""
+
+    sources: tuple[str, ...]
+    shuffle: bool = False
+    seed: int = 0
+    limit: int | None = None
+    on_error: str = "stop"
+    test_split: float = 0.0
+    epochs: int = 1
+    epoch: int = 0  # the pass under way, counted from 0
+    rows: int = 0  # rows of that pass already learned
+    complete: bool = False
+    predictions: str | None = None
+    predictions_bytes: int | None = None  # length of the predictions of these rows
+
+    @classmethod
+    def at_start(cls, sources: Sequence[str], read: ReadOptions, seed: int) -> Position:
+        """The start of a run."""
+        shuffle, limit = read.shuffle, read.limit
+        return cls(
+            tuple(sources), shuffle, seed, limit, read.on_error, read.test_split, read.epochs
+        )
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Position | None:
+        """What a model remembers of its last run; None if there was none."""
+        if not plain:
+            return None
+        try:
+            position = read_dataclass(cls, plain)
+            sound = position.rows >= 0 and position.epochs > position.epoch >= 0
+        except (TypeError, ValueError) as error:
+            raise ModelError("the model's position in its sources is damaged") from error
+        if not sound:
+            raise ModelError("the model's position in its sources is damaged")
+        return position
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for the model file."""
+        return {**asdict(self), "sources": list(self.sources)}
+
+    def resume_from(self, last: Position) -> Position:
+        """This run, going on where the last one ended; UsageError if they are not the same."""
+        for name, said in _MATCHED_FIELDS.items():
+            before, now = getattr(last, name), getattr(self, name)
+            mended = name == "on_error" and (before, now) == ("stop", "skip")
+            if before != now and not mended:  # up to where it stopped, every row was good
+                raise UsageError(f"--resume: the run began with {said(before)}, not {said(now)}")
+        if last.complete:
+            last = replace(last, epoch=last.epochs, rows=0)
+        return replace(last, epochs=self.epochs, on_error=self.on_error)
+
+    def reads_same_rows(self, begin: Position) -> bool:
+        """Whether another run would read the very rows of this one; a pipe never does."""
+        same = all(getattr(self, name) == getattr(begin, name) for name in _MATCHED_FIELDS)
+        return same and STDIN not in begin.sources and begin.epochs >= self.epochs
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to learn."""
+        return self.epoch >= self.epochs
+
+    def to_read_options(self, read: ReadOptions) -> ReadOptions:
+        """How to read from here on."""
+        return replace(read, seed=self.seed, epoch=self.epoch, skip=self.rows)
+
+
+def format_sources(sources: Sequence[str]) -> str:
+    """The sources by name, as far as they are few."""
+    return " ".join(sources) if len(sources) < 4 else f"{sources[0]} and {len(sources) - 1} others"
+
+
+_MATCHED_FIELDS: dict[str, Callable[[Any], str]] = {
+    "sources": lambda value: " ".join(value),
+    "shuffle": lambda value: "--shuffle" if value else "no --shuffle",
+    "seed": lambda value: f"--seed {value}",
+    "limit": lambda value: "no --limit" if value is None else f"--limit {value}",
+    "test_split": lambda value: f"--test-split {value:g}" if value else "no --test-split",
+    "on_error": lambda value: f"--on-error {value}",
+}
+
+
+LOCK_SUFFIX: Final = ".lock"
+PARTIAL_SUFFIX: Final = ".tmp"
+RECOVERED_SUFFIX: Final = ".recovered"
+_LOCKS_MODELS: Final = (
+    sys.platform != "win32"
+)  # there a locked file can be neither read nor replaced
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _is_lock_refused(descriptor: int) -> bool:
+        """Lock a file; whether another process has done so already."""
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return True
+        return False
+else:
+    import fcntl
+
+    def _is_lock_refused(descriptor: int) -> bool:
+        """Lock a file; whether another process has done so already.
+
+        A file system that knows no locks is no reason not to train.
+        """
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+        return False
+
+
+class Checkpoint(Closeable):
+    """The place where one trainer keeps its model; a context manager that holds the lock."""
+
+    def __init__(self, path: str) -> None:
+        self.display_path = path
+        self.path = os.path.realpath(path)  # a link goes on pointing at the model
+        self.name_count = 1  # of the model file; more are hard links
+        self._saved_identity: FileIdentity | None = (
+            None  # of the model file when it was read or saved
+        )
+        self._descriptor = self._model_descriptor = -1
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            raise ModelError(f"{path}: the folder {os.path.dirname(path) or folder} does not exist")
+        if os.path.exists(self.path) and not os.path.isfile(self.path):
+            raise ModelError(f"{path}: is not a file, so no model can be kept there")
+        self._acquire_lock()
+        self._saved_identity = identify_file(self.path)
+        self._lock_model_file()
+        try:
+            os.remove(self.path + PARTIAL_SUFFIX)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self.close()
+            raise ModelError(
+                f"{path}: cannot be saved, since {path}{PARTIAL_SUFFIX} is in the way "
+                f"({describe_os_error(error)}): remove it"
+            ) from error
+
+    def _acquire_lock(self) -> None:
+        """Take the lock, unless another process holds it.
+
+        The holder removes the file when it is done, so a lock on a file that is no longer there,
+        or no longer the same one, is worth nothing and is asked for again.
+        """
+        name = self.path + LOCK_SUFFIX
+        while True:
+            try:
+                self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise self._write_error(error) from error
+            if _is_lock_refused(self._descriptor):
+                self._release_lock()
+                raise ModelError(f"{self.display_path}: another process trains this model")
+            if _same_file(self._descriptor, name):
+                return
+            self._release_lock()
+
+    def _lock_model_file(self) -> None:
+        """Take the lock of the file itself, by whatever name it is trained."""
+        if not _LOCKS_MODELS:
+            return
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError:  # there is none yet, or whoever reads it says why it cannot be read
+            return
+        self._hold_descriptor(descriptor)
+        self.name_count = os.fstat(descriptor).st_nlink
+        if _is_lock_refused(descriptor):
+            self.close()
+            raise ModelError(
+                f"{self.display_path}: another process trains this model, under another name (a hard link)"
+            )
+
+    def _hold_descriptor(self, descriptor: int) -> None:
+        """Keep the descriptor of the model file, and with it its lock."""
+        if self._model_descriptor >= 0:
+            os.close(self._model_descriptor)
+        self._model_descriptor = descriptor
+
+    def _release_lock(self) -> None:
+        self._hold_descriptor(-1)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there is a model."""
+        return os.path.exists(self.path)
+
+    def save_model(self, model: OnlineModel) -> None:
+        """Replace the model file by this model."""
+        self.save_state(*to_state(model))
+
+    def save_state(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Replace the model file by this state, in one step.
+
+        Raises
+        ------
+        ModelError
+            Where it cannot be written, or the file is no longer the one that was read or saved.
+        """
+
+        def write_recovery(name: str) -> None:
+            with open(name, "xb") as file:
+                modelfile.write(file, header, arrays)
+
+        part, lock = self.path + PARTIAL_SUFFIX, -1
+        self._stop_if_changed(write_recovery)
+        try:
+            with open(part, "wb") as file:
+                modelfile.write(file, header, arrays)
+                file.flush()
+                os.fsync(file.fileno())
+                if _LOCKS_MODELS:
+                    lock = os.dup(file.fileno())
+                    _is_lock_refused(lock)
+            self._check_readable(part)
+            if self.has_model:
+                os.chmod(part, os.stat(self.path).st_mode & 0o7777)
+            self._stop_if_changed(write_recovery)  # writing may have taken long
+            written = identify_file(part)  # which renaming does not change
+            os.replace(part, self.path)
+            self._saved_identity = written
+            self._hold_descriptor(lock)
+            lock = -1
+            _sync_folder(os.path.dirname(self.path))
+        except BaseException as error:
+            with suppress(OSError):
+                os.remove(part)
+            if isinstance(error, ValueError):  # from a state that JSON cannot hold
+                raise self._readback_error(error) from error
+            if not isinstance(error, OSError):
+                raise
+            self._stop_if_changed(write_recovery)
+            raise self._write_error(error) from error
+        finally:
+            if lock >= 0:
+                os.close(lock)
+
+    def _check_readable(self, part: str) -> None:
+        """Read what was written before it replaces the model."""
+        try:
+            modelfile.check_readable(part)
+        except ModelError as error:
+            raise self._readback_error(error) from error
+
+    def _readback_error(self, error: Exception) -> ModelError:
+        return ModelError(
+            f"{self.display_path}: not saved, because the new model could not be read back ({error}). "
+            "The model file is as it was at the last save. Please report this."
+        )
+
+    def _find_change(self) -> str | None:
+        """Find what others did to the model since it was read or saved; None if nothing."""
+        try:
+            leads_here = os.path.realpath(self.display_path) == self.path
+        except OSError:  # a relative name, and the working folder is gone
+            leads_here = False
+        found = identify_file(self.path)
+        if not os.path.isdir(os.path.dirname(self.path)):
+            return "its folder was moved or deleted during training"
+        if not leads_here:
+            return "its name leads to another place than when training began"
+        if found == self._saved_identity:
+            own_folder = found is not None or _same_file(self._descriptor, self.path + LOCK_SUFFIX)
+            return None if own_folder else "its folder was replaced during training"
+        if found is None:
+            return "was removed or moved during training"
+        if self._saved_identity is None:
+            return "was created by another process during training"
+        return "was changed by another process during training"
+
+    def _stop_if_changed(self, recover: Callable[[str], None]) -> None:
+        """Stop where the model is no longer ours, once `recover` has saved it elsewhere."""
+        change = self._find_change()
+        if change is None:
+            return
+        said, why = f"{self._named_path}: {change}, so kbnn did not write there", ""
+        for name in _recovery_names(os.path.realpath(self._named_path)):
+            try:
+                recover(name)
+            except (OSError, KbnnError) as error:
+                why = (
+                    why or f" ({describe_os_error(error) if isinstance(error, OSError) else error})"
+                )
+                continue
+            raise ModelError(
+                f"{said}. What was learned is saved as {name}: rename it to continue with it."
+            )
+        raise ModelError(f"{said}. What was learned since the last save is lost{why}.")
+
+    @property
+    def _named_path(self) -> str:
+        """The model as the user named it."""
+        return self.display_path
+
+    def _write_error(self, error: OSError) -> ModelError:
+        why = error.strerror or str(error)
+        return ModelError(f"{self.display_path}: cannot be saved ({why[:1].lower()}{why[1:]})")
+
+    def close(self) -> None:
+        """Give the lock back; a second call does nothing."""
+        if self._descriptor >= 0:
+            if _same_file(
+                self._descriptor, self.path + LOCK_SUFFIX
+            ):  # a folder may have been replaced
+                with suppress(OSError):  # an open file cannot be removed everywhere
+                    os.remove(self.path + LOCK_SUFFIX)
+            self._release_lock()
+
+
+class FileIdentity(NamedTuple):
+    """What tells a file from another one, and from itself after a change."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+def identify_file(path: str) -> FileIdentity | None:
+    """Identify the file at a path, None where there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return FileIdentity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _recovery_names(path: str) -> Iterator[str]:
+    """Unused names for a copy of the model: beside it, in the working folder, among temporaries."""
+    folders = [os.path.dirname(path)]
+    with suppress(OSError):
+        folders.append(os.getcwd())
+    folders.append(tempfile.gettempdir())
+    for folder in dict.fromkeys(folders):
+        if os.path.isdir(folder):
+            first = os.path.join(folder, os.path.basename(path) + RECOVERED_SUFFIX)
+            name, copies = first, 1
+            while os.path.lexists(name):
+                copies += 1
+                name = f"{first}{copies}"
+            yield name
+
+
+def _same_file(descriptor: int, name: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name))
+    except OSError:
+        return False
+
+
+def _sync_folder(folder: str) -> None:
+    """Bring the new name to the disk; systems that cannot open a folder do it by themselves."""
+    if sys.platform != "win32":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,344 @@
+"""Everything a model file says about itself, as plain data.
+
+In what a model with the paper's covariance departs from the paper's two algorithms.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from kbnn import __version__
+from kbnn.core import kernel
+from kbnn.core.layout import layout_of
+from kbnn.metrics.verdicts import TargetSection
+from kbnn.model import candidates as candidates_module
+from kbnn.model import diagnostics
+from kbnn.model.diagnostics import QuantityEffects, compute_effects
+from kbnn.model.model import OnlineModel
+from kbnn.wording import clean_text, format_count, format_number, format_rows
+from kbnn.workflows.forecast import add_forecast_chart
+
+MAX_LISTED_ALARMS = 5
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a model is, has seen, believes and how well it forecast while it learned."""
+
+    path: str
+    bytes: int
+    task: str
+    description: str  # task and targets in words
+    targets: list[str]
+    classes: list[str]
+    facts: list[tuple[str, str]]  # what else describes the targets
+    noise: list[tuple[str, str]]  # of the observations, in words; empty where there is none
+    rows: int
+    skipped: int
+    pending_labels: str  # rows that wait for their target, in words; empty where none can
+    settings: dict[str, Any]
+    network: dict[str, Any] | None  # None while the model is warming up
+    columns: list[dict[str, Any]]
+    noise_sd: dict[str, float]
+    effects: list[QuantityEffects]
+    health: dict[str, Any]
+    candidates: list[dict[str, Any]]
+    paper_deviations: list[str] | None  # from the paper's print; None: another algorithm
+    engine: str
+    position: dict[str, Any]
+    figures: dict[str, dict[str, Any]]
+    sections: list[TargetSection]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `inspect --json`."""
+        return {
+            "model": self.path,
+            "version": __version__,
+            "bytes": self.bytes,
+            "task": self.task,
+            "targets": self.targets,
+            "classes": self.classes,
+            "rows": self.rows,
+            "skipped": self.skipped,
+            "settings": self.settings,
+            "network": self.network,
+            "columns": self.columns,
+            "noise_sd": self.noise_sd,
+            "sensitivity": {
+                told.name: [effect._asdict() for effect in told.effects] for told in self.effects
+            },
+            "sensitivity_unit": {told.name: told.unit for told in self.effects},
+            "health": self.health,
+            "race": self.candidates,
+            "departures": self.paper_deviations,
+            "engine": self.engine,
+            "position": self.position,
+            "prequential": self.figures,
+        }
+
+    @property
+    def summary(self) -> str:
+        """What it is and what it has seen, in one line."""
+        return f"{self.description}, {format_rows(self.rows)} learned"
+
+    def list_lines(self) -> list[tuple[str, str]]:
+        """Label and value of everything worth a line."""
+        return [*self.identity_lines(), *self.history_lines(), *self.health_lines()]
+
+    def identity_lines(self) -> list[tuple[str, str]]:
+        """What it is."""
+        found = [("task", self.description)]
+        found += self.facts
+        settings, network = self.settings, self.network
+        widths = settings["hidden"] if network is None else network["hidden"]
+        hidden = "to be found" if widths == "auto" else " and ".join(map(str, widths))
+        hidden = hidden or "no hidden"
+        if network is None:
+            found.append(("network", f"hidden units {hidden} ({settings['activation']}), not made"))
+        else:
+            found += [
+                (
+                    "network",
+                    f"{format_noun_count(network['inputs'], 'input')}, {hidden} {settings['activation']}, "
+                    f"{format_noun_count(network['outputs'], 'output')}: {format_count(network['weights'])} weights",
+                ),
+                (
+                    "covariance",
+                    f"{network['covariance']}, {format_count(network['covariances'])} numbers",
+                ),
+            ]
+        if self.paper_deviations is not None:
+            apart = "; ".join(self.paper_deviations)
+            found.append(
+                ("algorithm", f"the paper's, {f'but: {apart}' if apart else 'as printed'}")
+            )
+        if settings["preset"] != "none":
+            found.append(("preset", settings["preset"]))
+        members = settings["ensemble"] if network is None else network["members"]
+        if members > 1:
+            found.append(("ensemble", f"{members} networks"))
+        found += self.noise
+        guards = {"robust": "robust to outliers", "drift": "watches for drift"}
+        found += [
+            ("guards", ", ".join(text for name, text in guards.items() if settings[name]) or "off"),
+            ("seed", str(settings["seed"])),
+            ("engine", self.engine),
+            ("size", format_bytes(self.bytes)),
+        ]
+        return found
+
+    def history_lines(self) -> list[tuple[str, str]]:
+        """What it has seen."""
+        health = self.health
+        rows = [format_rows(self.rows)]
+        rows += [f"{format_count(self.skipped)} without a target"] if self.skipped else []
+        rows += [f"{format_count(health['rejected'])} rejected"] if health["rejected"] else []
+        found = [("learned", ", ".join(rows))]
+        if health["warming_up"]:
+            found.append(
+                ("warm-up", f"{format_rows(health['held_rows'])} held until the scale is known")
+            )
+        found += [("waiting", self.pending_labels)] if self.pending_labels else []
+        found += self._selection_lines()
+        found.append(("drift alarms", self._format_alarms()))
+        found.append(("scale changes", format_count(health["scale_changes"])))
+        found += [
+            ("missing lately", f"{clean_text(name)}: no value in the last {format_rows(rows)}")
+            for name, rows in health["missing_lately"].items()
+        ]
+        return found
+
+    def _selection_lines(self) -> list[tuple[str, str]]:
+        """What was learned once more, and which candidates raced."""
+        found = []
+        if self.health["rehearsed"]:
+            found.append(("rehearsed", format_rows(self.health["rehearsed"])))
+        for rival in self.candidates:
+            ahead = f"{rival['leader']} {candidates_module.format_evidence(rival['nats'], rival['settings'])}"
+            state = (
+                f", dropped at row {format_count(rival['row'])}"
+                if rival["row"]
+                else ", still racing"
+            )
+            found.append(("race", ahead + state))
+        return found
+
+    def _format_alarms(self) -> str:
+        rows = self.health["alarm_rows"]
+        if not rows:
+            return "none"
+        last = ", ".join(format_count(row) for row in rows[-MAX_LISTED_ALARMS:])
+        which = "at row" if len(rows) == 1 else "at rows"
+        if self.health["alarms"] > MAX_LISTED_ALARMS:
+            which = "the last at rows"
+        return f"{format_count(self.health['alarms'])}, {which} {last}"
+
+    def health_lines(self) -> list[tuple[str, str]]:
+        """Whether its numbers are sound."""
+        health = self.health
+        ratio = health["smallest_variance_ratio"]
+        return [
+            (
+                "smallest variance",
+                "-" if ratio is None else f"{format_number(ratio, 3)} of its prior",
+            ),
+            ("repairs", format_count(health["repairs"])),
+            *self._deviation_lines(),
+            ("clipped inputs", format_count(health["clipped"])),
+        ]
+
+    def _deviation_lines(self) -> list[tuple[str, str]]:
+        """What the paper's own formulas asked for and could not have."""
+        if self.paper_deviations is None:
+            return []
+        bounded, raised = (format_count(self.health[name]) for name in ("bounded", "raised"))
+        return [("bounded variances", bounded), ("raised variances", raised)]
+
+
+def format_noun_count(number: int, name: str) -> str:
+    """`1 input`, `11 inputs`."""
+    return f"{format_count(number)} {name}{'' if number == 1 else 's'}"
+
+
+def format_bytes(size: int) -> str:
+    """A number of bytes as people read it."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} bytes"
+
+
+def inspect_model(model: OnlineModel, path: str, size: int | None = None) -> Inspection:
+    """Look at a model; `path` is where it was read from, `size` its bytes where that is no file."""
+    members = model.learner_state.members
+    network = None
+    if members:
+        config = members[0].config
+        network = {
+            "inputs": config.inputs,
+            "hidden": list(config.hidden),
+            "outputs": config.outputs,
+            "activation": config.activation,
+            "covariance": config.covariance,
+            "weights": config.weights,
+            "covariances": layout_of(config).size,
+            "members": len(members),
+        }
+    targets, card = model.schema.targets, model.card
+    noise_sd = dict(zip(targets, model.noise_sd, strict=False))
+    return Inspection(
+        path=path,
+        bytes=os.path.getsize(path) if size is None else size,
+        task=model.task.name,
+        description=model.task.description,
+        targets=targets,
+        classes=list(model.schema.classes),
+        facts=model.task.target_details(model.learner_state.sharpness),
+        noise=model.task.describe_noise(model.settings.noise, noise_sd),
+        rows=model.rows,
+        skipped=model.skipped,
+        pending_labels=model.pending_rows.format_summary() if model.schema.wait else "",
+        settings=model.settings.to_json(),
+        network=network,
+        columns=list_columns(model),
+        noise_sd=noise_sd,
+        effects=compute_effects(model),
+        health=diagnostics.collect_health(model),
+        paper_deviations=list_paper_deviations(model),
+        candidates=[
+            rival._asdict() for rival in candidates_module.rank_candidates(model.racers, model.lost)
+        ],
+        engine=kernel.describe_engine(),
+        position=model.position,
+        figures={
+            name: score.metric_values() for name, score in zip(targets, card.scores, strict=True)
+        },
+        sections=[
+            add_forecast_chart(model, model.task.build_section(score, card.summaries, at, points))
+            for at, (score, points) in enumerate(zip(card.scores, card.curve_points(), strict=True))
+        ],
+    )
+
+
+def list_columns(model: OnlineModel) -> list[dict[str, Any]]:
+    """Every column of the source: kind, role, categories, scale, share of rows without a value."""
+    known = {column["name"]: column for column in diagnostics.describe_scales(model)}
+    histograms = model.card.summaries.features
+    places: dict[str, int] = {}
+    for index, place in enumerate(model.schema.layout):
+        places.setdefault(place.column, index)
+    found = []
+    for column in model.schema.columns:
+        scale = known.get(column.name, {})
+        at = places.get(column.name)
+        missing = None
+        if at is not None and at < histograms.feature_count:
+            absent = int(histograms.missing[at])
+            total = absent + int(histograms.counts[at].sum())
+            missing = absent / total if total else None
+        found.append(
+            {
+                "name": column.name,
+                "kind": column.kind,
+                "role": column.role,
+                "of": column.of,
+                "categories": column.categories,
+                "center": scale.get("center"),
+                "scale": scale.get("scale"),
+                "as_change": bool(model.schema.changes and column.role == "target"),
+                "missing": missing,
+            }
+        )
+    return found
+
+
+def list_paper_deviations(model: OnlineModel) -> list[str] | None:
+    """Each in a few words, none where all is as printed; None where it is another algorithm."""
+    members = model.learner_state.members
+    if not members or members[0].config.covariance != "paper":
+        return None
+    return [*_chosen_deviations(model), *_counted_deviations(model)]
+
+
+def _chosen_deviations(model: OnlineModel) -> list[str]:
+    settings, config = model.learner.settings, model.learner_state.members[0].config
+    squashing = (*config.activations, *config.kind.output_activations)
+    sigmoids = [f.name for f in squashing if f.printed_var is not None]
+    found = {
+        "the noise is learned": config.learns_noise,
+        f"labels have a noise of sd {_format_noise(settings.noise)}": bool(config.noise),
+        f"hidden units have a noise of variance {config.hidden_noise:g}": (
+            config.hidden_noise > 0.0
+        ),
+        **dict.fromkeys(model.task.paper_deviations, True),
+        "the exact variance of sigmoids": bool(sigmoids) and not config.printed_variance,
+        "tanh(a) is 2 s(2a) - 1, printed as 2 s(a) + 1": "tanh" in sigmoids,
+        "outliers count less": config.robust,
+        "the sharpness of probabilities is learned": len(model.learner_state.sharpness) > 0,
+        "drift is watched for": config.drift,
+        "rows are rehearsed": settings.replay_ratio > 0,
+        f"{settings.ensemble} networks": settings.ensemble > 1,
+    }
+    return [text for text, holds in found.items() if holds]
+
+
+def _counted_deviations(model: OnlineModel) -> list[str]:
+    config = model.learner_state.members[0].config
+    counts = {
+        "variances of units bounded": model.get_network_count("bounded"),
+        "variances of sigmoids raised": model.get_network_count("raised"),
+        "variances of weights repaired": model.repair_count,
+        "inputs clipped": model.get_network_count("clipped"),
+        "rows rejected": model.rejected_rows,
+        "changes of scale": model.learner_state.changes,
+    }
+    found = [f"{format_count(times)} {what}" for what, times in counts.items() if times]
+    if config.repeats and model.get_network_count("rows") > model.get_network_count("distinct"):
+        found.append("error bars widened for rows learned again")
+    return found
+
+
+def _format_noise(noise: str | float) -> str:
+    return noise if isinstance(noise, str) else f"{noise:g}"

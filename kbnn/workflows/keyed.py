@@ -1,0 +1,288 @@
+"""A fleet where a model could be: found, begun, saved, and its rows read with their keys."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from kbnn.data.chunk import shorten
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Schema
+from kbnn.errors import ModelError, UsageError
+from kbnn.fleet.fleet import DEFAULT_OPEN_MODELS, Fleet
+from kbnn.fleet.key_index import join_key_cells
+from kbnn.fleet.store import (
+    DESCRIPTION_FILE,
+    MODELS_FILE,
+    FleetStore,
+    is_fleet,
+    read_description,
+    write_description,
+)
+from kbnn.model import file as modelfile
+from kbnn.model.model import OnlineModel
+from kbnn.model.serialize import to_state
+from kbnn.model.settings import Settings, make_contradiction_error
+from kbnn.sink import write_atomically
+from kbnn.wording import describe_os_error
+from kbnn.workflows.checkpoint import Checkpoint, FileIdentity, identify_file
+from kbnn.workflows.options import TrainOptions, check_columns
+from kbnn.workflows.run_results import list_prequential_figures
+
+__all__ = [
+    "FleetCheckpoint",
+    "add_key_columns",
+    "check_single_model",
+    "copy_model",
+    "create_fleet",
+    "export_model",
+    "is_fleet",
+    "load",
+    "load_existing",
+    "select_model",
+    "summarize_fleet",
+]
+
+
+class FleetCheckpoint(Checkpoint):
+    """The folder where one trainer keeps its fleet; a context manager that holds the lock."""
+
+    def __init__(self, path: str) -> None:
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise ModelError(f"{path}: is a file, and a fleet is kept in a folder (name one: -m)")
+        known = {DESCRIPTION_FILE, MODELS_FILE}
+        if os.path.isdir(path) and not is_fleet(path) and not known.issuperset(_list_files(path)):
+            raise ModelError(f"{path}: is a folder of other things, so no fleet can be kept there")
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be made ({describe_os_error(error)})") from error
+        self.folder = path
+        self._store: FleetStore | None = None
+        self._saved_models: FileIdentity | None = None
+        super().__init__(os.path.join(path, DESCRIPTION_FILE))
+
+    def open_store(self) -> FleetStore:
+        """The models, to be changed."""
+        if self._store is None:
+            self._store = FleetStore(self.folder, writes=True)
+            self._saved_models = identify_file(os.path.join(self.folder, MODELS_FILE))
+        return self._store
+
+    def save_model(self, model: OnlineModel) -> None:
+        """Save the fleet; ModelError where its files are no longer the ones that were opened."""
+        assert isinstance(model, Fleet)
+
+        def recover(name: str) -> None:
+            _save_copy(model, name)
+
+        self._stop_if_changed(recover)
+        if not is_fleet(self.folder):
+            self._describe(model.key)
+            self._stop_if_changed(recover)
+        model.save()
+        found = identify_file(os.path.join(self.folder, MODELS_FILE))
+        before = self._saved_models
+        if found is not None and before is not None and found[:2] == before[:2]:
+            self._saved_models = found
+        self._stop_if_changed(recover)  # what was saved may have gone to a file that was replaced
+        if read_description(self.folder) != model.key:  # the models say it too
+            self._describe(model.key)
+
+    def _describe(self, key: tuple[str, ...]) -> None:
+        write_description(self.folder, key)
+        self._saved_identity = identify_file(self.path)
+
+    def _find_change(self) -> str | None:
+        change = super()._find_change()
+        if change is None and self._store is not None:
+            found = identify_file(os.path.join(self.folder, MODELS_FILE))
+            if found != self._saved_models:
+                how = "removed or moved" if found is None else "changed by another process"
+                change = f"its file {MODELS_FILE} was {how} during training"
+        return change
+
+    @property
+    def _named_path(self) -> str:
+        return self.folder
+
+    def close(self) -> None:
+        """Give the lock back; a folder in which nothing was saved goes."""
+        changed = self._find_change() is not None
+        if self._store is not None:
+            if changed:
+                self._store.abandon()
+            self._store.close()
+            self._store = None
+        super().close()
+        if not changed and not is_fleet(self.folder):
+            with suppress(OSError):
+                os.remove(os.path.join(self.folder, MODELS_FILE))
+            with suppress(OSError):
+                os.rmdir(self.folder)
+
+
+def _save_copy(fleet: Fleet, folder: str) -> None:
+    """Save a fleet in a new folder, with what rests in its store so far."""
+    os.mkdir(folder)
+    try:
+        with FleetStore(folder, writes=True) as copy:
+            fleet.store.copy_to(copy)
+            fleet.store = copy
+            fleet.save()
+        write_description(folder, fleet.key)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _list_files(path: str) -> set[str]:
+    """The files of a folder, but for what a trainer that was killed leaves behind."""
+    left = (".lock", ".tmp", "-wal", "-shm", "-journal")
+    return {
+        next((name.removesuffix(end) for end in left if name.endswith(end)), name)
+        for name in os.listdir(path)
+    }
+
+
+def load_existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet | None:
+    """The fleet that is continued, if there is one, and nothing said contradicts it."""
+    if not is_fleet(path):
+        if home is None and os.path.exists(path) and not os.path.isdir(path):
+            raise ModelError(f"{path}: is a file, and a fleet is kept in a folder (name one: -m)")
+        return None
+    key = read_description(path)
+    fleet = None
+    if not options.fresh:
+        store = (
+            home.open_store()
+            if isinstance(home, FleetCheckpoint)
+            else FleetStore(path, writes=False)
+        )
+        fleet = Fleet.load(store)
+    if fleet is None:
+        if not options.key:
+            raise UsageError(f"{path}: a new fleet needs its key: add --key {','.join(key)}")
+        return None
+    if options.key and options.key != fleet.key:
+        raise make_contradiction_error(path, "--key", ",".join(fleet.key), ",".join(options.key))
+    options.choices.check_against(path, fleet.settings)
+    check_columns(path, options.read, fleet.schema)
+    return _apply_options(fleet, options)
+
+
+def create_fleet(
+    home: Checkpoint | None, options: TrainOptions, settings: Settings, schema: Schema
+) -> Fleet:
+    """A new fleet; what was there is gone once it is saved."""
+    store = (
+        home.open_store() if isinstance(home, FleetCheckpoint) else FleetStore(None, writes=True)
+    )
+    store.delete_all()
+    return _apply_options(
+        Fleet.create_empty(settings, schema, options.key, store, options.common), options
+    )
+
+
+def _apply_options(fleet: Fleet, options: TrainOptions) -> Fleet:
+    if fleet.schema.lags and options.read.epochs > 1:
+        raise UsageError("a fleet with --lags learns one pass: leave out --epochs")
+    fleet.most_open = options.open or DEFAULT_OPEN_MODELS
+    return fleet
+
+
+def add_key_columns(read: ReadOptions, key: tuple[str, ...]) -> ReadOptions:
+    """How rows are read that have a key: with the columns it stands in, which are no inputs."""
+    if not key:
+        return read
+    if any(name == read.weight for name in key):
+        raise UsageError(f"column '{read.weight}' cannot be both the weight and the key")
+    return replace(read, original=True, ignore=(*read.ignore, *key), key=key)
+
+
+def load(path: str) -> OnlineModel:
+    """The model of a file, or the fleet of a folder."""
+    if not is_fleet(path):
+        return modelfile.load(path)
+    read_description(path)
+    fleet = Fleet.load(FleetStore(path, writes=False))
+    if fleet is None:
+        raise ModelError(f"{path}: the fleet has learned nothing yet")
+    return fleet
+
+
+def copy_model(model: OnlineModel) -> OnlineModel:
+    """A model or fleet that is the same and shares nothing."""
+    if isinstance(model, Fleet):
+        return model.copy()
+    return modelfile.load_bytes(modelfile.to_bytes(*to_state(model)))
+
+
+def check_single_model(model: OnlineModel, path: str, asked: Mapping[str, bool]) -> None:
+    """Refuse what only the model of one key can be asked."""
+    for option, said in asked.items():
+        if said and model.key:
+            raise UsageError(
+                f"{option} is for one model, and {path} is a fleet "
+                f"(kbnn inspect {path} --key KEY --export FILE.npz gives the model of a key)"
+            )
+
+
+def select_model(model: OnlineModel, path: str, key: str) -> OnlineModel:
+    """The model of a key of a fleet; UsageError where there is none."""
+    if not isinstance(model, Fleet):
+        raise UsageError(f"--key is for a fleet, and {path} is one model")
+    cells = next(csv.reader([key], strict=True), [""]) if len(model.key) > 1 else [key]
+    if len(cells) != len(model.key):
+        raise UsageError(
+            f"--key takes {len(model.key)} values, one of each of {_join_key_names(model)}"
+        )
+    found = model.model_of(join_key_cells(cells))
+    if found is None:
+        raise UsageError(
+            f"{path}: no model for the key '{shorten(key)}' of {_join_key_names(model)}"
+        )
+    return found
+
+
+def export_model(model: OnlineModel, path: str) -> None:
+    """Write a model file."""
+    write_atomically(path, modelfile.to_bytes(*to_state(model)))
+
+
+def measure_file_size(model: OnlineModel) -> int:
+    """The bytes of a model file."""
+    return len(modelfile.to_bytes(*to_state(model)))
+
+
+def summarize_fleet(model: OnlineModel, path: str) -> dict[str, Any]:
+    """The object of `inspect --json` for a fleet."""
+    assert isinstance(model, Fleet)
+    return {
+        "fleet": path,
+        "key": list(model.key),
+        "task": model.task.name,
+        "targets": model.schema.targets,
+        "rows": model.rows,
+        "common": model.pooled_model is not None,
+        "prequential": list_prequential_figures(model),
+        "keys": [
+            {
+                "key": key,
+                "rows": told.rows,
+                "loss": told.loss,
+                "coverage_90": told.coverage,
+                "alarms": told.alarms,
+            }
+            for key, told in model.store.iter_key_metrics()
+        ],
+    }
+
+
+def _join_key_names(model: OnlineModel) -> str:
+    return ",".join(map(shorten, model.key))

@@ -1,0 +1,190 @@
+"""The page and the main picture of a model: what it learned, beside how good its forecasts were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from kbnn import __version__, report
+from kbnn.array_types import FloatArray
+from kbnn.data.batch import Rows
+from kbnn.errors import DataError, UsageError
+from kbnn.metrics.scorecard import Scorecard
+from kbnn.metrics.verdicts import PartialDependenceSpec, PredictionCurve
+from kbnn.model.diagnostics import Effect, rank_features
+from kbnn.model.model import OnlineModel
+from kbnn.report import Dependence, PictureData, ReportData, TargetReport
+from kbnn.report.picture import PICTURE_FORMATS
+from kbnn.report.styles import load_figure_class
+from kbnn.wording import clean_text, format_number
+from kbnn.workflows.forecast import add_forecast_chart
+from kbnn.workflows.inspecting import Inspection
+from kbnn.workflows.run_results import advise_frozen
+
+MAX_DEPENDENCES = 5
+"""Features whose partial dependence is drawn, the most important ones."""
+
+GRID_POINTS = 40
+
+
+def check_report_paths(page: str | None, picture: str | None = None) -> None:
+    """Refuse at once, not after an hour of evaluation, what could not be written."""
+    for option, path, endings in (
+        ("--report", page, (".html", ".htm")),
+        ("--plot", picture, tuple(f".{kind}" for kind in PICTURE_FORMATS)),
+    ):
+        if path is None:
+            continue
+        if not path.lower().endswith(endings):
+            known = f"{', '.join(endings[:-1])} or {endings[-1]}"
+            raise UsageError(f"{option} '{path}': the name must end in {known}")
+        if not Path(path).resolve().parent.is_dir():
+            raise DataError(f"{path}: cannot be written (no such file or directory)")
+        load_figure_class()
+
+
+def format_file_name(path: str) -> str:
+    """A file by its name alone."""
+    return clean_text(Path(path).name)
+
+
+class ReportContext(NamedTuple):
+    """What the page says of its rows: whether the model learned them, how many were unreadable."""
+
+    title: str
+    learning: bool = True
+    unreadable: int = 0
+
+
+def write_report_files(
+    model: OnlineModel,
+    card: Scorecard,
+    inspection: Inspection,
+    shown: ReportContext,
+    *,
+    page: str | None = None,
+    picture: str | None = None,
+) -> None:
+    """Write what is asked for."""
+    if page is not None:
+        report.write_report(build_page_data(model, card, inspection, shown), page)
+    if picture is not None:
+        report.write_picture(build_picture_data(model, card), picture)
+
+
+def build_page_data(
+    model: OnlineModel, card: Scorecard, inspection: Inspection, shown: ReportContext
+) -> ReportData:
+    """All the page shows."""
+    points = card.curve_points() if shown.learning else [[] for _ in card.scores]
+    targets = []
+    for at, score in enumerate(card.scores):
+        drawn = model.task.partial_dependence_spec(score, card.summaries, at)
+        section = model.task.build_section(score, card.summaries, at, points[at], shown.unreadable)
+        if not shown.learning:
+            section = section._replace(verdict=advise_frozen(section.verdict))
+        effects = next((t.effects for t in inspection.effects if t.title == drawn.effect), [])
+        targets.append(
+            TargetReport(
+                add_forecast_chart(model, section),
+                effects,
+                clean_text(drawn.effect),
+                compute_dependences(model, card, effects, drawn),
+                drawn.name,
+                report.worst_rows(
+                    model.task,
+                    card.summaries,
+                    at,
+                    list_shown_columns(model),
+                    lambda x: format_row_cells(model, x),
+                ),
+            )
+        )
+    return ReportData(
+        shown.title, inspection.summary, targets, inspection.list_lines(), __version__
+    )
+
+
+def list_shown_columns(model: OnlineModel) -> list[str]:
+    """What is shown of a row: its columns, and its lags in the place of the clock."""
+    schema = model.schema
+    clock = "" if schema.clock is None else schema.clock.column
+    return [name for name in schema.features if name != clock] + [lag.name for lag in schema.lags]
+
+
+def format_row_cells(model: OnlineModel, x: FloatArray) -> list[str]:
+    """One encoded row as a reader knows it: numbers, and categories by name."""
+    found: dict[str, str] = {}
+    for place, value in zip(model.schema.layout, x.tolist(), strict=False):
+        if place.category is None:
+            found[place.column] = format_number(value)
+        elif value == 1.0:
+            found[place.column] = place.category
+        else:
+            found.setdefault(place.column, "-")
+    return [found.get(name, "-") for name in list_shown_columns(model)]
+
+
+def make_predictor(
+    model: OnlineModel, drawn: PartialDependenceSpec
+) -> Callable[[FloatArray], PredictionCurve]:
+    """The model as a function of x."""
+
+    def predict(x: FloatArray) -> PredictionCurve:
+        unknown = np.full((x.shape[0], len(model.task.targets)), np.nan)
+        return drawn.values(model.predict(Rows(x, unknown, np.arange(1, x.shape[0] + 1))))
+
+    return predict
+
+
+def compute_dependences(
+    model: OnlineModel, card: Scorecard, effects: list[Effect], drawn: PartialDependenceSpec
+) -> list[Dependence]:
+    """Partial dependence of the features with the largest effects."""
+    background = card.summaries.sample.x
+    if not len(card.summaries.sample):
+        return []
+    whole = make_predictor(model, drawn)
+
+    def predict(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        made = whole(x)
+        sd = made.function_sd
+        return made.value, np.zeros_like(made.value) if sd is None else sd
+
+    places: dict[str, dict[str | None, int]] = {}
+    for at, place in enumerate(model.schema.layout):
+        places.setdefault(place.column, {})[place.category] = at
+    made = []
+    for name in rank_features(model, effects)[:MAX_DEPENDENCES]:
+        own = places[name]
+        if None not in own:
+            named = {str(category): at for category, at in own.items()}
+            made.append(report.category_dependence(predict, background, named, name))
+            continue
+        low, high = card.summaries.feature_quantiles(own[None], np.array([0.01, 0.99])).tolist()
+        grid = np.linspace(low, high, GRID_POINTS)
+        if np.isfinite(grid).all() and grid[0] < grid[-1]:
+            edges, counts = card.summaries.features.used_bins(own[None])
+            made.append(
+                report.partial_dependence(
+                    predict, background, own[None], grid, name, edges=edges, counts=counts
+                )
+            )
+    return made
+
+
+def build_picture_data(model: OnlineModel, card: Scorecard, target: int = 0) -> PictureData:
+    """The main picture, of the first target."""
+    summaries = card.summaries
+    names = model.schema.encoded_names()
+    drawn = model.task.partial_dependence_spec(card.scores[target], summaries, target)
+    x, truth = np.zeros((0, len(names))), np.zeros(0)
+    if len(summaries.sample):
+        kept = np.isfinite(summaries.sample.y[:, target])
+        x, truth = summaries.sample.x[kept], drawn.truth(summaries.sample.y[kept, target])
+    return PictureData(
+        model.task.targets[target], names, x, truth, drawn, make_predictor(model, drawn)
+    )

@@ -1,0 +1,472 @@
+"""Whether what was said fits what is there: a model, its columns, the files that are read.
+
+What to learn from, into which model, and how: the options of a training run.
+
+The command line and Python say them by the same names (`Words`), and both become `TrainOptions`
+here: one set of options, defaults and errors.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict, Unpack
+
+from kbnn.core.layout import layout_of
+from kbnn.data.decoder import parse_hash_options
+from kbnn.data.inputs import list_source_paths
+from kbnn.data.lags import parse_lags
+from kbnn.data.number_format import NumberMarks, format_mark
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.schema import Column, Schema
+from kbnn.data.sources import expand_paths
+from kbnn.data.time_series import LAGS_OFF
+from kbnn.errors import KbnnError, UsageError
+from kbnn.fleet.fleet import FLEET_DEFAULTS
+from kbnn.fleet.store import MODELS_FILE, is_fleet
+from kbnn.model import file as modelfile
+from kbnn.model.settings import OPTIONS, SettingOverrides, Settings, make_contradiction_error
+from kbnn.output.writers import check_interval_level, check_name, check_quantile_level
+from kbnn.targets.registry import TARGET_TYPES, make_target_type, requested_numeric_type
+
+MODEL_OPTION: Final = "--model"
+"""The option of the model that is trained: the only output that may replace a model."""
+
+
+def check_network_size(settings: Settings, schema: Schema) -> None:
+    """Refuse a network too large for any machine, before the first row."""
+    task = make_target_type(schema, settings)
+    try:
+        for candidate in settings.list_candidates(inputs=schema.width):
+            layout_of(candidate.make_config(task, schema.width, task.max_outputs, 1.0))
+    except ValueError as error:
+        raise UsageError(
+            f"{error} (fewer --layers or --features, or --covariance neuron)"
+        ) from error
+
+
+ON_ERROR_CHOICES: Final = ("stop", "skip")
+
+
+def check_choice(option: str, value: str, allowed: Sequence[str]) -> str:
+    """A word from a list, or UsageError."""
+    if value not in allowed:
+        *most, last = allowed
+        raise UsageError(f"{option} is {', '.join(most)} or {last}, not '{value}'")
+    return value
+
+
+def check_columns(path: str, stated: ReadOptions, schema: Schema) -> None:
+    """Refuse statements about columns that contradict a model's schema."""
+    for option, there, wanted in _list_column_options(stated, schema):
+        if set(there) != set(wanted):
+            raise make_contradiction_error(path, option, _join_names(there), _join_names(wanted))
+    if stated.task not in ("auto", schema.task):
+        raise make_contradiction_error(path, "--task", schema.task, stated.task)
+    for name in (*stated.categorical, *stated.numeric, *dict(stated.hashed)):
+        if name not in {column.name for column in schema.columns}:
+            raise UsageError(f"{path} knows no column '{name}' (--fresh starts a new model)")
+    for name in stated.categorical:
+        column = schema.get_column(name)
+        if column.kind != "category" or column.buckets:
+            raise make_contradiction_error(
+                path, "--categorical", f"{name} as a {_describe_kind(column)}", name
+            )
+    for name in stated.numeric:
+        if schema.get_column(name).kind != "number":
+            kind = _describe_kind(schema.get_column(name))
+            raise make_contradiction_error(path, "--numeric", f"{name} as a {kind}", name)
+    for name, buckets in stated.hashed:
+        if schema.get_column(name).buckets != buckets:
+            there = f"{name} as a {_describe_kind(schema.get_column(name))}"
+            raise make_contradiction_error(path, "--hash", there, f"{name}:{buckets}")
+    marks = NumberMarks(stated.decimal, stated.thousands)
+    if marks.decimal and marks.decimal != (schema.decimal or "."):
+        raise make_contradiction_error(path, "--decimal", schema.decimal or ".", marks.decimal)
+    if marks.thousands and marks.thousands != schema.thousands:
+        there = format_mark(schema.thousands) or "none"
+        raise make_contradiction_error(path, "--thousands", there, format_mark(marks.thousands))
+    used = [c.name for c in schema.columns if c.name in stated.ignore and c.role != "none"]
+    if used:
+        raise UsageError(
+            f"--ignore {used[0]}: {path} learns from that column (--fresh starts a new model)"
+        )
+    unknown = [token for token in stated.na if token not in schema.missing]
+    if unknown:
+        raise make_contradiction_error(
+            path, "--na", _join_names(schema.missing), _join_names(unknown)
+        )
+
+
+def check_outputs(
+    sources: Iterable[str],
+    outputs: Mapping[str, str | None],
+    *,
+    models: Iterable[str] = (),
+    new_models: Mapping[str, str | None] | None = None,
+    force: bool = False,
+) -> None:
+    """Refuse output files that would destroy something; the one rule of every command.
+
+    No output may replace a source, a model that is read, another output or, unless it is the
+    model that is trained, any kbnn model, nor lie inside a fleet. A new model replaces no file at
+    all unless `force` is set.
+
+    Parameters
+    ----------
+    sources : the data that are read
+    outputs : the files that are written, by option
+    models : the model files or fleets that are read
+    new_models : model files that are written whole, by option
+    force : whether a new model may replace a file
+
+    Raises
+    ------
+    UsageError
+        With the option, the file and why it may not be written.
+    """
+    taken = {}
+    for source in sources:
+        with suppress(KbnnError):  # reading the source reports what is wrong with it
+            for name in expand_paths([source]):
+                taken[os.path.realpath(name)] = f"the source {name}"
+    for model in models:
+        taken[os.path.realpath(model)] = f"the model {model}"
+    new_models = new_models or {}
+    for option, path in {**outputs, **new_models}.items():
+        if path is None or path == "-":
+            continue
+        real = os.path.realpath(path)
+        if real in taken:
+            raise UsageError(f"{option} {path}: would write over {taken[real]}")
+        _check_folders(f"{option} {path}", real, taken)
+        if option in new_models and not force and os.path.isfile(real):
+            raise UsageError(f"{option} {path}: is there already (--force replaces it)")
+        if option not in (MODEL_OPTION, *new_models) and modelfile.is_model_file(real):
+            raise UsageError(
+                f"{option} {path}: would write over a kbnn model. "
+                "Choose another name, or remove the file first."
+            )
+        taken[real] = f"{option} {path}"
+
+
+def _check_folders(named: str, real: str, taken: Mapping[str, str]) -> None:
+    """Refuse an output inside a fleet, whose folder holds nothing but the fleet's own files."""
+    folder = os.path.dirname(real)
+    while True:
+        if folder in taken and not os.path.isfile(folder):
+            raise UsageError(f"{named}: is inside {taken[folder]}. Choose another folder.")
+        if is_fleet(folder) and os.path.exists(os.path.join(folder, MODELS_FILE)):
+            raise UsageError(f"{named}: is inside the fleet {folder}. Choose another folder.")
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+
+
+def _list_column_options(
+    stated: ReadOptions, schema: Schema
+) -> Iterator[tuple[str, Iterable[str], Iterable[str]]]:
+    if stated.target:
+        yield "--target", schema.targets, stated.target
+    if stated.features:
+        yield "--features", schema.features, stated.features
+    if stated.weight is not None:
+        yield "--weight", schema.get_names("weight"), (stated.weight,)
+    if stated.time is not None:
+        yield "--time", () if schema.clock is None else (schema.clock.column,), (stated.time,)
+    if stated.id is not None:
+        yield "--id", schema.get_names("id"), (stated.id,)
+    if stated.wait is not None:
+        yield "--wait", (str(schema.wait),), (str(stated.wait),)
+    if stated.lags is not None:
+        yield "--lags", [lag.name for lag in schema.lags], _lag_names(stated.lags, schema)
+    if stated.input_sd and not schema.get_names("input_sd"):
+        yield "--input-sd", (), ("yes",)
+
+
+def _describe_kind(column: Column) -> str:
+    return f"hash of {column.buckets}" if column.buckets else column.kind
+
+
+def _lag_names(stated: str, schema: Schema) -> list[str]:
+    said = () if stated == LAGS_OFF else parse_lags(stated)
+    return [
+        f"{name} lag {lag.text}"
+        for lag in said
+        for name in (schema.targets if lag.column is None else [lag.column])
+    ]
+
+
+def _join_names(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+DEFAULT_MODEL: Final = "model.npz"
+DEFAULT_FLEET: Final = "fleet"
+CHECKPOINT_SECONDS: Final = 30.0
+LOCAL_ENGINE: Final = "here"
+ENGINES: Final = (LOCAL_ENGINE, "dask")
+DEFAULT_CLUSTER: Final = "local:2"
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The options of a run; every default is the usual case."""
+
+    sources: Any  # see kbnn.data.inputs
+    model: str | None = DEFAULT_MODEL  # None: kept in memory
+    read: ReadOptions = field(default_factory=ReadOptions)
+    choices: SettingOverrides = field(default_factory=SettingOverrides)
+    fresh: bool = False  # start over, whatever model is there
+    resume: bool = False  # go on where a run on the same sources was cut short, or refuse
+    again: bool = False  # learn sources from their first row, though a run was cut short
+    predictions: str | None = None
+    interval: float = 0.9  # that lower and upper of the predictions enclose
+    quantiles: Sequence[float] = ()  # of the predictions
+    bad_rows: str | None = None
+    checkpoint_every: float = CHECKPOINT_SECONDS  # seconds
+    key: tuple[str, ...] = ()  # columns by which rows find their model, of a fleet
+    common: bool = True  # whether a new key begins from what all have in common
+    open: int | None = None  # models of a fleet in memory at a time
+    engine: str = LOCAL_ENGINE  # where a fleet learns: here, or in the workers of a cluster
+    cluster: str = DEFAULT_CLUSTER
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of a new model, or of a new fleet."""
+        return self.choices.make_settings(FLEET_DEFAULTS if self.key else None)
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before anything is opened."""
+        for other in ("fresh", "again"):
+            if getattr(self, other) and self.resume:
+                raise UsageError(f"--{other} and --resume contradict each other")
+        self.read.check()
+        self._check_key()
+        check_choice("--engine", self.engine, ENGINES)
+        if self.engine != LOCAL_ENGINE and (self.model is None or not self.key):
+            raise UsageError(
+                f"--engine {self.engine} is for a fleet that is kept: say --key and --model"
+            )
+        _ = self.settings
+        check_interval_level(self.interval)
+        for share in self.quantiles:
+            check_quantile_level(share)
+        if self.model == "-":
+            raise UsageError("a model is kept in a file: --model cannot be -")
+        if not self.checkpoint_every > 0.0:
+            raise UsageError(f"--checkpoint-every must be positive, not {self.checkpoint_every:g}")
+        check_outputs(
+            list_source_paths(self.sources),
+            {
+                "--model": self.model,
+                "--predictions": self.predictions,
+                "--bad-rows": self.bad_rows,
+            },
+        )
+        if self.predictions is not None:
+            check_name(self.predictions)
+
+    def _check_key(self) -> None:
+        """Refuse what a fleet cannot be."""
+        if self.open is not None and self.open < 1:
+            raise UsageError(f"--open must be at least 1, not {self.open}")
+        used = {"the target": self.read.target, "a feature": self.read.features}
+        for name in self.key:
+            for what, names in used.items():
+                if name in names:
+                    raise UsageError(f"column '{name}' cannot be both {what} and the key")
+        if self.key and self.read.id is not None:
+            raise UsageError("--key and --id cannot be combined: rows of a fleet do not wait")
+
+
+ColumnNames = str | int | Sequence[str | int]
+"""A column or several by name; those of pandas may be numbers."""
+
+
+class ReadKeywords(TypedDict, total=False):
+    """How data are read: options of every command that reads."""
+
+    columns: Sequence[str] | None  # names for the columns of a numpy array
+    limit: int | None
+    on_error: str  # stop or skip
+    bad_rows: str | None
+    na: ColumnNames
+    format: str
+    delimiter: str | None
+    header: bool | None
+
+
+class LearnKeywords(ReadKeywords, total=False):
+    """How rows are learned."""
+
+    epochs: int
+    shuffle: bool
+    test_split: float
+    predictions: str | None
+    interval: float
+    intervals: str
+    quantiles: Sequence[float]
+
+
+class ModelKeywords(TypedDict, total=False):
+    """What a model is: its columns and its network."""
+
+    features: ColumnNames | None
+    ignore: ColumnNames | None
+    weight: str | None
+    input_sd: bool
+    categorical: ColumnNames | None
+    numeric: ColumnNames | None
+    hash: str | Sequence[str] | None  # device:32
+    decimal: str | None
+    thousands: str | None
+    task: str
+    time: str | None
+    time_unit: str
+    lags: str | int | Sequence[int] | None
+    id: str | None
+    wait: int | None
+    layers: int | Sequence[int] | str
+    activation: str
+    covariance: str
+    group_size: int
+    noise: str | float
+    preset: str
+    hidden_noise: float
+    prior_variance: str | float
+    link: str
+    sigmoid_variance: str
+    units: bool | str
+    clip: bool | str
+    widen: bool | str
+    robust: bool | str
+    drift: bool | str
+    ensemble: int
+    rehearse: str | int | bool
+    seed: int
+
+
+class TrainKeywords(LearnKeywords, ModelKeywords, total=False):
+    """Everything that can be said about a run."""
+
+    fresh: bool
+    resume: bool
+    again: bool
+    checkpoint_every: float
+    key: ColumnNames | None
+    common: bool
+    open: int | None
+    engine: str
+    cluster: str
+
+
+_READ_KEYWORDS: Final = (
+    "weight",
+    "input_sd",
+    "format",
+    "header",
+    "limit",
+    "shuffle",
+    "test_split",
+    "epochs",
+    "time",
+    "time_unit",
+    "id",
+    "wait",
+)
+_RUN_KEYWORDS: Final = (
+    "fresh",
+    "resume",
+    "again",
+    "predictions",
+    "interval",
+    "quantiles",
+    "bad_rows",
+    "checkpoint_every",
+    "common",
+    "open",
+    "engine",
+    "cluster",
+)
+_SETTING_OPTIONS: Final = {
+    option.flag.removeprefix("--").replace("-", "_"): option for option in OPTIONS
+}
+
+
+def build_train_options(
+    sources: Any,
+    target: ColumnNames | None = None,
+    model: str | None = None,
+    **words: Unpack[TrainKeywords],
+) -> TrainOptions:
+    """The options that words stand for; what is not said has its default."""
+    said: dict[str, Any] = dict(words)
+    _check_keywords(said)
+    task = check_choice("--task", said.get("task", "auto"), ("auto", *TARGET_TYPES))
+    on_error = check_choice("--on-error", said.get("on_error", "stop"), ON_ERROR_CHOICES)
+    columns = said.get("columns")
+    read = ReadOptions(
+        target=list_names(target),
+        features=list_names(said.get("features")),
+        ignore=list_names(said.get("ignore")),
+        categorical=list_names(said.get("categorical")),
+        numeric=list_names(said.get("numeric")),
+        hashed=parse_hash_options(list_names(said.get("hash"))),
+        decimal=said.get("decimal") or "",
+        thousands=said.get("thousands") or "",
+        na=list_names(said.get("na")),
+        delimiter=parse_delimiter(said.get("delimiter")),
+        columns=None if columns is None else tuple(map(str, columns)),
+        task=task,
+        on_error=on_error,  # type: ignore[arg-type]  # checked above
+        lags=None if said.get("lags") is None else _format_value(said["lags"]),
+        **{name: said[name] for name in _READ_KEYWORDS if name in said},
+    )
+    texts = {
+        option.name: None if said.get(word) is None else _format_value(said[word])
+        for word, option in _SETTING_OPTIONS.items()
+    }
+    return TrainOptions(
+        key=list_names(said.get("key")),
+        sources=sources,
+        model=model,
+        read=read,
+        choices=SettingOverrides.parse_texts(texts, kind=requested_numeric_type(task)),
+        **{name: said[name] for name in _RUN_KEYWORDS if name in said},
+    )
+
+
+def _check_keywords(said: dict[str, Any]) -> None:
+    """Refuse a word that is no option, with the nearest that is one."""
+    known = [*TrainKeywords.__annotations__, *_SETTING_OPTIONS, "target", "model"]
+    for word in said:
+        if word not in known:
+            close = difflib.get_close_matches(word, known, 1, 0.5)
+            hint = f": did you mean {close[0]}?" if close else ""
+            raise UsageError(f"no such option: {word}{hint}")
+
+
+def list_names(names: ColumnNames | None) -> tuple[str, ...]:
+    """One name or several, as texts."""
+    if names is None:
+        return ()
+    return (str(names),) if isinstance(names, str | int) else tuple(map(str, names))
+
+
+def parse_delimiter(value: str | None) -> str | None:
+    r"""A delimiter as it may be typed: `\t` and `tab` are the tab."""
+    return "\t" if value in ("\\t", "tab") else value
+
+
+def _format_value(value: Any) -> str:
+    """A setting's value as the command line would say it."""
+    if isinstance(value, bool):
+        return "auto" if value else "off"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "none"
+    return str(value)

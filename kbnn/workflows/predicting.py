@@ -1,0 +1,112 @@
+"""Opening sources for a model that exists: how predicting and evaluating read.
+
+Predicting a stream: one forecast for every row, and none for rows that could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kbnn.data.batch import Rows
+from kbnn.data.dataset import Stream, open_stream
+from kbnn.data.read_options import ReadOptions
+from kbnn.data.reading import BadRowWriter
+from kbnn.model.model import OnlineModel
+from kbnn.model.recursive_forecast import SequenceNotices
+from kbnn.output.writers import Writer
+from kbnn.targets.prediction import Forecast, blank_rows, join_forecasts
+from kbnn.workflows.options import ON_ERROR_CHOICES, check_choice, list_names, parse_delimiter
+
+
+@contextmanager
+def open_inference_stream(
+    model: OnlineModel,
+    sources: Any,
+    *,
+    notice: Callable[[str], None],
+    bad_rows: str | None = None,
+    na: str | Sequence[str] | None = None,
+    delimiter: str | None = None,
+    columns: Sequence[str] | None = None,
+    on_error: str = "stop",
+    learn: bool = False,
+    **how: Any,
+) -> Iterator[tuple[Stream, BadRowWriter]]:
+    """A stream of the sources with the model's schema, and the list of its bad rows.
+
+    The schema is frozen, unless the model is to `learn`: then categories and classes may be added.
+    `how` are further fields of `ReadOptions`. Where a model looks back to its targets, they are
+    read whenever they are there: rows are predicted from what was measured before them.
+    """
+    if any(lag.column in model.schema.targets for lag in model.schema.lags):
+        how["target_may_be_absent"] = not how.get("use_target", True)
+        how["use_target"] = True
+    schema = model.schema.copy()
+    schema.missing.extend(token for token in list_names(na) if token not in schema.missing)
+    chosen = ReadOptions(
+        admit=learn,
+        delimiter=parse_delimiter(delimiter),
+        columns=None if columns is None else tuple(map(str, columns)),
+        on_error=on_error,  # type: ignore[arg-type]  # checked by `kept` or `scored`
+        **{**how, "original": how.get("original", False) or bool(model.key)},
+    )
+    chosen.check()
+    with (
+        BadRowWriter(bad_rows) as bad,
+        open_stream(
+            sources, options=chosen, schema=schema, on_notice=notice, on_bad_row=bad
+        ) as stream,
+    ):
+        yield stream, bad
+
+
+def check_predict_on_error(on_error: str) -> str:
+    """How predicting reads a row that is flawed: it stays, and nothing is said of it."""
+    return (
+        "keep" if check_choice("--on-error", on_error, ON_ERROR_CHOICES[::-1]) == "skip" else "stop"
+    )
+
+
+def check_evaluate_on_error(on_error: str) -> str:
+    """How evaluating does."""
+    return check_choice("--on-error", on_error, ON_ERROR_CHOICES)
+
+
+Notice = Callable[[str], None]
+
+
+def predict_stream(
+    model: OnlineModel,
+    stream: Stream,
+    writer: Writer,
+    *,
+    bare: bool = False,
+    on_rows: Callable[[int], None] = lambda rows: None,
+    notice: Notice = lambda text: None,
+) -> None:
+    """Write the forecast of every row, in order, beside its columns unless `bare`."""
+    for rows, forecast in predict_rows(model, stream, notice):
+        writer.write(forecast, None if bare else rows.original)
+        on_rows(len(rows.y))
+
+
+def collect_forecasts(model: OnlineModel, stream: Stream, notice: Notice) -> Forecast:
+    """The forecast of every row, in order."""
+    return join_forecasts([forecast for _, forecast in predict_rows(model, stream, notice)])
+
+
+def predict_rows(
+    model: OnlineModel, stream: Stream, notice: Notice
+) -> Iterator[tuple[Rows, Forecast]]:
+    """Predict the rows of a stream in order; the model stays as it is.
+
+    Predicting and evaluating both do it here, so that what is scored is what would be written.
+    """
+    predict = model.open_predictor(SequenceNotices(notice))
+    for rows in stream:
+        forecast = predict(rows)
+        if rows.unreadable is not None:
+            forecast = blank_rows(forecast, rows.unreadable)
+        yield rows, forecast

@@ -1,0 +1,416 @@
+"""The training loop: each row is predicted, then learned; the model is saved as it goes.
+
+The model remembers where it is (`kbnn.workflows.checkpoint`), so that a run that was cut short can be
+resumed at the very row. The loop prints nothing: it tells a `Listener`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from time import monotonic, perf_counter, thread_time
+
+from kbnn.data.batch import slice_rows
+from kbnn.data.dataset import Stream, open_stream
+from kbnn.data.inputs import list_source_names
+from kbnn.data.reading import BadRowWriter
+from kbnn.data.schema import Schema
+from kbnn.data.sources import STDIN
+from kbnn.errors import DataError, OutputError, ReaderLeft, UsageError
+from kbnn.metrics.scorecard import CurvePoint
+from kbnn.model import file as modelfile
+from kbnn.model.model import OnlineModel
+from kbnn.model.settings import Settings
+from kbnn.output.writers import STDOUT, Writer, leading_columns, open_writer
+from kbnn.targets.base import OutputOptions
+from kbnn.targets.registry import TARGET_TYPES
+from kbnn.wording import format_count, format_rows
+from kbnn.workflows import keyed
+from kbnn.workflows.checkpoint import Checkpoint, Position, format_sources
+from kbnn.workflows.engines import LearnedRows, LearningPipeline, use_engine
+from kbnn.workflows.evaluating import Evaluation, UnlearnedRowNotices, evaluate
+from kbnn.workflows.keyed import FleetCheckpoint
+from kbnn.workflows.options import TrainOptions, check_columns, check_network_size
+from kbnn.workflows.run_results import (
+    RowTally,
+    estimate_cost,
+    format_forgetting,
+    measure_forgetting,
+)
+from kbnn.workflows.signals import Interrupted, InterruptGuard
+
+__all__ = ["Listener", "TrainOptions", "Training", "TrainingSeconds"]
+
+MIN_LEARN_SAVE_RATIO = 9.0
+"""Seconds of learning for each of saving, at least."""
+
+
+@dataclass
+class TrainingSeconds:
+    """Where the time went.
+
+    Reading happens ahead, so `read` is what was waited for it; `save` is checkpoints and
+    predictions, `start` what workers of a cluster took to be there.
+    """
+
+    read: float = 0.0
+    encode: float = 0.0
+    learn: float = 0.0
+    save: float = 0.0
+    start: float = 0.0
+    total: float = 0.0
+
+
+class Listener:
+    """Hears how training goes; every method may be overridden."""
+
+    def on_notice(self, text: str) -> None:
+        """Something the user should know."""
+
+    def on_open(self, training: Training) -> None:
+        """The sources are open and the model is there; no row has been learned yet."""
+
+    def on_progress(self, training: Training, points: list[list[CurvePoint]]) -> None:
+        """A block was learned; `points` are new points of the learning curve, by target."""
+
+    def on_save(self, training: Training) -> None:
+        """A checkpoint is on the disk."""
+
+
+class Training:
+    """One run; `run` does it all, the attributes say how it went."""
+
+    def __init__(
+        self,
+        options: TrainOptions,
+        listener: Listener | None = None,
+        known: OnlineModel | None = None,
+    ) -> None:
+        """`known` is the model to go on with where `options.model` names no file."""
+        self.options = options
+        self._given_model = known
+        self.listener = listener or Listener()
+        self.seconds = TrainingSeconds()
+        self.ready = False  # whether model and position are known
+        self.continued = False  # whether there was a model before
+        self.rows = 0  # rows taken in by this run, all passes
+        self.processor_seconds = 0.0  # seconds of processor time that learning them took
+        self.stream: Stream | None = None
+        self.model: OnlineModel
+        self.position: Position
+        self.tally_before = RowTally()
+        self.test: Evaluation | None = None  # of the rows held out
+        self._checkpoint: Checkpoint | None = None
+        self._bad: BadRowWriter | None = None
+        self._unlearnable = UnlearnedRowNotices()
+        self._writer: Writer | None = None
+        self._pipeline: LearningPipeline
+        self._unsaved = False
+        self._saved_rows = 0
+        self._saved_at = monotonic()
+        self._save_interval = 0.0  # seconds from one save to the next, where saving takes long
+
+    @property
+    def bad_rows(self) -> int:
+        """Rows of this run that could not be read."""
+        return 0 if self._bad is None else self._bad.count
+
+    def run(self, interruption: InterruptGuard | None = None) -> None:
+        """Train; `Interrupted` and errors in the data are raised after saving."""
+        interruption = interruption or InterruptGuard()
+        start = perf_counter()
+        try:
+            with ExitStack() as stack:
+                self.options.check()
+                if self.options.model is not None:
+                    home = FleetCheckpoint if self._is_fleet else Checkpoint
+                    self._checkpoint = stack.enter_context(home(self.options.model))
+                    self._report_hard_links(self._checkpoint)
+                self._open_stream(stack, interruption)
+                if self.stream is not None:
+                    self._open_writer(stack, self.stream)
+                    self.listener.on_open(self)
+                    cost = estimate_cost(self.model, self.stream, self.position.epochs)
+                    if cost is not None:
+                        self.listener.on_notice(cost)
+                    there = use_engine(self.model, self.options.engine, self.options.cluster)
+                    waited = perf_counter()
+                    with there, self._save_on_failure():
+                        self.seconds.start = perf_counter() - waited
+                        self._learn_stream(self.stream, interruption)
+        finally:
+            self.seconds.total = perf_counter() - start
+
+    @property
+    def _is_fleet(self) -> bool:
+        """Whether there is, or will be, a model for every key."""
+        path = self.options.model
+        return bool(self.options.key) or (path is not None and keyed.is_fleet(path))
+
+    def _report_hard_links(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.name_count > 1:
+            self.listener.on_notice(
+                f"{self.options.model} has another name (a hard link), which keeps the model as it "
+                "is now: saving makes a new file"
+            )
+
+    @contextmanager
+    def _save_on_failure(self) -> Iterator[None]:
+        """Whatever ends the learning early, what was learned is saved before it goes on."""
+        try:
+            yield
+        except (Interrupted, ReaderLeft):
+            self._save_checkpoint()
+            raise
+        except OutputError:
+            # The model must not be ahead of what was written: it stays as it was last saved.
+            if self._saved_rows:
+                kept = f"{self.options.model} stays as it was saved after row {self._saved_rows:,}"
+                self.listener.on_notice(f"{kept}: when there is room, --resume goes on there")
+            raise
+        except (DataError, UsageError):
+            self._save_checkpoint()
+            if self.rows:
+                learned = f"{format_rows(self.rows)} before the error were learned"
+                saved = " and saved: when it is mended, --resume goes on"
+                self.listener.on_notice(f"{learned}{saved if self._checkpoint else ''}")
+            raise
+
+    def find_schema(self) -> None:
+        """Find schema and settings, learn nothing and write nothing."""
+        with ExitStack() as stack:
+            self.options.check()
+            self._open_stream(stack, InterruptGuard())
+
+    def _load_existing(self) -> OnlineModel | None:
+        """The model that is continued, if there is one, and nothing said contradicts it."""
+        options, path = self.options, self.options.model
+        model = self._given_model
+        if path is not None and self._is_fleet:
+            model = keyed.load_existing(path, self._checkpoint, options)
+        elif path is not None:
+            if not modelfile.exists(path):
+                return None
+            if options.fresh:
+                modelfile.check_overwrite(path)
+                return None
+            model = modelfile.load(path)
+        if model is not None:
+            name = path or "the model"
+            options.choices.check_against(name, model.settings)
+            check_columns(name, options.read, model.schema)
+        return model
+
+    def _open_stream(self, stack: ExitStack, interruption: InterruptGuard) -> None:
+        """Find the model, the position and the schema; no stream if nothing is left to learn."""
+        options, notice = self.options, self.listener.on_notice
+        model = self._load_existing()
+        settings = options.settings if model is None else model.settings
+        read = keyed.add_key_columns(options.read, options.key if model is None else model.key)
+        last = None if model is None else Position.from_json(model.position)
+        begin = Position.at_start(list_source_names(options.sources), options.read, settings.seed)
+        self.position = begin if options.model is None else self._find_start(begin, last)
+        self.continued = model is not None
+        if model is not None and self.position.is_finished:
+            self.model = model
+            self.tally_before = RowTally.from_model(model)
+            self.ready = True
+            notice("nothing left to learn: the run was complete")
+            return
+        self._bad = stack.enter_context(BadRowWriter(options.bad_rows))
+        start = perf_counter()
+        with interruption.wait_for_input():  # a pipe may take its time for its first rows
+            self.stream = stack.enter_context(
+                open_stream(
+                    options.sources,
+                    options=self.position.to_read_options(read),
+                    schema=None if model is None else model.schema,
+                    on_notice=notice,
+                    on_bad_row=self._bad,
+                )
+            )
+        self.seconds.read += perf_counter() - start
+        check_network_size(settings, self.stream.schema)
+        self.model = model or self._create_model(settings, self.stream.schema.copy())
+        self.tally_before = RowTally.from_model(self.model)
+        self.ready = True
+
+    def _create_model(self, settings: Settings, schema: Schema) -> OnlineModel:
+        if self.options.key:
+            return keyed.create_fleet(self._checkpoint, self.options, settings, schema)
+        return OnlineModel.create(settings, schema)
+
+    def _find_start(self, begin: Position, last: Position | None) -> Position:
+        """Where to begin: at the first row, or where a run on the same sources was cut short."""
+        options, notice = self.options, self.listener.on_notice
+        if options.resume and last is None:
+            notice("nothing to resume: the run starts at the first row")
+        if options.resume:
+            return begin if last is None else begin.resume_from(last)
+        if options.again or last is None:
+            return begin
+        if not last.reads_same_rows(begin):
+            if not last.complete and last.sources == begin.sources and STDIN not in begin.sources:
+                notice(
+                    f"the last run on {format_sources(begin.sources)} was cut short and read otherwise: "
+                    "this one begins at the first row (--resume says what differs)"
+                )
+            return begin
+        if not last.complete:
+            notice(
+                f"the last run on {format_sources(begin.sources)} was cut short: going on where it ended "
+                "(--again learns all of it anew)"
+            )
+            return begin.resume_from(last)
+        notice(
+            f"{format_sources(begin.sources)}: was learned to its end before, and is learned once more: its "
+            "rows count again"
+        )
+        return begin
+
+    def _open_writer(self, stack: ExitStack, stream: Stream) -> None:
+        path, position = self.options.predictions, self.position
+        if path is None:
+            return
+        keep = None
+        if position.epoch or position.rows:
+            if position.predictions == path:
+                keep = position.predictions_bytes
+                if keep is None:
+                    raise UsageError(f"{path}: only text can be resumed (use .csv or .jsonl)")
+            else:
+                self.listener.on_notice(f"the predictions begin at row {position.rows + 1}")
+        fields = self.model.task.output_fields(
+            OutputOptions(
+                self.options.interval,
+                tuple(self.options.quantiles),
+                outlier=self.model.settings.robust,
+                open=True,
+            )
+        )
+        self._writer = stack.enter_context(open_writer(path, fields, stream.schema, keep=keep))
+        self.position = replace(position, predictions=None if path == STDOUT else path)
+
+    def _learn_stream(self, stream: Stream, interruption: InterruptGuard) -> None:
+        """Learn every row of every pass, in pieces that end at points of the learning curve."""
+        seconds = self.seconds
+        self._saved_at = monotonic()
+        self._pipeline = LearningPipeline(self.model, stream.is_live)
+        if stream.is_live:
+            interruption.call_when_idle(self.options.checkpoint_every, self._save_checkpoint)
+        while True:
+            wall, cpu = perf_counter(), thread_time()
+            with interruption.wait_for_input():
+                rows = next(stream, None)
+            # Whoever waits uses no processor: what was used was for encoding.
+            used = thread_time() - cpu
+            seconds.encode += used
+            seconds.read += max(0.0, perf_counter() - wall - used)
+            again = self.position.epoch > 0
+            if rows is None:
+                self._receive_rows(self._pipeline.finish(), again)
+            if rows is None and self.position.epoch + 1 >= self.position.epochs:
+                break
+            if rows is None:
+                self.position = replace(self.position, epoch=self.position.epoch + 1, rows=0)
+                stream.start_next_pass()
+                self.model.start_pass()
+            elif again or self._pipeline.is_delayed:
+                self._receive_rows(self._pipeline.learn(rows, again), again)
+            else:
+                while len(rows.y):
+                    piece = next(self.model.card.curve.split_at_points(len(rows.y)))
+                    part = slice_rows(rows, 0, piece.stop)
+                    self._receive_rows(self._pipeline.learn(part, again), again)
+                    rows = slice_rows(rows, piece.stop, len(rows.y))
+            pause = max(self.options.checkpoint_every, self._save_interval)
+            if self.model.wants_saving or monotonic() - self._saved_at >= pause:
+                self._save_checkpoint()
+        if not self.model.rows:
+            raise DataError("no row could be learned: none has a target")
+        self.position = replace(self.position, complete=True)
+        self._unsaved = True
+        self._save_checkpoint()
+        self._score_held_out(stream)
+
+    def _score_held_out(self, stream: Stream) -> None:
+        """Score the rows held out, and say so if the order of the others did harm."""
+        notice = self.listener.on_notice
+        found = measure_forgetting(self.model)
+        if found is not None:
+            shuffled = self.options.read.shuffle
+            notice(format_forgetting(found, shuffled=shuffled, alarms=self.model.alarm_count))
+        if not self.options.read.test_split:
+            return
+        stream.start_next_pass(testing=True)
+        try:
+            self.test = evaluate(self.model, stream, notice=notice)
+        except DataError as error:
+            notice(f"of the rows held out there is {error}")
+            return
+        rows, out = self.test.row_counts.scored, self.test.figures()
+        figures = next(iter(out.values()))
+        said = f": {self.model.task.format_headline(figures)}" if len(out) == 1 else ""
+        notice(f"{format_rows(rows)} held out and never learned{said}")
+
+    def _receive_rows(self, learned: Iterator[LearnedRows], again: bool) -> None:
+        """Have rows learned, and count what comes of them."""
+        while True:
+            known = len(self.model.card.curve.points[0])
+            start, used = perf_counter(), thread_time()
+            one = next(learned, None)
+            points = self.model.card.curve.points
+            self.processor_seconds += thread_time() - used
+            self.seconds.learn += perf_counter() - start
+            if one is None:
+                return
+            self._count_rows(one, [of_target[known:] for of_target in points], again)
+
+    def _count_rows(self, one: LearnedRows, points: list[list[CurvePoint]], again: bool) -> None:
+        """Count rows that were learned, write predictions, tell."""
+        rows, learned = one.rows, perf_counter()
+        self.rows += len(rows.y)
+        self.position = replace(self.position, rows=self.position.rows + len(rows.y))
+        self._unsaved = True
+        for refuted in one.first_invalid_rows:
+            name, words = (
+                self.model.schema.targets[0],
+                TARGET_TYPES[refuted.new_type].value_description,
+            )
+            self.listener.on_notice(
+                f"row {format_count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
+                f"{refuted.old_type}: what was learned is learned anew as {words} "
+                f"(--task {refuted.old_type} leaves such rows out)"
+            )
+        odd = self._unlearnable.notice_invalid_target(
+            rows,
+            self.model.task.name,
+            self.model.schema.targets,
+            settled=self.model.settings.kind != "auto",
+        )
+        for said in (odd, self._unlearnable.notice_dropped_rows(self.model.let_go)):
+            if said is not None:
+                self.listener.on_notice(said)
+        if self._writer is not None and not again:
+            self._writer.write(one.forecast, leading_columns(rows, self.model.task, self.model.key))
+            self.seconds.save += perf_counter() - learned
+        self.listener.on_progress(self, points)
+
+    def _save_checkpoint(self) -> None:
+        self._receive_rows(self._pipeline.finish(), self.position.epoch > 0)
+        if not self._unsaved:
+            return
+        start = perf_counter()
+        if self._writer is not None:
+            written = self._writer.checkpoint()
+            self.position = replace(self.position, predictions_bytes=written)
+        if self._checkpoint is not None:
+            self.model.position = self.position.to_json()
+            self._checkpoint.save_model(self.model)
+        self._unsaved = False
+        self._saved_rows = self.position.rows
+        self._saved_at = monotonic()
+        self._save_interval = MIN_LEARN_SAVE_RATIO * (perf_counter() - start)
+        self.seconds.save += perf_counter() - start
+        self.listener.on_save(self)

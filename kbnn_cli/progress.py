@@ -1,0 +1,224 @@
+"""Tells the user how training goes: notices, a bar or doubling lines, the log, the summary."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Self
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from kbnn.errors import DataError, ReaderLeft
+from kbnn.metrics.scorecard import CurvePoint
+from kbnn.model.candidates import (
+    TARGET_TYPE_SELECTION_ROWS,
+    compare_target_types,
+    format_evidence,
+    rank_candidates,
+)
+from kbnn.sink import open_sink
+from kbnn.wording import format_count, format_json, format_number, format_rows
+from kbnn.workflows.run_results import summarize_training
+from kbnn.workflows.training import Listener, Training
+from kbnn_cli import display, errors
+from kbnn_cli.display import CleanConsole
+
+
+class TrainListener(Listener):
+    """Everything goes to stderr, the log to its file.
+
+    Nothing here stops the training: what nobody hears is lost, and a log that cannot be written is
+    said once and remembered in `log_failed`.
+    """
+
+    def __init__(self, quiet: bool, log: str | None) -> None:
+        self._quiet = quiet
+        self._stack = ExitStack()
+        self._log = None if log is None else self._stack.enter_context(open_sink(log, "a"))
+        self.log_failed = False
+        self._start = perf_counter()
+        self._lines: display.DoublingLines | None = None
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._alarms = 0
+        self._resumed = False
+        self._selecting_shape = False
+        self._selecting_target_type = False
+
+    def on_notice(self, text: str) -> None:
+        """Say it, unless quiet was asked for."""
+        if self._quiet:
+            return
+        if self._bar is not None:
+            self._bar.console.print(errors.wrap_line(f"kbnn: {text}"), soft_wrap=True)
+        else:
+            errors.print_message(text)
+
+    def on_open(self, training: Training) -> None:
+        """Say which model it is, and get ready to show progress."""
+        path, model = training.options.model, training.model
+        if training.continued:
+            self.on_notice(f"going on with {path}, which has learned {format_rows(model.rows)}")
+        else:
+            self.on_notice(f"new model {path}")
+        if training.position.rows or training.position.epoch:
+            self.on_notice(f"resuming {_format_place(training)}")
+            self._resumed = True
+        self._alarms = model.alarm_count
+        self._selecting_shape = model.settings.hidden == "auto" and not model.lost
+        kinds = {racer.learner.settings.kind for racer in model.racers}
+        self._selecting_target_type = model.is_warming_up or len(kinds) > 1
+        self._log_event("start", training, continued=training.continued)
+        if self._quiet:
+            return
+        stream = training.stream
+        total = None if stream is None or stream.is_live else stream.total_bytes
+        if total is None or not sys.stderr.isatty():
+            self._lines = display.DoublingLines(model)
+            return
+        self._bar = self._stack.enter_context(
+            Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[figures]}"),
+                TimeRemainingColumn(compact=True),
+                TextColumn("left"),
+                console=CleanConsole(stderr=True),
+                transient=True,
+            )
+        )
+        size = total * training.position.epochs
+        self._task = self._bar.add_task("training", total=size, figures="")
+
+    def on_progress(self, training: Training, points: list[list[CurvePoint]]) -> None:
+        """Show it."""
+        model = training.model
+        if points[0]:
+            for j, name in enumerate(model.schema.targets):
+                for point in points[j]:
+                    self._log_event("point", training, target=name, **_point_fields(point))
+            if self._lines is not None:
+                for line in self._lines.format_points(points, self._rows_per_second(training)):
+                    errors.print_line(line)
+        if model.alarm_count > self._alarms:
+            new = model.alarms[self._alarms - model.alarm_count :]
+            self._alarms = model.alarm_count
+            for row in new:
+                self._log_event("alarm", training, row=row)
+        if self._selecting_target_type and model.learner_state.seen >= TARGET_TYPE_SELECTION_ROWS:
+            self._announce_target_type(training)
+        if self._selecting_shape and len(model.racers) == 1:
+            self._selecting_shape = False
+            self._announce_shape(training)
+        if self._bar is not None and training.stream is not None and training.stream.total_bytes:
+            passes = training.position.epoch * training.stream.total_bytes
+            figures = f"{format_rows(training.rows)}, {format_count(self._rows_per_second(training))}/s{_format_loss(training)}"
+            done = passes + training.stream.bytes_read
+            if self._resumed:  # what was skipped took no time and says nothing of what is left
+                self._bar.reset(self._task, completed=done, figures=figures)
+                self._resumed = False
+            self._bar.update(self._task, completed=done, figures=figures)
+
+    def on_save(self, training: Training) -> None:
+        """Note it in the log."""
+        self._log_event("saved", training)
+
+    def on_end(self, training: Training, code: int) -> None:
+        """Take the bar away and show the summary."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if not training.ready:
+            return
+        self._log_event("end", training, summary=summarize_training(training))
+        if self._quiet:
+            return
+        if self._selecting_target_type and training.model.rows:
+            self._announce_target_type(training)
+        if self._selecting_shape and training.model.rows:
+            self._announce_shape(training)
+        if code != errors.EXIT_DONE:
+            self.on_notice(f"stopped {_format_place(training)}; {training.options.model} is saved")
+        console = CleanConsole(stderr=True)
+        console.print()
+        for part in display.summary_parts(training):
+            console.print(part)
+
+    def _announce_target_type(self, training: Training) -> None:
+        """What kind of number the target is taken for, where it is not any number."""
+        self._selecting_target_type = False
+        model = training.model
+        told = compare_target_types(model.racers, model.lost)
+        if told is None:
+            return
+        kind, other, nats = told
+        self.on_notice(
+            f"task: {kind}, {format_evidence(nats, other)} after "
+            f"{format_rows(min(model.learner_state.seen, TARGET_TYPE_SELECTION_ROWS))} (--task {other} has it otherwise)"
+        )
+
+    def _announce_shape(self, training: Training) -> None:
+        """Which shape won the race, by how much, and what it costs."""
+        rivals = rank_candidates(training.model.racers, training.model.lost)
+        if not rivals:
+            return
+        nearest = min(rivals, key=lambda rival: rival.nats)
+        cost = 1e6 * training.processor_seconds / max(training.rows, 1)
+        self.on_notice(
+            f"{nearest.leader} is in use, {format_evidence(nearest.nats, nearest.settings)} after "
+            f"{format_rows(training.model.learner_state.seen)} "
+            f"({format_number(cost, 3)} us of processor time a row so far)"
+        )
+
+    def _rows_per_second(self, training: Training) -> float:
+        return training.rows / max(perf_counter() - self._start, 1e-9)
+
+    def _log_event(self, event: str, training: Training, **more: Any) -> None:
+        if self._log is None or self.log_failed:
+            return
+        entry = {
+            "event": event,
+            "seconds": round(perf_counter() - self._start, 6),
+            "epoch": training.position.epoch,
+            "row": training.position.rows,
+            "rows": training.model.rows,
+            **more,
+        }
+        try:
+            self._log.write(f"{format_json(entry)}\n".encode())
+        except (DataError, ReaderLeft) as error:
+            self.log_failed = True
+            why = str(error) if isinstance(error, DataError) else f"{error}: its reader has left"
+            errors.print_message(f"{why}; the training goes on without the log")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+
+def _format_place(training: Training) -> str:
+    position = training.position
+    after = f"after row {format_count(position.rows)}"
+    return f"{after} of pass {position.epoch + 1}" if position.epochs > 1 else after
+
+
+def _format_loss(training: Training) -> str:
+    """The figure that matters, for the bar."""
+    model = training.model
+    return f", {model.task.format_headline(model.card.scores[0].metric_values())}"
+
+
+def _point_fields(point: CurvePoint) -> dict[str, float | None]:
+    names = ("rows_scored", "loss", "nll", "coverage_90")
+    since = ("since_loss", "since_nll", "since_coverage_90")
+    return dict(zip((*names, *since), point.to_json(), strict=True))

@@ -1,0 +1,482 @@
+"""What is shown of steps ahead: a chart in the terminal or a file, and how good they were.
+
+What `kbnn inspect --diff` prints: the differences of two models, side by side.
+
+What `kbnn evaluate` prints: verdict, figures, pictures, time.
+
+What is shown of a fleet: its keys and how they stand.
+
+What `kbnn inspect` prints: what the model is, has seen and believes, and how it forecast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from kbnn.wording import format_count, format_number, format_percent
+from kbnn_cli import display
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kbnn.model.model import OnlineModel
+    from kbnn.workflows.backtest import BacktestResult
+    from kbnn.workflows.forecast import HorizonForecast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kbnn.wording import clean_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kbnn.workflows.comparing import Comparison, EffectChange, ValueChange, WeightChange
+from kbnn.wording import format_rows
+from kbnn_cli.display import figures_table, verdict_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kbnn.workflows.evaluating import Evaluation
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kbnn.model.model import OnlineModel
+from rich.console import Console, ConsoleOptions, RenderResult
+
+from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
+from kbnn_cli.charts import draw_whiskers
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from kbnn.model.diagnostics import Effect
+    from kbnn.workflows.inspecting import Inspection
+
+
+LISTED_STEPS = (1, 2, 3, 6, 12, 18, 24, 36, 48, 72, 96, 168)
+"""Steps that are listed, beside the last one; all are in the JSON."""
+
+
+def show_forecast(
+    model: OnlineModel, steps: HorizonForecast, plot: str | None, *, terminal: bool
+) -> None:
+    """Draw a forecast where it is asked for, and where a person looks."""
+    from kbnn.workflows import forecast
+
+    if plot is not None:
+        from kbnn.report import write_picture
+
+        write_picture(forecast.build_forecast_chart(model, steps), plot)
+    if terminal and display.on_terminal():
+        from kbnn_cli.charts import single_chart
+
+        display.print_parts([single_chart(forecast.build_forecast_chart(model, steps))])
+
+
+def backtest_parts(judged: BacktestResult) -> Iterator[RenderableType]:
+    """How good forecasts were, step by step."""
+    yield Text(f"steps ahead, from {format_count(judged.origins)} rows on:")
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for head in ("step", "RMSE", "last value", "season ago", "inside 90 %", "width", "score"):
+        table.add_column(Text(head, style="dim"), justify="right")
+    last = judged.steps[-1].step
+    for step in judged.steps:
+        if step.step in LISTED_STEPS or step.step == last:
+            season = "-" if step.season_rmse is None else format_number(step.season_rmse)
+            table.add_row(
+                str(step.step),
+                format_number(step.rmse),
+                format_number(step.last_rmse),
+                season,
+                format_percent(step.coverage_90),
+                format_number(step.width_90),
+                format_number(step.interval_score_90),
+            )
+    yield table
+    yield Text("score: the width, and 20 times every miss; smaller is better", style="dim")
+
+
+MAX_SHOWN_CHANGES = 10
+
+
+def comparison_parts(made: Comparison, first: str, second: str) -> Iterator[RenderableType]:
+    """The parts of the answer, to print one after the other."""
+    yield Text.assemble((clean_text(first), "bold"), " against ", (clean_text(second), "bold"))
+    if made.is_same:
+        yield Text("The models are the same.")
+        return
+    several = len(made.figures) > 1
+    groups: list[tuple[str, Sequence[ValueChange]]] = [
+        ("Settings", made.settings),
+        ("Columns", made.columns),
+        ("Rows and counts", made.facts),
+    ]
+    for name, figures in made.figures.items():
+        groups.append((f"Forecasts of {clean_text(name)}" if several else "Forecasts", figures))
+    for title, found in groups:
+        if found:
+            yield from make_heading(title)
+            yield changes_table(found)
+    for name, effects in made.effects.items():
+        yield from make_heading(
+            f"Sensitivity of {clean_text(name)}, per standard deviation of the feature"
+        )
+        yield effects_table(effects[:MAX_SHOWN_CHANGES])
+    if made.moves:
+        yield from make_heading(
+            f"Weights that moved most, of {format_count(made.weights_compared)} compared"
+        )
+        yield moves_table(made.moves)
+        moved = format_number(made.root_mean_square_move, 3)
+        yield Text(f"root mean square move {moved} prior sds", style="dim")
+    elif not made.weights_compared:
+        yield Text()
+        yield Text("Weights are not compared: the networks differ in shape or seed.", style="dim")
+
+
+def format_any_value(value: Any) -> str:
+    """A value of any kind."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int):
+        return format_count(value)
+    if isinstance(value, list):
+        return ", ".join(str(part) for part in value)
+    return (
+        format_number(value)
+        if isinstance(value, float) or value is None
+        else clean_text(str(value))
+    )
+
+
+def format_difference(change: float) -> str:
+    """A difference with its sign."""
+    text = format_count(change) if isinstance(change, int) else format_number(change, 3)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def make_number_table(*names: str) -> Table:
+    """A table whose first column is text and whose others are numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column(names[0], overflow="fold")
+    for name in names[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def changes_table(found: Sequence[ValueChange]) -> Table:
+    """Name, first, second and, of numbers, the difference."""
+    table = make_number_table("", "first", "second", "change")
+    for change in found:
+        pair = (change.first, change.second)
+        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in pair)
+        gap = format_difference(change.second - change.first) if numbers else ""
+        table.add_row(
+            Text(clean_text(change.name)),
+            Text(format_any_value(pair[0])),
+            Text(format_any_value(pair[1])),
+            Text(gap),
+        )
+    return table
+
+
+def effects_table(found: Sequence[EffectChange]) -> Table:
+    """Both effects with their doubt, and the gap in standard deviations of that doubt."""
+    table = make_number_table("feature", "first", "sd", "second", "sd", "gap in sds")
+    for change in found:
+        values = (change.first, change.first_sd, change.second, change.second_sd, change.gap)
+        table.add_row(
+            Text(clean_text(change.feature)), *(Text(format_number(v, 3)) for v in values)
+        )
+    return table
+
+
+def moves_table(found: Sequence[WeightChange]) -> Table:
+    """Where the weight leads, its means, and the move in prior standard deviations."""
+    table = make_number_table("weight", "first", "second", "prior sds")
+    several = any(move.network > 1 for move in found)
+    for move in found:
+        network = f"network {move.network}, " if several else ""
+        where = f"{network}layer {move.layer}, unit {move.unit}, from {clean_text(move.source)}"
+        table.add_row(
+            Text(where),
+            Text(format_number(move.first, 3)),
+            Text(format_number(move.second, 3)),
+            Text(f"{move.prior_sds:+.3g}"),
+        )
+    return table
+
+
+MAX_NAMED_SOURCES = 3
+"""Sources named in the title; the others are counted."""
+
+LEARNING_NOTES = {
+    False: "The model is frozen: it does not learn from these rows.",
+    True: "The model learns each row after predicting it; nothing is saved.",
+}
+
+
+def evaluation_parts(
+    evaluation: Evaluation, model: str, sources: Sequence[str], *, plots: bool
+) -> Iterator[RenderableType]:
+    """The parts of the answer, to print one after the other."""
+    yield Text(f"{clean_text(model)} on {format_source_names(sources)}", style="dim")
+    yield Text(LEARNING_NOTES[evaluation.learning], style="dim")
+    sections = evaluation.build_sections()
+    for section in sections:
+        yield Text()
+        if len(sections) > 1:
+            yield Text(clean_text(section.name), style="bold underline")
+        yield from verdict_text(section.verdict)
+        yield Text()
+        yield figures_table(section.table)
+        loss = evaluation.pinball.get(section.name)
+        if loss is not None:
+            means = zip(loss.shares.tolist(), loss.mean_losses(), strict=True)
+            told = ", ".join(f"{share:g}: {format_number(mean)}" for share, mean in means)
+            yield Text(f"pinball loss {told}")
+        if plots:
+            from kbnn_cli.charts import section_charts
+
+            yield Text()
+            yield from section_charts(section)
+    if evaluation.keys is not None:
+        pass
+
+        yield from key_ranking_parts(evaluation.keys.to_json())
+    yield Text()
+    yield Text(format_rows_line(evaluation), style="dim")
+    yield Text(format_time_line(evaluation), style="dim")
+
+
+def format_source_names(sources: Sequence[str]) -> str:
+    """The sources by name, as far as they are few."""
+    names = [clean_text("stdin" if name == "-" else name) for name in sources]
+    if len(names) <= MAX_NAMED_SOURCES:
+        return ", ".join(names)
+    return f"{', '.join(names[: MAX_NAMED_SOURCES - 1])} and {len(names) - MAX_NAMED_SOURCES + 1} others"
+
+
+def format_rows_line(evaluation: Evaluation) -> str:
+    """How many rows were scored, and what became of the others."""
+    scored, without, unreadable = evaluation.row_counts
+    left = [
+        f"{format_count(number)} {what}"
+        for number, what in ((without, "without a target"), (unreadable, "unreadable"))
+        if number
+    ]
+    told = [f"intervals {evaluation.intervals}"] if evaluation.intervals else []
+    return ", ".join([f"{format_rows(scored)} scored", *left, *told])
+
+
+def format_time_line(evaluation: Evaluation) -> str:
+    """Seconds, where they went, and rows a second."""
+    timing = evaluation.timing
+    parts = ", ".join(
+        f"{name} {format_number(seconds, 2)}"
+        for name, seconds in (
+            ("read", timing.read),
+            ("predict", timing.predict),
+            ("score", timing.score),
+        )
+    )
+    rate = evaluation.rows_per_second
+    return f"{format_number(timing.total, 3)} s ({parts}), {format_count(rate or 0)} rows/s"
+
+
+MAX_SHOWN_KEYS = 20
+"""Keys that are shown; `--json` has all."""
+MAX_KEY_CHARACTERS = 40
+"""Characters of a key that are shown."""
+
+
+def overview_parts(model: OnlineModel, found: dict[str, Any]) -> Iterator[RenderableType]:
+    """The fleet, the record of all rows, and its keys, those with most rows first."""
+    keys = found["keys"]
+    by = clean_text(", ".join(found["key"]))
+    yield Text(
+        f"{clean_text(found['fleet'])}: {model.task.description} "
+        f"by {by}, {format_count(len(keys))} {'key' if len(keys) == 1 else 'keys'}, "
+        f"{format_rows(found['rows'])} learned"
+    )
+    names = model.schema.targets
+    figures = found["prequential"]
+    if model.card.curve.rows:
+        yield Text("\neach row was predicted before it was learned:", style="dim")
+        for name in names:
+            one = figures["targets"][name] if len(names) > 1 else figures
+            yield figures_table(model.task.build_table(one, name, brief=True))
+    yield Text()
+    table = _make_key_table(by, "rows", "error", "in 90 %", "alarms")
+    for one in keys[:MAX_SHOWN_KEYS]:
+        figures = [
+            format_number(one["loss"]),
+            format_percent(one["coverage_90"]),
+            format_count(one["alarms"]),
+        ]
+        table.add_row(_format_key(one["key"]), format_count(one["rows"]), *figures)
+    yield table
+    if len(keys) > MAX_SHOWN_KEYS:
+        yield Text(
+            f"and {format_count(len(keys) - MAX_SHOWN_KEYS)} more (--json lists all)", style="dim"
+        )
+
+
+def key_ranking_parts(found: dict[str, Any]) -> Iterator[RenderableType]:
+    """The best, the median and the worst key."""
+    yield Text()
+    table = _make_key_table(
+        f"of {format_count(found['count'])} keys", "", "rows", "error", "in 90 %"
+    )
+    for which in ("best", "median", "worst"):
+        if which in found:
+            one = found[which]
+            figures = [format_number(one["loss"]), format_percent(one["coverage_90"])]
+            table.add_row(which, _format_key(one["key"]), format_count(one["rows"]), *figures)
+    yield table
+
+
+def _make_key_table(*heads: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in heads:
+        right = head in ("rows", "error", "in 90 %", "alarms")
+        table.add_column(head, justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+def _format_key(key: str) -> Text:
+    text = clean_text(key)
+    return Text(text if len(text) <= MAX_KEY_CHARACTERS else f"{text[: MAX_KEY_CHARACTERS - 3]}...")
+
+
+MAX_SHOWN_EFFECTS = 15
+MAX_SHOWN_CATEGORIES = 8
+
+
+def inspection_parts(found: Inspection, *, plots: bool) -> Iterator[RenderableType]:
+    """The parts of the answer, to print one after the other."""
+    yield Text.assemble((clean_text(found.path), "bold"), f": {found.summary}")
+    for title, lines in (
+        ("What it is", found.identity_lines()),
+        ("What it has seen", found.history_lines()),
+        ("Health", found.health_lines()),
+    ):
+        yield from make_heading(title)
+        yield label_table(lines)
+    yield from make_heading("Columns")
+    yield columns_table(found.columns)
+    for column in found.columns:
+        if column["categories"]:
+            yield Text.assemble(
+                (f"{clean_text(column['name'])}: ", "dim"),
+                format_category_names(column["categories"]),
+            )
+    for told in found.effects:
+        yield from make_heading(f"Sensitivity of {clean_text(told.title)} to each feature")
+        yield Text(
+            f"change in {clean_text(told.unit)} per unit and per standard deviation of the feature "
+            "(category: present, against one never seen)",
+            style="dim",
+        )
+        yield EffectsTable(told.effects)
+    for shown in found.sections:
+        several = f" of {clean_text(shown.name)}" if len(found.sections) > 1 else ""
+        yield from make_heading(f"Forecasts{several}, each made before its row was learned")
+        yield from verdict_text(shown.verdict)
+        if found.figures[shown.name]["rows"]:
+            yield Text()
+            yield figures_table(shown.table)
+        if plots:
+            from kbnn_cli.charts import section_charts
+
+            yield Text()
+            yield from section_charts(shown)
+
+
+def make_heading(title: str) -> list[Text]:
+    """A heading with a blank line before it."""
+    return [Text(), Text(title, style="bold")]
+
+
+def label_table(lines: Sequence[tuple[str, str]]) -> Table:
+    """Labels and values in two columns."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True, min_width=17)
+    table.add_column(overflow="fold")
+    for label, value in lines:
+        table.add_row(Text(label), Text(value))
+    return table
+
+
+def columns_table(columns: Sequence[dict[str, Any]]) -> Table:
+    """Every column of the source."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("name", overflow="fold")
+    table.add_column("kind", no_wrap=True)
+    table.add_column("role", no_wrap=True)
+    for head in ("center", "scale", "missing"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for column in columns:
+        numeric = column["kind"] == "number"
+        missing = "" if column["missing"] is None else format_percent(column["missing"])
+        numeric = numeric and column["scale"] is not None
+        role = {"none": "not used", "input_sd": f"sd of {column['of']}"}.get(
+            column["role"], column["role"]
+        )
+        role += " (change)" if column.get("as_change") else ""
+        table.add_row(
+            Text(clean_text(column["name"])),
+            Text(column["kind"]),
+            Text(clean_text(role)),
+            Text(format_number(column["center"]) if numeric else ""),
+            Text(format_number(column["scale"]) if numeric else ""),
+            Text(missing),
+        )
+    return table
+
+
+def format_category_names(names: Sequence[str]) -> str:
+    """The first categories by name."""
+    shown = ", ".join(clean_text(name) for name in names[:MAX_SHOWN_CATEGORIES])
+    left = len(names) - MAX_SHOWN_CATEGORIES
+    return f"{shown} and {left} more" if left > 0 else shown
+
+
+class EffectsTable:
+    """Effects with their 90 % intervals, the largest first."""
+
+    def __init__(self, effects: Sequence[Effect]) -> None:
+        self.effects = sorted(effects, key=lambda effect: -abs(effect.effect))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw in the characters that the console has."""
+        shown = self.effects[:MAX_SHOWN_EFFECTS]
+        sign = "+-" if options.ascii_only else "±"
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("feature", overflow="fold")
+        table.add_column(Text("per unit"), justify="right", no_wrap=True)
+        table.add_column(Text("per sd"), justify="right", no_wrap=True)
+        table.add_column(Text(f"{sign} sd"), justify="right", no_wrap=True)
+        table.add_column(Text("90 % interval"), no_wrap=True)
+        lines = draw_whiskers(
+            [effect.effect for effect in shown],
+            [INTERVAL_HALF_WIDTHS_SD[90] * effect.effect_sd for effect in shown],
+            options.ascii_only,
+        )
+        for effect, line in zip(shown, lines, strict=True):
+            table.add_row(
+                Text(clean_text(effect.feature)),
+                Text(format_number(effect.slope, 3)),
+                Text(format_number(effect.effect, 3), style="bold"),
+                Text(format_number(effect.effect_sd, 2)),
+                line,
+            )
+        yield table
+        left = len(self.effects) - len(shown)
+        if left:
+            yield Text(f"and {left} smaller ones (--json has them all)", style="dim")
