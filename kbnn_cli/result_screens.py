@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kbnn.model.model import OnlineModel
 from rich.console import Console, ConsoleOptions, RenderResult
 
-from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
+from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
 from kbnn_cli.charts import draw_whiskers
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from kbnn.array_types import FloatArray
+from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.metrics.verdicts import PredictionCurve
 from kbnn.model.diagnostics import Effect
 from kbnn.report import PictureData, picture, plots
 from kbnn.report.report_data import Dependence
 from kbnn.report.styles import BLUE, GREEN, INK, MUTED, ORANGE
-from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
 from tests.judging import number_card, number_task, numbers
 
 pytest.importorskip("matplotlib", reason="the extra kbnn[report] is not installed")

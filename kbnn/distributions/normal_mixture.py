@@ -36,6 +36,8 @@ INTERVAL_PERCENTS: Final = (50, 80, 90, 95)
 TAIL_SHARES: Final = (OUTSIDE_50, OUTSIDE_80, OUTSIDE_90, OUTSIDE_95)
 """What lies beyond each edge of them."""
 HALF_WIDTHS_SD: Final = (HALF_50, HALF_80, HALF_90, HALF_95)
+INTERVAL_HALF_WIDTHS_SD = dict(zip(INTERVAL_PERCENTS, HALF_WIDTHS_SD, strict=True))
+"""In standard deviations, by percentage."""
 GAIN_COUNT: Final = 2 * len(INTERVAL_PERCENTS)
 OutlierShape: TypeAlias = tuple[float, float, float]
 """Share, ratio and shift of the outliers."""

@@ -29,15 +29,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbnn.array_types import FloatArray
 from kbnn.metrics.class_metrics import ClassScore
 from kbnn.metrics.figures import MetricTable
 from kbnn.metrics.numeric_metrics import NumericScore
 from kbnn.metrics.scorecard import CurvePoint
-from kbnn.targets.prediction import Forecast
 from kbnn.wording import format_number, format_percent, format_rows
+
+if TYPE_CHECKING:
+    from kbnn.targets.prediction import Forecast
 
 Level = Literal["good", "fair", "poor", "unknown"]
 

@@ -35,10 +35,11 @@ from kbnn.data.lags import ERROR_WINDOW_ROWS, MAX_HISTORY_ROWS, History, Lag
 from kbnn.data.schema import Schema
 from kbnn.data.time_series import LaggedBatch, Timeline
 from kbnn.distributions import calibration
+from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
 from kbnn.model import ensemble, scaler
 from kbnn.model.learner import Learner, LearnerState
 from kbnn.targets.base import make_empty_forecast
-from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD, Forecast, join_forecasts
+from kbnn.targets.prediction import Forecast, join_forecasts
 
 RANGE_MARGIN_SHARE: Final = 0.25
 MIN_ERROR_ROWS: Final = 64

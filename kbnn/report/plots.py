@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray, IntArray
+from kbnn.distributions.normal_mixture import INTERVAL_HALF_WIDTHS_SD
 from kbnn.metrics.scorecard import CurvePoint
 from kbnn.model.diagnostics import Effect
 from kbnn.report.report_data import Dependence
 from kbnn.report.styles import BLUE, GREEN, INK, MUTED, ORANGE, format_row_tick, shorten_label
-from kbnn.targets.prediction import INTERVAL_HALF_WIDTHS_SD
 
 MAX_ERROR_BARS = 200
 """Most rows drawn with error bars: more would be a grey block."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnn.array_types import FloatArray, IntArray
-from kbnn.distributions.normal_mixture import HALF_WIDTHS_SD, INTERVAL_PERCENTS, PARAM, PARAM_COUNT
+from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
 
 IN_WARMUP = 16
 """A further bit of `Forecast.status`: the row waits until the scale is known."""
@@ -94,7 +94,3 @@ class Label(NamedTuple):
 
     label: str | None
     probability: dict[str, float]
-
-
-INTERVAL_HALF_WIDTHS_SD = dict(zip(INTERVAL_PERCENTS, HALF_WIDTHS_SD, strict=True))
-"""In standard deviations, by percentage."""
