@@ -28,6 +28,7 @@ MOVED: Final = {
     "kbnn.task.sigmoid": "kbnn.targets.classification",
     "kbnn.task.numeric_score": "kbnn.metrics.numeric_metrics",
     "kbnn.task.class_score": "kbnn.metrics.class_metrics",
+    "kbnn.score.verdict": "kbnn.metrics.verdicts",
     "kbnn.model.schema": "kbnn.data.schema",
     "kbnn.model.clock": "kbnn.data.clock",
     "kbnn.model.form": "kbnn.data.number_format",

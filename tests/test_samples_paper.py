@@ -153,14 +153,14 @@ def test_results_depend_on_the_arithmetic_and_on_nothing_else_of_kbnn() -> None:
         pytest.skip("tests of a wheel, which has no sources")
     assert {
         "__init__.py",
-        "network.py",
-        "twin.py",
-        "smoother.py",
+        "kernel.py",
+        "reference.py",
+        "paper_smoother.py",
         "_kernel.pyx",
         "kernel.c",
     } <= names
-    assert {"model.py", "race.py", "learner.py", "settings.py"} <= names, "the tool's own path"
-    assert not {"file.py", "opening.py", "writers.py", "_kernel.c"} & names
+    assert {"model.py", "candidates.py", "learner.py", "settings.py"} <= names, "the tool's own path"
+    assert not {"file.py", "dataset.py", "writers.py", "_kernel.c"} & names
 
 
 @pytest.mark.parametrize("mode", common.MODES)

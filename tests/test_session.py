@@ -276,12 +276,12 @@ SHORT = """
 import resource
 import numpy as np
 from kbnn import Config, init, learn, predict
-from kbnn.core import engine
+from kbnn.core import kernel
 state = init(Config(inputs=40, hidden=(60,), covariance="full"))
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 20), resource.RLIM_INFINITY))
 before = state.cov.sum()
-for use in (engine.open_session, lambda s: learn(s, np.zeros((1, 40)), [0.0])):
+for use in (kernel.open_session, lambda s: learn(s, np.zeros((1, 40)), [0.0])):
     try:
         use(state)
     except MemoryError as error:

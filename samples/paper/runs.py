@@ -99,7 +99,7 @@ def _arithmetic() -> list[Path]:
     """
     folder = Path(kbnn.__file__).parent
     found: set[Path] = set()
-    pending = [folder / "core" / "network.py", folder / "model" / "model.py"]
+    pending = [folder / "core" / "kernel.py", folder / "model" / "model.py"]
     while pending:
         path = pending.pop()
         if path in found or not path.is_file():
