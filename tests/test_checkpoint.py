@@ -92,7 +92,8 @@ class Told(Listener):
 
 read = ReadOptions(block_rows=40, epochs=10**6)
 options = TrainOptions(
-    (sys.argv[1],), sys.argv[2], read, SettingOverrides(hidden=(6,)), resume=True, checkpoint_every=1e-9)
+    (sys.argv[1],), sys.argv[2], read, SettingOverrides(hidden=(6,)),
+    resume=True, checkpoint_every=1e-9)
 for line in sys.stdin:
     child = os.fork()
     if not child:

@@ -284,7 +284,8 @@ def test_a_bomb_takes_no_memory(here: Path) -> None:
     sql("UPDATE models SET model = ?", bomb(8 << 30))
     limited = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
-        "from kbnn_cli.app import run_command_line; sys.exit(run_command_line(['predict', 'fleet', 'rows.csv']))"
+        "from kbnn_cli.app import run_command_line as run\n"
+        "sys.exit(run(['predict', 'fleet', 'rows.csv']))"
     )
     ran = subprocess.run(
         [sys.executable, "-c", limited], capture_output=True, text=True, timeout=60, check=False

@@ -183,7 +183,8 @@ def test_a_million_columns_cost_little(quote: bytes) -> None:
     Path("small").write_text("a,y\n1,2\n2,3\n")
 
     def cost(name: str) -> tuple[int, float]:
-        call = f"from kbnn_cli.app import run_command_line; run_command_line(['train', '{name}', '-q', '--dry-run'])"
+        call = "from kbnn_cli.app import run_command_line as run\n"
+        call += f"run(['train', '{name}', '-q', '--dry-run'])"
         own = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_maxrss, u.ru_utime)"
         words = [sys.executable, "-c", f"{call}\n{own}"]
         done = subprocess.run(words, capture_output=True, text=True, check=True)

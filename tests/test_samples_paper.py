@@ -159,7 +159,7 @@ def test_results_depend_on_the_arithmetic_and_on_nothing_else_of_kbnn() -> None:
         "_kernel.pyx",
         "kernel.c",
     } <= names
-    assert {"model.py", "candidates.py", "learner.py", "settings.py"} <= names, "the tool's own path"
+    assert {"model.py", "candidates.py", "learner.py", "settings.py"} <= names
     assert not {"file.py", "dataset.py", "writers.py", "_kernel.c"} & names
 
 

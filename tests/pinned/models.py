@@ -79,7 +79,7 @@ def rows_for(kind: str, count: int, targets: int = 1, seed: int = 1) -> Rows:
 
 def told(model: OnlineModel, said: dict[str, Forecast], drawn: bool = False) -> dict[str, Any]:
     """What was said, and all that the model is."""
-    # u is drawn by a hash of bits, see kbnn.distributions.negative_binomial: what follows it is left out.
+    # u is drawn by a hash of bits (kbnn.distributions.negative_binomial): it is left out.
     drawn = drawn or model.task.name in ("count", "amount")
     found: dict[str, Any] = {}
     for prefix, forecast in said.items():
