@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from kbnn.report import (
     write_picture,
     write_report,
 )
-from kbnn.report.page import confusion_html
+from kbnn.report.page import build_confusion_table, load_templates
 from kbnn.report.styles import escape_html, format_row_tick, shorten_label
 from kbnn.targets.base import TargetType
 from kbnn.targets.prediction import Forecast
@@ -297,7 +298,8 @@ def test_worst_rows_come_first_and_say_what_was_forecast() -> None:
 
 def test_mistaken_classes_are_shaded_by_their_share_of_the_true_one() -> None:
     counts = [[30, 10, 0], [0, 5, 5], [0, 0, 0]]
-    page = confusion_html(ConfusionMatrix("Confusion", ["a", "b", "c"], counts))
+    table = build_confusion_table(ConfusionMatrix("Confusion", ["a", "b", "c"], counts))
+    page = str(load_templates().get_template("parts.html").module.confusion_table(table))
     cells = re.findall(r'<td class="(\w+)" style="--p: (\d+)%">(\d+)</td>', page)
     assert cells[:6] == [
         ("own", "52", "30"), ("wrong", "18", "10"), ("zero", "0", "0"),
@@ -383,6 +385,13 @@ def test_classes_get_a_reliability_picture(tmp_path: Path) -> None:
 def test_a_picture_needs_a_known_ending(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"must end in \.png, \.svg or \.pdf\.$"):
         write_picture(picture_data(1), tmp_path / "plot.gif")
+
+
+def test_without_jinja_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    load_templates.cache_clear()
+    with pytest.raises(UsageError, match=r"needs Jinja2.*pip install 'kbnn\[report\]'"):
+        report_html(numeric_data())
 
 
 def test_without_the_extra_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
