@@ -174,8 +174,9 @@ class Checkpoint(Closing):
             if self.exists:
                 os.chmod(part, os.stat(self.path).st_mode & 0o7777)
             self._stop_if_changed(recover)  # writing may have taken long
+            written = identify_file(part)  # which renaming does not change
             os.replace(part, self.path)
-            self._saved = identify_file(self.path)
+            self._saved = written
             self._hold(lock)
             lock = -1
             _sync_folder(os.path.dirname(self.path))

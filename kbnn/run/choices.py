@@ -138,7 +138,7 @@ def _check_folders(named: str, real: str, taken: Mapping[str, str]) -> None:
     """Refuse an output inside a fleet, whose folder holds nothing but the fleet's own files."""
     folder = os.path.dirname(real)
     while True:
-        if folder in taken:
+        if folder in taken and not os.path.isfile(folder):
             raise UsageError(f"{named}: is inside {taken[folder]}. Choose another folder.")
         if is_fleet(folder) and os.path.exists(os.path.join(folder, MODELS)):
             raise UsageError(f"{named}: is inside the fleet {folder}. Choose another folder.")

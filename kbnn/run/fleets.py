@@ -70,15 +70,26 @@ class FleetHome(Checkpoint):
     def keep(self, model: Model) -> None:
         """Save the fleet; ModelError where its files are no longer the ones that were opened."""
         assert isinstance(model, Fleet)
-        self._stop_if_changed(lambda name: _save_copy(model, name))
-        new = not is_fleet(self.folder)
-        if new:
-            describe(self.folder, model.key)
+
+        def recover(name: str) -> None:
+            _save_copy(model, name)
+
+        self._stop_if_changed(recover)
+        if not is_fleet(self.folder):
+            self._describe(model.key)
+            self._stop_if_changed(recover)
         model.save()
-        if not new and description(self.folder) != model.key:  # the models say it too
-            describe(self.folder, model.key)
+        found = identify_file(os.path.join(self.folder, MODELS))
+        before = self._saved_models
+        if found is not None and before is not None and found[:2] == before[:2]:
+            self._saved_models = found
+        self._stop_if_changed(recover)  # what was saved may have gone to a file that was replaced
+        if description(self.folder) != model.key:  # the models say it too
+            self._describe(model.key)
+
+    def _describe(self, key: tuple[str, ...]) -> None:
+        describe(self.folder, key)
         self._saved = identify_file(self.path)
-        self._saved_models = identify_file(os.path.join(self.folder, MODELS))
 
     def _find_change(self) -> str | None:
         change = super()._find_change()
