@@ -2,7 +2,7 @@
 
 The same command goes on where the last one ended; when a stream is learned at last, its model and
 its predictions are, byte for byte, those of a trainer that nobody disturbed. Run with
-`-m slow -n 0 tests/test_kills.py`; it prints how many ends came when.
+`-m slow -n 0 tests/faults/test_kills.py`; it prints how many ends came when.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 import kbnn
 from kbnn.moved_modules import MOVED
 
-PICKLES = Path(__file__).parent / "fixtures" / "pickles"
+PICKLES = Path(__file__).parent.parent / "fixtures" / "pickles"
 
 
 def load(name: str) -> object:

@@ -27,10 +27,10 @@ from kbnn.model import file as modelfile
 from kbnn.model import migrations
 from kbnn.model.serialize import from_state, to_state
 from tests.commands import Ran, kbnn, program
+from tests.faults.test_mutated_models import changed, leaves
 from tests.fleets import made, write
-from tests.test_mutated_models import changed, leaves
 
-FIXTURE = Path(__file__).parent / "fixtures" / "fleet2"
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "fleet2"
 ENDLESS = """
     ALTER TABLE models RENAME TO old; CREATE VIEW models AS WITH RECURSIVE n(i) AS
     (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT x'6431' AS key, 1 AS rows, 0.1 AS loss,

@@ -15,7 +15,7 @@ from kbnn.fleet import partition as part_module
 from kbnn.fleet.fleet import Fleet
 from kbnn.fleet.store import FleetStore
 from tests.commands import kbnn
-from tests.test_fleet import models
+from tests.fleet.test_fleet import models
 
 pytestmark = pytest.mark.skipif(not kernel.is_compiled(), reason="the kernel is not built")
 

@@ -99,7 +99,7 @@ def test_nothing_is_forecast_of_the_first_row_of_classes(labels: str, tmp_path: 
 
 
 def test_the_columns_of_predictions_are_documented(tmp_path: Path) -> None:
-    page = (Path(__file__).parent.parent / "docs/howto/live_stream.md").read_text()
+    page = (Path(__file__).parent.parent.parent / "docs/howto/live_stream.md").read_text()
     for sample in ("cubic", "visits", "moons"):
         model = tmp_path / f"{sample}.npz"
         source = SAMPLES / f"{sample}.csv"

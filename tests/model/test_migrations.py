@@ -19,7 +19,7 @@ from kbnn.model.migrations import MIGRATIONS, migrate_state
 from tests.commands import kbnn
 from tests.modelling import differences, restored
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parent.parent / "fixtures"
 FIRST = FIXTURES / "format1"
 THIRD = FIXTURES / "format3"
 MODELS = sorted(f"{path.parent.name}/{path.stem}" for path in FIXTURES.glob("format*/*.npz"))

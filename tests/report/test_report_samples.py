@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import SAMPLES, kbnn
-from tests.test_report import HOSTILE
-from tests.test_report_browser import BROWSER, opened
+from tests.report.test_report import HOSTILE
+from tests.report.test_report_browser import BROWSER, opened
 
 pytestmark = [
     pytest.mark.slow,

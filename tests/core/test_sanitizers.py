@@ -1,6 +1,6 @@
 """The kernel's tests with a kernel that watches every access: AddressSanitizer and UBSan.
 
-    python -m pytest -m slow tests/test_sanitizers.py
+    python -m pytest -m slow tests/core/test_sanitizers.py
 
 Builds the extension from the sources that pyproject.toml names, in a folder of its own, and runs
 the tests there. A bug planted on purpose shows that the watch is kept.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 TESTS = ["kernel", "kernel_limits", "chunking", "session", "constants", "formulas", "scaling"]
 TESTS += ["decimals", "wide", "sharpness"]
 FLAGS = ["-O1", "-g", "-fno-math-errno", "-ffp-contract=fast", "-fPIC", "-shared"]

@@ -12,8 +12,8 @@ import pytest
 
 from kbnn.model.file import load_bytes
 from tests.commands import program
+from tests.fleet.test_fleet import models
 from tests.fleets import made, write
-from tests.test_fleet import models
 
 pytestmark = [
     pytest.mark.slow,

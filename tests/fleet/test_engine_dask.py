@@ -14,8 +14,8 @@ import pytest
 from kbnn.core import kernel
 from kbnn.fleet import dask_backend, fleet
 from tests.commands import kbnn
-from tests.test_fleet import models
-from tests.test_herd import restless
+from tests.fleet.test_batched_models import restless
+from tests.fleet.test_fleet import models
 
 pytest.importorskip("distributed")
 pytestmark = [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kbnn.report import write_report
-from tests.test_report import HOSTILE, class_data, numeric_data
+from tests.report.test_report import HOSTILE, class_data, numeric_data
 
 BROWSER = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

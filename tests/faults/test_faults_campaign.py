@@ -32,11 +32,11 @@ from kbnn.fleet.store import MODELS_FILE
 from kbnn.model.file import load
 from kbnn.model.serialize import from_state
 from tests.commands import SAMPLES, Ran, kbnn, trained
+from tests.data.test_arrow_types import ODD
+from tests.faults.test_hostile_fleets import check_sound, mutate_counts, with_packed
+from tests.faults.test_mutated_models import FIXTURES, leaves, stored, used
 from tests.fleets import made, write
 from tests.streams import every_format, look, mixed_table
-from tests.test_arrow_types import ODD
-from tests.test_hostile_fleets import check_sound, mutate_counts, with_packed
-from tests.test_mutated_models import FIXTURES, leaves, stored, used
 
 pytestmark = [
     pytest.mark.slow,

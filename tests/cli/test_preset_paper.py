@@ -23,7 +23,7 @@ from kbnn.model.settings import PRESETS, SettingOverrides, Settings
 from samples import make, tiny
 from tests.commands import kbnn
 from tests.modelling import differences, network, restored
-from tests.test_tiny import opened
+from tests.project.test_tiny import opened
 
 SIGMOID = {"task": "classification", "classes": ["0", "1"], "closed": True}
 

@@ -21,7 +21,7 @@ from kbnn.workflows.checkpoint import Position
 from kbnn.workflows.inspecting import inspect_model
 from tests.bench.data import trained
 
-FIXTURES = Path(__file__).parent / "fixtures" / "format1"
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "format1"
 NAMES = ("real", "several", "classes", "ensemble", "held")
 RACES = {"race": 70, "race won": 1200}
 """Models of as many rows: candidates that race and rehearse, and one that has lost."""

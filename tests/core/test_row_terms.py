@@ -15,7 +15,7 @@ from kbnn import Config
 from kbnn.core.layout import layout_of, pack_triangle
 from kbnn.core.reference import ALARM, LEARNED, REJECTED
 from kbnn.core.state import COUNT
-from tests.test_formulas import PLAIN, believed, certain_line, each_engine, inlier, passed_over
+from tests.core.test_formulas import PLAIN, believed, certain_line, each_engine, inlier, passed_over
 
 CERTAIN = 1e-30 * np.eye(2)
 Z = np.array([1.0, 2.0])

@@ -27,7 +27,7 @@ from kbnn.workflows import backtest
 from kbnn.workflows.forecast import forecast_steps, make_future_rows
 from kbnn.workflows.inspecting import inspect_model
 from tests.commands import kbnn as command
-from tests.test_lags import moment, series, trained, values
+from tests.data.test_lags import moment, series, trained, values
 
 STEPS = 30
 
