@@ -1,8 +1,7 @@
-"""A model as plain data: a JSON header and named arrays, and back, checked.
+"""Convert a model to plain data, a JSON header and named arrays, and back, with checks.
 
-Arrays of member k of the ensemble of the j-th racer (one, but for a race under way) are named
-`racer<j>/network<k>/<field>`; kbnn.core.state says their meaning and kbnn.core.layout the order of
-weights and covariance triangles.
+Arrays of ensemble member k of candidate j are named `racer<j>/network<k>/<field>`. Their meaning is
+described in kbnn.core.state, the order of weights and covariance triangles in kbnn.core.layout.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
-    """Header and arrays; `from_state` restores the same bits."""
+    """Return header and arrays; `from_state` restores the same bits."""
     card, arrays = model.card.to_state()
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
     for k, racer in enumerate(model.racers):
@@ -118,9 +117,10 @@ def _collect_candidate_arrays(candidate: Candidate) -> Arrays:
 
 
 def from_state(header: dict[str, Any], arrays: Arrays, name: str = "the model") -> OnlineModel:
-    """The model that `to_state` described; ModelError when it cannot be one.
+    """Restore the model that `to_state` described.
 
-    `name` is what errors in its record call it, which is read when it is first needed.
+    Raise ModelError if the data is inconsistent. Errors in its record, which is decoded when first
+    needed, mention `name`.
     """
     try:
         return _restore_model(header, arrays, name)
@@ -129,7 +129,7 @@ def from_state(header: dict[str, Any], arrays: Arrays, name: str = "the model") 
 
 
 def copy_model(model: OnlineModel) -> OnlineModel:
-    """An independent copy."""
+    """Return an independent copy."""
     header, arrays = to_state(model)
     return from_state(
         {**header, "schema": model.schema.copy().to_json()},
@@ -255,9 +255,9 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
 
 
 def _limit_evidence(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """Count evidence from the best candidate where it is beyond its limit.
+    """Shift evidence relative to the best candidate where it exceeds EVIDENCE_LIMIT.
 
-    Earlier versions let it grow: such models are readable, but for digits that were lost by then.
+    Older files may contain such values.
     """
     if all(abs(racer.evidence) <= EVIDENCE_LIMIT for racer in candidates):
         return candidates
@@ -307,7 +307,7 @@ def _read_replay_state(header: dict[str, Any], seen: int) -> ReplayState:
 
 
 def _select_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    """The arrays whose names begin so, by the rest of their names."""
+    """Select the arrays whose names start with `prefix`, and strip it."""
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
@@ -366,7 +366,7 @@ def _read_network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
     fields: dict[str, Any] = {}
     for name in ARRAYS:
         like = getattr(pattern, name)
-        array = arrays[prefix + name] if like.size else like  # an empty one may be left out
+        array = arrays[prefix + name] if like.size else like  # empty arrays may be omitted
         _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
         _require(bool(np.all(np.abs(array) <= BELIEF_LIMIT)), f"its {name}")
         fields[name] = np.ascontiguousarray(array)
