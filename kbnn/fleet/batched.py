@@ -1,10 +1,9 @@
-"""Packed models side by side: rows of many of them are learned in one call.
+"""Batched models: rows of many packed models are learned in one call of the kernel.
 
-What happens among most rows is the same for all: they are scaled, learned, stated, kept and judged,
-one after another in the kernel (kbnn/core/csrc/batched.c), each by its own model. A row at which
-anything else happens (its scale is looked at or outgrown, the network grows, an alarm, a point of
-the learning curve, a key that comes of age) is left alone, and with it the later rows of its model:
-whoever asked unpacks it.
+Most rows take the same steps: scale, learn, calibrate, buffer and score, each with its own model
+(kbnn/core/csrc/batched.c). A row that needs anything else (a refit or an outgrown scale, a larger
+network, an alarm, a point of the learning curve, a refit from the pooled model) is left out, and
+with it the later rows of its model. The caller unpacks that model and learns them one by one.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ from kbnn.targets.base import TargetScale
 from kbnn.targets.prediction import Forecast, select_rows
 
 INITIAL_BYTES: Final = 1 << 22
-"""Bytes of memory that a herd begins with, not used before there are models; from that size on
-numpy asks for large pages, which spare every second visit to a model a detour."""
+"""Initial bytes of a batch, untouched until models are added. From this size on numpy requests huge
+pages, which halve the page-table misses when models are visited."""
 ROW_SCORED: Final = 2
-"""What becomes of a row that is learned and counted, see kb_batched_learn; 1: learned, 0: neither."""
+"""Result of a row that was learned and scored, see kb_batched_learn; 1: learned, 0: neither."""
 _CURVE_SUMS: Final = np.array(CURVE_SUMS)
 
 
 class BatchResult(NamedTuple):
-    """Which rows were learned, by their places in the block, and what was said of them."""
+    """Positions of the rows that were learned, and their forecasts."""
 
     done: IntArray
     forecast: Forecast
 
 
 class BatchedModels:
-    """Models of one form, each at a place of its own."""
+    """Packed models of one layout, each in its own slot."""
 
     def __init__(self, form: PackedLayout) -> None:
         self.layout = form
@@ -68,7 +67,7 @@ class BatchedModels:
         self._rows = np.zeros((room, form.size))
         self._free = list(range(room))
         self._curves_and_alarms: dict[int, tuple[tuple[CurvePoint, ...], tuple[int, ...]]] = {}
-        self._ready = np.zeros(room, np.bool_)  # every scale is set
+        self._ready = np.zeros(room, np.bool_)  # every column has a scale
         self._last_checked: tuple[FloatArray | None, bool] = None, False
         self._learner: Learner | None = None
         tracked = form.settings.intervals == "tracked"
@@ -83,7 +82,7 @@ class BatchedModels:
         self._kernel_options = np.array(manner, np.int64)
 
     def bind_schema(self, schema: Schema, settings: Settings) -> None:
-        """Take rows of this schema from now on."""
+        """Accept rows of this schema from now on."""
         if self._learner is None or self._learner.task.schema is not schema:
             learner = OnlineModel(settings, schema).make_learner(self.layout.settings)
             check_layout(self.layout, learner.task, schema.width)
@@ -91,14 +90,14 @@ class BatchedModels:
 
     @property
     def learner(self) -> Learner:
-        """How all learn."""
+        """Learner shared by all models."""
         assert self._learner is not None
         return self._learner
 
-    # Places.
+    # Slots.
 
     def add_model(self, whole: PackedModel) -> int:
-        """Give a model a place."""
+        """Add a model and return its slot."""
         if not self._free:
             self._grow_rows()
         at = self._free.pop()
@@ -106,7 +105,7 @@ class BatchedModels:
         return at
 
     def replace_model(self, at: int, whole: PackedModel) -> None:
-        """Let a model be at a place what it is now."""
+        """Replace the model in a slot."""
         self._rows[at] = whole.row
         if whole.points or whole.alarms:
             self._curves_and_alarms[at] = whole.points, whole.alarms
@@ -121,15 +120,15 @@ class BatchedModels:
         self._ready[at] = self._last_checked[1]
 
     def get_model(self, at: int) -> PackedModel:
-        """The model at a place, as it is there: a view."""
+        """Return the model in a slot as a view."""
         return PackedModel(self._rows[at], *self._curves_and_alarms.get(at, ((), ())))
 
     def compute_key_metrics(self, at: IntArray) -> list[KeyMetrics]:
-        """How the models at these places stand."""
+        """Compute the metrics of the models in these slots."""
         return packing.compute_key_metrics(self.layout, self._rows[at, : self.layout.min_size])
 
     def remove_model(self, at: int) -> None:
-        """Give up a place."""
+        """Free a slot."""
         self._curves_and_alarms.pop(at, None)
         self._free.append(at)
 
@@ -137,14 +136,14 @@ class BatchedModels:
         room = len(self._ready)
         more = room // 2
         self._free = list(range(room, room + more))
-        # In place where the system can: nobody holds on to what `get` shows.
+        # Resize in place where possible: callers do not keep the views of `get_model`.
         self._rows.resize((room + more, self.layout.size), refcheck=False)
         self._ready = np.concatenate((self._ready, np.zeros(more, np.bool_)))
 
     # Rows.
 
     def predict(self, at: IntArray, rows: Rows, plain: bool) -> Forecast:
-        """Predict a row by each of the models at these places; `plain`: intervals as stated."""
+        """Predict one row with the model in each of these slots; `plain`: without calibration."""
         scale, width = self.layout.view_part(self._rows, "columns")[at], self.layout.inputs
         z = scaler.standardize_rows(
             scale[:, 1:].reshape(-1, scaler.FIELDS),
@@ -158,7 +157,7 @@ class BatchedModels:
         return self._build_forecast(made, scale, known)
 
     def _build_forecast(self, made: Prediction, scale: FloatArray, tails: FloatArray) -> Forecast:
-        """What models say of a row each: to a task that is one row of many targets."""
+        """Build the forecasts of one row per model, as one row with many targets."""
         scaled = TargetScale(scale[:, 0, scaler.CENTER], scale[:, 0, scaler.SCALE])
         mean, function_var, noise_var = (part.T for part in made[:3])
         one = Prediction(mean, function_var, noise_var, made.probability, made.inlier, made.status)
@@ -176,7 +175,7 @@ class BatchedModels:
         )
 
     def learn(self, at: IntArray, rows: Rows) -> BatchResult:
-        """Predict and learn each row at its place; some may be left alone."""
+        """Predict and learn each row with the model in its slot; some rows may be left out."""
         width = self.layout.inputs
         y = np.ascontiguousarray(rows.y[:, 0])
         weight = None if rows.weight is None else np.ascontiguousarray(rows.weight)
@@ -207,7 +206,7 @@ class BatchedModels:
         return BatchResult(done, said if len(done) == len(at) else select_rows(said, done))
 
     def _flag_exceptional(self, at: IntArray, rows: Rows) -> bytes:
-        """Rows that are beyond what all have in common, a byte for each."""
+        """Flag rows that the batched kernel cannot learn, one byte each."""
         alone, width = ~self._ready[at], self.layout.inputs
         if rows.x.shape[1] > width:
             alone |= np.any(self.learner._find_needed_inputs(rows.x[:, width:], width), axis=1)
@@ -225,7 +224,7 @@ class BatchedModels:
         judged: FloatArray,
         weight: FloatArray | None,
     ) -> None:
-        """Count rows into their records, as a score does (kbnn.metrics.numeric_metrics)."""
+        """Add rows to the records of their models, as kbnn.metrics.numeric_metrics does."""
         if not counted.all():
             at, y, mean = at[counted], y[counted], mean[counted]
             stated, judged = stated[counted], judged[counted]

@@ -1,10 +1,8 @@
-"""The rows of a block while they are learned: what is said of them comes back in their order.
+"""Partition: the open models of some keys, which learn and predict rows, packed where possible.
 
-The open models of some keys: they learn rows and answer, packed where they can be.
-
-Whoever owns a part sees to it that a key is open before its rows come (`open`, with the bytes that
-rested), and takes back what is to rest. Parts know nothing of each other: what a part makes of the
-rows of a key depends on these alone.
+The owner of a partition passes the stored bytes of models that are not open together with their
+rows, and writes what is closed. Partitions are independent: results for the rows of a key depend on
+these rows alone. Forecasts are returned in the order of the rows.
 """
 
 from __future__ import annotations
@@ -36,14 +34,14 @@ from kbnn.targets.prediction import Forecast
 
 
 class PartitionUpdate(NamedTuple):
-    """What was said of rows, and how far keys have moved that came of age, by place in the rows."""
+    """Forecasts of rows, and the shifts of keys that reached SHIFT_ROWS, by position."""
 
     forecast: Forecast
     shifts: list[tuple[int, FloatArray]]
 
 
 class PartitionResult:
-    """What is said of the rows of a block, in whichever order they are learned."""
+    """Forecasts of the rows of a block, collected in any order."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -52,16 +50,17 @@ class PartitionResult:
         self._forecasts: list[Forecast] = []
 
     def select_rows(self, places: IntArray) -> Rows:
-        """The rows at these places, in their order."""
+        """Return the rows at these positions."""
         return self.rows if len(places) == len(self.rows.y) else take_rows(self.rows, places)
 
     def add(self, places: IntArray, said: Forecast) -> None:
+        """Add the forecasts of the rows at these positions."""
         if len(places):
             self._order.append(places)
             self._forecasts.append(said)
 
     def join_forecasts(self) -> Forecast:
-        """In the order of the rows."""
+        """Return all forecasts in the order of the rows."""
         order = np.concatenate(self._order)
         self.shifts.sort(key=lambda one: one[0])
         said = said_of.join_forecasts(self._forecasts)
@@ -73,7 +72,7 @@ class PartitionResult:
 
 
 def group_places(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
-    """Places by number, in their order."""
+    """Group positions by number, in their order."""
     groups: dict[int, list[int]] = {}
     for at, number in zip(places.tolist(), numbers[places].tolist(), strict=True):
         groups.setdefault(number, []).append(at)
@@ -81,17 +80,17 @@ def group_places(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
 
 
 GATHER_ROWS: Final = 8
-"""Rows after which a model holds those that came one by one as one block."""
+"""Rows after which a model compacts the buffers of rows that were added one by one."""
 MAX_BATCHED_ROWS: Final = 64
-"""Rows of a key in one block up to which they are learned with those of other keys."""
+"""Largest number of rows of one key in a block that are learned in the batched kernel."""
 MODELS_PER_WRITE: Final = 1024
-"""Models that are written down at a time."""
+"""Models that are serialised at a time."""
 
 PredictFunction = Callable[[OnlineModel, Rows], Forecast]
 
 
 class StoredModel(NamedTuple):
-    """A key's model as it is written down."""
+    """A key's model as stored."""
 
     key: str
     content: bytes
@@ -99,18 +98,18 @@ class StoredModel(NamedTuple):
 
 
 class Partition:
-    """The models of some keys."""
+    """The open models of some keys."""
 
     def __init__(self, settings: Settings, schema: Schema, forms: PackedLayouts) -> None:
         self.settings, self.layouts = settings, forms
-        self.interval_mode: str | None = None  # how intervals are wanted, see Model.with_intervals
-        self.make_initial_bytes: Callable[[], bytes] = bytes  # what keys begin from now
+        self.interval_mode: str | None = None  # see OnlineModel.set_interval_mode
+        self.make_initial_bytes: Callable[[], bytes] = bytes  # the initial model of new keys
         self._schema = schema
         self._can_pack = of.supports_packing(settings, schema)
         self._key_index = KeyIndex()
         self._batches: list[BatchedModels] = []
-        self._batch_numbers: dict[bytes, int] = {}  # by name of a form, which herd
-        self._models: dict[int, OnlineModel] = {}  # by number, those that are not packed
+        self._batch_numbers: dict[bytes, int] = {}  # by name of a layout
+        self._models: dict[int, OnlineModel] = {}  # by number, models that are not packed
 
     def __contains__(self, key: str) -> bool:
         return key in self._key_index
@@ -119,18 +118,15 @@ class Partition:
         return len(self._key_index)
 
     def list_unopened(self, keys: Sequence[str]) -> list[str]:
-        """Those of the keys that are not open, each once."""
+        """List the keys that are not open, each once."""
         return self._key_index.list_unopened(keys)
 
-    # Opening and resting.
+    # Opening and closing.
 
     def open_models(self, found: Mapping[str, bytes]) -> None:
-        """Open the models of keys from the bytes that rested."""
-        before, whole, herd = (
-            EMPTY_MODEL,
-            None,
-            UNPACKED,
-        )  # new keys have the same bytes one after another
+        """Open the models of keys from their stored bytes."""
+        # Consecutive new keys have the same bytes, which are decoded once.
+        before, whole, herd = EMPTY_MODEL, None, UNPACKED
         for key, content in found.items():
             if not (packing.is_packed(content) and self._find_layout(content).is_current):
                 model = load_stored_model(content, self.layouts, self.settings, self._schema)
@@ -159,7 +155,7 @@ class Partition:
         return which
 
     def _locate_packed(self, number: int) -> tuple[BatchedModels, int] | None:
-        """Herd and place of a packed model, None of another."""
+        """Return batch and slot of a packed model; None if it is not packed."""
         which = int(self._key_index.herd[number])
         return (
             None
@@ -168,14 +164,14 @@ class Partition:
         )
 
     def take_model(self, key: str) -> OnlineModel:
-        """The model of a key, which is open here no longer."""
+        """Close a key and return its model."""
         number = self._key_index.number_of(key)
         model = self._get_model(number)
         self._close_model(number)
         return model
 
     def _get_model(self, number: int) -> OnlineModel:
-        """The model of a key; what is learned by a packed one's does not count."""
+        """Return the model of a key; for a packed one a copy, which `_store_model` writes back."""
         there = self._locate_packed(number)
         if there is None:
             return self._models[number]
@@ -191,22 +187,22 @@ class Partition:
         self._key_index.remove_key(number)
 
     def take_model_bytes(self, key: str) -> bytes:
-        """The same as bytes."""
+        """Close a key and return the bytes of its model file."""
         return modelfile.to_bytes(*to_state(self.take_model(key)))
 
     def serialize_model(self, key: str) -> bytes:
-        """What the model file of a key would hold."""
+        """Return the bytes of the model file of a key."""
         return modelfile.to_bytes(*to_state(self._get_model(self._key_index.number_of(key))))
 
     def close_down_to(self, most: int) -> Iterator[StoredModel]:
-        """Close models until so many are open; those that have changed are to be written."""
+        """Close models until `most` are open; yield those that have to be written."""
         numbers = self._key_index.list_least_recent(len(self) - most)
         yield from self._serialize_models([n for n in numbers if self._key_index.is_changed(n)])
         for number in numbers:
             self._close_model(number)
 
     def close_saved(self, most: int) -> list[str]:
-        """Close models, which are all saved, until so many are open; their keys."""
+        """Close saved models until `most` are open; return their keys."""
         numbers = self._key_index.list_least_recent(len(self) - most)
         closed = list(map(self._key_index.key_of, numbers))
         for number in numbers:
@@ -214,12 +210,12 @@ class Partition:
         return closed
 
     def iter_changed(self) -> Iterator[StoredModel]:
-        """The models that have changed since they were last asked for; they stay open."""
+        """Yield models changed since the last call and mark them as saved; they stay open."""
         yield from self._serialize_models(self._key_index.list_changed())
         self._key_index.clear_changed()
 
     def iter_unsaved(self) -> Iterator[StoredModel]:
-        """The models that have changed since they were last asked for; they still count as such."""
+        """Yield changed models without marking them as saved."""
         return self._serialize_models(self._key_index.list_changed())
 
     def _serialize_models(self, numbers: list[int]) -> Iterator[StoredModel]:
@@ -257,7 +253,7 @@ class Partition:
     def learn(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
     ) -> PartitionUpdate:
-        """Predict each row by the model of its key, then learn it there."""
+        """Predict each row with the model of its key, then learn it."""
         if rows.schema is not None and rows.schema is not self._schema:
             self._schema = rows.schema
             for herd in self._batches:
@@ -278,7 +274,7 @@ class Partition:
         return PartitionUpdate(work.join_forecasts(), work.shifts)
 
     def _group_by_batch(self, numbers: IntArray, most: int) -> dict[int, IntArray]:
-        """The rows of packed models by herd, but for those of a key that has more than so many."""
+        """Group rows of packed models by batch, without keys that have more than `most` rows."""
         herds = self._key_index.herd[numbers]
         if len(numbers) > most:
             herds[np.bincount(numbers)[numbers] > most] = UNPACKED
@@ -288,7 +284,7 @@ class Partition:
     def _learn_unpacked(
         self, number: int, group: list[int], work: PartitionResult, again: bool
     ) -> None:
-        """The rows of one key by its model."""
+        """Learn the rows of one key with its unpacked model."""
         model, packed = self._get_model(number), self._locate_packed(number) is not None
         part, places = take_rows(work.rows, np.array(group)), group
         if not packed and model.met % GATHER_ROWS == GATHER_ROWS - 1:
@@ -308,7 +304,7 @@ class Partition:
         self._store_model(number, model)
 
     def _refit_pooled(self, model: OnlineModel) -> OnlineModel:
-        """A key that has come of age, from what keys begin from now."""
+        """Refit a key that has REFIT_ROWS rows from the current initial model."""
         content = self.make_initial_bytes()
         if content == EMPTY_MODEL:
             return model
@@ -317,7 +313,7 @@ class Partition:
         return refit_pooled(later, model)
 
     def _store_model(self, number: int, model: OnlineModel) -> None:
-        """Pack a model that has learned, if it can be."""
+        """Store a model after learning, packed if possible."""
         there, key = self._locate_packed(number), self._key_index.key_of(number)
         said = of.describe_layout(model) if self._can_pack else None
         form = None if said is None else self.layouts.get_or_create(*said)
@@ -339,7 +335,7 @@ class Partition:
     def apply_models(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: PredictFunction
     ) -> Forecast:
-        """What is said of rows by the models of their keys."""
+        """Predict rows with the models of their keys."""
         self.open_models(found)
         work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
         self._key_index.mark_used(numbers, changed=False)
@@ -361,7 +357,7 @@ class Partition:
 def load_stored_model(
     content: bytes, forms: PackedLayouts, settings: Settings, schema: Schema
 ) -> OnlineModel:
-    """The model of bytes that rested."""
+    """Decode the stored bytes of a model."""
     if content == EMPTY_MODEL:
         return OnlineModel(settings, schema)
     if not packing.is_packed(content):
@@ -373,9 +369,9 @@ def load_stored_model(
 
 
 def check_fleet_model(model: OnlineModel, settings: Settings, schema: Schema) -> None:
-    """Refuse a model whose columns or settings are not those of the fleet it was found in.
+    """Raise ModelError if columns or settings of a model are not those of its fleet.
 
-    The columns of x may be fewer: categories that other keys have met came later.
+    It may have fewer columns of x: categories may have been added later by other keys.
     """
     own, known = model.schema, schema
     columns = [place.column for place in own.layout]

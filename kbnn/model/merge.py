@@ -236,7 +236,7 @@ def _permutation(places: IntArray, size: int) -> IntArray:
 
 
 def _reorder_labels(y: FloatArray, classes: IntArray) -> FloatArray:
-    """Map class indices to those of the merged model; NaN where there is no label."""
+    """Map class indices to those of the merged model; NaN where a label is missing."""
     known = np.isfinite(y)
     return np.where(known, classes[np.where(known, y, 0.0).astype(np.int64)], np.nan)
 

@@ -195,7 +195,7 @@ def _multiply_each(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
 
 
 def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Convert the log-variance head, which reads the inputs where there is no hidden layer."""
+    """Convert the log-variance head, which reads the inputs if there are no hidden layers."""
     if state.config.hidden or not len(state.head_mean):
         return state.head_mean, state.head_cov
     size = len(first)

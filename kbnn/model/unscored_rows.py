@@ -31,7 +31,7 @@ class UnscoredRows:
         self._weighted = False
 
     def add(self, rows: Rows, said: Forecast) -> bool:
-        """Append rows; False if there is no room and the rows held must be scored first."""
+        """Append rows; False if the buffer is full and must be scored first."""
         start, stop = self.rows, self.rows + len(rows.y)
         shape = rows.x.shape[1], said.probability.shape[1]
         if stop > MAX_UNSCORED_ROWS or (start and shape != self._shape):
