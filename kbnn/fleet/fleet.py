@@ -98,7 +98,7 @@ class Fleet(OnlineModel):
     ) -> Fleet:
         """Create a fleet without rows; without pooling (`common`), keys start from the prior.
 
-        With lags the pooled model is left out, because a row depends on earlier rows of its own key.
+        With lags the pooled model is left out: a row depends on earlier rows of its own key.
         """
         of_all = None
         if common and not schema.lags:
