@@ -60,26 +60,26 @@ class BatchResult(NamedTuple):
 class BatchedModels:
     """Packed models of one layout, each in its own slot."""
 
-    def __init__(self, form: PackedLayout) -> None:
-        self.layout = form
-        self._kernel = kernel.open_batched_session(form.config, form.kernel_offsets)
-        room = 1 + INITIAL_BYTES // (8 * form.size)
-        self._rows = np.zeros((room, form.size))
+    def __init__(self, layout: PackedLayout) -> None:
+        self.layout = layout
+        self._kernel = kernel.open_batched_session(layout.config, layout.kernel_offsets)
+        room = 1 + INITIAL_BYTES // (8 * layout.size)
+        self._rows = np.zeros((room, layout.size))
         self._free = list(range(room))
         self._curves_and_alarms: dict[int, tuple[tuple[CurvePoint, ...], tuple[int, ...]]] = {}
         self._ready = np.zeros(room, np.bool_)  # every column has a scale
         self._last_checked: tuple[FloatArray | None, bool] = None, False
         self._learner: Learner | None = None
-        tracked = form.settings.intervals == "tracked"
-        manner = (
-            form.settings.robust,
+        tracked = layout.settings.intervals == "tracked"
+        options = (
+            layout.settings.robust,
             tracked,
             FIRST_REFIT_ROWS,
             FIRST_POINT,
             SHIFT_ROWS,
             REFIT_ROWS,
         )
-        self._kernel_options = np.array(manner, np.int64)
+        self._kernel_options = np.array(options, np.int64)
 
     def bind_schema(self, schema: Schema, settings: Settings) -> None:
         """Accept rows of this schema from now on."""
@@ -96,27 +96,27 @@ class BatchedModels:
 
     # Slots.
 
-    def add_model(self, whole: PackedModel) -> int:
+    def add_model(self, model: PackedModel) -> int:
         """Add a model and return its slot."""
         if not self._free:
             self._grow_rows()
         at = self._free.pop()
-        self.replace_model(at, whole)
+        self.replace_model(at, model)
         return at
 
-    def replace_model(self, at: int, whole: PackedModel) -> None:
+    def replace_model(self, at: int, model: PackedModel) -> None:
         """Replace the model in a slot."""
-        self._rows[at] = whole.row
-        if whole.points or whole.alarms:
-            self._curves_and_alarms[at] = whole.points, whole.alarms
+        self._rows[at] = model.row
+        if model.points or model.alarms:
+            self._curves_and_alarms[at] = model.points, model.alarms
         else:
             self._curves_and_alarms.pop(at, None)
-        if whole.row is not self._last_checked[0]:
-            columns = self.layout.view_part(whole.row, "columns")
+        if model.row is not self._last_checked[0]:
+            columns = self.layout.view_part(model.row, "columns")
             fixed = self.learner.unscaled_columns[: len(columns)] > 0.0
             still = (columns[:, scaler.SCALE] == 0.0) & ~fixed
             ready = not still.any() and columns[0, scaler.COUNT] > 0.0
-            self._last_checked = whole.row, bool(ready)
+            self._last_checked = model.row, bool(ready)
         self._ready[at] = self._last_checked[1]
 
     def get_model(self, at: int) -> PackedModel:
@@ -161,17 +161,17 @@ class BatchedModels:
         scaled = TargetScale(scale[:, 0, scaler.CENTER], scale[:, 0, scaler.SCALE])
         mean, function_var, noise_var = (part.T for part in made[:3])
         one = Prediction(mean, function_var, noise_var, made.probability, made.inlier, made.status)
-        said = self.learner.task.build_forecast(one, scaled, self.layout.settings.robust, tails)
-        turned = [np.ascontiguousarray(part.swapaxes(0, 1)) for part in said[:4]]
+        forecast = self.learner.task.build_forecast(one, scaled, self.layout.settings.robust, tails)
+        turned = [np.ascontiguousarray(part.swapaxes(0, 1)) for part in forecast[:4]]
         return Forecast(
             turned[0],
             turned[1],
             turned[2],
             turned[3],
-            said.probability,
-            said.outlier,
-            said.status,
-            np.ascontiguousarray(said.stated.swapaxes(0, 1)),
+            forecast.probability,
+            forecast.outlier,
+            forecast.status,
+            np.ascontiguousarray(forecast.stated.swapaxes(0, 1)),
         )
 
     def learn(self, at: IntArray, rows: Rows) -> BatchResult:
@@ -179,7 +179,7 @@ class BatchedModels:
         width = self.layout.inputs
         y = np.ascontiguousarray(rows.y[:, 0])
         weight = None if rows.weight is None else np.ascontiguousarray(rows.weight)
-        became, status, made = self._kernel.learn(
+        results, status, made = self._kernel.learn(
             self._rows,
             np.argsort(at, kind="stable"),
             at,
@@ -191,7 +191,7 @@ class BatchedModels:
             self._kernel_options,
         )
         mean, sd, function_sd, noise_sd, outlier, stated, judged = made
-        said = Forecast(
+        forecast = Forecast(
             mean[:, None],
             sd[:, None],
             function_sd[:, None],
@@ -201,9 +201,9 @@ class BatchedModels:
             status,
             stated[:, None],
         )
-        self._add_scores(at, became == ROW_SCORED, y, mean, stated, judged, weight)
-        done = np.flatnonzero(became)
-        return BatchResult(done, said if len(done) == len(at) else select_rows(said, done))
+        self._add_scores(at, results == ROW_SCORED, y, mean, stated, judged, weight)
+        done = np.flatnonzero(results)
+        return BatchResult(done, forecast if len(done) == len(at) else select_rows(forecast, done))
 
     def _flag_exceptional(self, at: IntArray, rows: Rows) -> bytes:
         """Flag rows that the batched kernel cannot learn, one byte each."""
@@ -232,13 +232,13 @@ class BatchedModels:
         if not len(at):
             return
         verdicts = RowScores._make(np.ascontiguousarray(judged.T))
-        told = ScoredNumericBatch(y, mean, stated, weight, verdicts)
+        scored = ScoredNumericBatch(y, mean, stated, weight, verdicts)
         terms = np.empty((len(at), SUM_FIELDS))
-        terms[:, 0] = told.weight
+        terms[:, 0] = scored.weight
         for k, figure in enumerate(FIGURES, start=1):
             assert figure.term is not None
-            terms[:, k] = figure.term(told)
-        if not told.is_unweighted:
-            terms[:, 1:] *= told.weight[:, None]
+            terms[:, k] = figure.term(scored)
+        if not scored.is_unweighted:
+            terms[:, 1:] *= scored.weight[:, None]
         bins = np.minimum((verdicts.below * PIT_BINS).astype(np.int64), PIT_BINS - 1)
         self._kernel.count(self._rows, at, terms, _CURVE_SUMS, bins, y)

@@ -217,13 +217,13 @@ def _learn_rows(
 
 def _serialize_changed(part: Partition) -> tuple[bytes, dict[str, Any]]:
     """Serialise changed models as one object: Dask would send the items of a list one by one."""
-    resting = [one._replace(content=compress_model(one.content)) for one in part.iter_changed()]
-    return pickle.dumps(resting), part.layouts.to_json()
+    stored = [one._replace(content=compress_model(one.content)) for one in part.iter_changed()]
+    return pickle.dumps(stored), part.layouts.to_json()
 
 
-def unpickle_changed(resting: bytes) -> list[StoredModel]:
+def unpickle_changed(stored: bytes) -> list[StoredModel]:
     """Decode the changed models of a worker."""
-    found: list[StoredModel] = pickle.loads(resting)
+    found: list[StoredModel] = pickle.loads(stored)
     return found
 
 
@@ -299,11 +299,11 @@ class PartitionHandle:
 
     def count_rows(self, keys: Sequence[str]) -> bool:
         """Count rows sent to these keys; return whether one may reach REFIT_ROWS by them."""
-        grown = False
+        may_refit = False
         for key in keys:
             count = self.keys[key] = self.keys.get(key, 0) + 1
-            grown |= count == REFIT_ROWS or (count < REFIT_ROWS and key in self.stored_keys)
-        return grown
+            may_refit |= count == REFIT_ROWS or (count < REFIT_ROWS and key in self.stored_keys)
+        return may_refit
 
     def forget_keys(self, keys: Iterable[str]) -> None:
         """Record that these keys are closed."""
@@ -382,16 +382,16 @@ class RemotePartitions:
         cluster: DaskCluster,
         settings: Settings,
         schema: Schema,
-        forms: PackedLayouts,
+        layouts: PackedLayouts,
         path: str | None,
     ) -> None:
-        self.layouts, self.interval_mode = forms, None
+        self.layouts, self.interval_mode = layouts, None
         self.make_initial_bytes: Callable[[], bytes] = bytes  # the initial model of new keys
         self._cluster = cluster
         self._partition_numbers: dict[str, int] = {}
 
         def make_arguments(known: Schema) -> tuple[Any, ...]:
-            return settings, known, forms.to_json(), self.interval_mode
+            return settings, known, layouts.to_json(), self.interval_mode
 
         self._handles = [
             PartitionHandle(cluster, make_arguments, schema, path) for _ in range(cluster.count)
@@ -400,13 +400,13 @@ class RemotePartitions:
     interval_mode: str | None
 
     def _find_partition(self, key: str) -> int:
-        home = self._partition_numbers.get(key)
-        if home is None:
-            home = zlib.crc32(key.encode(errors="surrogateescape")) % len(self._handles)
+        number = self._partition_numbers.get(key)
+        if number is None:
+            number = zlib.crc32(key.encode(errors="surrogateescape")) % len(self._handles)
             if len(self._partition_numbers) > 1_000_000:
                 self._partition_numbers.clear()
-            self._partition_numbers[key] = home
-        return home
+            self._partition_numbers[key] = number
+        return number
 
     def __contains__(self, key: str) -> bool:
         return key in self._handles[self._find_partition(key)].keys
@@ -416,14 +416,14 @@ class RemotePartitions:
         return [key for key in dict.fromkeys(keys) if key not in self]
 
     def __len__(self) -> int:
-        return sum(len(member.keys) for member in self._handles)
+        return sum(len(handle.keys) for handle in self._handles)
 
     def _split_by_partition(self, keys: Sequence[str]) -> Iterator[tuple[PartitionHandle, Any]]:
         homes = np.array([self._find_partition(key) for key in keys])
-        for home, member in enumerate(self._handles):
-            where = np.flatnonzero(homes == home)
+        for number, handle in enumerate(self._handles):
+            where = np.flatnonzero(homes == number)
             if len(where):
-                yield member, where
+                yield handle, where
 
     def learn(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
@@ -431,30 +431,30 @@ class RemotePartitions:
         """Start learning rows; return a function that waits for the result."""
         sent, schema = [], rows.schema
         rows = rows._replace(schema=None)
-        for member, where in self._split_by_partition(keys):
+        for handle, where in self._split_by_partition(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
             if new:
-                begun = self.make_initial_bytes()
-                member.stored_keys.update(key for key, content in new.items() if content != begun)
-            start = self.make_initial_bytes() if member.count_rows(mine) else None
-            if start is member.start:  # sent once per window: it may be large
+                initial = self.make_initial_bytes()
+                handle.stored_keys.update(key for key, content in new.items() if content != initial)
+            start = self.make_initial_bytes() if handle.count_rows(mine) else None
+            if start is handle.start:  # sent once per window: it may be large
                 start = None
             elif start is not None:
-                member.start = start
+                handle.start = start
             share = take_rows(rows, where)
-            if schema is not None and schema is not member.schema:  # sent once: it is large
-                member.schema = schema
+            if schema is not None and schema is not handle.schema:  # sent once: it is large
+                handle.schema = schema
                 share = share._replace(schema=schema)
             plain = self.layouts.to_json()
-            number = member.send_request("learn", (plain, mine, share, new, again, start))
-            sent.append((member, where, number))
+            number = handle.send_request("learn", (plain, mine, share, new, again, start))
+            sent.append((handle, where, number))
 
         def collect_result() -> PartitionUpdate:
             work = PartitionResult(rows)
-            for member, where, number in sent:
-                said, moved = member.wait_for(number)
-                work.add(where, said)
+            for handle, where, number in sent:
+                forecast, moved = handle.wait_for(number)
+                work.add(where, forecast)
                 work.shifts += [(int(where[at]), move) for at, move in moved]
             return PartitionUpdate(work.join_forecasts(), work.shifts)
 
@@ -465,22 +465,22 @@ class RemotePartitions:
     ) -> Forecast:
         """Predict rows with the models of their keys, all of which must exist."""
         plain, sent = self.layouts.to_json(), []
-        for member, where in self._split_by_partition(keys):
+        for handle, where in self._split_by_partition(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
-            member.keys.update(dict.fromkeys(new, 0))
-            member.stored_keys.update(new)
+            handle.keys.update(dict.fromkeys(new, 0))
+            handle.stored_keys.update(new)
             # A request is repeated when a worker is lost, with the models it needs.
             sent.append(
                 (
-                    member,
+                    handle,
                     where,
-                    member.send_request("ask", (plain, mine, take_rows(rows, where), new)),
+                    handle.send_request("ask", (plain, mine, take_rows(rows, where), new)),
                 )
             )
         work = PartitionResult(rows)
-        for member, where, number in sent:
-            work.add(where, member.wait_for(number))
+        for handle, where, number in sent:
+            work.add(where, handle.wait_for(number))
         return work.join_forecasts()
 
     def serialize_model(self, key: str) -> bytes:
@@ -490,25 +490,25 @@ class RemotePartitions:
 
     def take_model(self, key: str) -> OnlineModel:
         """Close a key and return its model."""
-        member = self._handles[self._find_partition(key)]
-        content = member.wait_for(member.send_request("take", (key,)))
-        member.forget_keys([key])
+        handle = self._handles[self._find_partition(key)]
+        content = handle.wait_for(handle.send_request("take", (key,)))
+        handle.forget_keys([key])
         return modelfile.load_bytes(content, "a model")
 
     def iter_changed(self) -> Iterator[StoredModel]:
         """Yield the models changed since the fleet was last saved."""
-        for result in [member.query_async("changed", ()) for member in self._handles]:
-            resting, plain = result()
+        for result in [handle.query_async("changed", ()) for handle in self._handles]:
+            stored, plain = result()
             self.layouts.add_layouts(plain)
-            yield from unpickle_changed(resting)
+            yield from unpickle_changed(stored)
 
     def mark_saved(self, most: int) -> None:
         """Record that all changes are in the store, and close models until `most` are open."""
         share = max(1, most // len(self._handles))
-        for member in self._handles:
-            member.mark_saved()
-            if len(member.keys) > share:
-                member.forget_keys(member.query_now("shut", (share,)))
+        for handle in self._handles:
+            handle.mark_saved()
+            if len(handle.keys) > share:
+                handle.forget_keys(handle.query_now("shut", (share,)))
 
     def close(self) -> None:
         """Close the cluster."""

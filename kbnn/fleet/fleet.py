@@ -100,11 +100,11 @@ class Fleet(OnlineModel):
 
         With lags the pooled model is left out: a row depends on earlier rows of its own key.
         """
-        of_all = None
+        pooled = None
         if common and not schema.lags:
-            of_all = OnlineModel(replace(settings, keep=MAX_BUFFER_ROWS), schema)
-            of_all.is_scored = False
-        return cls(settings, schema, key, store, of_all)
+            pooled = OnlineModel(replace(settings, keep=MAX_BUFFER_ROWS), schema)
+            pooled.is_scored = False
+        return cls(settings, schema, key, store, pooled)
 
     @property
     def pooled_model(self) -> OnlineModel | None:
@@ -177,22 +177,22 @@ class Fleet(OnlineModel):
 
     def _build_state(self) -> dict[str, bytes]:
         """Return what is saved in addition to the models of the keys."""
-        begun = self.pooling
-        start = begun.settled_initial_bytes()
+        pooling = self.pooling
+        start = pooling.settled_initial_bytes()
         counts = {
             "key": list(self.key),
             "rows": self._rows,
             "rejected": self._rejected,
-            **begun.to_json(),
+            **pooling.to_json(),
             "forms": self.layouts.to_json(),
         }
         state = {
             "fleet": modelfile.to_bytes(*to_state(self)),
             "counts": json.dumps(counts).encode(),
         }
-        if begun.pooled_model is not None:
+        if pooling.pooled_model is not None:
             state["start"] = start
-            state["common"] = modelfile.to_bytes(*to_state(begun.pooled_model))
+            state["common"] = modelfile.to_bytes(*to_state(pooling.pooled_model))
         return state
 
     def use_cluster(self, cluster: DaskCluster | None) -> None:
@@ -316,15 +316,17 @@ class Fleet(OnlineModel):
         """Return the forecasts of the block that was sent first."""
         rows, again, end = self._sent_blocks.pop(0)
         self._collect_results(end)
-        mine = [said for first, said in self._forecasts if first < end]
+        mine = [forecast for first, forecast in self._forecasts if first < end]
         self._forecasts = self._forecasts[len(mine) :]
-        said = said_of.join_forecasts(mine) if mine else make_empty_forecast(0, self.task.numbers)
-        self._rows += int(np.count_nonzero(said.status & (LEARNED | IN_WARMUP)))
-        self._rejected += int(np.count_nonzero(said.status & REJECTED))
-        self.skipped += int(np.count_nonzero(said.status & UNLABELLED))
+        forecast = (
+            said_of.join_forecasts(mine) if mine else make_empty_forecast(0, self.task.numbers)
+        )
+        self._rows += int(np.count_nonzero(forecast.status & (LEARNED | IN_WARMUP)))
+        self._rejected += int(np.count_nonzero(forecast.status & REJECTED))
+        self.skipped += int(np.count_nonzero(forecast.status & UNLABELLED))
         if not again:
-            self._score_rows(rows, said, True)
-        return said
+            self._score_rows(rows, forecast, True)
+        return forecast
 
     def _find_block_end(self, keys: list[str], start: int) -> int:
         """Find where to split a block: at the end of a pooling window, or before too many keys."""
@@ -353,8 +355,8 @@ class Fleet(OnlineModel):
             if isinstance(self._partition, RemotePartitions):
                 self._sent.append((self.met, self._partition.learn(keys, rows, found, again)))
             else:
-                taught = self._partition.learn(keys, rows, found, again)
-                self._sent.append((self.met, lambda: taught))
+                update = self._partition.learn(keys, rows, found, again)
+                self._sent.append((self.met, lambda: update))
         self.pooling.learn(rows, self.met, again)
         self.met += len(keys)
         if isinstance(self._partition, Partition):
@@ -365,23 +367,23 @@ class Fleet(OnlineModel):
         """Collect the results of all parts that start before a row of the stream."""
         while self._sent and self._sent[0][0] < row:
             first, result = self._sent.pop(0)
-            said, moved = result()
-            self._forecasts.append((first, said))
+            forecast, moved = result()
+            self._forecasts.append((first, forecast))
             self.pooling.add_shifts(first, moved)
 
     def _find_stored_models(self, keys: list[str]) -> dict[str, bytes]:
         """Return the bytes of models that are not open; new keys get the initial model."""
-        begins, known = self.pooling.is_ready, self.pooling.unpooled_keys
-        young = known if begins else ()
-        grown = [key for key in dict.fromkeys(keys) if key in young] if young else []
-        found = {key: self._start_from_pooled(key) for key in grown}
+        is_ready, known = self.pooling.is_ready, self.pooling.unpooled_keys
+        waiting = known if is_ready else ()
+        ready = [key for key in dict.fromkeys(keys) if key in waiting] if waiting else []
+        found = {key: self._start_from_pooled(key) for key in ready}
         unknown = self._partition.list_unopened(keys)
-        resting = self.store.read_many(unknown)
+        stored = self.store.read_many(unknown)
         for key in unknown:
-            content = resting.get(key)
+            content = stored.get(key)
             if content is None:
                 content = self.pooling.make_initial_bytes()
-                if self.pooled_model is not None and not begins:
+                if self.pooled_model is not None and not is_ready:
                     known.add(key)
             found.setdefault(key, content)
         return found
@@ -449,7 +451,7 @@ class Fleet(OnlineModel):
         keys = read_keys(rows, self.key)
         rows = rows._replace(original=None)
         work, at = PartitionResult(rows), 0
-        strange: list[int] = []
+        new_rows: list[int] = []
         while at < len(keys):
             stop = min(len(keys), at + max(1, self.most_open))
             found: dict[str, bytes] = {}
@@ -458,7 +460,7 @@ class Fleet(OnlineModel):
                 if content is not None:
                     found[key] = content
             known = [k for k in range(at, stop) if keys[k] in self._partition or keys[k] in found]
-            strange += sorted(set(range(at, stop)).difference(known))
+            new_rows += sorted(set(range(at, stop)).difference(known))
             if known:
                 where = np.array(known)
                 asked = [keys[k] for k in known]
@@ -469,8 +471,8 @@ class Fleet(OnlineModel):
                     )
             self._close_unused()
             at = stop
-        if strange:
-            where = np.array(strange)
+        if new_rows:
+            where = np.array(new_rows)
             work.add(where, self._predict_new_keys(take_rows(rows, where), ask))
         return work.join_forecasts() if len(keys) else make_empty_forecast(0, self.task.numbers)
 
@@ -478,6 +480,6 @@ class Fleet(OnlineModel):
         """Predict rows of new keys with the initial model of a key."""
         if not self.pooling.is_ready:
             return said_of.make_missing_forecast(len(rows.y), self.task.numbers)
-        stranger = self.pooling.create_new_key_model()
-        stranger.set_interval_mode(self._interval_mode)
-        return ask(stranger, rows)
+        model = self.pooling.create_new_key_model()
+        model.set_interval_mode(self._interval_mode)
+        return ask(model, rows)

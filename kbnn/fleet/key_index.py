@@ -111,7 +111,7 @@ class KeyIndex:
         """Return the key with a number."""
         return self._keys[number]
 
-    def add(self, key: str, herd: int, place: int) -> int:
+    def add(self, key: str, batch: int, place: int) -> int:
         """Set where the model of a key is, and return the key's number."""
         number = self._numbers.get(key)
         if number is None:
@@ -119,7 +119,7 @@ class KeyIndex:
                 self._grow_arrays()
             number = self._numbers[key] = self._free.pop()
             self._keys[number], self._changed[number] = key, False
-        self.herd[number], self.place[number] = herd, place
+        self.herd[number], self.place[number] = batch, place
         self._used[number] = self._turn
         return number
 

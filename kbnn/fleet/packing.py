@@ -236,20 +236,22 @@ class PackedLayout:
         parts[self._counts_place] = parts[self._counts_place].view(np.float64)
         return np.concatenate(parts)
 
-    def unpack_state(self, belief: FloatArray) -> State:
+    def unpack_state(self, packed_state: FloatArray) -> State:
         """Restore the state that `pack_state` concatenated, in new arrays."""
         arrays: dict[str, Any] = {}
         at = 0
         for name, shape in self._shapes:
             size = math.prod(shape)
-            part = belief[at : at + size].copy()
+            part = packed_state[at : at + size].copy()
             arrays[name] = (part.view(np.int64) if name == "counts" else part).reshape(shape)
             at += size
         return State(config=self.config, seed=self.seed, **arrays)
 
-    def view_counts(self, belief: FloatArray) -> IntArray:
+    def view_counts(self, packed_state: FloatArray) -> IntArray:
         """Return the counts of states (..., numbers) as a view, see kbnn.core.state.Counts."""
-        return belief[..., self._counts_start : self._counts_start + len(COUNT)].view(np.int64)
+        return packed_state[..., self._counts_start : self._counts_start + len(COUNT)].view(
+            np.int64
+        )
 
 
 class PackedLayouts:
@@ -265,18 +267,18 @@ class PackedLayouts:
         for text, one in plain.items():
             name = bytes.fromhex(text)
             if name not in self._by_name:
-                form = PackedLayout.from_json(one)
-                if form.is_current:
-                    form = self.get_or_create(form.settings, form.config, form.seed)
-                self._by_name[name] = form  # its own name may differ by now
+                layout = PackedLayout.from_json(one)
+                if layout.is_current:
+                    layout = self.get_or_create(layout.settings, layout.config, layout.seed)
+                self._by_name[name] = layout  # its own name may differ by now
 
-    def get_or_create(self, *said: Any) -> PackedLayout:
+    def get_or_create(self, *description: Any) -> PackedLayout:
         """Return the layout of these settings, network config and seed."""
-        form = self._by_settings.get(said)
-        if form is None:
-            form = self._by_settings[said] = PackedLayout(*said)
-            self._by_name[form.name] = form
-        return form
+        layout = self._by_settings.get(description)
+        if layout is None:
+            layout = self._by_settings[description] = PackedLayout(*description)
+            self._by_name[layout.name] = layout
+        return layout
 
     def find_by_name(self, name: bytes) -> PackedLayout:
         """Return the layout with a name; ModelError if it is unknown."""
@@ -286,7 +288,7 @@ class PackedLayouts:
 
     def to_json(self) -> dict[str, Any]:
         """Return all layouts as plain data."""
-        return {name.hex(): form.json_data for name, form in sorted(self._by_name.items())}
+        return {name.hex(): layout.json_data for name, layout in sorted(self._by_name.items())}
 
 
 class PackedModel(NamedTuple):
@@ -313,16 +315,16 @@ def supports_packing(settings: Settings, schema: Schema) -> bool:
 
 def describe_layout(model: OnlineModel) -> tuple[Settings, Config, int] | None:
     """Return settings, config and seed of a model's layout; None if it cannot be packed now."""
-    racer = model.racers[0]
-    learned, settings = racer.learned, racer.learner.settings
+    candidate = model.racers[0]
+    learned, settings = candidate.learned, candidate.learner.settings
     plain = (
         not model.is_warming_up
         and len(model.racers) == 1
         and len(learned.members) == 1
-        and racer.learner.task.supports_batched_kernel
+        and candidate.learner.task.supports_batched_kernel
         and not settings.replay_ratio
         and not model.lost
-        and racer.evidence == 0.0
+        and candidate.evidence == 0.0
         and not learned.log_weight.any()
         and learned.rehearsal.debt == 0.0
         and not learned.kept.rows().x_sd.any()
@@ -338,39 +340,39 @@ def describe_layout(model: OnlineModel) -> tuple[Settings, Config, int] | None:
     return settings, config, learned.members[0].state().seed
 
 
-def pack_model(form: PackedLayout, model: OnlineModel) -> PackedModel:
+def pack_model(layout: PackedLayout, model: OnlineModel) -> PackedModel:
     """Pack a model with this layout."""
-    racer, card = model.racers[0], model.card
-    learned, score = racer.learned, card.scores[0]
-    kept, again = learned.kept.rows(form.inputs), learned.rehearsal
+    candidate, card = model.racers[0], model.card
+    learned, score = candidate.learned, card.scores[0]
+    kept, again = learned.kept.rows(layout.inputs), learned.rehearsal
     counts = [learned.seen, learned.changes, model.met, model.skipped, model.let_go, len(kept.y)]
     counts += [score.rows, score.skipped, score.invalid, card.curve.rows]
     counts += [again.since, int(again.settled), again.rows, again.alarm]
-    row = np.zeros(form.size)
+    row = np.zeros(layout.size)
     for name, part in {
-        "belief": form.pack_state(learned.members[0].state()),
+        "belief": layout.pack_state(learned.members[0].state()),
         "columns": learned.columns,
         "tails": learned.tails[0],
         **numeric_metrics.pack_score(score),
         "counts": np.array(counts),
     }.items():
-        form.view_part(row, name)[:] = part
-    form.view_part(row, "kept")[: len(kept.y)] = np.column_stack(
+        layout.view_part(row, name)[:] = part
+    layout.view_part(row, "kept")[: len(kept.y)] = np.column_stack(
         (kept.y, kept.weight, kept.number, kept.trust, kept.x)
     )
-    return PackedModel(row, tuple(card.curve.points[0]), racer.alarms)
+    return PackedModel(row, tuple(card.curve.points[0]), candidate.alarms)
 
 
 def unpack_model(
-    form: PackedLayout, whole: PackedModel, settings: Settings, schema: Schema
+    layout: PackedLayout, packed: PackedModel, settings: Settings, schema: Schema
 ) -> OnlineModel:
     """Restore a packed model."""
     model = OnlineModel(settings, schema)
-    learner = model.make_learner(form.settings)
-    check_layout(form, learner.task, schema.width)
-    row = whole.row
-    counts = form.view_part(row, "counts").tolist()
-    rows = _order_buffer(form.view_part(row, "kept"), counts[BUFFERED_ROWS])
+    learner = model.make_learner(layout.settings)
+    check_layout(layout, learner.task, schema.width)
+    row = packed.row
+    counts = layout.view_part(row, "counts").tolist()
+    rows = _order_buffer(layout.view_part(row, "kept"), counts[BUFFERED_ROWS])
     kept = BufferedRows(
         rows[:, ROW_META_FIELDS:].copy(),
         np.zeros((len(rows), 0)),
@@ -378,13 +380,13 @@ def unpack_model(
         *(rows[:, at].copy() for at in (WEIGHT, NUMBER, TRUST)),
     )
     learned = LearnerState(
-        (open_session(form.unpack_state(form.view_part(row, "belief"))),),
-        form.view_part(row, "columns").copy(),
+        (open_session(layout.unpack_state(layout.view_part(row, "belief"))),),
+        layout.view_part(row, "columns").copy(),
         np.zeros(1),
         counts[SEEN],
         counts[CHANGES],
-        ReplayBuffer(form.keep, 1, kept),
-        form.view_part(row, "tails")[None].copy(),
+        ReplayBuffer(layout.keep, 1, kept),
+        layout.view_part(row, "tails")[None].copy(),
         ReplayState(
             0.0,
             counts[REPLAY_SINCE],
@@ -393,17 +395,17 @@ def unpack_model(
             counts[LAST_ALARM],
         ),
     )
-    model.racers = (Candidate(learner, learned, 0.0, whole.alarms),)
+    model.racers = (Candidate(learner, learned, 0.0, packed.alarms),)
     model.met, model.skipped, model.let_go = (
         counts[ROWS_SEEN],
         counts[SKIPPED],
         counts[DROPPED_ROWS],
     )
-    model.set_record(lambda: _build_scorecard(model, form, whole))
+    model.set_record(lambda: _build_scorecard(model, layout, packed))
     return model
 
 
-def check_numbers(form: PackedLayout, whole: PackedModel) -> None:
+def check_numbers(layout: PackedLayout, packed: PackedModel) -> None:
     """Reject numbers that the reader of a model file would reject.
 
     Raises
@@ -411,37 +413,37 @@ def check_numbers(form: PackedLayout, whole: PackedModel) -> None:
     ModelError
         If a number is out of range, or numbers contradict each other.
     """
-    row, limits = whole.row, form.limits
-    counts = form.view_part(row, "counts")
-    used = form.used_length(counts)
+    row, limits = packed.row, layout.limits
+    counts = layout.view_part(row, "counts")
+    used = layout.used_length(counts)
     inside = (row >= limits.low) & (row <= limits.high) | limits.free
     inside |= limits.unknown & np.isnan(row)
-    whole_numbers = np.concatenate((counts, form.view_part(row, "pit"), form.view_counts(row)))
+    whole_numbers = np.concatenate((counts, layout.view_part(row, "pit"), layout.view_counts(row)))
     sound = (
         inside[:used].all()
         and whole_numbers.min() >= 0
         and whole_numbers.max() < 2**53
-        and calibration.is_valid_calibration(form.view_part(row, "tails")[None])
+        and calibration.is_valid_calibration(layout.view_part(row, "tails")[None])
         and counts[REPLAY_SINCE] <= counts[SEEN]
         and counts[REPLAY_CORRECTED] <= 1
-        and len(whole.alarms) <= MAX_ALARM_ROWS
-        and all(0 <= alarm < 2**53 for alarm in whole.alarms)
+        and len(packed.alarms) <= MAX_ALARM_ROWS
+        and all(0 <= alarm < 2**53 for alarm in packed.alarms)
     )
     for name in ("sums", "recent"):  # a mean cannot exceed the largest term
-        weight, *sums = form.view_part(row, name).tolist()
+        weight, *sums = layout.view_part(row, name).tolist()
         sound = sound and max(map(abs, sums), default=0.0) <= LARGEST_SUM * weight
-    _, total, shift, _ = form.view_part(row, "constant").tolist()
+    _, total, shift, _ = layout.view_part(row, "constant").tolist()
     if not sound or abs(shift) > 2.0 * LARGEST_TERM * total:
         raise ModelError("is damaged (the numbers of a model are out of range)")
     try:
-        LearningCurve.restore(int(counts[CURVE]), [list(whole.points)])
+        LearningCurve.restore(int(counts[CURVE]), [list(packed.points)])
     except ValueError as error:
         raise ModelError(f"is damaged ({error})") from error
 
 
-def check_layout(form: PackedLayout, task: TargetType, width: int) -> None:
+def check_layout(layout: PackedLayout, task: TargetType, width: int) -> None:
     """Raise ModelError if a fleet with this target type and width cannot have this layout."""
-    config = form.config
+    config = layout.config
     fits = (
         config.observation == task.observation
         and task.is_valid_output_count(config.outputs)
@@ -457,14 +459,14 @@ def _order_buffer(kept: FloatArray, count: int) -> FloatArray:
     return kept[:count] if count <= most else np.roll(kept, -(count % most), axis=0)
 
 
-def _build_scorecard(model: OnlineModel, form: PackedLayout, whole: PackedModel) -> Scorecard:
+def _build_scorecard(model: OnlineModel, layout: PackedLayout, packed: PackedModel) -> Scorecard:
     card = Scorecard(model.task, seed=model.settings.seed, sample=0)
-    row = whole.row
-    score, counts = card.scores[0], form.view_part(row, "counts").tolist()
+    row = packed.row
+    score, counts = card.scores[0], layout.view_part(row, "counts").tolist()
     score.rows, score.skipped, score.invalid = counts[SCORED], counts[UNSCORED], counts[INVALID]
-    kept = {name: form.view_part(row, name) for name in ("sums", "recent", "constant", "pit")}
-    numeric_metrics.unpack_score(score, kept, form.figures, form.curve_figures)
-    card.curve = LearningCurve.restore(counts[CURVE], [list(whole.points)])
+    kept = {name: layout.view_part(row, name) for name in ("sums", "recent", "constant", "pit")}
+    numeric_metrics.unpack_score(score, kept, layout.figures, layout.curve_figures)
+    card.curve = LearningCurve.restore(counts[CURVE], [list(packed.points)])
     card.summaries.rows = counts[CURVE]
     return card
 
@@ -474,29 +476,29 @@ METRIC_FIGURES: Final = ("loss", "coverage_90")
 _HEADER: Final = struct.Struct("<5s16sII")
 
 
-def compute_key_metrics(form: PackedLayout, rows: FloatArray) -> list[KeyMetrics]:
+def compute_key_metrics(layout: PackedLayout, rows: FloatArray) -> list[KeyMetrics]:
     """Compute the metrics of packed models (n, size)."""
-    weight, *sums = form.view_part(rows, "sums").T
-    told: dict[str, list[float | None]] = {}
+    weight, *sums = layout.view_part(rows, "sums").T
+    extra: dict[str, list[float | None]] = {}
     for figure, total in zip(FIGURES, sums, strict=True):
         if figure.curve in METRIC_FIGURES:
             finish = figure.on_curve or figure.finish
             means = np.divide(total, weight, out=np.full(len(rows), np.nan), where=weight > 0.0)
-            told[figure.curve] = [None if m != m else finish(m) for m in means.tolist()]
-    counts = form.view_counts(rows)
-    columns = (counts[:, COUNT.rows].tolist(), *(told[name] for name in METRIC_FIGURES))
+            extra[figure.curve] = [None if m != m else finish(m) for m in means.tolist()]
+    counts = layout.view_counts(rows)
+    columns = (counts[:, COUNT.rows].tolist(), *(extra[name] for name in METRIC_FIGURES))
     return list(map(KeyMetrics, *columns, counts[:, COUNT.alarms].tolist()))
 
 
-def packed_to_bytes(form: PackedLayout, whole: PackedModel) -> bytes:
+def packed_to_bytes(layout: PackedLayout, packed: PackedModel) -> bytes:
     """Serialise a packed model: header, numbers in use, curve points and alarms, checksum."""
-    head = _HEADER.pack(PACKED_MAGIC, form.name, len(whole.points), len(whole.alarms))
-    used = form.used_length(form.view_part(whole.row, "counts"))
-    told = b""
-    if whole.points or whole.alarms:
-        points = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
-        told = np.array(points, np.float64).tobytes() + np.array(whole.alarms, np.int64).tobytes()
-    content = b"".join((head, whole.row[:used].data, told))
+    head = _HEADER.pack(PACKED_MAGIC, layout.name, len(packed.points), len(packed.alarms))
+    used = layout.used_length(layout.view_part(packed.row, "counts"))
+    extra = b""
+    if packed.points or packed.alarms:
+        points = [[np.nan if v is None else v for v in p.to_json()] for p in packed.points]
+        extra = np.array(points, np.float64).tobytes() + np.array(packed.alarms, np.int64).tobytes()
+    content = b"".join((head, packed.row[:used].data, extra))
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
@@ -510,33 +512,33 @@ def is_packed(content: bytes) -> bool:
     return content.startswith(PACKED_MAGIC)
 
 
-def packed_from_bytes(form: PackedLayout, content: bytes) -> PackedModel:
+def packed_from_bytes(layout: PackedLayout, content: bytes) -> PackedModel:
     """Restore a packed model from `packed_to_bytes`; ModelError if the bytes are invalid."""
-    row = np.zeros(form.size)
+    row = np.zeros(layout.size)
     try:
         _, _, points, alarms = _HEADER.unpack_from(content)
     except struct.error as error:
         raise ModelError("is damaged (the bytes of a model are cut short)") from error
     after = 56 * points + 8 * alarms + 4
     used = (len(content) - _HEADER.size - after) // 8
-    sound = form.min_size <= used <= form.size
+    sound = layout.min_size <= used <= layout.size
     sound = sound and _HEADER.size + 8 * used + after == len(content)
     if not sound or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
         raise ModelError("is damaged (a model has a wrong size or checksum)")
     row[:used] = np.frombuffer(content, np.float64, used, _HEADER.size)
-    if form.used_length(form.view_part(row, "counts")) != used:
+    if layout.used_length(layout.view_part(row, "counts")) != used:
         raise ModelError("is damaged (the buffered rows of a model do not fit its counts)")
-    whole = PackedModel(row)
+    packed = PackedModel(row)
     if points or alarms:
         at = _HEADER.size + 8 * used
-        told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7)
+        extra = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7)
         rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
-        if not (np.isfinite(told[:, 0]).all() and not np.isinf(told).any()):
+        if not (np.isfinite(extra[:, 0]).all() and not np.isinf(extra).any()):
             raise ModelError("is damaged (the learning curve of a model)")
         curve = tuple(
             CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
-            for count, *values in told.tolist()
+            for count, *values in extra.tolist()
         )
-        whole = PackedModel(row, curve, tuple(rows))
-    check_numbers(form, whole)
-    return whole
+        packed = PackedModel(row, curve, tuple(rows))
+    check_numbers(layout, packed)
+    return packed

@@ -53,22 +53,22 @@ class PartitionResult:
         """Return the rows at these positions."""
         return self.rows if len(places) == len(self.rows.y) else take_rows(self.rows, places)
 
-    def add(self, places: IntArray, said: Forecast) -> None:
+    def add(self, places: IntArray, forecast: Forecast) -> None:
         """Add the forecasts of the rows at these positions."""
         if len(places):
             self._order.append(places)
-            self._forecasts.append(said)
+            self._forecasts.append(forecast)
 
     def join_forecasts(self) -> Forecast:
         """Return all forecasts in the order of the rows."""
         order = np.concatenate(self._order)
         self.shifts.sort(key=lambda one: one[0])
-        said = said_of.join_forecasts(self._forecasts)
+        forecast = said_of.join_forecasts(self._forecasts)
         if bool(np.all(order[1:] > order[:-1])):
-            return said
+            return forecast
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return said_of.select_rows(said, back)
+        return said_of.select_rows(forecast, back)
 
 
 def group_places(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
@@ -100,8 +100,8 @@ class StoredModel(NamedTuple):
 class Partition:
     """The open models of some keys."""
 
-    def __init__(self, settings: Settings, schema: Schema, forms: PackedLayouts) -> None:
-        self.settings, self.layouts = settings, forms
+    def __init__(self, settings: Settings, schema: Schema, layouts: PackedLayouts) -> None:
+        self.settings, self.layouts = settings, layouts
         self.interval_mode: str | None = None  # see OnlineModel.set_interval_mode
         self.make_initial_bytes: Callable[[], bytes] = bytes  # the initial model of new keys
         self._schema = schema
@@ -126,7 +126,7 @@ class Partition:
     def open_models(self, found: Mapping[str, bytes]) -> None:
         """Open the models of keys from their stored bytes."""
         # Consecutive new keys have the same bytes, which are decoded once.
-        before, whole, herd = EMPTY_MODEL, None, UNPACKED
+        before, packed, batch = EMPTY_MODEL, None, UNPACKED
         for key, content in found.items():
             if not (packing.is_packed(content) and self._find_layout(content).is_current):
                 model = load_stored_model(content, self.layouts, self.settings, self._schema)
@@ -134,23 +134,23 @@ class Partition:
                     model.set_interval_mode(self.interval_mode)
                 self._models[self._key_index.add(key, UNPACKED, 0)] = model
                 continue
-            if whole is None or content is not before:
-                form = self._find_layout(content)
-                before, whole, herd = (
+            if packed is None or content is not before:
+                layout = self._find_layout(content)
+                before, packed, batch = (
                     content,
-                    packing.packed_from_bytes(form, content),
-                    self._find_batch(form),
+                    packing.packed_from_bytes(layout, content),
+                    self._find_batch(layout),
                 )
-            self._key_index.add(key, herd, self._batches[herd].add_model(whole))
+            self._key_index.add(key, batch, self._batches[batch].add_model(packed))
 
     def _find_layout(self, content: bytes) -> PackedLayout:
         return self.layouts.find_by_name(packing.read_layout_name(content))
 
-    def _find_batch(self, form: PackedLayout) -> int:
-        which = self._batch_numbers.get(form.name)
+    def _find_batch(self, layout: PackedLayout) -> int:
+        which = self._batch_numbers.get(layout.name)
         if which is None:
-            which = self._batch_numbers[form.name] = len(self._batches)
-            self._batches.append(BatchedModels(form))
+            which = self._batch_numbers[layout.name] = len(self._batches)
+            self._batches.append(BatchedModels(layout))
         self._batches[which].bind_schema(self._schema, self.settings)
         return which
 
@@ -175,8 +175,8 @@ class Partition:
         there = self._locate_packed(number)
         if there is None:
             return self._models[number]
-        herd, at = there
-        return of.unpack_model(herd.layout, herd.get_model(at), self.settings, self._schema)
+        batch, at = there
+        return of.unpack_model(batch.layout, batch.get_model(at), self.settings, self._schema)
 
     def _close_model(self, number: int) -> None:
         there = self._locate_packed(number)
@@ -221,9 +221,9 @@ class Partition:
     def _serialize_models(self, numbers: list[int]) -> Iterator[StoredModel]:
         for start in range(0, len(numbers), MODELS_PER_WRITE):
             some = np.array(numbers[start : start + MODELS_PER_WRITE])
-            herds = self._key_index.herd[some]
-            for which in np.unique(herds).tolist():
-                these = some[herds == which]
+            batches = self._key_index.herd[some]
+            for which in np.unique(batches).tolist():
+                these = some[batches == which]
                 yield from (
                     self._serialize_packed(which, these)
                     if which != UNPACKED
@@ -231,21 +231,23 @@ class Partition:
                 )
 
     def _serialize_packed(self, which: int, numbers: IntArray) -> Iterator[StoredModel]:
-        herd, places = self._batches[which], self._key_index.place[numbers]
+        batch, places = self._batches[which], self._key_index.place[numbers]
         keys = map(self._key_index.key_of, numbers.tolist())
-        for key, at, told in zip(
-            keys, places.tolist(), herd.compute_key_metrics(places), strict=True
+        for key, at, metrics in zip(
+            keys, places.tolist(), batch.compute_key_metrics(places), strict=True
         ):
-            yield StoredModel(key, packing.packed_to_bytes(herd.layout, herd.get_model(at)), told)
+            yield StoredModel(
+                key, packing.packed_to_bytes(batch.layout, batch.get_model(at)), metrics
+            )
 
     def _serialize_unpacked(self, numbers: IntArray) -> Iterator[StoredModel]:
         for number in numbers.tolist():
             model = self._models[number]
             lines = model.card.scores[0].curve_values()
             loss, inside = (lines.get(name, (None, None))[0] for name in packing.METRIC_FIGURES)
-            told = KeyMetrics(model.rows, loss, inside, model.alarm_count)
+            metrics = KeyMetrics(model.rows, loss, inside, model.alarm_count)
             yield StoredModel(
-                self._key_index.key_of(number), modelfile.to_bytes(*to_state(model)), told
+                self._key_index.key_of(number), modelfile.to_bytes(*to_state(model)), metrics
             )
 
     # Rows.
@@ -256,8 +258,8 @@ class Partition:
         """Predict each row with the model of its key, then learn it."""
         if rows.schema is not None and rows.schema is not self._schema:
             self._schema = rows.schema
-            for herd in self._batches:
-                herd.bind_schema(self._schema, self.settings)
+            for batch in self._batches:
+                batch.bind_schema(self._schema, self.settings)
         rows = rows._replace(schema=self._schema)
         self.open_models(found)
         work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
@@ -266,8 +268,8 @@ class Partition:
         together = {} if again else self._group_by_batch(numbers, MAX_BATCHED_ROWS)
         for which, where in together.items():
             at = self._key_index.place[numbers[where]]
-            done, said = self._batches[which].learn(at, work.select_rows(where))
-            work.add(where[done], said)
+            done, forecast = self._batches[which].learn(at, work.select_rows(where))
+            work.add(where[done], forecast)
             left[where[done]] = False
         for number, group in group_places(numbers, np.flatnonzero(left)).items():
             self._learn_unpacked(number, group, work, again)
@@ -275,11 +277,11 @@ class Partition:
 
     def _group_by_batch(self, numbers: IntArray, most: int) -> dict[int, IntArray]:
         """Group rows of packed models by batch, without keys that have more than `most` rows."""
-        herds = self._key_index.herd[numbers]
+        batches = self._key_index.herd[numbers]
         if len(numbers) > most:
-            herds[np.bincount(numbers)[numbers] > most] = UNPACKED
-        kinds = [int(which) for which in np.unique(herds) if which != UNPACKED]
-        return {which: np.flatnonzero(herds == which) for which in kinds}
+            batches[np.bincount(numbers)[numbers] > most] = UNPACKED
+        kinds = [int(which) for which in np.unique(batches) if which != UNPACKED]
+        return {which: np.flatnonzero(batches == which) for which in kinds}
 
     def _learn_unpacked(
         self, number: int, group: list[int], work: PartitionResult, again: bool
@@ -315,21 +317,21 @@ class Partition:
     def _store_model(self, number: int, model: OnlineModel) -> None:
         """Store a model after learning, packed if possible."""
         there, key = self._locate_packed(number), self._key_index.key_of(number)
-        said = of.describe_layout(model) if self._can_pack else None
-        form = None if said is None else self.layouts.get_or_create(*said)
-        if form is not None and there is not None and form is there[0].layout:
-            there[0].replace_model(there[1], of.pack_model(form, model))
+        description = of.describe_layout(model) if self._can_pack else None
+        layout = None if description is None else self.layouts.get_or_create(*description)
+        if layout is not None and there is not None and layout is there[0].layout:
+            there[0].replace_model(there[1], of.pack_model(layout, model))
             return
         if there is not None:
             there[0].remove_model(there[1])
-        if form is None:
+        if layout is None:
             self._models[number] = model
             self._key_index.add(key, UNPACKED, 0)
         else:
             self._models.pop(number, None)
-            herd = self._find_batch(form)
+            batch = self._find_batch(layout)
             self._key_index.add(
-                key, herd, self._batches[herd].add_model(of.pack_model(form, model))
+                key, batch, self._batches[batch].add_model(of.pack_model(layout, model))
             )
 
     def apply_models(
@@ -355,7 +357,7 @@ class Partition:
 
 
 def load_stored_model(
-    content: bytes, forms: PackedLayouts, settings: Settings, schema: Schema
+    content: bytes, layouts: PackedLayouts, settings: Settings, schema: Schema
 ) -> OnlineModel:
     """Decode the stored bytes of a model."""
     if content == EMPTY_MODEL:
@@ -364,8 +366,8 @@ def load_stored_model(
         model = modelfile.load_bytes(content, "a model")
         check_fleet_model(model, settings, schema)
         return model
-    form = forms.find_by_name(packing.read_layout_name(content))
-    return of.unpack_model(form, packing.packed_from_bytes(form, content), settings, schema)
+    layout = layouts.find_by_name(packing.read_layout_name(content))
+    return of.unpack_model(layout, packing.packed_from_bytes(layout, content), settings, schema)
 
 
 def check_fleet_model(model: OnlineModel, settings: Settings, schema: Schema) -> None:

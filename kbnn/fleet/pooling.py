@@ -217,13 +217,15 @@ def create_pooled_model(
     return model
 
 
-def serialize_initial_model(model: OnlineModel, forms: PackedLayouts) -> bytes:
+def serialize_initial_model(model: OnlineModel, layouts: PackedLayouts) -> bytes:
     """Serialise the initial model of a key."""
-    said = of.describe_layout(model) if of.supports_packing(model.settings, model.schema) else None
-    if said is None:
+    description = (
+        of.describe_layout(model) if of.supports_packing(model.settings, model.schema) else None
+    )
+    if description is None:
         return modelfile.to_bytes(*to_state(model))
-    form = forms.get_or_create(*said)
-    return packing.packed_to_bytes(form, of.pack_model(form, model))
+    layout = layouts.get_or_create(*description)
+    return packing.packed_to_bytes(layout, of.pack_model(layout, model))
 
 
 def _key_settings(settings: Settings, common: OnlineModel) -> Settings:
@@ -231,14 +233,14 @@ def _key_settings(settings: Settings, common: OnlineModel) -> Settings:
     return replace(common.learner.settings, keep=settings.keep, sample=settings.sample)
 
 
-def refit_pooled(model: OnlineModel, young: OnlineModel) -> OnlineModel:
+def refit_pooled(model: OnlineModel, current: OnlineModel) -> OnlineModel:
     """Relearn the rows of a key from the current initial model, if all of them are buffered.
 
     The first keys start from a pooled model that knows little more than they do. By the time they
     have REFIT_ROWS rows, it knows more, also about how keys differ.
     """
-    numbers = young.learner_state.kept.rows(young.schema.width).number
-    return learn_held_rows(model, young) if len(numbers) and numbers[0] == 1.0 else young
+    numbers = current.learner_state.kept.rows(current.schema.width).number
+    return learn_held_rows(model, current) if len(numbers) and numbers[0] == 1.0 else current
 
 
 def learn_held_rows(model: OnlineModel, held: OnlineModel) -> OnlineModel:
@@ -281,12 +283,12 @@ class Pooling:
     """The pooled model, if there is one, and the variance between keys."""
 
     def __init__(
-        self, settings: Settings, forms: PackedLayouts, common: OnlineModel | None
+        self, settings: Settings, layouts: PackedLayouts, common: OnlineModel | None
     ) -> None:
         self.pooled_model = common
         self.key_variance = BetweenKeyVariance()
         self.unpooled_keys: set[str] = set()  # keys seen before the pooled model was ready
-        self._settings, self._layouts = settings, forms
+        self._settings, self._layouts = settings, layouts
         self._queued_shifts: list[
             tuple[int, list[float]]
         ] = []  # row and shift of keys, not yet added

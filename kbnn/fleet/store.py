@@ -173,7 +173,7 @@ class FleetStore(Closeable):
                     found[some[name]] = self._expand_model(model)
         return found
 
-    def write(self, resting: Iterable[tuple[str, bytes, KeyMetrics]]) -> None:
+    def write(self, models: Iterable[tuple[str, bytes, KeyMetrics]]) -> None:
         """Write the models of keys as part of the transaction."""
         with self._raise_model_errors():
             self._begin_transaction()
@@ -183,8 +183,8 @@ class FleetStore(Closeable):
                 "loss = excluded.loss, coverage = excluded.coverage, alarms = excluded.alarms, "
                 "model = excluded.model",
                 (
-                    (_encode_key(key), *standing, compress_model(model))
-                    for key, model, standing in resting
+                    (_encode_key(key), *metrics, compress_model(model))
+                    for key, model, metrics in models
                 ),
             )
 
@@ -271,12 +271,12 @@ class FleetStore(Closeable):
     def iter_key_metrics(self) -> Iterator[tuple[str, KeyMetrics]]:
         """Yield every key and its metrics, those with most rows first."""
         with self._raise_model_errors(), self._limit_scan():
-            for key, *standing in self._database.execute(
+            for key, *metrics in self._database.execute(
                 "SELECT key, rows, loss, coverage, alarms FROM models ORDER BY rows DESC, key"
             ):
-                if not isinstance(key, bytes) or not _is_valid_metrics(*standing):
+                if not isinstance(key, bytes) or not _is_valid_metrics(*metrics):
                     raise ModelError(f"{self._display_path}: is damaged (the metrics of a key)")
-                yield key.decode(errors="surrogateescape"), KeyMetrics(*standing)
+                yield key.decode(errors="surrogateescape"), KeyMetrics(*metrics)
 
     def abandon(self) -> None:
         """Close without writing to a database that another process has replaced or changed.

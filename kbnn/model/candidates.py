@@ -140,14 +140,16 @@ def compare_target_types(
 
 def find_first_invalid_row(candidates: tuple[Candidate, ...], y: FloatArray) -> int:
     """Return the first row whose target (n, T) some candidate's target type excludes; n if none."""
-    return min([racer.learner.task.first_invalid_row(y) for racer in candidates])
+    return min([candidate.learner.task.first_invalid_row(y) for candidate in candidates])
 
 
 def select_valid_candidates(
     candidates: tuple[Candidate, ...], y: FloatArray
 ) -> tuple[Candidate, ...]:
     """Select the candidates whose target type allows the targets (1, T)."""
-    return tuple(racer for racer in candidates if find_first_invalid_row((racer,), y) == len(y))
+    return tuple(
+        candidate for candidate in candidates if find_first_invalid_row((candidate,), y) == len(y)
+    )
 
 
 def learn_candidates(
@@ -169,22 +171,24 @@ def learn_candidates(
             rows, 0, REPLAY_INTERVAL_ROWS - candidates[0].learned.seen % REPLAY_INTERVAL_ROWS
         )
     moved: tuple[Candidate, ...] = ()
-    spoken: list[Forecast] = []
-    for racer in candidates:
-        racer, said, skipped = _learn_candidate(racer, rows, first, again, whole=not alone)
-        moved += (racer,)
-        spoken.append(said)
+    forecasts: list[Forecast] = []
+    for candidate in candidates:
+        candidate, forecast, skipped = _learn_candidate(
+            candidate, rows, first, again, whole=not alone
+        )
+        moved += (candidate,)
+        forecasts.append(forecast)
     if not alone:
-        moved = _add_evidence(moved, spoken, rows.y)
+        moved = _add_evidence(moved, forecasts, rows.y)
     seen = moved[0].learned.seen
     if again or seen % REPLAY_INTERVAL_ROWS or (alone and seen != SELECTION_ROWS):
-        return SelectionStep(moved, spoken[0], skipped)
+        return SelectionStep(moved, forecasts[0], skipped)
     kept = _eliminate_candidates(moved)
     lost = _list_eliminated(moved, kept, seen)
     after = (
         _fork_replay_candidates(kept) if seen == SELECTION_ROWS else _discount_evidence(kept, seen)
     )
-    return SelectionStep(after, spoken[0], skipped, lost)
+    return SelectionStep(after, forecasts[0], skipped, lost)
 
 
 def _learn_candidate(
@@ -200,12 +204,12 @@ def _learn_candidate(
         rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
         y = candidate.learner.task.link(rest.y, candidate.learned.tails)
         linked = rest if y is rest.y else rest._replace(y=y)
-        learned, said, events = candidate.learner.learn_rows(
+        learned, forecast, events = candidate.learner.learn_rows(
             candidate.learned, linked, first + at, again
         )
         candidate = candidate.record_rows(learned, events)
-        parts.append(said)
-        at += len(said.status)
+        parts.append(forecast)
+        at += len(forecast.status)
         skipped += events.skipped
     return candidate, join_forecasts(parts), skipped
 
@@ -215,12 +219,14 @@ def _add_evidence(
 ) -> tuple[Candidate, ...]:
     """Add the log densities of the targets (n, T) to the evidence of each candidate."""
     # All candidates must be scored on the same event.
-    fine = min(r.learner.task.zero_bin_width(r.learned.tails) for r in candidates)
+    bin_width = min(r.learner.task.zero_bin_width(r.learned.tails) for r in candidates)
     pairs = zip(candidates, forecasts, strict=True)
-    density = [r.learner.task.log_density(said, y, fine) for r, said in pairs]
+    density = [r.learner.task.log_density(forecast, y, bin_width) for r, forecast in pairs]
     return tuple(
-        replace(racer, evidence=_sum_evidence(racer.evidence, gained))
-        for racer, gained in zip(candidates, _clip_log_densities(np.stack(density)), strict=True)
+        replace(candidate, evidence=_sum_evidence(candidate.evidence, gained))
+        for candidate, gained in zip(
+            candidates, _clip_log_densities(np.stack(density)), strict=True
+        )
     )
 
 
@@ -243,28 +249,28 @@ def _sum_evidence(evidence: float, gained: FloatArray) -> float:
 
 def _eliminate_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """Return the leader, then the candidates that are not eliminated."""
-    order = sorted(candidates, key=lambda racer: -racer.evidence)
-    best = {racer.learner.settings.kind: racer for racer in reversed(order)}
-    nats = {kind: racer.evidence for kind, racer in best.items()}
+    order = sorted(candidates, key=lambda candidate: -candidate.evidence)
+    best = {candidate.learner.settings.kind: candidate for candidate in reversed(order)}
+    nats = {kind: candidate.evidence for kind, candidate in best.items()}
     leader = next(r for r in order if may_lead(r.learner.settings.kind, r.evidence, nats))
     seen, kind = leader.learned.seen, leader.learner.settings.kind
     if seen in (SELECTION_ROWS, REPLAY_SELECTION_ROWS):
         return (leader,)
     if seen >= TARGET_TYPE_SELECTION_ROWS:
-        order = [racer for racer in order if racer.learner.settings.kind == kind]
+        order = [candidate for candidate in order if candidate.learner.settings.kind == kind]
     kept = [
         r
         for r in order
         if r.evidence > best[r.learner.settings.kind].evidence - ELIMINATION_MARGIN_NATS
     ]
-    return (leader, *(racer for racer in kept if racer is not leader))
+    return (leader, *(candidate for candidate in kept if candidate is not leader))
 
 
 def _discount_evidence(candidates: tuple[Candidate, ...], seen: int) -> tuple[Candidate, ...]:
     """Halve the evidence whenever the row count has doubled, because a fast start can mislead."""
     if seen & (seen - 1) or len(candidates) == 1:
         return candidates
-    return tuple(replace(racer, evidence=0.5 * racer.evidence) for racer in candidates)
+    return tuple(replace(candidate, evidence=0.5 * candidate.evidence) for candidate in candidates)
 
 
 def _fork_replay_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
@@ -279,11 +285,11 @@ def _fork_replay_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidat
     else:
         other = other._replace(rehearsal=ReplayState(grown=REPLAY_SELECTION_ROWS))
         behind = MAX_ROW_ADVANTAGE_NATS
-    goes_on = replace(settings, rehearse=settings.replay_ratio)
-    does_not = replace(settings, rehearse=0 if settings.replay_ratio else DEFAULT_REPLAY_RATIO)
+    unchanged = replace(settings, rehearse=settings.replay_ratio)
+    opposite = replace(settings, rehearse=0 if settings.replay_ratio else DEFAULT_REPLAY_RATIO)
     return (
-        Candidate(replace(winner.learner, settings=goes_on), winner.learned, 0.0, winner.alarms),
-        Candidate(replace(winner.learner, settings=does_not), other, -behind, winner.alarms),
+        Candidate(replace(winner.learner, settings=unchanged), winner.learned, 0.0, winner.alarms),
+        Candidate(replace(winner.learner, settings=opposite), other, -behind, winner.alarms),
     )
 
 
@@ -293,11 +299,11 @@ def _list_eliminated(
     """List the candidates of `before` that are missing in `after`."""
     return tuple(
         EliminatedCandidate(
-            racer.learner.settings,
-            after[0].evidence - racer.evidence,
+            candidate.learner.settings,
+            after[0].evidence - candidate.evidence,
             row,
             after[0].learner.settings,
         )
-        for racer in before
-        if racer not in after
+        for candidate in before
+        if candidate not in after
     )

@@ -121,8 +121,8 @@ def _predict_quantities(
     model: OnlineModel, learned: LearnerState, quantities: Sequence[EffectQuantity], z: FloatArray
 ) -> FloatArray:
     """Predict the quantities (n, quantities) at standardised rows."""
-    said = model.learner.predict_standardized(learned, np.ascontiguousarray(z))
-    return np.stack([quantity.values(said) for quantity in quantities], axis=1)
+    forecast = model.learner.predict_standardized(learned, np.ascontiguousarray(z))
+    return np.stack([quantity.values(forecast) for quantity in quantities], axis=1)
 
 
 def _apply_chain_rule(

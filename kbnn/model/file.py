@@ -200,10 +200,10 @@ def _read_archive(path: str, file: IO[bytes]) -> tuple[dict[str, Any], Arrays]:
         members = _check_members(path, archive, size)
         header = _read_header(path, archive, members)
         arrays = {}
-        for name, said in header["arrays"].items():
+        for name, declared in header["arrays"].items():
             if f"{name}.npy" not in members:
                 raise ModelError(f"{path}: is damaged (array '{name}' is missing)")
-            arrays[name] = _decode_array(path, archive.read(members[f"{name}.npy"]), name, said)
+            arrays[name] = _decode_array(path, archive.read(members[f"{name}.npy"]), name, declared)
     try:
         return migrate_state(header["version"], header["model"], arrays)
     except ModelError as error:
@@ -244,13 +244,13 @@ def _read_header(
             f"{path}: was written by a newer kbnn, {header.get('kbnn')} (format {version}); "
             f"this is {__version__}, which reads format {VERSION}"
         )
-    said = header.get("arrays")
-    if not isinstance(header.get("model"), dict) or not isinstance(said, dict):
+    declared = header.get("arrays")
+    if not isinstance(header.get("model"), dict) or not isinstance(declared, dict):
         raise ModelError(f"{path}: is damaged (its header)")
     return header
 
 
-def _decode_array(path: str, content: bytes, name: str, said: object) -> npt.NDArray[Any]:
+def _decode_array(path: str, content: bytes, name: str, declared: object) -> npt.NDArray[Any]:
     """Decode an array; its own header, the file's header and its size must agree.
 
     The header of a .npy file is a Python literal. It is matched by a pattern, never evaluated.
@@ -261,7 +261,7 @@ def _decode_array(path: str, content: bytes, name: str, said: object) -> npt.NDA
         raise ModelError(f"{path}: is damaged (array '{name}' has an unknown type)")
     kind = np.dtype(found["kind"].decode())
     shape = tuple(int(length) for length in found["shape"].replace(b",", b" ").split())
-    agreed = said == {"shape": list(shape), "type": kind.str}
+    agreed = declared == {"shape": list(shape), "type": kind.str}
     if not agreed or math.prod(shape) * kind.itemsize != len(content) - start:
         raise ModelError(f"{path}: is damaged (array '{name}' has another shape or type)")
     return np.frombuffer(content, kind, offset=start).reshape(shape).copy()

@@ -85,12 +85,12 @@ def record_alarm(state: LearnerState, number: int) -> LearnerState:
     return state._replace(rehearsal=state.rehearsal._replace(alarm=number))
 
 
-def events_of(said: Forecast, first: int) -> LearnEvents:
+def events_of(forecast: Forecast, first: int) -> LearnEvents:
     """Collect alarms and unlabelled rows from a forecast whose first row has number `first`."""
-    if not int(np.bitwise_or.reduce(said.status)) & (ALARM | UNLABELLED):
+    if not int(np.bitwise_or.reduce(forecast.status)) & (ALARM | UNLABELLED):
         return LearnEvents([])
-    raised = np.flatnonzero(said.status & ALARM)
-    skipped = int(np.count_nonzero(said.status & UNLABELLED))
+    raised = np.flatnonzero(forecast.status & ALARM)
+    skipped = int(np.count_nonzero(forecast.status & UNLABELLED))
     return LearnEvents([first + int(at) for at in raised], skipped)
 
 
@@ -227,7 +227,7 @@ class Networks:
         return x, self._standardize_labels(columns, rows.y), x_sd
 
     def _make_forecast(
-        self, learned: LearnerState, made: Prediction, following: CalibrationUpdate | None = None
+        self, learned: LearnerState, made: Prediction, update: CalibrationUpdate | None = None
     ) -> Forecast:
         """Build forecasts in the user's units.
 
@@ -236,10 +236,10 @@ class Networks:
         """
         t, columns = self.task.scaled, learned.columns
         scaled = TargetScale(columns[:t, scaler.CENTER], columns[:t, scaler.SCALE])
-        said = self.task.build_forecast(
-            made, scaled, self.settings.robust, learned.tails, following
+        forecast = self.task.build_forecast(
+            made, scaled, self.settings.robust, learned.tails, update
         )
-        return self.task.apply_temperature(said, learned.sharpness, following)
+        return self.task.apply_temperature(forecast, learned.sharpness, update)
 
 
 FIRST_REFIT_ROWS = 64
@@ -290,9 +290,9 @@ class Changes(Networks):
         )
         learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
         learned, made = self._predict_and_learn(learned, z, labels, x_sd, rows.weight)
-        owed = self.replay_ratio * min(learned.seen, replay.REPLAY_ROWS)
+        backlog = self.replay_ratio * min(learned.seen, replay.REPLAY_ROWS)
         settled = learned.seen > replay.REPLAY_ROWS
-        learned = learned._replace(rehearsal=ReplayState(float(owed), 0, settled))
+        learned = learned._replace(rehearsal=ReplayState(float(backlog), 0, settled))
         learned.kept.set_trust(made.inlier)
         raised = np.flatnonzero(made.status.astype(np.int64) & ALARM)
         alarms = [int(number) for number in rows.number[raised]]
@@ -320,10 +320,10 @@ class Changes(Networks):
                 learned = learned._replace(columns=np.vstack([learned.columns, more]))
                 width = wider
         outputs = learned.members[0].config.outputs
-        surprised = None
+        earlier_forecast = None
         stop = self.task.first_row_without_output(rows.y, outputs)
         if stop == 0:
-            surprised = self.predict(
+            earlier_forecast = self.predict(
                 learned, rows.x[:1], None if rows.x_sd is None else rows.x_sd[:1]
             )
             outputs = self.task.count_outputs(rows.y[:1], outputs)
@@ -334,7 +334,7 @@ class Changes(Networks):
         if rows.x.shape[1] > width:
             wide = np.any(self._find_needed_inputs(rows.x[:stop, width:], width), axis=1)
             stop = int(np.argmax(wide)) if wide.any() else stop
-        return learned, rows if stop == len(rows.y) else slice_rows(rows, 0, stop), surprised
+        return learned, rows if stop == len(rows.y) else slice_rows(rows, 0, stop), earlier_forecast
 
     def _split_groups(self, learned: LearnerState, inputs: int, outputs: int) -> Config | None:
         """Choose a covariance per neuron once there are more classes than MAX_GROUPED_CLASSES.
@@ -504,7 +504,7 @@ class Learner(Changes):
         `first` is the number of the first row in the stream. `again` means that the rows were
         learned in an earlier pass.
         """
-        learned, rows, surprised = self._grow_for_rows(learned, rows)
+        learned, rows, earlier_forecast = self._grow_for_rows(learned, rows)
         if again:
             learned.kept.clear()
             learned = self.correct_replayed_state(learned)
@@ -517,18 +517,25 @@ class Learner(Changes):
                 learned, z, labels, rows.x_sd, rows.weight, again=True
             )
             learned = learned._replace(tails=self._calibrate_relearned_rows(learned, labels, made))
-            said = self._make_forecast(learned, made)
-            return learned, _restore_first_probability(said, surprised), events_of(said, first)
+            forecast = self._make_forecast(learned, made)
+            return (
+                learned,
+                _restore_first_probability(forecast, earlier_forecast),
+                events_of(forecast, first),
+            )
         before = learned.seen
         burst, refit = replay.find_next_burst(learned.rehearsal, before), next_refit(before)
         due = min(refit, burst) if self.replay_ratio else refit
-        learned, said, outgrown = self._learn_new_rows(learned, rows, due)
-        done = len(said.status)
+        learned, forecast, outgrown = self._learn_new_rows(learned, rows, due)
+        done = len(forecast.status)
         known = rows if done == len(rows.y) else slice_rows(rows, 0, done)
         learned.kept.add(
-            known, len(learned.columns) - self.task.scaled, first, _compute_inlier_probability(said)
+            known,
+            len(learned.columns) - self.task.scaled,
+            first,
+            _compute_inlier_probability(forecast),
         )
-        events = events_of(said, first)
+        events = events_of(forecast, first)
         if events.alarms and before >= ALARM_GRACE_ROWS:
             learned = record_alarm(learned, events.alarms[-1])
         changes, spent = learned.changes, 0
@@ -539,7 +546,7 @@ class Learner(Changes):
             spent = len(learned.kept) if learned.changes > changes else 0
         if learned.seen == burst and self.replay_ratio:
             learned = self._replay_due_rows(self._update_replay_backlog(learned), spent)
-        return learned, _restore_first_probability(said, surprised), events
+        return learned, _restore_first_probability(forecast, earlier_forecast), events
 
     def _calibrate_relearned_rows(
         self, learned: LearnerState, labels: FloatArray, made: Prediction
@@ -597,14 +604,14 @@ class Learner(Changes):
         learned, made = self._predict_and_learn(
             learned, z, self.task.standardize_targets(y, labels), x_sd, weight
         )
-        following = CalibrationUpdate(
+        update = CalibrationUpdate(
             y, self.settings.robust, self.uses_interval_calibration, self.uses_kernel, weight
         )
-        said = self._make_forecast(learned, made, following)
+        forecast = self._make_forecast(learned, made, update)
         # `predict` uses the mean scale factor, which follows the last rows learned.
         if self.has_overstated_variance:
             tails[:, MEAN_SCALE_FACTOR] = tails[:, SCALE_FACTOR]
-        return learned, said, outgrown
+        return learned, forecast, outgrown
 
     def _replay_due_rows(self, learned: LearnerState, spent: int) -> LearnerState:
         """Replay the backlog, at most MAX_BURST_ROWS rows including `spent` rows just relearned."""
@@ -612,12 +619,12 @@ class Learner(Changes):
         count = int(min(debt, max(0, replay.MAX_BURST_ROWS - spent)))
         if count > 0:
             kept = learned.kept.rows(len(learned.columns) - self.task.scaled)
-            worth = _select_replayable_rows(kept)
-            if len(worth):
+            replayable = _select_replayable_rows(kept)
+            if len(replayable):
                 chosen = replay.draw_replay_rows(
-                    self.settings.seed, learned.seen, len(worth), count
+                    self.settings.seed, learned.seen, len(replayable), count
                 )
-                rows = BufferedRows._make(array[worth[chosen]] for array in kept)
+                rows = BufferedRows._make(array[replayable[chosen]] for array in kept)
                 self._replay_rows(learned, rows)
             else:  # no row can be replayed: clear the backlog
                 debt, count = 0.0, 0
@@ -642,22 +649,22 @@ class Learner(Changes):
 
     def _update_replay_backlog(self, learned: LearnerState) -> LearnerState:
         """Compute how many buffered rows to replay; a drift alarm resets the schedule."""
-        now, often = learned.rehearsal, self.replay_ratio
+        now, ratio = learned.rehearsal, self.replay_ratio
         if not replay.is_replay_due(now, learned.seen):
             return learned
         if not now.alarm:
-            now = replay.add_to_backlog(now, learned.seen, often)
+            now = replay.add_to_backlog(now, learned.seen, ratio)
             return learned._replace(rehearsal=now)
         learned.kept.drop_before(now.alarm)
-        owed = min(often, replay.ALARM_REPLAY_RATIO) * len(learned.kept)
-        now = now._replace(debt=float(owed), since=learned.seen, alarm=0)
+        backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.kept)
+        now = now._replace(debt=float(backlog), since=learned.seen, alarm=0)
         return learned._replace(rehearsal=now)
 
 
-def _compute_inlier_probability(said: Forecast) -> FloatArray | None:
+def _compute_inlier_probability(forecast: Forecast) -> FloatArray | None:
     """Return the probability that each target was not an outlier; None where outliers are not
     modelled."""
-    return None if math.isnan(said.outlier.item(0)) else 1.0 - said.outlier
+    return None if math.isnan(forecast.outlier.item(0)) else 1.0 - forecast.outlier
 
 
 def _select_replayable_rows(rows: BufferedRows) -> IntArray:
@@ -668,11 +675,11 @@ def _select_replayable_rows(rows: BufferedRows) -> IntArray:
     return np.flatnonzero((rows.y < np.inf).any(axis=1) & (rows.trust >= 0.5))
 
 
-def _restore_first_probability(said: Forecast, surprised: Forecast | None) -> Forecast:
+def _restore_first_probability(forecast: Forecast, earlier_forecast: Forecast | None) -> Forecast:
     """Replace the first row's probabilities by those predicted before its class was known."""
-    if surprised is None:
-        return said
-    probability = said.probability.copy()
+    if earlier_forecast is None:
+        return forecast
+    probability = forecast.probability.copy()
     probability[0] = 0.0
-    probability[0, : surprised.probability.shape[1]] = surprised.probability[0]
-    return said._replace(probability=probability)
+    probability[0, : earlier_forecast.probability.shape[1]] = earlier_forecast.probability[0]
+    return forecast._replace(probability=probability)

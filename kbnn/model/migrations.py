@@ -39,11 +39,11 @@ def migrated_form(version: int, form: dict[str, Any], task: str) -> dict[str, An
 
     They pass the steps of a model file, as the settings and the network of its only candidate.
     """
-    racer = {"settings": form["settings"], "networks": [{"config": form["config"]}]}
+    candidate = {"settings": form["settings"], "networks": [{"config": form["config"]}]}
     header = {
         "settings": form["settings"],
         "schema": {"task": task},
-        "racers": [{**racer, "rehearsal": {}}],
+        "racers": [{**candidate, "rehearsal": {}}],
         "record": {"scores": []},
     }
     (found,) = migrate_state(version, header, {})[0]["racers"]
@@ -112,7 +112,7 @@ def _migrate_score(
 def _migrate_to_v3(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Wrap the only network as a candidate that does not replay."""
     settings = {**header["settings"], "rehearse": 0, "kind": "regression"}
-    racer = {
+    candidate = {
         "settings": settings,
         "networks": [
             {**one, "config": {**one["config"], "repeats": 0.5}} for one in header["networks"]
@@ -139,7 +139,13 @@ def _migrate_to_v3(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
         **header["record"],
         "scores": [_migrate_interval_width(one) for one in header["record"]["scores"]],
     }
-    return {**kept, "settings": settings, "racers": [racer], "lost": [], "record": record}, moved
+    return {
+        **kept,
+        "settings": settings,
+        "racers": [candidate],
+        "lost": [],
+        "record": record,
+    }, moved
 
 
 def _migrate_interval_width(score: dict[str, Any]) -> dict[str, Any]:
@@ -157,10 +163,12 @@ def _migrate_to_v4(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
         if name.endswith("/stated/tails"):
             moved[name] = np.pad(array, ((0, 0), (0, 1)))
     if "waiting/stated" in arrays:
-        said = arrays["waiting/stated"].reshape(
+        forecasts = arrays["waiting/stated"].reshape(
             len(arrays["waiting/stated"]), -1, _STATED_FIELDS_V3
         )
-        moved["waiting/stated"] = np.pad(said, ((0, 0), (0, 0), (0, 1))).reshape(len(said), -1)
+        moved["waiting/stated"] = np.pad(forecasts, ((0, 0), (0, 0), (0, 1))).reshape(
+            len(forecasts), -1
+        )
     return header, moved
 
 
@@ -168,9 +176,11 @@ def _migrate_to_v5(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
     """Add the probability of an exact 0 to pending forecasts; it is 0 in version 4."""
     moved = dict(arrays)
     if "waiting/stated" in arrays:
-        said = arrays["waiting/stated"]
-        said = said.reshape(len(said), -1, _STATED_FIELDS_V3 + 1)
-        moved["waiting/stated"] = np.pad(said, ((0, 0), (0, 0), (0, 1))).reshape(len(said), -1)
+        forecasts = arrays["waiting/stated"]
+        forecasts = forecasts.reshape(len(forecasts), -1, _STATED_FIELDS_V3 + 1)
+        moved["waiting/stated"] = np.pad(forecasts, ((0, 0), (0, 0), (0, 1))).reshape(
+            len(forecasts), -1
+        )
     return header, moved
 
 
@@ -179,18 +189,20 @@ def _migrate_to_v6(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
 
     Version 5 had no temperature and always corrected replay after REPLAY_ROWS rows.
     """
-    racers = [
-        {**racer, "rehearsal": {**racer["rehearsal"], "grown": REPLAY_ROWS}}
-        for racer in header["racers"]
+    candidates = [
+        {**candidate, "rehearsal": {**candidate["rehearsal"], "grown": REPLAY_ROWS}}
+        for candidate in header["racers"]
     ]
     moved = dict(arrays)
     task = TARGET_TYPES[header["schema"]["task"]]
-    for k, racer in enumerate(header["racers"]):
-        network = next(iter(racer["networks"]), None)
+    for k, candidate in enumerate(header["racers"]):
+        network = next(iter(candidate["networks"]), None)
         outputs = 0 if network is None else network["config"]["outputs"]
-        known = task.init_temperature(network is not None and racer["settings"]["robust"], outputs)
+        known = task.init_temperature(
+            network is not None and candidate["settings"]["robust"], outputs
+        )
         moved[f"racer{k}/stated/sharpness"] = known
-    return {**header, "racers": racers}, moved
+    return {**header, "racers": candidates}, moved
 
 
 _STATED_FIELDS_V3 = 15

@@ -122,13 +122,16 @@ class OnlineModel:
         self._schema = schema
         self.timeline = Timeline(schema)
         self.racers = tuple(
-            replace(racer, learner=self.make_learner(racer.learner.settings, racer.learner.task))
-            for racer in self.racers
+            replace(
+                candidate,
+                learner=self.make_learner(candidate.learner.settings, candidate.learner.task),
+            )
+            for candidate in self.racers
         )
         if wider:
             before = make_fill_values(self.learner.indicators)
-            for racer in self.racers:
-                racer.learned.kept.fill_values = before
+            for candidate in self.racers:
+                candidate.learned.kept.fill_values = before
             card = self._count_unscored().copy()
             card.add_columns(before)
             self._card = card
@@ -178,8 +181,8 @@ class OnlineModel:
         card.scorer = self.task
         unscored = self._unscored
         if unscored.rows:
-            card, (rows, said) = card.copy(), unscored.get_rows()
-            card.add(rows.x, rows.y, said, rows.weight, rows.number)
+            card, (rows, forecast) = card.copy(), unscored.get_rows()
+            card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
             unscored = unscored.make_empty()
         self._card, self._unscored = card, unscored  # together, so that no row counts twice
         return card
@@ -187,8 +190,8 @@ class OnlineModel:
     def compact_buffers(self) -> None:
         """Release spare capacity of all buffers."""
         self._unscored.shrink_to_fit()
-        for racer in self.racers:
-            racer.learned.kept.shrink_to_fit()
+        for candidate in self.racers:
+            candidate.learned.kept.shrink_to_fit()
 
     def set_record(self, card: Callable[[], Scorecard]) -> None:
         """Set a function that returns the record when it is first needed; predicting needs none."""
@@ -303,14 +306,14 @@ class OnlineModel:
             transaction = Transaction(self, rows, again)
             self._unfinished = transaction
             try:
-                lesson = self._learn_rows(rows, again)
+                result = self._learn_rows(rows, again)
                 transaction.done = True
             except BaseException:
                 self.recover_transaction()
                 raise
             transaction.end()
             self._unfinished = None
-            return lesson
+            return result
 
     def recover_transaction(self) -> None:
         """Undo rows whose learning was interrupted; complete them if a network has learned some."""
@@ -344,21 +347,23 @@ class OnlineModel:
     def _predict_unlabelled(self, rows: Rows) -> Forecast:
         """Predict rows without a target; nothing is learned from them, not even their scale."""
         if self.is_warming_up:
-            said = make_empty_forecast(len(rows.y), self.task.numbers)
-            said = said._replace(mean=np.full_like(said.mean, np.nan), sd=said.sd + np.nan)
+            forecast = make_empty_forecast(len(rows.y), self.task.numbers)
+            forecast = forecast._replace(
+                mean=np.full_like(forecast.mean, np.nan), sd=forecast.sd + np.nan
+            )
         else:
-            said = self._predict_independent(rows)
+            forecast = self._predict_independent(rows)
         self.skipped += len(rows.y)
         self.met += len(rows.y)
-        said = said._replace(status=np.full(len(rows.y), UNLABELLED))
+        forecast = forecast._replace(status=np.full(len(rows.y), UNLABELLED))
         if not self.is_warming_up:
-            self._score_rows(rows, said, False)
-        return said
+            self._score_rows(rows, forecast, False)
+        return forecast
 
     def _learn_labelled(
-        self, rows: Rows, then: dict[int, Forecast], again: bool = False
+        self, rows: Rows, earlier_forecasts: dict[int, Forecast], again: bool = False
     ) -> LearnResult:
-        """Predict and learn rows; `then` has the earlier forecasts of some rows, by position."""
+        """Predict and learn rows; `earlier_forecasts` are those of some rows, by position."""
         self._trial_state = None
         held = not self.racers[0].learned.members
         if held and (again or not self.settings.units):
@@ -366,28 +371,28 @@ class OnlineModel:
             held = False
         placed = self._add_lags(rows)
         parts: list[Forecast] = []
-        refuted: tuple[TargetTypeChange, ...] = ()
+        type_changes: tuple[TargetTypeChange, ...] = ()
         at = 0
         rows = placed.training_rows
         while at < len(rows.y):
             rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
             if not self.racers[0].learned.members:
-                said = self._hold_rows(rest)
+                part = self._hold_rows(rest)
             else:
-                rest, given_up = self._split_at_invalid_target(rest)
-                refuted += given_up
-                self.racers, said, skipped, lost = candidates.learn_candidates(
+                rest, new_changes = self._split_at_invalid_target(rest)
+                type_changes += new_changes
+                self.racers, part, skipped, lost = candidates.learn_candidates(
                     self.racers, rest, self.met + 1, again
                 )
-                self.met += len(said.status)
+                self.met += len(part.status)
                 self.skipped += skipped
                 self.lost += lost
-            parts.append(said)
-            at += len(said.status)
+            parts.append(part)
+            at += len(part.status)
         forecast = placed.restore_level(
             join_forecasts(parts) if parts else make_empty_forecast(0, self.task.numbers)
         )
-        forecast = restore_pending_forecasts(forecast, then)
+        forecast = restore_pending_forecasts(forecast, earlier_forecasts)
         if not again:
             self._score_rows(placed.rows, forecast, held)
             if self._schema.lags:
@@ -395,7 +400,7 @@ class OnlineModel:
                 self.history.record_errors(
                     np.where((forecast.status & IN_WARMUP)[:, None], np.nan, off)
                 )
-        return LearnResult(forecast, refuted)
+        return LearnResult(forecast, type_changes)
 
     def _split_at_invalid_target(self, rows: Rows) -> tuple[Rows, tuple[TargetTypeChange, ...]]:
         """Return rows up to the next target that the selected target type excludes.
@@ -411,23 +416,24 @@ class OnlineModel:
             return rows if stop == len(rows.y) else slice_rows(rows, 0, stop), ()
         if not len(self.learner_state.kept):  # in a later pass nothing is buffered
             return slice_rows(rows, 0, 1), ()
-        able = candidates.select_valid_candidates(self.racers, rows.y[:1])
-        if not able:
+        valid = candidates.select_valid_candidates(self.racers, rows.y[:1])
+        if not valid:
             kind = widen_target_type(self.task.name, rows.y[:1])
             place = int(rows.number[0]), float(rows.y[0, 0])
-            refuted = TargetTypeChange(self.task.name, *place, kind)
+            type_changes = TargetTypeChange(self.task.name, *place, kind)
             self.racers = (self._restart_as(self.racers[0], kind),)
-            rest, more_refuted = self._split_at_invalid_target(rows)
-            return rest, (refuted, *more_refuted)
-        known = {racer.learner.settings.kind for racer in able}
-        best = max(racer.evidence for racer in able)
+            rest, more_changes = self._split_at_invalid_target(rows)
+            return rest, (type_changes, *more_changes)
+        known = {candidate.learner.settings.kind for candidate in valid}
+        best = max(candidate.evidence for candidate in valid)
         more = [
-            replace(self._restart_as(racer, kind), evidence=best)
-            for racer in self.racers
-            if racer not in able
-            and (kind := widen_target_type(racer.learner.settings.kind, rows.y[:1])) not in known
+            replace(self._restart_as(candidate, kind), evidence=best)
+            for candidate in self.racers
+            if candidate not in valid
+            and (kind := widen_target_type(candidate.learner.settings.kind, rows.y[:1]))
+            not in known
         ]
-        self.racers = (*able, *more)
+        self.racers = (*valid, *more)
         return self._split_at_invalid_target(rows)
 
     def _restart_as(self, leader: Candidate, kind: str) -> Candidate:
@@ -473,8 +479,8 @@ class OnlineModel:
             return self._predict_independent(rows)
 
     def _predict_independent(self, rows: Rows) -> Forecast:
-        said = self._predict_rows(rows)
-        return shift_forecast(said, self.history.last) if self._schema.changes else said
+        forecast = self._predict_rows(rows)
+        return shift_forecast(forecast, self.history.last) if self._schema.changes else forecast
 
     def _predict_rows(self, rows: Rows) -> Forecast:
         """Predict rows in the units in which they are learned."""
@@ -517,7 +523,7 @@ class OnlineModel:
         """End the warm-up: fit the scale to the held rows, and learn them in order."""
         self._trial_state = None
         held = self._copy_held_rows()
-        racers = []
+        started = []
         # With lags, targets are also inputs and keep their target type.
         settled = self._schema.lags or self.settings.kind != "auto"
         kinds = (
@@ -528,49 +534,49 @@ class OnlineModel:
         for settings in self.settings.list_candidates(kinds, held.rows().x.shape[1]):
             same = settings.kind == self.learner.settings.kind
             learner = self.make_learner(settings, self.task if same else None)
-            racers.append(
+            started.append(
                 Candidate(learner, self.learner_state).record_rows(
                     *learner.initialize_state(self._copy_held_rows())
                 )
             )
-        self.racers = tuple(racers)
+        self.racers = tuple(started)
 
     def _hold_rows(self, rows: Rows) -> Forecast:
         """Hold rows until the scale is known; forecasts come from the cold-start predictor."""
         kept = self.learner_state.kept
         held = len(kept)
         since, room = find_cold_start_window(self.let_go + held)
-        early = self._get_cold_start(since)
-        count, ready = count_rows_to_hold(early, held, rows.y[:MAX_HELD_ROWS], room)
+        cold_start = self._get_cold_start(since)
+        count, ready = count_rows_to_hold(cold_start, held, rows.y[:MAX_HELD_ROWS], room)
         rows = slice_rows(rows, 0, count)
         labelled = np.isfinite(rows.y).any(axis=1)
         first = self.met + 1
         # A row without a target gets the forecast of the next row with one.
         place: IntArray = np.cumsum(labelled) - labelled
         y = np.concatenate((rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
-        said = select_rows(early.predict_then_update(y), place)
+        forecast = select_rows(cold_start.predict_then_update(y), place)
         framed = np.concatenate(([False], labelled, [False]))
         edges = np.flatnonzero(framed[1:] != framed[:-1]).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             kept.add(slice_rows(rows, start, stop), rows.x.shape[1], first + start)
-        self._cold_start = since, early
+        self._cold_start = since, cold_start
         self.skipped += int(np.sum(~labelled))
         self.let_go += held + int(np.sum(labelled)) - len(kept)
         self.met += count
         if ready:
             self.finish_warmup()
-        return said._replace(status=np.where(labelled, IN_WARMUP, UNLABELLED))
+        return forecast._replace(status=np.where(labelled, IN_WARMUP, UNLABELLED))
 
     def _get_cold_start(self, since: int) -> ColdStart:
         """Return the cold-start predictor, fitted to the held rows from `since` on."""
         before, self._cold_start = self._cold_start, None
         if before is not None and before[0] == since:
             return before[1]
-        early = self.task.make_cold_start()
+        cold_start = self.task.make_cold_start()
         held = self.learner_state.kept.rows().y[since - self.let_go :]
         if len(held):
-            early.predict_then_update(held)
-        return early
+            cold_start.predict_then_update(held)
+        return cold_start
 
     def _copy_held_rows(self) -> ReplayBuffer:
         """Copy the rows held."""

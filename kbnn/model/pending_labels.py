@@ -107,7 +107,7 @@ class PendingRows:
             self.rows[name] = pending._replace(serial=serial)
         return before
 
-    def add_rows(self, rows: Rows, said: Forecast) -> None:
+    def add_rows(self, rows: Rows, forecast: Forecast) -> None:
         """Add rows without a target, with their forecasts."""
         sd = np.zeros((len(rows.y), 0)) if rows.x_sd is None else rows.x_sd
         for at, name in enumerate(rows.id or []):
@@ -116,7 +116,7 @@ class PendingRows:
             here = slice(at, at + 1)
             weight = 1.0 if rows.weight is None else float(rows.weight[at])
             waiting = PendingRow(
-                rows.x[here].copy(), sd[here].copy(), weight, select_rows(said, here)
+                rows.x[here].copy(), sd[here].copy(), weight, select_rows(forecast, here)
             )
             self.replaced += self._set_row(name, waiting) is not None
             if len(self.rows) > self.max_rows:
@@ -140,24 +140,28 @@ def learn_by_id(
 ) -> LearnResult:
     """Store rows without a target, and learn those with one, in order."""
     parts: list[Forecast] = []
-    refuted: tuple[TargetTypeChange, ...] = ()
+    type_changes: tuple[TargetTypeChange, ...] = ()
     for start, stop in _split_runs(rows):
         part = slice_rows(rows, start, stop)
         if not np.any(np.isfinite(part.y[0])):
             parts.append(predict_unlabelled(part))
             pending.add_rows(part, parts[-1])
             continue
-        met = _match_labels(part, pending, indicators)
-        for first, end in _split_learnable(met.is_learnable):
-            piece = slice_rows(met.rows, first, end)
-            if met.is_learnable[first]:
-                then = {at - first: said for at, said in met.forecasts.items() if first <= at < end}
-                taught = learn(piece, then)
-                parts.append(taught.forecast)
-                refuted += taught.type_changes
+        matched = _match_labels(part, pending, indicators)
+        for first, end in _split_learnable(matched.is_learnable):
+            piece = slice_rows(matched.rows, first, end)
+            if matched.is_learnable[first]:
+                earlier = {
+                    at - first: forecast
+                    for at, forecast in matched.forecasts.items()
+                    if first <= at < end
+                }
+                result = learn(piece, earlier)
+                parts.append(result.forecast)
+                type_changes += result.type_changes
             else:
                 parts.append(predict_unlabelled(piece._replace(y=np.full_like(piece.y, np.nan))))
-    return LearnResult(join_forecasts(parts), refuted)
+    return LearnResult(join_forecasts(parts), type_changes)
 
 
 def _split_runs(rows: Rows) -> Iterator[tuple[int, int]]:
@@ -197,32 +201,32 @@ def _match_labels(rows: Rows, pending: PendingRows, indicators: FloatArray) -> M
     """Match targets with the pending rows of the same id."""
     x, x_sd = rows.x.copy(), None if rows.x_sd is None else rows.x_sd.copy()
     weight = None if rows.weight is None else rows.weight.copy()
-    known, said = [], {}
+    known, forecasts = [], {}
     empty = np.all(np.isnan(x) | ((indicators > 0.0) & (x == 0.0)), axis=1)
     for at, name in enumerate(rows.id or []):
-        waited = None if name is None else pending.pop_row(name)
-        known.append(waited is not None or name is None or not empty[at])
+        match = None if name is None else pending.pop_row(name)
+        known.append(match is not None or name is None or not empty[at])
         pending.strangers += not known[-1]
-        if waited is None:
+        if match is None:
             continue
-        x[at] = pad_columns(waited.x, x.shape[1], make_fill_values(indicators))[0]
+        x[at] = pad_columns(match.x, x.shape[1], make_fill_values(indicators))[0]
         if x_sd is not None:
-            x_sd[at] = pad_columns(waited.x_sd, x.shape[1])[0]
+            x_sd[at] = pad_columns(match.x_sd, x.shape[1])[0]
         if weight is not None:
-            weight[at] = waited.weight
-        if waited.has_forecast:
-            said[at] = waited.forecast
-    return MatchedRows(rows._replace(x=x, x_sd=x_sd, weight=weight), known, said)
+            weight[at] = match.weight
+        if match.has_forecast:
+            forecasts[at] = match.forecast
+    return MatchedRows(rows._replace(x=x, x_sd=x_sd, weight=weight), known, forecasts)
 
 
-def restore_pending_forecasts(made: Forecast, then: dict[int, Forecast]) -> Forecast:
+def restore_pending_forecasts(made: Forecast, earlier: dict[int, Forecast]) -> Forecast:
     """Replace forecasts of pending rows by those made when they arrived; status is kept."""
-    if not then:
+    if not earlier:
         return made
     rows = [select_rows(made, slice(at, at + 1)) for at in range(len(made.status))]
     return join_forecasts(
         [
-            then[at]._replace(status=row.status, outlier=row.outlier) if at in then else row
+            earlier[at]._replace(status=row.status, outlier=row.outlier) if at in earlier else row
             for at, row in enumerate(rows)
         ]
     )
@@ -256,7 +260,7 @@ def pack_pending_rows(pending: PendingRows, indicators: FloatArray, targets: int
     def stack_parts(parts: list[FloatArray], columns: int) -> FloatArray:
         return np.concatenate([np.zeros((0, columns)), *parts])
 
-    said = {
+    fields = {
         part: stack_parts([getattr(row.forecast, part) for row in rows], targets)
         for part in _FORECAST_FIELDS
     }
@@ -273,7 +277,7 @@ def pack_pending_rows(pending: PendingRows, indicators: FloatArray, targets: int
         stated=stack_parts(
             [row.forecast.stated.reshape(1, -1) for row in rows], targets * PARAM_COUNT
         ),
-        **said,
+        **fields,
     )
 
 
@@ -283,11 +287,11 @@ def unpack_pending_rows(pending: PendingRows, ids: list[str], rows: PendingArray
         here = slice(at, at + 1)
         parts = [getattr(rows, part)[here] for part in _FORECAST_FIELDS]
         probability = rows.probability[here] if rows.spoken[at] else np.zeros((1, 0))
-        said = make_empty_forecast(1, 0)._replace(
+        forecast = make_empty_forecast(1, 0)._replace(
             **dict(zip(_FORECAST_FIELDS, parts, strict=True)),
             probability=probability,
             stated=rows.stated[here].reshape(1, -1, PARAM_COUNT),
             status=np.full(1, UNLABELLED),
         )
         weight = float(rows.weight[at])
-        pending.rows[name] = PendingRow(rows.x[here], rows.x_sd[here], weight, said, serial=at)
+        pending.rows[name] = PendingRow(rows.x[here], rows.x_sd[here], weight, forecast, serial=at)

@@ -79,8 +79,8 @@ class MultiStepForecast(NamedTuple):
     def to_forecast(self) -> Forecast:
         """Return the steps of the first origin as forecasts of rows."""
         mean, function_var, noise_var = (part[0][:, None] for part in self)
-        said, sd = make_empty_forecast(len(mean), 1), np.sqrt(function_var + noise_var)
-        return said._replace(
+        forecast, sd = make_empty_forecast(len(mean), 1), np.sqrt(function_var + noise_var)
+        return forecast._replace(
             mean=mean,
             sd=sd,
             function_sd=np.sqrt(function_var),
@@ -342,7 +342,7 @@ class SequentialPredictor:
         if not self._gap and not measured and network.learner.task.supports_paths:
             before = self._history.copy()
             network.timeline.append_rows(before, slice_rows(rows, 0, len(rows.y) - 1))
-        said = self._predict_lagged(rows)
+        forecast = self._predict_lagged(rows)
         if before is not None:
             self._path = ForecastPath(network, [before], GROWING_STEPS)
             self._last = self._path.forecast_step(last)
@@ -351,15 +351,15 @@ class SequentialPredictor:
                 self._last = self._path.forecast_step(last)
             elif self._last is not None:
                 low, high = _compute_path_range([self._history])
-                self._last = self._last._replace(mean=np.clip(said.mean[:, 0], low, high))
+                self._last = self._last._replace(mean=np.clip(forecast.mean[:, 0], low, high))
         if self._gap and self._path is not None and self._last is not None:
-            said = MultiStepForecast(*(part[None] for part in self._last)).to_forecast()
+            forecast = MultiStepForecast(*(part[None] for part in self._last)).to_forecast()
         self._gap = 0 if measured else self._gap + 1
         if measured:
             self._path = self._last = None
         else:
-            self._fill_in(rows, said)
-        return said
+            self._fill_in(rows, forecast)
+        return forecast
 
     def _predict_lagged(self, rows: Rows) -> Forecast:
         """Predict rows from the history, and append them to it."""
@@ -375,12 +375,12 @@ class SequentialPredictor:
         network.timeline.append_rows(
             self._uncertain, rows._replace(x=np.zeros_like(rows.x), y=np.zeros_like(rows.y))
         )
-        said = network.learner.predict(network.learned, placed.rows.x, x_sd)
+        forecast = network.learner.predict(network.learned, placed.rows.x, x_sd)
         if placed.base is None or np.isfinite(placed.base).all():
-            return placed.restore_level(said)
-        return self._level_without_past(said, placed)
+            return placed.restore_level(forecast)
+        return self._level_without_past(forecast, placed)
 
-    def _level_without_past(self, said: Forecast, placed: LaggedBatch) -> Forecast:
+    def _level_without_past(self, forecast: Forecast, placed: LaggedBatch) -> Forecast:
         """Spread changes without a known last value uniformly over the range seen so far.
 
         The base is the middle of the range, and (high - low)/sqrt(12) is added to the sd.
@@ -389,25 +389,27 @@ class SequentialPredictor:
         base = placed.base
         assert base is not None
         unknown = np.isnan(base) & np.isfinite(high - low)
-        said = placed._replace(base=np.where(unknown, 0.5 * (low + high), base)).restore_level(said)
-        function_sd = np.where(unknown, np.hypot(said.function_sd, (high - low) / 12**0.5), 0.0)
-        sd = np.hypot(function_sd, said.noise_sd)
-        wide = calibration.apply_calibration(
-            calibration.init_calibration(len(low), mixed=False), said.mean, sd
+        forecast = placed._replace(base=np.where(unknown, 0.5 * (low + high), base)).restore_level(
+            forecast
         )
-        return said._replace(
-            sd=np.where(unknown, sd, said.sd),
-            function_sd=np.where(unknown, function_sd, said.function_sd),
-            stated=np.where(unknown[..., None], wide, said.stated),
+        function_sd = np.where(unknown, np.hypot(forecast.function_sd, (high - low) / 12**0.5), 0.0)
+        sd = np.hypot(function_sd, forecast.noise_sd)
+        wide = calibration.apply_calibration(
+            calibration.init_calibration(len(low), mixed=False), forecast.mean, sd
+        )
+        return forecast._replace(
+            sd=np.where(unknown, sd, forecast.sd),
+            function_sd=np.where(unknown, function_sd, forecast.function_sd),
+            stated=np.where(unknown[..., None], wide, forecast.stated),
         )
 
-    def _fill_in(self, rows: Rows, said: Forecast) -> None:
+    def _fill_in(self, rows: Rows, forecast: Forecast) -> None:
         """Replace a missing target in the history by its forecast."""
         for column, at in self._places:
             if not np.isfinite(rows.y[-1, at]):
-                self._history.values[-1, column] = said.mean[-1, at]
-                self._history.last[at] = said.mean[-1, at]
-                self._uncertain.values[-1, column] = said.sd[-1, at]
+                self._history.values[-1, column] = forecast.mean[-1, at]
+                self._history.last[at] = forecast.mean[-1, at]
+                self._uncertain.values[-1, column] = forecast.sd[-1, at]
 
 
 def _compute_sd_shrinkage(var: FloatArray, most: FloatArray) -> FloatArray:

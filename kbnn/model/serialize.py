@@ -54,22 +54,25 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays; `from_state` restores the same bits."""
     card, arrays = model.card.to_state()
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
-    for k, racer in enumerate(model.racers):
+    for k, candidate in enumerate(model.racers):
         out.update(
-            {f"racer{k}/{name}": array for name, array in _collect_candidate_arrays(racer).items()}
+            {
+                f"racer{k}/{name}": array
+                for name, array in _collect_candidate_arrays(candidate).items()
+            }
         )
     if model.schema.lags:
         out.update({f"past/{name}": array for name, array in vars(model.history).items()})
-    waits: dict[str, Any] = {}
+    pending: dict[str, Any] = {}
     if model.schema.wait:
         kept = pack_pending_rows(model.pending_rows, model.learner.indicators, model.task.numbers)
         out.update({f"waiting/{name}": array for name, array in kept._asdict().items()})
-        waits = {"waiting": {"ids": list(model.pending_rows.rows), **model.pending_rows.counts}}
+        pending = {"waiting": {"ids": list(model.pending_rows.rows), **model.pending_rows.counts}}
     header = {
-        **waits,
+        **pending,
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
-        "racers": [_make_candidate_header(racer) for racer in model.racers],
+        "racers": [_make_candidate_header(candidate) for candidate in model.racers],
         "lost": [
             {"settings": lost.to_json(), "nats": nats, "row": row, "leader": leader.to_json()}
             for lost, nats, row, leader in model.lost
@@ -139,18 +142,18 @@ def copy_model(model: OnlineModel) -> OnlineModel:
 
 def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineModel:
     model = OnlineModel(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
-    racers = _check_objects(header["racers"], "its candidates")
-    _require(1 <= len(racers) <= MAX_CANDIDATES, "its candidates")
+    headers = _check_objects(header["racers"], "candidates")
+    _require(1 <= len(headers) <= MAX_CANDIDATES, "candidates")
     model.racers = _limit_evidence(
         tuple(
-            _restore_candidate(model, racer, _select_prefix(arrays, f"racer{k}/"))
-            for k, racer in enumerate(racers)
+            _restore_candidate(model, candidate, _select_prefix(arrays, f"racer{k}/"))
+            for k, candidate in enumerate(headers)
         )
     )
-    seen = {racer.learned.seen for racer in model.racers}
-    begun = {bool(racer.learned.members) for racer in model.racers}
-    _require(len(seen) == 1 and begun in ({True}, {False}), "its candidates")
-    _require(begun == {True} or len(racers) == 1, "its candidates")
+    seen = {candidate.learned.seen for candidate in model.racers}
+    initialized = {bool(candidate.learned.members) for candidate in model.racers}
+    _require(len(seen) == 1 and initialized in ({True}, {False}), "candidates")
+    _require(initialized == {True} or len(headers) == 1, "candidates")
     model.lost = tuple(
         EliminatedCandidate(
             Settings.from_json(one["settings"]),
@@ -158,14 +161,14 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
             check_stored_count(one["row"]),
             Settings.from_json(one["leader"]),
         )
-        for one in _check_objects(header["lost"], "its candidates")
+        for one in _check_objects(header["lost"], "candidates")
     )
     model.skipped = check_stored_count(header["skipped"])
     model.let_go = check_stored_count(header.get("let_go", 0))
-    full = begun == {True} or model.held_rows == MAX_HELD_ROWS
-    _require(full or not model.let_go, "the rows it let go")
+    full = initialized == {True} or model.held_rows == MAX_HELD_ROWS
+    _require(full or not model.let_go, "number of dropped rows")
     model.met = model.rows + model.rejected_rows + model.skipped
-    _require(isinstance(header["position"], dict), "its position")
+    _require(isinstance(header["position"], dict), "position")
     model.position = dict(header["position"])
     if model.schema.lags:
         model.history = _restore_history(model, _select_prefix(arrays, "past/"))
@@ -190,7 +193,7 @@ def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Ar
     fits = (
         fits and not bool(np.any(np.abs(rows.x) > MAX_ABS_VALUE)) and bool(np.all(rows.x_sd >= 0.0))
     )
-    _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "rows that wait")
+    _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "pending rows")
     for name in COUNTER_NAMES:
         setattr(model.pending_rows, name, check_stored_count(header[name]))
     unpack_pending_rows(model.pending_rows, ids, rows)
@@ -207,7 +210,7 @@ def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
     fits = fits and all(array.shape == history.last.shape for array in known)
     fits = fits and len(found["missed"]) <= ERROR_WINDOW_ROWS
     limit = all(bool(np.all(~(np.abs(array) > MAX_ABS_VALUE))) for array in found.values())
-    _require(fits and limit, "the rows its lags look back to")
+    _require(fits and limit, "history of lags")
     vars(history).update(found)
     return history
 
@@ -217,12 +220,12 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
     learner = model.make_learner(settings)
     task = learner.task
     members = header["networks"]
-    _require(len(members) in (0, settings.ensemble), "its number of networks")
+    _require(len(members) in (0, settings.ensemble), "number of networks")
     states = [_read_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
     columns = _read_floats(arrays, "scale/columns")
     log_weight = _read_floats(arrays, "ensemble/log_weight")
     sound = log_weight.shape == (settings.ensemble,) and bool(np.all(log_weight <= 0.0))
-    _require(sound and bool(np.all(log_weight > -1e300)), "its ensemble weights")
+    _require(sound and bool(np.all(log_weight > -1e300)), "ensemble weights")
     for state in states:
         _require(
             columns.shape == (task.scaled + state.config.inputs, scaler.FIELDS)
@@ -231,9 +234,9 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
             and state.config == states[0].config
             and state.config.inputs <= model.schema.width
             and state.config.observation == task.observation,
-            "its scale",
+            "scale",
         )
-        _require(task.is_valid_output_count(state.config.outputs), "its outputs")
+        _require(task.is_valid_output_count(state.config.outputs), "outputs")
     learned = LearnerState(
         tuple(open_session(state) for state in states),
         columns,
@@ -250,7 +253,7 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
         _read_temperature(arrays, task, settings.robust, states),
     )
     alarms = [check_stored_count(row) for row in read_value(list[int], header["alarms"], "alarms")]
-    _require(len(alarms) <= MAX_ALARM_ROWS, "its alarms")
+    _require(len(alarms) <= MAX_ALARM_ROWS, "alarms")
     return Candidate(learner, learned, _read_float(header["evidence"]), tuple(alarms))
 
 
@@ -259,12 +262,12 @@ def _limit_evidence(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
 
     Older files may contain such values.
     """
-    if all(abs(racer.evidence) <= EVIDENCE_LIMIT for racer in candidates):
+    if all(abs(candidate.evidence) <= EVIDENCE_LIMIT for candidate in candidates):
         return candidates
-    best = max(racer.evidence for racer in candidates)
+    best = max(candidate.evidence for candidate in candidates)
     return tuple(
-        replace(racer, evidence=max(racer.evidence - best, -ROW_EVIDENCE_LIMIT))
-        for racer in candidates
+        replace(candidate, evidence=max(candidate.evidence - best, -ROW_EVIDENCE_LIMIT))
+        for candidate in candidates
     )
 
 
@@ -273,7 +276,7 @@ def _read_calibration(arrays: Arrays, task: TargetType) -> np.ndarray[Any, np.dt
     _require(
         known.shape == task.init_calibration(True).shape
         and calibration.is_valid_calibration(known),
-        "its tails",
+        "calibration",
     )
     return known
 
@@ -287,13 +290,13 @@ def _read_temperature(
         if states
         else temperature.NO_TEMPERATURE
     )
-    _require(known.shape == like.shape and temperature.is_valid_temperature(known), "its sharpness")
+    _require(known.shape == like.shape and temperature.is_valid_temperature(known), "temperature")
     return known
 
 
 def _read_replay_state(header: dict[str, Any], seen: int) -> ReplayState:
     debt, since = _read_float(header["debt"]), check_stored_count(header["since"])
-    _require(0.0 <= debt <= MAX_REPLAY_BACKLOG and since <= seen, "its rehearsal")
+    _require(0.0 <= debt <= MAX_REPLAY_BACKLOG and since <= seen, "replay state")
     settled = read_value(bool, header["settled"], "settled")
     grown = check_stored_count(header["grown"])
     return ReplayState(
@@ -324,11 +327,11 @@ def _read_float(value: Any) -> float:
     return float(read_value(float, value, "number"))
 
 
-def _read_buffer_rows(header: dict[str, Any], begun: bool, keep: int) -> int:
-    if not begun:
+def _read_buffer_rows(header: dict[str, Any], initialized: bool, keep: int) -> int:
+    if not initialized:
         return MAX_HELD_ROWS
     most = check_stored_count(header.get("most_kept", keep))
-    _require(min(MAX_HELD_ROWS, keep) <= most <= keep, "the rows it keeps")
+    _require(min(MAX_HELD_ROWS, keep) <= most <= keep, "replay buffer")
     return most
 
 
@@ -353,30 +356,30 @@ def _read_buffer(arrays: Arrays, most: int, targets: int) -> ReplayBuffer:
     fits = fits and bool(np.all(np.isfinite(kept.weight)) and np.all(kept.number >= 1.0))
     fits = fits and bool(np.all(kept.number < 2.0**53))
     fits = fits and bool(np.all((kept.trust >= 0.0) & (kept.trust <= 1.0)))
-    _require(fits, "the rows it keeps")
+    _require(fits, "replay buffer")
     return ReplayBuffer(most, targets, kept)
 
 
 def _read_network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
     config = read_dataclass(Config, header["config"])
-    _require(isinstance(header["seed"], int) and header["seed"] >= 0, "its seed")
-    _require(arrays[prefix + "mean"].shape == (config.weights,), "its weights")
-    _require(arrays[prefix + "cov"].shape == (layout_of(config).size,), "its covariances")
+    _require(isinstance(header["seed"], int) and header["seed"] >= 0, "seed")
+    _require(arrays[prefix + "mean"].shape == (config.weights,), "weights")
+    _require(arrays[prefix + "cov"].shape == (layout_of(config).size,), "covariances")
     pattern = init(config, 0)
     fields: dict[str, Any] = {}
     for name in ARRAYS:
         like = getattr(pattern, name)
         array = arrays[prefix + name] if like.size else like  # empty arrays may be omitted
-        _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
-        _require(bool(np.all(np.abs(array) <= BELIEF_LIMIT)), f"its {name}")
+        _require(array.shape == like.shape and array.dtype == like.dtype, name)
+        _require(bool(np.all(np.abs(array) <= BELIEF_LIMIT)), name)
         fields[name] = np.ascontiguousarray(array)
     diagonal = fields["cov"][layout_of(config).variance_positions]
     noise = fields["noise"][:, 0] if config.kind.has_signed_noise else fields["noise"]
     for name, least in (("prior_var", fields["prior_var"]), ("noise", noise)):
-        _require(bool(np.all(least > 0.0)), f"its {name}")
-    _require(bool(np.all(diagonal >= 0.0)), "its cov")
-    _require(bool(np.all(fields["counts"] >= 0)), "its counts")
-    _require(bool(np.all(fields["surprise"] >= 0.0)), "its surprise")
+        _require(bool(np.all(least > 0.0)), name)
+    _require(bool(np.all(diagonal >= 0.0)), "cov")
+    _require(bool(np.all(fields["counts"] >= 0)), "counts")
+    _require(bool(np.all(fields["surprise"] >= 0.0)), "surprise")
     return State(config=config, seed=int(header["seed"]), **fields)
 
 
@@ -388,4 +391,4 @@ def _read_floats(arrays: Arrays, name: str) -> np.ndarray[Any, np.dtype[np.float
 
 def _require(condition: bool, what: str) -> None:
     if not condition:
-        raise ModelError(f"the model is damaged ({what} do not fit)")
+        raise ModelError(f"the model is damaged (invalid {what})")

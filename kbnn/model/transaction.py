@@ -59,8 +59,8 @@ class Transaction:
         self._room = model.pending_rows.mark() if model._schema.wait else None
         self._kept: list[tuple[ReplayBuffer, Any]] = []
         self._sessions: tuple[Session, ...] = ()
-        for racer in model.racers:
-            learned = racer.learned
+        for candidate in model.racers:
+            learned = candidate.learned
             self._kept.append((learned.kept, learned.kept.mark()))
             self._sessions += learned.members
             for session in learned.members:
@@ -75,8 +75,8 @@ class Transaction:
         """Restore the model, except for the networks, whose logs are rewound."""
         for name, value in zip(_REPLACED, self._before, strict=True):
             setattr(model, name, value)
-        for racer in model.racers:
-            racer.learner.task.schema = model._schema
+        for candidate in model.racers:
+            candidate.learner.task.schema = model._schema
         model._unscored.reset(self._unscored)
         if self._history is not None:
             model.history.reset(self._history)

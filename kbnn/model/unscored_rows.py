@@ -30,13 +30,13 @@ class UnscoredRows:
         self._weight = np.ones(0)
         self._weighted = False
 
-    def add(self, rows: Rows, said: Forecast) -> bool:
+    def add(self, rows: Rows, forecast: Forecast) -> bool:
         """Append rows; False if the buffer is full and must be scored first."""
         start, stop = self.rows, self.rows + len(rows.y)
-        shape = rows.x.shape[1], said.probability.shape[1]
+        shape = rows.x.shape[1], forecast.probability.shape[1]
         if stop > MAX_UNSCORED_ROWS or (start and shape != self._shape):
             return False
-        parts = (rows.x, rows.y, rows.number, *said)
+        parts = (rows.x, rows.y, rows.number, *forecast)
         if shape != self._shape or stop > len(self._weight):
             self._make_room(parts, shape, stop)
         kernel.copy_rows(self._arrays, start, parts)
@@ -55,9 +55,9 @@ class UnscoredRows:
     def get_rows(self) -> tuple[Rows, Forecast]:
         """Return the unscored rows and their forecasts."""
         n = self.rows
-        x, y, number, *said = (array[:n] for array in self._arrays)
+        x, y, number, *forecast = (array[:n] for array in self._arrays)
         weight = self._weight[:n] if self._weighted else None
-        return Rows(x, y, number, weight=weight), Forecast._make(said)
+        return Rows(x, y, number, weight=weight), Forecast._make(forecast)
 
     def make_empty(self) -> UnscoredRows:
         """Return an empty buffer of the same capacity; this one stays as it is."""
