@@ -126,7 +126,7 @@ class Fleet(OnlineModel):
             plain = json.loads(state["counts"])
             common = None
             if "common" in state:
-                common = modelfile.load_bytes(state["common"], f"{name}: the common model")
+                common = modelfile.load_bytes(state["common"], f"{name}: the pooled model")
                 common.is_scored = False
             key = read_value(list[str], plain["key"], "key")
             fleet = cls(own.settings, own.schema, key, store, common)

@@ -122,8 +122,7 @@ class Networks:
 
     @cached_property
     def uses_kernel(self) -> bool:
-        """Whether the compiled kernel is used; cached because the check costs more than scaling a
-        row."""
+        """Whether the compiled kernel is used; cached, because the check is slow."""
         return kernel.is_compiled()
 
     @cached_property
@@ -303,8 +302,7 @@ class Changes(Networks):
     def _grow_for_rows(
         self, learned: LearnerState, rows: Rows
     ) -> tuple[LearnerState, Rows, Forecast | None]:
-        """Grow the networks to fit the first row, and return the rows up to the next that needs
-        more.
+        """Grow the networks to fit the first row; return rows up to the next that needs more.
 
         The third result is the forecast of the first row before its new class was added, else None.
         """
@@ -662,8 +660,7 @@ class Learner(Changes):
 
 
 def _compute_inlier_probability(forecast: Forecast) -> FloatArray | None:
-    """Return the probability that each target was not an outlier; None where outliers are not
-    modelled."""
+    """Return the probability that each target is not an outlier; None if not modelled."""
     return None if math.isnan(forecast.outlier.item(0)) else 1.0 - forecast.outlier
 
 

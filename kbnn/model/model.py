@@ -110,12 +110,11 @@ class OnlineModel:
 
     @property
     def schema(self) -> Schema:
-        """What each column is."""
+        """Names and types of the columns."""
         return self._schema
 
     @schema.setter
     def schema(self, schema: Schema) -> None:
-        """Names and types of the columns."""
         wider = schema.width > self._schema.width
         if wider and self._unscored.rows:
             self._count_unscored()  # these rows have the old width
@@ -155,12 +154,11 @@ class OnlineModel:
 
     @property
     def learner_state(self) -> LearnerState:
-        """What the leader has learned; set, it races alone."""
+        """State of the leader; setting it drops all other candidates."""
         return self.racers[0].learned
 
     @learner_state.setter
     def learner_state(self, learned: LearnerState) -> None:
-        """State of the leader; setting it drops all other candidates."""
         self.racers = (replace(self.racers[0], learned=learned),)
 
     @property
