@@ -262,6 +262,8 @@ def predict_in_worker(name: str, content: bytes, wanted: str | None, rows: Rows)
 
 
 class _Request(NamedTuple):
+    """A request to a partition: its name in _HANDLERS and its arguments."""
+
     order: str
     args: tuple[Any, ...]
 

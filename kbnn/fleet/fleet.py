@@ -82,12 +82,10 @@ class Fleet(OnlineModel):
         self.pooling = Pooling(settings, self.layouts, common)
         self._rows = self._rejected = 0
         self._partition: Partition | RemotePartitions = self._open_local_partition()
-        self._idle_workers: RemotePartitions | None = (
-            None  # workers that have not received any request yet
-        )
-        self._sent: list[
-            tuple[int, Callable[[], PartitionUpdate]]
-        ] = []  # first row and pending result of each block
+        # Workers that have not received any request yet.
+        self._idle_workers: RemotePartitions | None = None
+        # First row and pending result of each block.
+        self._sent: list[tuple[int, Callable[[], PartitionUpdate]]] = []
         self._forecasts: list[tuple[int, Forecast]] = []  # first row and forecasts
         self._sent_blocks: list[tuple[Rows, bool, int]] = []  # blocks, and the row after each
         self._interval_mode: str | None = None
@@ -447,6 +445,7 @@ class Fleet(OnlineModel):
             return self._apply_models_unlocked(rows, ask)
 
     def _apply_models_unlocked(self, rows: Rows, ask: PredictFunction) -> Forecast:
+        """Apply `ask` to the models of the rows' keys, at most `most_open` keys at a time."""
         self._move_to_workers()
         keys = read_keys(rows, self.key)
         rows = rows._replace(original=None)

@@ -219,6 +219,7 @@ class Partition:
         return self._serialize_models(self._key_index.list_changed())
 
     def _serialize_models(self, numbers: list[int]) -> Iterator[StoredModel]:
+        """Serialise models by number, batch by batch."""
         for start in range(0, len(numbers), MODELS_PER_WRITE):
             some = np.array(numbers[start : start + MODELS_PER_WRITE])
             batches = self._key_index.herd[some]

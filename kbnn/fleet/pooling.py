@@ -289,9 +289,8 @@ class Pooling:
         self.key_variance = BetweenKeyVariance()
         self.unpooled_keys: set[str] = set()  # keys seen before the pooled model was ready
         self._settings, self._layouts = settings, layouts
-        self._queued_shifts: list[
-            tuple[int, list[float]]
-        ] = []  # row and shift of keys, not yet added
+        # Row and shift of keys that are not yet added to `key_variance`.
+        self._queued_shifts: list[tuple[int, list[float]]] = []
         self._initial: OnlineModel | bytes = EMPTY_MODEL  # initial model of this window
 
     @property

@@ -333,6 +333,7 @@ class OnlineModel:
         self._unfinished = None
 
     def _learn_rows(self, rows: Rows, again: bool) -> LearnResult:
+        """Learn rows, by id if labels may be late."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
         if self._schema.wait and rows.id is not None:
@@ -477,6 +478,7 @@ class OnlineModel:
             return self._predict_independent(rows)
 
     def _predict_independent(self, rows: Rows) -> Forecast:
+        """Predict rows after the last row learned; changes are added to its value."""
         forecast = self._predict_rows(rows)
         return shift_forecast(forecast, self.history.last) if self._schema.changes else forecast
 
@@ -491,6 +493,7 @@ class OnlineModel:
             return self._find_prediction_state()
 
     def _find_prediction_state(self) -> LearnerState:
+        """Return the leader's state, or during the warm-up that of a temporary learner."""
         learned = self.racers[0].learned
         if learned.members:
             return learned

@@ -86,6 +86,7 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
 
 
 def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
+    """Return the header of one candidate."""
     learned = candidate.learned
     states = [member.state() for member in learned.members]
     return {
@@ -106,6 +107,7 @@ def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
 
 
 def _collect_candidate_arrays(candidate: Candidate) -> Arrays:
+    """Return the named arrays of one candidate."""
     learned = candidate.learned
     out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
     out["scale/columns"] = learned.columns
@@ -141,6 +143,7 @@ def copy_model(model: OnlineModel) -> OnlineModel:
 
 
 def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineModel:
+    """Build the model from header and arrays, and check that they agree."""
     model = OnlineModel(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
     headers = _check_objects(header["racers"], "candidates")
     _require(1 <= len(headers) <= MAX_CANDIDATES, "candidates")
@@ -182,6 +185,7 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
 
 
 def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> None:
+    """Restore the rows that wait for their label, and check them."""
     rows = PendingArrays(*(_read_floats(arrays, name) for name in PendingArrays._fields))
     ids = read_value(list[str], header["ids"], "ids")
     fits = len(set(ids)) == len(ids) <= model.schema.wait <= MAX_PENDING_LIMIT
@@ -200,6 +204,7 @@ def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Ar
 
 
 def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
+    """Restore the rows that lags look back to, and check them."""
     history = model.timeline.make_history()
     shapes = {name: array.shape[1:] for name, array in vars(history).items()}
     found = {name: _read_floats(arrays, name) for name in shapes}
@@ -216,6 +221,7 @@ def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
 
 
 def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> Candidate:
+    """Restore one candidate, and check that its parts agree."""
     settings = Settings.from_json(header["settings"])
     learner = model.make_learner(settings)
     task = learner.task
@@ -336,6 +342,7 @@ def _read_buffer_rows(header: dict[str, Any], initialized: bool, keep: int) -> i
 
 
 def _read_buffer(arrays: Arrays, most: int, targets: int) -> ReplayBuffer:
+    """Read the replay buffer, and check shapes and ranges."""
     kept = BufferedRows(*(_read_floats(arrays, f"kept/{name}") for name in BufferedRows._fields))
     rows = len(kept.y)
     fits = (
@@ -361,6 +368,7 @@ def _read_buffer(arrays: Arrays, most: int, targets: int) -> ReplayBuffer:
 
 
 def _read_network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
+    """Read the state of one network, and check shapes and ranges."""
     config = read_dataclass(Config, header["config"])
     _require(isinstance(header["seed"], int) and header["seed"] >= 0, "seed")
     _require(arrays[prefix + "mean"].shape == (config.weights,), "weights")
@@ -390,5 +398,6 @@ def _read_floats(arrays: Arrays, name: str) -> np.ndarray[Any, np.dtype[np.float
 
 
 def _require(condition: bool, what: str) -> None:
+    """Raise ModelError naming the invalid part unless the condition holds."""
     if not condition:
         raise ModelError(f"the model is damaged (invalid {what})")
