@@ -1,1 +1,1 @@
-"""A model for every key: rows find their model by what stands in the columns of the key."""
+"""Fleets: one model per key, chosen for each row by its key columns."""

@@ -1,10 +1,9 @@
-"""Packed models side by side: rows of many of them are learned in one call.
+"""Batched models: rows of many packed models are learned in one call of the kernel.
 
-What happens among most rows is the same for all: they are scaled, learned, stated, kept and judged,
-one after another in the kernel (kbnn/core/csrc/batched.c), each by its own model. A row at which
-anything else happens (its scale is looked at or outgrown, the network grows, an alarm, a point of
-the learning curve, a key that comes of age) is left alone, and with it the later rows of its model:
-whoever asked unpacks it.
+Most rows take the same steps: scale, learn, calibrate, buffer and score, each with its own model
+(kbnn/core/csrc/batched.c). A row that needs anything else (a refit or an outgrown scale, a larger
+network, an alarm, a point of the learning curve, a refit from the pooled model) is left out, and
+with it the later rows of its model. The caller unpacks that model and learns them one by one.
 """
 
 from __future__ import annotations
@@ -44,46 +43,46 @@ from kbnn.targets.base import TargetScale
 from kbnn.targets.prediction import Forecast, select_rows
 
 INITIAL_BYTES: Final = 1 << 22
-"""Bytes of memory that a herd begins with, not used before there are models; from that size on
-numpy asks for large pages, which spare every second visit to a model a detour."""
+"""Initial bytes of a batch, untouched until models are added. From this size on numpy requests huge
+pages, which halve the page-table misses when models are visited."""
 ROW_SCORED: Final = 2
-"""What becomes of a row that is learned and counted, see kb_batched_learn; 1: learned, 0: neither."""
+"""Result of a row that was learned and scored, see kb_batched_learn; 1: learned, 0: neither."""
 _CURVE_SUMS: Final = np.array(CURVE_SUMS)
 
 
 class BatchResult(NamedTuple):
-    """Which rows were learned, by their places in the block, and what was said of them."""
+    """Positions of the rows that were learned, and their forecasts."""
 
     done: IntArray
     forecast: Forecast
 
 
 class BatchedModels:
-    """Models of one form, each at a place of its own."""
+    """Packed models of one layout, each in its own slot."""
 
-    def __init__(self, form: PackedLayout) -> None:
-        self.layout = form
-        self._kernel = kernel.open_batched_session(form.config, form.kernel_offsets)
-        room = 1 + INITIAL_BYTES // (8 * form.size)
-        self._rows = np.zeros((room, form.size))
+    def __init__(self, layout: PackedLayout) -> None:
+        self.layout = layout
+        self._kernel = kernel.open_batched_session(layout.config, layout.kernel_offsets)
+        room = 1 + INITIAL_BYTES // (8 * layout.size)
+        self._rows = np.zeros((room, layout.size))
         self._free = list(range(room))
         self._curves_and_alarms: dict[int, tuple[tuple[CurvePoint, ...], tuple[int, ...]]] = {}
-        self._ready = np.zeros(room, np.bool_)  # every scale is set
+        self._ready = np.zeros(room, np.bool_)  # every column has a scale
         self._last_checked: tuple[FloatArray | None, bool] = None, False
         self._learner: Learner | None = None
-        tracked = form.settings.intervals == "tracked"
-        manner = (
-            form.settings.robust,
+        tracked = layout.settings.intervals == "tracked"
+        options = (
+            layout.settings.robust,
             tracked,
             FIRST_REFIT_ROWS,
             FIRST_POINT,
             SHIFT_ROWS,
             REFIT_ROWS,
         )
-        self._kernel_options = np.array(manner, np.int64)
+        self._kernel_options = np.array(options, np.int64)
 
     def bind_schema(self, schema: Schema, settings: Settings) -> None:
-        """Take rows of this schema from now on."""
+        """Accept rows of this schema from now on."""
         if self._learner is None or self._learner.task.schema is not schema:
             learner = OnlineModel(settings, schema).make_learner(self.layout.settings)
             check_layout(self.layout, learner.task, schema.width)
@@ -91,45 +90,45 @@ class BatchedModels:
 
     @property
     def learner(self) -> Learner:
-        """How all learn."""
+        """Learner shared by all models."""
         assert self._learner is not None
         return self._learner
 
-    # Places.
+    # Slots.
 
-    def add_model(self, whole: PackedModel) -> int:
-        """Give a model a place."""
+    def add_model(self, model: PackedModel) -> int:
+        """Add a model and return its slot."""
         if not self._free:
             self._grow_rows()
         at = self._free.pop()
-        self.replace_model(at, whole)
+        self.replace_model(at, model)
         return at
 
-    def replace_model(self, at: int, whole: PackedModel) -> None:
-        """Let a model be at a place what it is now."""
-        self._rows[at] = whole.row
-        if whole.points or whole.alarms:
-            self._curves_and_alarms[at] = whole.points, whole.alarms
+    def replace_model(self, at: int, model: PackedModel) -> None:
+        """Replace the model in a slot."""
+        self._rows[at] = model.row
+        if model.points or model.alarms:
+            self._curves_and_alarms[at] = model.points, model.alarms
         else:
             self._curves_and_alarms.pop(at, None)
-        if whole.row is not self._last_checked[0]:
-            columns = self.layout.view_part(whole.row, "columns")
+        if model.row is not self._last_checked[0]:
+            columns = self.layout.view_part(model.row, "columns")
             fixed = self.learner.unscaled_columns[: len(columns)] > 0.0
             still = (columns[:, scaler.SCALE] == 0.0) & ~fixed
             ready = not still.any() and columns[0, scaler.COUNT] > 0.0
-            self._last_checked = whole.row, bool(ready)
+            self._last_checked = model.row, bool(ready)
         self._ready[at] = self._last_checked[1]
 
     def get_model(self, at: int) -> PackedModel:
-        """The model at a place, as it is there: a view."""
+        """Return the model in a slot as a view."""
         return PackedModel(self._rows[at], *self._curves_and_alarms.get(at, ((), ())))
 
     def compute_key_metrics(self, at: IntArray) -> list[KeyMetrics]:
-        """How the models at these places stand."""
+        """Compute the metrics of the models in these slots."""
         return packing.compute_key_metrics(self.layout, self._rows[at, : self.layout.min_size])
 
     def remove_model(self, at: int) -> None:
-        """Give up a place."""
+        """Free a slot."""
         self._curves_and_alarms.pop(at, None)
         self._free.append(at)
 
@@ -137,14 +136,14 @@ class BatchedModels:
         room = len(self._ready)
         more = room // 2
         self._free = list(range(room, room + more))
-        # In place where the system can: nobody holds on to what `get` shows.
+        # Resize in place where possible: callers do not keep the views of `get_model`.
         self._rows.resize((room + more, self.layout.size), refcheck=False)
         self._ready = np.concatenate((self._ready, np.zeros(more, np.bool_)))
 
     # Rows.
 
     def predict(self, at: IntArray, rows: Rows, plain: bool) -> Forecast:
-        """Predict a row by each of the models at these places; `plain`: intervals as stated."""
+        """Predict one row with the model in each of these slots; `plain`: without calibration."""
         scale, width = self.layout.view_part(self._rows, "columns")[at], self.layout.inputs
         z = scaler.standardize_rows(
             scale[:, 1:].reshape(-1, scaler.FIELDS),
@@ -158,29 +157,29 @@ class BatchedModels:
         return self._build_forecast(made, scale, known)
 
     def _build_forecast(self, made: Prediction, scale: FloatArray, tails: FloatArray) -> Forecast:
-        """What models say of a row each: to a task that is one row of many targets."""
+        """Build the forecasts of one row per model, as one row with many targets."""
         scaled = TargetScale(scale[:, 0, scaler.CENTER], scale[:, 0, scaler.SCALE])
         mean, function_var, noise_var = (part.T for part in made[:3])
         one = Prediction(mean, function_var, noise_var, made.probability, made.inlier, made.status)
-        said = self.learner.task.build_forecast(one, scaled, self.layout.settings.robust, tails)
-        turned = [np.ascontiguousarray(part.swapaxes(0, 1)) for part in said[:4]]
+        forecast = self.learner.task.build_forecast(one, scaled, self.layout.settings.robust, tails)
+        turned = [np.ascontiguousarray(part.swapaxes(0, 1)) for part in forecast[:4]]
         return Forecast(
             turned[0],
             turned[1],
             turned[2],
             turned[3],
-            said.probability,
-            said.outlier,
-            said.status,
-            np.ascontiguousarray(said.stated.swapaxes(0, 1)),
+            forecast.probability,
+            forecast.outlier,
+            forecast.status,
+            np.ascontiguousarray(forecast.stated.swapaxes(0, 1)),
         )
 
     def learn(self, at: IntArray, rows: Rows) -> BatchResult:
-        """Predict and learn each row at its place; some may be left alone."""
+        """Predict and learn each row with the model in its slot; some rows may be left out."""
         width = self.layout.inputs
         y = np.ascontiguousarray(rows.y[:, 0])
         weight = None if rows.weight is None else np.ascontiguousarray(rows.weight)
-        became, status, made = self._kernel.learn(
+        results, status, made = self._kernel.learn(
             self._rows,
             np.argsort(at, kind="stable"),
             at,
@@ -192,7 +191,7 @@ class BatchedModels:
             self._kernel_options,
         )
         mean, sd, function_sd, noise_sd, outlier, stated, judged = made
-        said = Forecast(
+        forecast = Forecast(
             mean[:, None],
             sd[:, None],
             function_sd[:, None],
@@ -202,12 +201,12 @@ class BatchedModels:
             status,
             stated[:, None],
         )
-        self._add_scores(at, became == ROW_SCORED, y, mean, stated, judged, weight)
-        done = np.flatnonzero(became)
-        return BatchResult(done, said if len(done) == len(at) else select_rows(said, done))
+        self._add_scores(at, results == ROW_SCORED, y, mean, stated, judged, weight)
+        done = np.flatnonzero(results)
+        return BatchResult(done, forecast if len(done) == len(at) else select_rows(forecast, done))
 
     def _flag_exceptional(self, at: IntArray, rows: Rows) -> bytes:
-        """Rows that are beyond what all have in common, a byte for each."""
+        """Flag rows that the batched kernel cannot learn, one byte each."""
         alone, width = ~self._ready[at], self.layout.inputs
         if rows.x.shape[1] > width:
             alone |= np.any(self.learner._find_needed_inputs(rows.x[:, width:], width), axis=1)
@@ -225,7 +224,7 @@ class BatchedModels:
         judged: FloatArray,
         weight: FloatArray | None,
     ) -> None:
-        """Count rows into their records, as a score does (kbnn.metrics.numeric_metrics)."""
+        """Add rows to the records of their models, as kbnn.metrics.numeric_metrics does."""
         if not counted.all():
             at, y, mean = at[counted], y[counted], mean[counted]
             stated, judged = stated[counted], judged[counted]
@@ -233,13 +232,13 @@ class BatchedModels:
         if not len(at):
             return
         verdicts = RowScores._make(np.ascontiguousarray(judged.T))
-        told = ScoredNumericBatch(y, mean, stated, weight, verdicts)
+        scored = ScoredNumericBatch(y, mean, stated, weight, verdicts)
         terms = np.empty((len(at), SUM_FIELDS))
-        terms[:, 0] = told.weight
+        terms[:, 0] = scored.weight
         for k, figure in enumerate(FIGURES, start=1):
             assert figure.term is not None
-            terms[:, k] = figure.term(told)
-        if not told.is_unweighted:
-            terms[:, 1:] *= told.weight[:, None]
+            terms[:, k] = figure.term(scored)
+        if not scored.is_unweighted:
+            terms[:, 1:] *= scored.weight[:, None]
         bins = np.minimum((verdicts.below * PIT_BINS).astype(np.int64), PIT_BINS - 1)
         self._kernel.count(self._rows, at, terms, _CURVE_SUMS, bins, y)

@@ -1,20 +1,10 @@
-"""The workers of a Dask cluster: who is there, and work that is done by one of them or by any.
+"""Dask backend: partitions of a fleet, or predictions of one model, in the workers of a cluster.
 
-What a worker of a cluster does: parts of fleets live there, and obey; a single model answers.
-
-A part of a fleet and the worker it lives in: what it is told is remembered until it is saved.
-
-If the worker is lost, the part is made anew in another: models as they were last saved come from
-the store, and all that was told since is told again. A part makes the same of the same rows, so
-nothing is lost or counted twice.
-
-The open models of a fleet shared out among workers of a Dask cluster, key by key.
-
-A key belongs to one part (a hash of it says which), and a part lives in one worker. What a part is
-told goes there as a chain of tasks, each after the one before (kbnn.fleet.dask_backend). No bit depends
-on how many workers there are.
-
-One model that answers in all workers of a cluster.
+A key belongs to one partition, chosen by a hash, and a partition lives in one worker. The requests
+of a partition are sent as a chain of tasks, each after the one before. They are remembered until
+the fleet is saved. If a worker is lost, its partition is rebuilt in another one: models as last
+saved are read from the store, and all requests since then are repeated. The same rows give the same
+models, so nothing is lost or counted twice, and results do not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -48,10 +38,10 @@ from kbnn.targets.base import make_empty_forecast
 from kbnn.targets.prediction import Forecast, join_forecasts
 
 RESULT_TIMEOUT_SECONDS: Final = 1.0
-"""Seconds after which it is asked whether a worker is still there; longer each time, since what was
-on its way by then begins anew."""
+"""Seconds after which the list of workers is checked; doubled each time, since a request that is
+interrupted must be repeated."""
 MAX_ATTEMPTS: Final = 20
-"""Workers that may be lost one after another before a run gives up."""
+"""Workers that may be lost in a row before the run fails."""
 LOCAL_CLUSTER_CONFIG: Final = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.work-stealing": False,
@@ -59,31 +49,31 @@ LOCAL_CLUSTER_CONFIG: Final = {
     "distributed.admin.system-monitor.interval": "10s",
     "distributed.admin.tick.interval": "1s",
 }
-"""Of workers that are started here: none looks over the shoulder of those that learn."""
+"""Configuration of local workers: monitoring is off, because it slows down learning."""
 CLIENT_CONFIG: Final = {"distributed.admin.large-graph-warning-threshold": "1000 TB"}
-"""What is sent may be large, models of many keys: it is not for the user to be warned of that."""
+"""Configuration of the client: no warnings about large requests, which hold models of many keys."""
 
 
 def prepare_worker(nice: bool) -> None:
-    """In a worker: have there what it will need, and give way to the process that tells it."""
+    """In a worker: import what it will need, and lower its priority if `nice`."""
     importlib.import_module("kbnn.fleet.dask_backend")
     if nice and hasattr(os, "nice"):
         os.nice(WORKER_NICENESS)
 
 
 WORKER_NICENESS: Final = 5
-"""By how much workers that are started here are less urgent than the process that reads: all of
-them wait for it, and it has more to do than any."""
+"""Niceness of local workers: the process that reads the data has more to do than any of them, and
+all of them wait for it."""
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
-"""Seconds that a scheduler has to answer."""
+"""Seconds to wait for the scheduler."""
 
 
-class PartitionLost(Exception):  # no error of the user's
-    """A part does not live here (any more)."""
+class PartitionLost(Exception):  # handled internally, never shown to users
+    """A partition is not (or no longer) in this worker."""
 
 
 class DaskCluster:
-    """The workers of a cluster: `local:2` starts so many here, anything else is an address."""
+    """The workers of a cluster: `local:N` starts N workers here, anything else is an address."""
 
     def __init__(self, cluster: str) -> None:
         try:
@@ -97,7 +87,9 @@ class DaskCluster:
         kind, _, count = cluster.partition(":")
         if kind == "local":
             if not count.isdigit() or not 1 <= int(count) <= 1024:
-                raise UsageError(f"--cluster local:N takes a number of workers, not '{cluster}'")
+                raise UsageError(
+                    f"--cluster '{cluster}': local:N needs a number of workers from 1 to 1024"
+                )
             with dask.config.set(LOCAL_CLUSTER_CONFIG):
                 self._cluster = distributed.LocalCluster(
                     n_workers=int(count),
@@ -112,10 +104,12 @@ class DaskCluster:
                 self._cluster or cluster, timeout=CONNECT_TIMEOUT_SECONDS
             )
         except (OSError, ValueError) as error:
-            raise UsageError(f"--cluster {cluster}: no Dask scheduler answers there") from error
+            raise UsageError(
+                f"--cluster {cluster}: cannot connect to a Dask scheduler at this address"
+            ) from error
         self._settings: Any = dask.config.set(CLIENT_CONFIG)
         self.count = max(1, len(self._list_workers()))
-        # All at once: else each would look for kbnn with its first rows.
+        # Import in all workers at once, before the first rows.
         self._client.run(prepare_worker, self._cluster is not None)
 
     def _list_workers(self) -> list[str]:
@@ -123,7 +117,7 @@ class DaskCluster:
         return sorted(info["workers"])
 
     def choose_worker(self) -> str:
-        """A worker for one more part: the one with fewest."""
+        """Choose the worker with the fewest partitions."""
         for _ in range(120):
             there = [worker for worker in self._list_workers() if worker not in self._lost]
             if there:
@@ -131,22 +125,22 @@ class DaskCluster:
                 self._placed.append(chosen)
                 return chosen
             time.sleep(0.5)
-        raise KbnnError("the cluster has no workers")
+        raise KbnnError("the cluster has no workers. Start at least one and run again")
 
     def mark_lost(self, worker: str) -> None:
-        """A worker is no longer there, or has forgotten what lived in it."""
+        """Record that a worker is gone, or has lost its partition."""
         if worker not in self._list_workers():
             self._lost.add(worker)
         self._placed = [placed for placed in self._placed if placed != worker]
 
     def submit(self, worker: str, work: Callable[..., Any], *args: Any) -> Any:
-        """Have work done by a worker."""
+        """Run a function in a worker."""
         return self._client.submit(
             work, *args, workers=[worker], allow_other_workers=False, pure=False, retries=0
         )
 
     def wait_for_result(self, future: Any, worker: str) -> Any:
-        """What came of it; Gone if the worker is."""
+        """Wait for a result; PartitionLost if the worker is gone."""
         from concurrent.futures import CancelledError
 
         from distributed import TimeoutError as Late
@@ -166,12 +160,12 @@ class DaskCluster:
                 raise PartitionLost(worker) from error
 
     def run_anywhere(self, work: Callable[..., Any], many: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What comes of work that any worker can do, and another if one is lost."""
+        """Run a function for each set of arguments in any worker, and return the results."""
         sent = [self._client.submit(work, *args, pure=False, retries=MAX_ATTEMPTS) for args in many]
         return [future.result() for future in sent]
 
     def close(self) -> None:
-        """Let the workers go that were started here."""
+        """Disconnect, and stop the workers that were started here."""
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
@@ -179,13 +173,13 @@ class DaskCluster:
 
 
 _PARTITIONS: dict[str, tuple[Partition, int]] = {}
-"""In a worker: the parts that live there, and how many orders each has had."""
+"""In a worker: its partitions, and the number of the last request of each."""
 
 
 def run_request(
     name: str, number: int, order: str, args: tuple[Any, ...], after: Any = None
 ) -> Any:
-    """In a worker: do what a part is told, once, in turn."""
+    """In a worker: run a request of a partition, once and in order."""
     if order == "make":
         settings, schema, plain, wanted = args
         part = Partition(settings, schema, PackedLayouts(plain))
@@ -202,7 +196,7 @@ def run_request(
 
 
 def _copy_rows(rows: Rows) -> Rows:
-    """Rows in memory of their own: that of a message need not be aligned."""
+    """Copy rows: the memory of a message may be unaligned."""
     return Rows._make(part.copy() if isinstance(part, np.ndarray) else part for part in rows)
 
 
@@ -222,14 +216,14 @@ def _learn_rows(
 
 
 def _serialize_changed(part: Partition) -> tuple[bytes, dict[str, Any]]:
-    """In one piece: a cluster takes a list apart, and would send models one by one."""
-    resting = [one._replace(content=compress_model(one.content)) for one in part.iter_changed()]
-    return pickle.dumps(resting), part.layouts.to_json()
+    """Serialise changed models as one object: Dask would send the items of a list one by one."""
+    stored = [one._replace(content=compress_model(one.content)) for one in part.iter_changed()]
+    return pickle.dumps(stored), part.layouts.to_json()
 
 
-def unpickle_changed(resting: bytes) -> list[StoredModel]:
-    """What a worker has written down."""
-    found: list[StoredModel] = pickle.loads(resting)
+def unpickle_changed(stored: bytes) -> list[StoredModel]:
+    """Decode the changed models of a worker."""
+    found: list[StoredModel] = pickle.loads(stored)
     return found
 
 
@@ -255,11 +249,11 @@ _HANDLERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 _LAST_MODEL: dict[str, OnlineModel] = {}
-"""In a worker: the model that answered last, by the hash of its bytes."""
+"""In a worker: the model used last, by the hash of its bytes."""
 
 
 def predict_in_worker(name: str, content: bytes, wanted: str | None, rows: Rows) -> Forecast:
-    """In a worker: what a model says of rows."""
+    """In a worker: predict rows with a model."""
     if name not in _LAST_MODEL:
         _LAST_MODEL.clear()
         _LAST_MODEL[name] = modelfile.load_bytes(content, "the model")
@@ -268,12 +262,14 @@ def predict_in_worker(name: str, content: bytes, wanted: str | None, rows: Rows)
 
 
 class _Request(NamedTuple):
+    """A request to a partition: its name in _HANDLERS and its arguments."""
+
     order: str
     args: tuple[Any, ...]
 
 
 class PartitionHandle:
-    """A part and the worker it lives in."""
+    """A partition in a worker, with the requests since the last save."""
 
     def __init__(
         self,
@@ -283,12 +279,12 @@ class PartitionHandle:
         path: str | None,
     ) -> None:
         self._cluster, self._make, self._path = cluster, make, path
-        self.schema = self._saved_schema = schema  # as the part knows it, now and when last saved
-        self.keys: dict[str, int] = {}  # of those open there, how many rows were told
-        self.stored_keys: set[str] = set()  # those of them that had met rows before
-        self.start: bytes | None = None  # what keys begin from, as the part was told since then
+        self.schema = self._saved_schema = schema  # now and when last saved
+        self.keys: dict[str, int] = {}  # open keys, and how many rows were sent
+        self.stored_keys: set[str] = set()  # open keys that had rows before
+        self.start: bytes | None = None  # initial model of keys, as last sent
         self._requests: list[_Request] = []  # since the fleet was last saved
-        self._futures: list[Any] = []  # of the same
+        self._futures: list[Any] = []  # of these requests
         self._start_partition()
 
     def _start_partition(self) -> None:
@@ -304,36 +300,38 @@ class PartitionHandle:
         return future
 
     def count_rows(self, keys: Sequence[str]) -> bool:
-        """Rows of these keys are told; whether one may come of age by them."""
-        grown = False
+        """Count rows sent to these keys; return whether one may reach REFIT_ROWS by them."""
+        may_refit = False
         for key in keys:
             count = self.keys[key] = self.keys.get(key, 0) + 1
-            grown |= count == REFIT_ROWS or (count < REFIT_ROWS and key in self.stored_keys)
-        return grown
+            may_refit |= count == REFIT_ROWS or (count < REFIT_ROWS and key in self.stored_keys)
+        return may_refit
 
     def forget_keys(self, keys: Iterable[str]) -> None:
-        """These are open there no longer."""
+        """Record that these keys are closed."""
         for key in keys:
             self.keys.pop(key, None)
             self.stored_keys.discard(key)
 
     def send_request(self, order: str, args: tuple[Any, ...]) -> int:
-        """Order what changes models; by the number that comes back it can be waited for."""
+        """Send a request that changes models; return its number for `wait_for`."""
         self._requests.append(_Request(order, args))
         self._futures.append(self._submit_request(order, args))
         return len(self._requests) - 1
 
     def wait_for(self, number: int) -> Any:
-        """What came of an order."""
+        """Wait for the result of a request."""
         for _ in range(MAX_ATTEMPTS):
             try:
                 return self._cluster.wait_for_result(self._futures[number], self._worker)
             except PartitionLost:
                 self._recover_partition()
-        raise KbnnError("the workers are lost one after another")
+        raise KbnnError(
+            f"{MAX_ATTEMPTS} workers were lost in a row. Check the cluster and run again"
+        )
 
     def query_async(self, order: str, args: tuple[Any, ...]) -> Callable[[], Any]:
-        """An order that leaves models as they are; what comes of it is there when asked for."""
+        """Send a request that changes no models; return a function that waits for its result."""
         sent = self._submit_request(order, args)
 
         def wait_result() -> Any:
@@ -344,21 +342,23 @@ class PartitionHandle:
                 except PartitionLost:
                     self._recover_partition()
                     future = self._submit_request(order, args)
-            raise KbnnError("the workers are lost one after another")
+            raise KbnnError(
+                f"{MAX_ATTEMPTS} workers were lost in a row. Check the cluster and run again"
+            )
 
         return wait_result
 
     def query_now(self, order: str, args: tuple[Any, ...]) -> Any:
-        """What comes of an order that leaves models as they are."""
+        """Send a request that changes no models, and wait for its result."""
         return self.query_async(order, args)()
 
     def mark_saved(self) -> None:
-        """All that was told so far is in the store."""
+        """Forget all requests, because their effects are in the store."""
         self._requests, self._futures = [], []
         self._saved_schema, self.start = self.schema, None
 
     def _recover_partition(self) -> None:
-        """Make the part anew, as it was when last saved, and tell it all that it was told since."""
+        """Rebuild the partition as last saved in another worker, and repeat later requests."""
         self._cluster.mark_lost(self._worker)
         self._start_partition()
         self.keys, self.stored_keys = {}, set()
@@ -370,30 +370,30 @@ class PartitionHandle:
                     saved = {key: store.read(key) or b"" for key in absent}
                     args = plain, keys, rows, {**found, **saved}, again, start
                     self.keys.update(dict.fromkeys(keys, 0))
-                    self.stored_keys.update(keys)  # nobody counts them again
+                    self.stored_keys.update(keys)  # their rows are not counted again
                 elif order == "take":
                     self.forget_keys(args[:1])
                 self._futures[number] = self._submit_request(order, args)
 
 
 class RemotePartitions:
-    """Parts in workers, to a fleet what a part of its own is."""
+    """Partitions in workers, with the interface of a local partition."""
 
     def __init__(
         self,
         cluster: DaskCluster,
         settings: Settings,
         schema: Schema,
-        forms: PackedLayouts,
+        layouts: PackedLayouts,
         path: str | None,
     ) -> None:
-        self.layouts, self.interval_mode = forms, None
-        self.make_initial_bytes: Callable[[], bytes] = bytes  # what keys begin from now
+        self.layouts, self.interval_mode = layouts, None
+        self.make_initial_bytes: Callable[[], bytes] = bytes  # the initial model of new keys
         self._cluster = cluster
         self._partition_numbers: dict[str, int] = {}
 
         def make_arguments(known: Schema) -> tuple[Any, ...]:
-            return settings, known, forms.to_json(), self.interval_mode
+            return settings, known, layouts.to_json(), self.interval_mode
 
         self._handles = [
             PartitionHandle(cluster, make_arguments, schema, path) for _ in range(cluster.count)
@@ -402,61 +402,61 @@ class RemotePartitions:
     interval_mode: str | None
 
     def _find_partition(self, key: str) -> int:
-        home = self._partition_numbers.get(key)
-        if home is None:
-            home = zlib.crc32(key.encode(errors="surrogateescape")) % len(self._handles)
+        number = self._partition_numbers.get(key)
+        if number is None:
+            number = zlib.crc32(key.encode(errors="surrogateescape")) % len(self._handles)
             if len(self._partition_numbers) > 1_000_000:
                 self._partition_numbers.clear()
-            self._partition_numbers[key] = home
-        return home
+            self._partition_numbers[key] = number
+        return number
 
     def __contains__(self, key: str) -> bool:
         return key in self._handles[self._find_partition(key)].keys
 
     def list_unopened(self, keys: Sequence[str]) -> list[str]:
-        """Those of the keys that are not open, each once."""
+        """List the keys that are not open, each once."""
         return [key for key in dict.fromkeys(keys) if key not in self]
 
     def __len__(self) -> int:
-        return sum(len(member.keys) for member in self._handles)
+        return sum(len(handle.keys) for handle in self._handles)
 
     def _split_by_partition(self, keys: Sequence[str]) -> Iterator[tuple[PartitionHandle, Any]]:
         homes = np.array([self._find_partition(key) for key in keys])
-        for home, member in enumerate(self._handles):
-            where = np.flatnonzero(homes == home)
+        for number, handle in enumerate(self._handles):
+            where = np.flatnonzero(homes == number)
             if len(where):
-                yield member, where
+                yield handle, where
 
     def learn(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
     ) -> Callable[[], PartitionUpdate]:
-        """Have rows learned; what came of them is there when it is asked for."""
+        """Start learning rows; return a function that waits for the result."""
         sent, schema = [], rows.schema
         rows = rows._replace(schema=None)
-        for member, where in self._split_by_partition(keys):
+        for handle, where in self._split_by_partition(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
             if new:
-                begun = self.make_initial_bytes()
-                member.stored_keys.update(key for key, content in new.items() if content != begun)
-            start = self.make_initial_bytes() if member.count_rows(mine) else None
-            if start is member.start:  # told once in a window: it may be large
+                initial = self.make_initial_bytes()
+                handle.stored_keys.update(key for key, content in new.items() if content != initial)
+            start = self.make_initial_bytes() if handle.count_rows(mine) else None
+            if start is handle.start:  # sent once per window: it may be large
                 start = None
             elif start is not None:
-                member.start = start
+                handle.start = start
             share = take_rows(rows, where)
-            if schema is not None and schema is not member.schema:  # told once: it is large
-                member.schema = schema
+            if schema is not None and schema is not handle.schema:  # sent once: it is large
+                handle.schema = schema
                 share = share._replace(schema=schema)
             plain = self.layouts.to_json()
-            number = member.send_request("learn", (plain, mine, share, new, again, start))
-            sent.append((member, where, number))
+            number = handle.send_request("learn", (plain, mine, share, new, again, start))
+            sent.append((handle, where, number))
 
         def collect_result() -> PartitionUpdate:
             work = PartitionResult(rows)
-            for member, where, number in sent:
-                said, moved = member.wait_for(number)
-                work.add(where, said)
+            for handle, where, number in sent:
+                forecast, moved = handle.wait_for(number)
+                work.add(where, forecast)
                 work.shifts += [(int(where[at]), move) for at, move in moved]
             return PartitionUpdate(work.join_forecasts(), work.shifts)
 
@@ -465,60 +465,60 @@ class RemotePartitions:
     def apply_models(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: Any
     ) -> Forecast:
-        """What is said of rows by the models of their keys; these are all to be known."""
+        """Predict rows with the models of their keys, all of which must exist."""
         plain, sent = self.layouts.to_json(), []
-        for member, where in self._split_by_partition(keys):
+        for handle, where in self._split_by_partition(keys):
             mine = [keys[at] for at in where.tolist()]
             new = {key: found[key] for key in dict.fromkeys(mine) if key in found}
-            member.keys.update(dict.fromkeys(new, 0))
-            member.stored_keys.update(new)
-            # What is asked for is sent again when a worker is lost, with the models it needs.
+            handle.keys.update(dict.fromkeys(new, 0))
+            handle.stored_keys.update(new)
+            # A request is repeated when a worker is lost, with the models it needs.
             sent.append(
                 (
-                    member,
+                    handle,
                     where,
-                    member.send_request("ask", (plain, mine, take_rows(rows, where), new)),
+                    handle.send_request("ask", (plain, mine, take_rows(rows, where), new)),
                 )
             )
         work = PartitionResult(rows)
-        for member, where, number in sent:
-            work.add(where, member.wait_for(number))
+        for handle, where, number in sent:
+            work.add(where, handle.wait_for(number))
         return work.join_forecasts()
 
     def serialize_model(self, key: str) -> bytes:
-        """What the model file of a key would hold."""
+        """Return the bytes of the model file of a key."""
         made: bytes = self._handles[self._find_partition(key)].query_now("file", (key,))
         return made
 
     def take_model(self, key: str) -> OnlineModel:
-        """The model of a key, which is open no longer."""
-        member = self._handles[self._find_partition(key)]
-        content = member.wait_for(member.send_request("take", (key,)))
-        member.forget_keys([key])
+        """Close a key and return its model."""
+        handle = self._handles[self._find_partition(key)]
+        content = handle.wait_for(handle.send_request("take", (key,)))
+        handle.forget_keys([key])
         return modelfile.load_bytes(content, "a model")
 
     def iter_changed(self) -> Iterator[StoredModel]:
-        """The models that have changed since the fleet was last saved."""
-        for result in [member.query_async("changed", ()) for member in self._handles]:
-            resting, plain = result()
+        """Yield the models changed since the fleet was last saved."""
+        for result in [handle.query_async("changed", ()) for handle in self._handles]:
+            stored, plain = result()
             self.layouts.add_layouts(plain)
-            yield from unpickle_changed(resting)
+            yield from unpickle_changed(stored)
 
     def mark_saved(self, most: int) -> None:
-        """All that has changed is in the store; no more than so many models stay open."""
+        """Record that all changes are in the store, and close models until `most` are open."""
         share = max(1, most // len(self._handles))
-        for member in self._handles:
-            member.mark_saved()
-            if len(member.keys) > share:
-                member.forget_keys(member.query_now("shut", (share,)))
+        for handle in self._handles:
+            handle.mark_saved()
+            if len(handle.keys) > share:
+                handle.forget_keys(handle.query_now("shut", (share,)))
 
     def close(self) -> None:
-        """Let the workers go."""
+        """Close the cluster."""
         self._cluster.close()
 
 
 class RemotePredictor:
-    """One model that answers in all workers; it learns nothing meanwhile."""
+    """Predict with one model in all workers; the model does not change."""
 
     def __init__(self, cluster: DaskCluster, model: OnlineModel) -> None:
         self._cluster, self._numbers = cluster, model.task.numbers
@@ -527,7 +527,7 @@ class RemotePredictor:
         self._name = hashlib.blake2b(self._content).hexdigest() + str(self._interval_mode)
 
     def predict(self, rows: Rows) -> Forecast:
-        """Predict rows, a run of them in each worker."""
+        """Predict rows, a contiguous run of them in each worker."""
         rows = rows._replace(original=None, id=None)
         cuts = [len(rows.y) * k // self._cluster.count for k in range(self._cluster.count + 1)]
         runs = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]

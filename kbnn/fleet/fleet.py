@@ -1,9 +1,10 @@
-"""A fleet: a model for every key, and beside them one of all rows from which new keys begin.
+"""Fleet: one model per key, and a pooled model of all rows from which new keys start.
 
-To whoever trains, predicts or judges it is a model: rows go to the models of their keys, and what
-these said comes back in the order of the rows. At most `most_open` models are in memory, those used
-last; the others rest in the store. Neither how a stream is cut nor how many are open changes a bit:
-a block is cut where a key begins, and a key begins from what all rows before have taught.
+Training, prediction and evaluation use it like a single model: rows are passed to the models of
+their keys, and forecasts are returned in the order of the rows. At most `most_open` models are in
+memory, the most recently used; the others are in the store. Results do not depend on how the stream
+is batched nor on how many models are open: batches are split where a window of rows ends, and a new
+key starts from the pooled model at the start of its window.
 """
 
 from __future__ import annotations
@@ -54,16 +55,16 @@ FLEET_DEFAULTS: Final = {
     "keep": 64,
     "sample": 0,
 }
-"""The settings of a fleet where nothing else is said: a key takes some 7 KB."""
+"""Default settings of a fleet: a key takes about 7 KB."""
 DEFAULT_OPEN_MODELS: Final = 10_000
-"""Models that are open at a time where nothing else is said."""
+"""Default number of models in memory."""
 LOCAL_ROWS: Final = 2048
-"""Rows of a stream that are learned here where there are workers: windows are short as yet, and to
-tell of them takes longer than to learn them."""
+"""First rows of a stream, which are learned locally even with workers: windows are still so short
+that sending them would take longer than learning them."""
 
 
 class Fleet(OnlineModel):
-    """The models of all keys; what it has itself is the record of all rows and the position."""
+    """The models of all keys; the fleet itself has the record of all rows and the position."""
 
     def __init__(
         self,
@@ -81,13 +82,11 @@ class Fleet(OnlineModel):
         self.pooling = Pooling(settings, self.layouts, common)
         self._rows = self._rejected = 0
         self._partition: Partition | RemotePartitions = self._open_local_partition()
-        self._idle_workers: RemotePartitions | None = (
-            None  # workers that have not been asked for anything yet
-        )
-        self._sent: list[
-            tuple[int, Callable[[], PartitionUpdate]]
-        ] = []  # by row, what is being learned
-        self._forecasts: list[tuple[int, Forecast]] = []  # by row, what was said
+        # Workers that have not received any request yet.
+        self._idle_workers: RemotePartitions | None = None
+        # First row and pending result of each block.
+        self._sent: list[tuple[int, Callable[[], PartitionUpdate]]] = []
+        self._forecasts: list[tuple[int, Forecast]] = []  # first row and forecasts
         self._sent_blocks: list[tuple[Rows, bool, int]] = []  # blocks, and the row after each
         self._interval_mode: str | None = None
 
@@ -95,26 +94,26 @@ class Fleet(OnlineModel):
     def create_empty(
         cls, settings: Settings, schema: Schema, key: Sequence[str], store: FleetStore, common: bool
     ) -> Fleet:
-        """A fleet that has seen nothing; without a common start keys begin from ignorance.
+        """Create a fleet without rows; without pooling (`common`), keys start from the prior.
 
-        Where a row's own past is part of it, there is no row of all keys.
+        With lags the pooled model is left out: a row depends on earlier rows of its own key.
         """
-        of_all = None
+        pooled = None
         if common and not schema.lags:
-            of_all = OnlineModel(replace(settings, keep=MAX_BUFFER_ROWS), schema)
-            of_all.is_scored = False
-        return cls(settings, schema, key, store, of_all)
+            pooled = OnlineModel(replace(settings, keep=MAX_BUFFER_ROWS), schema)
+            pooled.is_scored = False
+        return cls(settings, schema, key, store, pooled)
 
     @property
     def pooled_model(self) -> OnlineModel | None:
         """The model of all rows, if there is one."""
         return self.pooling.pooled_model
 
-    # Keeping it.
+    # Saving and loading.
 
     @classmethod
     def load(cls, store: FleetStore) -> Fleet | None:
-        """The fleet as it was last saved, None where it never was."""
+        """Load the fleet as last saved; None if it was never saved."""
         state, name = store.read_state(), store.path or "the fleet"
         if not state:
             return None
@@ -125,7 +124,7 @@ class Fleet(OnlineModel):
             plain = json.loads(state["counts"])
             common = None
             if "common" in state:
-                common = modelfile.load_bytes(state["common"], f"{name}: the common model")
+                common = modelfile.load_bytes(state["common"], f"{name}: the pooled model")
                 common.is_scored = False
             key = read_value(list[str], plain["key"], "key")
             fleet = cls(own.settings, own.schema, key, store, common)
@@ -156,14 +155,14 @@ class Fleet(OnlineModel):
         return fleet
 
     def save(self) -> None:
-        """Write what has changed, all of it in one step."""
+        """Write all changes in one transaction."""
         self.store.write(self._partition.iter_changed())
         self.store.commit(self._build_state())
         if isinstance(self._partition, RemotePartitions):
             self._partition.mark_saved(self.most_open)
 
     def copy(self) -> Fleet:
-        """A fleet that is the same and shares nothing: what it learns is not saved."""
+        """Return an independent copy; what it learns is not saved."""
         assert isinstance(self._partition, Partition)
         store = self.store.copy()
         store.write(self._partition.iter_unsaved())
@@ -175,27 +174,27 @@ class Fleet(OnlineModel):
         return made
 
     def _build_state(self) -> dict[str, bytes]:
-        """What is saved beside the models of the keys."""
-        begun = self.pooling
-        start = begun.settled_initial_bytes()
+        """Return what is saved in addition to the models of the keys."""
+        pooling = self.pooling
+        start = pooling.settled_initial_bytes()
         counts = {
             "key": list(self.key),
             "rows": self._rows,
             "rejected": self._rejected,
-            **begun.to_json(),
+            **pooling.to_json(),
             "forms": self.layouts.to_json(),
         }
         state = {
             "fleet": modelfile.to_bytes(*to_state(self)),
             "counts": json.dumps(counts).encode(),
         }
-        if begun.pooled_model is not None:
+        if pooling.pooled_model is not None:
             state["start"] = start
-            state["common"] = modelfile.to_bytes(*to_state(begun.pooled_model))
+            state["common"] = modelfile.to_bytes(*to_state(pooling.pooled_model))
         return state
 
     def use_cluster(self, cluster: DaskCluster | None) -> None:
-        """Have the models of keys learn and answer in workers of a cluster, or here again."""
+        """Learn and predict in the workers of a cluster, or locally again if None."""
         self._partition, self._idle_workers = self._open_local_partition(), None
         if cluster is not None:
             self._idle_workers = RemotePartitions(
@@ -205,7 +204,7 @@ class Fleet(OnlineModel):
         self._partition.interval_mode = self._interval_mode
 
     def _move_to_workers(self) -> None:
-        """Have models in workers from now on, if there are any."""
+        """Move the models to the workers, if there are any."""
         if self._idle_workers is None:
             return
         assert isinstance(self._partition, Partition)
@@ -219,7 +218,7 @@ class Fleet(OnlineModel):
         return part
 
     def model_of(self, key: str) -> OnlineModel | None:
-        """The model of a key, None where it has none yet."""
+        """Return the model of a key; None if there is none yet."""
         content = (
             self._partition.serialize_model(key) if key in self._partition else self.store.read(key)
         )
@@ -231,76 +230,76 @@ class Fleet(OnlineModel):
         return model
 
     def file_of(self, key: str) -> bytes:
-        """What the model file of a key would hold; nothing where it has no model."""
+        """Return the bytes of the model file of a key; empty if it has no model."""
         model = self.model_of(key)
         return b"" if model is None else modelfile.to_bytes(*to_state(model))
 
     @contextmanager
     def _name_store_in_errors(self) -> Iterator[None]:
-        """Where a model was that is refused."""
+        """Add the path of the store to errors about a model."""
         try:
             yield
         except ModelError as error:
             raise ModelError(f"{self.store.path}: {error}") from error
 
     def _close_unused(self) -> None:
-        """Let those rest that were not used for longest; in workers, when all is saved next."""
+        """Close the least recently used models; workers do this at the next save."""
         if isinstance(self._partition, Partition) and len(self._partition) > self.most_open:
             self.store.write(self._partition.close_down_to(self.most_open))
 
     @property
     def wants_saving(self) -> bool:
-        """Whether more models are open than may be, and only saving lets them rest."""
+        """Whether more models are open than allowed and only saving can close them."""
         return (
             isinstance(self._partition, RemotePartitions) and len(self._partition) > self.most_open
         )
 
-    # What a model is asked.
+    # The interface of a model.
 
     @property
     def rows(self) -> int:
-        """Rows learned in all passes, held ones included."""
+        """Rows learned in all passes, including held rows."""
         return self._rows
 
     @property
     def rejected_rows(self) -> int:
-        """Rows with a target that could not be learned from."""
+        """Rows with a target that could not be learned."""
         return self._rejected
 
     @property
     def interval_mode(self) -> str | None:
-        """Whether intervals are `tracked`, or `stated` as the distribution has them, if any."""
+        """`tracked` if intervals are calibrated online, else `stated`; None if there are none."""
         return self.task.interval_mode(self._interval_mode or self.settings.intervals)
 
     def set_interval_mode(self, wanted: str | None) -> None:
-        """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""
+        """Switch calibration off if `stated` is wanted; UsageError if `tracked` is impossible."""
         super().set_interval_mode(wanted)
         self._interval_mode = self._partition.interval_mode = wanted
 
     # Rows.
 
     def learn_batch(self, rows: Rows, again: bool = False) -> LearnResult:
-        """Predict each row by the model of its key, then learn it there."""
+        """Predict each row with the model of its key, then learn it."""
         with self.lock:
             self.send_block(self.read_row_keys(rows), rows, again)
             return LearnResult(self.receive_block())
 
     def read_row_keys(self, rows: Rows) -> list[str]:
-        """The key of each row."""
+        """Return the key of each row."""
         return read_keys(rows, self.key)
 
     @property
     def uses_workers(self) -> bool:
-        """Whether there are workers for models: what is sent there is learned meanwhile."""
+        """Whether there are workers: blocks that are sent are learned in the background."""
         return self._idle_workers is not None or isinstance(self._partition, RemotePartitions)
 
     @property
     def blocks_in_flight(self) -> int:
-        """Blocks that were sent and not received."""
+        """Number of blocks that were sent and not received."""
         return len(self._sent_blocks)
 
     def send_block(self, keys: list[str], rows: Rows, again: bool) -> None:
-        """Have a block learned; what is said of it can be received later."""
+        """Start learning a block; its forecasts can be received later."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
         rows = rows._replace(original=None, schema=self._schema)
@@ -312,21 +311,23 @@ class Fleet(OnlineModel):
         self._sent_blocks.append((rows, again, self.met))
 
     def receive_block(self) -> Forecast:
-        """What was said of the block that was sent first."""
+        """Return the forecasts of the block that was sent first."""
         rows, again, end = self._sent_blocks.pop(0)
         self._collect_results(end)
-        mine = [said for first, said in self._forecasts if first < end]
+        mine = [forecast for first, forecast in self._forecasts if first < end]
         self._forecasts = self._forecasts[len(mine) :]
-        said = said_of.join_forecasts(mine) if mine else make_empty_forecast(0, self.task.numbers)
-        self._rows += int(np.count_nonzero(said.status & (LEARNED | IN_WARMUP)))
-        self._rejected += int(np.count_nonzero(said.status & REJECTED))
-        self.skipped += int(np.count_nonzero(said.status & UNLABELLED))
+        forecast = (
+            said_of.join_forecasts(mine) if mine else make_empty_forecast(0, self.task.numbers)
+        )
+        self._rows += int(np.count_nonzero(forecast.status & (LEARNED | IN_WARMUP)))
+        self._rejected += int(np.count_nonzero(forecast.status & REJECTED))
+        self.skipped += int(np.count_nonzero(forecast.status & UNLABELLED))
         if not again:
-            self._score_rows(rows, said, True)
-        return said
+            self._score_rows(rows, forecast, True)
+        return forecast
 
     def _find_block_end(self, keys: list[str], start: int) -> int:
-        """Where a piece of a block ends: with a common start at the end of a window at last."""
+        """Find where to split a block: at the end of a pooling window, or before too many keys."""
         stop = len(keys)
         if self.pooled_model is not None:
             stop = min(stop, start + self.pooling.rows_left_in_window(self.met))
@@ -340,7 +341,7 @@ class Fleet(OnlineModel):
         return stop
 
     def _learn_block(self, keys: list[str], rows: Rows, again: bool) -> None:
-        """Let the models of keys learn a piece, and beside them the common one."""
+        """Learn a part of a block with the models of its keys and with the pooled model."""
         if self.met >= LOCAL_ROWS:
             self._move_to_workers()
         before = self.pooling.results_needed_before(self.met)
@@ -352,8 +353,8 @@ class Fleet(OnlineModel):
             if isinstance(self._partition, RemotePartitions):
                 self._sent.append((self.met, self._partition.learn(keys, rows, found, again)))
             else:
-                taught = self._partition.learn(keys, rows, found, again)
-                self._sent.append((self.met, lambda: taught))
+                update = self._partition.learn(keys, rows, found, again)
+                self._sent.append((self.met, lambda: update))
         self.pooling.learn(rows, self.met, again)
         self.met += len(keys)
         if isinstance(self._partition, Partition):
@@ -361,32 +362,32 @@ class Fleet(OnlineModel):
         self._close_unused()
 
     def _collect_results(self, row: int) -> None:
-        """Take in what became of the pieces that begin before a row of the stream."""
+        """Collect the results of all parts that start before a row of the stream."""
         while self._sent and self._sent[0][0] < row:
             first, result = self._sent.pop(0)
-            said, moved = result()
-            self._forecasts.append((first, said))
+            forecast, moved = result()
+            self._forecasts.append((first, forecast))
             self.pooling.add_shifts(first, moved)
 
     def _find_stored_models(self, keys: list[str]) -> dict[str, bytes]:
-        """What rests of keys that are not open, and what new ones begin from."""
-        begins, known = self.pooling.is_ready, self.pooling.unpooled_keys
-        young = known if begins else ()
-        grown = [key for key in dict.fromkeys(keys) if key in young] if young else []
-        found = {key: self._start_from_pooled(key) for key in grown}
+        """Return the bytes of models that are not open; new keys get the initial model."""
+        is_ready, known = self.pooling.is_ready, self.pooling.unpooled_keys
+        waiting = known if is_ready else ()
+        ready = [key for key in dict.fromkeys(keys) if key in waiting] if waiting else []
+        found = {key: self._start_from_pooled(key) for key in ready}
         unknown = self._partition.list_unopened(keys)
-        resting = self.store.read_many(unknown)
+        stored = self.store.read_many(unknown)
         for key in unknown:
-            content = resting.get(key)
+            content = stored.get(key)
             if content is None:
                 content = self.pooling.make_initial_bytes()
-                if self.pooled_model is not None and not begins:
+                if self.pooled_model is not None and not is_ready:
                     known.add(key)
             found.setdefault(key, content)
         return found
 
     def _start_from_pooled(self, key: str) -> bytes:
-        """A key that came before the common model had begun: it begins now, and learns its rows."""
+        """Restart a key that came before the pooled model was ready, and learn its held rows."""
         self.pooling.unpooled_keys.discard(key)
         if key in self._partition:
             self._collect_results(self.met)
@@ -402,11 +403,11 @@ class Fleet(OnlineModel):
             return load_stored_model(content, self.layouts, self.settings, self._schema)
 
     def predict(self, rows: Rows) -> Forecast:
-        """Predict each row by the model of its key; a key that is new is like the others."""
+        """Predict each row with the model of its key; a new key gets the pooled forecast."""
         return self._apply_models(rows, lambda model, part: model.predict(part))
 
     def open_predictor(self, notices: SequenceNotices | None = None) -> Callable[[Rows], Forecast]:
-        """Open a predictor of rows that come after those learned: each is after its key's above."""
+        """Open a predictor of consecutive rows; each row follows the earlier rows of its key."""
         if not self._schema.lags:
             return self.predict
         predictors: dict[str, Callable[[Rows], Forecast]] = {}
@@ -429,7 +430,7 @@ class Fleet(OnlineModel):
         return predict
 
     def _open_predictor(self, key: str, notices: SequenceNotices) -> Callable[[Rows], Forecast]:
-        """Open the predictor of a key; a key that was never seen is like the others."""
+        """Open the predictor of a key; a new key gets the pooled model."""
         self._move_to_workers()
         model = self.model_of(key)
         if model is None and self.pooling.is_ready:
@@ -444,11 +445,12 @@ class Fleet(OnlineModel):
             return self._apply_models_unlocked(rows, ask)
 
     def _apply_models_unlocked(self, rows: Rows, ask: PredictFunction) -> Forecast:
+        """Apply `ask` to the models of the rows' keys, at most `most_open` keys at a time."""
         self._move_to_workers()
         keys = read_keys(rows, self.key)
         rows = rows._replace(original=None)
         work, at = PartitionResult(rows), 0
-        strange: list[int] = []
+        new_rows: list[int] = []
         while at < len(keys):
             stop = min(len(keys), at + max(1, self.most_open))
             found: dict[str, bytes] = {}
@@ -457,7 +459,7 @@ class Fleet(OnlineModel):
                 if content is not None:
                     found[key] = content
             known = [k for k in range(at, stop) if keys[k] in self._partition or keys[k] in found]
-            strange += sorted(set(range(at, stop)).difference(known))
+            new_rows += sorted(set(range(at, stop)).difference(known))
             if known:
                 where = np.array(known)
                 asked = [keys[k] for k in known]
@@ -468,15 +470,15 @@ class Fleet(OnlineModel):
                     )
             self._close_unused()
             at = stop
-        if strange:
-            where = np.array(strange)
+        if new_rows:
+            where = np.array(new_rows)
             work.add(where, self._predict_new_keys(take_rows(rows, where), ask))
         return work.join_forecasts() if len(keys) else make_empty_forecast(0, self.task.numbers)
 
     def _predict_new_keys(self, rows: Rows, ask: PredictFunction) -> Forecast:
-        """What is said of rows whose key was never seen: what is true of keys at large."""
+        """Predict rows of new keys with the initial model of a key."""
         if not self.pooling.is_ready:
             return said_of.make_missing_forecast(len(rows.y), self.task.numbers)
-        stranger = self.pooling.create_new_key_model()
-        stranger.set_interval_mode(self._interval_mode)
-        return ask(stranger, rows)
+        model = self.pooling.create_new_key_model()
+        model.set_interval_mode(self._interval_mode)
+        return ask(model, rows)

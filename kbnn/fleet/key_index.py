@@ -1,12 +1,9 @@
-"""What the key of a row is: the text of one column, or of several as one line of CSV.
+"""Keys of a fleet: read them from rows, index the open ones, and score each of them.
 
-A key may hold anything. One that is missing is the empty one; numbers are as they are written.
-
-Which keys are open: each has a number, and by number arrays say where its model is.
-
-So a block of rows costs one look into a dictionary a row, and the rest is done for all at once.
-
-How good each key of a fleet is: three figures a key, so that there may be many.
+A key is the text of one column, or of several as one line of CSV. It may hold any text; a missing
+value is the empty key, and numbers are kept as written. Every open key has a number, by which
+arrays hold the location of its model: a batch of rows costs one dictionary lookup per row, and the
+rest is vectorised. `KeyScores` holds only a few metrics per key, so that there may be many keys.
 """
 
 from __future__ import annotations
@@ -30,11 +27,11 @@ from kbnn.targets.prediction import Forecast, select_rows
 
 
 def read_keys(rows: Rows, columns: Sequence[str]) -> list[str]:
-    """The key of each row; a source without a column of the key is an error."""
+    """Return the key of each row; DataError if a key column is missing."""
     batch = rows.original
     for name in columns:
         if batch is None or name not in batch.schema.names:
-            raise DataError(f"the column '{shorten(name)}' of the key is not there")
+            raise DataError(f"the key column '{shorten(name)}' is missing")
     parts = [_column_texts(batch.column(batch.schema.get_field_index(name))) for name in columns]
     return (
         parts[0]
@@ -44,7 +41,7 @@ def read_keys(rows: Rows, columns: Sequence[str]) -> list[str]:
 
 
 def join_key_cells(cells: Sequence[str]) -> str:
-    """The cells of a key as one text."""
+    """Join the cells of a key to one text."""
     if len(cells) == 1:
         return cells[0]
     text = io.StringIO()
@@ -72,13 +69,13 @@ def _value_text(value: Any) -> str:
 
 
 INITIAL_CAPACITY: Final = 64
-"""Numbers that there are to begin with; they double when they are taken."""
+"""Initial capacity of the index; it doubles when full."""
 UNPACKED: Final = -1
-"""In the place of a herd: the model is an object of its own."""
+"""Batch number of a model that is not packed."""
 
 
 class KeyIndex:
-    """The numbers of open keys."""
+    """Numbers of open keys, and for each the batch and slot of its model."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -97,32 +94,32 @@ class KeyIndex:
         return len(self._numbers)
 
     def list_unopened(self, keys: Sequence[str]) -> list[str]:
-        """Those of the keys that are not open, each once."""
+        """List the keys that are not open, each once."""
         if None not in map(self._numbers.get, keys):
             return []
         return [key for key in dict.fromkeys(keys) if key not in self._numbers]
 
     def number_of(self, key: str) -> int:
-        """The number of an open key."""
+        """Return the number of an open key."""
         return self._numbers[key]
 
     def numbers_of(self, keys: Sequence[str]) -> IntArray:
-        """The numbers of open keys."""
+        """Return the numbers of open keys."""
         return np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
 
     def key_of(self, number: int) -> str:
-        """The key that has a number."""
+        """Return the key with a number."""
         return self._keys[number]
 
-    def add(self, key: str, herd: int, place: int) -> int:
-        """The number of a key whose model is there now."""
+    def add(self, key: str, batch: int, place: int) -> int:
+        """Set where the model of a key is, and return the key's number."""
         number = self._numbers.get(key)
         if number is None:
             if not self._free:
                 self._grow_arrays()
             number = self._numbers[key] = self._free.pop()
             self._keys[number], self._changed[number] = key, False
-        self.herd[number], self.place[number] = herd, place
+        self.herd[number], self.place[number] = batch, place
         self._used[number] = self._turn
         return number
 
@@ -134,33 +131,33 @@ class KeyIndex:
             setattr(self, name, np.concatenate((getattr(self, name), getattr(self, name))))
 
     def remove_key(self, number: int) -> None:
-        """A key is open no longer."""
+        """Close a key."""
         del self._numbers[self._keys[number]]
         self._keys[number] = ""
         self._free.append(number)
 
     def mark_used(self, numbers: IntArray, changed: bool) -> None:
-        """These are used now, and changed by that or not."""
+        """Mark keys as used now, and as changed if `changed`."""
         self._turn += 1
         self._used[numbers] = self._turn
         if changed:
             self._changed[numbers] = True
 
     def is_changed(self, number: int) -> bool:
-        """Whether a model has changed since all was written down."""
+        """Whether a model has changed since the last save."""
         return bool(self._changed[number])
 
     def list_changed(self) -> list[int]:
-        """The numbers of those that have changed since, in the order of the keys."""
+        """List the numbers of models changed since the last save, in the order of the keys."""
         there = self._all_numbers()
         return self._sort_by_key(there[self._changed[there]])
 
     def clear_changed(self) -> None:
-        """All is written down: none has changed."""
+        """Mark all models as saved."""
         self._changed[:] = False
 
     def list_least_recent(self, count: int) -> list[int]:
-        """The numbers of so many that were not used for longest, in the order of the keys."""
+        """List the numbers of the `count` least recently used keys, in the order of the keys."""
         if count <= 0:
             return []
         there = self._all_numbers()
@@ -174,7 +171,7 @@ class KeyIndex:
 
 
 class KeyScores:
-    """Scores of the first target by key: what a learning curve shows, and nothing else."""
+    """Scores of the first target by key, limited to the metrics of a learning curve."""
 
     def __init__(self, task: TargetType) -> None:
         shown = [figure for figure in task.score.figures_listed if figure.curve]
@@ -183,7 +180,7 @@ class KeyScores:
         self._scores: dict[str, Score] = {}
 
     def add(self, keys: Sequence[str], rows: Rows, forecast: Forecast) -> None:
-        """Count rows of these keys."""
+        """Score rows of these keys."""
         places: dict[str, list[int]] = {}
         for at, key in enumerate(keys):
             places.setdefault(key, []).append(at)
@@ -194,7 +191,7 @@ class KeyScores:
             self._scores.setdefault(key, self._score_class()).add(judged[0])
 
     def rank_keys(self) -> list[dict[str, Any]]:
-        """The keys that were scored, the best first; of equals in the order of the alphabet."""
+        """List the scored keys, best first; ties are in alphabetical order."""
         found = []
         for key, score in self._scores.items():
             lines = {name: now for name, (now, _) in score.curve_values().items()}
@@ -205,7 +202,7 @@ class KeyScores:
         return sorted(found, key=lambda one: (one["loss"], one["key"]))
 
     def to_json(self) -> dict[str, Any]:
-        """How many keys were scored, and the best, the median and the worst of them."""
+        """Return the number of scored keys, and the best, the median and the worst of them."""
         ranked = self.rank_keys()
         if not ranked:
             return {"count": 0}

@@ -1,18 +1,11 @@
-"""What packed models have in common: each is a row of numbers, and these lie side by side.
+"""Packed models: the model of a key as one row of numbers, in a tenth of an object's memory.
 
-The kernel learns them in place (kbnn/core/csrc/batched.h), so the order of counts and of what is kept
-of a row are its own too.
-
-The forms that the packed models of a fleet have, each made once.
-
-The model of a key as a few arrays: a tenth of the memory of an object, and what rests on disk.
-
-A model is packed that has begun, has one network of one real target, nothing that races or is
-rehearsed, and a record without samples: what a fleet's models are by default once they have begun.
-What all such models share, their settings and the shape of their network, is their `Form`. Packed
-and unpacked a model is the same to the bit, and so are the bytes of its model file.
-
-A packed model as it rests: a head, its numbers as far as they are in use, and a checksum.
+A model is packed if its warm-up has ended and it has a single candidate with one network of one
+real target, no replay, and a record without samples: the default in a fleet. All models with the
+same settings and network share a `PackedLayout`. Packing is exact: an unpacked model is the same to
+the bit, and so are the bytes of its model file. The batched kernel learns packed models in place,
+so the order of counts and buffered values must agree with kbnn/core/csrc/batched.h. Stored bytes
+consist of a header, the numbers in use, and a checksum.
 """
 
 from __future__ import annotations
@@ -60,37 +53,37 @@ from kbnn.plain_values import read_dataclass, read_value
 from kbnn.targets.base import TargetType
 
 MAX_PACKED_NUMBERS: Final = 8192
-"""Numbers of a belief up to which it is packed: to copy a larger one costs more than it saves."""
+"""Largest number of weights and covariances: copying a larger state costs more than it saves."""
 SEEN, CHANGES, ROWS_SEEN, SKIPPED, DROPPED_ROWS, BUFFERED_ROWS = range(6)
 SCORED, UNSCORED, INVALID, CURVE = range(6, 10)
 REPLAY_SINCE, REPLAY_CORRECTED, REPLAYED_ROWS, LAST_ALARM = range(10, 14)
 COUNT_FIELDS: Final = 14
-"""Numbers of a packed model that count: of its rows, of its record, of what it rehearses."""
+"""Counts of a packed model: of its rows, its record and its replay."""
 Y, WEIGHT, NUMBER, TRUST = range(4)
 ROW_META_FIELDS: Final = 4
-"""What is kept of a row beside its inputs."""
+"""Values buffered per row in addition to its inputs."""
 ORIGIN, TOTAL, SHIFT, SPREAD = range(4)
 CONSTANT_FIELDS: Final = 4
 """The best constant of the record, see kbnn.metrics.numeric_metrics."""
 INTEGER_PARTS: Final = frozenset(("pit", "counts"))
-"""Parts of a packed model that are whole numbers."""
+"""Parts of a packed model that hold integers."""
 _SCORE_TEMPLATE: Final = NumericScore()
 FIGURES: Final = tuple(_SCORE_TEMPLATE._summed_metrics)
 FIGURE_NAMES: Final = tuple(_SCORE_TEMPLATE._index_by_name)
 SUM_FIELDS: Final = 1 + len(FIGURES)
 CURVE_SUMS: Final = tuple([0, *(1 + at for at in _SCORE_TEMPLATE._curve_indices)])
-"""The sums, of which the weight is the first, that a learning curve shows."""
+"""Indices of the sums of a learning curve; the first is the weight."""
 _NONNEGATIVE_SUMS: Final = frozenset(("weight", "rmse", "spread"))
-"""Sums that are never negative: of weights, and of squares, of which the root is taken."""
+"""Sums of weights and squares, which are never negative."""
 SMALLEST_FLOAT: Final = 5e-324
 LARGEST_FLOAT: Final = sys.float_info.max
 _CURVE_FIGURES: Final = frozenset(FIGURE_NAMES[at] for at in _SCORE_TEMPLATE._curve_indices)
 
 
 class PackedLimits(NamedTuple):
-    """Of each number of a packed model: its range, or why it has none.
+    """Allowed range of each number of a packed model.
 
-    free     whole numbers and what is known of tails, which have checks of their own
+    free     integers and calibration parameters, which have checks of their own
     unknown  may be NaN: a missing value, or a mean of no rows
     """
 
@@ -101,7 +94,7 @@ class PackedLimits(NamedTuple):
 
 
 class PackedLayout:
-    """What models have in common that lie side by side."""
+    """Memory layout shared by packed models of the same settings and network."""
 
     def __init__(
         self,
@@ -112,7 +105,7 @@ class PackedLayout:
     ) -> None:
         self.settings, self.config, self.seed = settings, config, seed
         self.figures = figures
-        """The names of those that its models' records add up: others at another time."""
+        """Names of the metrics in the records; older versions may have stored others."""
         self.curve_figures = tuple(name for name in figures if name in _CURVE_FIGURES)
         self.inputs = config.inputs
         self.keep = compute_buffer_rows(config.inputs, settings.keep)
@@ -142,7 +135,7 @@ class PackedLayout:
 
     @cached_property
     def limits(self) -> PackedLimits:
-        """The limits of every number of a row, as the reader of model files has them."""
+        """Limits of every number of a row, as in the reader of model files."""
         state = {name: np.full(shape, -BELIEF_LIMIT) for name, shape in self._shapes}
         state["cov"][layout_of(self.config).variance_positions] = 0.0
         state["surprise"][:] = 0.0
@@ -183,32 +176,32 @@ class PackedLayout:
 
     @property
     def is_current(self) -> bool:
-        """Whether its figures are those that are added up now."""
+        """Whether its metrics are those of this version."""
         return self.figures == FIGURE_NAMES
 
     @property
     def kernel_offsets(self) -> tuple[int, ...]:
-        """The same in the kernel's terms (kb_packed_layout): where parts begin, and how long some are."""
+        """Offsets and lengths of the parts as the kernel expects them (kb_packed_layout)."""
         named = ("columns", "tails", "sums", "recent", "constant", "pit", "counts", "kept")
         starts = [self.parts[name][0].start for name in named]
         return self.size, *starts, self.keep, SUM_FIELDS, len(CURVE_SUMS), PIT_BINS
 
     def view_part(self, rows: FloatArray, name: str) -> Any:
-        """A part of packed models (..., size), as it is there: a view."""
+        """Return a part of packed models (..., size) as a view."""
         place, shape = self.parts[name]
         found = rows[..., place]
         found = found.view(np.int64) if name in INTEGER_PARTS else found
         return found if len(shape) == 1 else found.reshape(*found.shape[:-1], *shape)
 
     def used_length(self, counts: IntArray) -> int:
-        """How much of a row is in use, with these counts."""
+        """Return how many numbers of a row are in use, given its counts."""
         return self.min_size + min(int(counts[BUFFERED_ROWS]), self.keep) * (
             ROW_META_FIELDS + self.inputs
         )
 
     @cached_property
     def json_data(self) -> dict[str, Any]:
-        """The form as plain data."""
+        """The layout as plain data."""
         config = {**asdict(self.config), "hidden": list(self.config.hidden)}
         return {
             "settings": self.settings.to_json(),
@@ -219,13 +212,13 @@ class PackedLayout:
 
     @cached_property
     def name(self) -> bytes:
-        """By which models say which form they have."""
+        """Hash of the layout, stored with each packed model."""
         text = json.dumps(self.json_data, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> PackedLayout:
-        """The inverse of `plain`."""
+        """Restore a layout from `json_data`."""
         settings = Settings.from_json(plain["settings"])
         figures = tuple(read_value(list[str], plain["figures"], "figures"))
         config, seed = read_dataclass(Config, plain["config"]), check_stored_count(plain["seed"])
@@ -234,33 +227,35 @@ class PackedLayout:
             and config.weights + layout_of(config).size <= MAX_PACKED_NUMBERS
         )
         if not small or config.directions or len(set(figures)) != len(figures) or seed >= 2**63:
-            raise ValueError("no packed model has such a form")
+            raise ValueError("the layout is not that of a packed model")
         return cls(settings, config, seed, figures)
 
     def pack_state(self, state: State) -> FloatArray:
-        """The arrays of a belief one after another."""
+        """Concatenate the arrays of a network's state."""
         parts = [getattr(state, name).ravel() for name in ARRAYS]
         parts[self._counts_place] = parts[self._counts_place].view(np.float64)
         return np.concatenate(parts)
 
-    def unpack_state(self, belief: FloatArray) -> State:
-        """The belief that `belief_of` laid out, in arrays of its own."""
+    def unpack_state(self, packed_state: FloatArray) -> State:
+        """Restore the state that `pack_state` concatenated, in new arrays."""
         arrays: dict[str, Any] = {}
         at = 0
         for name, shape in self._shapes:
             size = math.prod(shape)
-            part = belief[at : at + size].copy()
+            part = packed_state[at : at + size].copy()
             arrays[name] = (part.view(np.int64) if name == "counts" else part).reshape(shape)
             at += size
         return State(config=self.config, seed=self.seed, **arrays)
 
-    def view_counts(self, belief: FloatArray) -> IntArray:
-        """The counts of beliefs (..., numbers), see kbnn.core.state.Counts."""
-        return belief[..., self._counts_start : self._counts_start + len(COUNT)].view(np.int64)
+    def view_counts(self, packed_state: FloatArray) -> IntArray:
+        """Return the counts of states (..., numbers) as a view, see kbnn.core.state.Counts."""
+        return packed_state[..., self._counts_start : self._counts_start + len(COUNT)].view(
+            np.int64
+        )
 
 
 class PackedLayouts:
-    """The forms that packed models have, by name."""
+    """The layouts of the packed models of a fleet, by name; each is created once."""
 
     def __init__(self, plain: Mapping[str, Any] | None = None) -> None:
         self._by_name: dict[bytes, PackedLayout] = {}
@@ -268,36 +263,36 @@ class PackedLayouts:
         self.add_layouts(plain or {})
 
     def add_layouts(self, plain: Mapping[str, Any]) -> None:
-        """Know these too."""
+        """Add layouts from plain data."""
         for text, one in plain.items():
             name = bytes.fromhex(text)
             if name not in self._by_name:
-                form = PackedLayout.from_json(one)
-                if form.is_current:
-                    form = self.get_or_create(form.settings, form.config, form.seed)
-                self._by_name[name] = form  # which may have another name now
+                layout = PackedLayout.from_json(one)
+                if layout.is_current:
+                    layout = self.get_or_create(layout.settings, layout.config, layout.seed)
+                self._by_name[name] = layout  # its own name may differ by now
 
-    def get_or_create(self, *said: Any) -> PackedLayout:
-        """The form of these settings, this network and this seed."""
-        form = self._by_settings.get(said)
-        if form is None:
-            form = self._by_settings[said] = PackedLayout(*said)
-            self._by_name[form.name] = form
-        return form
+    def get_or_create(self, *description: Any) -> PackedLayout:
+        """Return the layout of these settings, network config and seed."""
+        layout = self._by_settings.get(description)
+        if layout is None:
+            layout = self._by_settings[description] = PackedLayout(*description)
+            self._by_name[layout.name] = layout
+        return layout
 
     def find_by_name(self, name: bytes) -> PackedLayout:
-        """The form of that name."""
+        """Return the layout with a name; ModelError if it is unknown."""
         if name not in self._by_name:
-            raise ModelError("is damaged (the form of a model is not known)")
+            raise ModelError("is damaged (a model has an unknown layout)")
         return self._by_name[name]
 
     def to_json(self) -> dict[str, Any]:
-        """All of them as plain data."""
-        return {name.hex(): form.json_data for name, form in sorted(self._by_name.items())}
+        """Return all layouts as plain data."""
+        return {name.hex(): layout.json_data for name, layout in sorted(self._by_name.items())}
 
 
 class PackedModel(NamedTuple):
-    """A model: a row of numbers as its form lays them out, points of its curve, its alarms."""
+    """A packed model: its row of numbers, the points of its learning curve, and its alarms."""
 
     row: FloatArray
     points: tuple[CurvePoint, ...] = ()
@@ -305,13 +300,13 @@ class PackedModel(NamedTuple):
 
 
 def supports_packing(settings: Settings, schema: Schema) -> bool:
-    """Whether models of a fleet are packed, once they have begun."""
+    """Whether models of a fleet are packed after their warm-up."""
     return (
         kernel.is_compiled()
         and settings.sample == 0
         and settings.ensemble == 1
         and settings.units
-        and settings.covariance != "paper"  # its width is not the kernel's
+        and settings.covariance != "paper"  # the kernel does not have its scale calibration
         and len(schema.targets) == 1
         and not schema.lags
         and not schema.wait
@@ -319,21 +314,21 @@ def supports_packing(settings: Settings, schema: Schema) -> bool:
 
 
 def describe_layout(model: OnlineModel) -> tuple[Settings, Config, int] | None:
-    """What the form of a model is of, None where it cannot be packed as it is now."""
-    racer = model.racers[0]
-    learned, settings = racer.learned, racer.learner.settings
+    """Return settings, config and seed of a model's layout; None if it cannot be packed now."""
+    candidate = model.racers[0]
+    learned, settings = candidate.learned, candidate.learner.settings
     plain = (
         not model.is_warming_up
         and len(model.racers) == 1
         and len(learned.members) == 1
-        and racer.learner.task.supports_batched_kernel
+        and candidate.learner.task.supports_batched_kernel
         and not settings.replay_ratio
         and not model.lost
-        and racer.evidence == 0.0
+        and candidate.evidence == 0.0
         and not learned.log_weight.any()
         and learned.rehearsal.debt == 0.0
         and not learned.kept.rows().x_sd.any()
-        and not model.card.scores[0]._start_weights.any()  # every figure has all rows
+        and not model.card.scores[0]._start_weights.any()  # every metric has all rows
         and learned.kept.max_rows
         == compute_buffer_rows(learned.members[0].config.inputs, settings.keep)
     )
@@ -345,39 +340,39 @@ def describe_layout(model: OnlineModel) -> tuple[Settings, Config, int] | None:
     return settings, config, learned.members[0].state().seed
 
 
-def pack_model(form: PackedLayout, model: OnlineModel) -> PackedModel:
-    """A model of that form in arrays."""
-    racer, card = model.racers[0], model.card
-    learned, score = racer.learned, card.scores[0]
-    kept, again = learned.kept.rows(form.inputs), learned.rehearsal
+def pack_model(layout: PackedLayout, model: OnlineModel) -> PackedModel:
+    """Pack a model with this layout."""
+    candidate, card = model.racers[0], model.card
+    learned, score = candidate.learned, card.scores[0]
+    kept, again = learned.kept.rows(layout.inputs), learned.rehearsal
     counts = [learned.seen, learned.changes, model.met, model.skipped, model.let_go, len(kept.y)]
     counts += [score.rows, score.skipped, score.invalid, card.curve.rows]
     counts += [again.since, int(again.settled), again.rows, again.alarm]
-    row = np.zeros(form.size)
+    row = np.zeros(layout.size)
     for name, part in {
-        "belief": form.pack_state(learned.members[0].state()),
+        "belief": layout.pack_state(learned.members[0].state()),
         "columns": learned.columns,
         "tails": learned.tails[0],
         **numeric_metrics.pack_score(score),
         "counts": np.array(counts),
     }.items():
-        form.view_part(row, name)[:] = part
-    form.view_part(row, "kept")[: len(kept.y)] = np.column_stack(
+        layout.view_part(row, name)[:] = part
+    layout.view_part(row, "kept")[: len(kept.y)] = np.column_stack(
         (kept.y, kept.weight, kept.number, kept.trust, kept.x)
     )
-    return PackedModel(row, tuple(card.curve.points[0]), racer.alarms)
+    return PackedModel(row, tuple(card.curve.points[0]), candidate.alarms)
 
 
 def unpack_model(
-    form: PackedLayout, whole: PackedModel, settings: Settings, schema: Schema
+    layout: PackedLayout, packed: PackedModel, settings: Settings, schema: Schema
 ) -> OnlineModel:
-    """The model that was packed."""
+    """Restore a packed model."""
     model = OnlineModel(settings, schema)
-    learner = model.make_learner(form.settings)
-    check_layout(form, learner.task, schema.width)
-    row = whole.row
-    counts = form.view_part(row, "counts").tolist()
-    rows = _order_buffer(form.view_part(row, "kept"), counts[BUFFERED_ROWS])
+    learner = model.make_learner(layout.settings)
+    check_layout(layout, learner.task, schema.width)
+    row = packed.row
+    counts = layout.view_part(row, "counts").tolist()
+    rows = _order_buffer(layout.view_part(row, "kept"), counts[BUFFERED_ROWS])
     kept = BufferedRows(
         rows[:, ROW_META_FIELDS:].copy(),
         np.zeros((len(rows), 0)),
@@ -385,13 +380,13 @@ def unpack_model(
         *(rows[:, at].copy() for at in (WEIGHT, NUMBER, TRUST)),
     )
     learned = LearnerState(
-        (open_session(form.unpack_state(form.view_part(row, "belief"))),),
-        form.view_part(row, "columns").copy(),
+        (open_session(layout.unpack_state(layout.view_part(row, "belief"))),),
+        layout.view_part(row, "columns").copy(),
         np.zeros(1),
         counts[SEEN],
         counts[CHANGES],
-        ReplayBuffer(form.keep, 1, kept),
-        form.view_part(row, "tails")[None].copy(),
+        ReplayBuffer(layout.keep, 1, kept),
+        layout.view_part(row, "tails")[None].copy(),
         ReplayState(
             0.0,
             counts[REPLAY_SINCE],
@@ -400,150 +395,150 @@ def unpack_model(
             counts[LAST_ALARM],
         ),
     )
-    model.racers = (Candidate(learner, learned, 0.0, whole.alarms),)
+    model.racers = (Candidate(learner, learned, 0.0, packed.alarms),)
     model.met, model.skipped, model.let_go = (
         counts[ROWS_SEEN],
         counts[SKIPPED],
         counts[DROPPED_ROWS],
     )
-    model.set_record(lambda: _build_scorecard(model, form, whole))
+    model.set_record(lambda: _build_scorecard(model, layout, packed))
     return model
 
 
-def check_numbers(form: PackedLayout, whole: PackedModel) -> None:
-    """Refuse numbers that the reader of a model file would refuse.
+def check_numbers(layout: PackedLayout, packed: PackedModel) -> None:
+    """Reject numbers that the reader of a model file would reject.
 
     Raises
     ------
     ModelError
-        Where a number is out of range, or numbers contradict each other.
+        If a number is out of range, or numbers contradict each other.
     """
-    row, limits = whole.row, form.limits
-    counts = form.view_part(row, "counts")
-    used = form.used_length(counts)
+    row, limits = packed.row, layout.limits
+    counts = layout.view_part(row, "counts")
+    used = layout.used_length(counts)
     inside = (row >= limits.low) & (row <= limits.high) | limits.free
     inside |= limits.unknown & np.isnan(row)
-    whole_numbers = np.concatenate((counts, form.view_part(row, "pit"), form.view_counts(row)))
+    whole_numbers = np.concatenate((counts, layout.view_part(row, "pit"), layout.view_counts(row)))
     sound = (
         inside[:used].all()
         and whole_numbers.min() >= 0
         and whole_numbers.max() < 2**53
-        and calibration.is_valid_calibration(form.view_part(row, "tails")[None])
+        and calibration.is_valid_calibration(layout.view_part(row, "tails")[None])
         and counts[REPLAY_SINCE] <= counts[SEEN]
         and counts[REPLAY_CORRECTED] <= 1
-        and len(whole.alarms) <= MAX_ALARM_ROWS
-        and all(0 <= alarm < 2**53 for alarm in whole.alarms)
+        and len(packed.alarms) <= MAX_ALARM_ROWS
+        and all(0 <= alarm < 2**53 for alarm in packed.alarms)
     )
-    for name in ("sums", "recent"):  # no mean of terms is larger than the largest of them
-        weight, *sums = form.view_part(row, name).tolist()
+    for name in ("sums", "recent"):  # a mean cannot exceed the largest term
+        weight, *sums = layout.view_part(row, name).tolist()
         sound = sound and max(map(abs, sums), default=0.0) <= LARGEST_SUM * weight
-    _, total, shift, _ = form.view_part(row, "constant").tolist()
+    _, total, shift, _ = layout.view_part(row, "constant").tolist()
     if not sound or abs(shift) > 2.0 * LARGEST_TERM * total:
         raise ModelError("is damaged (the numbers of a model are out of range)")
     try:
-        LearningCurve.restore(int(counts[CURVE]), [list(whole.points)])
+        LearningCurve.restore(int(counts[CURVE]), [list(packed.points)])
     except ValueError as error:
         raise ModelError(f"is damaged ({error})") from error
 
 
-def check_layout(form: PackedLayout, task: TargetType, width: int) -> None:
-    """Refuse a form that models of a fleet with that task and so many inputs cannot have."""
-    config = form.config
+def check_layout(layout: PackedLayout, task: TargetType, width: int) -> None:
+    """Raise ModelError if a fleet with this target type and width cannot have this layout."""
+    config = layout.config
     fits = (
         config.observation == task.observation
         and task.is_valid_output_count(config.outputs)
         and task.supports_batched_kernel
     )
     if not fits or config.inputs > width:
-        raise ModelError("is damaged (the form of a model does not fit the fleet)")
+        raise ModelError("is damaged (the layout of a model does not fit the fleet)")
 
 
 def _order_buffer(kept: FloatArray, count: int) -> FloatArray:
-    """The rows kept, oldest first: once all places are taken, each new one takes the oldest's."""
+    """Return the buffered rows, oldest first; the buffer is circular once it is full."""
     most = len(kept)
     return kept[:count] if count <= most else np.roll(kept, -(count % most), axis=0)
 
 
-def _build_scorecard(model: OnlineModel, form: PackedLayout, whole: PackedModel) -> Scorecard:
+def _build_scorecard(model: OnlineModel, layout: PackedLayout, packed: PackedModel) -> Scorecard:
     card = Scorecard(model.task, seed=model.settings.seed, sample=0)
-    row = whole.row
-    score, counts = card.scores[0], form.view_part(row, "counts").tolist()
+    row = packed.row
+    score, counts = card.scores[0], layout.view_part(row, "counts").tolist()
     score.rows, score.skipped, score.invalid = counts[SCORED], counts[UNSCORED], counts[INVALID]
-    kept = {name: form.view_part(row, name) for name in ("sums", "recent", "constant", "pit")}
-    numeric_metrics.unpack_score(score, kept, form.figures, form.curve_figures)
-    card.curve = LearningCurve.restore(counts[CURVE], [list(whole.points)])
+    kept = {name: layout.view_part(row, name) for name in ("sums", "recent", "constant", "pit")}
+    numeric_metrics.unpack_score(score, kept, layout.figures, layout.curve_figures)
+    card.curve = LearningCurve.restore(counts[CURVE], [list(packed.points)])
     card.summaries.rows = counts[CURVE]
     return card
 
 
 METRIC_FIGURES: Final = ("loss", "coverage_90")
-"""Figures of a learning curve that a standing has."""
+"""Metrics of a learning curve that are stored per key."""
 _HEADER: Final = struct.Struct("<5s16sII")
 
 
-def compute_key_metrics(form: PackedLayout, rows: FloatArray) -> list[KeyMetrics]:
-    """How packed models (n, size) stand."""
-    weight, *sums = form.view_part(rows, "sums").T
-    told: dict[str, list[float | None]] = {}
+def compute_key_metrics(layout: PackedLayout, rows: FloatArray) -> list[KeyMetrics]:
+    """Compute the metrics of packed models (n, size)."""
+    weight, *sums = layout.view_part(rows, "sums").T
+    extra: dict[str, list[float | None]] = {}
     for figure, total in zip(FIGURES, sums, strict=True):
         if figure.curve in METRIC_FIGURES:
             finish = figure.on_curve or figure.finish
             means = np.divide(total, weight, out=np.full(len(rows), np.nan), where=weight > 0.0)
-            told[figure.curve] = [None if m != m else finish(m) for m in means.tolist()]
-    counts = form.view_counts(rows)
-    columns = (counts[:, COUNT.rows].tolist(), *(told[name] for name in METRIC_FIGURES))
+            extra[figure.curve] = [None if m != m else finish(m) for m in means.tolist()]
+    counts = layout.view_counts(rows)
+    columns = (counts[:, COUNT.rows].tolist(), *(extra[name] for name in METRIC_FIGURES))
     return list(map(KeyMetrics, *columns, counts[:, COUNT.alarms].tolist()))
 
 
-def packed_to_bytes(form: PackedLayout, whole: PackedModel) -> bytes:
-    """What rests: a head, the row as far as it is in use, points and alarms, and a checksum."""
-    head = _HEADER.pack(PACKED_MAGIC, form.name, len(whole.points), len(whole.alarms))
-    used = form.used_length(form.view_part(whole.row, "counts"))
-    told = b""
-    if whole.points or whole.alarms:
-        points = [[np.nan if v is None else v for v in p.to_json()] for p in whole.points]
-        told = np.array(points, np.float64).tobytes() + np.array(whole.alarms, np.int64).tobytes()
-    content = b"".join((head, whole.row[:used].data, told))
+def packed_to_bytes(layout: PackedLayout, packed: PackedModel) -> bytes:
+    """Serialise a packed model: header, numbers in use, curve points and alarms, checksum."""
+    head = _HEADER.pack(PACKED_MAGIC, layout.name, len(packed.points), len(packed.alarms))
+    used = layout.used_length(layout.view_part(packed.row, "counts"))
+    extra = b""
+    if packed.points or packed.alarms:
+        points = [[np.nan if v is None else v for v in p.to_json()] for p in packed.points]
+        extra = np.array(points, np.float64).tobytes() + np.array(packed.alarms, np.int64).tobytes()
+    content = b"".join((head, packed.row[:used].data, extra))
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
 def read_layout_name(content: bytes) -> bytes:
-    """The name of the form that packed bytes have."""
+    """Return the name of the layout of packed bytes."""
     return bytes(content[len(PACKED_MAGIC) : len(PACKED_MAGIC) + 16])
 
 
 def is_packed(content: bytes) -> bool:
-    """Whether bytes are a packed model and no model file."""
+    """Whether bytes are a packed model rather than a model file."""
     return content.startswith(PACKED_MAGIC)
 
 
-def packed_from_bytes(form: PackedLayout, content: bytes) -> PackedModel:
-    """The inverse of `to_bytes`; ModelError where the bytes are none of that form."""
-    row = np.zeros(form.size)
+def packed_from_bytes(layout: PackedLayout, content: bytes) -> PackedModel:
+    """Restore a packed model from `packed_to_bytes`; ModelError if the bytes are invalid."""
+    row = np.zeros(layout.size)
     try:
         _, _, points, alarms = _HEADER.unpack_from(content)
     except struct.error as error:
         raise ModelError("is damaged (the bytes of a model are cut short)") from error
     after = 56 * points + 8 * alarms + 4
     used = (len(content) - _HEADER.size - after) // 8
-    sound = form.min_size <= used <= form.size
+    sound = layout.min_size <= used <= layout.size
     sound = sound and _HEADER.size + 8 * used + after == len(content)
     if not sound or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
-        raise ModelError("is damaged (the bytes of a model do not fit)")
+        raise ModelError("is damaged (a model has a wrong size or checksum)")
     row[:used] = np.frombuffer(content, np.float64, used, _HEADER.size)
-    if form.used_length(form.view_part(row, "counts")) != used:
-        raise ModelError("is damaged (the rows that a model keeps do not fit)")
-    whole = PackedModel(row)
+    if layout.used_length(layout.view_part(row, "counts")) != used:
+        raise ModelError("is damaged (the buffered rows of a model do not fit its counts)")
+    packed = PackedModel(row)
     if points or alarms:
         at = _HEADER.size + 8 * used
-        told = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7)
+        extra = np.frombuffer(content, np.float64, 7 * points, at).reshape(-1, 7)
         rows = np.frombuffer(content, np.int64, alarms, at + 56 * points).tolist()
-        if not (np.isfinite(told[:, 0]).all() and not np.isinf(told).any()):
+        if not (np.isfinite(extra[:, 0]).all() and not np.isinf(extra).any()):
             raise ModelError("is damaged (the learning curve of a model)")
         curve = tuple(
             CurvePoint(int(count), *(None if np.isnan(v) else v for v in values))
-            for count, *values in told.tolist()
+            for count, *values in extra.tolist()
         )
-        whole = PackedModel(row, curve, tuple(rows))
-    check_numbers(form, whole)
-    return whole
+        packed = PackedModel(row, curve, tuple(rows))
+    check_numbers(layout, packed)
+    return packed

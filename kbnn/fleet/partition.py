@@ -1,10 +1,8 @@
-"""The rows of a block while they are learned: what is said of them comes back in their order.
+"""Partition: the open models of some keys, which learn and predict rows, packed where possible.
 
-The open models of some keys: they learn rows and answer, packed where they can be.
-
-Whoever owns a part sees to it that a key is open before its rows come (`open`, with the bytes that
-rested), and takes back what is to rest. Parts know nothing of each other: what a part makes of the
-rows of a key depends on these alone.
+The owner of a partition passes the stored bytes of models that are not open together with their
+rows, and writes what is closed. Partitions are independent: results for the rows of a key depend on
+these rows alone. Forecasts are returned in the order of the rows.
 """
 
 from __future__ import annotations
@@ -36,14 +34,14 @@ from kbnn.targets.prediction import Forecast
 
 
 class PartitionUpdate(NamedTuple):
-    """What was said of rows, and how far keys have moved that came of age, by place in the rows."""
+    """Forecasts of rows, and the shifts of keys that reached SHIFT_ROWS, by position."""
 
     forecast: Forecast
     shifts: list[tuple[int, FloatArray]]
 
 
 class PartitionResult:
-    """What is said of the rows of a block, in whichever order they are learned."""
+    """Forecasts of the rows of a block, collected in any order."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -52,28 +50,29 @@ class PartitionResult:
         self._forecasts: list[Forecast] = []
 
     def select_rows(self, places: IntArray) -> Rows:
-        """The rows at these places, in their order."""
+        """Return the rows at these positions."""
         return self.rows if len(places) == len(self.rows.y) else take_rows(self.rows, places)
 
-    def add(self, places: IntArray, said: Forecast) -> None:
+    def add(self, places: IntArray, forecast: Forecast) -> None:
+        """Add the forecasts of the rows at these positions."""
         if len(places):
             self._order.append(places)
-            self._forecasts.append(said)
+            self._forecasts.append(forecast)
 
     def join_forecasts(self) -> Forecast:
-        """In the order of the rows."""
+        """Return all forecasts in the order of the rows."""
         order = np.concatenate(self._order)
         self.shifts.sort(key=lambda one: one[0])
-        said = said_of.join_forecasts(self._forecasts)
+        forecast = said_of.join_forecasts(self._forecasts)
         if bool(np.all(order[1:] > order[:-1])):
-            return said
+            return forecast
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return said_of.select_rows(said, back)
+        return said_of.select_rows(forecast, back)
 
 
 def group_places(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
-    """Places by number, in their order."""
+    """Group positions by number, in their order."""
     groups: dict[int, list[int]] = {}
     for at, number in zip(places.tolist(), numbers[places].tolist(), strict=True):
         groups.setdefault(number, []).append(at)
@@ -81,17 +80,17 @@ def group_places(numbers: IntArray, places: IntArray) -> dict[int, list[int]]:
 
 
 GATHER_ROWS: Final = 8
-"""Rows after which a model holds those that came one by one as one block."""
+"""Rows after which a model compacts the buffers of rows that were added one by one."""
 MAX_BATCHED_ROWS: Final = 64
-"""Rows of a key in one block up to which they are learned with those of other keys."""
+"""Largest number of rows of one key in a block that are learned in the batched kernel."""
 MODELS_PER_WRITE: Final = 1024
-"""Models that are written down at a time."""
+"""Models that are serialised at a time."""
 
 PredictFunction = Callable[[OnlineModel, Rows], Forecast]
 
 
 class StoredModel(NamedTuple):
-    """A key's model as it is written down."""
+    """A key's model as stored."""
 
     key: str
     content: bytes
@@ -99,18 +98,18 @@ class StoredModel(NamedTuple):
 
 
 class Partition:
-    """The models of some keys."""
+    """The open models of some keys."""
 
-    def __init__(self, settings: Settings, schema: Schema, forms: PackedLayouts) -> None:
-        self.settings, self.layouts = settings, forms
-        self.interval_mode: str | None = None  # how intervals are wanted, see Model.with_intervals
-        self.make_initial_bytes: Callable[[], bytes] = bytes  # what keys begin from now
+    def __init__(self, settings: Settings, schema: Schema, layouts: PackedLayouts) -> None:
+        self.settings, self.layouts = settings, layouts
+        self.interval_mode: str | None = None  # see OnlineModel.set_interval_mode
+        self.make_initial_bytes: Callable[[], bytes] = bytes  # the initial model of new keys
         self._schema = schema
         self._can_pack = of.supports_packing(settings, schema)
         self._key_index = KeyIndex()
         self._batches: list[BatchedModels] = []
-        self._batch_numbers: dict[bytes, int] = {}  # by name of a form, which herd
-        self._models: dict[int, OnlineModel] = {}  # by number, those that are not packed
+        self._batch_numbers: dict[bytes, int] = {}  # by name of a layout
+        self._models: dict[int, OnlineModel] = {}  # by number, models that are not packed
 
     def __contains__(self, key: str) -> bool:
         return key in self._key_index
@@ -119,18 +118,15 @@ class Partition:
         return len(self._key_index)
 
     def list_unopened(self, keys: Sequence[str]) -> list[str]:
-        """Those of the keys that are not open, each once."""
+        """List the keys that are not open, each once."""
         return self._key_index.list_unopened(keys)
 
-    # Opening and resting.
+    # Opening and closing.
 
     def open_models(self, found: Mapping[str, bytes]) -> None:
-        """Open the models of keys from the bytes that rested."""
-        before, whole, herd = (
-            EMPTY_MODEL,
-            None,
-            UNPACKED,
-        )  # new keys have the same bytes one after another
+        """Open the models of keys from their stored bytes."""
+        # Consecutive new keys have the same bytes, which are decoded once.
+        before, packed, batch = EMPTY_MODEL, None, UNPACKED
         for key, content in found.items():
             if not (packing.is_packed(content) and self._find_layout(content).is_current):
                 model = load_stored_model(content, self.layouts, self.settings, self._schema)
@@ -138,28 +134,28 @@ class Partition:
                     model.set_interval_mode(self.interval_mode)
                 self._models[self._key_index.add(key, UNPACKED, 0)] = model
                 continue
-            if whole is None or content is not before:
-                form = self._find_layout(content)
-                before, whole, herd = (
+            if packed is None or content is not before:
+                layout = self._find_layout(content)
+                before, packed, batch = (
                     content,
-                    packing.packed_from_bytes(form, content),
-                    self._find_batch(form),
+                    packing.packed_from_bytes(layout, content),
+                    self._find_batch(layout),
                 )
-            self._key_index.add(key, herd, self._batches[herd].add_model(whole))
+            self._key_index.add(key, batch, self._batches[batch].add_model(packed))
 
     def _find_layout(self, content: bytes) -> PackedLayout:
         return self.layouts.find_by_name(packing.read_layout_name(content))
 
-    def _find_batch(self, form: PackedLayout) -> int:
-        which = self._batch_numbers.get(form.name)
+    def _find_batch(self, layout: PackedLayout) -> int:
+        which = self._batch_numbers.get(layout.name)
         if which is None:
-            which = self._batch_numbers[form.name] = len(self._batches)
-            self._batches.append(BatchedModels(form))
+            which = self._batch_numbers[layout.name] = len(self._batches)
+            self._batches.append(BatchedModels(layout))
         self._batches[which].bind_schema(self._schema, self.settings)
         return which
 
     def _locate_packed(self, number: int) -> tuple[BatchedModels, int] | None:
-        """Herd and place of a packed model, None of another."""
+        """Return batch and slot of a packed model; None if it is not packed."""
         which = int(self._key_index.herd[number])
         return (
             None
@@ -168,19 +164,19 @@ class Partition:
         )
 
     def take_model(self, key: str) -> OnlineModel:
-        """The model of a key, which is open here no longer."""
+        """Close a key and return its model."""
         number = self._key_index.number_of(key)
         model = self._get_model(number)
         self._close_model(number)
         return model
 
     def _get_model(self, number: int) -> OnlineModel:
-        """The model of a key; what is learned by a packed one's does not count."""
+        """Return the model of a key; for a packed one a copy, which `_store_model` writes back."""
         there = self._locate_packed(number)
         if there is None:
             return self._models[number]
-        herd, at = there
-        return of.unpack_model(herd.layout, herd.get_model(at), self.settings, self._schema)
+        batch, at = there
+        return of.unpack_model(batch.layout, batch.get_model(at), self.settings, self._schema)
 
     def _close_model(self, number: int) -> None:
         there = self._locate_packed(number)
@@ -191,22 +187,22 @@ class Partition:
         self._key_index.remove_key(number)
 
     def take_model_bytes(self, key: str) -> bytes:
-        """The same as bytes."""
+        """Close a key and return the bytes of its model file."""
         return modelfile.to_bytes(*to_state(self.take_model(key)))
 
     def serialize_model(self, key: str) -> bytes:
-        """What the model file of a key would hold."""
+        """Return the bytes of the model file of a key."""
         return modelfile.to_bytes(*to_state(self._get_model(self._key_index.number_of(key))))
 
     def close_down_to(self, most: int) -> Iterator[StoredModel]:
-        """Close models until so many are open; those that have changed are to be written."""
+        """Close models until `most` are open; yield those that have to be written."""
         numbers = self._key_index.list_least_recent(len(self) - most)
         yield from self._serialize_models([n for n in numbers if self._key_index.is_changed(n)])
         for number in numbers:
             self._close_model(number)
 
     def close_saved(self, most: int) -> list[str]:
-        """Close models, which are all saved, until so many are open; their keys."""
+        """Close saved models until `most` are open; return their keys."""
         numbers = self._key_index.list_least_recent(len(self) - most)
         closed = list(map(self._key_index.key_of, numbers))
         for number in numbers:
@@ -214,20 +210,21 @@ class Partition:
         return closed
 
     def iter_changed(self) -> Iterator[StoredModel]:
-        """The models that have changed since they were last asked for; they stay open."""
+        """Yield models changed since the last call and mark them as saved; they stay open."""
         yield from self._serialize_models(self._key_index.list_changed())
         self._key_index.clear_changed()
 
     def iter_unsaved(self) -> Iterator[StoredModel]:
-        """The models that have changed since they were last asked for; they still count as such."""
+        """Yield changed models without marking them as saved."""
         return self._serialize_models(self._key_index.list_changed())
 
     def _serialize_models(self, numbers: list[int]) -> Iterator[StoredModel]:
+        """Serialise models by number, batch by batch."""
         for start in range(0, len(numbers), MODELS_PER_WRITE):
             some = np.array(numbers[start : start + MODELS_PER_WRITE])
-            herds = self._key_index.herd[some]
-            for which in np.unique(herds).tolist():
-                these = some[herds == which]
+            batches = self._key_index.herd[some]
+            for which in np.unique(batches).tolist():
+                these = some[batches == which]
                 yield from (
                     self._serialize_packed(which, these)
                     if which != UNPACKED
@@ -235,21 +232,23 @@ class Partition:
                 )
 
     def _serialize_packed(self, which: int, numbers: IntArray) -> Iterator[StoredModel]:
-        herd, places = self._batches[which], self._key_index.place[numbers]
+        batch, places = self._batches[which], self._key_index.place[numbers]
         keys = map(self._key_index.key_of, numbers.tolist())
-        for key, at, told in zip(
-            keys, places.tolist(), herd.compute_key_metrics(places), strict=True
+        for key, at, metrics in zip(
+            keys, places.tolist(), batch.compute_key_metrics(places), strict=True
         ):
-            yield StoredModel(key, packing.packed_to_bytes(herd.layout, herd.get_model(at)), told)
+            yield StoredModel(
+                key, packing.packed_to_bytes(batch.layout, batch.get_model(at)), metrics
+            )
 
     def _serialize_unpacked(self, numbers: IntArray) -> Iterator[StoredModel]:
         for number in numbers.tolist():
             model = self._models[number]
             lines = model.card.scores[0].curve_values()
             loss, inside = (lines.get(name, (None, None))[0] for name in packing.METRIC_FIGURES)
-            told = KeyMetrics(model.rows, loss, inside, model.alarm_count)
+            metrics = KeyMetrics(model.rows, loss, inside, model.alarm_count)
             yield StoredModel(
-                self._key_index.key_of(number), modelfile.to_bytes(*to_state(model)), told
+                self._key_index.key_of(number), modelfile.to_bytes(*to_state(model)), metrics
             )
 
     # Rows.
@@ -257,11 +256,11 @@ class Partition:
     def learn(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], again: bool
     ) -> PartitionUpdate:
-        """Predict each row by the model of its key, then learn it there."""
+        """Predict each row with the model of its key, then learn it."""
         if rows.schema is not None and rows.schema is not self._schema:
             self._schema = rows.schema
-            for herd in self._batches:
-                herd.bind_schema(self._schema, self.settings)
+            for batch in self._batches:
+                batch.bind_schema(self._schema, self.settings)
         rows = rows._replace(schema=self._schema)
         self.open_models(found)
         work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
@@ -270,25 +269,25 @@ class Partition:
         together = {} if again else self._group_by_batch(numbers, MAX_BATCHED_ROWS)
         for which, where in together.items():
             at = self._key_index.place[numbers[where]]
-            done, said = self._batches[which].learn(at, work.select_rows(where))
-            work.add(where[done], said)
+            done, forecast = self._batches[which].learn(at, work.select_rows(where))
+            work.add(where[done], forecast)
             left[where[done]] = False
         for number, group in group_places(numbers, np.flatnonzero(left)).items():
             self._learn_unpacked(number, group, work, again)
         return PartitionUpdate(work.join_forecasts(), work.shifts)
 
     def _group_by_batch(self, numbers: IntArray, most: int) -> dict[int, IntArray]:
-        """The rows of packed models by herd, but for those of a key that has more than so many."""
-        herds = self._key_index.herd[numbers]
+        """Group rows of packed models by batch, without keys that have more than `most` rows."""
+        batches = self._key_index.herd[numbers]
         if len(numbers) > most:
-            herds[np.bincount(numbers)[numbers] > most] = UNPACKED
-        kinds = [int(which) for which in np.unique(herds) if which != UNPACKED]
-        return {which: np.flatnonzero(herds == which) for which in kinds}
+            batches[np.bincount(numbers)[numbers] > most] = UNPACKED
+        kinds = [int(which) for which in np.unique(batches) if which != UNPACKED]
+        return {which: np.flatnonzero(batches == which) for which in kinds}
 
     def _learn_unpacked(
         self, number: int, group: list[int], work: PartitionResult, again: bool
     ) -> None:
-        """The rows of one key by its model."""
+        """Learn the rows of one key with its unpacked model."""
         model, packed = self._get_model(number), self._locate_packed(number) is not None
         part, places = take_rows(work.rows, np.array(group)), group
         if not packed and model.met % GATHER_ROWS == GATHER_ROWS - 1:
@@ -308,7 +307,7 @@ class Partition:
         self._store_model(number, model)
 
     def _refit_pooled(self, model: OnlineModel) -> OnlineModel:
-        """A key that has come of age, from what keys begin from now."""
+        """Refit a key that has REFIT_ROWS rows from the current initial model."""
         content = self.make_initial_bytes()
         if content == EMPTY_MODEL:
             return model
@@ -317,29 +316,29 @@ class Partition:
         return refit_pooled(later, model)
 
     def _store_model(self, number: int, model: OnlineModel) -> None:
-        """Pack a model that has learned, if it can be."""
+        """Store a model after learning, packed if possible."""
         there, key = self._locate_packed(number), self._key_index.key_of(number)
-        said = of.describe_layout(model) if self._can_pack else None
-        form = None if said is None else self.layouts.get_or_create(*said)
-        if form is not None and there is not None and form is there[0].layout:
-            there[0].replace_model(there[1], of.pack_model(form, model))
+        description = of.describe_layout(model) if self._can_pack else None
+        layout = None if description is None else self.layouts.get_or_create(*description)
+        if layout is not None and there is not None and layout is there[0].layout:
+            there[0].replace_model(there[1], of.pack_model(layout, model))
             return
         if there is not None:
             there[0].remove_model(there[1])
-        if form is None:
+        if layout is None:
             self._models[number] = model
             self._key_index.add(key, UNPACKED, 0)
         else:
             self._models.pop(number, None)
-            herd = self._find_batch(form)
+            batch = self._find_batch(layout)
             self._key_index.add(
-                key, herd, self._batches[herd].add_model(of.pack_model(form, model))
+                key, batch, self._batches[batch].add_model(of.pack_model(layout, model))
             )
 
     def apply_models(
         self, keys: Sequence[str], rows: Rows, found: Mapping[str, bytes], ask: PredictFunction
     ) -> Forecast:
-        """What is said of rows by the models of their keys."""
+        """Predict rows with the models of their keys."""
         self.open_models(found)
         work, numbers = PartitionResult(rows), self._key_index.numbers_of(keys)
         self._key_index.mark_used(numbers, changed=False)
@@ -359,23 +358,23 @@ class Partition:
 
 
 def load_stored_model(
-    content: bytes, forms: PackedLayouts, settings: Settings, schema: Schema
+    content: bytes, layouts: PackedLayouts, settings: Settings, schema: Schema
 ) -> OnlineModel:
-    """The model of bytes that rested."""
+    """Decode the stored bytes of a model."""
     if content == EMPTY_MODEL:
         return OnlineModel(settings, schema)
     if not packing.is_packed(content):
         model = modelfile.load_bytes(content, "a model")
         check_fleet_model(model, settings, schema)
         return model
-    form = forms.find_by_name(packing.read_layout_name(content))
-    return of.unpack_model(form, packing.packed_from_bytes(form, content), settings, schema)
+    layout = layouts.find_by_name(packing.read_layout_name(content))
+    return of.unpack_model(layout, packing.packed_from_bytes(layout, content), settings, schema)
 
 
 def check_fleet_model(model: OnlineModel, settings: Settings, schema: Schema) -> None:
-    """Refuse a model whose columns or settings are not those of the fleet it was found in.
+    """Raise ModelError if columns or settings of a model are not those of its fleet.
 
-    The columns of x may be fewer: categories that other keys have met came later.
+    It may have fewer columns of x: categories may have been added later by other keys.
     """
     own, known = model.schema, schema
     columns = [place.column for place in own.layout]

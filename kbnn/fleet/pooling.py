@@ -1,26 +1,23 @@
-"""A common start: a new key begins from the model of all rows, as wide as keys differ.
+"""Pooling: new keys start from a pooled model of all rows, as uncertain as keys differ.
 
-Each weight w of a key is drawn around that of the common model, w ~ N(m0, P0 + s^2), where P0 is
-what the common model does not know and s^2 by how much keys differ. The common model takes what
-sets the levels of keys apart for noise: for the bias of an output s^2 is its noise less that which
-keys have found. Of the other weights, s^2 is one number for the biases and one for the rest of each
-layer, learned from keys that have met 32 rows, whose means m have moved and whose variances have
-shrunk from p0 to p (MacKay's fixed point, empirical Bayes):
+Each weight w of a key is drawn around that of the pooled model, w ~ N(m0, P0 + s^2), where P0 is
+the uncertainty of the pooled model and s^2 the variance between keys. The pooled model sees
+different levels of keys as noise: for the bias of an output, s^2 is its noise minus the noise found
+by keys. For the other weights, s^2 is one number for the biases and one for the rest of each layer,
+estimated from keys with 32 rows, whose means m have moved and whose variances have shrunk from p0
+to p (MacKay's fixed point, empirical Bayes):
 
     s^2 = 0.1 sum (m - m0)^2 / sum (1 - p/p0)
 
-over the weights of all such keys, later ones counting for more, and the prior for a little. The
-factor was chosen by the log density of young keys of made fleets with little and with much noise.
+over the weights of all such keys. Later keys count more, and the prior counts a little. The factor
+was chosen by the log density of the first rows of keys in simulated fleets with little and with
+much noise.
 
-After 64 rows a key begins once more, from what keys begin from by then, and learns its rows anew:
-the first keys began when the common model knew next to nothing, and all that they learned later
-rested on that.
+After 64 rows a key restarts from the current initial model and relearns its rows, because the first
+keys started from a pooled model that knew little.
 
-What the keys of a fleet begin from: the common model as it was where a window of rows began.
-
-The common model learns every row. How far keys have moved from their beginning says how wide the
-next ones begin (kbnn.fleet.pooling); keys that come before the common model has begun hold their rows
-until it has.
+The pooled model learns every row. New keys start from its state at the start of a window of rows.
+Keys that come before the pooled model has finished its warm-up hold their rows until it has.
 """
 
 from __future__ import annotations
@@ -54,32 +51,34 @@ from kbnn.model.settings import Settings
 from kbnn.plain_values import read_value
 
 SHIFT_ROWS: Final = 32
-"""Rows after which a key tells how far it has moved."""
+"""Rows after which the shift of a key is measured."""
 REFIT_ROWS: Final = 64
-"""Rows after which a key begins once more, see `begun_again`: what a fleet keeps of each."""
+"""Rows after which a key is refitted, see `refit_pooled`; a fleet buffers as many per key."""
 KEY_DISCOUNT: Final = 0.99
-"""What a key counts for beside the next one."""
+"""Weight of a key relative to the next one."""
 PRIOR_WEIGHT_COUNT: Final = 0.5
-"""How many well-known weights the prior counts for, which the widths begin with."""
+"""Number of fully known weights that the prior variance counts for."""
 SHIFT_SHRINKAGE: Final = 0.1
-"""Of how far weights have moved, what is expected of the next key. Most of what sets keys apart is
-their level, which weights that began wide have taken over in part."""
+"""Share of the squared shifts that is expected of the next key. Keys differ mostly in their level,
+part of which weights with a wide prior have absorbed."""
 KEY_NOISE_SHARE: Final = 0.05
-"""Of what the common model takes for noise, what is a key's own before any has told."""
+"""Noise of a key as a share of the pooled model's noise, before any key was measured."""
 MIN_LEVEL_SHARE: Final = 0.1
-"""Of the same, what sets keys apart at least."""
+"""Smallest share of the pooled model's noise that is attributed to levels of keys."""
 MAX_MEAN_LOG_NOISE: Final = 700.0
-"""Of a key on average: no noise is beyond the exponential of it."""
+"""Limit of the mean log noise of keys, so that its exponential is finite."""
 NOISE_PRIOR_ROWS: Final = 4.0
 """Rows that the noise of other keys counts for."""
-
-
 BIASES_AND_WEIGHTS: Final = (np.s_[:, :1], np.s_[:, 1:])
-"""The biases of a layer, and its other weights."""
+"""Slices of the biases of a layer, and of its other weights."""
 
 
 def measure_shift(state: State) -> FloatArray:
-    """How far a key has moved: (moved, known) of biases and others by layer, then its noise."""
+    """Measure how far a key has moved from its initial state.
+
+    Returns sum (m - m0)^2 of biases and of other weights by layer, sum (1 - p/p0) likewise, and
+    last the mean log noise (NaN if there is none).
+    """
     layout = layout_of(state.config)
     step = (state.mean - state.prior_mean) ** 2
     gained = np.clip(1.0 - state.cov[layout.variance_positions] / state.prior_var, 0.0, 1.0)
@@ -97,7 +96,7 @@ def measure_shift(state: State) -> FloatArray:
 
 @dataclass
 class BetweenKeyVariance:
-    """By how much keys differ: sums over keys, (layers, 2) of biases and of other weights."""
+    """Sums over keys that estimate how much keys differ: (layers, 2), biases and other weights."""
 
     squared_shifts: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
     information_gains: FloatArray = field(default_factory=lambda: np.zeros((0, 2)))
@@ -105,7 +104,7 @@ class BetweenKeyVariance:
     keys: float = 0.0  # discounted
 
     def add_shift(self, move: FloatArray) -> None:
-        """Count in how far a key has moved from its start, see `moved_by`."""
+        """Add the shift of a key, see `measure_shift`."""
         layers = (len(move) - 1) // 4
         if len(self.squared_shifts) != layers:
             self.squared_shifts, self.information_gains = (
@@ -122,7 +121,7 @@ class BetweenKeyVariance:
             self.keys = KEY_DISCOUNT * self.keys + 1.0
 
     def make_initial_state(self, state: State) -> State:
-        """The state that a new key begins with, from that of the common model."""
+        """Return the initial state of a new key, given the state of the pooled model."""
         first, layout = init(state.config), layout_of(state.config)
         noise = self._initial_noise(state)
         cov = state.cov.copy()
@@ -139,7 +138,7 @@ class BetweenKeyVariance:
         )
 
     def _weight_variance(self, first: State, common: FloatArray, own: FloatArray) -> FloatArray:
-        """By how much each weight of a key differs from the common one, as a variance."""
+        """Return the variance of each weight between keys."""
         layout, spread = layout_of(first.config), first.prior_var.copy()
         sums = np.zeros((2, layout.layers, 2))
         if len(self.squared_shifts) == layout.layers:
@@ -157,6 +156,7 @@ class BetweenKeyVariance:
         return spread
 
     def _initial_noise(self, state: State) -> FloatArray:
+        """Return the initial noise of a key: the mean of keys, or a share of the pooled noise."""
         if not len(state.noise) or state.config.kind.has_signed_noise:
             return state.noise.copy()
         common = _noise_level(state.noise)
@@ -166,34 +166,34 @@ class BetweenKeyVariance:
         return np.stack([np.full(len(level), NOISE_PRIOR_ROWS), NOISE_PRIOR_ROWS * level], axis=1)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for the fleet's state."""
+        """Return plain data for the fleet's state."""
         sums = {"moved": self.squared_shifts.tolist(), "known": self.information_gains.tolist()}
         return {**sums, "log_noise": self.log_noise, "keys": self.keys}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> BetweenKeyVariance:
-        """The inverse of `to_json`."""
+        """Restore from `to_json`."""
         moved, known = (
             np.asarray(plain[name], np.float64).reshape(-1, 2) for name in ("moved", "known")
         )
         log_noise, keys = restore_floats([plain["log_noise"], plain["keys"]], (2,)).tolist()
         sums = np.concatenate((moved, known))
         if moved.shape != known.shape or keys < 0.0 or abs(log_noise) > MAX_MEAN_LOG_NOISE * keys:
-            raise ValueError("by how much keys differ is damaged")
+            raise ValueError("the variance between keys is damaged")
         if not np.all((sums >= 0.0) & (sums <= BELIEF_LIMIT)):
-            raise ValueError("by how much keys differ is damaged")
+            raise ValueError("the variance between keys is damaged")
         return cls(moved, known, log_noise, keys)
 
 
 def _noise_level(noise: FloatArray) -> FloatArray:
-    """The level of a belief about noise, for each output."""
+    """Return the noise variance of each output."""
     return np.asarray(noise[:, 1] / noise[:, 0])
 
 
 def create_pooled_model(
     settings: Settings, common: OnlineModel, widths: BetweenKeyVariance
 ) -> OnlineModel:
-    """The model of a key that begins from the common one."""
+    """Create the model of a key that starts from the pooled model."""
     leader = common.racers[0]
     model = OnlineModel.create(settings, common.schema)
     learner = model.make_learner(_key_settings(settings, common))
@@ -217,32 +217,34 @@ def create_pooled_model(
     return model
 
 
-def serialize_initial_model(model: OnlineModel, forms: PackedLayouts) -> bytes:
-    """What rests of a key that begins as that model before its first row."""
-    said = of.describe_layout(model) if of.supports_packing(model.settings, model.schema) else None
-    if said is None:
+def serialize_initial_model(model: OnlineModel, layouts: PackedLayouts) -> bytes:
+    """Serialise the initial model of a key."""
+    description = (
+        of.describe_layout(model) if of.supports_packing(model.settings, model.schema) else None
+    )
+    if description is None:
         return modelfile.to_bytes(*to_state(model))
-    form = forms.get_or_create(*said)
-    return packing.packed_to_bytes(form, of.pack_model(form, model))
+    layout = layouts.get_or_create(*description)
+    return packing.packed_to_bytes(layout, of.pack_model(layout, model))
 
 
 def _key_settings(settings: Settings, common: OnlineModel) -> Settings:
-    """The settings of a key that begins from the common model: with what was chosen there."""
+    """Return the settings of a key that starts from the pooled model, with its choices."""
     return replace(common.learner.settings, keep=settings.keep, sample=settings.sample)
 
 
-def refit_pooled(model: OnlineModel, young: OnlineModel) -> OnlineModel:
-    """What a key has met, learned from a later beginning; `young` where some of it is not kept.
+def refit_pooled(model: OnlineModel, current: OnlineModel) -> OnlineModel:
+    """Relearn the rows of a key from the current initial model, if all of them are buffered.
 
-    The first keys begin from a common model that knows little more than they do. By the time they
-    have met their first rows it knows more, and how keys differ too.
+    The first keys start from a pooled model that knows little more than they do. By the time they
+    have REFIT_ROWS rows, it knows more, also about how keys differ.
     """
-    numbers = young.learner_state.kept.rows(young.schema.width).number
-    return learn_held_rows(model, young) if len(numbers) and numbers[0] == 1.0 else young
+    numbers = current.learner_state.kept.rows(current.schema.width).number
+    return learn_held_rows(model, current) if len(numbers) and numbers[0] == 1.0 else current
 
 
 def learn_held_rows(model: OnlineModel, held: OnlineModel) -> OnlineModel:
-    """Learn rows that were held: they were answered when they came, and are no news to a record."""
+    """Learn buffered rows of `held`; its record is kept, because the rows were scored before."""
     rows = held.learner_state.kept.rows(model.schema.width)
     if len(rows.y):
         number = rows.number.astype(np.int64)
@@ -255,71 +257,70 @@ def learn_held_rows(model: OnlineModel, held: OnlineModel) -> OnlineModel:
 
 
 MAX_SHIFT_VALUES: Final = 1 + 4 * 1024
-"""Numbers that say how far a key has moved: four of a layer, and its noise."""
+"""Largest length of a stored shift: four numbers per layer, and the noise."""
 EMPTY_MODEL: Final = b""
-"""What rests of a key that begins from ignorance."""
+"""Stored bytes of a key that starts from the prior."""
 MAX_WINDOW_ROWS: Final = 8192
 WINDOWS_PER_DOUBLING: Final = 16
-"""New keys begin from the common model as it was where a window of the stream began: of 8,192 rows,
-and of a sixteenth to an eighth of all rows so far while these are fewer. How far keys have moved
-counts from the window after the next on. So no row waits for what the one before has taught."""
+"""New keys start from the pooled model at the start of a window of 8,192 rows, or of a sixteenth to
+an eighth of all rows so far while these are fewer. Shifts of keys take effect from the window after
+the next on, so that no row has to wait for the result of the row before."""
 
 
 def window_start(row: int) -> int:
-    """Where the window began in which the row after so many is."""
+    """Return the start of the window that contains the next row after `row` rows."""
     size = min(max(1, (1 << row.bit_length()) // WINDOWS_PER_DOUBLING), MAX_WINDOW_ROWS)
     return row // size * size
 
 
 def window_end(row: int) -> int:
-    """Where the window ends in which the row after so many is."""
+    """Return the end of the window that contains the next row after `row` rows."""
     size = min(max(1, (1 << row.bit_length()) // WINDOWS_PER_DOUBLING), MAX_WINDOW_ROWS)
     return window_start(row) + size
 
 
 class Pooling:
-    """The common model, if there is one, and what is known of how keys differ from it."""
+    """The pooled model, if there is one, and the variance between keys."""
 
     def __init__(
-        self, settings: Settings, forms: PackedLayouts, common: OnlineModel | None
+        self, settings: Settings, layouts: PackedLayouts, common: OnlineModel | None
     ) -> None:
         self.pooled_model = common
         self.key_variance = BetweenKeyVariance()
-        self.unpooled_keys: set[str] = set()  # keys that came before the common model had begun
-        self._settings, self._layouts = settings, forms
-        self._queued_shifts: list[
-            tuple[int, list[float]]
-        ] = []  # by row, what the widths have to learn
-        self._initial: OnlineModel | bytes = EMPTY_MODEL  # what new keys begin from in this window
+        self.unpooled_keys: set[str] = set()  # keys seen before the pooled model was ready
+        self._settings, self._layouts = settings, layouts
+        # Row and shift of keys that are not yet added to `key_variance`.
+        self._queued_shifts: list[tuple[int, list[float]]] = []
+        self._initial: OnlineModel | bytes = EMPTY_MODEL  # initial model of this window
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a common model that keys begin from."""
+        """Whether there is a pooled model that new keys can start from."""
         return self.pooled_model is not None and not self.pooled_model.is_warming_up
 
     def rows_left_in_window(self, row: int) -> int:
-        """Rows that are left in the window of the row after so many; one before it all begins."""
+        """Return the rows left in the window of the next row; 1 until the pooled model is ready."""
         return window_end(row) - row if self.is_ready else 1
 
     def results_needed_before(self, row: int) -> int | None:
-        """Where a window begins, the row up to which is to be known what became of keys."""
+        """At the start of a window, return the row up to which results are needed; else None."""
         if not self.is_ready or row != window_start(row):
             return None
         return window_start(row - 1)
 
     def start_window(self, before: int) -> None:
-        """A window begins: how far keys have moved counts for those that are new in it."""
+        """Start a window: shifts of keys measured before a row count for its new keys."""
         self._initial = EMPTY_MODEL
         while self._queued_shifts and self._queued_shifts[0][0] <= before:
             self.key_variance.add_shift(np.array(self._queued_shifts.pop(0)[1]))
 
     def add_shifts(self, first: int, moves: Iterable[tuple[int, FloatArray]]) -> None:
-        """Keys have moved that far, by place in a block that begins after so many rows."""
+        """Queue shifts of keys, by position in a block that starts after `first` rows."""
         if self.pooled_model is not None:
             self._queued_shifts += [(first + at + 1, move.tolist()) for at, move in moves]
 
     def make_initial_bytes(self) -> bytes:
-        """What a new key begins from in this window."""
+        """Return the serialised initial model of new keys in this window."""
         if self.is_ready and not self._initial:
             self._initial = self.create_new_key_model()
         if isinstance(self._initial, OnlineModel):
@@ -327,12 +328,12 @@ class Pooling:
         return self._initial
 
     def create_new_key_model(self) -> OnlineModel:
-        """The model of a key of which no more is known than of keys at large."""
+        """Create the model of a key without rows."""
         assert self.pooled_model is not None
         return create_pooled_model(self._settings, self.pooled_model, self.key_variance)
 
     def learn(self, rows: Rows, row: int, again: bool) -> None:
-        """The common model goes on, and what this window's keys begin from does not."""
+        """Update the pooled model; the initial model of this window does not change."""
         if self.pooled_model is None:
             return
         if self.is_ready and not self._initial and len(rows.y) < self.rows_left_in_window(row):
@@ -340,7 +341,7 @@ class Pooling:
         self.pooled_model.learn(rows, again)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for the fleet's state, beside the common model and `first`."""
+        """Return plain data for the fleet's state, without the pooled and the initial model."""
         return {
             "young": sorted(self.unpooled_keys),
             "widths": self.key_variance.to_json(),
@@ -348,7 +349,7 @@ class Pooling:
         }
 
     def restore(self, plain: Mapping[str, Any], start: bytes) -> None:
-        """The inverse of `to_json`."""
+        """Restore from `to_json` and the bytes of the initial model."""
         self.unpooled_keys = set(read_value(list[str], plain["young"], "young"))
         self.key_variance = BetweenKeyVariance.from_json(plain["widths"])
         self._queued_shifts = [
@@ -357,14 +358,14 @@ class Pooling:
         self._initial = start
 
     def settled_initial_bytes(self) -> bytes:
-        """What keys begin from in this window, as far as that is settled."""
+        """Return the initial model of this window if it is fixed already, else EMPTY_MODEL."""
         return self.make_initial_bytes() if self._initial else EMPTY_MODEL
 
 
 def _check_shift(move: Any) -> list[float]:
-    """How far a key has moved, see `moved_by`, from a file; its noise alone may be unknown."""
+    """Check a stored shift, see `measure_shift`; only its noise may be NaN."""
     values = np.array(move, np.float64)
     fits = values.ndim == 1 and len(values) % 4 == 1 and len(values) <= MAX_SHIFT_VALUES
     if not fits or not np.all(values[:-1] >= 0.0) or np.isinf(values).any():
-        raise ValueError("how far a key has moved is damaged")
+        raise ValueError("the shift of a key is damaged")
     return list(move)

@@ -1,12 +1,12 @@
-"""Where a fleet rests: a folder with a description and one SQLite file that holds the models.
+"""Storage of a fleet: a folder with a description and one SQLite file that holds the models.
 
-    fleet.json      format, version and the columns of the key
-    models.sqlite   of each key its model and how it stands; the fleet's state
+    fleet.json      format, version and the key columns
+    models.sqlite   the model and the metrics of each key; the fleet's state
 
-A model is packed (kbnn.fleet.packing) or, where it cannot be, a model file compressed.
-What is written goes into one transaction, which ends when the fleet is saved: models and the
-position in the stream change together or not at all, whatever ends the process. A reader beside the
-trainer sees the fleet as it was last saved.
+A model is packed (kbnn.fleet.packing) or, where that is impossible, a compressed model file. All
+writes are part of one transaction, which is committed when the fleet is saved: models and the
+position in the stream change together or not at all, even if the process is killed. Other processes
+see the fleet as last saved.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ MODELS_FILE: Final = "models.sqlite"
 FLEET_FORMAT: Final = "kbnn fleet"
 FLEET_VERSION: Final = 2
 MODEL_FILE_MAGIC: Final = b"PK"
-"""How a model file begins."""
+"""First bytes of a model file."""
 PACKED_MAGIC: Final = b"kbnn1"
-"""How a packed model begins, see kbnn.fleet.packing."""
+"""First bytes of a packed model, see kbnn.fleet.packing."""
 LOG_SUFFIXES: Final = ("-wal", "-shm")
-"""Endings of the files that SQLite keeps beside a database."""
+"""Suffixes of the files that SQLite creates next to a database."""
 PAGE_BYTES: Final = 16_384
-"""Bytes that are written at a time: two or three models."""
+"""Page size of the database: two or three models."""
 KEYS_PER_QUERY: Final = 500
-"""Keys that are asked for at a time."""
+"""Keys per query."""
 COMPRESSION_LEVEL: Final = 1
-"""How much a model is compressed: to a third, in a small part of the time it takes to write."""
+"""zlib level of model files: to a third, in a small part of the time of writing."""
 MAX_MODEL_BYTES: Final = 256 << 20
-"""Bytes of a model file that is kept for a key."""
+"""Limit of the model file of one key."""
 MAX_DESCRIPTION_BYTES: Final = 1 << 20
-"""Bytes of fleet.json."""
+"""Limit of fleet.json."""
 MAX_STATE_BYTES: Final = 1 << 30
-"""Bytes of all parts of the fleet's own state."""
+"""Limit of the fleet's own state."""
 STATE_NAMES: Final = ("fleet", "counts", "start", "common")
 _TABLES: Final = {
     "models": "CREATE TABLE models (key BLOB PRIMARY KEY, rows INTEGER, loss REAL, "
@@ -56,23 +56,24 @@ _SCHEMA: Final = {
     *(("table", name, name, sql.replace(" ", "")) for name, sql in _TABLES.items()),
     *(("index", f"sqlite_autoindex_{name}_1", name, None) for name in _TABLES),
 }
-"""What the database of a fleet holds, and nothing else: type, name, table, SQL without spaces."""
+"""The only objects in a fleet's database: type, name, table, SQL without spaces."""
 _SCAN_INSTRUCTIONS: Final = 10_000
-"""Instructions of SQLite's machine between two looks at how many a scan has taken."""
+"""Instructions of SQLite's virtual machine between two checks of a scan's progress."""
 
 
 class KeyMetrics(NamedTuple):
-    """How the model of a key stands."""
+    """Prequential metrics of the model of a key."""
 
     rows: int
-    loss: float | None  # RMSE or error rate of its first target, each row before it was learned
+    loss: float | None  # RMSE or error rate of its first target, prequential
     coverage: float | None  # of its 90 % intervals
     alarms: int
 
 
 class FleetStore(Closeable):
-    """The models of a fleet by key; without a `path` they are in memory, or in a temporary file
-    where the `name` of the database is empty.
+    """The models of a fleet by key.
+
+    Without a `path` they are in memory, or in a temporary file if `name` is empty.
     """
 
     def __init__(self, path: str | None, *, writes: bool, name: str = ":memory:") -> None:
@@ -100,7 +101,7 @@ class FleetStore(Closeable):
 
     @contextmanager
     def _raise_model_errors(self) -> Iterator[None]:
-        """Whatever the database refuses, as one sentence."""
+        """Translate errors of the database to ModelError."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -109,9 +110,9 @@ class FleetStore(Closeable):
             raise ModelError(f"{self._display_path}: is damaged ({error})") from error
 
     def _check_schema(self, *, new: bool) -> bool:
-        """Refuse a database of anything but the tables of a fleet; whether it is empty as yet.
+        """Refuse a database that is not a fleet's; return whether it is still empty.
 
-        A view, a trigger or another definition of a column would run when a table is used.
+        A view, a trigger or another column definition could run code when a table is used.
         """
         asked = f"SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT {len(_SCHEMA) + 1}"
         found = {
@@ -129,9 +130,9 @@ class FleetStore(Closeable):
 
     @contextmanager
     def _limit_scan(self) -> Iterator[None]:
-        """Bound the work of reading a whole table by the size of the file.
+        """Limit the work of reading a whole table by the size of the file.
 
-        The pages of a forged database may lead to each other in circles.
+        The pages of a forged database may form a cycle.
         """
         pages = self._database.execute("PRAGMA page_count").fetchone()[0]
         size = pages * self._database.execute("PRAGMA page_size").fetchone()[0]
@@ -147,13 +148,13 @@ class FleetStore(Closeable):
             yield
         except sqlite3.OperationalError as error:
             if left < 0:
-                raise sqlite3.DatabaseError("its tables have no end") from error
+                raise sqlite3.DatabaseError("the pages of a table form a cycle") from error
             raise
         finally:
             self._database.set_progress_handler(None, 0)
 
     def read(self, key: str) -> bytes | None:
-        """The bytes of a key's model, None where it has none."""
+        """Return the bytes of a key's model; None if it has none."""
         with self._raise_model_errors():
             found = self._database.execute(
                 "SELECT model FROM models WHERE key = ?", (_encode_key(key),)
@@ -162,7 +163,7 @@ class FleetStore(Closeable):
             return None if row is None else self._expand_model(row[0])
 
     def read_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The bytes of those keys that have a model."""
+        """Return the bytes of the keys that have a model."""
         found: dict[str, bytes] = {}
         with self._raise_model_errors():
             for start in range(0, len(keys), KEYS_PER_QUERY):
@@ -172,8 +173,8 @@ class FleetStore(Closeable):
                     found[some[name]] = self._expand_model(model)
         return found
 
-    def write(self, resting: Iterable[tuple[str, bytes, KeyMetrics]]) -> None:
-        """Keep the models of keys, once the transaction ends."""
+    def write(self, models: Iterable[tuple[str, bytes, KeyMetrics]]) -> None:
+        """Write the models of keys as part of the transaction."""
         with self._raise_model_errors():
             self._begin_transaction()
             self._database.executemany(
@@ -182,13 +183,13 @@ class FleetStore(Closeable):
                 "loss = excluded.loss, coverage = excluded.coverage, alarms = excluded.alarms, "
                 "model = excluded.model",
                 (
-                    (_encode_key(key), *standing, compress_model(model))
-                    for key, model, standing in resting
+                    (_encode_key(key), *metrics, compress_model(model))
+                    for key, model, metrics in models
                 ),
             )
 
     def copy_to(self, other: FleetStore) -> None:
-        """Write all models and the state to another store, which holds them once it is saved."""
+        """Write all models and the state to another store, as part of its transaction."""
         with self._raise_model_errors():
             checked = self._database.execute("PRAGMA quick_check(1)").fetchone()
             if checked != ("ok",):  # the file was overwritten while it was open
@@ -199,19 +200,20 @@ class FleetStore(Closeable):
                 other._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def _expand_model(self, content: object) -> bytes:
-        """The bytes of a model, from a cell that a stranger may have written."""
+        """Decompress the bytes of a model; the cell is not trusted."""
         if not isinstance(content, bytes):
-            raise ModelError(f"{self._display_path}: is damaged (a model is not made of bytes)")
+            raise ModelError(f"{self._display_path}: is damaged (a model is not stored as bytes)")
         if content.startswith(PACKED_MAGIC):
             return content
         machine = zlib.decompressobj()
         whole = machine.decompress(content, MAX_MODEL_BYTES + 1)
         if len(whole) > MAX_MODEL_BYTES:
             raise ModelError(
-                f"{self._display_path}: is damaged (a model of more than {MAX_MODEL_BYTES >> 20} MiB)"
+                f"{self._display_path}: is damaged (a model is larger than "
+                f"{MAX_MODEL_BYTES >> 20} MiB)"
             )
         if not machine.eof or machine.unused_data:
-            raise ModelError(f"{self._display_path}: is damaged (the bytes of a model do not fit)")
+            raise ModelError(f"{self._display_path}: is damaged (a model is truncated or too long)")
         return whole
 
     def _begin_transaction(self) -> None:
@@ -220,14 +222,14 @@ class FleetStore(Closeable):
             self._in_transaction = True
 
     def delete_all(self) -> None:
-        """Forget everything, once the transaction ends."""
+        """Delete everything as part of the transaction."""
         with self._raise_model_errors():
             self._begin_transaction()
             self._database.execute("DELETE FROM models")
             self._database.execute("DELETE FROM state")
 
     def read_state(self) -> dict[str, bytes]:
-        """The fleet's own state by name, empty before it was first saved."""
+        """Return the fleet's own state by name; empty if it was never saved."""
         with self._raise_model_errors(), self._limit_scan():
             found: dict[str, bytes] = {}
             sizes = self._database.execute("SELECT typeof(value), length(value) FROM state LIMIT 9")
@@ -242,7 +244,7 @@ class FleetStore(Closeable):
             return found
 
     def commit(self, state: Mapping[str, bytes]) -> None:
-        """End the transaction: all that was written since the last one holds from now on."""
+        """Write the state and commit the transaction."""
         with self._raise_model_errors():
             self._begin_transaction()
             self._database.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", state.items())
@@ -250,7 +252,7 @@ class FleetStore(Closeable):
             self._in_transaction = False
 
     def copy(self) -> FleetStore:
-        """The models as they are, in a temporary file that goes when the store is closed."""
+        """Copy the models to a temporary file, which is removed when the store is closed."""
         made = FleetStore(None, writes=True, name="")
         with self._raise_model_errors():
             made._begin_transaction()
@@ -267,21 +269,21 @@ class FleetStore(Closeable):
             return int(self._database.execute("SELECT count(key) FROM models").fetchone()[0])
 
     def iter_key_metrics(self) -> Iterator[tuple[str, KeyMetrics]]:
-        """Every key and how it stands, those with most rows first."""
+        """Yield every key and its metrics, those with most rows first."""
         with self._raise_model_errors(), self._limit_scan():
-            for key, *standing in self._database.execute(
+            for key, *metrics in self._database.execute(
                 "SELECT key, rows, loss, coverage, alarms FROM models ORDER BY rows DESC, key"
             ):
-                if not isinstance(key, bytes) or not _is_valid_metrics(*standing):
-                    raise ModelError(f"{self._display_path}: is damaged (how a key stands)")
-                yield key.decode(errors="surrogateescape"), KeyMetrics(*standing)
+                if not isinstance(key, bytes) or not _is_valid_metrics(*metrics):
+                    raise ModelError(f"{self._display_path}: is damaged (the metrics of a key)")
+                yield key.decode(errors="surrogateescape"), KeyMetrics(*metrics)
 
     def abandon(self) -> None:
-        """Close without a write to the database, which somebody else has replaced or changed.
+        """Close without writing to a database that another process has replaced or changed.
 
-        The last connection to a database copies the log into it, and whoever opens another
-        database at the same place would apply our log to that one: a second connection prevents
-        the first, removing the log the second.
+        The last connection to a database copies the log into it; a second connection prevents this.
+        Whoever opens another database at the same path would apply this log to it; removing the log
+        prevents that.
         """
         name = os.path.join(self.path or "", MODELS_FILE)
         guard = None
@@ -298,13 +300,13 @@ class FleetStore(Closeable):
                     os.remove(name + end)
 
     def close(self) -> None:
-        """Give up what was not saved."""
+        """Close the database; what was not committed is lost."""
         with suppress(sqlite3.Error):
             self._database.close()
 
 
 def _file_inode(path: str) -> tuple[int, int] | None:
-    """Device and inode of a file, None where there is none."""
+    """Return device and inode of a file; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -313,17 +315,17 @@ def _file_inode(path: str) -> tuple[int, int] | None:
 
 
 def compress_model(model: bytes) -> bytes:
-    """A model file compressed; a packed model is small as it is, or it was compressed before."""
+    """Compress a model file; packed models and compressed bytes are returned unchanged."""
     if len(model) > MAX_MODEL_BYTES:
         raise ModelError(
-            f"the model of a key takes {len(model) >> 20} MiB, and a fleet keeps at most "
-            f"{MAX_MODEL_BYTES >> 20}: choose fewer --layers"
+            f"the model of a key takes {len(model) >> 20} MiB, but a fleet stores at most "
+            f"{MAX_MODEL_BYTES >> 20} MiB per key. Choose smaller --layers"
         )
     return zlib.compress(model, COMPRESSION_LEVEL) if model.startswith(MODEL_FILE_MAGIC) else model
 
 
 def _is_valid_metrics(rows: object, loss: object, coverage: object, alarms: object) -> bool:
-    """Whether the cells of a row can be how a key stands."""
+    """Whether the cells of a row are valid metrics of a key."""
     counts = all(type(value) is int and 0 <= value < 2**53 for value in (rows, alarms))
     shares = all(
         value is None or (isinstance(value, float) and math.isfinite(value))
@@ -337,7 +339,7 @@ def _encode_key(key: str) -> bytes:
 
 
 def _read_only_uri(name: str) -> str:
-    """How to open a file for reading; where nothing can be written beside it, it stays as it is."""
+    """Return the URI that opens a file for reading; immutable if its folder is not writable."""
     quoted = "".join(c if c.isalnum() or c in "/._-~" else _percent_encode(c) for c in name)
     alone = not os.access(os.path.dirname(name) or ".", os.W_OK)
     return f"file:{quoted}?mode=ro{'&immutable=1' if alone else ''}"
@@ -355,12 +357,12 @@ def _explain_refusal(error: sqlite3.OperationalError) -> str:
 
 
 def is_fleet(path: str) -> bool:
-    """Whether there is a fleet, or the beginning of one."""
+    """Whether a folder holds a fleet, even an unfinished one."""
     return os.path.isfile(os.path.join(path, DESCRIPTION_FILE))
 
 
 def write_description(path: str, key: tuple[str, ...]) -> None:
-    """Write the description of a fleet; a name that is there holds the whole of it."""
+    """Write the description of a fleet atomically."""
     from kbnn import __version__
 
     whole = {
@@ -374,7 +376,7 @@ def write_description(path: str, key: tuple[str, ...]) -> None:
 
 
 def read_description(path: str) -> tuple[str, ...]:
-    """The columns of a fleet's key."""
+    """Read the key columns of a fleet."""
     try:
         with open(os.path.join(path, DESCRIPTION_FILE), "rb") as file:
             found: Any = json.loads(file.read(MAX_DESCRIPTION_BYTES))
@@ -393,5 +395,5 @@ def read_description(path: str) -> tuple[str, ...]:
 
 
 def _open_database(address: str, *, uri: bool = False) -> sqlite3.Connection:
-    """Open a database; a fleet's lock lets one thread in at a time, whichever opened it."""
+    """Open a database for several threads; the fleet's lock admits one at a time."""
     return sqlite3.connect(address, isolation_level=None, uri=uri, check_same_thread=False)

@@ -1,1 +1,1 @@
-"""Rows in the user's units: scale, schema, networks, record, file."""
+"""The online model in the user's units: scaling, replay, selection, learning, record and file."""

@@ -1,21 +1,21 @@
-"""Candidates that learn side by side until the stream has told which is best.
+"""Online model selection: candidates learn side by side until the stream shows which is best.
 
-A candidate is a model's settings with every choice made. All of them begin with the same rows and
-meet every row; what each says of a row before it learns it is its evidence, the logarithm of the
-density of what came true. The leader speaks. Whenever rows have doubled, what was before counts
-half: what a fast start has won is no promise, and shapes that will be best often start slowly. A
-candidate 100 nats behind is dropped, and after 1,024 rows only the leader goes on. No row counts
-for more than five nats between two candidates, so that no outlier decides. The race is looked at
-where row counts say, not where blocks end.
+A candidate is the model's settings with every choice fixed. All candidates learn the same rows. The
+evidence of a candidate is its prequential log score, the sum of the log densities of the targets,
+each predicted before it is learned. The leader's forecasts are the model's forecasts. A candidate
+100 nats behind is eliminated, and after 1,024 rows only the leader remains. Whenever the row count
+doubles, the evidence so far is halved, because the best settings often start slowly. One row
+changes the difference between two candidates by at most five nats, so that a single outlier does
+not decide. Candidates are compared at fixed row counts, independent of batches.
 
-What kind of number the target is races too: kinds are compared, each by its best candidate, for 480
-rows, since it takes that long for tails to show. A real target is given up for a positive one only
-where that is 10 nats ahead; counts show themselves, or not, by far more.
+Target types compete too. They are compared, each by its best candidate, until row 480, since tails
+show only after many rows. A positive type replaces the real type only if it is at least 10 nats
+ahead.
 
-A young stream gains by rehearsal nearly always; whether an older one does depends on how long its
-rows stay true. A second race tells, up to row 4,064: beside a winner that goes on to rehearse runs
-its copy that stops. Rows that are noisy enough were better not rehearsed, until there are many:
-beside a winner that did not runs its copy that begins to, five nats behind.
+Replay is nearly always useful in the first REPLAY_ROWS rows; later its value depends on how fast
+the stream drifts. A second comparison, up to row 4,064, decides whether to keep replaying: a winner
+that replays competes with a copy that stops, and a winner that does not replay with a copy that
+starts, five nats behind.
 """
 
 from __future__ import annotations
@@ -39,22 +39,25 @@ ELIMINATION_MARGIN_NATS: Final = 100.0
 SELECTION_ROWS: Final = REPLAY_ROWS
 REPLAY_SELECTION_ROWS: Final = 4 * REPLAY_ROWS - REPLAY_INTERVAL_ROWS
 TARGET_TYPE_SELECTION_ROWS: Final = REPLAY_ROWS // 2 - REPLAY_INTERVAL_ROWS
-"""Both before a row where the scale is looked at: all that races then is learned anew at once."""
+"""Both end just before the scale is checked, where all remaining candidates may relearn rows."""
 MAX_ROW_ADVANTAGE_NATS: Final = 5.0
 MAX_ALARM_ROWS: Final = 100
 
 
 @dataclass(eq=False, slots=True)
 class Candidate:
-    """A candidate on its way; never changed, but frozen it would take a microsecond more a row."""
+    """Settings that compete, with their state and evidence.
+
+    Treat it as immutable; a frozen dataclass would cost a microsecond per row.
+    """
 
     learner: Learner
     learned: LearnerState
     evidence: float = 0.0  # nats
-    alarms: tuple[int, ...] = ()  # rows that raised one, the last hundred
+    alarms: tuple[int, ...] = ()  # last MAX_ALARM_ROWS rows that raised a drift alarm
 
     def record_rows(self, learned: LearnerState, events: LearnEvents) -> Candidate:
-        """The racer that has learned rows among which this happened."""
+        """Return the candidate with a new state and with the alarms of the rows learned."""
         alarms = self.alarms
         if not events.restarted and not events.alarms:
             return Candidate(self.learner, learned, self.evidence, alarms)
@@ -63,7 +66,7 @@ class Candidate:
 
 
 class EliminatedCandidate(NamedTuple):
-    """A candidate that is no more, and by how much it was behind at which row."""
+    """Settings of an eliminated candidate, the row, and its distance to the leader then."""
 
     settings: Settings
     nats_behind: float
@@ -72,7 +75,7 @@ class EliminatedCandidate(NamedTuple):
 
 
 class SelectionStep(NamedTuple):
-    """The racers after some rows, leader first, what the leader had said of them, and who left."""
+    """Candidates after some rows (leader first), the leader's forecasts, and those eliminated."""
 
     candidates: tuple[Candidate, ...]
     forecast: Forecast
@@ -81,9 +84,10 @@ class SelectionStep(NamedTuple):
 
 
 class RankedCandidate(NamedTuple):
-    """A candidate that does not lead: by how many nats it is behind, where it was dropped.
+    """A candidate other than the leader, and by how many nats it is behind.
 
-    Row 0: it still races. Both are told by what sets them apart.
+    `row` is where it was eliminated; 0 if it still competes. `leader` and `settings` describe only
+    the settings in which the two differ.
     """
 
     leader: str
@@ -95,7 +99,7 @@ class RankedCandidate(NamedTuple):
 def rank_candidates(
     candidates: tuple[Candidate, ...], eliminated: tuple[EliminatedCandidate, ...]
 ) -> list[RankedCandidate]:
-    """All candidates beside the leader."""
+    """List all candidates other than the leader."""
     leader = candidates[0]
     won = leader.learner.settings
     racing = [
@@ -111,9 +115,9 @@ def rank_candidates(
 
 
 def format_evidence(nats: float, other: str) -> str:
-    """By how much the leader has more evidence than others, or less.
+    """Format the difference in evidence between the leader and another candidate.
 
-    It may be behind: who leads is decided anew every 32 rows.
+    It may be negative, because the leader is chosen only every 32 rows.
     """
     side = "ahead of" if nats >= 0.0 else "behind"
     return f"{format_number(abs(nats), 3)} nats {side} {other}"
@@ -122,9 +126,9 @@ def format_evidence(nats: float, other: str) -> str:
 def compare_target_types(
     candidates: tuple[Candidate, ...], eliminated: tuple[EliminatedCandidate, ...]
 ) -> tuple[str, str, float] | None:
-    """The leader's kind of target, another, and by how many nats that is behind.
+    """Return the leader's target type, the best other one, and by how many nats that is behind.
 
-    None where that is what is believed until something else is shown, or no other kind ran.
+    None if the leader has the default type, or if no other type competed.
     """
     leader = candidates[0]
     kind = leader.learner.settings.kind
@@ -135,23 +139,26 @@ def compare_target_types(
 
 
 def find_first_invalid_row(candidates: tuple[Candidate, ...], y: FloatArray) -> int:
-    """The first row whose target (n, T) a racer's kind cannot have; n if there is none."""
-    return min([racer.learner.task.first_invalid_row(y) for racer in candidates])
+    """Return the first row whose target (n, T) some candidate's target type excludes; n if none."""
+    return min([candidate.learner.task.first_invalid_row(y) for candidate in candidates])
 
 
 def select_valid_candidates(
     candidates: tuple[Candidate, ...], y: FloatArray
 ) -> tuple[Candidate, ...]:
-    """The racers whose kind can have these targets (1, T)."""
-    return tuple(racer for racer in candidates if find_first_invalid_row((racer,), y) == len(y))
+    """Select the candidates whose target type allows the targets (1, T)."""
+    return tuple(
+        candidate for candidate in candidates if find_first_invalid_row((candidate,), y) == len(y)
+    )
 
 
 def learn_candidates(
     candidates: tuple[Candidate, ...], rows: Rows, first: int, again: bool
 ) -> SelectionStep:
-    """Learn rows up to where the race is looked at: at least one, perhaps not all.
+    """Learn rows up to the next comparison of candidates: at least one, perhaps not all.
 
-    `first` is the number of the first row; rows learned `again` end the race: they are no news.
+    `first` is the number of the first row. Rows of a later pass (`again`) end the selection: they
+    are not new evidence.
     """
     if again and len(candidates) > 1:
         step = learn_candidates(candidates[:1], rows, first, again)
@@ -164,30 +171,32 @@ def learn_candidates(
             rows, 0, REPLAY_INTERVAL_ROWS - candidates[0].learned.seen % REPLAY_INTERVAL_ROWS
         )
     moved: tuple[Candidate, ...] = ()
-    spoken: list[Forecast] = []
-    for racer in candidates:
-        racer, said, skipped = _learn_candidate(racer, rows, first, again, whole=not alone)
-        moved += (racer,)
-        spoken.append(said)
+    forecasts: list[Forecast] = []
+    for candidate in candidates:
+        candidate, forecast, skipped = _learn_candidate(
+            candidate, rows, first, again, whole=not alone
+        )
+        moved += (candidate,)
+        forecasts.append(forecast)
     if not alone:
-        moved = _add_evidence(moved, spoken, rows.y)
+        moved = _add_evidence(moved, forecasts, rows.y)
     seen = moved[0].learned.seen
     if again or seen % REPLAY_INTERVAL_ROWS or (alone and seen != SELECTION_ROWS):
-        return SelectionStep(moved, spoken[0], skipped)
+        return SelectionStep(moved, forecasts[0], skipped)
     kept = _eliminate_candidates(moved)
     lost = _list_eliminated(moved, kept, seen)
     after = (
         _fork_replay_candidates(kept) if seen == SELECTION_ROWS else _discount_evidence(kept, seen)
     )
-    return SelectionStep(after, spoken[0], skipped, lost)
+    return SelectionStep(after, forecasts[0], skipped, lost)
 
 
 def _learn_candidate(
     candidate: Candidate, rows: Rows, first: int, again: bool, whole: bool
 ) -> tuple[Candidate, Forecast, int]:
-    """The racer after rows, what it said of them, and how many had no target.
+    """Return the candidate after rows, its forecasts of them, and how many had no target.
 
-    All of the rows if `whole`, else up to where its network or its scale changes.
+    Learn all rows if `whole`, else up to where its networks or its scale change.
     """
     parts: list[Forecast] = []
     at = skipped = 0
@@ -195,12 +204,12 @@ def _learn_candidate(
         rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
         y = candidate.learner.task.link(rest.y, candidate.learned.tails)
         linked = rest if y is rest.y else rest._replace(y=y)
-        learned, said, events = candidate.learner.learn_rows(
+        learned, forecast, events = candidate.learner.learn_rows(
             candidate.learned, linked, first + at, again
         )
         candidate = candidate.record_rows(learned, events)
-        parts.append(said)
-        at += len(said.status)
+        parts.append(forecast)
+        at += len(forecast.status)
         skipped += events.skipped
     return candidate, join_forecasts(parts), skipped
 
@@ -208,23 +217,24 @@ def _learn_candidate(
 def _add_evidence(
     candidates: tuple[Candidate, ...], forecasts: list[Forecast], y: FloatArray
 ) -> tuple[Candidate, ...]:
-    """The racers with the evidence of what each had said of these targets (n, T)."""
-    fine = min(
-        r.learner.task.zero_bin_width(r.learned.tails) for r in candidates
-    )  # the same event for all
+    """Add the log densities of the targets (n, T) to the evidence of each candidate."""
+    # All candidates must be scored on the same event.
+    bin_width = min(r.learner.task.zero_bin_width(r.learned.tails) for r in candidates)
     pairs = zip(candidates, forecasts, strict=True)
-    density = [r.learner.task.log_density(said, y, fine) for r, said in pairs]
+    density = [r.learner.task.log_density(forecast, y, bin_width) for r, forecast in pairs]
     return tuple(
-        replace(racer, evidence=_sum_evidence(racer.evidence, gained))
-        for racer, gained in zip(candidates, _clip_log_densities(np.stack(density)), strict=True)
+        replace(candidate, evidence=_sum_evidence(candidate.evidence, gained))
+        for candidate, gained in zip(
+            candidates, _clip_log_densities(np.stack(density)), strict=True
+        )
     )
 
 
 def _clip_log_densities(density: FloatArray) -> FloatArray:
-    """The log densities (R, n), none more than so far below the best of its row.
+    """Clip log densities (R, n) to at most MAX_ROW_ADVANTAGE_NATS below the best of each row.
 
-    Rows that every candidate finds next to impossible are raised to ROW_EVIDENCE_LIMIT together:
-    their differences stay, and sums stay small enough to tell candidates apart.
+    Rows that are nearly impossible for every candidate are raised to -ROW_EVIDENCE_LIMIT together.
+    Their differences are kept, and sums stay small enough to resolve them.
     """
     density = np.clip(density, -1e300, 1e300)
     best = np.max(density, axis=0)
@@ -233,38 +243,38 @@ def _clip_log_densities(density: FloatArray) -> FloatArray:
 
 
 def _sum_evidence(evidence: float, gained: FloatArray) -> float:
-    """The evidence after more rows, added one by one: cutting a stream changes no bit."""
+    """Add gains one by one, so that the result does not depend on how rows are batched."""
     return float(np.cumsum(np.append(evidence, gained))[-1])
 
 
 def _eliminate_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """The leader first, and those still in the race."""
-    order = sorted(candidates, key=lambda racer: -racer.evidence)
-    best = {racer.learner.settings.kind: racer for racer in reversed(order)}
-    nats = {kind: racer.evidence for kind, racer in best.items()}
+    """Return the leader, then the candidates that are not eliminated."""
+    order = sorted(candidates, key=lambda candidate: -candidate.evidence)
+    best = {candidate.learner.settings.kind: candidate for candidate in reversed(order)}
+    nats = {kind: candidate.evidence for kind, candidate in best.items()}
     leader = next(r for r in order if may_lead(r.learner.settings.kind, r.evidence, nats))
     seen, kind = leader.learned.seen, leader.learner.settings.kind
     if seen in (SELECTION_ROWS, REPLAY_SELECTION_ROWS):
         return (leader,)
     if seen >= TARGET_TYPE_SELECTION_ROWS:
-        order = [racer for racer in order if racer.learner.settings.kind == kind]
+        order = [candidate for candidate in order if candidate.learner.settings.kind == kind]
     kept = [
         r
         for r in order
         if r.evidence > best[r.learner.settings.kind].evidence - ELIMINATION_MARGIN_NATS
     ]
-    return (leader, *(racer for racer in kept if racer is not leader))
+    return (leader, *(candidate for candidate in kept if candidate is not leader))
 
 
 def _discount_evidence(candidates: tuple[Candidate, ...], seen: int) -> tuple[Candidate, ...]:
-    """Whenever rows have doubled, what was before counts half: a fast start is no good end."""
+    """Halve the evidence whenever the row count has doubled, because a fast start can mislead."""
     if seen & (seen - 1) or len(candidates) == 1:
         return candidates
-    return tuple(replace(racer, evidence=0.5 * racer.evidence) for racer in candidates)
+    return tuple(replace(candidate, evidence=0.5 * candidate.evidence) for candidate in candidates)
 
 
 def _fork_replay_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """At the end of youth: the winner goes on as it did, and beside it a copy that does not."""
+    """Start the second comparison: the winner, and a copy with the opposite replay setting."""
     winner = candidates[0]
     settings = winner.learner.settings
     if not isinstance(settings.rehearse, str):
@@ -275,24 +285,25 @@ def _fork_replay_candidates(candidates: tuple[Candidate, ...]) -> tuple[Candidat
     else:
         other = other._replace(rehearsal=ReplayState(grown=REPLAY_SELECTION_ROWS))
         behind = MAX_ROW_ADVANTAGE_NATS
-    goes_on = replace(settings, rehearse=settings.replay_ratio)
-    does_not = replace(settings, rehearse=0 if settings.replay_ratio else DEFAULT_REPLAY_RATIO)
+    unchanged = replace(settings, rehearse=settings.replay_ratio)
+    opposite = replace(settings, rehearse=0 if settings.replay_ratio else DEFAULT_REPLAY_RATIO)
     return (
-        Candidate(replace(winner.learner, settings=goes_on), winner.learned, 0.0, winner.alarms),
-        Candidate(replace(winner.learner, settings=does_not), other, -behind, winner.alarms),
+        Candidate(replace(winner.learner, settings=unchanged), winner.learned, 0.0, winner.alarms),
+        Candidate(replace(winner.learner, settings=opposite), other, -behind, winner.alarms),
     )
 
 
 def _list_eliminated(
     before: tuple[Candidate, ...], after: tuple[Candidate, ...], row: int
 ) -> tuple[EliminatedCandidate, ...]:
+    """List the candidates of `before` that are missing in `after`."""
     return tuple(
         EliminatedCandidate(
-            racer.learner.settings,
-            after[0].evidence - racer.evidence,
+            candidate.learner.settings,
+            after[0].evidence - candidate.evidence,
             row,
             after[0].learner.settings,
         )
-        for racer in before
-        if racer not in after
+        for candidate in before
+        if candidate not in after
     )

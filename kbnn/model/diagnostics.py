@@ -1,15 +1,12 @@
-"""Effects of the features on what is predicted, in the units of the predictions.
+"""Diagnostics of a model without data: effects of the features, soundness and scales.
 
-The effect of a number is the derivative of the prediction; of a category it is the prediction with
-this category less that with a category that was never seen. Both are averaged over rows that the
-record has kept, with missing values at their mean.
-
-Derivatives are differences of predictions, so they hold for every kind of target, ensemble and
-scheme. Networks with many inputs, where that would take seconds, use the chain rule instead: the
-expected Jacobian of the outputs times the derivatives of the prediction with respect to them. The
-standard deviations, which come from the belief about the weights, always do.
-
-What can be said of a model without data: its soundness and its scales.
+The effect of a number is the derivative of the prediction; that of a category is the prediction
+with this category minus that with an unseen one. Both are averaged over rows sampled in the record,
+with missing values at their mean. Derivatives are finite differences of predictions, so they hold
+for every target type, ensemble and covariance scheme. Networks with many inputs, where that would
+take seconds, use the chain rule instead: the expected Jacobian of the outputs times the derivatives
+of the prediction with respect to them. The standard deviations come from the weight covariance and
+always use the chain rule.
 """
 
 from __future__ import annotations
@@ -35,20 +32,20 @@ from kbnn.targets.base import EffectQuantity
 SAMPLE_ROWS = 128
 MIN_SAMPLE_ROWS = 8
 MAX_PREDICTIONS = 30_000
-"""Predicted rows that derivatives may take, as long as there are LEAST_SAMPLE_ROWS."""
+"""Limit of rows predicted for finite differences, unless it means under MIN_SAMPLE_ROWS rows."""
 MAX_DIFFERENCED_INPUTS = 250
-"""With more inputs the chain rule is used."""
+"""Largest number of inputs with finite differences; with more, the chain rule is used."""
 DIFFERENCE_STEP_SD = 1e-3
-"""Of a difference, in standard deviations of a feature or of an output."""
+"""Half the distance of a central difference, in standard deviations of a feature or output."""
 
 
 class Effect(NamedTuple):
-    """One column of x: what a unit of it, and what a typical change of it, does to the target.
+    """Effect of one column of x on the target, per unit and per typical change.
 
     slope, slope_sd    target units per unit of the feature, averaged over rows
-    effect, effect_sd  the same per standard deviation of the feature; of an indicator, its presence
-    size               root mean square effect over rows, whatever its sign, in scales of the target
-                       where that has one, else as the effect is
+    effect, effect_sd  per standard deviation of the feature; for an indicator, of its presence
+    size               root mean square effect over rows, in scales of the target if it has one,
+                       else in the units of the effect
     """
 
     feature: str
@@ -60,7 +57,7 @@ class Effect(NamedTuple):
 
 
 class QuantityEffects(NamedTuple):
-    """The effects on one target or on the probability of one class: name, title, unit, effects."""
+    """Effects on one target or on the probability of one class."""
 
     name: str
     title: str
@@ -69,9 +66,9 @@ class QuantityEffects(NamedTuple):
 
 
 def compute_effects(model: OnlineModel) -> list[QuantityEffects]:
-    """Compute the effects on every quantity that the task names.
+    """Compute the effects on every quantity of the target type.
 
-    Empty while the model is warming up: nothing has been learned yet.
+    Empty during the warm-up: nothing has been learned yet.
     """
     if model.is_warming_up:
         return []
@@ -107,7 +104,7 @@ def compute_effects(model: OnlineModel) -> list[QuantityEffects]:
 
 
 def _sample_rows(model: OnlineModel, predictions: int) -> FloatArray:
-    """Rows of the record in the network's scale, so many predictions being needed for each."""
+    """Return standardised rows of the record; each will need `predictions` predictions."""
     columns = model.learner_state.columns[model.task.scaled :]
     width = len(columns)
     count = max(MIN_SAMPLE_ROWS, min(SAMPLE_ROWS, MAX_PREDICTIONS // max(1, predictions)))
@@ -123,15 +120,15 @@ def _sample_rows(model: OnlineModel, predictions: int) -> FloatArray:
 def _predict_quantities(
     model: OnlineModel, learned: LearnerState, quantities: Sequence[EffectQuantity], z: FloatArray
 ) -> FloatArray:
-    """The quantities (n, quantities) at standardised rows."""
-    said = model.learner.predict_standardized(learned, np.ascontiguousarray(z))
-    return np.stack([quantity.values(said) for quantity in quantities], axis=1)
+    """Predict the quantities (n, quantities) at standardised rows."""
+    forecast = model.learner.predict_standardized(learned, np.ascontiguousarray(z))
+    return np.stack([quantity.values(forecast) for quantity in quantities], axis=1)
 
 
 def _apply_chain_rule(
     model: OnlineModel, quantities: Sequence[EffectQuantity], z: FloatArray
 ) -> Sensitivity:
-    """The chain rule through the outputs of every member; doubts of members add up."""
+    """Apply the chain rule through the outputs of every member; standard deviations add up."""
     learned = model.learner_state
     parts = []
     for at, member in enumerate(learned.members):
@@ -149,7 +146,7 @@ def _apply_chain_rule(
 
 
 def _shift_output(learned: LearnerState, at: int, output: int, by: float) -> LearnerState:
-    """The same where one output of one member is larger by that in every row."""
+    """Return a state in which one output of one member is larger by `by` in every row."""
     state = learned.members[at].state()
     mean, layout = state.mean.copy(), layout_of(state.config)
     layout.weight_matrix(mean, layout.layers - 1)[output, 0] += by
@@ -161,7 +158,7 @@ def _shift_output(learned: LearnerState, at: int, output: int, by: float) -> Lea
 def _difference_predictions(
     model: OnlineModel, quantities: Sequence[EffectQuantity], z: FloatArray, sd: FloatArray
 ) -> Sensitivity:
-    """Differences of predictions, input by input."""
+    """Compute differences of predictions, input by input."""
     layout = model.schema.layout[: z.shape[1]]
     slope, size = np.zeros_like(sd), np.zeros_like(sd)
     for at, place in enumerate(layout):
@@ -182,7 +179,10 @@ def _difference_predictions(
 
 
 def _base_slopes(model: OnlineModel, quantity: EffectQuantity) -> FloatArray:
-    """The slopes of what is added to a prediction: 1 of the last value a change is learned from."""
+    """Return the slopes of the level added to a prediction.
+
+    The slope is 1 for the last value of the target where changes are learned, else 0.
+    """
     slopes = np.zeros(len(model.schema.layout))
     if model.schema.changes and quantity.target is not None:
         name = model.task.targets[quantity.target]
@@ -199,7 +199,7 @@ def _build_effects(
     scale: float,
     names: list[str],
 ) -> list[Effect]:
-    """The effects on one quantity; `scale` is that of the target, 1 where it has none."""
+    """Build the effects on one quantity; `scale` is that of the target, 1 where it has none."""
     safe = np.where(step > 0.0, step, np.inf)
     slope, sd = base + found.slope / safe, found.sd / safe
     added = base * step
@@ -210,7 +210,7 @@ def _build_effects(
 
 
 def rank_features(model: OnlineModel, found: list[Effect]) -> list[str]:
-    """The features, categories as one, from the largest size of effect to the smallest."""
+    """Sort features by size of effect, largest first; the categories of a column count as one."""
     sizes: dict[str, float] = {}
     for place, effect in zip(model.schema.layout, found, strict=False):
         sizes[place.column] = math.hypot(sizes.get(place.column, 0.0), effect.size)
@@ -218,7 +218,7 @@ def rank_features(model: OnlineModel, found: list[Effect]) -> list[str]:
 
 
 def collect_health(model: OnlineModel) -> dict[str, Any]:
-    """Figures that show whether the belief is sound."""
+    """Collect figures that show whether the state is numerically sound."""
     return {
         "smallest_variance_ratio": smallest_variance_ratio(model),
         "repairs": model.repair_count,
@@ -241,7 +241,7 @@ def collect_health(model: OnlineModel) -> dict[str, Any]:
 
 
 def missing_lately(model: OnlineModel) -> dict[str, int]:
-    """Features without a value in the last rows kept, unusually many: how many rows."""
+    """Return features without a value in unusually many of the last rows, and how many."""
     schema = model.schema
     x = model.learner_state.kept.rows().x
     decided = {c.name for c in schema.columns if c.role == "feature" and c.kind != "undecided"}
@@ -260,7 +260,7 @@ def missing_lately(model: OnlineModel) -> dict[str, int]:
 
 
 def smallest_variance_ratio(model: OnlineModel) -> float | None:
-    """The smallest weight variance as a share of its prior; None before the first network."""
+    """Return the smallest weight variance as a share of its prior; None during the warm-up."""
     states = [member.state() for member in model.learner_state.members]
     ratios = [
         state.cov[layout_of(state.config).variance_positions] / state.prior_var for state in states
@@ -269,7 +269,7 @@ def smallest_variance_ratio(model: OnlineModel) -> float | None:
 
 
 def describe_scales(model: OnlineModel) -> list[dict[str, Any]]:
-    """Center, scale and rows seen of every scaled target and every column of x, in its units."""
+    """Return center, scale and row count of every scaled target and column of x, in its units."""
     columns, targets = model.learner_state.columns.copy(), model.task.scaled
     if len(columns):
         columns[:targets, scaler.CENTER], columns[:targets, scaler.SCALE] = model.shown_scales

@@ -1,8 +1,9 @@
-"""Several networks as one: members learn side by side and are mixed by how well they predict.
+"""Ensembles of networks: members learn side by side and are mixed by predictive likelihood.
 
-Members differ in seed and in the scale of their prior. A member's evidence is the likelihood of the
-labels it predicted, discounted by 0.99 a row: log e_t = 0.99 log e_(t-1) + log p_t. Its weight is
-e^0.3, since the members err together: with their full evidence one would soon stand alone.
+Members differ in seed and in the scale of their prior. The evidence of a member is the likelihood
+of the labels it predicted, discounted by 0.99 per row: log e_t = 0.99 log e_(t-1) + log p_t. Its
+weight is proportional to e^0.3: the errors of members are correlated, and with an exponent of 1 a
+single member would soon have all the weight.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ EVIDENCE_EXPONENT = 0.3
 _PRIOR_SCALES = ((1.0, 1.0), (2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (0.5, 1.0))
 
 _MAX_MOMENT = 1e150
-"""No moment of a member counts for more: its square is a number."""
+"""Bound of each member's moments, so that their squares do not overflow."""
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 def prior_scales(member: int) -> tuple[float, float]:
-    """By how much a member's prior standard deviation of means and of weights is stretched."""
+    """Return the factors of a member's prior standard deviation, of means and of weights."""
     return _PRIOR_SCALES[member % len(_PRIOR_SCALES)]
 
 
 def map_members(work: Callable[[T], U], members: Sequence[T]) -> list[U]:
-    """Run the members on all cores; their order is kept."""
+    """Apply `work` to all members in parallel threads, and return results in order."""
     if len(members) == 1:
         return [work(members[0])]
     with ThreadPoolExecutor(min(len(members), os.cpu_count() or 1)) as pool:
@@ -42,7 +43,10 @@ def map_members(work: Callable[[T], U], members: Sequence[T]) -> list[U]:
 
 
 def update_weights(log_weight: FloatArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(weights before each row (n, members), log weights after the last) from scores alike."""
+    """Return the weights before each row (n, members) and the log weights after the last row.
+
+    `scores` (n, members) are the log-likelihoods of the labels.
+    """
     weights = np.empty_like(scores)
     for i, score in enumerate(scores):
         weights[i] = mixture_weights(log_weight)
@@ -52,13 +56,13 @@ def update_weights(log_weight: FloatArray, scores: FloatArray) -> tuple[FloatArr
 
 
 def mixture_weights(log_weight: FloatArray) -> FloatArray:
-    """Weights that sum to one."""
+    """Compute weights that sum to one, proportional to exp(0.3 log_weight)."""
     weights = np.exp(EVIDENCE_EXPONENT * (log_weight - np.max(log_weight)))
     return np.asarray(weights / np.sum(weights))
 
 
 def mix_predictions(members: list[Prediction], weights: FloatArray) -> Prediction:
-    """One prediction from all: the moments of the mixture; weights (n, members)."""
+    """Return the moments of the mixture of the members' predictions; weights (n, members)."""
     if len(members) == 1:
         return members[0]
     w = weights[:, :, None]

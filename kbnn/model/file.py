@@ -9,10 +9,10 @@ It is a zip file without compression. `header.json` holds
     model      settings, schema, scales, counts, scores, position in the stream
 
 and NAME.npy each array, in row-major order. The same model gives the same bytes: names are sorted
-and every date is 1 January 1980. Nothing in it is code.
+and every date is 1 January 1980. The file contains no code.
 
-A reader believes nothing: as nothing is compressed, no member can be larger than the file, and
-shapes are compared with sizes before memory is taken.
+The reader trusts nothing: as nothing is compressed, no member can be larger than the file, and
+shapes are compared with sizes before memory is allocated.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def write(file: IO[bytes], header: Mapping[str, Any], arrays: Mapping[str, Any])
     }
     text = json.dumps(whole, allow_nan=False, ensure_ascii=False, sort_keys=True, indent=1)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        # A file name that is no UTF-8 is kept as halves of characters, which JSON spells \\udcxx.
+        # A file name that is not UTF-8 has lone surrogates, which JSON writes as \\udcxx.
         archive.writestr(_make_member(HEADER), text.encode(errors="backslashreplace"))
         for name, array in plain.items():
             content = io.BytesIO()
@@ -84,26 +84,26 @@ def _to_plain_array(name: str, array: npt.ArrayLike) -> npt.NDArray[Any]:
 
 def _make_member(name: str) -> zipfile.ZipInfo:
     member = zipfile.ZipInfo(name, _DATE)
-    member.create_system = 3  # the same on every system
+    member.create_system = 3  # the same bytes on every system
     member.external_attr = 0o644 << 16
     return member
 
 
 def exists(path: str) -> bool:
-    """Whether there is something that may be a model; an empty file is none yet."""
+    """Whether the path may hold a model; an empty file does not count."""
     return os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path) > 0)
 
 
 def check_overwrite(path: str) -> None:
-    """Refuse to write over a file that never was a model; one that is cut short was."""
+    """Refuse to overwrite a file that never was a model; a truncated model may be overwritten."""
     with _translate_read_errors(path):
         own = _begins_as_model(path)
     if not own:
-        raise ModelError(f"{path}: is not a kbnn model, and --fresh would write over it")
+        raise ModelError(f"{path}: is not a kbnn model, and --fresh would overwrite it")
 
 
 def is_model_file(path: str) -> bool:
-    """Whether a file is or was a model; False where it cannot be read."""
+    """Whether a file starts like a model; False where it cannot be read."""
     try:
         return os.path.isfile(path) and _begins_as_model(path)
     except OSError:
@@ -117,12 +117,12 @@ def _begins_as_model(path: str) -> bool:
 
 
 def load(path: str) -> OnlineModel:
-    """Read a model; ModelError says in one sentence why a file cannot be one."""
+    """Read a model; ModelError if the file is not one."""
     return _build_model(path, *read(path))
 
 
 def check_readable(path: str) -> None:
-    """Read a file that was just written, its record included; ModelError if it cannot be read."""
+    """Read a file that was just written, including its record; ModelError if that fails."""
     try:
         _ = load(path).card
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -130,7 +130,7 @@ def check_readable(path: str) -> None:
 
 
 def load_bytes(content: bytes, name: str = "the bytes") -> OnlineModel:
-    """The same from what a model file holds."""
+    """Read a model from the bytes of a model file."""
     if not isinstance(content, bytes | bytearray | memoryview):
         raise ArgumentError(f"{name}: must be bytes, not {type(content).__name__}")
     with _translate_read_errors(name):
@@ -139,14 +139,14 @@ def load_bytes(content: bytes, name: str = "the bytes") -> OnlineModel:
 
 
 def version_of(content: bytes, name: str = "the bytes") -> int:
-    """The version of the format that the bytes of a model file have."""
+    """Return the format version of the bytes of a model file."""
     with _translate_read_errors(name), zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = _check_members(name, archive, len(content))
         return int(_read_header(name, archive, members)["version"])
 
 
 def to_bytes(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
-    """What a model file holds."""
+    """Return the bytes of a model file."""
     file = io.BytesIO()
     write(file, header, arrays)
     return file.getvalue()
@@ -162,7 +162,7 @@ def _build_model(path: str, header: dict[str, Any], arrays: Arrays) -> OnlineMod
 
 
 def read(path: str) -> tuple[dict[str, Any], Arrays]:
-    """The header and the arrays of a model file."""
+    """Read the header and the arrays of a model file."""
     with _translate_read_errors(path):
         if os.path.isdir(path):
             raise ModelError(f"{path}: is a folder, not a model file")
@@ -174,7 +174,7 @@ def read(path: str) -> tuple[dict[str, Any], Arrays]:
 
 @contextmanager
 def _translate_read_errors(path: str) -> Iterator[None]:
-    """Whatever a file is refused for, as one sentence."""
+    """Translate errors of reading a file to ModelError."""
     try:
         yield
     except FileNotFoundError as error:
@@ -200,10 +200,10 @@ def _read_archive(path: str, file: IO[bytes]) -> tuple[dict[str, Any], Arrays]:
         members = _check_members(path, archive, size)
         header = _read_header(path, archive, members)
         arrays = {}
-        for name, said in header["arrays"].items():
+        for name, declared in header["arrays"].items():
             if f"{name}.npy" not in members:
                 raise ModelError(f"{path}: is damaged (array '{name}' is missing)")
-            arrays[name] = _decode_array(path, archive.read(members[f"{name}.npy"]), name, said)
+            arrays[name] = _decode_array(path, archive.read(members[f"{name}.npy"]), name, declared)
     try:
         return migrate_state(header["version"], header["model"], arrays)
     except ModelError as error:
@@ -211,7 +211,7 @@ def _read_archive(path: str, file: IO[bytes]) -> tuple[dict[str, Any], Arrays]:
 
 
 def _check_members(path: str, archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """The members by name, none of them larger than what is really there."""
+    """Return the members by name; none may be larger than the file."""
     listed = archive.infolist()
     members = {member.filename: member for member in listed}
     if HEADER not in members:
@@ -244,29 +244,29 @@ def _read_header(
             f"{path}: was written by a newer kbnn, {header.get('kbnn')} (format {version}); "
             f"this is {__version__}, which reads format {VERSION}"
         )
-    said = header.get("arrays")
-    if not isinstance(header.get("model"), dict) or not isinstance(said, dict):
+    declared = header.get("arrays")
+    if not isinstance(header.get("model"), dict) or not isinstance(declared, dict):
         raise ModelError(f"{path}: is damaged (its header)")
     return header
 
 
-def _decode_array(path: str, content: bytes, name: str, said: object) -> npt.NDArray[Any]:
-    """An array whose own header, the file's header and its size all agree.
+def _decode_array(path: str, content: bytes, name: str, declared: object) -> npt.NDArray[Any]:
+    """Decode an array; its own header, the file's header and its size must agree.
 
-    The header of a .npy file is read by a pattern: it is Python, and Python it stays.
+    The header of a .npy file is a Python literal. It is matched by a pattern, never evaluated.
     """
     start = 10 + int.from_bytes(content[8:10], "little")
     found = _NPY.fullmatch(content[:start])
     if found is None:
-        raise ModelError(f"{path}: is damaged (array '{name}' is of an unknown kind)")
+        raise ModelError(f"{path}: is damaged (array '{name}' has an unknown type)")
     kind = np.dtype(found["kind"].decode())
     shape = tuple(int(length) for length in found["shape"].replace(b",", b" ").split())
-    agreed = said == {"shape": list(shape), "type": kind.str}
+    agreed = declared == {"shape": list(shape), "type": kind.str}
     if not agreed or math.prod(shape) * kind.itemsize != len(content) - start:
         raise ModelError(f"{path}: is damaged (array '{name}' has another shape or type)")
     return np.frombuffer(content, kind, offset=start).reshape(shape).copy()
 
 
 def _lower_first_letter(text: str) -> str:
-    """An error's sentence as the second half of ours."""
+    """Prepare an error text as the second half of a message."""
     return (text[:1].lower() + text[1:]).rstrip(".")

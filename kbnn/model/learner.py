@@ -1,18 +1,12 @@
-"""What has been learned, and what happened among the rows of a step.
+"""Learn rows in the user's units: standardise, predict, learn, grow, refit the scale and replay.
 
-How networks are asked and taught: rows in their scale, what they say in the user's units.
+`Learner.learn_rows(state, rows)` returns the new state, the forecasts made before each row was
+learned, and the events (drift alarms, unlabelled rows). Results do not depend on how rows are
+grouped into batches: networks grow at the row that needs it, and the scale is refitted after fixed
+row counts or at the row where a column outgrows it.
 
-How networks begin, grow and change their scale.
-
-The first rows are kept: as long as they are all there ever was, a new scale means a new beginning.
-Later a network is carried into the new scale (kbnn.model.rescale).
-
-Networks that learn rows in the user's units: standardise, grow, predict, learn, change scale.
-
-What has been learned goes in and comes out: `advance(learned, rows)` gives it back with the
-forecasts of its rows and the events among them. Nothing depends on how rows are grouped into
-blocks: the network grows at the row that needs it, and the scale changes after fixed row counts or
-at the row that outgrew it.
+While the replay buffer holds every row learned so far, a new scale restarts the networks from their
+prior. Later, networks are converted to the new scale (kbnn.model.rescale).
 """
 
 from __future__ import annotations
@@ -52,36 +46,34 @@ from kbnn.targets.prediction import Forecast
 
 
 class LearnerState(NamedTuple):
-    """What has been learned; `advance` uses it up.
+    """Networks, scale, replay buffer and calibration of one candidate; `learn_rows` consumes it.
 
-    The members are open beliefs that move on in place, and so do the rows kept. `columns` holds
-    the statistics of the scaled targets and then of the inputs. While there are no members, the
-    rows kept are those held.
+    Sessions and the replay buffer are updated in place. `columns` holds the statistics of the
+    scaled targets, then those of the inputs. Before the networks are initialised, the replay buffer
+    holds the rows of the warm-up.
     """
 
     members: tuple[Session, ...]
     columns: FloatArray
     log_weight: FloatArray
-    seen: int  # rows counted into the scale
-    changes: int  # of the scale
+    seen: int  # rows in the scale statistics
+    changes: int  # number of changes of the scale
     kept: ReplayBuffer
-    tails: FloatArray  # of what is stated, see kbnn.distributions.calibration
+    tails: FloatArray  # calibration parameters, see kbnn.distributions.calibration
     rehearsal: ReplayState = ReplayState()
-    sharpness: FloatArray = (
-        NO_TEMPERATURE  # of what is stated of classes, see kbnn.distributions.temperature
-    )
+    sharpness: FloatArray = NO_TEMPERATURE  # of class probabilities, see distributions.temperature
 
 
 class LearnEvents(NamedTuple):
-    """What happened among the rows of one step."""
+    """Events among the rows of one step."""
 
-    alarms: list[int]  # numbers of the rows that raised one
+    alarms: list[int]  # numbers of the rows that raised an alarm
     skipped: int = 0  # rows without a target
-    restarted: bool = False  # all rows were learned anew: these are all alarms there were
+    restarted: bool = False  # all rows were relearned: `alarms` replaces earlier alarms
 
 
 def copy_state(state: LearnerState) -> LearnerState:
-    """The same, to go another way."""
+    """Copy a state so that both copies can learn independently."""
     return state._replace(
         members=tuple(open_session(member.state()) for member in state.members),
         kept=state.kept.copy(),
@@ -89,68 +81,69 @@ def copy_state(state: LearnerState) -> LearnerState:
 
 
 def record_alarm(state: LearnerState, number: int) -> LearnerState:
-    """After an alarm raised by the row of that number."""
+    """Store the number of the row that raised the last drift alarm."""
     return state._replace(rehearsal=state.rehearsal._replace(alarm=number))
 
 
-def events_of(said: Forecast, first: int) -> LearnEvents:
-    """What the status of rows tells, the first of them row `first` of the stream."""
-    if not int(np.bitwise_or.reduce(said.status)) & (ALARM | UNLABELLED):
+def events_of(forecast: Forecast, first: int) -> LearnEvents:
+    """Collect alarms and unlabelled rows from a forecast whose first row has number `first`."""
+    if not int(np.bitwise_or.reduce(forecast.status)) & (ALARM | UNLABELLED):
         return LearnEvents([])
-    raised = np.flatnonzero(said.status & ALARM)
-    skipped = int(np.count_nonzero(said.status & UNLABELLED))
+    raised = np.flatnonzero(forecast.status & ALARM)
+    skipped = int(np.count_nonzero(forecast.status & UNLABELLED))
     return LearnEvents([first + int(at) for at in raised], skipped)
 
 
 @dataclass(frozen=True)
 class Networks:
-    """The settings, the task, and which columns of x are indicators of a category.
+    """Predict and learn with the networks of a state: convert rows and forecasts between units.
 
-    An indicator passes as it is. One that has been 0 in every row so far is not part of the network
-    yet, and neither is a number that came after the first rows and has been missing in all.
+    `indicators` marks the columns of x that indicate a category; they are not standardised. An
+    indicator that has been 0 in every row so far has no network input yet, and neither has a late
+    numeric column whose values were all missing.
     """
 
     settings: Settings
     task: TargetType
     indicators: FloatArray  # (D,) 1 or 0
-    late: FloatArray  # (D,) 1 for columns that came after the first rows, else 0
-    cycles: FloatArray  # (D,) 1 for sines and cosines, which need no scale, else 0
+    late: FloatArray  # (D,) 1 for columns added after the first rows, else 0
+    cycles: FloatArray  # (D,) 1 for sines and cosines, which are not scaled, else 0
 
     @cached_property
     def unscaled_inputs(self) -> FloatArray:
-        """1 for the columns of x that pass as they are."""
+        """Mark with 1 the columns of x that are not standardised."""
         return np.maximum(self.indicators, self.cycles)
 
     @cached_property
     def unscaled_columns(self) -> FloatArray:
-        """1 for the columns, scaled targets first, that pass as they are."""
+        """Mark with 1 the columns that are not standardised, scaled targets first."""
         every = np.concatenate((np.zeros(self.task.scaled), self.unscaled_inputs))
         return every if self.settings.units else np.ones_like(every)
 
     @cached_property
     def uses_kernel(self) -> bool:
-        """Whether the kernel serves: to ask for every row would cost more than to scale it."""
+        """Whether the compiled kernel is used; cached, because the check is slow."""
         return kernel.is_compiled()
 
     @cached_property
     def replay_ratio(self) -> int:
-        """How often a row is rehearsed while the stream is young."""
+        """Replayed rows per new row during the first REPLAY_ROWS rows."""
         return self.settings.replay_ratio
 
     @cached_property
     def has_overstated_variance(self) -> bool:
-        """Whether networks overstate what they do not know, as the paper's smoother does."""
+        """Whether networks overstate their epistemic variance, as the paper's smoother does."""
         return self.settings.covariance == "paper" and self.task.uses_scale_calibration(
             self.settings.robust
         )
 
     @cached_property
     def uses_interval_calibration(self) -> bool:
-        """Whether intervals are kept to their promise."""
+        """Whether intervals are recalibrated online to their nominal coverage."""
         return self.settings.intervals == "tracked"
 
     def predict(self, learned: LearnerState, x: FloatArray, x_sd: FloatArray | None) -> Forecast:
-        """Predict rows; nothing changes."""
+        """Predict rows without changing the state."""
         width = len(learned.columns) - self.task.scaled
         z = scaler.standardize_rows(
             learned.columns[self.task.scaled :], x[:, :width], self.unscaled_inputs[:width]
@@ -162,7 +155,7 @@ class Networks:
     def predict_standardized(
         self, learned: LearnerState, z: FloatArray, var: FloatArray | None = None
     ) -> Forecast:
-        """Predict rows that are in the network's scale already; nothing changes."""
+        """Predict rows that are already standardised, without changing the state."""
         if len(learned.members) == 1:
             return self._make_forecast(learned, predict_parallel(learned.members[0], z, var))
         made = ensemble.map_members(
@@ -194,7 +187,7 @@ class Networks:
         return learned._replace(log_weight=log_weight), ensemble.mix_predictions(made, weights)
 
     def _replay_rows(self, learned: LearnerState, rows: BufferedRows) -> None:
-        """All members learn these rows once more."""
+        """Let all members learn buffered rows again."""
         z, labels, x_sd = self._standardize_buffered_rows(learned.columns, rows)
         var = self._scale_input_variances(learned.columns, x_sd)
         z, labels = np.ascontiguousarray(z), np.ascontiguousarray(labels)
@@ -206,15 +199,16 @@ class Networks:
     def _scale_input_variances(
         self, columns: FloatArray, x_sd: FloatArray | None
     ) -> FloatArray | None:
-        """Measurement variances of the inputs in the network's scale."""
+        """Convert the inputs' measurement standard deviations to standardised variances."""
         if x_sd is None or not np.any(x_sd > 0.0):
             return None
         scale = columns[self.task.scaled :, scaler.SCALE]
         safe = np.where(scale > 0.0, scale, np.inf)
-        with np.errstate(over="ignore"):  # beyond all numbers is as good as missing
+        with np.errstate(over="ignore"):  # an infinite variance means a missing value
             return np.ascontiguousarray((np.nan_to_num(x_sd[:, : len(scale)]) / safe) ** 2)
 
     def _standardize_labels(self, columns: FloatArray, y: FloatArray) -> FloatArray:
+        """Standardise targets with the scale in `columns`."""
         t = self.task.scaled
         scaled = y[:, :t]
         z = scaler.standardize_rows(columns[:t], scaled, np.zeros(t))
@@ -223,7 +217,7 @@ class Networks:
     def _standardize_buffered_rows(
         self, columns: FloatArray, rows: BufferedRows
     ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """Kept rows in the network's scale, and their stated standard deviations."""
+        """Standardise buffered rows; return inputs, labels and the inputs' standard deviations."""
         t = self.task.scaled
         width = len(columns) - t
         x = pad_columns(rows.x, width, make_fill_values(self.indicators))
@@ -232,38 +226,42 @@ class Networks:
         return x, self._standardize_labels(columns, rows.y), x_sd
 
     def _make_forecast(
-        self, learned: LearnerState, made: Prediction, following: CalibrationUpdate | None = None
+        self, learned: LearnerState, made: Prediction, update: CalibrationUpdate | None = None
     ) -> Forecast:
-        """In the user's units; tails and sharpness, in place, follow what came true."""
+        """Build forecasts in the user's units.
+
+        With a `CalibrationUpdate`, calibration and temperature are updated in place from the
+        observed targets.
+        """
         t, columns = self.task.scaled, learned.columns
         scaled = TargetScale(columns[:t, scaler.CENTER], columns[:t, scaler.SCALE])
-        said = self.task.build_forecast(
-            made, scaled, self.settings.robust, learned.tails, following
+        forecast = self.task.build_forecast(
+            made, scaled, self.settings.robust, learned.tails, update
         )
-        return self.task.apply_temperature(said, learned.sharpness, following)
+        return self.task.apply_temperature(forecast, learned.sharpness, update)
 
 
 FIRST_REFIT_ROWS = 64
 DIRECTION_SEARCH_ROWS = 512
-"""Rows up to which a wide network looks for its directions anew, see kbnn.core.input_moments."""
+"""Rows up to which a low-rank network recomputes its directions, see kbnn.core.input_moments."""
 ALARM_GRACE_ROWS = 128
-"""Rows whose alarms say that little is known yet, not that the world has changed: what was before
-them is rehearsed all the same."""
+"""Alarms in the first rows show that little is known yet, not that the stream has changed: rows
+before them are still replayed."""
 CARRIED_INFORMATION_SHARE = 0.05
-"""Share of the old information that outlives a large change of scale, see kbnn.model.replay_buffer."""
+"""Share of the information kept after a large change of scale, see kbnn.model.replay_buffer."""
 
 MAX_GROUPED_CLASSES = 16
-"""Classes up to which a network that began with groups keeps them: of 12 they are worth 1 % of the
-log-loss, of 40 a third of that at eight times the time."""
+"""Largest number of classes with group covariances. They lower the log-loss by 1 % with 12 classes;
+with 40 classes by a third of that, at eight times the run time."""
 
 
 class Changes(Networks):
-    """What becomes of networks when rows ask for others."""
+    """Create, grow and rescale networks when rows require it."""
 
     def _create_networks(
         self, learned: LearnerState, rows: BufferedRows, outputs: int
     ) -> tuple[LearnerState, LearnEvents]:
-        """Make the networks, and learn their first rows."""
+        """Initialise the networks from the prior and learn the given rows."""
         t = self.task.scaled
         inputs = len(learned.columns) - t
         scale = next(iter(learned.columns[:t, scaler.SCALE].tolist()), 1.0)
@@ -291,9 +289,9 @@ class Changes(Networks):
         )
         learned = learned._replace(members=members, log_weight=np.zeros(self.settings.ensemble))
         learned, made = self._predict_and_learn(learned, z, labels, x_sd, rows.weight)
-        owed = self.replay_ratio * min(learned.seen, replay.REPLAY_ROWS)
+        backlog = self.replay_ratio * min(learned.seen, replay.REPLAY_ROWS)
         settled = learned.seen > replay.REPLAY_ROWS
-        learned = learned._replace(rehearsal=ReplayState(float(owed), 0, settled))
+        learned = learned._replace(rehearsal=ReplayState(float(backlog), 0, settled))
         learned.kept.set_trust(made.inlier)
         raised = np.flatnonzero(made.status.astype(np.int64) & ALARM)
         alarms = [int(number) for number in rows.number[raised]]
@@ -304,9 +302,9 @@ class Changes(Networks):
     def _grow_for_rows(
         self, learned: LearnerState, rows: Rows
     ) -> tuple[LearnerState, Rows, Forecast | None]:
-        """Networks that have what the first row needs, and the rows up to the next that needs more.
+        """Grow the networks to fit the first row; return rows up to the next that needs more.
 
-        What was said of a label that nobody knew cannot have reckoned with it; it comes third.
+        The third result is the forecast of the first row before its new class was added, else None.
         """
         width = len(learned.columns) - self.task.scaled
         if rows.x.shape[1] > width:
@@ -320,10 +318,10 @@ class Changes(Networks):
                 learned = learned._replace(columns=np.vstack([learned.columns, more]))
                 width = wider
         outputs = learned.members[0].config.outputs
-        surprised = None
+        earlier_forecast = None
         stop = self.task.first_row_without_output(rows.y, outputs)
         if stop == 0:
-            surprised = self.predict(
+            earlier_forecast = self.predict(
                 learned, rows.x[:1], None if rows.x_sd is None else rows.x_sd[:1]
             )
             outputs = self.task.count_outputs(rows.y[:1], outputs)
@@ -334,13 +332,13 @@ class Changes(Networks):
         if rows.x.shape[1] > width:
             wide = np.any(self._find_needed_inputs(rows.x[:stop, width:], width), axis=1)
             stop = int(np.argmax(wide)) if wide.any() else stop
-        return learned, rows if stop == len(rows.y) else slice_rows(rows, 0, stop), surprised
+        return learned, rows if stop == len(rows.y) else slice_rows(rows, 0, stop), earlier_forecast
 
     def _split_groups(self, learned: LearnerState, inputs: int, outputs: int) -> Config | None:
-        """Choose separate neurons once a stream has more classes than groups are meant for.
+        """Choose a covariance per neuron once there are more classes than MAX_GROUPED_CLASSES.
 
-        The rows before the first network may hold few of the classes that follow; groups cost a
-        pass over all covariances for every class of every row.
+        The warm-up rows may contain few of the classes that follow. With group covariances, every
+        class of every row costs a pass over all covariances.
         """
         now = learned.members[0].config
         wanted = self.settings.make_config(self.task, inputs, outputs, 1.0)
@@ -351,12 +349,12 @@ class Changes(Networks):
         return replace(grown, covariance="neuron", group_size=None, repeats=wanted.repeats)
 
     def _find_needed_inputs(self, x: FloatArray, start: int) -> NDArray[np.bool_]:
-        """Which values of x, its columns from `start` on, a network must have an input for."""
+        """Find the values of x (columns from `start` on) that require a network input."""
         number = self.indicators[start : start + x.shape[1]] == 0.0
         return np.where(number, ~np.isnan(x), x != 0.0)
 
     def _refit_scale(self, learned: LearnerState) -> tuple[LearnerState, LearnEvents | None]:
-        """Change the scale if the stream has left it; events if all was learned anew."""
+        """Refit the scale if the stream has left it; return events if all rows were relearned."""
         t = self.task.scaled
         width = len(learned.columns) - t
         closely = self.settings.replay_ratio > 0
@@ -369,13 +367,12 @@ class Changes(Networks):
             learned.members[0].config.directions,
         )
         same = all(np.array_equal(a, b) for a, b in zip(old, new, strict=True))
-        looking = (
-            directions and learned.seen <= DIRECTION_SEARCH_ROWS
-        )  # for directions, which few rows cannot tell
-        if same and not looking:
+        # Few rows do not determine the directions, so early ones are recomputed.
+        refits_directions = directions and learned.seen <= DIRECTION_SEARCH_ROWS
+        if same and not refits_directions:
             return learned, None
         learned = learned._replace(changes=learned.changes + (not same))
-        if len(rows.y) == learned.seen <= replay.REPLAY_ROWS:  # all there ever was, and none again
+        if len(rows.y) == learned.seen <= replay.REPLAY_ROWS:  # no row was dropped
             return self._create_networks(learned, rows, outputs)
         gain, shift = scaler.compute_output_map(old, new, t, outputs)
         before = Scale(old.center[t:], old.scale[t:])
@@ -405,10 +402,10 @@ class Changes(Networks):
         return learned, None
 
     def _rebuild_networks(self, learned: LearnerState, rows: BufferedRows) -> LearnerState:
-        """New networks that learn the stored rows only; counts are carried over.
+        """Create new networks from the buffered rows only; counts are carried over.
 
-        Wide networks find their directions in these rows. After a change of scale too large to be
-        carried over, nothing else of what was learned has a meaning.
+        Networks with many inputs recompute their directions from these rows. This is also the
+        fallback after a change of scale too large to convert the networks.
         """
         began, _ = self._create_networks(learned, rows, learned.members[0].config.outputs)
         pairs = zip(began.members, learned.members, strict=True)
@@ -419,13 +416,13 @@ class Changes(Networks):
 
 
 def _select_last_rows(rows: BufferedRows, targets: int) -> scaler.LastRows:
-    """Take what a scale is looked at with from the rows kept."""
+    """Take the last OUTLIER_ROWS buffered rows, from which outliers are detected."""
     y, x, trust = (part[-scaler.OUTLIER_ROWS :] for part in (rows.y, rows.x, rows.trust))
     return scaler.LastRows(np.hstack([y[:, :targets], x]), targets, trust >= 0.5)
 
 
 def next_refit(seen: int) -> int:
-    """The row count after `seen` at which the scale is looked at: 64, 128, 256, ..."""
+    """Return the next row count after `seen` at which the scale is checked: 64, 128, 256, ..."""
     return max(FIRST_REFIT_ROWS, 1 << seen.bit_length())
 
 
@@ -436,9 +433,10 @@ def _relearn_rows(
     var: FloatArray | None,
     weight: FloatArray,
 ) -> State:
-    """Rows that were learned before, in another scale: counts and inputs are no news.
+    """Learn buffered rows again in a new scale, without changing counts and input moments.
 
-    The shape of the noise starts anew after them: it was measured against another level.
+    The log-variance head restarts from its prior, because it was fitted relative to another noise
+    level.
     """
     quiet = open_session(state._replace(config=replace(state.config, drift=False)))
     quiet.learn(np.ascontiguousarray(z), np.ascontiguousarray(labels), var, weight)
@@ -456,6 +454,7 @@ def _relearn_rows(
 def _grow_networks(
     learned: LearnerState, inputs: int, outputs: int, config: Config | None = None
 ) -> LearnerState:
+    """Add inputs and outputs to all members of the ensemble."""
     members = tuple(
         open_session(grow_state(member.state(), inputs, outputs, config))
         for member in learned.members
@@ -464,10 +463,10 @@ def _grow_networks(
 
 
 class Learner(Changes):
-    """Rows are learned, and rehearsed while a stream is young."""
+    """Learn rows, and replay buffered rows on the schedule of kbnn.model.replay."""
 
     def initialize_state(self, kept: ReplayBuffer) -> tuple[LearnerState, LearnEvents]:
-        """Take the scale from the rows held, make the networks, and learn the rows in order."""
+        """Fit the scale to the warm-up rows, create the networks and learn the rows in order."""
         kept.fill_values = make_fill_values(self.indicators)
         held = kept.rows(len(self.indicators))
         tails = self.task.init_calibration(self.settings.robust, held.y)
@@ -500,9 +499,10 @@ class Learner(Changes):
     ) -> tuple[LearnerState, Forecast, LearnEvents]:
         """Learn rows up to the next growth or change of scale: at least one, perhaps not all.
 
-        `first` is the number of the first row in the stream; `again`: they were learned before.
+        `first` is the number of the first row in the stream. `again` means that the rows were
+        learned in an earlier pass.
         """
-        learned, rows, surprised = self._grow_for_rows(learned, rows)
+        learned, rows, earlier_forecast = self._grow_for_rows(learned, rows)
         if again:
             learned.kept.clear()
             learned = self.correct_replayed_state(learned)
@@ -515,18 +515,25 @@ class Learner(Changes):
                 learned, z, labels, rows.x_sd, rows.weight, again=True
             )
             learned = learned._replace(tails=self._calibrate_relearned_rows(learned, labels, made))
-            said = self._make_forecast(learned, made)
-            return learned, _restore_first_probability(said, surprised), events_of(said, first)
+            forecast = self._make_forecast(learned, made)
+            return (
+                learned,
+                _restore_first_probability(forecast, earlier_forecast),
+                events_of(forecast, first),
+            )
         before = learned.seen
         burst, refit = replay.find_next_burst(learned.rehearsal, before), next_refit(before)
         due = min(refit, burst) if self.replay_ratio else refit
-        learned, said, outgrown = self._learn_new_rows(learned, rows, due)
-        done = len(said.status)
+        learned, forecast, outgrown = self._learn_new_rows(learned, rows, due)
+        done = len(forecast.status)
         known = rows if done == len(rows.y) else slice_rows(rows, 0, done)
         learned.kept.add(
-            known, len(learned.columns) - self.task.scaled, first, _compute_inlier_probability(said)
+            known,
+            len(learned.columns) - self.task.scaled,
+            first,
+            _compute_inlier_probability(forecast),
         )
-        events = events_of(said, first)
+        events = events_of(forecast, first)
         if events.alarms and before >= ALARM_GRACE_ROWS:
             learned = record_alarm(learned, events.alarms[-1])
         changes, spent = learned.changes, 0
@@ -537,15 +544,15 @@ class Learner(Changes):
             spent = len(learned.kept) if learned.changes > changes else 0
         if learned.seen == burst and self.replay_ratio:
             learned = self._replay_due_rows(self._update_replay_backlog(learned), spent)
-        return learned, _restore_first_probability(said, surprised), events
+        return learned, _restore_first_probability(forecast, earlier_forecast), events
 
     def _calibrate_relearned_rows(
         self, learned: LearnerState, labels: FloatArray, made: Prediction
     ) -> FloatArray:
-        """What is stated from rows of a later pass on, what networks said of them beside them.
+        """Update the scale calibration from rows of a later pass.
 
-        Squares of errors at new rows are larger than at known ones by half the power of passes by
-        which what a network does not know is.
+        Rows that were learned before have smaller errors than new rows. The squared errors are
+        corrected by passes^(repeats/2), half the power by which the epistemic variance shrinks.
         """
         if not self.has_overstated_variance:
             return reset_scale_and_gains(learned.tails)
@@ -560,8 +567,10 @@ class Learner(Changes):
     def _learn_new_rows(
         self, learned: LearnerState, rows: Rows, due: int
     ) -> tuple[LearnerState, Forecast, bool]:
-        """Standardise rows, count them into the scale, and learn them, up to the row count `due`
-        or to where a scale is set or outgrown; whether it was outgrown.
+        """Standardise rows, add them to the scale statistics, predict and learn them.
+
+        Stop at the row count `due`, or where a column gets its first scale or outgrows it. The last
+        result is whether a scale was outgrown.
         """
         t = self.task.scaled
         width = len(learned.columns) - t
@@ -593,30 +602,29 @@ class Learner(Changes):
         learned, made = self._predict_and_learn(
             learned, z, self.task.standardize_targets(y, labels), x_sd, weight
         )
-        following = CalibrationUpdate(
+        update = CalibrationUpdate(
             y, self.settings.robust, self.uses_interval_calibration, self.uses_kernel, weight
         )
-        said = self._make_forecast(learned, made, following)
-        if (
-            self.has_overstated_variance
-        ):  # at rest it goes by the width that the last rows asked for
+        forecast = self._make_forecast(learned, made, update)
+        # `predict` uses the mean scale factor, which follows the last rows learned.
+        if self.has_overstated_variance:
             tails[:, MEAN_SCALE_FACTOR] = tails[:, SCALE_FACTOR]
-        return learned, said, outgrown
+        return learned, forecast, outgrown
 
     def _replay_due_rows(self, learned: LearnerState, spent: int) -> LearnerState:
-        """Rehearse what is owed and may be, `spent` rows having been learned anew just now."""
+        """Replay the backlog, at most MAX_BURST_ROWS rows including `spent` rows just relearned."""
         debt = learned.rehearsal.debt
         count = int(min(debt, max(0, replay.MAX_BURST_ROWS - spent)))
         if count > 0:
             kept = learned.kept.rows(len(learned.columns) - self.task.scaled)
-            worth = _select_replayable_rows(kept)
-            if len(worth):
+            replayable = _select_replayable_rows(kept)
+            if len(replayable):
                 chosen = replay.draw_replay_rows(
-                    self.settings.seed, learned.seen, len(worth), count
+                    self.settings.seed, learned.seen, len(replayable), count
                 )
-                rows = BufferedRows._make(array[worth[chosen]] for array in kept)
+                rows = BufferedRows._make(array[replayable[chosen]] for array in kept)
                 self._replay_rows(learned, rows)
-            else:  # what cannot be rehearsed is not owed
+            else:  # no row can be replayed: clear the backlog
                 debt, count = 0.0, 0
             done = learned.rehearsal.rows + count
             learned = learned._replace(
@@ -626,7 +634,7 @@ class Learner(Changes):
         return self.correct_replayed_state(learned) if grown else learned
 
     def correct_replayed_state(self, learned: LearnerState) -> LearnerState:
-        """The end of youth: what rehearsed rows pretended to know is taken back, once."""
+        """Remove, once, the surplus information that replayed rows have added."""
         if learned.rehearsal.settled or not self.replay_ratio:
             return learned
         return learned._replace(
@@ -638,34 +646,37 @@ class Learner(Changes):
         )
 
     def _update_replay_backlog(self, learned: LearnerState) -> LearnerState:
-        """What is to be rehearsed now; after an alarm the stream is young again."""
-        now, often = learned.rehearsal, self.replay_ratio
+        """Compute how many buffered rows to replay; a drift alarm resets the schedule."""
+        now, ratio = learned.rehearsal, self.replay_ratio
         if not replay.is_replay_due(now, learned.seen):
             return learned
         if not now.alarm:
-            now = replay.add_to_backlog(now, learned.seen, often)
+            now = replay.add_to_backlog(now, learned.seen, ratio)
             return learned._replace(rehearsal=now)
         learned.kept.drop_before(now.alarm)
-        owed = min(often, replay.ALARM_REPLAY_RATIO) * len(learned.kept)
-        now = now._replace(debt=float(owed), since=learned.seen, alarm=0)
+        backlog = min(ratio, replay.ALARM_REPLAY_RATIO) * len(learned.kept)
+        now = now._replace(debt=float(backlog), since=learned.seen, alarm=0)
         return learned._replace(rehearsal=now)
 
 
-def _compute_inlier_probability(said: Forecast) -> FloatArray | None:
-    """How probable it is that a row's target was no outlier; None: nobody asks, of any row."""
-    return None if math.isnan(said.outlier.item(0)) else 1.0 - said.outlier
+def _compute_inlier_probability(forecast: Forecast) -> FloatArray | None:
+    """Return the probability that each target is not an outlier; None if not modelled."""
+    return None if math.isnan(forecast.outlier.item(0)) else 1.0 - forecast.outlier
 
 
 def _select_replayable_rows(rows: BufferedRows) -> IntArray:
-    """Rows with a target that is probably no outlier; -inf is one, see kbnn.targets.amount."""
+    """Select rows with a target that is probably not an outlier.
+
+    -inf counts as a target, see kbnn.targets.amount.
+    """
     return np.flatnonzero((rows.y < np.inf).any(axis=1) & (rows.trust >= 0.5))
 
 
-def _restore_first_probability(said: Forecast, surprised: Forecast | None) -> Forecast:
-    """The forecasts with that of the first row as it was before its class was known."""
-    if surprised is None:
-        return said
-    probability = said.probability.copy()
+def _restore_first_probability(forecast: Forecast, earlier_forecast: Forecast | None) -> Forecast:
+    """Replace the first row's probabilities by those predicted before its class was known."""
+    if earlier_forecast is None:
+        return forecast
+    probability = forecast.probability.copy()
     probability[0] = 0.0
-    probability[0, : surprised.probability.shape[1]] = surprised.probability[0]
-    return said._replace(probability=probability)
+    probability[0, : earlier_forecast.probability.shape[1]] = earlier_forecast.probability[0]
+    return forecast._replace(probability=probability)

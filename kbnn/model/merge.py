@@ -1,17 +1,16 @@
-"""One model from several that learned shares of the rows: an ensemble, with weights by evidence.
+"""Merge models that learned shares of the rows into one ensemble, weighted by evidence.
 
-The networks of all models are carried over to one scale (kbnn.model.rescale), that of all rows
-together, and go on side by side as the members of one ensemble (kbnn.model.ensemble). What a member
-weighs at first is what its model's forecasts were worth: with mean log score l a row since the last
-point of its learning curve, its evidence is that of ten rows, 10 l. From the next row on weights
-follow evidence as in any ensemble. Counts add up; the record begins anew, since the ensemble has
-said nothing yet.
+The networks of all models are converted to one scale (kbnn.model.rescale), that of all rows
+together, and become the members of one ensemble (kbnn.model.ensemble). The initial weight of a
+member follows from its model's forecasts: with mean log score l per row since the last point of its
+learning curve, its evidence is that of ten rows, 10 l. From the next row on, weights follow
+evidence as in any ensemble. Counts add up; the record starts empty, since the ensemble has not
+predicted any row yet.
 
-Shares may meet categories in different orders, or not at all, and classes in different orders. The
-joined schema has the categories of the first model, then what the others add; every network gains
-the inputs that it lacks, as if they had come next in its own stream, and is then put into the order
-of all. A class that a share never met is refused: its network would predict the class from the
-prior alone, with a weight that it earned on the other classes.
+Shares may contain categories and classes in different orders, and different categories. The merged
+schema has the categories of the first model, then those that the others add. Every network is grown
+by the inputs that it lacks and then reordered. A class that is missing in a share is an error: its
+network would predict the class from the prior alone, with a weight earned on other classes.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from kbnn.wording import clean_text
 
 MAX_MEMBERS = 64
 MERGE_EVIDENCE_ROWS = 10.0
-"""Rows that what a model's forecasts were worth counts for. Members of shares of one stream differ
-by chance as much as by merit; chosen on parts of the training rows of five sets, where 0 to 3 rows
-cost log density and 30 to 100 cost error."""
+"""Rows of evidence that set a member's initial weight. Shares of one stream differ by chance as
+much as by quality. Chosen on parts of the training rows of five data sets, where 0 to 3 rows worsen
+the log density and 30 to 100 the error."""
 
 
 class _Share(NamedTuple):
-    """What one model has learned, with inputs and classes in the order of the joined model."""
+    """State of one model, with inputs and classes in the order of the merged model."""
 
     members: list[State]
     columns: FloatArray
@@ -58,7 +57,7 @@ class _Share(NamedTuple):
 
 
 def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineModel:
-    """The ensemble of all; ModelError says what keeps them apart."""
+    """Return the ensemble of all models; ModelError if they cannot be merged."""
     _check_mergeable(models, names)
     first = models[0]
     schema = _union(models, names)
@@ -92,69 +91,70 @@ def merge_models(models: Sequence[OnlineModel], names: Sequence[str]) -> OnlineM
 
 
 def _check_mergeable(models: Sequence[OnlineModel], names: Sequence[str]) -> None:
+    """Raise ModelError if the models cannot be merged."""
     first, name = models[0], names[0]
     for model, other in zip(models, names, strict=True):
         if model.is_warming_up:
             raise ModelError(
-                f"{other}: holds {model.held_rows} rows and has not begun, so there is nothing to join"
+                f"{other}: is still warming up (it holds {model.held_rows} rows). Train it on more "
+                "rows before joining"
             )
         if model.schema.lags or model.schema.wait:
             raise ModelError(
-                f"{other}: its rows follow one another (--lags or --id), so shares of them cannot "
-                "be joined"
+                f"{other}: cannot be joined: its rows depend on one another (--lags or --id)"
             )
         differs = _describe_difference(first, model)
         if differs:
             raise ModelError(f"{other}: cannot be joined with {name}: {differs}")
     if sum(len(model.learner_state.members) for model in models) > MAX_MEMBERS:
-        raise ModelError(f"a model has at most {MAX_MEMBERS} networks: join fewer")
+        raise ModelError(f"a model has at most {MAX_MEMBERS} networks: join fewer models")
 
 
 def _describe_difference(one: OnlineModel, other: OnlineModel) -> str:
-    """What keeps two models apart, in words; empty if nothing does."""
+    """Describe why two models cannot be merged; empty if they can."""
     if one.schema.targets != other.schema.targets:
         mine, theirs = (", ".join(m.schema.targets) for m in (one, other))
         return f"it has the target {theirs}, not {mine}"
     if one.task.name != other.task.name:
-        return f"its task is {other.task.name}, not {one.task.name} (say --task for both)"
+        return f"its task is {other.task.name}, not {one.task.name} (give --task for both)"
     if one.schema.closed != other.schema.closed:
-        return "only one of them admits further classes (learn both with the same --task)"
+        return "only one of them allows new classes (train both with the same --task)"
     mine_columns = [(c.name, c.kind, c.role, c.buckets) for c in one.schema.columns]
     if mine_columns != [(c.name, c.kind, c.role, c.buckets) for c in other.schema.columns]:
-        return "their columns differ (learn all shares with the same columns)"
+        return "their columns differ (train all shares with the same columns)"
     if _calendar(one.schema) != _calendar(other.schema):
-        return "they read the time in different ways (learn both with the same --time options)"
+        return "they parse times differently (train both with the same --time options)"
     seen_by_one = set(one.schema.classes) ^ set(other.schema.classes)
     if seen_by_one:
         label = clean_text(min(seen_by_one))
-        return f"only one of them has met class '{label}' (give every share rows of every class)"
+        return f"only one of them has seen class '{label}' (give every share rows of every class)"
     configs = [model.learner_state.members[0].config for model in (one, other)]
     if one.schema.classes != other.schema.classes and not configs[0].kind.supports_growth:
-        return "their classes came in another order (--link probit accepts this)"
+        return "their classes are in a different order (--link probit allows this)"
     shapes = [(c.hidden, c.activations, c.covariance, c.observation) for c in configs]
     if shapes[0] != shapes[1] or configs[0].learns_noise != configs[1].learns_noise:
-        return "their networks differ (say --layers and --covariance for both)"
+        return "their networks differ (give --layers and --covariance for both)"
     if not np.array_equal(
         one.learner_state.tails[:, LINK_UNIT], other.learner_state.tails[:, LINK_UNIT]
     ):
-        return "their targets are learned in other units (say --task regression for both)"
+        return "their targets are in different units (give --task regression for both)"
     if _without_member_settings(one.settings) != _without_member_settings(other.settings):
-        return "they were trained with other options"
+        return "they were trained with different options"
     return ""
 
 
 def _without_member_settings(settings: Settings) -> Settings:
-    """Settings but for what members may differ in."""
+    """Reset the settings in which members may differ."""
     return replace(settings, seed=0, ensemble=1, kind="auto")
 
 
 def _calendar(schema: Schema) -> Clock | None:
-    """How a schema reads the time, but for where elapsed time starts and the step of the rows."""
+    """Return the clock without start and step, in which shares may differ."""
     return None if schema.clock is None else replace(schema.clock, start=0.0, step=0.0)
 
 
 def _union(models: Sequence[OnlineModel], names: Sequence[str]) -> Schema:
-    """The first model's schema with the categories of the others."""
+    """Return the first model's schema with the categories of the others added."""
     schema = models[0].schema.copy()
     for model, name in zip(models, names, strict=True):
         for place in model.schema.layout:
@@ -164,14 +164,14 @@ def _union(models: Sequence[OnlineModel], names: Sequence[str]) -> Schema:
             if schema.add_category(column, place.category) is None:
                 raise ModelError(
                     f"{name}: cannot be joined with {names[0]}: column '{column.name}' would have "
-                    f"more than {schema.max_categories} categories (learn all shares with "
+                    f"more than {schema.max_categories} categories (train all shares with "
                     f"--hash {column.name}:32)"
                 )
     return schema
 
 
 def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
-    """All models with the inputs and classes of the schema, in its order."""
+    """Return the states of all models with the inputs and classes of the schema, in its order."""
     at = {place: index for index, place in enumerate(schema.layout)}
     known: list[IntArray] = []
     labels: list[IntArray] = []
@@ -223,12 +223,12 @@ def _align(models: Sequence[OnlineModel], schema: Schema) -> list[_Share]:
 
 
 def _extent(places: IntArray) -> int:
-    """How many places there must be."""
+    """Return how many positions there must be at least."""
     return max(len(places), int(np.max(places, initial=-1)) + 1)
 
 
 def _permutation(places: IntArray, size: int) -> IntArray:
-    """Places of all `size` inputs; those without one, and new ones, take what is free in order."""
+    """Return positions of all `size` inputs; those without one fill the free positions in order."""
     free = np.setdiff1d(np.arange(size), places)
     whole = np.concatenate((places, np.full(size - len(places), -1)))
     whole[whole < 0] = free
@@ -236,13 +236,13 @@ def _permutation(places: IntArray, size: int) -> IntArray:
 
 
 def _reorder_labels(y: FloatArray, classes: IntArray) -> FloatArray:
-    """Class indices in the order of the joined model; NaN where there is no label."""
+    """Map class indices to those of the merged model; NaN where a label is missing."""
     known = np.isfinite(y)
     return np.where(known, classes[np.where(known, y, 0.0).astype(np.int64)], np.nan)
 
 
 def _elapsed(schema: Schema, other: Schema) -> tuple[int, float] | None:
-    """The input that holds elapsed days, and by how many the other's start is later."""
+    """Return the input with the elapsed days, and by how many days the other's start is later."""
     clock, its = schema.clock, other.clock
     if clock is None or its is None or len(clock.names) == 2 * len(clock.cycles):
         return None
@@ -251,7 +251,7 @@ def _elapsed(schema: Schema, other: Schema) -> tuple[int, float] | None:
 
 
 def _merge_columns(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray:
-    """Statistics of all rows: means and squares add up as variances of groups do."""
+    """Combine statistics: counts add up, means and squares as those of groups."""
     stacked = np.stack(parts)
     columns = stacked[0].copy()
     count, mean, squares = stacked[..., COUNT], stacked[..., MEAN], stacked[..., SQUARES]
@@ -268,7 +268,7 @@ def _merge_columns(parts: Sequence[FloatArray], fixed: FloatArray) -> FloatArray
 
 
 def _rescale_members(share: _Share, columns: FloatArray, learner: Learner) -> list[State]:
-    """The networks of a model in the scale of all; indicators and cycles have none."""
+    """Convert the networks of a model to the common scale; indicators and cycles have none."""
     t = learner.task.scaled
     old, new = scaler.get_scale(share.columns), scaler.get_scale(columns)
     gain, shift = scaler.compute_output_map(old, new, t, share.members[0].config.outputs)
@@ -281,7 +281,7 @@ def _rescale_members(share: _Share, columns: FloatArray, learner: Learner) -> li
 
 
 def _merge_log_weights(models: Sequence[OnlineModel]) -> FloatArray:
-    """The log weights of all members, the best 0."""
+    """Return the log weights of all members; the largest is 0."""
     found: list[FloatArray] = []
     for model in models:
         lines = [score.curve_values()["nll"] for score in model.card.scores]
@@ -296,7 +296,7 @@ def _merge_log_weights(models: Sequence[OnlineModel]) -> FloatArray:
 
 
 def _merge_calibration(models: Sequence[OnlineModel]) -> FloatArray:
-    """What is known of the tails, each model's by its rows."""
+    """Average the calibration of all models, weighted by rows."""
     rows = np.array(_count_rows(models))
     tails = np.stack([model.learner_state.tails for model in models])
     mixed = np.einsum("m,mtf->tf", rows / rows.sum(), np.where(np.isfinite(tails), tails, 0.0))
@@ -306,12 +306,12 @@ def _merge_calibration(models: Sequence[OnlineModel]) -> FloatArray:
 
 
 def _count_rows(models: Sequence[OnlineModel]) -> list[float]:
-    """How much each model counts."""
+    """Return the weight of each model: its rows, at least 1."""
     return [float(max(model.rows, 1)) for model in models]
 
 
 def _merge_buffers(models: Sequence[OnlineModel], rows: Sequence[BufferedRows]) -> ReplayBuffer:
-    """The last rows of each, in the order of the models, numbered as they would be in one run."""
+    """Concatenate the last buffered rows of each model, numbered as in one run."""
     most = min(model.learner_state.kept.max_rows for model in models)
     share = max(1, most // len(models))
     parts, before = [], 0.0

@@ -1,7 +1,7 @@
-"""Models written by earlier versions of the format, brought to the present one.
+"""Migrate models written in earlier versions of the format.
 
-Each step takes a header and its arrays from one version to the next; a file passes through all that
-follow its own. tests/fixtures holds a model of every version.
+Each step converts header and arrays from one version to the next; a file passes through all steps
+after its own version. tests/fixtures holds a model of every version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Migration = Callable[[dict[str, Any], Arrays], tuple[dict[str, Any], Arrays]]
 def migrate_state(
     version: int, header: dict[str, Any], arrays: Arrays
 ) -> tuple[dict[str, Any], Arrays]:
-    """The header and arrays as the present version has them; ModelError if they cannot be."""
+    """Convert header and arrays to the current version; ModelError if they are inconsistent."""
     try:
         for step in MIGRATIONS[version - 1 :]:
             header, arrays = step(header, arrays)
@@ -35,15 +35,15 @@ def migrate_state(
 
 
 def migrated_form(version: int, form: dict[str, Any], task: str) -> dict[str, Any]:
-    """The settings and the network that packed models of a fleet share, as they are now.
+    """Migrate the settings and the network config that packed models of a fleet share.
 
     They pass the steps of a model file, as the settings and the network of its only candidate.
     """
-    racer = {"settings": form["settings"], "networks": [{"config": form["config"]}]}
+    candidate = {"settings": form["settings"], "networks": [{"config": form["config"]}]}
     header = {
         "settings": form["settings"],
         "schema": {"task": task},
-        "racers": [{**racer, "rehearsal": {}}],
+        "racers": [{**candidate, "rehearsal": {}}],
         "record": {"scores": []},
     }
     (found,) = migrate_state(version, header, {})[0]["racers"]
@@ -62,11 +62,11 @@ _RENAMED_SUMS = {
     "in95": "coverage.95",
     "correct": "accuracy",
 }
-"""What figures were called in version 1 where it was not by their names."""
+"""Names of metrics in version 1 that were changed in version 2."""
 
 
 def _migrate_to_v2(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Version 1 kept held and recent rows apart, and PIT counts and confusion outside scores."""
+    """Join held and recent rows, and move PIT counts and confusion matrix into the scores."""
     source = "recent" if header["networks"] else "held"
     moved = {
         name: array
@@ -110,9 +110,9 @@ def _migrate_score(
 
 
 def _migrate_to_v3(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Version 2 knew neither races nor rehearsal: its one network goes on without."""
+    """Wrap the only network as a candidate that does not replay."""
     settings = {**header["settings"], "rehearse": 0, "kind": "regression"}
-    racer = {
+    candidate = {
         "settings": settings,
         "networks": [
             {**one, "config": {**one["config"], "repeats": 0.5}} for one in header["networks"]
@@ -139,11 +139,17 @@ def _migrate_to_v3(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, An
         **header["record"],
         "scores": [_migrate_interval_width(one) for one in header["record"]["scores"]],
     }
-    return {**kept, "settings": settings, "racers": [racer], "lost": [], "record": record}, moved
+    return {
+        **kept,
+        "settings": settings,
+        "racers": [candidate],
+        "lost": [],
+        "record": record,
+    }, moved
 
 
 def _migrate_interval_width(score: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 added up standard deviations where intervals may differ from row to row."""
+    """Convert the sum of standard deviations to a sum of interval widths."""
     name = "interval_width_90"
     if name not in score["sums"]:
         return score
@@ -151,50 +157,56 @@ def _migrate_interval_width(score: dict[str, Any]) -> dict[str, Any]:
 
 
 def _migrate_to_v4(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Version 3 learned the logarithm of a positive target, for which the unit 0 stands."""
+    """Add the unit of the link: 0 means the logarithm, as version 3 had for positive targets."""
     moved = dict(arrays)
     for name, array in arrays.items():
         if name.endswith("/stated/tails"):
             moved[name] = np.pad(array, ((0, 0), (0, 1)))
     if "waiting/stated" in arrays:
-        said = arrays["waiting/stated"].reshape(
+        forecasts = arrays["waiting/stated"].reshape(
             len(arrays["waiting/stated"]), -1, _STATED_FIELDS_V3
         )
-        moved["waiting/stated"] = np.pad(said, ((0, 0), (0, 0), (0, 1))).reshape(len(said), -1)
+        moved["waiting/stated"] = np.pad(forecasts, ((0, 0), (0, 0), (0, 1))).reshape(
+            len(forecasts), -1
+        )
     return header, moved
 
 
 def _migrate_to_v5(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Version 4 knew no amounts: nothing that it stated is exactly 0."""
+    """Add the probability of an exact 0 to pending forecasts; it is 0 in version 4."""
     moved = dict(arrays)
     if "waiting/stated" in arrays:
-        said = arrays["waiting/stated"]
-        said = said.reshape(len(said), -1, _STATED_FIELDS_V3 + 1)
-        moved["waiting/stated"] = np.pad(said, ((0, 0), (0, 0), (0, 1))).reshape(len(said), -1)
+        forecasts = arrays["waiting/stated"]
+        forecasts = forecasts.reshape(len(forecasts), -1, _STATED_FIELDS_V3 + 1)
+        moved["waiting/stated"] = np.pad(forecasts, ((0, 0), (0, 0), (0, 1))).reshape(
+            len(forecasts), -1
+        )
     return header, moved
 
 
 def _migrate_to_v6(header: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Version 5 stated probabilities of classes as they were: what it learned says no more.
+    """Add the temperature of class probabilities, and the row count at which replay is corrected.
 
-    All surplus of rehearsal was taken back when a stream was no longer young.
+    Version 5 had no temperature and always corrected replay after REPLAY_ROWS rows.
     """
-    racers = [
-        {**racer, "rehearsal": {**racer["rehearsal"], "grown": REPLAY_ROWS}}
-        for racer in header["racers"]
+    candidates = [
+        {**candidate, "rehearsal": {**candidate["rehearsal"], "grown": REPLAY_ROWS}}
+        for candidate in header["racers"]
     ]
     moved = dict(arrays)
     task = TARGET_TYPES[header["schema"]["task"]]
-    for k, racer in enumerate(header["racers"]):
-        network = next(iter(racer["networks"]), None)
+    for k, candidate in enumerate(header["racers"]):
+        network = next(iter(candidate["networks"]), None)
         outputs = 0 if network is None else network["config"]["outputs"]
-        known = task.init_temperature(network is not None and racer["settings"]["robust"], outputs)
+        known = task.init_temperature(
+            network is not None and candidate["settings"]["robust"], outputs
+        )
         moved[f"racer{k}/stated/sharpness"] = known
-    return {**header, "racers": racers}, moved
+    return {**header, "racers": candidates}, moved
 
 
 _STATED_FIELDS_V3 = 15
-"""Fields of what was stated of a row up to version 3; in version 4 there was one more."""
+"""Fields of a pending forecast up to version 3; version 4 has one more."""
 
 MIGRATIONS: tuple[Migration, ...] = (
     _migrate_to_v2,

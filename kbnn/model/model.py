@@ -1,4 +1,7 @@
-"""A model: schema, networks and the record of what they forecast, in the user's units."""
+"""Online model: schema, candidates, pending labels and prequential record, in the user's units.
+
+`OnlineModel` holds rows until the warm-up ends, then predicts, learns and scores every row.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +44,18 @@ __all__ = ["IN_WARMUP", "Forecast", "OnlineModel", "Rows"]
 
 
 class OnlineModel:
-    """Learns blocks of rows and predicts; `learn` moves it forward.
+    """Online model that learns batches of rows and predicts.
 
-    Rows take one way: hold (until the scale is known), predict, learn, score. Several candidates
-    may race (kbnn.model.candidates); the first of the racers leads, and is what the model is.
+    Each row is held (until the scale is known), predicted, learned and scored. Several candidates
+    may compete (kbnn.model.candidates); the first is the leader, whose forecasts are the model's.
     """
 
     key: tuple[str, ...] = ()
-    """The columns by which rows find their model, of a fleet (kbnn.fleet)."""
+    """Key columns; only a fleet has them (kbnn.fleet)."""
     is_scored: bool = True
-    """Whether what it says goes into its record; it learns the same without."""
+    """Whether forecasts are added to the prequential record; learning does not depend on it."""
     predict_backend: Callable[[Rows], Forecast] | None = None
-    """Who predicts in its place, see kbnn.workflows.engines."""
+    """Function that predicts instead of this model, see kbnn.workflows.engines."""
 
     def __init__(self, settings: Settings, schema: Schema) -> None:
         targets = len(schema.targets)
@@ -77,7 +80,7 @@ class OnlineModel:
         self.racers: tuple[Candidate, ...] = (Candidate(learner, nothing),)
         self.lost: tuple[EliminatedCandidate, ...] = ()
         self.skipped = 0  # rows without a target
-        self.let_go = 0  # rows held and let go before any target had varied
+        self.let_go = 0  # rows dropped in the warm-up before any target had varied
         self.met = 0  # rows of the stream, in all passes
         self.position: dict[str, Any] = {}
         self._card: Scorecard | Callable[[], Scorecard] = Scorecard(
@@ -92,45 +95,48 @@ class OnlineModel:
         self.history = self.timeline.make_history()
         self.pending_rows = PendingRows(schema.wait)
         self.lock = RLock()
-        """Held while rows are learned or predicted, and by whoever asks for more than one thing."""
+        """Held while rows are learned or predicted, and by callers that need a consistent state."""
         self._unfinished: Transaction | None = None
 
     @classmethod
     def create(cls, settings: Settings, schema: Schema) -> OnlineModel:
-        """A model that has seen nothing."""
+        """Create a model without rows."""
         return cls(settings, schema)
 
     @property
     def task(self) -> TargetType:
-        """What the targets are, as the leader has it."""
+        """Target type of the leader."""
         return self.learner.task
 
     @property
     def schema(self) -> Schema:
-        """What each column is."""
+        """Names and types of the columns."""
         return self._schema
 
     @schema.setter
     def schema(self, schema: Schema) -> None:
         wider = schema.width > self._schema.width
         if wider and self._unscored.rows:
-            self._count_unscored()  # as it was
+            self._count_unscored()  # these rows have the old width
         self._schema = schema
         self.timeline = Timeline(schema)
         self.racers = tuple(
-            replace(racer, learner=self.make_learner(racer.learner.settings, racer.learner.task))
-            for racer in self.racers
+            replace(
+                candidate,
+                learner=self.make_learner(candidate.learner.settings, candidate.learner.task),
+            )
+            for candidate in self.racers
         )
         if wider:
             before = make_fill_values(self.learner.indicators)
-            for racer in self.racers:
-                racer.learned.kept.fill_values = before
+            for candidate in self.racers:
+                candidate.learned.kept.fill_values = before
             card = self._count_unscored().copy()
             card.add_columns(before)
             self._card = card
 
     def make_learner(self, settings: Settings, task: TargetType | None = None) -> Learner:
-        """How a candidate with these settings learns; `task` is what it has learned so far."""
+        """Create the learner of a candidate; `task` is its target type if that exists already."""
         if task is None:
             task = make_target_type(self._schema, settings)
         task.schema = self._schema
@@ -143,12 +149,12 @@ class OnlineModel:
 
     @property
     def learner(self) -> Learner:
-        """How the leader learns."""
+        """Learner of the leader."""
         return self.racers[0].learner
 
     @property
     def learner_state(self) -> LearnerState:
-        """What the leader has learned; set, it races alone."""
+        """State of the leader; setting it drops all other candidates."""
         return self.racers[0].learned
 
     @learner_state.setter
@@ -157,50 +163,51 @@ class OnlineModel:
 
     @property
     def alarms(self) -> list[int]:
-        """Rows that raised an alarm, the last hundred."""
+        """Numbers of the last hundred rows that raised a drift alarm."""
         return list(self.racers[0].alarms)
 
     @property
     def card(self) -> Scorecard:
-        """The record of every row, forecast before it was learned."""
+        """Prequential record: every row was forecast before it was learned."""
         with self.lock:
             self.recover_transaction()
             return self._count_unscored()
 
     def _count_unscored(self) -> Scorecard:
-        """Count rows that wait into a copy of the record, which takes the record's place."""
+        """Add unscored rows to a copy of the record, which then replaces it."""
         card = self._card if isinstance(self._card, Scorecard) else self._card()
         card.scorer = self.task
         unscored = self._unscored
         if unscored.rows:
-            card, (rows, said) = card.copy(), unscored.get_rows()
-            card.add(rows.x, rows.y, said, rows.weight, rows.number)
+            card, (rows, forecast) = card.copy(), unscored.get_rows()
+            card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
             unscored = unscored.make_empty()
-        self._card, self._unscored = card, unscored  # at once: no row counts twice
+        self._card, self._unscored = card, unscored  # together, so that no row counts twice
         return card
 
     def compact_buffers(self) -> None:
-        """Hold rows that came one by one as few blocks, which take a small part of the room."""
+        """Release spare capacity of all buffers."""
         self._unscored.shrink_to_fit()
-        for racer in self.racers:
-            racer.learned.kept.shrink_to_fit()
+        for candidate in self.racers:
+            candidate.learned.kept.shrink_to_fit()
 
     def set_record(self, card: Callable[[], Scorecard]) -> None:
-        """Take over a record, made when it is first asked for: predicting needs none."""
+        """Set a function that returns the record when it is first needed; predicting needs none."""
         self._card = card
 
     @property
     def interval_mode(self) -> str | None:
-        """Whether intervals are `tracked`, or `stated` as the distribution has them, if any."""
+        """`tracked` if intervals are calibrated online, else `stated`; None if there are none."""
         kept = self.learner_state.tails[:, FIRST_GAIN:MEAN_SCALE_FACTOR]
         moved = bool(kept.size) and not bool(np.all(kept == 1.0))
         return self.task.interval_mode("tracked" if moved else "stated")
 
     def set_interval_mode(self, wanted: str | None) -> None:
-        """Take intervals as stated from now on, whatever was tracked; UsageError if not tracked."""
+        """Switch calibration off if `stated` is wanted; UsageError if `tracked` is impossible."""
         if wanted == "tracked" and self.settings.intervals == "stated":
             raise UsageError(
-                "the model learned with --intervals stated: nothing was tracked (leave it out)"
+                "the model was trained with --intervals stated, so that nothing was tracked (leave "
+                "out --intervals tracked)"
             )
         if wanted == "stated":
             tails = self.learner_state.tails.copy()
@@ -209,31 +216,31 @@ class OnlineModel:
 
     @property
     def wants_saving(self) -> bool:
-        """Whether it is to be saved soon; a fleet in workers may want it."""
+        """Whether the model asks to be saved soon; only a fleet in workers does."""
         return False
 
     @property
     def is_warming_up(self) -> bool:
-        """Whether rows are still held back for their scale."""
+        """Whether rows are still held until their scale is known."""
         return not self.learner_state.members
 
     @property
     def held_rows(self) -> int:
-        """Rows held back."""
+        """Number of rows held in the warm-up."""
         return len(self.learner_state.kept) if self.is_warming_up else 0
 
     def get_network_count(self, which: str) -> int:
-        """A count of the (first) network, see kbnn.core.state.Counts."""
+        """Return a count of the (first) network, see kbnn.core.state.Counts."""
         return self.learner_state.members[0].counts[which] if self.learner_state.members else 0
 
     @property
     def rows(self) -> int:
-        """Rows learned in all passes, held ones included."""
+        """Rows learned in all passes, including held rows."""
         return self.get_network_count("rows") + self.held_rows
 
     @property
     def rejected_rows(self) -> int:
-        """Rows with a target that could not be learned from."""
+        """Rows with a target that could not be learned."""
         return self.get_network_count("rejected") + self.let_go
 
     @property
@@ -253,7 +260,7 @@ class OnlineModel:
 
     @property
     def shown_scales(self) -> TargetScale:
-        """Center and scale of each scaled target, in its units."""
+        """Center and scale of each scaled target, in the user's units."""
         columns = self.learner_state.columns[: self.task.scaled]
         scaled = TargetScale(columns[:, scaler.CENTER], columns[:, scaler.SCALE])
         return (
@@ -262,7 +269,7 @@ class OnlineModel:
 
     @property
     def noise_sd(self) -> list[float]:
-        """The level of each target's noise, in its units; empty where there is none."""
+        """Noise level of each target, in its units; empty where there is none."""
         if self.is_warming_up:
             return []
         member = self.learner_state.members[0]
@@ -270,7 +277,7 @@ class OnlineModel:
 
     @property
     def noise_shown(self) -> list[float]:
-        """The quantity of each target's noise that training prints, see `Task.noise_shown`."""
+        """Noise of each target as shown to users, see `TargetType.displayed_noise`."""
         if self.is_warming_up:
             return []
         member, columns = (
@@ -283,30 +290,31 @@ class OnlineModel:
         )
 
     def learn(self, rows: Rows, again: bool = False) -> Forecast:
-        """Predict each row, then learn it; unless learned `again`, rows are scored too."""
+        """Predict each row, then learn it; rows are scored except in a later pass (`again`)."""
         return self.learn_batch(rows, again).forecast
 
     def learn_batch(self, rows: Rows, again: bool = False) -> LearnResult:
-        """The same, and what happened.
+        """Predict and learn rows as `learn` does, and return forecasts and changes of target type.
 
-        Rows are learned whole: if anything is raised, the model is as before or as after them all.
+        Learning is atomic: after an exception the model is as before the rows or as after all of
+        them.
         """
         with self.lock:
             self.recover_transaction()
             transaction = Transaction(self, rows, again)
             self._unfinished = transaction
             try:
-                lesson = self._learn_rows(rows, again)
+                result = self._learn_rows(rows, again)
                 transaction.done = True
             except BaseException:
                 self.recover_transaction()
                 raise
             transaction.end()
             self._unfinished = None
-            return lesson
+            return result
 
     def recover_transaction(self) -> None:
-        """Undo rows whose learning was interrupted, or complete them if a network knows them."""
+        """Undo rows whose learning was interrupted; complete them if a network has learned some."""
         transaction = self._unfinished
         if transaction is None:
             return
@@ -317,7 +325,7 @@ class OnlineModel:
                     self._learn_rows(transaction.rows, transaction.again)
                 except MemoryError:
                     raise
-                except Exception:  # it fails every time: what was learned so far stays
+                except Exception:  # it would fail every time: keep what was learned
                     transaction.done = True
                     raise
             transaction.done = True
@@ -325,6 +333,7 @@ class OnlineModel:
         self._unfinished = None
 
     def _learn_rows(self, rows: Rows, again: bool) -> LearnResult:
+        """Learn rows, by id if labels may be late."""
         if rows.schema is not None and rows.schema is not self._schema:
             self.schema = rows.schema
         if self._schema.wait and rows.id is not None:
@@ -335,23 +344,25 @@ class OnlineModel:
         return self._learn_labelled(rows, {}, again)
 
     def _predict_unlabelled(self, rows: Rows) -> Forecast:
-        """Predict rows without a target, of which nothing is learned, not even their scale."""
+        """Predict rows without a target; nothing is learned from them, not even their scale."""
         if self.is_warming_up:
-            said = make_empty_forecast(len(rows.y), self.task.numbers)
-            said = said._replace(mean=np.full_like(said.mean, np.nan), sd=said.sd + np.nan)
+            forecast = make_empty_forecast(len(rows.y), self.task.numbers)
+            forecast = forecast._replace(
+                mean=np.full_like(forecast.mean, np.nan), sd=forecast.sd + np.nan
+            )
         else:
-            said = self._predict_independent(rows)
+            forecast = self._predict_independent(rows)
         self.skipped += len(rows.y)
         self.met += len(rows.y)
-        said = said._replace(status=np.full(len(rows.y), UNLABELLED))
+        forecast = forecast._replace(status=np.full(len(rows.y), UNLABELLED))
         if not self.is_warming_up:
-            self._score_rows(rows, said, False)
-        return said
+            self._score_rows(rows, forecast, False)
+        return forecast
 
     def _learn_labelled(
-        self, rows: Rows, then: dict[int, Forecast], again: bool = False
+        self, rows: Rows, earlier_forecasts: dict[int, Forecast], again: bool = False
     ) -> LearnResult:
-        """Predict and learn rows; of some, by place, a forecast was made when they came."""
+        """Predict and learn rows; `earlier_forecasts` are those of some rows, by position."""
         self._trial_state = None
         held = not self.racers[0].learned.members
         if held and (again or not self.settings.units):
@@ -359,28 +370,28 @@ class OnlineModel:
             held = False
         placed = self._add_lags(rows)
         parts: list[Forecast] = []
-        refuted: tuple[TargetTypeChange, ...] = ()
+        type_changes: tuple[TargetTypeChange, ...] = ()
         at = 0
         rows = placed.training_rows
         while at < len(rows.y):
             rest = rows if at == 0 else slice_rows(rows, at, len(rows.y))
             if not self.racers[0].learned.members:
-                said = self._hold_rows(rest)
+                part = self._hold_rows(rest)
             else:
-                rest, given_up = self._split_at_invalid_target(rest)
-                refuted += given_up
-                self.racers, said, skipped, lost = candidates.learn_candidates(
+                rest, new_changes = self._split_at_invalid_target(rest)
+                type_changes += new_changes
+                self.racers, part, skipped, lost = candidates.learn_candidates(
                     self.racers, rest, self.met + 1, again
                 )
-                self.met += len(said.status)
+                self.met += len(part.status)
                 self.skipped += skipped
                 self.lost += lost
-            parts.append(said)
-            at += len(said.status)
+            parts.append(part)
+            at += len(part.status)
         forecast = placed.restore_level(
             join_forecasts(parts) if parts else make_empty_forecast(0, self.task.numbers)
         )
-        forecast = restore_pending_forecasts(forecast, then)
+        forecast = restore_pending_forecasts(forecast, earlier_forecasts)
         if not again:
             self._score_rows(placed.rows, forecast, held)
             if self._schema.lags:
@@ -388,43 +399,44 @@ class OnlineModel:
                 self.history.record_errors(
                     np.where((forecast.status & IN_WARMUP)[:, None], np.nan, off)
                 )
-        return LearnResult(forecast, refuted)
+        return LearnResult(forecast, type_changes)
 
     def _split_at_invalid_target(self, rows: Rows) -> tuple[Rows, tuple[TargetTypeChange, ...]]:
-        """Rows up to the next that the kind of target found by evidence cannot have.
+        """Return rows up to the next target that the selected target type excludes.
 
-        Where the first is one, that evidence was wrong: what was learned is learned anew as a kind
-        that can have it, from the rows kept. While kinds race that is one more of them, which
-        starts where the best is.
+        If the first row is excluded, the selected type was wrong: the buffered rows are relearned
+        with a type that allows the target. While target types compete, such a type joins the
+        candidates with the evidence of the best one.
         """
         if self.settings.kind != "auto":
             return rows, ()
         stop = candidates.find_first_invalid_row(self.racers, rows.y)
         if stop:
             return rows if stop == len(rows.y) else slice_rows(rows, 0, stop), ()
-        if not len(self.learner_state.kept):  # in a later pass, where all rows were seen before
+        if not len(self.learner_state.kept):  # in a later pass nothing is buffered
             return slice_rows(rows, 0, 1), ()
-        able = candidates.select_valid_candidates(self.racers, rows.y[:1])
-        if not able:
+        valid = candidates.select_valid_candidates(self.racers, rows.y[:1])
+        if not valid:
             kind = widen_target_type(self.task.name, rows.y[:1])
             place = int(rows.number[0]), float(rows.y[0, 0])
-            refuted = TargetTypeChange(self.task.name, *place, kind)
+            type_changes = TargetTypeChange(self.task.name, *place, kind)
             self.racers = (self._restart_as(self.racers[0], kind),)
-            rest, more_refuted = self._split_at_invalid_target(rows)
-            return rest, (refuted, *more_refuted)
-        known = {racer.learner.settings.kind for racer in able}
-        best = max(racer.evidence for racer in able)
+            rest, more_changes = self._split_at_invalid_target(rows)
+            return rest, (type_changes, *more_changes)
+        known = {candidate.learner.settings.kind for candidate in valid}
+        best = max(candidate.evidence for candidate in valid)
         more = [
-            replace(self._restart_as(racer, kind), evidence=best)
-            for racer in self.racers
-            if racer not in able
-            and (kind := widen_target_type(racer.learner.settings.kind, rows.y[:1])) not in known
+            replace(self._restart_as(candidate, kind), evidence=best)
+            for candidate in self.racers
+            if candidate not in valid
+            and (kind := widen_target_type(candidate.learner.settings.kind, rows.y[:1]))
+            not in known
         ]
-        self.racers = (*able, *more)
+        self.racers = (*valid, *more)
         return self._split_at_invalid_target(rows)
 
     def _restart_as(self, leader: Candidate, kind: str) -> Candidate:
-        """A candidate as another kind of number."""
+        """Restart a candidate with another target type from its buffered rows."""
         before, task = leader.learned, leader.learner.task
         kept = before.kept.rows(len(before.columns) - task.scaled)
         raw = kept._replace(y=task.inverse_link(kept.y, before.tails))
@@ -444,42 +456,44 @@ class OnlineModel:
         )
 
     def _add_lags(self, rows: Rows) -> LaggedBatch:
-        """Rows beside those before them, which they join."""
+        """Add lag columns to rows, and the rows to the history."""
         if not self._schema.lags:
             return LaggedBatch(rows, None)
         return self.timeline.add_lags(self.history, rows)
 
     def start_pass(self) -> None:
-        """A further pass begins: what comes next has nothing before it."""
+        """Start a further pass with an empty history."""
         with self.lock:
             self.recover_transaction()
             self.history = self.timeline.make_history()
 
     def predict(self, rows: Rows) -> Forecast:
-        """Predict rows; the model stays as it is (rows still held are learned in a trial).
+        """Predict rows; the model does not change (held rows are learned in a temporary copy).
 
-        Each is beside the others and after all that was learned: lags are as x says. `ahead` is for
-        rows that come one after another.
+        Rows are independent of one another and follow the last row learned; lags are taken from x.
+        Use `open_predictor` for consecutive rows.
         """
         with self.lock:
             self.recover_transaction()
             return self._predict_independent(rows)
 
     def _predict_independent(self, rows: Rows) -> Forecast:
-        said = self._predict_rows(rows)
-        return shift_forecast(said, self.history.last) if self._schema.changes else said
+        """Predict rows after the last row learned; changes are added to its value."""
+        forecast = self._predict_rows(rows)
+        return shift_forecast(forecast, self.history.last) if self._schema.changes else forecast
 
     def _predict_rows(self, rows: Rows) -> Forecast:
-        """What is said of rows as they are learned."""
+        """Predict rows in the units in which they are learned."""
         return self.learner.predict(self._find_prediction_state(), rows.x, rows.x_sd)
 
     def get_prediction_state(self) -> LearnerState:
-        """What has been learned; rows still held are learned in a trial."""
+        """Return the leader's state; held rows are learned in a temporary copy."""
         with self.lock:
             self.recover_transaction()
             return self._find_prediction_state()
 
     def _find_prediction_state(self) -> LearnerState:
+        """Return the leader's state, or during the warm-up that of a temporary learner."""
         learned = self.racers[0].learned
         if learned.members:
             return learned
@@ -489,13 +503,13 @@ class OnlineModel:
 
     @property
     def forecast_context(self) -> ForecastContext:
-        """What forecasts need of it."""
+        """What recursive forecasts need from the model."""
         return ForecastContext(
             self._schema, self.timeline, self.learner, self.get_prediction_state()
         )
 
     def open_predictor(self, notices: SequenceNotices | None = None) -> Callable[[Rows], Forecast]:
-        """Open a predictor of rows that come after those learned: each is after those above it."""
+        """Open a predictor of consecutive rows that follow the last row learned."""
         if self.predict_backend is not None:
             return self.predict_backend
         if not self._schema.lags:
@@ -507,11 +521,11 @@ class OnlineModel:
             )
 
     def finish_warmup(self) -> None:
-        """End the warm-up now: take the scale from the rows held, and learn them in order."""
+        """End the warm-up: fit the scale to the held rows, and learn them in order."""
         self._trial_state = None
         held = self._copy_held_rows()
-        racers = []
-        # What a row's own past is part of goes on in its own units.
+        started = []
+        # With lags, targets are also inputs and keep their target type.
         settled = self._schema.lags or self.settings.kind != "auto"
         kinds = (
             [self.learner.settings.kind]
@@ -521,57 +535,57 @@ class OnlineModel:
         for settings in self.settings.list_candidates(kinds, held.rows().x.shape[1]):
             same = settings.kind == self.learner.settings.kind
             learner = self.make_learner(settings, self.task if same else None)
-            racers.append(
+            started.append(
                 Candidate(learner, self.learner_state).record_rows(
                     *learner.initialize_state(self._copy_held_rows())
                 )
             )
-        self.racers = tuple(racers)
+        self.racers = tuple(started)
 
     def _hold_rows(self, rows: Rows) -> Forecast:
-        """Hold rows until the scale is known; what is said of them is a stopgap."""
+        """Hold rows until the scale is known; forecasts come from the cold-start predictor."""
         kept = self.learner_state.kept
         held = len(kept)
         since, room = find_cold_start_window(self.let_go + held)
-        early = self._get_cold_start(since)
-        count, ready = count_rows_to_hold(early, held, rows.y[:MAX_HELD_ROWS], room)
+        cold_start = self._get_cold_start(since)
+        count, ready = count_rows_to_hold(cold_start, held, rows.y[:MAX_HELD_ROWS], room)
         rows = slice_rows(rows, 0, count)
         labelled = np.isfinite(rows.y).any(axis=1)
         first = self.met + 1
-        # A row without a target is told what the next one with a target is told.
+        # A row without a target gets the forecast of the next row with one.
         place: IntArray = np.cumsum(labelled) - labelled
         y = np.concatenate((rows.y[labelled], np.full((1, rows.y.shape[1]), np.nan)))
-        said = select_rows(early.predict_then_update(y), place)
+        forecast = select_rows(cold_start.predict_then_update(y), place)
         framed = np.concatenate(([False], labelled, [False]))
         edges = np.flatnonzero(framed[1:] != framed[:-1]).tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
             kept.add(slice_rows(rows, start, stop), rows.x.shape[1], first + start)
-        self._cold_start = since, early
+        self._cold_start = since, cold_start
         self.skipped += int(np.sum(~labelled))
         self.let_go += held + int(np.sum(labelled)) - len(kept)
         self.met += count
         if ready:
             self.finish_warmup()
-        return said._replace(status=np.where(labelled, IN_WARMUP, UNLABELLED))
+        return forecast._replace(status=np.where(labelled, IN_WARMUP, UNLABELLED))
 
     def _get_cold_start(self, since: int) -> ColdStart:
-        """Who speaks of the next rows held, having been told those held from that place on."""
+        """Return the cold-start predictor, fitted to the held rows from `since` on."""
         before, self._cold_start = self._cold_start, None
         if before is not None and before[0] == since:
             return before[1]
-        early = self.task.make_cold_start()
+        cold_start = self.task.make_cold_start()
         held = self.learner_state.kept.rows().y[since - self.let_go :]
         if len(held):
-            early.predict_then_update(held)
-        return early
+            cold_start.predict_then_update(held)
+        return cold_start
 
     def _copy_held_rows(self) -> ReplayBuffer:
-        """The rows held."""
+        """Copy the rows held."""
         kept = self.learner_state.kept
         return ReplayBuffer(kept.max_rows, kept.targets, kept.rows())
 
     def _score_rows(self, rows: Rows, forecast: Forecast, held: bool) -> None:
-        """Count rows into the record, but for those held."""
+        """Add rows to the record, except those held."""
         if not self.is_scored:
             return
         if held:

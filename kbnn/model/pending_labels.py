@@ -1,12 +1,12 @@
-"""Rows whose labels come late: predicted when they come, learned when their label does.
+"""Pending labels: rows are predicted when they arrive and learned when their label arrives.
 
-A row without a target is predicted and its inputs are kept under its id; what was learned stays as
-it is. When a row of the same id brings the target, it is learned with the inputs of then, and
-judged by the forecast made then: the model learns as if rows had come in the order of their labels.
+A row without a target is predicted, and its inputs are stored under its id. When a later row with
+the same id brings the target, the stored inputs are learned with it, and the stored forecast is
+scored: the model learns as if rows had arrived in the order of their labels.
 
-An id that comes again without a target takes the place of the one before it. A target whose id does
-not wait (it came before its row, or twice, or its row was given up) is learned if the row has
-inputs of its own, and is counted otherwise. The oldest row is given up when too many wait.
+A row without a target replaces a pending row with the same id. A target without a pending row (it
+came before its row, or twice, or its row was evicted) is learned if its row has inputs of its own,
+and only counted otherwise. When too many rows are pending, the oldest is evicted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COUNTER_NAMES: Final = ("found", "given_up", "replaced", "strangers")
 class PendingRow(NamedTuple):
     """One row that waits for its target."""
 
-    x: FloatArray  # (1, D) as wide as it was
+    x: FloatArray  # (1, D) with the columns known at that time
     x_sd: FloatArray  # (1, D), or without columns
     weight: float
     forecast: Forecast
@@ -45,48 +45,48 @@ class PendingRow(NamedTuple):
 
     @property
     def has_forecast(self) -> bool:
-        """Whether anything was said of it: not while a model warms up."""
+        """Whether it was predicted; rows of the warm-up are not."""
         return bool(np.isfinite(self.forecast.mean).all()) and (
             self.forecast.mean.size > 0 or self.forecast.probability.size > 0
         )
 
 
 class PendingRows:
-    """The rows that wait, oldest first, and what became of the others."""
+    """Pending rows, oldest first, and counts of rows that are no longer pending."""
 
     def __init__(self, most: int) -> None:
         self.max_rows = most
         self.rows: dict[str, PendingRow] = {}
-        self.found = 0  # rows whose target came
-        self.given_up = 0  # for want of room
-        self.replaced = 0  # by another row of their id
-        self.strangers = 0  # targets whose row did not wait, and that had no inputs of their own
-        self._changed: list[tuple[str, PendingRow | None]] = []  # since the mark: id, what it had
+        self.found = 0  # rows whose target arrived
+        self.given_up = 0  # rows evicted because too many were pending
+        self.replaced = 0  # rows replaced by another row of the same id
+        self.strangers = 0  # targets without a pending row and without inputs of their own
+        self._changed: list[tuple[str, PendingRow | None]] = []  # since the mark: id, old row
 
     @property
     def counts(self) -> dict[str, int]:
-        """What became of rows, by name."""
+        """Counts of rows that are no longer pending, by name."""
         return {name: getattr(self, name) for name in COUNTER_NAMES}
 
     def format_summary(self) -> str:
-        """How many wait, and what became of the others, in words."""
+        """Format how many rows are pending, and what became of the others."""
         words = {
-            "found": "had their target come late",
-            "given_up": "given up",
-            "replaced": "replaced by another of their id",
-            "strangers": "targets whose row did not wait",
+            "found": "matched with a late target",
+            "given_up": "evicted",
+            "replaced": "replaced by another row of the same id",
+            "strangers": "targets without a pending row",
         }
         rest = [f"{format_count(self.counts[name])} {text}" for name, text in words.items()
                 if self.counts[name]]  # fmt: skip
         return ", ".join([f"{format_rows(len(self.rows))} for a target", *rest])
 
     def mark(self) -> tuple[int, ...]:
-        """What `reset` needs to undo all that happens later; the last mark alone counts."""
+        """Return what `reset` needs to undo later changes; only the last mark is valid."""
         self._changed = []
         return tuple(self.counts.values())
 
     def reset(self, mark: tuple[int, ...]) -> None:
-        """Go back to the mark."""
+        """Return to the mark."""
         rows = dict(self.rows)
         for name, before in reversed(self._changed):
             rows.pop(name, None)
@@ -97,7 +97,7 @@ class PendingRows:
         self.found, self.given_up, self.replaced, self.strangers = mark
 
     def _set_row(self, name: str, pending: PendingRow | None) -> PendingRow | None:
-        """Have a row, or none, wait under an id; the row that waited there."""
+        """Set or remove the pending row of an id; return the row that was pending there."""
         before = self.rows.get(name)
         self._changed.append((name, before))
         self.rows.pop(name, None)
@@ -107,8 +107,8 @@ class PendingRows:
             self.rows[name] = pending._replace(serial=serial)
         return before
 
-    def add_rows(self, rows: Rows, said: Forecast) -> None:
-        """Let rows wait."""
+    def add_rows(self, rows: Rows, forecast: Forecast) -> None:
+        """Add rows without a target, with their forecasts."""
         sd = np.zeros((len(rows.y), 0)) if rows.x_sd is None else rows.x_sd
         for at, name in enumerate(rows.id or []):
             if name is None:
@@ -116,7 +116,7 @@ class PendingRows:
             here = slice(at, at + 1)
             weight = 1.0 if rows.weight is None else float(rows.weight[at])
             waiting = PendingRow(
-                rows.x[here].copy(), sd[here].copy(), weight, select_rows(said, here)
+                rows.x[here].copy(), sd[here].copy(), weight, select_rows(forecast, here)
             )
             self.replaced += self._set_row(name, waiting) is not None
             if len(self.rows) > self.max_rows:
@@ -124,7 +124,7 @@ class PendingRows:
                 self.given_up += 1
 
     def pop_row(self, name: str) -> PendingRow | None:
-        """The row that waits under an id, which waits no more."""
+        """Remove and return the pending row of an id; None if there is none."""
         if name not in self.rows:
             return None
         self.found += 1
@@ -138,32 +138,36 @@ def learn_by_id(
     predict_unlabelled: Callable[[Rows], Forecast],
     learn: Callable[[Rows, dict[int, Forecast]], LearnResult],
 ) -> LearnResult:
-    """Let rows without a target wait, and learn those with one, in order."""
+    """Store rows without a target, and learn those with one, in order."""
     parts: list[Forecast] = []
-    refuted: tuple[TargetTypeChange, ...] = ()
+    type_changes: tuple[TargetTypeChange, ...] = ()
     for start, stop in _split_runs(rows):
         part = slice_rows(rows, start, stop)
         if not np.any(np.isfinite(part.y[0])):
             parts.append(predict_unlabelled(part))
             pending.add_rows(part, parts[-1])
             continue
-        met = _match_labels(part, pending, indicators)
-        for first, end in _split_learnable(met.is_learnable):
-            piece = slice_rows(met.rows, first, end)
-            if met.is_learnable[first]:
-                then = {at - first: said for at, said in met.forecasts.items() if first <= at < end}
-                taught = learn(piece, then)
-                parts.append(taught.forecast)
-                refuted += taught.type_changes
+        matched = _match_labels(part, pending, indicators)
+        for first, end in _split_learnable(matched.is_learnable):
+            piece = slice_rows(matched.rows, first, end)
+            if matched.is_learnable[first]:
+                earlier = {
+                    at - first: forecast
+                    for at, forecast in matched.forecasts.items()
+                    if first <= at < end
+                }
+                result = learn(piece, earlier)
+                parts.append(result.forecast)
+                type_changes += result.type_changes
             else:
                 parts.append(predict_unlabelled(piece._replace(y=np.full_like(piece.y, np.nan))))
-    return LearnResult(join_forecasts(parts), refuted)
+    return LearnResult(join_forecasts(parts), type_changes)
 
 
 def _split_runs(rows: Rows) -> Iterator[tuple[int, int]]:
-    """Rows that can be taken together, as (start, stop): all wait, or all have a target.
+    """Split rows into runs (start, stop) that are all unlabelled or all labelled.
 
-    No id comes twice in one, so that each meets what the others left behind.
+    No id occurs twice in a run, so that each row sees the changes of those before it.
     """
     labelled: list[bool] = np.any(np.isfinite(rows.y), axis=1).tolist()
     start, seen = 0, set[str | None]()
@@ -177,7 +181,7 @@ def _split_runs(rows: Rows) -> Iterator[tuple[int, int]]:
 
 
 def _split_learnable(known: list[bool]) -> Iterator[tuple[int, int]]:
-    """Neighbours that are all known, or all not."""
+    """Split into runs (start, stop) that are all learnable or all not."""
     start = 0
     for at in range(1, len(known) + 1):
         if at == len(known) or known[at] != known[start]:
@@ -186,68 +190,68 @@ def _split_learnable(known: list[bool]) -> Iterator[tuple[int, int]]:
 
 
 class MatchedRows(NamedTuple):
-    """Rows with targets, with the inputs of then; which can be learned; what was said then."""
+    """Labelled rows with their stored inputs, which of them are learnable, and stored forecasts."""
 
     rows: Rows
     is_learnable: list[bool]
-    forecasts: dict[int, Forecast]  # by place, of rows that waited and of which something was said
+    forecasts: dict[int, Forecast]  # by position, of pending rows that were predicted
 
 
 def _match_labels(rows: Rows, pending: PendingRows, indicators: FloatArray) -> MatchedRows:
-    """Put targets beside the rows that wait for them."""
+    """Match targets with the pending rows of the same id."""
     x, x_sd = rows.x.copy(), None if rows.x_sd is None else rows.x_sd.copy()
     weight = None if rows.weight is None else rows.weight.copy()
-    known, said = [], {}
+    known, forecasts = [], {}
     empty = np.all(np.isnan(x) | ((indicators > 0.0) & (x == 0.0)), axis=1)
     for at, name in enumerate(rows.id or []):
-        waited = None if name is None else pending.pop_row(name)
-        known.append(waited is not None or name is None or not empty[at])
+        match = None if name is None else pending.pop_row(name)
+        known.append(match is not None or name is None or not empty[at])
         pending.strangers += not known[-1]
-        if waited is None:
+        if match is None:
             continue
-        x[at] = pad_columns(waited.x, x.shape[1], make_fill_values(indicators))[0]
+        x[at] = pad_columns(match.x, x.shape[1], make_fill_values(indicators))[0]
         if x_sd is not None:
-            x_sd[at] = pad_columns(waited.x_sd, x.shape[1])[0]
+            x_sd[at] = pad_columns(match.x_sd, x.shape[1])[0]
         if weight is not None:
-            weight[at] = waited.weight
-        if waited.has_forecast:
-            said[at] = waited.forecast
-    return MatchedRows(rows._replace(x=x, x_sd=x_sd, weight=weight), known, said)
+            weight[at] = match.weight
+        if match.has_forecast:
+            forecasts[at] = match.forecast
+    return MatchedRows(rows._replace(x=x, x_sd=x_sd, weight=weight), known, forecasts)
 
 
-def restore_pending_forecasts(made: Forecast, then: dict[int, Forecast]) -> Forecast:
-    """Forecasts with those of then for rows that waited; what became of rows stays."""
-    if not then:
+def restore_pending_forecasts(made: Forecast, earlier: dict[int, Forecast]) -> Forecast:
+    """Replace forecasts of pending rows by those made when they arrived; status is kept."""
+    if not earlier:
         return made
     rows = [select_rows(made, slice(at, at + 1)) for at in range(len(made.status))]
     return join_forecasts(
         [
-            then[at]._replace(status=row.status, outlier=row.outlier) if at in then else row
+            earlier[at]._replace(status=row.status, outlier=row.outlier) if at in earlier else row
             for at, row in enumerate(rows)
         ]
     )
 
 
 class PendingArrays(NamedTuple):
-    """The rows that wait as arrays, oldest first, all as wide as the widest."""
+    """Pending rows as arrays, oldest first, all as wide as the widest."""
 
     x: FloatArray
     x_sd: FloatArray
     weight: FloatArray
-    spoken: FloatArray  # 1 where something was said
+    spoken: FloatArray  # 1 where the row was predicted
     mean: FloatArray
     sd: FloatArray
     function_sd: FloatArray
     noise_sd: FloatArray
     probability: FloatArray
-    stated: FloatArray  # one target after another
+    stated: FloatArray  # parameters of the predictive distributions, target by target
 
 
 _FORECAST_FIELDS: Final = ("mean", "sd", "function_sd", "noise_sd")
 
 
 def pack_pending_rows(pending: PendingRows, indicators: FloatArray, targets: int) -> PendingArrays:
-    """What `restored` makes the same rows of."""
+    """Convert pending rows to arrays; `unpack_pending_rows` restores them."""
     rows = list(pending.rows.values())
     width, before = len(indicators), make_fill_values(indicators)
     exact = not any(row.x_sd.any() for row in rows)
@@ -256,7 +260,7 @@ def pack_pending_rows(pending: PendingRows, indicators: FloatArray, targets: int
     def stack_parts(parts: list[FloatArray], columns: int) -> FloatArray:
         return np.concatenate([np.zeros((0, columns)), *parts])
 
-    said = {
+    fields = {
         part: stack_parts([getattr(row.forecast, part) for row in rows], targets)
         for part in _FORECAST_FIELDS
     }
@@ -273,21 +277,21 @@ def pack_pending_rows(pending: PendingRows, indicators: FloatArray, targets: int
         stated=stack_parts(
             [row.forecast.stated.reshape(1, -1) for row in rows], targets * PARAM_COUNT
         ),
-        **said,
+        **fields,
     )
 
 
 def unpack_pending_rows(pending: PendingRows, ids: list[str], rows: PendingArrays) -> None:
-    """Let rows wait that waited before."""
+    """Restore pending rows from arrays."""
     for at, name in enumerate(ids):
         here = slice(at, at + 1)
         parts = [getattr(rows, part)[here] for part in _FORECAST_FIELDS]
         probability = rows.probability[here] if rows.spoken[at] else np.zeros((1, 0))
-        said = make_empty_forecast(1, 0)._replace(
+        forecast = make_empty_forecast(1, 0)._replace(
             **dict(zip(_FORECAST_FIELDS, parts, strict=True)),
             probability=probability,
             stated=rows.stated[here].reshape(1, -1, PARAM_COUNT),
             status=np.full(1, UNLABELLED),
         )
         weight = float(rows.weight[at])
-        pending.rows[name] = PendingRow(rows.x[here], rows.x_sd[here], weight, said, serial=at)
+        pending.rows[name] = PendingRow(rows.x[here], rows.x_sd[here], weight, forecast, serial=at)

@@ -1,21 +1,24 @@
-"""Forecasts of rows whose past is not all measured: what was forecast is what the next row looks
-back to.
+"""Recursive multi-step forecasts: later rows use earlier forecasts as their lags.
 
-Each step's mean is that of the network at lags which are means themselves. What is not known goes
-along in closed form. With y_h the target h steps ahead, H its derivative by the weights and J_l by
-its lags, the lag that a change is counted from included,
+The mean of each step is that of the network at lags which are means themselves. Uncertainty is
+propagated in closed form. With y_h the target h steps ahead, H its derivative with respect to the
+weights and J_l with respect to its lags (including the lag that a change is relative to),
+
     D_h = H_h + sum_l J_l D_(h-l),    A_h = sum_l J_l A_(h-l) + sqrt(EV_h) e_h,
-are the total derivative by the weights, which all steps share, and the share of each step's own
-noise; var y_h = kappa D_h P D_h' + |A_h|^2. To first order in what is not known that is exact. The
-mean path stays within the range that was seen, and a quarter of it beyond; so does the sd.
 
-How wide a band of 90 % is, the last errors of one step tell: in units of what was stated they are
-e_t, and sum_k A_hk e_(t+k)/|A_h| is what the same path would have missed from row t on. The 90 %
-quantiles of their sizes, beside that of a Gaussian, make steps wider or narrower. So heavy tails,
-of which sums have less, and errors that follow one another are reckoned with.
+are the total derivative with respect to the weights, which all steps share, and the contributions
+of each step's own noise; var y_h = kappa D_h P D_h' + |A_h|^2. This is exact to first order in the
+uncertainty. The mean path is limited to the range seen so far plus a quarter of it on either side,
+and so is the sd.
 
-`SequentialPredictor` is what `predict` and `evaluate` use for rows that follow one another: targets
-that are there are used by the rows after them, and where they are missing the forecast continues.
+The width of a 90 % interval is calibrated by the last one-step errors. In units of their predicted
+sd they are e_t, and sum_k A_hk e_(t+k)/|A_h| is the error that the same path would have had from
+row t on. The ratio of the 90 % quantile of their absolute values to that of a Gaussian widens or
+narrows each step. This accounts for heavy tails, which sums have less of, and for autocorrelated
+errors.
+
+`SequentialPredictor` is what `predict` and `evaluate` use for consecutive rows: known targets are
+used by the rows after them, and where targets are missing the forecast continues.
 """
 
 from __future__ import annotations
@@ -43,17 +46,17 @@ from kbnn.targets.prediction import Forecast, join_forecasts
 
 RANGE_MARGIN_SHARE: Final = 0.25
 MIN_ERROR_ROWS: Final = 64
-"""Forecasts that must have been judged before they say anything of others."""
+"""Smallest number of errors from which widths are calibrated."""
 OWN_WIDTH_LIMITS: Final = (0.9, 1.5)
 CARRIED_WIDTH_LIMITS: Final = (0.7, 1.5)
-"""How much narrower or wider the last errors make a band: by themselves, and carried along."""
+"""Limits of the width factors: of one-step errors, and of errors propagated along the path."""
 GROWING_STEPS: Final = 256
-"""Steps without a measured target over which the error bars of `SequentialPredictor` grow; beyond
-them they stay, and only the mean moves on."""
+"""Steps without a known target over which the error bars of `SequentialPredictor` grow; after that
+they stay constant and only the mean changes."""
 
 
 class ForecastContext(NamedTuple):
-    """What forecasts need of a model; the model does not change."""
+    """What forecasts need from a model; the model does not change."""
 
     schema: Schema
     timeline: Timeline
@@ -62,11 +65,11 @@ class ForecastContext(NamedTuple):
 
 
 class MultiStepForecast(NamedTuple):
-    """Of n origins and S steps."""
+    """Forecasts from n origins over S steps."""
 
     mean: FloatArray  # (n, S)
-    function_var: FloatArray  # (n, S) what the model does not know yet
-    noise_var: FloatArray  # (n, S) what no model could know
+    function_var: FloatArray  # (n, S) epistemic
+    noise_var: FloatArray  # (n, S) aleatoric
 
     @property
     def sd(self) -> FloatArray:
@@ -74,10 +77,10 @@ class MultiStepForecast(NamedTuple):
         return np.sqrt(self.function_var + self.noise_var)
 
     def to_forecast(self) -> Forecast:
-        """The steps of the first origin as forecasts of rows."""
+        """Return the steps of the first origin as forecasts of rows."""
         mean, function_var, noise_var = (part[0][:, None] for part in self)
-        said, sd = make_empty_forecast(len(mean), 1), np.sqrt(function_var + noise_var)
-        return said._replace(
+        forecast, sd = make_empty_forecast(len(mean), 1), np.sqrt(function_var + noise_var)
+        return forecast._replace(
             mean=mean,
             sd=sd,
             function_sd=np.sqrt(function_var),
@@ -91,9 +94,10 @@ class MultiStepForecast(NamedTuple):
 
 
 def compute_width_factor(errors: FloatArray, shares: FloatArray) -> float:
-    """By how much a step should be wider to hold 90 %, by the last errors and its shares of noise.
+    """Return the factor of a step's sd that makes 90 % intervals fit the last errors.
 
-    There are but n/h stretches of h among n errors: the power n/(n + h) trusts few of them less.
+    `shares` are the contributions of noise A_h. There are only about n/h independent stretches of h
+    among n errors; the power n/(n + h) shrinks the factor accordingly.
     """
     n, h, norm = len(errors), len(shares), float(np.linalg.norm(shares))
     alone = float(np.quantile(np.abs(errors), 0.9)) if n >= MIN_ERROR_ROWS else 0.0
@@ -108,12 +112,12 @@ def compute_width_factor(errors: FloatArray, shares: FloatArray) -> float:
 
 
 def count_lag_steps(lag: Lag, step: float) -> int:
-    """How many steps a lag looks back."""
+    """Return how many steps a lag looks back."""
     return lag.rows or (round(lag.seconds / step) if step else 0)
 
 
 class _MemberPath:
-    """The way of one network from n histories through up to `most` steps."""
+    """The path of one network from n histories over up to `most` steps."""
 
     def __init__(
         self, network: ForecastContext, belief: Belief, histories: Sequence[History], most: int
@@ -137,7 +141,7 @@ class _MemberPath:
         self._width = [1.0] * len(histories)
 
     def forecast_step(self, rows: Rows) -> MultiStepForecast:
-        """Forecast the next row of each history (n rows, targets not looked at): parts are (n,)."""
+        """Forecast the next row of each history (n rows, targets are ignored): parts are (n,)."""
         network, h, a = self._network, len(self._d), self._a
         schema, timeline, columns = network.schema, network.timeline, network.learned.columns
         center, scale = columns[0, scaler.CENTER], columns[0, scaler.SCALE]
@@ -166,7 +170,7 @@ class _MemberPath:
         self._d.append(now * share[:, None])
         a[h] *= share[:, None]
         mean = np.clip(mean, self._low, self._high)
-        if 2 * (h + 1) <= ERROR_WINDOW_ROWS:  # of longer stretches there are too few to tell
+        if 2 * (h + 1) <= ERROR_WINDOW_ROWS:  # there are too few longer stretches
             self._width = [
                 compute_width_factor(past.missed[:, 0], a[h, k, : h + 1])
                 for k, past in enumerate(self._histories)
@@ -178,7 +182,7 @@ class _MemberPath:
 
 
 class ForecastPath:
-    """Step after step from n histories, by all networks of an ensemble."""
+    """Step-by-step forecasts from n histories, by all networks of an ensemble."""
 
     def __init__(self, network: ForecastContext, histories: Sequence[History], most: int) -> None:
         learned = network.learned
@@ -203,34 +207,34 @@ class ForecastPath:
 
 
 class SequenceNotices:
-    """Reports what is unusual about rows that follow one another, each kind once."""
+    """Report unusual properties of consecutive rows, each kind once."""
 
     def __init__(self, notice: Callable[[str], None] = lambda text: None) -> None:
         self._notice = notice
         self._reported: set[str] = set()
 
     def report(self, kind: str, text: str) -> None:
-        """Report something, unless its kind was reported before."""
+        """Report a notice unless its kind was reported before."""
         if kind not in self._reported:
             self._reported.add(kind)
             self._notice(text)
 
     def report_gap(self, row: int) -> None:
-        """Report the first row whose past is a forecast."""
+        """Report the first row whose lags contain a forecast."""
         self.report(
             "gap",
-            f"row {row:,}: the target of the row before is missing. From here on forecasts stand "
-            "in for missing targets, and error bars grow.",
+            f"row {row:,}: the target of the row before is missing. From here on forecasts "
+            "replace missing targets, and error bars grow.",
         )
 
 
 def align_history(
     schema: Schema, timeline: Timeline, history: History, rows: Rows, notices: SequenceNotices
 ) -> History:
-    """Find the past of rows: the model's, unless their first time is before the model's end.
+    """Return the history of rows: the model's, unless their first time is before the model's end.
 
-    Without a clock rows follow those learned. A gap in time is reported and otherwise ignored, as
-    it is in training: lags of rows look back across it, lags of durations find nothing there.
+    Without a clock, rows follow those learned. A gap in time is reported and otherwise ignored, as
+    in training: lags of rows look back across it, lags of durations find no value in it.
     """
     clock = schema.clock
     known = history.time[np.isfinite(history.time[:, 0])]
@@ -259,7 +263,7 @@ def align_history(
 
 
 def count_missing_steps(clock: Clock, end: FloatArray, first: FloatArray) -> int:
-    """Count the steps of a clock between two points of time (2,); 0 without a steady step."""
+    """Count the clock's steps between two times (2,); 0 without a steady step."""
     if not clock.step or first[0] - end[0] < 1.5 * clock.step:
         return 0
     steps = min(int((first[0] - end[0]) / (0.9 * clock.step)) + 1, MAX_HISTORY_ROWS)
@@ -267,11 +271,11 @@ def count_missing_steps(clock: Clock, end: FloatArray, first: FloatArray) -> int
 
 
 class SequentialPredictor:
-    """Predicts rows that follow one another; the model does not change.
+    """Predict consecutive rows; the model does not change.
 
-    A row looks back to the measured targets of the rows before it, as in training. While targets
-    are missing, forecasts take their place: the mean continues recursively and the error bars grow.
-    Later rows see a forecast among their lags as an uncertain input.
+    A row looks back to the known targets of the rows before it, as in training. While targets are
+    missing, forecasts replace them: the mean continues recursively and the error bars grow. Later
+    rows treat a forecast among their lags as an uncertain input.
 
     Parameters
     ----------
@@ -280,7 +284,7 @@ class SequentialPredictor:
     history
         The rows before the first one.
     notices
-        Told about missing targets, and about times that do not follow the model's end.
+        Reports missing targets, and times that do not follow the model's end.
     """
 
     def __init__(
@@ -290,7 +294,7 @@ class SequentialPredictor:
         self._set_history(history)
         self._notices = notices
         self._began = False
-        self._gap = 0  # rows since the last measured target
+        self._gap = 0  # rows since the last known target
         self._path: ForecastPath | None = None
         self._last: MultiStepForecast | None = None
         targets = network.schema.targets
@@ -306,7 +310,7 @@ class SequentialPredictor:
         self._uncertain.values = np.zeros_like(history.values)
 
     def __call__(self, rows: Rows) -> Forecast:
-        """Predict a block of rows."""
+        """Predict a batch of rows."""
         if not self._began and len(rows.y):
             schema, timeline = self._network.schema, self._network.timeline
             self._set_history(align_history(schema, timeline, self._history, rows, self._notices))
@@ -338,7 +342,7 @@ class SequentialPredictor:
         if not self._gap and not measured and network.learner.task.supports_paths:
             before = self._history.copy()
             network.timeline.append_rows(before, slice_rows(rows, 0, len(rows.y) - 1))
-        said = self._predict_lagged(rows)
+        forecast = self._predict_lagged(rows)
         if before is not None:
             self._path = ForecastPath(network, [before], GROWING_STEPS)
             self._last = self._path.forecast_step(last)
@@ -347,18 +351,18 @@ class SequentialPredictor:
                 self._last = self._path.forecast_step(last)
             elif self._last is not None:
                 low, high = _compute_path_range([self._history])
-                self._last = self._last._replace(mean=np.clip(said.mean[:, 0], low, high))
+                self._last = self._last._replace(mean=np.clip(forecast.mean[:, 0], low, high))
         if self._gap and self._path is not None and self._last is not None:
-            said = MultiStepForecast(*(part[None] for part in self._last)).to_forecast()
+            forecast = MultiStepForecast(*(part[None] for part in self._last)).to_forecast()
         self._gap = 0 if measured else self._gap + 1
         if measured:
             self._path = self._last = None
         else:
-            self._fill_in(rows, said)
-        return said
+            self._fill_in(rows, forecast)
+        return forecast
 
     def _predict_lagged(self, rows: Rows) -> Forecast:
-        """Predict rows from what is before them, which they join."""
+        """Predict rows from the history, and append them to it."""
         network = self._network
         placed = network.timeline.look_up_lags(self._history, rows)
         x_sd = placed.rows.x_sd
@@ -371,50 +375,56 @@ class SequentialPredictor:
         network.timeline.append_rows(
             self._uncertain, rows._replace(x=np.zeros_like(rows.x), y=np.zeros_like(rows.y))
         )
-        said = network.learner.predict(network.learned, placed.rows.x, x_sd)
+        forecast = network.learner.predict(network.learned, placed.rows.x, x_sd)
         if placed.base is None or np.isfinite(placed.base).all():
-            return placed.restore_level(said)
-        return self._level_without_past(said, placed)
+            return placed.restore_level(forecast)
+        return self._level_without_past(forecast, placed)
 
-    def _level_without_past(self, said: Forecast, placed: LaggedBatch) -> Forecast:
-        """Place changes whose last value is not known anywhere in the range that was seen."""
+    def _level_without_past(self, forecast: Forecast, placed: LaggedBatch) -> Forecast:
+        """Spread changes without a known last value uniformly over the range seen so far.
+
+        The base is the middle of the range, and (high - low)/sqrt(12) is added to the sd.
+        """
         low, high = self._history.low, self._history.high
         base = placed.base
         assert base is not None
         unknown = np.isnan(base) & np.isfinite(high - low)
-        said = placed._replace(base=np.where(unknown, 0.5 * (low + high), base)).restore_level(said)
-        function_sd = np.where(unknown, np.hypot(said.function_sd, (high - low) / 12**0.5), 0.0)
-        sd = np.hypot(function_sd, said.noise_sd)
-        wide = calibration.apply_calibration(
-            calibration.init_calibration(len(low), mixed=False), said.mean, sd
+        forecast = placed._replace(base=np.where(unknown, 0.5 * (low + high), base)).restore_level(
+            forecast
         )
-        return said._replace(
-            sd=np.where(unknown, sd, said.sd),
-            function_sd=np.where(unknown, function_sd, said.function_sd),
-            stated=np.where(unknown[..., None], wide, said.stated),
+        function_sd = np.where(unknown, np.hypot(forecast.function_sd, (high - low) / 12**0.5), 0.0)
+        sd = np.hypot(function_sd, forecast.noise_sd)
+        wide = calibration.apply_calibration(
+            calibration.init_calibration(len(low), mixed=False), forecast.mean, sd
+        )
+        return forecast._replace(
+            sd=np.where(unknown, sd, forecast.sd),
+            function_sd=np.where(unknown, function_sd, forecast.function_sd),
+            stated=np.where(unknown[..., None], wide, forecast.stated),
         )
 
-    def _fill_in(self, rows: Rows, said: Forecast) -> None:
-        """Put the last forecast in the place of a target that is missing."""
+    def _fill_in(self, rows: Rows, forecast: Forecast) -> None:
+        """Replace a missing target in the history by its forecast."""
         for column, at in self._places:
             if not np.isfinite(rows.y[-1, at]):
-                self._history.values[-1, column] = said.mean[-1, at]
-                self._history.last[at] = said.mean[-1, at]
-                self._uncertain.values[-1, column] = said.sd[-1, at]
+                self._history.values[-1, column] = forecast.mean[-1, at]
+                self._history.last[at] = forecast.mean[-1, at]
+                self._uncertain.values[-1, column] = forecast.sd[-1, at]
 
 
 def _compute_sd_shrinkage(var: FloatArray, most: FloatArray) -> FloatArray:
-    """What is left of derivatives whose sd is beyond all that was seen, as the path is cut."""
+    """Return factors that limit the sd of a path to the range seen so far."""
     beyond = (var > most**2) & (most > 0.0)
     return np.where(beyond, most / np.sqrt(np.where(beyond, var, 1.0)), 1.0)
 
 
 def _replace_zero_scale(scale: float) -> float:
+    """Replace a scale of 0 by infinity, so that the input has no effect."""
     return float(scale) if scale > 0.0 else np.inf
 
 
 def _compute_path_range(histories: Sequence[History]) -> tuple[FloatArray, FloatArray]:
-    """How far the mean path may go from each origin."""
+    """Return the lower and upper limit of the mean path from each origin."""
     low = np.array([history.low[0] for history in histories])
     high = np.array([history.high[0] for history in histories])
     reach = RANGE_MARGIN_SHARE * (high - low)

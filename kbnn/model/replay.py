@@ -1,21 +1,18 @@
-"""Rows learned once more while a stream is young, so that one pass is nearly as good as ten.
+"""Schedule of replay: rows learned again, so that one pass is nearly as good as ten.
 
-A network that meets a row once takes from it what its weights, as they were, allowed. While fewer
-than 1,024 rows have come, each new row is therefore followed by K rows drawn from those kept; later
-by K 1024/n, and after 16,384 by none, so that the cost of a long stream tends to that of learning
-it once. Rows are rehearsed in bursts between two new ones, whose places depend on row counts alone.
-What one burst leaves, since a live stream must not wait, is rehearsed after each of the next rows
-until nothing is owed.
+In the first 1,024 rows each new row is followed by K rows drawn from the replay buffer, later by K
+1024/n, and after 16,384 rows by none, so that the cost of a long stream tends to that of learning
+it once. Rows are replayed in bursts whose positions depend on row counts alone. A burst is limited,
+because a live stream must not wait; the remaining backlog is replayed after each of the next rows.
 
-Repeated rows are no new information. When youth ends, the surplus is taken back, block by block,
-P^-1 <- P0^-1 + (P^-1 - P0^-1)/phi with phi = rows learned/new rows, and from then on rehearsal
-moves means, noise and head and puts the covariances back: a long stream must stay able to learn.
-A young network gains a fast start by its surplus; means alone from the first row learn slower.
-One that begins to rehearse at the end of youth (kbnn.model.candidates) keeps its surplus as long as that
-is on trial.
+Repeated rows are not new information. After 1,024 rows the surplus is removed, block by block, P^-1
+<- P0^-1 + (P^-1 - P0^-1)/phi with phi = rows learned/new rows. From then on replay updates means,
+noise and head but restores the covariances, so that the network can still learn. Before that, the
+surplus speeds up the start: updating means alone from the first row learns slower. A candidate that
+starts to replay after 1,024 rows (kbnn.model.candidates) keeps its surplus until the comparison
+ends.
 
-After a drift alarm the rows before it are no longer what is to be learned: with the next burst they
-are dropped, and the stream is young again.
+After a drift alarm, the rows before it are dropped at the next burst and the schedule restarts.
 """
 
 from __future__ import annotations
@@ -30,35 +27,33 @@ from kbnn.core.state import COUNT, State
 
 REPLAY_ROWS: Final = 1024
 REPLAY_END_ROWS: Final = 16 * REPLAY_ROWS
-"""From here on a stream has rows enough of its own."""
+"""Rows after which nothing is replayed."""
 REPLAY_INTERVAL_ROWS: Final = 32
-"""New rows between two bursts while the stream is young."""
+"""New rows between two bursts during the first REPLAY_ROWS rows."""
 MAX_REPLAY_INTERVAL_ROWS: Final = 256
-"""And in a long stream: an alarm is acted upon at the next burst."""
+"""New rows between two bursts at most: a drift alarm takes effect at the next burst."""
 MAX_BURST_ROWS: Final = 512
-"""Rows rehearsed between two new ones at most, those learned anew there counted in."""
+"""Rows replayed between two new rows at most, including rows relearned in a new scale."""
 DEFAULT_REPLAY_RATIO: Final = 8
-"""How often a row is rehearsed while the stream is young, where nothing else was said."""
-
+"""Default number of replayed rows per new row during the first REPLAY_ROWS rows."""
 
 ALARM_REPLAY_RATIO: Final = 2
-"""The same after a drift alarm, at most: few rows are known of a new world, and would be learned by
-heart."""
+"""Largest replay ratio after a drift alarm: the few rows since then would be overfitted."""
 
 
 class ReplayState(NamedTuple):
-    """How far rehearsal has come."""
+    """Progress of the replay schedule."""
 
-    debt: float = 0.0  # rows still to be rehearsed
-    since: int = 0  # rows of the stream when it became young
-    settled: bool = False  # the surplus was taken back: means alone from now on
-    rows: int = 0  # rehearsed in all, anew after the scale was learned anew
-    alarm: int = 0  # number of the row that raised the last one, until the next burst
-    grown: int = REPLAY_ROWS  # rows of the stream when the surplus is taken back
+    debt: float = 0.0  # backlog: rows still to be replayed
+    since: int = 0  # row count at which the schedule (re)started
+    settled: bool = False  # the surplus was removed: replay no longer changes covariances
+    rows: int = 0  # rows replayed; restarts when the networks restart in a new scale
+    alarm: int = 0  # number of the row that raised the last alarm, until the next burst
+    grown: int = REPLAY_ROWS  # row count at which the surplus is removed
 
 
 def compute_replay_interval(n: int) -> int:
-    """New rows from one burst to the next, n after the stream became young."""
+    """Return the new rows from one burst to the next, n rows after the schedule started."""
     return min(
         REPLAY_INTERVAL_ROWS << max(0, (n // REPLAY_ROWS).bit_length() - 1),
         MAX_REPLAY_INTERVAL_ROWS,
@@ -66,7 +61,7 @@ def compute_replay_interval(n: int) -> int:
 
 
 def find_next_burst(replay: ReplayState, seen: int) -> int:
-    """The row count after `seen` at which a burst is due; after an alarm old debts wait."""
+    """Return the next row count after `seen` with a burst; after an alarm the backlog waits."""
     if replay.debt >= 1.0 and not replay.alarm:
         return seen + 1
     n = seen - replay.since
@@ -75,13 +70,13 @@ def find_next_burst(replay: ReplayState, seen: int) -> int:
 
 
 def is_replay_due(replay: ReplayState, seen: int) -> bool:
-    """Whether rows are due here anew, and not only what is owed."""
+    """Whether rows are added to the backlog here; other bursts only continue it."""
     n = seen - replay.since
     return n % compute_replay_interval(n - 1) == 0
 
 
 def add_to_backlog(replay: ReplayState, seen: int, ratio: int) -> ReplayState:
-    """What the rows of an interval add to the debt."""
+    """Add the rows to replay for the interval that ends at `seen`."""
     n = seen - replay.since
     ratio = min(ratio, ALARM_REPLAY_RATIO) if replay.since else ratio
     share = min(1.0, REPLAY_ROWS / n) if n <= REPLAY_END_ROWS else 0.0
@@ -89,14 +84,17 @@ def add_to_backlog(replay: ReplayState, seen: int, ratio: int) -> ReplayState:
 
 
 def draw_replay_rows(seed: int, seen: int, rows: int, count: int) -> IntArray:
-    """Which of so many kept rows are rehearsed: all in random order, once or more, and a part."""
+    """Draw `count` of `rows` buffered rows: whole random permutations, then part of one."""
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, seen, rows])))
     rounds = [generator.permutation(rows) for _ in range(count // rows)]
     return np.concatenate([*rounds, generator.choice(rows, count % rows, replace=False)])
 
 
 def remove_replayed_information(state: State) -> State:
-    """The belief without the information that rehearsed rows pretended to be."""
+    """Remove the surplus information of replayed rows from the covariances.
+
+    With phi = (rows + replayed rows)/rows, each block becomes P^-1 <- P0^-1 + (P^-1 - P0^-1)/phi.
+    """
     rows, more = int(state.counts[COUNT.rows]), int(state.counts[COUNT.rehearsed])
     if not rows or not more:
         return state

@@ -1,15 +1,15 @@
-"""The rows a model keeps: the first ones until their scale is known, the last ones ever after.
+"""Replay buffer: the rows of the warm-up, later the last rows learned.
 
-At the start rows are held, at most the last 512, until 32 rows with a target have come and every
-target has varied; then their scale is taken and they are learned in order.
+At the start the last rows, at most 512, are held until 32 rows with a target were seen and every
+target has varied. Then the scale is fitted to them and they are learned in order.
 
-A later change of scale carries over what the rows said about the weights as they were. That is
-exact for a linear model; a network that goes on in another scale is another function of the same
-weights, and what was said about its neurons counts for less. The last 2,048 rows are therefore
-learned once more after a large change. While they are all that was ever learned, the network starts
-anew from its prior, as if the better scale had been known in advance.
+A later change of scale converts what was learned about the weights. The conversion is exact for a
+linear model; a network with hidden layers represents another function of the same weights
+afterwards. After a large change the last 2,048 rows are therefore learned again. While the buffer
+holds all rows ever learned, the network restarts from its prior instead, as if the better scale had
+been known in advance.
 
-Kept rows are part of the model: nothing is lost between two runs.
+The buffer is saved with the model, so that a run can be continued exactly.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from kbnn.targets.base import ColdStart
 WARM_UP_ROWS = 32
 MAX_HELD_ROWS = 512
 MAX_BUFFER_CELLS = 1 << 18
-"""Values of inputs that are kept; of wide rows fewer are, but never less than 512."""
+"""Limit of buffered input values: fewer wide rows are buffered, but at least MAX_HELD_ROWS."""
 MIN_BUFFER_CAPACITY_ROWS = 16
-"""Rows that there is room for at least, where one comes after another."""
+"""Smallest number of free rows allocated at once, for rows that are added one by one."""
 
 
 class BufferedRows(NamedTuple):
     """Rows in the user's units; x_sd has no columns where every input was exact.
 
     `number` counts the rows of the stream from 1; `trust` is the probability that the target was
-    no outlier.
+    not an outlier.
     """
 
     x: FloatArray
@@ -47,17 +47,17 @@ class BufferedRows(NamedTuple):
 
 
 class ReplayBuffer:
-    """The last `most` rows; how they came grouped makes no difference.
+    """The last `most` rows, independent of how they were batched.
 
-    Rows are written behind one another into arrays with room for more, and when there is none, the
-    last rows move to new ones: what `rows` has handed out stays as it is.
+    Rows are appended to arrays with spare capacity. When these are full, the last rows are copied
+    to new arrays, so that arrays returned by `rows` never change.
     """
 
     def __init__(self, most: int, targets: int, rows: BufferedRows | None = None) -> None:
         self.max_rows, self.targets = most, targets
         self._set_rows(make_empty_rows(targets) if rows is None else rows)
         self.fill_values = np.zeros(0)
-        """What a column of x held before it was known (see `unseen`); 0 beyond its end."""
+        """Values of the columns of x in rows before the column existed; 0 beyond its end."""
 
     def _set_rows(self, rows: BufferedRows) -> None:
         self._room, self._stop = rows, len(rows.y)
@@ -66,7 +66,7 @@ class ReplayBuffer:
         return min(self._stop, self.max_rows)
 
     def add(self, rows: Rows, width: int, first: int, trust: FloatArray | None = None) -> None:
-        """Keep more rows, `width` columns of x, the first of them row `first` of the stream."""
+        """Append rows with `width` columns of x; the first is row `first` of the stream."""
         skipped = max(0, len(rows.y) - self.max_rows)
         number = first + skipped
         at, stop = self._stop, self._stop + len(rows.y) - skipped
@@ -91,9 +91,9 @@ class ReplayBuffer:
         self._stop = stop
 
     def _make_room(self, more: int, width: int, exact: bool) -> None:
-        """New arrays that have room for more rows; what is not said of a row is 0 or 1."""
+        """Allocate arrays for more rows; defaults are x_sd 0, weight 1 and trust 1."""
         kept = self.rows(width)
-        if more >= self.max_rows:  # none of those will be among the last
+        if more >= self.max_rows:  # the new rows replace them all
             kept = BufferedRows._make(array[:0] for array in kept)
         held = len(kept.y)
         size = held + max(more, min(held, self.max_rows // 2), MIN_BUFFER_CAPACITY_ROWS)
@@ -112,44 +112,44 @@ class ReplayBuffer:
         self._room, self._stop = room, held
 
     def mark(self) -> tuple[BufferedRows, int, FloatArray]:
-        """What `reset` needs to forget all rows that are added later."""
+        """Return what `reset` needs to discard all rows that are added later."""
         return self._room, self._stop, self.fill_values
 
     def reset(self, mark: tuple[BufferedRows, int, FloatArray]) -> None:
-        """Go back to a mark; what was written behind its rows is blank again."""
+        """Return to a mark; values written after it are reset to their defaults."""
         self._room, self._stop, self.fill_values = mark
         if self._stop < len(self._room.y):
             self._room.x_sd[self._stop :] = 0.0
             self._room.weight[self._stop :] = self._room.trust[self._stop :] = 1.0
 
     def clear(self) -> None:
-        """Keep nothing so far."""
+        """Discard all rows."""
         self._set_rows(make_empty_rows(self.targets))
 
     def set_trust(self, trust: FloatArray) -> None:
-        """Note how far each row kept is trusted now, or each of the last ones."""
+        """Set the trust of all rows, or of the last len(trust) rows."""
         rows = self.rows()
         older = max(0, len(rows.y) - len(trust))
         last = trust[len(trust) - len(rows.y) + older :]
         self._set_rows(rows._replace(trust=np.concatenate((rows.trust[:older], last))))
 
     def drop_before(self, number: int) -> None:
-        """Keep only rows from that number on."""
+        """Discard rows with smaller numbers."""
         rows = self.rows()
         self._set_rows(BufferedRows._make(array[rows.number >= number] for array in rows))
 
     def copy(self) -> ReplayBuffer:
-        """The same rows; what is added later goes to one of the two."""
+        """Copy the buffer; rows added later to one do not appear in the other."""
         copied = ReplayBuffer(self.max_rows, self.targets, self.rows())
         copied.fill_values = self.fill_values
         return copied
 
     def shrink_to_fit(self) -> None:
-        """Take no more room than the rows need."""
+        """Release spare capacity."""
         self._set_rows(BufferedRows._make(array.copy() for array in self.rows()))
 
     def rows(self, width: int = 0) -> BufferedRows:
-        """All rows kept, oldest first, x at least so wide."""
+        """Return all rows, oldest first, with at least `width` columns of x."""
         room, stop = self._room, self._stop
         start = max(0, stop - self.max_rows)
         if start or stop < len(room.y):
@@ -163,31 +163,31 @@ class ReplayBuffer:
 
 
 def make_empty_rows(targets: int) -> BufferedRows:
-    """No rows."""
+    """Return zero rows."""
     none = np.zeros((0, 0))
     return BufferedRows(none, none, np.zeros((0, targets)), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 def compute_buffer_rows(inputs: int, most: int) -> int:
-    """How many rows of so many inputs are kept."""
+    """Return how many rows with `inputs` inputs are buffered, at most `most`."""
     return min(most, max(MAX_HELD_ROWS, MAX_BUFFER_CELLS // max(inputs, 1)))
 
 
 def find_cold_start_window(count: int) -> tuple[int, int]:
-    """Which row the next `room` rows are told from, after `count` rows with a target: its place.
+    """Return from which row on the cold-start predictor is fitted, and for how many rows.
 
-    It moves on by half of what is held at a time, so that telling costs little, and depends on
-    counts alone.
+    `count` is the number of rows with a target so far. The window moves in steps of half the rows
+    held, which bounds the cost and depends on counts alone.
     """
     half = MAX_HELD_ROWS // 2
     return max(0, count // half - 1) * half, half - count % half
 
 
 def count_rows_to_hold(early: ColdStart, held: int, y: FloatArray, room: int) -> tuple[int, bool]:
-    """How many of the rows with these targets are held, and whether the model then begins.
+    """Return how many rows with targets y to hold, and whether the warm-up then ends.
 
-    So many are held already. A row without a target counts for nothing, and of those with one
-    there are `room` at most.
+    `held` rows are held already. Rows without a target do not count; of those with a target at most
+    `room` are taken.
     """
     labelled = np.flatnonzero(np.isfinite(y).any(axis=1))
     if len(labelled) > room:

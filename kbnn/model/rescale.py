@@ -1,21 +1,22 @@
-"""Exact change of scale: the same knowledge in other units of measure, with the prior swapped.
+"""Change a network's scale, size or order without losing what it has learned.
 
-Inputs (x - c)/s become (x - c')/s', outputs y become a y + b. A block's weights follow
-theta' = A theta + d: for a unit of the first layer w_i' = w_i s_i'/s_i and
-bias' = bias + sum_i w_i (c_i' - c_i)/s_i; weights into an output are multiplied by a and its bias
-moves by b. Carrying mean and covariance over would preserve the function and change nothing. What
-the data said is separated from the prior instead,
+Rescaling: inputs (x - c)/s become (x - c')/s', outputs y become a y + b. The weights of a block
+follow theta' = A theta + d: for a unit of the first layer w_i' = w_i s_i'/s_i and bias' = bias +
+sum_i w_i (c_i' - c_i)/s_i; weights into an output are multiplied by a and its bias moves by b.
+Converting mean and covariance alone would preserve the function and keep the old prior. Instead,
+the information of the data is separated from the prior,
+
     Pd = C^-1 - P0,  hd = C^-1 mu - P0 mu0,
-carried over, Pd' = A^-T Pd A^-1, hd' = A^-T hd + Pd' d, and joined with the prior *in the new
-scale*: C' = (Pd' + P0)^-1, mu' = C' (hd' + P0 mu0). After a drift alarm information is counted from
-the mean at the alarm, which then is carried along.
 
-A network that gains inputs (a new category) or outputs (a new class), or has them reordered.
+converted, Pd' = A^-T Pd A^-1, hd' = A^-T hd + Pd' d, and combined with the prior *in the new
+scale*: C' = (Pd' + P0)^-1, mu' = C' (hd' + P0 mu0). After a drift alarm, information is counted
+from the mean at the alarm, which is then converted as well.
 
-Old weights keep their belief; new ones start from the prior they would have had from the start, and
-are independent of the rest. Rows seen before are as if the new input had been 0 in all of them.
-Where more inputs make groups smaller, or many classes split them into neurons, correlations across
-the new borders are dropped, which keeps every block a part of a covariance.
+Growing: a network gains inputs (a new category) or outputs (a new class). Old weights keep their
+mean and covariance; new ones start from their prior, independent of the rest, as if the new input
+had been 0 in all earlier rows. Where blocks become smaller (smaller groups, or groups split into
+neurons), correlations between the new blocks are dropped, so that every block stays a valid
+covariance.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ from kbnn.core.state import ARRAYS, COUNT, WEIGHT_ARRAYS, State, init, prior_dra
 from kbnn.model.scaler import Scale
 
 BLOCKS_PER_BATCH: Final = 64
-"""Blocks that are carried over at once: more would need memory, and gain nothing."""
+"""Blocks converted at once: more would need more memory without a gain in speed."""
 
 
 def rescale_state(
     state: State, old: Scale, new: Scale, gain: FloatArray, shift: FloatArray, share: float = 1.0
 ) -> State:
-    """The state for inputs in the `new` instead of the `old` scale and outputs y' = gain y + shift.
+    """Convert a state from inputs in the `old` to the `new` scale, and outputs to gain y + shift.
 
-    Only `share` of the information Pd, hd is carried over.
+    Only `share` of the information Pd, hd is kept.
     """
     layout = layout_of(state.config)
-    if state.config.directions:  # which has units of its own
+    if state.config.directions:  # the projected inputs have a scale of their own
         first = first_back = np.eye(1 + state.config.directions)
     else:
         first, first_back = _first_layer_map(old, new), _first_layer_map(new, old)
@@ -107,7 +108,7 @@ def rescale_state(
 
 
 def _get_effective_scale(one: Scale, other: Scale) -> FloatArray:
-    """Scales, where a column that has not varied borrows the other's (its values are 0 anyway)."""
+    """Return scales; a column that has not varied uses the other's (its values are 0 anyway)."""
     scale = np.where(one.scale > 0.0, one.scale, other.scale)
     return np.where(scale > 0.0, scale, 1.0)
 
@@ -117,14 +118,14 @@ def _compute_scale_ratio(old: Scale, new: Scale) -> FloatArray:
 
 
 def _first_layer_map(old: Scale, new: Scale) -> FloatArray:
-    """T of one unit's [bias, weights]."""
+    """Return the matrix that maps one unit's [bias, weights] to the new scale."""
     t = np.diag(np.concatenate([[1.0], _compute_scale_ratio(old, new)]))
     t[0, 1:] = (new.center - old.center) / _get_effective_scale(old, new)
     return t
 
 
 def _group_alike_blocks(layout: Layout) -> list[list[int]]:
-    """Blocks that follow the same map, a run of them at a time: they are carried over at once."""
+    """Group blocks that are converted by the same map, at most BLOCKS_PER_BATCH at a time."""
     last, found = layout.layers - 1, dict[object, list[int]]()
     for index, block in enumerate(layout.blocks):
         kind = tuple((p.layer, p.first, p.length, p.unit if p.layer == last else 0) for p in block)
@@ -139,6 +140,7 @@ def _block_map(
     gain: FloatArray,
     shift: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
+    """Return A and d of theta' = A theta + d for one block."""
     size = sum(piece.length for piece in pieces)
     a, d = np.eye(size), np.zeros(size)
     at = 0
@@ -165,9 +167,9 @@ def _carry_blocks(
     anchor: FloatArray,
     share: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Blocks (n, d) and (n, d, d) in the new scale, `back` the inverse of A.
+    """Convert blocks (n, d) and (n, d, d) to the new scale; `back` is the inverse of A.
 
-    Where the information cannot be separated from the prior the function is kept instead.
+    Where the information cannot be separated from the prior, the function is preserved instead.
     """
     precision = invert_spd(cov)
     if precision is not None:
@@ -177,13 +179,13 @@ def _carry_blocks(
         if new_cov is not None:
             pull = share * ((_multiply_each(precision, mu) - mu0 / var0) @ back)
             return _multiply_each(new_cov, pull + data @ d + anchor / var0), new_cov
-    if len(mu) > 1:  # not for want of one of them
+    if len(mu) > 1:  # one singular block must not affect the others
         parts = zip(
             *(np.split(part, len(mu)) for part in (mu, cov, mu0, var0, anchor)), strict=True
         )
         each = [_carry_blocks(m, c, m0, v0, a, back, d, to, share) for m, c, m0, v0, to in parts]
         return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each])
-    # A variance of zero (noise 0) has no precision.
+    # A variance of zero (noise 0) has no precision: preserve the function.
     kept = a @ cov @ a.T
     return mu @ a.T + d, 0.5 * (kept + kept.swapaxes(1, 2))
 
@@ -193,7 +195,7 @@ def _multiply_each(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
 
 
 def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Without a hidden layer the log-variance head reads the inputs and follows them."""
+    """Convert the log-variance head, which reads the inputs if there are no hidden layers."""
     if state.config.hidden or not len(state.head_mean):
         return state.head_mean, state.head_cov
     size = len(first)
@@ -204,7 +206,7 @@ def _carry_head(state: State, first: FloatArray) -> tuple[FloatArray, FloatArray
 def _carry_loose(
     state: State, layout: Layout, gain: FloatArray, anchored: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Means, prior means and variances of loose weights, where these lead into an output."""
+    """Convert means, prior means and variances of loose weights that lead into an output."""
     at, a = layout.loose_positions, gain[:, None]
     mean, before = state.mean[at], state.prior_mean[at]
     var, prior = layout.loose_var(state.cov), state.prior_var[at]
@@ -216,9 +218,9 @@ def _carry_loose(
 
 
 def grow_state(state: State, inputs: int, outputs: int, config: Config | None = None) -> State:
-    """The state with at least so many inputs and outputs, added at the end.
+    """Append inputs and outputs to a network, up to the given numbers.
 
-    `config`, if given, is the grown network with smaller blocks than the state has.
+    `config`, if given, describes the grown network with smaller blocks than the state has.
     """
     if inputs == state.config.inputs and outputs == state.config.outputs:
         return state
@@ -243,12 +245,12 @@ def grow_state(state: State, inputs: int, outputs: int, config: Config | None = 
 
 
 def reorder(state: State, inputs: IntArray, outputs: IntArray) -> State:
-    """The same network with its inputs and outputs in another order.
+    """Reorder the inputs and outputs of a network.
 
     Parameters
     ----------
     state : State
-        The network; it must have every input and output already (see `grow`).
+        The network; it must have every input and output already (see `grow_state`).
     inputs, outputs : permutations
         Input i becomes input inputs[i], output k becomes output outputs[k].
     """
@@ -256,7 +258,7 @@ def reorder(state: State, inputs: IntArray, outputs: IntArray) -> State:
         return state
     config = state.config
     layout = layout_of(config)
-    shown = np.arange(1 + config.directions)  # the bias and the directions stay where they are
+    shown = np.arange(1 + config.directions)  # the bias and the directions keep their positions
     columns = np.concatenate((shown, len(shown) + inputs))
     index = np.arange(layout.layer_starts[-1], dtype=np.float64)
     moved = []
@@ -297,19 +299,19 @@ def reorder(state: State, inputs: IntArray, outputs: IntArray) -> State:
 
 
 def _reorder_triangle(packed: FloatArray, order: IntArray) -> FloatArray:
-    """A packed symmetric matrix whose row i is the old row order[i]."""
+    """Reorder a packed symmetric matrix: row i of the result is the old row order[i]."""
     return pack_triangle(unpack_triangle(packed, len(order))[np.ix_(order, order)])
 
 
 def _fill_corner(known: Any, first: Any) -> Any:
-    """What is known, and of what is new what is believed before the first row."""
+    """Copy the old array into the corner of the initial larger one."""
     grown = first.copy()
     grown[tuple(map(slice, known.shape))] = known
     return grown
 
 
 def _fill_triangles(known: FloatArray, first: FloatArray) -> FloatArray:
-    """The same of packed triangles (.., size)."""
+    """Copy packed triangles (.., size) into the corners of the initial larger ones."""
     if known.ndim > 1:
         pairs = zip(known, first[: len(known)], strict=True)
         return np.array([_fill_triangles(*pair) for pair in pairs]).reshape(first.shape)
@@ -318,7 +320,7 @@ def _fill_triangles(known: FloatArray, first: FloatArray) -> FloatArray:
 
 
 def _map_old_weights(old: Layout, new: Layout) -> IntArray:
-    """Where each old weight lies in the new mean vector."""
+    """Return the position of each old weight in the new mean vector."""
     index = np.arange(new.layer_starts[-1], dtype=np.float64)
     kept = [
         new.weight_matrix(index, layer)[: old.widths[layer + 1], : old.widths[layer] + 1].ravel()
@@ -328,9 +330,9 @@ def _map_old_weights(old: Layout, new: Layout) -> IntArray:
 
 
 def _extend_prior(state: State, old: Layout, new: Layout) -> tuple[FloatArray, FloatArray]:
-    """Prior means and variances of the larger network, in the smaller one's scale.
+    """Return prior means and variances of the larger network, in the smaller one's scale.
 
-    The means of new weights have the spread of their own prior variance.
+    The means of new weights are drawn with the spread of their own prior variance.
     """
     mean, var = np.empty(new.layer_starts[-1]), np.empty(new.layer_starts[-1])
     for layer, draws in enumerate(prior_draws(new.widths, state.seed)):
@@ -344,6 +346,7 @@ def _extend_prior(state: State, old: Layout, new: Layout) -> tuple[FloatArray, F
 def _extend_blocks(
     old: Layout, new: Layout, places: IntArray, cov: FloatArray, prior_var: FloatArray
 ) -> list[FloatArray]:
+    """Build the new covariance blocks from the old ones, with prior variances for new weights."""
     owner = np.full(new.layer_starts[-1], -1)
     position = np.zeros(new.layer_starts[-1], dtype=np.int64)
     for index, order in enumerate(old.block_positions):

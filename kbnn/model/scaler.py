@@ -1,18 +1,17 @@
-"""Standardisation that follows the stream.
+"""Standardisation that adapts to the stream.
 
-Every column keeps a Welford mean and variance of its winsorised values (clipped to 8 running
-standard deviations once 32 were seen, so one outlier cannot flatten a scale) and the mean and mean
+Every column has a Welford mean and variance of its winsorised values (clipped to 8 running standard
+deviations once 32 were seen, so that one outlier cannot flatten a scale), and the mean and mean
 square of its standardised values over about the last 64 rows. `center` and `scale` are those in
-use: they change only in `refit`, together with the network (kbnn.model.rescale): what was learned
-so far is carried over.
+use. They change only in `refit_scale`, together with the networks (kbnn.model.rescale).
 
-A column that has not varied keeps scale 0 and is standardised to exactly 0, which leaves its
-weights at their prior; the scale is set to the first deviation on the day it varies. A column that
-never held a value is absent: 0 as well. Indicator columns are fixed: they pass as they are.
+A column that has not varied has scale 0 and is standardised to exactly 0, which leaves its weights
+at their prior; its first deviation becomes its scale. A column without any value so far is
+standardised to 0 as well. Indicator columns are fixed: they are not standardised.
 
-Frequent outliers widen running statistics together with the clip that should hold them off: a tenth
-of them is enough. Where a scale is looked at, the last rows kept tell them from a wider column by
-median and MAD, and the statistics are taken without them (`leave_out_outliers`).
+Frequent outliers (a tenth of the rows is enough) widen the running statistics together with the
+clipping bounds. When a scale is refitted, median and MAD of the last buffered rows distinguish them
+from a wider column, and the statistics are corrected (`leave_out_outliers`).
 """
 
 from __future__ import annotations
@@ -33,30 +32,31 @@ COUNT, MEAN, SQUARES, RECENT, RECENT_SQUARE, CENTER, SCALE = range(7)
 FIELDS = 7
 
 _NORMAL_MAD = 1.4826
-"""Standard deviations of a normal distribution in its median absolute deviations."""
+"""Standard deviation of a normal distribution, in median absolute deviations."""
 _WARM_UP_WINSOR = 8.0 * _NORMAL_MAD
 _SCALE_TOLERANCE = 0.1
-"""Share by which a scale, and in units of it a center, may be off; half of it in a young stream
-whose rows are rehearsed: there to learn all anew is worth as much as the scale is."""
+"""Relative tolerance of a scale and, in units of it, of a center. It is halved in the first
+_CLOSE_FIT_ROWS rows if rows are replayed: there, relearning all rows is useful in itself."""
 _CLOSE_FIT_ROWS = 512
 _FAR_RATIO = float(np.log(1.5))
 _FAR_SHIFT = 0.5
 
 OUTLIER_REACH = 20.0
 """Robust standard deviations (1.4826 MAD) from the median beyond which a value may be an outlier.
-Up to there a tenth of them widens a scale by 6 at most, which costs little, while events that the
-network will learn to expect are common."""
+Below that, a tenth of the rows widens a scale by a factor of 6 at most, which costs little, and
+values may be events that the network will learn to predict."""
 MAX_OUTLIER_SHARE = 0.3
-"""Share of far values that can still be outliers; of more the column has changed."""
+"""Largest share of outliers; with more distant values, the column has changed."""
 CHANGE_ROWS, CHANGE_REACH, CHANGE_SHARE = 16, 5.0, 0.4
-"""Outliers are scattered. Where more than this share of the last rows lies beyond this reach, in
-robust standard deviations, the column has changed; a tenth of outliers looks so once in 2,000."""
+"""If more than CHANGE_SHARE of the last CHANGE_ROWS rows are beyond CHANGE_REACH robust standard
+deviations, the column has changed: outliers are scattered. With a tenth of outliers, the test is
+wrong once in 2,000 times."""
 OUTLIER_ROWS = 512
-"""Last rows among which outliers are looked for; those of an outgrown scale are RECENT_ROWS."""
+"""Last rows searched for outliers; if a scale was outgrown, the last RECENT_ROWS."""
 MIN_INFLATION_RATIO = 1.5
-"""Times by which outliers must have widened a target's scale: heavy tails do less."""
+"""Factor by which outliers must have widened a target's scale; heavy tails widen it less."""
 OUTGROWN_RATIO = 2.0
-"""A scale was outgrown if the rows without outliers are wider or narrower than it by so much."""
+"""A scale is outgrown if rows without outliers are wider or narrower by at least this factor."""
 
 
 class Scale(NamedTuple):
@@ -67,28 +67,28 @@ class Scale(NamedTuple):
 
 
 def blank_columns(width: int) -> FloatArray:
-    """Statistics of columns that have seen nothing."""
+    """Return statistics of columns without any value."""
     columns = np.zeros((width, FIELDS))
     columns[:, RECENT_SQUARE] = 1.0
     return columns
 
 
 def identity_columns(width: int) -> FloatArray:
-    """Columns that are taken as they are: center 0, scale 1, for ever."""
+    """Return columns that are never standardised: center 0, scale 1."""
     columns = blank_columns(width)
     columns[:, COUNT] = columns[:, SCALE] = 1.0
     return columns
 
 
 def get_scale(columns: FloatArray) -> Scale:
-    """The scale in use."""
+    """Return a copy of the scale in use."""
     return Scale(columns[:, CENTER].copy(), columns[:, SCALE].copy())
 
 
 def compute_output_map(
     old: Scale, new: Scale, targets: int, outputs: int
 ) -> tuple[FloatArray, FloatArray]:
-    """By what outputs are multiplied and what is added where the scale of the targets changes.
+    """Return gain and shift of the outputs, y' = gain y + shift, when the scale changes.
 
     Targets come first in a scale, and among the outputs.
     """
@@ -100,9 +100,9 @@ def compute_output_map(
 
 
 def fit_scaler(raw: FloatArray) -> FloatArray:
-    """Statistics and scale from the rows held back at the start of a stream.
+    """Fit statistics and scale to the rows of the warm-up.
 
-    Winsorised about the median, since among so few rows an outlier would set the scale.
+    Values are winsorised about the median, since among few rows an outlier would set the scale.
     """
     columns = blank_columns(raw.shape[1])
     for column, values in zip(columns, raw.T.tolist(), strict=True):
@@ -124,13 +124,14 @@ def fit_scaler(raw: FloatArray) -> FloatArray:
 
 
 def _median(values: list[float]) -> float:
-    """The middle value, or between two; the standard library's takes thrice the time."""
+    """Return the median; three times as fast as the standard library's."""
     values = sorted(values)
     half = len(values) // 2
     return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
 
 
 def _update_moments(column: FloatArray, value: float) -> None:
+    """Add one value to a column's Welford mean and sum of squares."""
     column[COUNT] += 1.0
     delta = value - column[MEAN]
     column[MEAN] += delta / column[COUNT]
@@ -138,10 +139,10 @@ def _update_moments(column: FloatArray, value: float) -> None:
 
 
 def standardize_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) -> FloatArray:
-    """Rows in the scale in use, statistics untouched; NaN stays NaN but for absent columns."""
+    """Standardise rows with the scale in use; NaN stays NaN except in columns without any value."""
     scale = columns[:, SCALE]
     if np.count_nonzero(scale) == len(scale) and not np.count_nonzero(fixed):
-        with np.errstate(over="ignore"):  # what is beyond all numbers is no measurement
+        with np.errstate(over="ignore"):  # an infinite value is treated as missing
             return np.ascontiguousarray((raw - columns[:, CENTER]) / scale)
     safe = np.where(scale > 0.0, scale, 1.0)
     unvaried = np.where(np.isnan(raw), raw, 0.0)
@@ -151,7 +152,7 @@ def standardize_rows(columns: FloatArray, raw: FloatArray, fixed: FloatArray) ->
 
 
 class StandardizedRows(NamedTuple):
-    """The first rows, standardised; the last of them may have shown that a scale was outgrown."""
+    """The first rows, standardised, and whether the last of them outgrew a scale."""
 
     labels: FloatArray  # (n, T)
     inputs: FloatArray  # (n, D)
@@ -165,11 +166,11 @@ def standardize_and_update(
     fixed: FloatArray,
     compiled: bool | None = None,
 ) -> StandardizedRows:
-    """Standardise scaled targets y and inputs x in order, counting each row into the statistics.
+    """Standardise scaled targets y and inputs x in order, adding each row to the statistics.
 
-    Stops after the first row at which a column has outgrown its scale, and before one, but for the
-    first, with which a constant column varies: the scale of a block must not depend on one that is
-    set within it. `compiled`: whether the kernel serves, where that is known.
+    Stop after the first row at which a column has outgrown its scale. Stop also before a row
+    (except the first) in which a constant column varies: results must not depend on a scale that is
+    set within a batch. `compiled`: whether the kernel is used, if known.
     """
     if kernel.is_compiled() if compiled is None else compiled:
         y, x = np.ascontiguousarray(y), np.ascontiguousarray(x)
@@ -188,6 +189,7 @@ _as_standardized = partial(tuple.__new__, StandardizedRows)
 def _update_rows(
     columns: FloatArray, raw: FloatArray, out: FloatArray, fixed: FloatArray
 ) -> tuple[int, bool]:
+    """Standardise rows in numpy, as the kernel does; return rows done and whether one outgrew."""
     for row, values in enumerate(raw):
         constant = (columns[:, SCALE] == 0.0) & (columns[:, COUNT] > 0.0) & (fixed == 0.0)
         if row and np.any(constant & np.isfinite(values) & (values != columns[:, CENTER])):
@@ -207,6 +209,7 @@ def _update_rows(
 
 
 def _update_value(column: FloatArray, value: float) -> float:
+    """Add one value to a column's statistics and return it standardised."""
     if column[COUNT] == 0.0:
         column[COUNT] = 1.0
         column[CENTER] = column[MEAN] = value
@@ -228,7 +231,7 @@ def _update_value(column: FloatArray, value: float) -> float:
 
 
 def is_large_change(old: Scale, new: Scale) -> bool:
-    """Whether some column's scale changes by more than half, or its center by half of its scale."""
+    """Whether a column's scale changes by more than half, or its center by half its scale."""
     varied = (old.scale > 0.0) & (new.scale > 0.0)
     ratio = new.scale[varied] / old.scale[varied]
     shift = (new.center[varied] - old.center[varied]) / new.scale[varied]
@@ -238,7 +241,7 @@ def is_large_change(old: Scale, new: Scale) -> bool:
 class LastRows(NamedTuple):
     """The last rows in the user's units: (n, columns), the scaled targets first.
 
-    `expected` (n,) is whether a row's targets were no outliers to the network.
+    `expected` (n,) is whether a row's targets were not outliers to the network.
     """
 
     values: FloatArray
@@ -254,10 +257,10 @@ class Bulk(NamedTuple):
 
 
 def find_bulk(values: FloatArray, expected: NDArray[np.bool_] | None) -> Bulk | None:
-    """Leave out the values that are outliers; None where none are, or too many to be such.
+    """Return mean and sd without outliers; None if there are none, or too many.
 
     An outlier lies OUTLIER_REACH robust standard deviations from the median and is not `expected`.
-    A column of which half the values are equal has no MAD, and no outliers.
+    A column of which half the values are equal has a MAD of 0 and no outliers.
     """
     known = np.isfinite(values)
     seen = values[known]
@@ -280,7 +283,7 @@ def find_bulk(values: FloatArray, expected: NDArray[np.bool_] | None) -> Bulk | 
 def leave_out_outliers(columns: FloatArray, fixed: FloatArray, last: LastRows) -> None:
     """Correct, in place, the statistics of columns that outliers among the last rows have widened.
 
-    Where a scale seems to be outgrown but is not without them, it stays as it is.
+    A scale that only outliers have outgrown stays as it is.
     """
     for j in np.flatnonzero((fixed == 0.0) & (columns[:, SCALE] > 0.0)):
         column = columns[j]
@@ -300,7 +303,7 @@ def leave_out_outliers(columns: FloatArray, fixed: FloatArray, last: LastRows) -
 
 
 def _is_scale_adequate(bulk: Bulk, column: FloatArray) -> bool:
-    """Whether the scale in use is about that of the bulk."""
+    """Whether the scale in use is close to that of the rows without outliers."""
     ratio, shift = bulk.sd / column[SCALE], abs(bulk.mean - column[CENTER]) / column[SCALE]
     return bool(1.0 / OUTGROWN_RATIO < ratio < OUTGROWN_RATIO and shift < 0.5 * OUTGROWN_RATIO)
 
@@ -308,13 +311,14 @@ def _is_scale_adequate(bulk: Bulk, column: FloatArray) -> bool:
 def refit_scale(
     columns: FloatArray, fixed: FloatArray, closely: bool = False, last: LastRows | None = None
 ) -> FloatArray:
-    """The statistics with a scale that fits the stream, `closely` while it is young.
+    """Return statistics with a scale that fits the stream.
 
-    `last` are the last rows, where some are kept: outliers among them do not count.
+    `closely` halves the tolerance during the first rows. `last` are the last buffered rows, if any;
+    outliers among them are left out.
 
-    A column that has outgrown its scale takes its recent mean and spread, and forgets all but its
-    last rows. Where any has left the scale in use, all take their running statistics: what has
-    settled together need not be looked at one by one.
+    A column that has outgrown its scale takes its recent mean and spread, and its count is reduced
+    to the recent rows. If any column has left the scale in use, all columns are set to their
+    running statistics.
     """
     new = columns.copy()
     if last is not None:

@@ -1,8 +1,7 @@
-"""A model as plain data: a JSON header and named arrays, and back, checked.
+"""Convert a model to plain data, a JSON header and named arrays, and back, with checks.
 
-Arrays of member k of the ensemble of the j-th racer (one, but for a race under way) are named
-`racer<j>/network<k>/<field>`; kbnn.core.state says their meaning and kbnn.core.layout the order of
-weights and covariance triangles.
+Arrays of ensemble member k of candidate j are named `racer<j>/network<k>/<field>`. Their meaning is
+described in kbnn.core.state, the order of weights and covariance triangles in kbnn.core.layout.
 """
 
 from __future__ import annotations
@@ -52,25 +51,28 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
-    """Header and arrays; `from_state` restores the same bits."""
+    """Return header and arrays; `from_state` restores the same bits."""
     card, arrays = model.card.to_state()
     out: Arrays = {f"record/{name}": array for name, array in arrays.items()}
-    for k, racer in enumerate(model.racers):
+    for k, candidate in enumerate(model.racers):
         out.update(
-            {f"racer{k}/{name}": array for name, array in _collect_candidate_arrays(racer).items()}
+            {
+                f"racer{k}/{name}": array
+                for name, array in _collect_candidate_arrays(candidate).items()
+            }
         )
     if model.schema.lags:
         out.update({f"past/{name}": array for name, array in vars(model.history).items()})
-    waits: dict[str, Any] = {}
+    pending: dict[str, Any] = {}
     if model.schema.wait:
         kept = pack_pending_rows(model.pending_rows, model.learner.indicators, model.task.numbers)
         out.update({f"waiting/{name}": array for name, array in kept._asdict().items()})
-        waits = {"waiting": {"ids": list(model.pending_rows.rows), **model.pending_rows.counts}}
+        pending = {"waiting": {"ids": list(model.pending_rows.rows), **model.pending_rows.counts}}
     header = {
-        **waits,
+        **pending,
         "settings": model.settings.to_json(),
         "schema": model.schema.to_json(),
-        "racers": [_make_candidate_header(racer) for racer in model.racers],
+        "racers": [_make_candidate_header(candidate) for candidate in model.racers],
         "lost": [
             {"settings": lost.to_json(), "nats": nats, "row": row, "leader": leader.to_json()}
             for lost, nats, row, leader in model.lost
@@ -84,6 +86,7 @@ def to_state(model: OnlineModel) -> tuple[dict[str, Any], Arrays]:
 
 
 def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
+    """Return the header of one candidate."""
     learned = candidate.learned
     states = [member.state() for member in learned.members]
     return {
@@ -104,6 +107,7 @@ def _make_candidate_header(candidate: Candidate) -> dict[str, Any]:
 
 
 def _collect_candidate_arrays(candidate: Candidate) -> Arrays:
+    """Return the named arrays of one candidate."""
     learned = candidate.learned
     out: Arrays = {f"kept/{name}": a for name, a in learned.kept.rows()._asdict().items()}
     out["scale/columns"] = learned.columns
@@ -118,9 +122,10 @@ def _collect_candidate_arrays(candidate: Candidate) -> Arrays:
 
 
 def from_state(header: dict[str, Any], arrays: Arrays, name: str = "the model") -> OnlineModel:
-    """The model that `to_state` described; ModelError when it cannot be one.
+    """Restore the model that `to_state` described.
 
-    `name` is what errors in its record call it, which is read when it is first needed.
+    Raise ModelError if the data is inconsistent. Errors in its record, which is decoded when first
+    needed, mention `name`.
     """
     try:
         return _restore_model(header, arrays, name)
@@ -129,7 +134,7 @@ def from_state(header: dict[str, Any], arrays: Arrays, name: str = "the model") 
 
 
 def copy_model(model: OnlineModel) -> OnlineModel:
-    """An independent copy."""
+    """Return an independent copy."""
     header, arrays = to_state(model)
     return from_state(
         {**header, "schema": model.schema.copy().to_json()},
@@ -138,19 +143,20 @@ def copy_model(model: OnlineModel) -> OnlineModel:
 
 
 def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineModel:
+    """Build the model from header and arrays, and check that they agree."""
     model = OnlineModel(Settings.from_json(header["settings"]), Schema.from_json(header["schema"]))
-    racers = _check_objects(header["racers"], "its candidates")
-    _require(1 <= len(racers) <= MAX_CANDIDATES, "its candidates")
+    headers = _check_objects(header["racers"], "candidates")
+    _require(1 <= len(headers) <= MAX_CANDIDATES, "candidates")
     model.racers = _limit_evidence(
         tuple(
-            _restore_candidate(model, racer, _select_prefix(arrays, f"racer{k}/"))
-            for k, racer in enumerate(racers)
+            _restore_candidate(model, candidate, _select_prefix(arrays, f"racer{k}/"))
+            for k, candidate in enumerate(headers)
         )
     )
-    seen = {racer.learned.seen for racer in model.racers}
-    begun = {bool(racer.learned.members) for racer in model.racers}
-    _require(len(seen) == 1 and begun in ({True}, {False}), "its candidates")
-    _require(begun == {True} or len(racers) == 1, "its candidates")
+    seen = {candidate.learned.seen for candidate in model.racers}
+    initialized = {bool(candidate.learned.members) for candidate in model.racers}
+    _require(len(seen) == 1 and initialized in ({True}, {False}), "candidates")
+    _require(initialized == {True} or len(headers) == 1, "candidates")
     model.lost = tuple(
         EliminatedCandidate(
             Settings.from_json(one["settings"]),
@@ -158,14 +164,14 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
             check_stored_count(one["row"]),
             Settings.from_json(one["leader"]),
         )
-        for one in _check_objects(header["lost"], "its candidates")
+        for one in _check_objects(header["lost"], "candidates")
     )
     model.skipped = check_stored_count(header["skipped"])
     model.let_go = check_stored_count(header.get("let_go", 0))
-    full = begun == {True} or model.held_rows == MAX_HELD_ROWS
-    _require(full or not model.let_go, "the rows it let go")
+    full = initialized == {True} or model.held_rows == MAX_HELD_ROWS
+    _require(full or not model.let_go, "number of dropped rows")
     model.met = model.rows + model.rejected_rows + model.skipped
-    _require(isinstance(header["position"], dict), "its position")
+    _require(isinstance(header["position"], dict), "position")
     model.position = dict(header["position"])
     if model.schema.lags:
         model.history = _restore_history(model, _select_prefix(arrays, "past/"))
@@ -179,6 +185,7 @@ def _restore_model(header: dict[str, Any], arrays: Arrays, name: str) -> OnlineM
 
 
 def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> None:
+    """Restore the rows that wait for their label, and check them."""
     rows = PendingArrays(*(_read_floats(arrays, name) for name in PendingArrays._fields))
     ids = read_value(list[str], header["ids"], "ids")
     fits = len(set(ids)) == len(ids) <= model.schema.wait <= MAX_PENDING_LIMIT
@@ -190,13 +197,14 @@ def _restore_pending_rows(model: OnlineModel, header: dict[str, Any], arrays: Ar
     fits = (
         fits and not bool(np.any(np.abs(rows.x) > MAX_ABS_VALUE)) and bool(np.all(rows.x_sd >= 0.0))
     )
-    _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "rows that wait")
+    _require(fits and bool(np.all((rows.weight > 0.0) & (rows.weight < np.inf))), "pending rows")
     for name in COUNTER_NAMES:
         setattr(model.pending_rows, name, check_stored_count(header[name]))
     unpack_pending_rows(model.pending_rows, ids, rows)
 
 
 def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
+    """Restore the rows that lags look back to, and check them."""
     history = model.timeline.make_history()
     shapes = {name: array.shape[1:] for name, array in vars(history).items()}
     found = {name: _read_floats(arrays, name) for name in shapes}
@@ -207,22 +215,23 @@ def _restore_history(model: OnlineModel, arrays: Arrays) -> History:
     fits = fits and all(array.shape == history.last.shape for array in known)
     fits = fits and len(found["missed"]) <= ERROR_WINDOW_ROWS
     limit = all(bool(np.all(~(np.abs(array) > MAX_ABS_VALUE))) for array in found.values())
-    _require(fits and limit, "the rows its lags look back to")
+    _require(fits and limit, "history of lags")
     vars(history).update(found)
     return history
 
 
 def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Arrays) -> Candidate:
+    """Restore one candidate, and check that its parts agree."""
     settings = Settings.from_json(header["settings"])
     learner = model.make_learner(settings)
     task = learner.task
     members = header["networks"]
-    _require(len(members) in (0, settings.ensemble), "its number of networks")
+    _require(len(members) in (0, settings.ensemble), "number of networks")
     states = [_read_network(member, arrays, f"network{k}/") for k, member in enumerate(members)]
     columns = _read_floats(arrays, "scale/columns")
     log_weight = _read_floats(arrays, "ensemble/log_weight")
     sound = log_weight.shape == (settings.ensemble,) and bool(np.all(log_weight <= 0.0))
-    _require(sound and bool(np.all(log_weight > -1e300)), "its ensemble weights")
+    _require(sound and bool(np.all(log_weight > -1e300)), "ensemble weights")
     for state in states:
         _require(
             columns.shape == (task.scaled + state.config.inputs, scaler.FIELDS)
@@ -231,9 +240,9 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
             and state.config == states[0].config
             and state.config.inputs <= model.schema.width
             and state.config.observation == task.observation,
-            "its scale",
+            "scale",
         )
-        _require(task.is_valid_output_count(state.config.outputs), "its outputs")
+        _require(task.is_valid_output_count(state.config.outputs), "outputs")
     learned = LearnerState(
         tuple(open_session(state) for state in states),
         columns,
@@ -250,21 +259,21 @@ def _restore_candidate(model: OnlineModel, header: dict[str, Any], arrays: Array
         _read_temperature(arrays, task, settings.robust, states),
     )
     alarms = [check_stored_count(row) for row in read_value(list[int], header["alarms"], "alarms")]
-    _require(len(alarms) <= MAX_ALARM_ROWS, "its alarms")
+    _require(len(alarms) <= MAX_ALARM_ROWS, "alarms")
     return Candidate(learner, learned, _read_float(header["evidence"]), tuple(alarms))
 
 
 def _limit_evidence(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """Count evidence from the best candidate where it is beyond its limit.
+    """Shift evidence relative to the best candidate where it exceeds EVIDENCE_LIMIT.
 
-    Earlier versions let it grow: such models are readable, but for digits that were lost by then.
+    Older files may contain such values.
     """
-    if all(abs(racer.evidence) <= EVIDENCE_LIMIT for racer in candidates):
+    if all(abs(candidate.evidence) <= EVIDENCE_LIMIT for candidate in candidates):
         return candidates
-    best = max(racer.evidence for racer in candidates)
+    best = max(candidate.evidence for candidate in candidates)
     return tuple(
-        replace(racer, evidence=max(racer.evidence - best, -ROW_EVIDENCE_LIMIT))
-        for racer in candidates
+        replace(candidate, evidence=max(candidate.evidence - best, -ROW_EVIDENCE_LIMIT))
+        for candidate in candidates
     )
 
 
@@ -273,7 +282,7 @@ def _read_calibration(arrays: Arrays, task: TargetType) -> np.ndarray[Any, np.dt
     _require(
         known.shape == task.init_calibration(True).shape
         and calibration.is_valid_calibration(known),
-        "its tails",
+        "calibration",
     )
     return known
 
@@ -287,13 +296,13 @@ def _read_temperature(
         if states
         else temperature.NO_TEMPERATURE
     )
-    _require(known.shape == like.shape and temperature.is_valid_temperature(known), "its sharpness")
+    _require(known.shape == like.shape and temperature.is_valid_temperature(known), "temperature")
     return known
 
 
 def _read_replay_state(header: dict[str, Any], seen: int) -> ReplayState:
     debt, since = _read_float(header["debt"]), check_stored_count(header["since"])
-    _require(0.0 <= debt <= MAX_REPLAY_BACKLOG and since <= seen, "its rehearsal")
+    _require(0.0 <= debt <= MAX_REPLAY_BACKLOG and since <= seen, "replay state")
     settled = read_value(bool, header["settled"], "settled")
     grown = check_stored_count(header["grown"])
     return ReplayState(
@@ -307,7 +316,7 @@ def _read_replay_state(header: dict[str, Any], seen: int) -> ReplayState:
 
 
 def _select_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    """The arrays whose names begin so, by the rest of their names."""
+    """Select the arrays whose names start with `prefix`, and strip it."""
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
@@ -324,15 +333,16 @@ def _read_float(value: Any) -> float:
     return float(read_value(float, value, "number"))
 
 
-def _read_buffer_rows(header: dict[str, Any], begun: bool, keep: int) -> int:
-    if not begun:
+def _read_buffer_rows(header: dict[str, Any], initialized: bool, keep: int) -> int:
+    if not initialized:
         return MAX_HELD_ROWS
     most = check_stored_count(header.get("most_kept", keep))
-    _require(min(MAX_HELD_ROWS, keep) <= most <= keep, "the rows it keeps")
+    _require(min(MAX_HELD_ROWS, keep) <= most <= keep, "replay buffer")
     return most
 
 
 def _read_buffer(arrays: Arrays, most: int, targets: int) -> ReplayBuffer:
+    """Read the replay buffer, and check shapes and ranges."""
     kept = BufferedRows(*(_read_floats(arrays, f"kept/{name}") for name in BufferedRows._fields))
     rows = len(kept.y)
     fits = (
@@ -353,30 +363,31 @@ def _read_buffer(arrays: Arrays, most: int, targets: int) -> ReplayBuffer:
     fits = fits and bool(np.all(np.isfinite(kept.weight)) and np.all(kept.number >= 1.0))
     fits = fits and bool(np.all(kept.number < 2.0**53))
     fits = fits and bool(np.all((kept.trust >= 0.0) & (kept.trust <= 1.0)))
-    _require(fits, "the rows it keeps")
+    _require(fits, "replay buffer")
     return ReplayBuffer(most, targets, kept)
 
 
 def _read_network(header: dict[str, Any], arrays: Arrays, prefix: str) -> State:
+    """Read the state of one network, and check shapes and ranges."""
     config = read_dataclass(Config, header["config"])
-    _require(isinstance(header["seed"], int) and header["seed"] >= 0, "its seed")
-    _require(arrays[prefix + "mean"].shape == (config.weights,), "its weights")
-    _require(arrays[prefix + "cov"].shape == (layout_of(config).size,), "its covariances")
+    _require(isinstance(header["seed"], int) and header["seed"] >= 0, "seed")
+    _require(arrays[prefix + "mean"].shape == (config.weights,), "weights")
+    _require(arrays[prefix + "cov"].shape == (layout_of(config).size,), "covariances")
     pattern = init(config, 0)
     fields: dict[str, Any] = {}
     for name in ARRAYS:
         like = getattr(pattern, name)
-        array = arrays[prefix + name] if like.size else like  # an empty one may be left out
-        _require(array.shape == like.shape and array.dtype == like.dtype, f"its {name}")
-        _require(bool(np.all(np.abs(array) <= BELIEF_LIMIT)), f"its {name}")
+        array = arrays[prefix + name] if like.size else like  # empty arrays may be omitted
+        _require(array.shape == like.shape and array.dtype == like.dtype, name)
+        _require(bool(np.all(np.abs(array) <= BELIEF_LIMIT)), name)
         fields[name] = np.ascontiguousarray(array)
     diagonal = fields["cov"][layout_of(config).variance_positions]
     noise = fields["noise"][:, 0] if config.kind.has_signed_noise else fields["noise"]
     for name, least in (("prior_var", fields["prior_var"]), ("noise", noise)):
-        _require(bool(np.all(least > 0.0)), f"its {name}")
-    _require(bool(np.all(diagonal >= 0.0)), "its cov")
-    _require(bool(np.all(fields["counts"] >= 0)), "its counts")
-    _require(bool(np.all(fields["surprise"] >= 0.0)), "its surprise")
+        _require(bool(np.all(least > 0.0)), name)
+    _require(bool(np.all(diagonal >= 0.0)), "cov")
+    _require(bool(np.all(fields["counts"] >= 0)), "counts")
+    _require(bool(np.all(fields["surprise"] >= 0.0)), "surprise")
     return State(config=config, seed=int(header["seed"]), **fields)
 
 
@@ -387,5 +398,6 @@ def _read_floats(arrays: Arrays, name: str) -> np.ndarray[Any, np.dtype[np.float
 
 
 def _require(condition: bool, what: str) -> None:
+    """Raise ModelError naming the invalid part unless the condition holds."""
     if not condition:
-        raise ModelError(f"the model is damaged ({what} do not fit)")
+        raise ModelError(f"the model is damaged (invalid {what})")

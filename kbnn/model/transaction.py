@@ -1,9 +1,9 @@
-"""Rows are learned whole or not at all, whatever is raised on the way (Ctrl-C, no memory left).
+"""Make learning atomic: after any exception (Ctrl-C, out of memory) rows are learned fully or not.
 
-A transaction notes what a model was before its rows, which costs a few references: most parts are
-replaced and not changed, and the others can be reset to a mark. Networks alone learn in place. They
-keep the results of their calls meanwhile, so that rows which some network has learned already are
-completed by doing the same once more: the calls that were made return what they returned.
+A transaction records the model's state before its rows. This costs a few references, because most
+parts are replaced rather than changed, and the others can be reset to a mark. Only network sessions
+learn in place. They log the results of their calls, so that rows which some network has already
+learned are completed by running the same calls again: logged calls return their logged results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _get_replaced = attrgetter(*_REPLACED)
 
 
 class Transaction:
-    """A model before some rows, and these rows."""
+    """A model's state before some rows, and these rows."""
 
     __slots__ = (
         "_before",
@@ -52,15 +52,15 @@ class Transaction:
     def __init__(self, model: OnlineModel, rows: Rows, again: bool) -> None:
         self.rows, self.again = rows, again
         self.done = False
-        """Whether the rows were learned: nothing is left but to end the logs."""
+        """Whether the rows were learned, so that only the logs have to be closed."""
         self._before = _get_replaced(model)
         self._unscored = model._unscored.mark()
         self._history = model.history.mark() if model._schema.lags else None
         self._room = model.pending_rows.mark() if model._schema.wait else None
         self._kept: list[tuple[ReplayBuffer, Any]] = []
         self._sessions: tuple[Session, ...] = ()
-        for racer in model.racers:
-            learned = racer.learned
+        for candidate in model.racers:
+            learned = candidate.learned
             self._kept.append((learned.kept, learned.kept.mark()))
             self._sessions += learned.members
             for session in learned.members:
@@ -68,15 +68,15 @@ class Transaction:
 
     @property
     def has_learned(self) -> bool:
-        """Whether some network has learned rows."""
+        """Whether some network has learned any of the rows."""
         return any(session.has_learned for session in self._sessions)
 
     def restore(self, model: OnlineModel) -> None:
-        """Make the model what it was, but for what networks have learned."""
+        """Restore the model, except for the networks, whose logs are rewound."""
         for name, value in zip(_REPLACED, self._before, strict=True):
             setattr(model, name, value)
-        for racer in model.racers:
-            racer.learner.task.schema = model._schema
+        for candidate in model.racers:
+            candidate.learner.task.schema = model._schema
         model._unscored.reset(self._unscored)
         if self._history is not None:
             model.history.reset(self._history)
@@ -89,6 +89,6 @@ class Transaction:
         model._trial_state = model._cold_start = None
 
     def end(self) -> None:
-        """Forget the results of calls."""
+        """Close the logs of all sessions."""
         for session in self._sessions:
             session.end_log()

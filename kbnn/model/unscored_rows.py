@@ -1,7 +1,7 @@
-"""Rows and what was said of them, until enough wait to be counted into the record.
+"""Buffer of learned rows and their forecasts until they are added to the scorecard.
 
-Alone each would cost more to count than to learn. They are copied into arrays that have room for
-many: memory that is at hand is cheaper than memory that is new with every row.
+Scoring rows one by one would cost more than learning them. Rows are copied into preallocated
+arrays, which is cheaper than allocating memory for each row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MIN_UNSCORED_CAPACITY_ROWS: Final = 16
 
 
 class UnscoredRows:
-    """At most ENOUGH rows of one shape."""
+    """At most MAX_UNSCORED_ROWS rows of one shape."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -30,13 +30,13 @@ class UnscoredRows:
         self._weight = np.ones(0)
         self._weighted = False
 
-    def add(self, rows: Rows, said: Forecast) -> bool:
-        """Take rows in; False if these must be counted before, there being no room for more."""
+    def add(self, rows: Rows, forecast: Forecast) -> bool:
+        """Append rows; False if the buffer is full and must be scored first."""
         start, stop = self.rows, self.rows + len(rows.y)
-        shape = rows.x.shape[1], said.probability.shape[1]
+        shape = rows.x.shape[1], forecast.probability.shape[1]
         if stop > MAX_UNSCORED_ROWS or (start and shape != self._shape):
             return False
-        parts = (rows.x, rows.y, rows.number, *said)
+        parts = (rows.x, rows.y, rows.number, *forecast)
         if shape != self._shape or stop > len(self._weight):
             self._make_room(parts, shape, stop)
         kernel.copy_rows(self._arrays, start, parts)
@@ -46,21 +46,21 @@ class UnscoredRows:
         return True
 
     def _set_weights(self, place: slice, weight: FloatArray | None) -> None:
-        """Note weights, 1 for all rows before the first that has one."""
+        """Store weights; rows before the first weighted row have weight 1."""
         if not self._weighted:
             self._weight[: place.start] = 1.0
             self._weighted = True
         self._weight[place] = 1.0 if weight is None else weight
 
     def get_rows(self) -> tuple[Rows, Forecast]:
-        """The rows that wait, and what was said of them."""
+        """Return the unscored rows and their forecasts."""
         n = self.rows
-        x, y, number, *said = (array[:n] for array in self._arrays)
+        x, y, number, *forecast = (array[:n] for array in self._arrays)
         weight = self._weight[:n] if self._weighted else None
-        return Rows(x, y, number, weight=weight), Forecast._make(said)
+        return Rows(x, y, number, weight=weight), Forecast._make(forecast)
 
     def make_empty(self) -> UnscoredRows:
-        """New and as large, for the rows after those that wait: these stay as they are."""
+        """Return an empty buffer of the same capacity; this one stays as it is."""
         other = UnscoredRows()
         other._shape = self._shape
         other._arrays = [np.empty_like(array) for array in self._arrays]
@@ -68,15 +68,15 @@ class UnscoredRows:
         return other
 
     def mark(self) -> tuple[Any, ...]:
-        """What `reset` needs to forget all rows that are added later."""
+        """Return what `reset` needs to discard all rows that are added later."""
         return self.rows, self._shape, self._arrays, self._weight, self._weighted
 
     def reset(self, mark: tuple[Any, ...]) -> None:
-        """Go back to a mark."""
+        """Return to a mark."""
         self.rows, self._shape, self._arrays, self._weight, self._weighted = mark
 
     def shrink_to_fit(self) -> None:
-        """Take no more room than the rows need."""
+        """Release spare capacity."""
         self._arrays = [array[: self.rows].copy() for array in self._arrays]
         self._weight = self._weight[: self.rows].copy()
 

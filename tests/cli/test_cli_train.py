@@ -324,7 +324,7 @@ def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 def test_fresh_writes_over_models_only(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "notes.txt").write_text("what I must not forget")
     code, out, err = talk(capsys, "a.csv", "-m", "notes.txt", "--fresh", "-q")
-    said = "kbnn: notes.txt: is not a kbnn model, and --fresh would write over it\n"
+    said = "kbnn: notes.txt: is not a kbnn model, and --fresh would overwrite it\n"
     assert (code, out, err) == (1, "", said)
     assert (data / "notes.txt").read_text() == "what I must not forget"
     assert talk(capsys, "a.csv", "-q")[0] == talk(capsys, "a.csv", "-q", "--fresh")[0] == 0

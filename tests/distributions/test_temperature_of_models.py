@@ -222,7 +222,7 @@ def test_a_sharpness_that_does_not_fit_is_refused(wrong: Any) -> None:
     header, arrays = to_state(learned(x, y, 4, hidden=(4,)))
     name = "racer0/stated/sharpness"
     arrays[name] = wrong(arrays[name])
-    with pytest.raises(ModelError, match="its sharpness do not fit"):
+    with pytest.raises(ModelError, match="invalid temperature"):
         from_state(header, arrays)
 
 

@@ -173,7 +173,7 @@ def test_standings_of_other_types_are_refused(here: Path, line: str) -> None:
     sql(line)
     ran = kbnn("inspect", "fleet")
     check_refused(ran)
-    assert "(how a key stands)" in ran.err
+    assert "(the metrics of a key)" in ran.err
     for other in commands():
         check_sound(other)
 
@@ -291,13 +291,13 @@ def test_a_bomb_takes_no_memory(here: Path) -> None:
         [sys.executable, "-c", limited], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == "kbnn: fleet: is damaged (a model of more than 256 MiB)\n"
+    assert ran.stderr == "kbnn: fleet: is damaged (a model is larger than 256 MiB)\n"
 
 
 def test_integer_keys_take_no_memory(here: Path) -> None:
     sql("UPDATE models SET key = 8000000000 WHERE key = CAST('d1' AS BLOB)")
     ran = program("inspect", "fleet")
-    assert (ran.code, ran.err) == (1, "kbnn: fleet: is damaged (how a key stands)\n")
+    assert (ran.code, ran.err) == (1, "kbnn: fleet: is damaged (the metrics of a key)\n")
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,14 @@ def test_one_model_answers_in_workers(here: Path) -> None:
     ("words", "why"),
     [
         (("--engine", "ray"), "--engine is here or dask, not 'ray'"),
-        (("--engine", "dask", "--cluster", "local:x"), "--cluster local:N takes a number of"),
-        (("--engine", "dask", "--cluster", "tcp://127.0.0.1:9"), "no Dask scheduler answers there"),
+        (
+            ("--engine", "dask", "--cluster", "local:x"),
+            "--cluster 'local:x': local:N needs a number of",
+        ),
+        (
+            ("--engine", "dask", "--cluster", "tcp://127.0.0.1:9"),
+            "cannot connect to a Dask scheduler at this address",
+        ),
     ],
 )
 def test_what_is_refused_is_one_sentence(

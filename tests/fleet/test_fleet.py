@@ -351,7 +351,7 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
         assert why in refused(*words), words
     assert not (here / "x").exists()
     (here / "bare.csv").write_text("a,b\n1,2\n")
-    assert "the column 'device' of the key is not there" in refused("predict", "fleet", "bare.csv")
+    assert "the key column 'device' is missing" in refused("predict", "fleet", "bare.csv")
 
 
 def test_a_damaged_fleet_is_one_sentence(here: Path) -> None:

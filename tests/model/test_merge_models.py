@@ -75,7 +75,7 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
         (("a.npz", "no.npz"), "no.npz: no such model file"),
         (("a.npz", "a.csv"), "a.csv: is not a model file"),
         (("a.npz", "fleet"), "fleet: is a fleet"),
-        (("a.npz", "few.npz"), "few.npz: holds 2 rows and has not begun"),
+        (("a.npz", "few.npz"), "few.npz: is still warming up (it holds 2 rows)"),
         (("a.npz", "odd.npz"), "odd.npz: cannot be joined with a.npz: their columns differ"),
         (("a.npz", "v.npz"), "v.npz: cannot be joined with a.npz: it has the target v, not y"),
         (("a.npz", "big.npz"), "big.npz: cannot be joined with a.npz: their networks differ"),

@@ -184,7 +184,7 @@ def test_classes_in_another_order_are_mapped_and_unknown_ones_refused(here: Path
     Path("few.csv").write_text("\n".join(few) + "\n")
     kbnn("train", "few.csv", "-m", "few.npz", "-q", "--layers", "8")
     done = kbnn("join", "a.npz", "few.npz", "-o", "no.npz")
-    assert "only one of them has met class 'h'" in done.err
+    assert "only one of them has seen class 'h'" in done.err
     assert (done.code != 0, Path("no.npz").exists()) == (True, False)
 
 

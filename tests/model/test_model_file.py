@@ -160,7 +160,7 @@ def test_objects_are_never_unpickled(tmp_path: Path, model_path: Path) -> None:
     np.save(file, np.array([{}], dtype=object), allow_pickle=True)
     parts["racer0/network0/mean.npy"] = file.getvalue()
     path = archive_of(tmp_path / "objects.npz", parts)
-    assert refusal(path) == "M: is damaged (array 'racer0/network0/mean' is of an unknown kind)"
+    assert refusal(path) == "M: is damaged (array 'racer0/network0/mean' has an unknown type)"
 
 
 def mutated(whole: bytes, dice: random.Random) -> bytes:

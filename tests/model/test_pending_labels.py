@@ -156,7 +156,7 @@ def test_rows_in_one_file_and_labels_in_another(tmp_path: Path) -> None:
     assert command("train", tmp_path / "more.csv", "-m", model, "-q").code == 0
     assert list(modelfile.load(str(model)).pending_rows.rows) == ["900", "901"]
     shown = command("inspect", model).out
-    assert "2 rows for a target, 300 had their target come late" in shown
+    assert "2 rows for a target, 300 matched with a late target" in shown
     (tmp_path / "test.csv").write_text("x,town,y\n0.5,town 1,1.0\n0.1,town 2,0.9\n")
     assert command("evaluate", model, tmp_path / "test.csv", "-q").code == 0
     assert command("predict", model, tmp_path / "test.csv", "-q").code == 0

@@ -199,7 +199,7 @@ def test_more_rows_than_are_ever_kept_are_damage() -> None:
     for name in BufferedRows._fields:
         name = f"racer0/kept/{name}"
         arrays[name] = np.repeat(arrays[name], 26, axis=0)
-    with pytest.raises(ModelError, match="the rows it keeps do not fit"):
+    with pytest.raises(ModelError, match="invalid replay buffer"):
         from_state(header, arrays)
 
 

@@ -30,7 +30,7 @@ def test_the_scale_must_have_a_row_for_every_column(rows: slice) -> None:
     header, arrays = stored()
     name = "racer0/scale/columns"
     arrays[name] = arrays[name][rows]
-    with pytest.raises(ModelError, match="its scale do not fit"):
+    with pytest.raises(ModelError, match="invalid scale"):
         from_state(header, arrays)
 
 
@@ -39,7 +39,7 @@ def test_the_scale_must_have_a_row_for_every_column(rows: slice) -> None:
 def test_a_scale_is_made_of_numbers(field: int, value: float) -> None:
     header, arrays = stored()
     arrays["racer0/scale/columns"][1, field] = value
-    with pytest.raises(ModelError, match="its scale do not fit"):
+    with pytest.raises(ModelError, match="invalid scale"):
         from_state(header, arrays)
 
 
@@ -47,7 +47,7 @@ def test_a_scale_is_made_of_numbers(field: int, value: float) -> None:
 def test_evidence_of_a_member_is_that_of_the_best_or_less(weight: float) -> None:
     header, arrays = stored()
     arrays["racer0/ensemble/log_weight"] = np.array([0.0, weight])
-    with pytest.raises(ModelError, match="its ensemble weights do not fit"):
+    with pytest.raises(ModelError, match="invalid ensemble weights"):
         from_state(header, arrays)
 
 
@@ -56,14 +56,14 @@ def test_a_network_must_have_all_its_weights(weights: slice) -> None:
     header, arrays = stored()
     name = "racer0/network1/mean"
     arrays[name] = arrays[name][weights]
-    with pytest.raises(ModelError, match="its weights do not fit"):
+    with pytest.raises(ModelError, match="invalid weights"):
         from_state(header, arrays)
 
 
 def test_all_networks_must_be_alike() -> None:
     header, arrays = stored()
     header["racers"][0]["networks"][1]["config"]["robust"] = False
-    with pytest.raises(ModelError, match="its scale do not fit"):
+    with pytest.raises(ModelError, match="invalid scale"):
         from_state(header, arrays)
 
 
