@@ -98,4 +98,5 @@ def test_an_option_of_a_run_is_none_of_a_step() -> None:
 def test_the_example_runs() -> None:
     module = sys.modules["kbnn.api.online_model"]
     result = doctest.testmod(module)
-    assert (result.failed, result.attempted) == (0, 4)
+    assert result.failed == 0
+    assert result.attempted > 0
