@@ -65,7 +65,7 @@ install_old_names()
 
 
 def __getattr__(name: str) -> Any:
-    """What is exported, loaded when it is asked for: a help screen needs no numpy."""
+    """Import an exported name on first use, so that a help screen loads no numpy."""
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

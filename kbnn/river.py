@@ -6,8 +6,8 @@
         distribution = model.predict_one(x, with_dist=True)
         model.learn_one(x, y)
 
-No scaler and no encoder goes before them: numbers, truth values and text are taken as they are.
-Features may come late, vanish, or come in any order.
+They need no scaler and no encoder: numbers, truth values and text are used as they are. Features
+may appear late, disappear, or come in any order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _first_row_lock: Final = Lock()
-"""Of several threads that learn first rows one makes the model."""
+"""Lets only one of several threads create the model from its first row."""
 _BOOLEAN_LABELS: Final[dict[str, Hashable]] = {"false": False, "true": True}
 
 
 class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
-    """What both estimators share."""
+    """Base of both estimators: parameters, and learning."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
         return True
 
     def _get_or_create_model(self, x: Mapping[str, Any]) -> Model:
-        """The model, made when the first row has come."""
+        """Return the model; create it with the first row."""
         with _first_row_lock:
             if self.model is not None:
                 return self.model
@@ -99,7 +99,7 @@ class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
         x = _stringify_names(x)
         model = self.model
         if model is None:
-            x = dict(sorted(x.items()))  # the order of features means nothing
+            x = dict(sorted(x.items()))  # the column order must not depend on the dict
             model = self._get_or_create_model(x)
         model.learn_one(x, y, w)
 
@@ -111,7 +111,7 @@ class _RiverEstimator(base.Estimator):  # type: ignore[misc]  # river is untyped
 
 
 def _stringify_names(x: Mapping[Any, Any]) -> Mapping[str, Any]:
-    """The features by names that are texts."""
+    """Return the features with their names as text."""
     for name in x:
         if type(name) is not str:
             return {str(key): value for key, value in x.items()}
@@ -120,34 +120,35 @@ def _stringify_names(x: Mapping[Any, Any]) -> Mapping[str, Any]:
 
 
 class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[misc]  # river is untyped
-    """Online Bayesian neural network for regression, with error bars.
+    """Online Bayesian neural network for regression, with standard deviations.
 
     Parameters
     ----------
     layers
-        Hidden layers: 50, or (50, 50), or () for a linear model.
+        Hidden layers: 50, (50, 50), () for a linear model, or "auto".
     activation
-        Of the hidden units.
+        Activation of the hidden units.
     covariance
-        Which weights are correlated: auto, neuron, group, full or paper.
+        Which weights are correlated: "auto", "neuron", "group", "full" or "paper".
     group_size
-        Hidden units of one group.
+        Number of hidden units per group, for `covariance="group"`.
     noise
-        auto (may depend on the input), constant, or a standard deviation in the target's units.
+        "auto" (may depend on the input), "constant", or a standard deviation in the target's
+        units.
     robust
-        Whether outliers count less.
+        Whether outliers get less weight.
     drift
-        Whether the model forgets when the stream changes.
+        Whether the model forgets after a drift alarm.
     ensemble
-        Networks that predict together.
+        Number of networks that predict together.
     rehearse
-        How often each of the first rows is learned once more: auto, off or a number.
+        How often each of the first rows is replayed: "auto", "off" or a number.
     seed
-        Of the first weights.
+        Seed of the initial weights.
     lags
-        Targets of rows before to learn from: "1,2,24".
+        Earlier targets used as features, such as "1,2,24".
     task
-        What kind of number the target is: regression (any), positive, count, amount, or auto.
+        Target type: "regression" (any number), "positive", "count", "amount" or "auto".
 
     Examples
     --------
@@ -157,40 +158,126 @@ class KBNNRegressor(_RiverEstimator, base.MiniBatchRegressor):  # type: ignore[m
     >>> score = evaluate.progressive_val_score(stream, KBNNRegressor(), metrics.MAE())
     >>> score.get() < 1.0
     True
-
     """
 
     def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
-        """Learn a row, which counts `w` times."""
+        """Learn one row.
+
+        Parameters
+        ----------
+        x
+            Features by name.
+        y
+            The target.
+        w
+            Weight of the row.
+
+        Raises
+        ------
+        DataError
+            If a value cannot be read; the model stays as it was.
+
+        Examples
+        --------
+        >>> from kbnn.river import KBNNRegressor
+        >>> model = KBNNRegressor(layers=5)
+        >>> model.learn_one({"x": 1.0, "color": "red"}, 2.5)
+        >>> model.model.rows
+        1
+        """
         self._learn(x, y, w)
 
     def predict_one(self, x: dict[Any, Any], with_dist: bool = False) -> Any:
-        """The expected value, 0 before the first row; `with_dist`: a Gaussian."""
+        """Predict one row.
+
+        Parameters
+        ----------
+        x
+            Features by name.
+        with_dist
+            Whether to return a Gaussian instead of the mean.
+
+        Returns
+        -------
+        float or river.proba.Gaussian
+            The mean, or the Gaussian with the predicted mean and variance; mean 0 and variance 1
+            before the first row.
+
+        Examples
+        --------
+        >>> from kbnn.river import KBNNRegressor
+        >>> model = KBNNRegressor(layers=5)
+        >>> model.predict_one({"x": 1.0})
+        0.0
+        >>> model.predict_one({"x": 1.0}, with_dist=True).sigma
+        1.0
+        """
         mean, sd = 0.0, 1.0
         if self.model is not None:
-            said = self.model.predict_one(_stringify_names(x))
-            if math.isfinite(said.mean):
-                mean, sd = said.mean, said.sd
+            made = self.model.predict_one(_stringify_names(x))
+            if math.isfinite(made.mean):
+                mean, sd = made.mean, made.sd
         if not with_dist:
             return mean
         return proba.Gaussian._from_state(n=1, m=mean, var=sd * sd, ddof=0)
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn the rows of a table, in order."""
+        """Learn the rows of a table, in order.
+
+        Parameters
+        ----------
+        X
+            Features, one column each.
+        y
+            The target of each row.
+
+        Raises
+        ------
+        DataError
+            If a value cannot be read; the rows before it are learned.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from kbnn.river import KBNNRegressor
+        >>> model = KBNNRegressor(layers=5)
+        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series([2.0, 4.0]))
+        >>> model.model.rows
+        2
+        """
         self._learn_many(X, y.tolist())
 
     def predict_many(self, X: pd.DataFrame) -> pd.Series:
-        """The expected values."""
+        """Predict the rows of a table.
+
+        Parameters
+        ----------
+        X
+            Features, one column each.
+
+        Returns
+        -------
+        pandas.Series
+            The means, with the index of X.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from kbnn.river import KBNNRegressor
+        >>> KBNNRegressor(layers=5).predict_many(pd.DataFrame({"x": [1.0, 2.0]})).tolist()
+        [0.0, 0.0]
+        """
         import pandas as pd
 
-        said = [self.predict_one(x) for x in X.to_dict("records")]
-        return pd.Series(said, index=X.index, dtype="float64")
+        means = [self.predict_one(x) for x in X.to_dict("records")]
+        return pd.Series(means, index=X.index, dtype="float64")
 
 
 class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore[misc]  # river is untyped
     """Online Bayesian neural network for classification, with calibrated probabilities.
 
-    Classes are learned of as they come. The parameters are those of `KBNNRegressor`.
+    New classes may appear at any time. The parameters are those of `KBNNRegressor`, without `lags`
+    and `task`.
 
     Examples
     --------
@@ -200,7 +287,6 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
     >>> score = evaluate.progressive_val_score(stream, KBNNClassifier(), metrics.Accuracy())
     >>> score.get() > 0.8
     True
-
     """
 
     def __init__(
@@ -236,35 +322,118 @@ class KBNNClassifier(_RiverEstimator, base.MiniBatchClassifier):  # type: ignore
         return True
 
     def _remember_label(self, y: Hashable) -> None:
-        """Remember a label as it was given: the model knows it as text."""
+        """Remember the original label; the model stores its text."""
         self._labels.setdefault(value_to_text(y) or "", y)
 
     def learn_one(self, x: dict[Any, Any], y: Hashable, w: float = 1.0) -> None:
-        """Learn a row, which counts `w` times."""
+        """Learn one row.
+
+        Parameters
+        ----------
+        x
+            Features by name.
+        y
+            The class.
+        w
+            Weight of the row.
+
+        Raises
+        ------
+        DataError
+            If a value cannot be read; the model stays as it was.
+
+        Examples
+        --------
+        >>> from kbnn.river import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5)
+        >>> model.learn_one({"x": 1.0}, "red")
+        >>> model.model.classes
+        ['red']
+        """
         self._remember_label(y)
         self._learn(x, y, w)
 
     def predict_proba_one(self, x: dict[Any, Any]) -> dict[Any, float]:
-        """The probability of every class known; none before the first row."""
+        """Predict the probability of every known class.
+
+        Parameters
+        ----------
+        x
+            Features by name.
+
+        Returns
+        -------
+        dict
+            Probability by class; empty before the first row.
+
+        Examples
+        --------
+        >>> from kbnn.river import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5)
+        >>> model.predict_proba_one({"x": 1.0})
+        {}
+        """
         if self.model is None:
             return {}
-        said = self.model.predict_one(_stringify_names(x)).probability
-        total = sum(said.values())
-        return {self._original_label(name): share / total for name, share in said.items()}
+        shares = self.model.predict_one(_stringify_names(x)).probability
+        total = sum(shares.values())
+        return {self._original_label(name): share / total for name, share in shares.items()}
 
     def _original_label(self, name: str) -> Hashable:
         return self._labels[name] if name in self._labels else _BOOLEAN_LABELS.get(name, name)
 
     def learn_many(self, X: pd.DataFrame, y: pd.Series) -> None:
-        """Learn the rows of a table, in order."""
+        """Learn the rows of a table, in order.
+
+        Parameters
+        ----------
+        X
+            Features, one column each.
+        y
+            The class of each row.
+
+        Raises
+        ------
+        DataError
+            If a value cannot be read; the rows before it are learned.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from kbnn.river import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5)
+        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series(["red", "blue"]))
+        >>> sorted(model.model.classes)
+        ['blue', 'red']
+        """
         labels = y.tolist()
         for label in labels:
             self._remember_label(label)
         self._learn_many(X, labels)
 
     def predict_proba_many(self, X: pd.DataFrame) -> pd.DataFrame:
-        """The probability of every class known."""
+        """Predict the probability of every known class for the rows of a table.
+
+        Parameters
+        ----------
+        X
+            Features, one column each.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One column per class, with the index of X.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from kbnn.river import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5)
+        >>> model.learn_many(pd.DataFrame({"x": [1.0, 2.0]}), pd.Series(["red", "blue"]))
+        >>> model.predict_proba_many(pd.DataFrame({"x": [1.0, 2.0]})).shape
+        (2, 2)
+        """
         import pandas as pd
 
-        said = [self.predict_proba_one(x) for x in X.to_dict("records")]
-        return pd.DataFrame(said, index=X.index)
+        shares = [self.predict_proba_one(x) for x in X.to_dict("records")]
+        return pd.DataFrame(shares, index=X.index)

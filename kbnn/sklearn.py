@@ -3,10 +3,10 @@
     from kbnn.sklearn import KBNNRegressor
     mean, sd = KBNNRegressor().fit(X, y).predict(X, return_std=True)
 
-Numbers may be missing (NaN). Where X holds anything else (text, categories, times, spans of time),
-its columns are what they would be in a file for `kbnn train`: categories, also new ones, a clock,
-numbers (a span is its seconds). What is ignored is a UserWarning. `partial_fit` goes on where `fit`
-or `partial_fit` ended. Any number of threads may predict and learn, see `kbnn.Model`.
+Numbers may be missing (NaN). If X holds text, categories, times or durations, its columns are
+treated as in a file for `kbnn train`: categories (new ones may appear later), a clock, numbers (a
+duration is its seconds). Ignored data raise a UserWarning. `partial_fit` continues after `fit` or
+`partial_fit`. Any number of threads may predict and learn, see `kbnn.Model`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kbnn.workflows.options import ModelKeywords
 
 
 def _is_table(X: Any) -> bool:
-    """Whether X holds anything but numbers, so that its cells must be decoded."""
+    """Return whether X holds anything but numbers, so that its cells must be decoded."""
     if isinstance(X, pa.Table):
         return True
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
@@ -60,15 +60,15 @@ def _is_table(X: Any) -> bool:
 
 
 def _is_number(dtype: Any) -> bool:
-    """Whether a column of a DataFrame holds numbers or truth values, by its type."""
-    numeric = getattr(dtype, "is_numeric", None)  # polars says it by a method
+    """Return whether the type of a DataFrame's column is numeric or boolean."""
+    numeric = getattr(dtype, "is_numeric", None)  # polars has a method for it
     if callable(numeric):
         return bool(numeric()) or str(dtype) == "Boolean"
     return getattr(dtype, "kind", "O") in "iufb"
 
 
 def _as_table(X: Any, names: list[str]) -> pa.Table:
-    """X in Arrow's form, its columns by these names."""
+    """Convert X to an Arrow table with these column names."""
     if isinstance(X, np.ndarray):
         columns = X if X.dtype.kind in "mM" else X.astype(object)
         return to_arrow_table({name: columns[:, at] for at, name in enumerate(names)})
@@ -78,7 +78,7 @@ def _as_table(X: Any, names: list[str]) -> pa.Table:
 
 
 def _list_category_columns(X: Any, names: list[str]) -> list[str]:
-    """The columns of a DataFrame that are categories by their type, whatever these look like."""
+    """List the columns of a DataFrame with a categorical type, whatever their values look like."""
     dtypes = [str(dtype).split("(")[0].lower() for dtype in getattr(X, "dtypes", ())]
     return [name for name, dtype in zip(names, dtypes, strict=False) if dtype in _CATEGORY_DTYPES]
 
@@ -91,7 +91,7 @@ _CATEGORY_DTYPES: Final = ("category", "categorical", "enum")
 
 
 class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """What both estimators share: parameters, passes, and the way of rows to the model."""
+    """Base of both estimators: parameters, passes, and conversion of rows."""
 
     def __init__(
         self,
@@ -128,6 +128,7 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         return tags
 
     def _build_keywords(self) -> ModelKeywords:
+        """Return the parameters as options of `kbnn.Model`."""
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31)
@@ -147,7 +148,7 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         return words
 
     def _check_features(self, X: Any, *, reset: bool) -> Any:
-        """X as float64, or as a table where it holds text, times or anything else."""
+        """Validate X: float64, or a table if it holds text, times or other types."""
         if reset and _has_times_as_index(X):
             log_notice(
                 "the DatetimeIndex of X is ignored, as scikit-learn ignores every index "
@@ -166,12 +167,12 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
             return _as_table(X, names)
 
     def _list_feature_names(self) -> list[str]:
-        """The names of the features."""
+        """List the names of the features; x0, x1, ... if X has none."""
         names = getattr(self, "feature_names_in_", None)
         return [f"x{at}" for at in range(self.n_features_in_)] if names is None else list(names)
 
     def _create_model(self, X: Any, targets: int, target: DeclaredTarget) -> None:
-        """A new model of these columns."""
+        """Create `model_` for the columns of X."""
         known = self._list_feature_names()
         wanted = ["y"] if targets == 1 else [f"y{at}" for at in range(targets)]
         names_of_targets = [f"{name}_" if name in known else name for name in wanted]
@@ -185,13 +186,14 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
             )
 
     def _encode_rows(self, X: Any, *, admit: bool) -> Rows:
+        """Encode X; `admit` allows new categories."""
         if isinstance(X, pa.Table) or not arrays.takes_numbers(self.model_):
             table = X if isinstance(X, pa.Table) else _as_table(X, self._list_feature_names())
             return arrays.encode_table(self.model_, table, admit=admit)
         return arrays.rows_from_numbers(X)
 
     def _check_weights(self, weight: Any, X: Any) -> FloatArray | None:
-        """How often each row counts; none may be negative."""
+        """Validate the sample weights; none may be negative."""
         if weight is None:
             return None
         found: FloatArray = np.asarray(_check_sample_weight(weight, X), np.float64)
@@ -204,7 +206,7 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
         return found
 
     def _learn(self, X: Any, y: FloatArray, weight: Any, epochs: int, shuffle: bool) -> None:
-        """Learn rows, those of weight 0 left out."""
+        """Learn rows in `epochs` passes; rows of weight 0 are left out."""
         chosen = np.arange(len(y)) if weight is None else np.flatnonzero(weight > 0.0)
         draw = check_random_state(self.random_state)
         with _raise_value_errors(), self.model_._learning_lock:
@@ -224,11 +226,56 @@ class _SklearnEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is
 
 
 class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """Regression with error bars: `fit`, `partial_fit`, `predict(X, return_std=True)`.
+    """Bayesian neural network for regression, with standard deviations and intervals.
 
-    The parameters are the options of `kbnn train`; `random_state` is its seed. `fit` mixes the
-    rows (`shuffle`) and goes over them `epochs` times; `partial_fit` takes them as they come, once.
-    The fitted model is `model_`, a `kbnn.Model`.
+    `fit` shuffles the rows and makes `epochs` passes; `partial_fit` learns the rows in their order,
+    once.
+
+    Parameters
+    ----------
+    layers
+        Hidden layers: 50, (50, 50), () for a linear model, or "auto".
+    activation
+        Activation of the hidden units.
+    covariance
+        Which weights are correlated: "auto", "neuron", "group", "full" or "paper".
+    group_size
+        Number of hidden units per group, for `covariance="group"`.
+    noise
+        "auto" (may depend on the input), "constant", or a standard deviation in the target's
+        units.
+    robust
+        Whether outliers get less weight.
+    drift
+        Whether the model forgets after a drift alarm.
+    ensemble
+        Number of networks that predict together.
+    rehearse
+        How often each of the first rows is replayed: "auto", "off" or a number.
+    epochs
+        Number of passes of `fit`.
+    shuffle
+        Whether `fit` shuffles the rows.
+    random_state
+        Seed of the initial weights and of the shuffling.
+
+    Attributes
+    ----------
+    model_
+        The fitted `kbnn.Model`.
+    n_features_in_
+        Number of features.
+    feature_names_in_
+        Names of the features, if X has names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kbnn.sklearn import KBNNRegressor
+    >>> X = np.linspace(-2.0, 2.0, 200)[:, None]
+    >>> model = KBNNRegressor(layers=10).fit(X, 3.0 * X[:, 0])
+    >>> model.score(X, 3.0 * X[:, 0]) > 0.9
+    True
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -237,15 +284,69 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from nothing; `sample_weight` is how often each row counts."""
+        """Fit a new model; an earlier one is discarded.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features): an array or a DataFrame; NaN is a missing value.
+        y
+            Targets (rows,) or (rows, targets).
+        sample_weight
+            Weight of each row; 0 leaves a row out.
+
+        Returns
+        -------
+        KBNNRegressor
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If X, y or a parameter is invalid.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNRegressor
+        >>> KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).n_features_in_
+        1
+        """
         return self._fit(X, y, sample_weight, True, self.epochs, self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Go on learning, in the order of the rows."""
+        """Learn further rows once, in their order.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features).
+        y
+            Targets (rows,) or (rows, targets).
+        sample_weight
+            Weight of each row; 0 leaves a row out.
+
+        Returns
+        -------
+        KBNNRegressor
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If X or y is invalid, or their shape differs from the first call.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNRegressor
+        >>> model = KBNNRegressor(layers=5).partial_fit([[1.0], [2.0]], [2.0, 4.0])
+        >>> model.partial_fit([[3.0]], [6.0]).model_.rows
+        3
+        """
         with _lock_first_call(self):
             return self._fit(X, y, sample_weight, not hasattr(self, "model_"), 1, False)
 
     def _fit(self, X: Any, y: Any, weight: Any, new: bool, epochs: int, shuffle: bool) -> Self:
+        """Validate and learn the rows; `new` creates the model first."""
         X = self._check_features(X, reset=new)
         if y is None:
             raise ValueError("KBNNRegressor requires y to be passed, but the target y is None")
@@ -261,17 +362,93 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The expected values; with `return_std` the standard deviations too."""
+        """Predict the means, and on request the standard deviations.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features).
+        return_std
+            Whether to return the standard deviations of the predictive distributions too.
+
+        Returns
+        -------
+        ndarray or tuple of ndarray
+            Means in the shape of y; with `return_std` the pair (mean, sd).
+
+        Raises
+        ------
+        ValueError
+            If X is invalid.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNRegressor
+        >>> model = KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0])
+        >>> mean, sd = model.predict([[1.5], [2.5]], return_std=True)
+        >>> mean.shape, sd.shape
+        ((2,), (2,))
+        """
         made = self._predict_rows(X)
         mean = self._restore_shape(made.mean)
         return (mean, self._restore_shape(made.sd)) if return_std else mean
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> FloatArray:
-        """Lower and upper edge, last axis, of the intervals that hold so large a share."""
+        """Predict central intervals.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features).
+        coverage
+            Probability of the intervals, between 0 and 1.
+
+        Returns
+        -------
+        ndarray
+            Lower and upper ends along the last axis: (rows, 2) or (rows, targets, 2).
+
+        Raises
+        ------
+        ValueError
+            If X is invalid or `coverage` is not between 0 and 1.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNRegressor
+        >>> model = KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0])
+        >>> model.predict_interval([[1.5], [2.5]], coverage=0.8).shape
+        (2, 2)
+        """
         return self.predict_quantiles(X, (0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage))
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> FloatArray:
-        """The quantiles, along the last axis."""
+        """Predict quantiles.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features).
+        quantiles
+            Levels, each between 0 and 1.
+
+        Returns
+        -------
+        ndarray
+            Quantiles along the last axis: (rows, levels) or (rows, targets, levels).
+
+        Raises
+        ------
+        ValueError
+            If X is invalid or a level is not between 0 and 1.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNRegressor
+        >>> model = KBNNRegressor(layers=5).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0])
+        >>> model.predict_quantiles([[1.5]], quantiles=[0.1, 0.5, 0.9]).shape
+        (1, 3)
+        """
         made = self._predict_rows(X)
         with _raise_value_errors():
             return np.stack(
@@ -283,14 +460,57 @@ class KBNNRegressor(RegressorMixin, _SklearnEstimator):  # type: ignore[misc]  #
 
 
 class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """Classification with calibrated probabilities: `fit`, `partial_fit`, `predict_proba`.
+    """Bayesian neural network for classification, with calibrated probabilities.
 
-    The parameters are those of `KBNNRegressor`. `partial_fit` must be told all `classes` with its
-    first call.
+    The parameters are those of `KBNNRegressor`. The first call of `partial_fit` needs all
+    `classes`.
+
+    Attributes
+    ----------
+    model_
+        The fitted `kbnn.Model`.
+    classes_
+        The classes, sorted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kbnn.sklearn import KBNNClassifier
+    >>> X = np.linspace(-2.0, 2.0, 200)[:, None]
+    >>> y = np.where(X[:, 0] > 0.0, "warm", "cold")
+    >>> KBNNClassifier(layers=10).fit(X, y).score(X, y) > 0.9
+    True
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from nothing; `sample_weight` is how often each row counts."""
+        """Fit a new model; an earlier one is discarded.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features): an array or a DataFrame; NaN is a missing value.
+        y
+            Classes (rows,).
+        sample_weight
+            Weight of each row; 0 leaves a row out.
+
+        Returns
+        -------
+        KBNNClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If X, y or a parameter is invalid, or there are too many classes.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5).fit([[1.0], [2.0], [3.0]], ["a", "b", "a"])
+        >>> model.classes_.tolist()
+        ['a', 'b']
+        """
         X, y = self._check_features(X, reset=True), self._check_labels(X, y)
         sample_weight = self._check_weights(sample_weight, X)
         self.classes_ = np.unique(y)
@@ -298,53 +518,133 @@ class KBNNClassifier(ClassifierMixin, _SklearnEstimator):  # type: ignore[misc] 
         return self._fit(X, y, sample_weight, self.epochs, self.shuffle)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on learning, in the order of the rows."""
+        """Learn further rows once, in their order.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features).
+        y
+            Classes (rows,).
+        classes
+            All classes; needed with the first call.
+        sample_weight
+            Weight of each row; 0 leaves a row out.
+
+        Returns
+        -------
+        KBNNClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If X or y is invalid, `classes` is missing in the first call, or y has another class.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5).partial_fit([[1.0]], ["a"], classes=["a", "b"])
+        >>> model.partial_fit([[2.0]], ["b"]).model_.rows
+        2
+        """
         with _lock_first_call(self):
             new = not hasattr(self, "model_")
             X, y = self._check_features(X, reset=new), self._check_labels(X, y)
             sample_weight = self._check_weights(sample_weight, X)
             if new:
                 if classes is None:
-                    raise ValueError("the first call of partial_fit must be told all classes")
+                    raise ValueError("the first call of partial_fit needs all classes")
                 self.classes_ = np.unique(classes)
                 self._create_class_model(X)
             return self._fit(X, y, sample_weight, 1, False)
 
     def _check_labels(self, X: Any, y: Any) -> Any:
+        """Validate the labels and their number."""
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         check_classification_targets(y)
         return y
 
     def _create_class_model(self, X: Any) -> None:
+        """Create `model_`; classes without a unique text are named by their index."""
         names = [str(label).strip() for label in self.classes_.tolist()]
         if len(set(names)) < len(names) or "" in names:
             names = [str(at) for at in range(len(names))]
         if len(names) > MAX_CLASSES:
-            raise ValueError(f"y has {len(names)} classes, {MAX_CLASSES} are the most")
+            raise ValueError(f"y has {len(names)} classes, at most {MAX_CLASSES} are supported")
         self._create_model(X, 1, declare_class_target(names))
 
     def _fit(self, X: Any, y: Any, weight: Any, epochs: int, shuffle: bool) -> Self:
+        """Learn the rows with the index of each label in `classes_`."""
         index = np.searchsorted(self.classes_, y)
         index = np.minimum(index, len(self.classes_) - 1)
         if not np.array_equal(self.classes_[index], y):
-            raise ValueError("y has a class that was not among the classes of the first call")
+            raise ValueError("y has a class that is not among the classes of the first call")
         self._learn(X, index.astype(np.float64)[:, None], weight, epochs, shuffle)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """The probability of every class, in the order of `classes_`."""
+        """Predict the probability of every class.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features).
+
+        Returns
+        -------
+        ndarray
+            (rows, classes), in the order of `classes_`; each row sums to 1.
+
+        Raises
+        ------
+        ValueError
+            If X is invalid.
+
+        Examples
+        --------
+        >>> from kbnn.sklearn import KBNNClassifier
+        >>> model = KBNNClassifier(layers=5).fit([[1.0], [2.0], [3.0]], ["a", "b", "a"])
+        >>> model.predict_proba([[1.5], [2.5]]).shape
+        (2, 2)
+        """
         made = self._predict_rows(X).probability
         return np.asarray(made / made.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> Any:
-        """The most probable classes."""
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X
+            Features (rows, features).
+
+        Returns
+        -------
+        ndarray
+            Classes (rows,).
+
+        Raises
+        ------
+        ValueError
+            If X is invalid.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kbnn.sklearn import KBNNClassifier
+        >>> X = np.linspace(-2.0, 2.0, 200)[:, None]
+        >>> model = KBNNClassifier(layers=10).fit(X, np.where(X[:, 0] > 0.0, "warm", "cold"))
+        >>> model.predict([[-1.5], [1.5]]).tolist()
+        ['cold', 'warm']
+        """
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
 
 
 def _lock_first_call(estimator: _SklearnEstimator) -> AbstractContextManager[Any]:
-    """Let one thread at a time make an estimator's model; later calls wait for no other model."""
+    """Let one thread at a time create an estimator's model; later calls take no lock here."""
     return nullcontext() if hasattr(estimator, "model_") else _first_call_lock
 
 
@@ -353,7 +653,7 @@ _first_call_lock: Final = RLock()
 
 @contextmanager
 def _raise_value_errors() -> Iterator[None]:
-    """What cannot be learned is a ValueError here, as in all of scikit-learn."""
+    """Turn kbnn's errors into ValueError, as scikit-learn's conventions ask."""
     try:
         yield
     except KbnnError as error:

@@ -1,8 +1,8 @@
-"""Rows as arrays of numbers, for estimators: the schema is stated, and nothing is inferred.
+"""Models and rows for the scikit-learn and river estimators.
 
-Rows of a table of numbers that a model knows, as one block: what `learn_one` would make of them.
-
-A table that holds anything else is left to `learn_one`, row by row.
+The estimators state the schema or take it from a table; nothing else is inferred. Features that
+are numbers become one array of rows. Tables with text, categories or times are encoded by the
+schema, as a file of the same rows would be.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kbnn.targets.registry import DeclaredTarget
 from kbnn.workflows.options import ModelKeywords, build_train_options, check_network_size
 
 BLOCK_ROWS: Final = 256
-"""Rows that are learned in one go."""
+"""Rows learned per block."""
 
 
 def new_model(
@@ -35,7 +35,36 @@ def new_model(
     target: DeclaredTarget,
     words: ModelKeywords,
 ) -> Model:
-    """A model of columns that are numbers."""
+    """Create a model whose features are all numbers.
+
+    Parameters
+    ----------
+    names
+        Names of the features.
+    targets
+        Names of the targets.
+    target
+        Target type, with its classes if it is a class.
+    words
+        Options of the model, see `kbnn.Model`.
+
+    Returns
+    -------
+    Model
+        A model with this schema and no rows learned.
+
+    Raises
+    ------
+    UsageError
+        If an option has an invalid value or the network is too large.
+
+    Examples
+    --------
+    >>> from kbnn.api.arrays import new_model
+    >>> from kbnn.targets.registry import declare_numeric_target
+    >>> new_model(["a", "b"], ["y"], declare_numeric_target(), {"layers": 5})
+    <kbnn.Model: regression of y from a, b, 0 rows learned>
+    """
     task, classes, closed = target.choice[:3]
     schema = Schema(
         [
@@ -58,7 +87,42 @@ def new_table_model(
     words: ModelKeywords,
     categorical: Sequence[str],
 ) -> Model:
-    """A model of a table's columns, which are what they would be in a file of the same rows."""
+    """Create a model for the columns of a table, typed as in a file of the same rows.
+
+    Parameters
+    ----------
+    table
+        Rows from which the column types are inferred; it has no target columns.
+    targets
+        Names of the targets.
+    target
+        Target type, with its classes if it is a class.
+    words
+        Options of the model, see `kbnn.Model`.
+    categorical
+        Columns that are categories whatever their values look like.
+
+    Returns
+    -------
+    Model
+        A model with this schema and no rows learned.
+
+    Raises
+    ------
+    DataError
+        If a column cannot be read.
+    UsageError
+        If an option has an invalid value or the network is too large.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from kbnn.api.arrays import new_table_model
+    >>> from kbnn.targets.registry import declare_numeric_target
+    >>> table = pa.table({"size": [1.5, 2.5, 3.5], "color": ["red", "blue", "red"]})
+    >>> new_table_model(table, ["y"], declare_numeric_target(), {"layers": 5}, [])
+    <kbnn.Model: regression of y from size, color, 0 rows learned>
+    """
     blank = pa.repeat(pa.scalar(1.0), table.num_rows)
     for name in targets:
         table = table.append_column(name, blank)
@@ -73,15 +137,44 @@ def new_table_model(
 
 
 def _create_model(schema: Schema, targets: Sequence[str], words: ModelKeywords) -> Model:
+    """Create a model from a complete schema."""
     settings = build_train_options((), targets, **words).choices.make_settings()
     check_network_size(settings, schema)
     return Model._from_inner(inner.OnlineModel.create(settings, schema))
 
 
 def encode_table(model: Model, table: pa.Table, *, admit: bool) -> Rows:
-    """The features of a table, encoded as the model knows them; with `admit` it may learn of more.
+    """Encode the features of a table by the model's schema.
 
-    What it learns of is part of the rows, and of the model once they are learned.
+    Parameters
+    ----------
+    model
+        The model whose schema is used; it is not changed.
+    table
+        Rows with the model's feature columns.
+    admit
+        Whether new categories are added to the schema of the returned rows. The model
+        takes over that schema when it learns the rows.
+
+    Returns
+    -------
+    Rows
+        The encoded rows, with missing targets.
+
+    Raises
+    ------
+    DataError
+        If a cell cannot be read or a column is missing.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from kbnn.api.arrays import encode_table, new_table_model
+    >>> from kbnn.targets.registry import declare_numeric_target
+    >>> table = pa.table({"size": [1.5, 2.5, 3.5], "color": ["red", "blue", "red"]})
+    >>> model = new_table_model(table, ["y"], declare_numeric_target(), {"layers": 5}, [])
+    >>> encode_table(model, table, admit=True).x.shape
+    (3, 3)
     """
     options = ReadOptions(use_target=False, admit=admit)
     notice = log_notice if admit else lambda text: None
@@ -91,7 +184,7 @@ def encode_table(model: Model, table: pa.Table, *, admit: bool) -> Rows:
 
 
 def takes_numbers(model: Model) -> bool:
-    """Whether all that the model learns from are numbers, one column each."""
+    """Return whether every feature of the model is a number, one column each."""
     schema = model._require_model().schema
     return (
         schema.clock is None
@@ -101,16 +194,45 @@ def takes_numbers(model: Model) -> bool:
 
 
 def rows_from_numbers(x: FloatArray) -> Rows:
-    """Features that are numbers, as rows."""
+    """Wrap an array of numeric features (n, d) as rows with missing targets."""
     return Rows(x, np.full((len(x), 1), np.nan), np.arange(1, len(x) + 1))
 
 
 def learn_rows(
     model: Model, rows: Rows, y: FloatArray, weight: FloatArray | None, again: bool = False
 ) -> None:
-    """Learn rows with targets y (n, T), classes by their number.
+    """Learn encoded rows in blocks of `BLOCK_ROWS`.
 
-    Blocks are short: an interrupt waits for the end of one, and so do predictions elsewhere.
+    An interrupt, or a prediction in another thread, waits for at most one block.
+
+    Parameters
+    ----------
+    model
+        The model to update.
+    rows
+        Encoded features.
+    y
+        Targets (n, T); a class is given by its index.
+    weight
+        Weight of each row; None weights every row 1.
+    again
+        Whether this is a further pass over rows learned before.
+
+    Raises
+    ------
+    DataError
+        If a row cannot be learned; the blocks before it are learned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kbnn.api.arrays import learn_rows, new_model, rows_from_numbers
+    >>> from kbnn.targets.registry import declare_numeric_target
+    >>> model = new_model(["a"], ["y"], declare_numeric_target(), {"layers": 5})
+    >>> x = np.linspace(0.0, 1.0, 100)[:, None]
+    >>> learn_rows(model, rows_from_numbers(x), 2.0 * x, None)
+    >>> model.rows
+    100
     """
     with model._learning_lock:
         known = model._require_model()
@@ -120,13 +242,66 @@ def learn_rows(
 
 
 def predict_rows(model: Model, rows: Callable[[], Rows]) -> Forecasts:
-    """Predict rows, which are encoded while the model learns nothing."""
+    """Predict rows while the model is locked against learning.
+
+    Parameters
+    ----------
+    model
+        The model to predict with.
+    rows
+        Function that encodes the rows; called under the lock, so that rows and model have
+        the same schema.
+
+    Returns
+    -------
+    Forecasts
+        One forecast per row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kbnn.api.arrays import learn_rows, new_model, predict_rows, rows_from_numbers
+    >>> from kbnn.targets.registry import declare_numeric_target
+    >>> model = new_model(["a"], ["y"], declare_numeric_target(), {"layers": 5})
+    >>> x = np.linspace(0.0, 1.0, 100)[:, None]
+    >>> learn_rows(model, rows_from_numbers(x), 2.0 * x, None)
+    >>> predict_rows(model, lambda: rows_from_numbers(x)).mean.shape
+    (100,)
+    """
     with model._locked_model() as known:
         return Forecasts(known.task, known.open_predictor()(rows()), 0.9, False)
 
 
 def learn_block(model: Model, table: Any, y: Sequence[Any]) -> bool:
-    """Learn the rows; False, and nothing learned, where columns are not all known numbers."""
+    """Learn the rows of a DataFrame as one block, if all its columns are known numbers.
+
+    Parameters
+    ----------
+    model
+        The model to update.
+    table
+        A pandas DataFrame of features.
+    y
+        The target of each row.
+
+    Returns
+    -------
+    bool
+        False if a column is unknown, is not numeric or has a value out of range; then nothing
+        is learned, and the caller learns row by row.
+
+    Examples
+    --------
+    >>> import kbnn
+    >>> import pandas as pd
+    >>> from kbnn.api.arrays import learn_block
+    >>> model = kbnn.Model("y", layers=5)
+    >>> model.learn_one({"a": 1.0}, 2.0)
+    >>> learn_block(model, pd.DataFrame({"a": [2.0, 3.0]}), [4.0, 6.0])
+    True
+    >>> learn_block(model, pd.DataFrame({"new": [2.0, 3.0]}), [4.0, 6.0])
+    False
+    """
     with model._learning_lock, model._locked_model() as known:
         rows = _build_rows(model, known, table, y)
         if rows is None:
@@ -138,7 +313,7 @@ def learn_block(model: Model, table: Any, y: Sequence[Any]) -> bool:
 def _build_rows(
     model: Model, known: inner.OnlineModel, table: Any, y: Sequence[Any]
 ) -> Rows | None:
-    """The rows with their targets."""
+    """Build rows from a DataFrame; None where `learn_one` must handle them row by row."""
     reader = model._row_reader()
     names = reader.plain_columns
     columns = [str(name) for name in table.columns]

@@ -1,6 +1,7 @@
-"""What a model says of rows: numpy columns, and a table for whoever speaks Arrow.
+"""Results for Python callers: forecasts as columns, and metrics with a verdict.
 
-How good forecasts were: the figures by name, and a verdict in plain words.
+`Forecasts` holds the predictive distributions of rows as numpy columns and as an Arrow table.
+`Figures` holds the metrics of an evaluation by name, with a verdict in plain words.
 """
 
 from __future__ import annotations
@@ -22,17 +23,41 @@ from kbnn.targets.prediction import Forecast
 from kbnn.wording import clean_text, format_number, format_rows
 
 _PREVIEW_ROWS: Final = 5
-"""Rows of a forecast that are shown."""
+"""Number of rows in the printed preview."""
 
 
 class Forecasts:
-    """The forecasts of rows, in their order.
+    """Forecasts of rows, in the order of the rows.
 
-    Columns by name: `forecasts["mean"]`, as `kbnn predict` writes them. For numbers there are
-    `mean`, `sd`, `lower`, `upper`, `function_sd` and `noise_sd` (for several targets each is an
-    array of rows x targets), for classes `label`, `probability` (rows x classes) and `classes`.
-    `polars.DataFrame(forecasts)`, `pyarrow.table(forecasts)` and duckdb take it as the table it is;
-    `pandas.DataFrame(dict(forecasts))` takes its columns.
+    Columns are read by name, `forecasts["mean"]`, as `kbnn predict` writes them. Numeric targets
+    have `mean`, `sd`, `lower`, `upper`, `function_sd` and `noise_sd` (arrays of rows x targets if
+    there are several targets). Classes have `label`, `probability` (rows x classes) and `classes`.
+    `polars.DataFrame(forecasts)`, `pyarrow.table(forecasts)` and duckdb read it as a table;
+    `pandas.DataFrame(dict(forecasts))` reads its columns.
+
+    Parameters
+    ----------
+    task
+        Target type of the model.
+    forecast
+        Predictive distributions of the rows.
+    interval
+        Probability between `lower` and `upper`.
+    decompose
+        Whether the table has the columns `function_sd` and `noise_sd`.
+    quantiles
+        Levels of quantile columns to add.
+    when
+        Times of the steps, if the rows are steps ahead.
+
+    Examples
+    --------
+    >>> import kbnn
+    >>> model = kbnn.Model("y", layers=5)
+    >>> model.learn({"x": range(100), "y": range(100)})
+    >>> forecasts = model.predict({"x": [1, 50]}, quantiles=[0.1])
+    >>> len(forecasts), forecasts.columns
+    (2, ['mean', 'sd', 'lower', 'upper', 'q10'])
     """
 
     def __init__(
@@ -48,7 +73,7 @@ class Forecasts:
         for share in quantiles:
             check_quantile_level(share)
         self.when = list(when)
-        """The times of steps ahead, as the stream writes them; empty for rows of a table."""
+        """Times of the steps ahead, formatted as in the stream; empty for rows of a table."""
         self.interval = interval
         self._task = task
         self._forecast = forecast
@@ -57,32 +82,32 @@ class Forecasts:
 
     def __reduce__(self) -> tuple[type[Forecasts], tuple[Any, ...]]:
         wanted = self._output_options
-        said = (self._task, self._forecast, wanted.interval, wanted.decompose, wanted.quantiles)
-        return Forecasts, (*said, self.when)
+        args = (self._task, self._forecast, wanted.interval, wanted.decompose, wanted.quantiles)
+        return Forecasts, (*args, self.when)
 
     @property
     def targets(self) -> list[str]:
-        """What was predicted."""
+        """Names of the targets."""
         return list(self._task.targets)
 
     @property
     def classes(self) -> list[str]:
-        """The classes, in the order of the columns of `probability`; none for numbers."""
+        """The classes, in the order of the columns of `probability`; empty for numbers."""
         return self._task.class_names
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        """Names of the columns."""
         return list(self._fields)
 
     def keys(self) -> list[str]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return self.columns
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """A column by its name: float64, or texts where it is a label."""
+        """Return a column by name: float64, or text for labels."""
         if name not in self._fields:
-            raise UsageError(f"no such column: {name} (there are {', '.join(self._fields)})")
+            raise UsageError(f"no such column: {name} (available: {', '.join(self._fields)})")
         field = self._fields[name]
         values = field.values(self._forecast)
         return np.array(values, dtype=object if field.text else np.float64)
@@ -95,62 +120,87 @@ class Forecasts:
 
     @property
     def mean(self) -> FloatArray:
-        """The expected values."""
+        """Means of the predictive distributions."""
         return self._shape_values(self._forecast.mean)
 
     @property
     def sd(self) -> FloatArray:
-        """The standard deviations of the predictive distributions."""
+        """Standard deviations of the predictive distributions."""
         return self._shape_values(self._forecast.sd)
 
     @property
     def function_sd(self) -> FloatArray:
-        """The part of `sd` that more rows would lessen."""
+        """Epistemic part of `sd`: it shrinks with more rows."""
         return self._shape_values(self._forecast.function_sd)
 
     @property
     def noise_sd(self) -> FloatArray:
-        """The part of `sd` that no model could do without."""
+        """Aleatoric part of `sd`: the noise of the target, which remains with more rows."""
         return self._shape_values(self._forecast.noise_sd)
 
     @property
     def lower(self) -> FloatArray:
-        """The lower edges of the intervals that hold a share of `interval`."""
+        """Lower ends of the central intervals with probability `interval`."""
         return self._map_targets(lambda rows: dispatch.interval(rows, self.interval)[0])
 
     @property
     def upper(self) -> FloatArray:
-        """The upper edges."""
+        """Upper ends of the central intervals with probability `interval`."""
         return self._map_targets(lambda rows: dispatch.interval(rows, self.interval)[1])
 
     def quantile(self, share: float) -> FloatArray:
-        """The values that so large a share of the distributions lies below."""
+        """Return a quantile of every predictive distribution.
+
+        Parameters
+        ----------
+        share
+            Level of the quantile, between 0 and 1.
+
+        Returns
+        -------
+        ndarray
+            (rows,), or (rows, targets) if there are several targets.
+
+        Raises
+        ------
+        UsageError
+            If the level is not between 0 and 1.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> forecasts = model.predict({"x": [1, 50]})
+        >>> bool((forecasts.quantile(0.1) < forecasts.quantile(0.9)).all())
+        True
+        """
         check_quantile_level(share)
         return self._map_targets(lambda rows: dispatch.quantile(rows, share))
 
     def _map_targets(self, make: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """What is made of what was stated of each target."""
-        told = self._forecast.stated
-        made = np.empty(told.shape[:2])
-        for j in range(told.shape[1]):
-            made[:, j] = make(told[:, j])
-        return self._shape_values(made, "interval")
+        """Apply a function to the predictive distributions (rows, fields) of each target."""
+        params = self._forecast.stated
+        values = np.empty(params.shape[:2])
+        for j in range(params.shape[1]):
+            values[:, j] = make(params[:, j])
+        return self._shape_values(values, "interval")
 
     @property
     def label(self) -> NDArray[Any]:
-        """The most probable classes."""
+        """The most probable class of every row."""
         return self["label"]
 
     @property
     def probability(self) -> FloatArray:
-        """(rows, classes): the probability of every class."""
+        """Probability of every class (rows, classes)."""
         return self._task.class_probabilities(self._forecast)
 
     def _shape_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
         return self._task.numeric_values(values, what)
 
     def to_arrow(self) -> Any:
-        """The columns as a `pyarrow.Table`; what is not known is null."""
+        """Return the columns as a `pyarrow.Table`; missing values are null."""
         import pyarrow as pa
 
         return pa.table(
@@ -195,9 +245,10 @@ class Forecasts:
 
 
 class Figures(dict[str, Any]):
-    """The figures of `kbnn evaluate --json`, by name: `figures["rmse"]`.
+    """Metrics by name, as in `kbnn evaluate --json`: `figures["rmse"]`.
 
-    For several targets those of each are under `figures["targets"][name]`.
+    With several targets, the metrics of each are in `figures["targets"][name]`. The verdict is
+    printed when the object is shown.
     """
 
     def __init__(self, values: dict[str, Any], verdicts: Sequence[tuple[str, Verdict]]) -> None:
@@ -206,10 +257,10 @@ class Figures(dict[str, Any]):
 
     @property
     def verdict(self) -> str:
-        """The figures in plain words."""
+        """The metrics in plain words, one paragraph per target."""
         return "\n".join(
-            f"{clean_text(name)}: {said.headline}\n{' '.join(said.sentences)}"
-            for name, said in self._said
+            f"{clean_text(name)}: {verdict.headline}\n{' '.join(verdict.sentences)}"
+            for name, verdict in self._said
         )
 
     def __repr__(self) -> str:

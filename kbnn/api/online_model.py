@@ -1,14 +1,8 @@
-"""What there is to say to a caller in Python: logged, and a warning where data are left out.
+"""`kbnn.Model`, `kbnn.train`, `kbnn.load` and `kbnn.step`: the Python interface.
 
-`kbnn.Model`: learn, predict, evaluate and save, from whatever holds rows.
-
-A model in one line for the console, and as a small table for a notebook.
-
-`kbnn.step`: one step of a stream that somebody else keeps, as bytes in and bytes out.
-
-A keyed stream engine (Spark, Flink, Bytewax) sends rows to their key, keeps what it is told to keep
-there, and brings it back with the next rows. A step is all that it needs: nothing is left lying
-between two of them.
+A `Model` learns, predicts and evaluates tables, files and single rows. `step` does the same with
+bytes in and bytes out, for stream engines that keep the state themselves (Spark, Flink, Bytewax).
+Notices are logged; a notice about ignored data is also a warning.
 """
 
 from __future__ import annotations
@@ -60,14 +54,14 @@ _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + 
 
 
 def log_notice(text: str) -> None:
-    """Log a notice; one that says what is ignored is a warning at the caller's line too."""
+    """Log a notice; if data are ignored, also warn at the caller's line."""
     _log.info(text)
     if " ignored" in text:
         warnings.warn(text, UserWarning, stacklevel=_caller_stack_level())
 
 
 def _caller_stack_level() -> int:
-    """The stack level, as `announce` counts, of the first frame outside this package."""
+    """Return the stack level, for `warnings.warn`, of the first frame outside this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
@@ -75,7 +69,7 @@ def _caller_stack_level() -> int:
 
 
 class PredictKeywords(ReadKeywords, total=False):
-    """How rows are predicted."""
+    """Options of `Model.predict`."""
 
     interval: float
     quantiles: Sequence[float]
@@ -83,28 +77,39 @@ class PredictKeywords(ReadKeywords, total=False):
 
 
 class Model:
-    """An online Bayesian neural network that learns rows as they come.
+    """An online Bayesian neural network that learns row by row.
 
-    A new model knows its target and its network, and finds out what the columns are when it meets
-    the first rows:
+    The column types are inferred from the first rows. `data` is a table (pandas, polars, pyarrow,
+    duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a list of dicts, one per
+    row, a numpy array with `columns`, a path, a glob, or an iterator of those. A pandas index of
+    times is a column. Notices are logged to `logging.getLogger("kbnn")`; ignored columns also raise
+    a UserWarning.
 
+    Any number of threads may share a model. Learning is serialised: `learn` and `learn_one` of
+    other threads wait. Every other call sees the model before or after a row that is being learned
+    (before or after a block of rows of `learn`), never in between. If `learn_one` raises, even a
+    KeyboardInterrupt, the model is as before or as after the row.
+
+    Parameters
+    ----------
+    target
+        Column or columns to predict; `learn` uses the last column by default.
+    **options
+        Options of `kbnn train` by the same names, such as `layers`, `task` or `seed`.
+
+    Raises
+    ------
+    UsageError
+        If an option is unknown or has an invalid value.
+
+    Examples
+    --------
     >>> import kbnn
     >>> model = kbnn.Model(target="price", layers=20)
     >>> for size in range(1, 101):
     ...     model.learn_one({"size": size}, 2.0 * size)
     >>> model
     <kbnn.Model: regression of price from size, 100 rows learned>
-
-    The options are those of `kbnn train`, by the same names. `data` is a table (pandas, polars,
-    pyarrow, duckdb, or anything else with `__arrow_c_stream__`), a dict of arrays, a list of dicts,
-    one a row, a numpy array with `columns`, a path, a glob, or an iterator of those. A pandas index
-    of times is a column. What there is to say is logged by `logging.getLogger("kbnn")`, and a
-    UserWarning says which columns are ignored.
-
-    A model may be used by any number of threads. Learning is serialised: `learn` and `learn_one` of
-    other threads wait until it is done. Every other call sees the model before or after a row that
-    is learned meanwhile (before or after a block of rows of `learn`), never in between. If
-    `learn_one` raises anything, even KeyboardInterrupt, the model is as before or as after the row.
     """
 
     def __init__(self, target: ColumnNames | None = None, **options: Unpack[ModelKeywords]) -> None:
@@ -113,18 +118,37 @@ class Model:
         self._model: inner.OnlineModel | None = None
         self._reader: RowEncoder | None = None
         self._learning_lock = RLock()
-        """Held while rows are learned, between two blocks too; then the model's own lock."""
+        """Held during a whole `learn`; always taken before the model's own lock."""
         build_train_options(
             (), self._target, **options
-        ).choices.make_settings()  # refuse at once what makes no sense
+        ).choices.make_settings()  # report invalid options now, not with the first row
 
     # Tables.
 
     def learn(self, data: Any, **options: Unpack[LearnKeywords]) -> None:
-        """Learn every row, in order; each is predicted first, which is what `record` tells of.
+        """Learn every row, in order; each row is predicted before it is learned (see `record`).
 
-        Where a row cannot be read, the rows before it have been learned (`on_error="skip"` leaves
-        it out).
+        Parameters
+        ----------
+        data
+            Rows with features and targets, see `Model`.
+        **options
+            How rows are read and learned, such as `epochs`, `shuffle` or `on_error`.
+
+        Raises
+        ------
+        DataError
+            If a row cannot be read; the rows before it are learned. `on_error="skip"` skips it.
+        UsageError
+            If an option is unknown or has an invalid value.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": [1.0, 2.0, 3.0], "y": [2.0, 4.0, 6.0]})
+        >>> model.rows
+        3
         """
         words: Any = {**self._keywords, **options}
         chosen = build_train_options(data, self._target or None, **words)
@@ -137,11 +161,39 @@ class Model:
                     self._model = training.model
 
     def predict(self, data: Any, **options: Unpack[PredictKeywords]) -> Forecasts:
-        """Predict every row: one forecast for each, in order; nothing is learned.
+        """Predict every row, in order; nothing is learned.
 
-        interval     the probability that `lower` and `upper` enclose, 0.9
-        quantiles    shares whose quantiles are added, such as [0.05, 0.95]
-        decompose    whether the table has `function_sd` and `noise_sd` too
+        Parameters
+        ----------
+        data
+            Rows with the model's features, see `Model`.
+        **options
+            `interval`: probability between `lower` and `upper`, 0.9 by default.
+            `quantiles`: levels of quantile columns to add, such as [0.05, 0.95].
+            `decompose`: whether to add the columns `function_sd` and `noise_sd`.
+            Others say how rows are read, such as `na` or `on_error`.
+
+        Returns
+        -------
+        Forecasts
+            One forecast per row. A row that cannot be read has missing values
+            (`on_error="stop"` raises instead).
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or an option has an invalid value.
+        DataError
+            If the data cannot be read, or lack a column.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> forecasts = model.predict({"x": [1, 50]})
+        >>> forecasts.mean.shape, bool((forecasts["lower"] < forecasts["upper"]).all())
+        ((2,), True)
         """
         words: dict[str, Any] = dict(options)
         interval, decompose = words.pop("interval", 0.9), words.pop("decompose", False)
@@ -159,11 +211,40 @@ class Model:
     def forecast(
         self, horizon: int, data: Any = None, *, interval: float = 0.9, decompose: bool = False
     ) -> Forecasts:
-        """Forecast steps ahead of the last row learned, each looking back to the one before.
+        """Forecast the steps after the last row learned; each step uses the forecasts before it.
 
-        data    rows that tell what is known of the steps: times, and inputs other than lags
+        The model must have lags of its target (`lags`); a time series gets them automatically.
 
-        The model must have lags of its target; a series has them. `when` says the time of a step.
+        Parameters
+        ----------
+        horizon
+            Number of steps.
+        data
+            Rows with what is known about the steps: times, and inputs other than lags.
+        interval
+            Probability between `lower` and `upper`.
+        decompose
+            Whether to add the columns `function_sd` and `noise_sd`.
+
+        Returns
+        -------
+        Forecasts
+            One forecast per step; `when` lists the times of the steps.
+
+        Raises
+        ------
+        UsageError
+            If the model has no lags of its target, or needs inputs and `data` is not given.
+        DataError
+            If `data` has fewer rows after the model's end than steps.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5, lags="1,2")
+        >>> model.learn({"y": [float(step % 7) for step in range(200)]})
+        >>> len(model.forecast(3))
+        3
         """
         with self._locked_model(alone=True) as model:
             if data is None:
@@ -178,10 +259,38 @@ class Model:
     def evaluate(
         self, data: Any, *, learn: bool = False, **options: Unpack[ReadKeywords]
     ) -> Figures:
-        """Score the model on rows: the figures of `kbnn evaluate --json`.
+        """Score the model on rows: the metrics of `kbnn evaluate --json`.
 
-        The model stays as it is. With `learn` a copy of it learns each row after predicting it, as
-        in training.
+        Parameters
+        ----------
+        data
+            Rows with features and targets, see `Model`.
+        learn
+            Whether a copy of the model learns each row after predicting it (prequential
+            evaluation). The model itself never changes.
+        **options
+            How rows are read, such as `na` or `on_error`.
+
+        Returns
+        -------
+        Figures
+            Metrics by name; shown as a verdict in plain words.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or an option has an invalid value.
+        DataError
+            If no row has a target, or a row cannot be read.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> figures = model.evaluate({"x": [10, 20, 30], "y": [10, 20, 30]})
+        >>> figures["rows"], figures["rmse"] < 10.0
+        (3, True)
         """
         words: dict[str, Any] = dict(options)
         how = predicting.check_evaluate_on_error(words.pop("on_error", "stop"))
@@ -196,9 +305,30 @@ class Model:
     # One row.
 
     def learn_one(self, x: Mapping[str, Any], y: Any, weight: float = 1.0) -> None:
-        """Learn one row: its features by name, and its target (for several a dict by name).
+        """Learn one row.
 
-        A feature that is not there, None or NaN is missing; one that is new becomes a column.
+        Parameters
+        ----------
+        x
+            Features by name. An absent feature, None and NaN are missing values; a new feature
+            becomes a column.
+        y
+            The target; a dict by name if there are several targets.
+        weight
+            Weight of the row.
+
+        Raises
+        ------
+        DataError
+            If a value cannot be read; the model stays as it was.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn_one({"x": 1.0, "color": "red"}, 2.5)
+        >>> model.rows
+        1
         """
         if type(x) is not dict:
             check_row(x)
@@ -212,8 +342,36 @@ class Model:
                 model.learn(self._row_reader().encode_row(x, y, weight, model.met + 1))
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
-        """Predict one row: a `Number` (mean, sd, lower, upper, ...), a dict of them where there are
-        several targets, or a `Label` (label, probability).
+        """Predict one row.
+
+        Parameters
+        ----------
+        x
+            Features by name. An absent feature, None and NaN are missing values; an unknown
+            feature is ignored.
+
+        Returns
+        -------
+        Number, Label or dict
+            A `Number` (mean, sd, lower, upper, ...), a dict of them by target if there are several
+            targets, or a `Label` (label, probability).
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or the model is a fleet.
+        DataError
+            If a value cannot be read.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> for x in range(100):
+        ...     model.learn_one({"x": x}, 2.0 * x)
+        >>> prediction = model.predict_one({"x": 50})
+        >>> prediction.lower < 100.0 < prediction.upper
+        True
         """
         if type(x) is not dict:
             check_row(x)
@@ -225,7 +383,7 @@ class Model:
             )
 
     def _learn_first(self, x: Mapping[str, Any], y: Any, weight: float) -> None:
-        """Create the model that a first row calls for, and learn the row."""
+        """Create the model from its first row, and learn the row."""
         model = self._create_from_row(x, y)
         try:
             model.learn(RowEncoder(model.schema, log_notice).encode_row(x, y, weight, 1))
@@ -234,7 +392,7 @@ class Model:
                 self._model = model
 
     def _create_from_row(self, x: Mapping[str, Any], y: Any) -> inner.OnlineModel:
-        """The model that a first row calls for."""
+        """Create a model with the schema of a first row."""
         names = self._target or ("y",)
         if len(names) == 1:
             targets = {names[0]: y}
@@ -253,7 +411,7 @@ class Model:
         return inner.OnlineModel.create(chosen.choices.make_settings(), schema)
 
     def _row_reader(self) -> RowEncoder:
-        """What reads single rows by the schema as it is now; the model's lock must be held."""
+        """Return the encoder of single rows for the current schema; hold the model's lock."""
         schema = self._require_model().schema
         if self._reader is None or self._reader.schema is not schema:
             self._reader = RowEncoder(schema, log_notice)
@@ -262,20 +420,21 @@ class Model:
     # The model.
 
     def _require_model(self) -> inner.OnlineModel:
+        """Return the inner model; UsageError before the first row."""
         if self._model is None:
-            raise UsageError("the model has learned nothing yet: learn first")
+            raise UsageError("the model has learned nothing yet. Call learn or learn_one first.")
         return self._model
 
     def _require_single_model(self) -> inner.OnlineModel:
-        """The model, which is no fleet."""
+        """Return the inner model; UsageError if it is a fleet."""
         model = self._require_model()
         if model.key:
-            raise UsageError("a fleet has a model for every key: this is asked of one of them")
+            raise UsageError("a fleet has one model per key, and this call needs a single model")
         return model
 
     @contextmanager
     def _locked_model(self, *, alone: bool = False) -> Iterator[inner.OnlineModel]:
-        """The model, which learns nothing meanwhile; `alone`: it must be no fleet."""
+        """Yield the model, locked against learning; `alone` refuses a fleet."""
         model = self._require_single_model() if alone else self._require_model()
         with model.lock:
             model.recover_transaction()
@@ -283,7 +442,7 @@ class Model:
 
     @property
     def rows(self) -> int:
-        """Rows learned, in all passes."""
+        """Number of rows learned, over all passes."""
         if self._model is None:
             return 0
         with self._locked_model() as model:
@@ -291,47 +450,122 @@ class Model:
 
     @property
     def target(self) -> list[str]:
-        """What it predicts."""
+        """Names of the targets."""
         return list(self._target) if self._model is None else self._model.schema.targets
 
     @property
     def features(self) -> list[str]:
-        """What it learns from."""
+        """Names of the features."""
         return [] if self._model is None else self._model.schema.features
 
     @property
     def classes(self) -> list[str]:
-        """The classes it knows, none if it predicts numbers."""
+        """The known classes; empty for numeric targets."""
         return [] if self._model is None else list(self._model.schema.classes)
 
     @property
     def task(self) -> str | None:
-        """`regression`, `positive`, `count`, `amount` or `classification`; None before any row."""
+        """Target type, such as `regression` or `count`; None before the first row."""
         return None if self._model is None else self._model.task.name
 
     def record(self) -> Figures:
-        """The figures of every row learned so far, each predicted before it was learned."""
+        """Return the prequential metrics: every row predicted before it was learned.
+
+        Returns
+        -------
+        Figures
+            Metrics by name, as for `evaluate`.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn({"x": range(100), "y": range(100)})
+        >>> model.record()["rmse"] < 29.0
+        True
+        """
         with self._locked_model() as model:
             scores = zip(model.task.targets, model.card.scores, strict=True)
             verdicts = [(name, model.task.build_verdict(score)) for name, score in scores]
             return Figures(list_prequential_figures(model), verdicts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model file, which the command line reads too."""
+        """Write a model file; `kbnn.load` and the command line read it.
+
+        Parameters
+        ----------
+        path
+            Path of the file, such as "model.npz"; an existing file is replaced atomically.
+
+        Raises
+        ------
+        UsageError
+            If nothing has been learned, or the model is a fleet.
+        ModelError
+            If the file cannot be written, or another process is training it.
+
+        Examples
+        --------
+        >>> import kbnn, tempfile
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn_one({"x": 1.0}, 2.5)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.npz")
+        ...     kbnn.load(f"{folder}/model.npz").rows
+        1
+        """
         with self._locked_model(alone=True) as model:
             state = to_state(model)
         with Checkpoint(_check_path(path)) as checkpoint:
             checkpoint.save_state(*state)
 
     def to_bytes(self) -> bytes:
-        """What a model file holds."""
+        """Return the content of a model file as bytes.
+
+        Returns
+        -------
+        bytes
+            What `save` would write.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn_one({"x": 1.0}, 2.5)
+        >>> kbnn.Model.from_bytes(model.to_bytes()).rows
+        1
+        """
         with self._locked_model(alone=True) as model:
             state = to_state(model)
         return modelfile.to_bytes(*state)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """The model that `to_bytes` made."""
+        """Return the model that `to_bytes` wrote.
+
+        Parameters
+        ----------
+        content
+            The content of a model file.
+
+        Returns
+        -------
+        Model
+            The model.
+
+        Raises
+        ------
+        ModelError
+            If the content is damaged or of a newer format.
+
+        Examples
+        --------
+        >>> import kbnn
+        >>> model = kbnn.Model("y", layers=5)
+        >>> model.learn_one({"x": 1.0}, 2.5)
+        >>> kbnn.Model.from_bytes(model.to_bytes())
+        <kbnn.Model: regression of y from x, 1 row learned>
+        """
         return cls._from_inner(modelfile.load_bytes(content))
 
     @classmethod
@@ -363,14 +597,21 @@ class Model:
 
 
 class _LoggingListener(Listener):
-    """Logs what there is to say."""
+    """Logs the notices of a training run."""
 
     def on_notice(self, text: str) -> None:
+        """Log a notice.
+
+        Parameters
+        ----------
+        text
+            The notice.
+        """
         log_notice(text)
 
 
 def _run_training(training: Training) -> None:
-    """Train; a signal is heard between two blocks of rows, so that no row is half learned."""
+    """Train; a signal takes effect between two blocks of rows, so that no row is half learned."""
     caught = None
     with InterruptGuard() as interruption:
         try:
@@ -388,13 +629,40 @@ def train(
     model: str | os.PathLike[str] | None = None,
     **options: Unpack[TrainKeywords],
 ) -> Model:
-    """Learn from data: what `kbnn train` does, with its options by the same names.
+    """Train a model, as `kbnn train` does, with its options by the same names.
 
-    data      a table, a dict of arrays, a numpy array (with `columns`), a path, a glob, or an
-              iterator or list of those
-    target    what to predict; the last column if not said
-    model     a file that is created or gone on with, saved on the way; in memory if not said;
-              with `key` a folder, which holds a model for every key
+    Parameters
+    ----------
+    data
+        Rows with features and targets: a table, a dict of arrays, a numpy array (with
+        `columns`), a path, a glob, or an iterator or list of those.
+    target
+        Column or columns to predict; the last column by default.
+    model
+        File to create or continue, saved during training; with `key` a folder, which holds
+        one model per key. By default the model stays in memory.
+    **options
+        Options of `kbnn train`, such as `layers`, `epochs` or `test_split`.
+
+    Returns
+    -------
+    Model
+        The trained model.
+
+    Raises
+    ------
+    UsageError
+        If an option is unknown or has an invalid value.
+    DataError
+        If the data cannot be read.
+    ModelError
+        If the model file cannot be read or written.
+
+    Examples
+    --------
+    >>> import kbnn
+    >>> kbnn.train({"x": range(100), "y": range(100)}, "y", layers=5)
+    <kbnn.Model: regression of y from x, 100 rows learned>
     """
     path = None if model is None else _check_path(model)
     training = Training(build_train_options(data, target, path, **options), _LoggingListener())
@@ -405,24 +673,70 @@ def train(
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """The model in a file, or the fleet in a folder, whoever wrote it."""
+    """Load the model of a file, or the fleet of a folder.
+
+    Parameters
+    ----------
+    path
+        Path that `Model.save`, `kbnn.train` or the command line wrote.
+
+    Returns
+    -------
+    Model
+        The model.
+
+    Raises
+    ------
+    ModelError
+        If the file does not exist, is damaged, or is of a newer format.
+
+    Examples
+    --------
+    >>> import kbnn, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/model.npz"
+    ...     _ = kbnn.train({"x": range(100), "y": range(100)}, "y", model=path, layers=5)
+    ...     kbnn.load(path)
+    <kbnn.Model: regression of y from x, 100 rows learned>
+    """
     return Model._from_inner(keyed.load(_check_path(path)))
 
 
 def _check_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as text; refuse any other type."""
     if not isinstance(path, str | os.PathLike):
-        raise ArgumentError(f"a path is a text or a Path, not {path!r}")
+        raise ArgumentError(f"a path must be a str or a Path, not {path!r}")
     return os.fspath(path)
 
 
 def _format_names(names: Sequence[str], most: int = 3) -> str:
+    """Join names, or count them if there are more than `most`."""
     if len(names) > most:
         return f"{len(names):,} columns"
     return ", ".join(map(clean_text, names)) or "nothing"
 
 
 def format_model_text(model: OnlineModel | None, target: Sequence[str]) -> str:
-    """`<kbnn.Model: regression of price from 13 columns, 4,000 rows learned>`."""
+    """Describe a model in one line, for the console.
+
+    Parameters
+    ----------
+    model
+        The inner model; None before the first row.
+    target
+        Names of the targets, used before the first row.
+
+    Returns
+    -------
+    str
+        A line such as `<kbnn.Model: regression of price from size, 100 rows learned>`.
+
+    Examples
+    --------
+    >>> from kbnn.api.online_model import format_model_text
+    >>> format_model_text(None, ["price"])
+    '<kbnn.Model of price: nothing learned yet>'
+    """
     if model is None:
         return f"<kbnn.Model of {_format_names(target) if target else 'y'}: nothing learned yet>"
     schema = model.schema
@@ -431,14 +745,34 @@ def format_model_text(model: OnlineModel | None, target: Sequence[str]) -> str:
 
 
 def format_model_html(model: OnlineModel | None, target: Sequence[str]) -> str:
-    """The same with the figures of what it forecast."""
+    """Describe a model with its prequential metrics, for a notebook.
+
+    Parameters
+    ----------
+    model
+        The inner model; None before the first row.
+    target
+        Names of the targets, used before the first row.
+
+    Returns
+    -------
+    str
+        HTML: a title, and a table of metrics if rows were scored.
+
+    Examples
+    --------
+    >>> from kbnn.api.online_model import format_model_html
+    >>> format_model_html(None, ["price"])
+    '<p><b>kbnn.Model of price: nothing learned yet</b></p>'
+    """
     title = f"<p><b>{escape(format_model_text(model, target).strip('<>'))}</b></p>"
     if model is None or not any(score.rows for score in model.card.scores):
         return title
     body = ""
     for name, score in zip(model.task.targets, model.card.scores, strict=True):
         table = model.task.build_table(score.metric_values(), name, brief=True)
-        body += f"<tr><th>{escape(clean_text(name))}</th><th></th><th>{escape(table.baseline)}</th></tr>"
+        heads = (escape(clean_text(name)), "", escape(table.baseline))
+        body += f"<tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
         for row in table.rows:
             cells = (row.label, row.value, row.constant or "")
             body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
@@ -446,7 +780,7 @@ def format_model_html(model: OnlineModel | None, target: Sequence[str]) -> str:
 
 
 class StepKeywords(ModelKeywords, ReadKeywords, total=False):
-    """What can be said about a step: what a model is, and how rows are read."""
+    """Options of `step`: those of a model, and how rows are read."""
 
 
 def step(
@@ -455,18 +789,42 @@ def step(
     target: str | Sequence[str] | None = None,
     **options: Unpack[StepKeywords],
 ) -> tuple[bytes, Forecasts]:
-    """Learn rows: what a model file would hold afterwards, and what was said of each row before.
+    """Learn rows: a state in, a new state and the forecasts made before learning out.
 
-    state      what the last step gave; None before the first
-    rows       a table, a dict of arrays, or a list of dicts, one a row
-    target, options    as for `kbnn.train`; of a new model (later steps need only say how to read)
+    The function is pure: the same state and rows give the same bytes, and if it raises, the caller
+    still holds the old state.
 
-    It is pure: the same state and rows give the same bytes, and a step that fails leaves nothing.
+    Parameters
+    ----------
+    state
+        The state that the last step returned (the content of a model file); None for a new model.
+    rows
+        A table, a dict of arrays, or a list of dicts, one per row.
+    target
+        Column or columns to predict; needed only for a new model.
+    **options
+        Options of `kbnn.Model` for a new model, and how rows are read.
 
+    Returns
+    -------
+    tuple of bytes and Forecasts
+        The new state, and the forecast of each row before it was learned.
+
+    Raises
+    ------
+    UsageError
+        If an option is unknown or has an invalid value.
+    DataError
+        If a row cannot be read or learned.
+    ModelError
+        If the state is damaged or of a newer format.
+
+    Examples
+    --------
     >>> import kbnn
-    >>> state, said = kbnn.step(None, [{"x": 1.0, "y": 2.5}, {"x": 2.0, "y": 3.5}], "y")
-    >>> state, said = kbnn.step(state, [{"x": 3.0, "y": 4.5}])
-    >>> len(said), kbnn.Model.from_bytes(state).rows
+    >>> state, forecasts = kbnn.step(None, [{"x": 1.0, "y": 2.5}, {"x": 2.0, "y": 3.5}], "y")
+    >>> state, forecasts = kbnn.step(state, [{"x": 3.0, "y": 4.5}])
+    >>> len(forecasts), kbnn.Model.from_bytes(state).rows
     (1, 3)
     """
     model = None if state is None else modelfile.load_bytes(state, "the state")
@@ -485,8 +843,8 @@ def step(
             settings = chosen.choices.make_settings()
             check_network_size(settings, stream.schema)
             model = OnlineModel.create(settings, stream.schema.copy())
-        said = [make_empty_forecast(0, model.task.numbers)]
+        made = [make_empty_forecast(0, model.task.numbers)]
         for block in stream:
             number = model.met + 1 + np.arange(block.count)
-            said.append(model.learn(block._replace(number=number)))
-    return modelfile.to_bytes(*to_state(model)), Forecasts(model.task, join_forecasts(said))
+            made.append(model.learn(block._replace(number=number)))
+    return modelfile.to_bytes(*to_state(model)), Forecasts(model.task, join_forecasts(made))

@@ -1,1 +1,1 @@
-"""Forecasts to files."""
+"""Writers of forecasts."""

@@ -1,14 +1,8 @@
-"""A table of predictions that grows by blocks, whatever it is written as.
+"""Writers of prediction tables: CSV, TSV, JSON lines, Parquet and Arrow.
 
-One row is written for each row of the input, in order. What is not known is an empty cell, or null.
-
-What a prediction becomes when it is written: the task's columns, beside the row's own.
-
-Predictions as CSV or TSV; a number is the shortest text that reads back as the same float64.
-
-Predictions with types: Parquet, Arrow and JSON lines, where a number is a number.
-
-Which table of predictions a name asks for.
+One row is written per input row, in order: the row's own columns, then the prediction columns of
+the target type. Missing values are empty cells or null. In text, a number is the shortest decimal
+that reads back as the same float64. The file name's ending selects the format.
 """
 
 from __future__ import annotations
@@ -43,7 +37,7 @@ STDOUT: Final = "-"
 
 
 class Writer(Closeable):
-    """A table that grows by blocks; the columns are settled by the first one."""
+    """A table written in blocks; the first block determines the columns."""
 
     def __init__(self, path: str, fields: Sequence[OutputField]) -> None:
         self.path = path
@@ -52,7 +46,7 @@ class Writer(Closeable):
         self._leading: pa.Schema | None = None
 
     def write(self, forecast: Forecast, batch: pa.RecordBatch | None = None) -> None:
-        """Write a block: the columns of `batch`, if any, and then what was predicted."""
+        """Write a block: the columns of `batch`, if any, then the predictions."""
         if self._leading is None:
             self._leading = self._resolve_columns(
                 batch.schema if batch is not None else pa.schema([])
@@ -62,6 +56,7 @@ class Writer(Closeable):
         self.rows += len(forecast.status)
 
     def _resolve_columns(self, schema: pa.Schema) -> pa.Schema:
+        """Fix the leading columns; prefix prediction columns whose name is in use."""
         taken = set(schema.names)
         self._fields = [
             field._replace(name=f"kbnn_{field.name}") if field.name in taken else field
@@ -75,7 +70,7 @@ class Writer(Closeable):
         raise NotImplementedError
 
     def checkpoint(self) -> int | None:
-        """Bring everything to the disk; the size so far, None where it cannot be cut there."""
+        """Sync to disk; return the size so far, None if the file cannot be truncated there."""
         return None
 
     def close(self) -> None:
@@ -83,25 +78,25 @@ class Writer(Closeable):
 
 
 class LineWriter(Writer):
-    """A table that can be cut after any of its blocks, and be closed as it is."""
+    """A text table that can be truncated after any block."""
 
     _file: Sink
 
     def checkpoint(self) -> int | None:
-        """Bring everything to the disk; the size so far."""
+        """Sync to disk; return the size so far, None if the output is not seekable."""
         if self.path == STDOUT or not self._file.seekable():
             return None
         self._file.sync()
         return self._file.tell()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; standard output stays open."""
         if self.path != STDOUT:
             self._file.close()
 
 
 def open_output(path: str, keep: int | None) -> Sink:
-    """The file, cut after its first `keep` bytes; `-` is standard output."""
+    """Open a file, truncated after its first `keep` bytes; `-` is standard output."""
     if path == STDOUT:
         return standard_output()
     if keep is None:
@@ -110,7 +105,9 @@ def open_output(path: str, keep: int | None) -> Sink:
     size = file.seek(0, os.SEEK_END)
     if size < keep:
         file.close()
-        raise DataError(f"{path}: is shorter than when the model was saved; it cannot go on")
+        raise DataError(
+            f"{path}: is shorter than when the model was saved, so it cannot be continued"
+        )
     file.truncate(keep)
     file.seek(keep)
     return file
@@ -122,12 +119,12 @@ def _find_column(batch: pa.RecordBatch | None, name: str) -> pa.Array | None:
 
 
 def check_interval_level(interval: float) -> None:
-    """Refuse what is no probability, or one that no interval has."""
+    """Raise unless the level of an interval is between 0 and 1."""
     _check_level("--interval", interval)
 
 
 def leading_columns(rows: Rows, task: TargetType, key: Sequence[str] = ()) -> pa.RecordBatch:
-    """What stands before the predictions: the row's number, its key and what came true."""
+    """Return the columns before the predictions: row number, key, id and true targets."""
     columns = {"row": pa.array(rows.number)}
     for name in key:
         columns[name] = rows.original.column(rows.original.schema.get_field_index(name))
@@ -143,7 +140,7 @@ def leading_columns(rows: Rows, task: TargetType, key: Sequence[str] = ()) -> pa
 
 
 def check_quantile_level(share: float) -> None:
-    """Refuse what no quantile is of."""
+    """Raise unless the level of a quantile is between 0 and 1."""
     _check_level("--quantiles", share)
 
 
@@ -155,20 +152,20 @@ def _check_level(option: str, share: object) -> None:
 
 
 def check_interval_mode(wanted: str | None) -> str | None:
-    """Refuse what intervals cannot be."""
+    """Raise unless the mode of the intervals is known; None passes."""
     if wanted is not None and wanted not in INTERVALS:
-        raise UsageError(f"--intervals is {' or '.join(INTERVALS)}, not '{wanted}'")
+        raise UsageError(f"--intervals must be {' or '.join(INTERVALS)}, not '{wanted}'")
     return wanted
 
 
 class TextWriter(LineWriter):
-    """CSV (or TSV) to a file or to standard output."""
+    """Writes CSV or TSV to a file or standard output."""
 
     def __init__(
         self, path: str, fields: Sequence[OutputField], *, keep: int | None = None
     ) -> None:
         super().__init__(path, fields)
-        self._header = keep is None  # whether the header is still to be written
+        self._header = keep is None  # whether the header must still be written
         self._delimiter = "\t" if path.lower().endswith(".tsv") else ","
         self._file = open_output(path, keep)
 
@@ -191,14 +188,14 @@ class TextWriter(LineWriter):
         self._file.write("\n".join([*lines, ""]).encode())
 
     def _format_cells(self, array: pa.Array | None, size: int) -> list[str]:
-        """A column as cells; texts as they were."""
+        """Format a column as cells; text stays as it is."""
         if array is None:
             return [""] * size
         cells: list[str] = cast_to_text(array).fill_null("").to_pylist()
         return cells if is_numeric(array.type) else self._quote_cells(cells)
 
     def _quote_cells(self, cells: list[str]) -> list[str]:
-        """Cells that hold a delimiter, a quote or the end of a line, in quotes."""
+        """Quote cells that hold a delimiter, a quote or a line break."""
         special = (self._delimiter, '"', "\n", "\r")
         together = "".join(cells)
         if not any(mark in together for mark in special):
@@ -211,11 +208,11 @@ class TextWriter(LineWriter):
 
 
 ROW_GROUP_ROWS: Final = 65_536
-"""Rows that a Parquet or Arrow file holds together."""
+"""Rows per row group (Parquet) or record batch (Arrow)."""
 
 
 class TypedWriter(Writer):
-    """A table whose columns have the types that its first block suggests."""
+    """A table whose column types are taken from its first block."""
 
     format_name: str
 
@@ -229,7 +226,7 @@ class TypedWriter(Writer):
         self._types: pa.Schema | None = None
 
     def _resolve_columns(self, schema: pa.Schema) -> pa.Schema:
-        """Texts of number columns become numbers."""
+        """Fix the column types; text in number columns becomes numbers."""
         numeric = {column.name for column in self._known.columns if column.kind == "number"}
         for at, field in enumerate(schema):
             if pa.types.is_null(field.type) or not self._supports_type(field):
@@ -245,7 +242,7 @@ class TypedWriter(Writer):
         return schema
 
     def _supports_type(self, field: pa.Field) -> bool:
-        """Whether the format has the type of a column; otherwise it is written as text."""
+        """Return whether the format has the type of a column; otherwise it is written as text."""
         return True
 
     def _write_columns(
@@ -278,7 +275,7 @@ class TypedWriter(Writer):
 
 
 class BinaryWriter(TypedWriter):
-    """A file that is readable once it is closed."""
+    """A file that is readable only after it is closed."""
 
     def __init__(self, path: str, fields: Sequence[OutputField], schema: Schema) -> None:
         super().__init__(path, fields, schema)
@@ -302,12 +299,12 @@ class BinaryWriter(TypedWriter):
                 self._table.write_table(group)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise DataError(
-                    f"{self.path}: {self.format_name} cannot hold a value ({str(error).splitlines()[0]}). "
-                    "Write CSV, JSON or Arrow instead."
+                    f"{self.path}: {self.format_name} cannot hold a value "
+                    f"({str(error).splitlines()[0]}). Write CSV, JSON or Arrow instead."
                 ) from error
 
     def close(self) -> None:
-        """Write what is left and the index at the end of the file."""
+        """Write the remaining rows and the index at the end of the file."""
         if self._file.closed:
             return
         if self._types is None:
@@ -318,7 +315,7 @@ class BinaryWriter(TypedWriter):
 
 
 class ParquetFileWriter(BinaryWriter):
-    """A Parquet file."""
+    """Writes a Parquet file."""
 
     format_name = "Parquet"
 
@@ -334,7 +331,7 @@ class ParquetFileWriter(BinaryWriter):
 
 
 class ArrowFileWriter(BinaryWriter):
-    """An Arrow file."""
+    """Writes an Arrow file."""
 
     format_name = "Arrow"
 
@@ -343,14 +340,14 @@ class ArrowFileWriter(BinaryWriter):
 
 
 class JsonLinesWriter(LineWriter, TypedWriter):
-    """One object a line; what is not known is null."""
+    """Writes one JSON object per line; missing values are null."""
 
     format_name = "JSON"
 
     def _cast_column(self, field: pa.Field, array: pa.Array | None, size: int) -> pa.Array:
         try:
             return super()._cast_column(field, array, size)
-        except DataError:  # every line has types of its own
+        except DataError:  # types may differ from line to line
             return array
 
     def _write_batch(self, arrays: list[pa.Array]) -> None:
@@ -362,15 +359,15 @@ class JsonLinesWriter(LineWriter, TypedWriter):
 
 
 def _format_line(row: dict[str, Any]) -> str:
-    """An object as JSON."""
+    """Format a row as a JSON object."""
     try:
         return json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
-    except ValueError:  # a column that is passed on may hold what JSON has no number for
+    except ValueError:  # a copied column may hold NaN or infinity
         return json.dumps(_replace_nonfinite(row), ensure_ascii=False, allow_nan=False, default=str)
 
 
 def _replace_nonfinite(value: Any) -> Any:
-    """A value without numbers that are none in JSON: NaN is null, infinity is a text."""
+    """Replace numbers that JSON lacks: NaN by null, infinity by text."""
     if isinstance(value, dict):
         return {name: _replace_nonfinite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -397,9 +394,18 @@ def open_writer(
     *,
     keep: int | None = None,
 ) -> Writer:
-    """Open the table that the name's ending asks for, CSV if none; `-` is standard output.
+    """Open a table in the format of the name's ending, CSV by default; `-` is standard output.
 
-    keep     go on with a text file after its first `keep` bytes, to resume
+    Parameters
+    ----------
+    path
+        File to write.
+    fields
+        Prediction columns.
+    schema
+        The model's schema, which types the leading columns.
+    keep
+        Number of bytes of an existing text file to keep, to resume a run.
     """
     check_name(path)
     ending = _file_suffix(path)
@@ -414,7 +420,7 @@ def open_writer(
 
 
 def check_name(path: str) -> None:
-    """Refuse a name whose ending says a format that no table is written in."""
+    """Refuse a name whose ending is not a supported format."""
     if _file_suffix(path) not in (*_TEXT, *_JSON, *_BINARY):
         kinds = "tables are written as .csv, .tsv, .txt, .jsonl, .parquet or .arrow"
         raise UsageError(f"{path}: {kinds}, not {_file_suffix(path)}")

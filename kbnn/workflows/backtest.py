@@ -1,7 +1,8 @@
-"""Steps ahead, judged: from many rows of a stream on, how far was each step from what came true?
+"""Backtest of multi-step forecasts (`kbnn evaluate --horizon`).
 
-The model learns nothing. An origin is a row after which steps are forecast; it knows all rows above
-it. At most 500 are taken, evenly.
+From up to `MAX_ORIGINS` evenly spaced rows of a stream (origins), the model forecasts the next
+steps from the rows before the origin, and each step is compared with the value that followed. The
+model learns nothing.
 """
 
 from __future__ import annotations
@@ -25,30 +26,30 @@ from kbnn.workflows.forecast import check_horizon, forecast_steps
 MAX_ORIGINS: Final = 500
 _ORIGINS_PER_BATCH: Final = 50
 _MISS_PENALTY: Final = 20.0
-"""What a miss counts in the interval score of 90 %: 2 over 10 %."""
+"""Weight of a miss in the 90 % interval score: 2 / (1 - 0.9)."""
 
 
 class BacktestStep(NamedTuple):
-    """How good forecasts of one step were."""
+    """Metrics of the forecasts of one step ahead."""
 
     step: int
     rows: int
     rmse: float
-    last_rmse: float  # of the last value before
-    season_rmse: float | None  # of the value a season before
+    last_rmse: float  # of the last value before the origin
+    season_rmse: float | None  # of the value one season earlier
     coverage_90: float
     width_90: float
     interval_score_90: float
 
 
 class BacktestResult(NamedTuple):
-    """All steps, and how many origins they were forecast from."""
+    """Metrics of all steps, and the number of origins."""
 
     origins: int
     steps: list[BacktestStep]
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `evaluate --horizon --json`."""
+        """Return the object of `evaluate --horizon --json`."""
         return {"origins": self.origins, "steps": [step._asdict() for step in self.steps]}
 
 
@@ -58,11 +59,13 @@ def run_backtest(
     steps: int,
     notice: Callable[[str], None] = lambda text: None,
 ) -> BacktestResult:
-    """Forecast from many rows of a stream on, and compare."""
+    """Forecast from many origins of a stream, and score every step."""
     check_horizon(model, steps)
     rows = concat_rows(list(stream))
     if len(rows.y) < steps:
-        raise DataError(f"--horizon {steps} needs as many rows, but there are {len(rows.y)}")
+        raise DataError(
+            f"--horizon {steps} needs {steps} rows or more, but there are {len(rows.y)}"
+        )
     places = np.unique(np.linspace(0, len(rows.y) - steps, MAX_ORIGINS).astype(np.int64))
     past = align_history(model.schema, model.timeline, model.history, rows, SequenceNotices(notice))
     made = _forecast_origins(model, past, rows, places, steps)
@@ -72,7 +75,7 @@ def run_backtest(
 def _forecast_origins(
     model: OnlineModel, past: History, rows: Rows, places: Any, steps: int
 ) -> MultiStepForecast:
-    """From each place on: after so many of the rows."""
+    """Forecast from each origin; an origin is the number of rows before it."""
     history, done = past.copy(), 0
     parts: list[MultiStepForecast] = []
     for start in range(0, len(places), _ORIGINS_PER_BATCH):
@@ -91,6 +94,7 @@ def _forecast_origins(
 def _score_steps(
     model: OnlineModel, past: History, rows: Rows, places: Any, made: MultiStepForecast
 ) -> BacktestResult:
+    """Score each step against the true values, the last value and the value one season earlier."""
     clock = model.schema.clock
     season = 0 if clock is None else clock.season_steps
     at = model.timeline.columns.index(model.schema.targets[0])
@@ -121,7 +125,7 @@ def _score_steps(
 
 
 def _season_ago(every: FloatArray, origin: Any, h: int, season: int) -> FloatArray | None:
-    """What was known a whole number of seasons before step h."""
+    """Return the values a whole number of seasons before step h that are known at the origin."""
     if not season:
         return None
     back = season * (h // season + 1)
@@ -130,6 +134,7 @@ def _season_ago(every: FloatArray, origin: Any, h: int, season: int) -> FloatArr
 
 
 def _last_known(values: FloatArray) -> float:
+    """Return the last finite value, NaN if there is none."""
     known = values[np.isfinite(values)]
     return float(known[-1]) if len(known) else float("nan")
 

@@ -1,20 +1,18 @@
-"""Where a run is in its sources; kept in the model, so that a run cut short can be resumed.
+"""Checkpoints: atomic saves of a model, the lock of its trainer, and the position in the sources.
 
-Save a model so that no moment is a bad one to pull the plug, and let only one trainer do it.
+During training these files may exist beside `model.npz`:
 
-Beside `model.npz` there may be, while it is trained,
+    model.npz.lock   held by the trainer; released when its process ends, however it ends
+    model.npz.tmp    the next checkpoint, incomplete
 
-    model.npz.lock   held by the trainer; the lock ends with its process, whatever ends it
-    model.npz.tmp    the next checkpoint, not yet complete
+A checkpoint is written to the second, synced to disk and renamed, so the model file is always the
+last complete one. The next trainer removes what a killed one left behind.
 
-A checkpoint is written to the second, brought to the disk, and renamed: the model file is always
-the last complete one. Whatever a kill leaves behind, the next trainer removes.
+A file or folder that another process replaced, changed or moved since the last save is not
+overwritten: training stops, and the model is saved to `model.npz.recovered`.
 
-A file or folder that somebody else has replaced, changed or moved since the last save is left as it
-is: training stops, and what was learned goes to `model.npz.recovered`.
-
-The model file itself is locked too: a hard link gives it a second name with a lock of its own.
-A save makes a new file: the other name keeps the model as it was before.
+The model file itself is locked too, because a hard link is a second name with another lock file. A
+save makes a new file; the other name keeps the older model.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from kbnn.wording import describe_os_error
 
 @dataclass(frozen=True)
 class Position:
-    """The run: what decides which rows come in which order, and how far it has come."""
+    """Position of a run: the options that determine its rows and their order, and its progress."""
 
     sources: tuple[str, ...]
     shuffle: bool = False
@@ -50,7 +48,7 @@ class Position:
     on_error: str = "stop"
     test_split: float = 0.0
     epochs: int = 1
-    epoch: int = 0  # the pass under way, counted from 0
+    epoch: int = 0  # the current pass, counted from 0
     rows: int = 0  # rows of that pass already learned
     complete: bool = False
     predictions: str | None = None
@@ -58,7 +56,7 @@ class Position:
 
     @classmethod
     def at_start(cls, sources: Sequence[str], read: ReadOptions, seed: int) -> Position:
-        """The start of a run."""
+        """Return the position at the start of a run."""
         shuffle, limit = read.shuffle, read.limit
         return cls(
             tuple(sources), shuffle, seed, limit, read.on_error, read.test_split, read.epochs
@@ -66,7 +64,7 @@ class Position:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Position | None:
-        """What a model remembers of its last run; None if there was none."""
+        """Read the position stored in a model; None if the model has had no run."""
         if not plain:
             return None
         try:
@@ -79,37 +77,39 @@ class Position:
         return position
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for the model file."""
+        """Return plain data for the model file."""
         return {**asdict(self), "sources": list(self.sources)}
 
     def resume_from(self, last: Position) -> Position:
-        """This run, going on where the last one ended; UsageError if they are not the same."""
-        for name, said in _MATCHED_FIELDS.items():
+        """Continue the last run; UsageError if it read other rows or another order."""
+        for name, describe in _MATCHED_FIELDS.items():
             before, now = getattr(last, name), getattr(self, name)
-            mended = name == "on_error" and (before, now) == ("stop", "skip")
-            if before != now and not mended:  # up to where it stopped, every row was good
-                raise UsageError(f"--resume: the run began with {said(before)}, not {said(now)}")
+            relaxed = name == "on_error" and (before, now) == ("stop", "skip")
+            if before != now and not relaxed:  # a run that stopped had no bad row before
+                raise UsageError(
+                    f"--resume: the run began with {describe(before)}, not {describe(now)}"
+                )
         if last.complete:
             last = replace(last, epoch=last.epochs, rows=0)
         return replace(last, epochs=self.epochs, on_error=self.on_error)
 
     def reads_same_rows(self, begin: Position) -> bool:
-        """Whether another run would read the very rows of this one; a pipe never does."""
+        """Return whether another run would read the same rows; never true for a pipe."""
         same = all(getattr(self, name) == getattr(begin, name) for name in _MATCHED_FIELDS)
         return same and STDIN not in begin.sources and begin.epochs >= self.epochs
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to learn."""
+        """Whether all passes are complete."""
         return self.epoch >= self.epochs
 
     def to_read_options(self, read: ReadOptions) -> ReadOptions:
-        """How to read from here on."""
+        """Return the options for reading from this position on."""
         return replace(read, seed=self.seed, epoch=self.epoch, skip=self.rows)
 
 
 def format_sources(sources: Sequence[str]) -> str:
-    """The sources by name, as far as they are few."""
+    """Join the names of the sources, or name the first and count the others."""
     return " ".join(sources) if len(sources) < 4 else f"{sources[0]} and {len(sources) - 1} others"
 
 
@@ -128,13 +128,13 @@ PARTIAL_SUFFIX: Final = ".tmp"
 RECOVERED_SUFFIX: Final = ".recovered"
 _LOCKS_MODELS: Final = (
     sys.platform != "win32"
-)  # there a locked file can be neither read nor replaced
+)  # on Windows a locked file can be neither read nor replaced
 
 if sys.platform == "win32":
     import msvcrt
 
     def _is_lock_refused(descriptor: int) -> bool:
-        """Lock a file; whether another process has done so already."""
+        """Lock a file; return whether another process holds the lock."""
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -144,9 +144,9 @@ else:
     import fcntl
 
     def _is_lock_refused(descriptor: int) -> bool:
-        """Lock a file; whether another process has done so already.
+        """Lock a file; return whether another process holds the lock.
 
-        A file system that knows no locks is no reason not to train.
+        On a file system without locks training proceeds unlocked.
         """
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,11 +156,11 @@ else:
 
 
 class Checkpoint(Closeable):
-    """The place where one trainer keeps its model; a context manager that holds the lock."""
+    """The model file of one trainer: holds its lock (a context manager) and saves the model."""
 
     def __init__(self, path: str) -> None:
         self.display_path = path
-        self.path = os.path.realpath(path)  # a link goes on pointing at the model
+        self.path = os.path.realpath(path)  # a symbolic link keeps pointing at the model
         self.name_count = 1  # of the model file; more are hard links
         self._saved_identity: FileIdentity | None = (
             None  # of the model file when it was read or saved
@@ -170,7 +170,7 @@ class Checkpoint(Closeable):
         if not os.path.isdir(folder):
             raise ModelError(f"{path}: the folder {os.path.dirname(path) or folder} does not exist")
         if os.path.exists(self.path) and not os.path.isfile(self.path):
-            raise ModelError(f"{path}: is not a file, so no model can be kept there")
+            raise ModelError(f"{path}: is not a file, so no model can be saved there")
         self._acquire_lock()
         self._saved_identity = identify_file(self.path)
         self._lock_model_file()
@@ -186,10 +186,10 @@ class Checkpoint(Closeable):
             ) from error
 
     def _acquire_lock(self) -> None:
-        """Take the lock, unless another process holds it.
+        """Take the lock; ModelError if another process holds it.
 
-        The holder removes the file when it is done, so a lock on a file that is no longer there,
-        or no longer the same one, is worth nothing and is asked for again.
+        The holder removes the lock file when it is done. A lock on a file that was removed or
+        replaced meanwhile protects nothing, so it is requested again.
         """
         name = self.path + LOCK_SUFFIX
         while True:
@@ -199,29 +199,30 @@ class Checkpoint(Closeable):
                 raise self._write_error(error) from error
             if _is_lock_refused(self._descriptor):
                 self._release_lock()
-                raise ModelError(f"{self.display_path}: another process trains this model")
+                raise ModelError(f"{self.display_path}: another process is training this model")
             if _same_file(self._descriptor, name):
                 return
             self._release_lock()
 
     def _lock_model_file(self) -> None:
-        """Take the lock of the file itself, by whatever name it is trained."""
+        """Lock the model file itself, which covers all its names."""
         if not _LOCKS_MODELS:
             return
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
-        except OSError:  # there is none yet, or whoever reads it says why it cannot be read
+        except OSError:  # no file yet, or unreadable: loading it reports why
             return
         self._hold_descriptor(descriptor)
         self.name_count = os.fstat(descriptor).st_nlink
         if _is_lock_refused(descriptor):
             self.close()
             raise ModelError(
-                f"{self.display_path}: another process trains this model, under another name (a hard link)"
+                f"{self.display_path}: another process is training this model under another name "
+                "(a hard link)"
             )
 
     def _hold_descriptor(self, descriptor: int) -> None:
-        """Keep the descriptor of the model file, and with it its lock."""
+        """Keep the descriptor of the model file, and with it the lock."""
         if self._model_descriptor >= 0:
             os.close(self._model_descriptor)
         self._model_descriptor = descriptor
@@ -234,7 +235,7 @@ class Checkpoint(Closeable):
 
     @property
     def has_model(self) -> bool:
-        """Whether there is a model."""
+        """Whether the model file exists."""
         return os.path.exists(self.path)
 
     def save_model(self, model: OnlineModel) -> None:
@@ -242,12 +243,12 @@ class Checkpoint(Closeable):
         self.save_state(*to_state(model))
 
     def save_state(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Replace the model file by this state, in one step.
+        """Replace the model file by this state, atomically.
 
         Raises
         ------
         ModelError
-            Where it cannot be written, or the file is no longer the one that was read or saved.
+            If it cannot be written, or another process changed the file since it was read or saved.
         """
 
         def write_recovery(name: str) -> None:
@@ -288,7 +289,7 @@ class Checkpoint(Closeable):
                 os.close(lock)
 
     def _check_readable(self, part: str) -> None:
-        """Read what was written before it replaces the model."""
+        """Read the written file back before it replaces the model."""
         try:
             modelfile.check_readable(part)
         except ModelError as error:
@@ -296,15 +297,15 @@ class Checkpoint(Closeable):
 
     def _readback_error(self, error: Exception) -> ModelError:
         return ModelError(
-            f"{self.display_path}: not saved, because the new model could not be read back ({error}). "
-            "The model file is as it was at the last save. Please report this."
+            f"{self.display_path}: not saved, because the new model could not be read back "
+            f"({error}). The model file is as it was at the last save. Please report this."
         )
 
     def _find_change(self) -> str | None:
-        """Find what others did to the model since it was read or saved; None if nothing."""
+        """Describe what others did to the model since it was read or saved; None if nothing."""
         try:
             leads_here = os.path.realpath(self.display_path) == self.path
-        except OSError:  # a relative name, and the working folder is gone
+        except OSError:  # a relative name, and the working folder was removed
             leads_here = False
         found = identify_file(self.path)
         if not os.path.isdir(os.path.dirname(self.path)):
@@ -321,11 +322,11 @@ class Checkpoint(Closeable):
         return "was changed by another process during training"
 
     def _stop_if_changed(self, recover: Callable[[str], None]) -> None:
-        """Stop where the model is no longer ours, once `recover` has saved it elsewhere."""
+        """Raise if another process changed the model, after `recover` has saved it elsewhere."""
         change = self._find_change()
         if change is None:
             return
-        said, why = f"{self._named_path}: {change}, so kbnn did not write there", ""
+        problem, why = f"{self._named_path}: {change}, so kbnn did not write there", ""
         for name in _recovery_names(os.path.realpath(self._named_path)):
             try:
                 recover(name)
@@ -335,13 +336,13 @@ class Checkpoint(Closeable):
                 )
                 continue
             raise ModelError(
-                f"{said}. What was learned is saved as {name}: rename it to continue with it."
+                f"{problem}. What was learned is saved as {name}: rename it to continue with it."
             )
-        raise ModelError(f"{said}. What was learned since the last save is lost{why}.")
+        raise ModelError(f"{problem}. What was learned since the last save is lost{why}.")
 
     @property
     def _named_path(self) -> str:
-        """The model as the user named it."""
+        """The path as the user gave it."""
         return self.display_path
 
     def _write_error(self, error: OSError) -> ModelError:
@@ -349,7 +350,7 @@ class Checkpoint(Closeable):
         return ModelError(f"{self.display_path}: cannot be saved ({why[:1].lower()}{why[1:]})")
 
     def close(self) -> None:
-        """Give the lock back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._descriptor >= 0:
             if _same_file(
                 self._descriptor, self.path + LOCK_SUFFIX
@@ -360,7 +361,7 @@ class Checkpoint(Closeable):
 
 
 class FileIdentity(NamedTuple):
-    """What tells a file from another one, and from itself after a change."""
+    """Identifies a file and its version."""
 
     device: int
     inode: int
@@ -369,7 +370,7 @@ class FileIdentity(NamedTuple):
 
 
 def identify_file(path: str) -> FileIdentity | None:
-    """Identify the file at a path, None where there is none."""
+    """Identify the file at a path; None if there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -378,7 +379,7 @@ def identify_file(path: str) -> FileIdentity | None:
 
 
 def _recovery_names(path: str) -> Iterator[str]:
-    """Unused names for a copy of the model: beside it, in the working folder, among temporaries."""
+    """Yield unused names for a copy: beside the model, in the working and the temporary folder."""
     folders = [os.path.dirname(path)]
     with suppress(OSError):
         folders.append(os.getcwd())
@@ -401,7 +402,7 @@ def _same_file(descriptor: int, name: str) -> bool:
 
 
 def _sync_folder(folder: str) -> None:
-    """Bring the new name to the disk; systems that cannot open a folder do it by themselves."""
+    """Sync a folder after a rename; Windows cannot open folders and needs no sync."""
     if sys.platform != "win32":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,10 +1,10 @@
-"""The weights of a model by name: where each leads from and to, its belief and its prior.
+"""The weights of a model by name: source, unit, mean, sd and prior.
 
-As a file (`save`) they come with their covariances, in a NumPy archive without pickle:
+`save_weights` writes them with their covariances to a NumPy archive without pickle:
 
     network<k>/layer, unit, source  (W,) of each weight; layers and units from 1, source 0: the bias
     network<k>/mean, prior_mean, prior_var  (W,)
-    network<k>/block<b>/weights     (d,) which weights a block of the covariance holds, from 0
+    network<k>/block<b>/weights     (d,) indices of the weights in a covariance block, from 0
     network<k>/block<b>/cov         (d, d); weights of different blocks are independent
 """
 
@@ -27,9 +27,9 @@ from kbnn.sink import write_atomically
 
 
 class Weight(NamedTuple):
-    """One weight, in the network's own (standardised) units.
+    """One weight, in the network's standardised units.
 
-    layer 1 is the first; `unit` counts from 1; `source` is "bias", a feature or "unit <n>".
+    `layer` and `unit` count from 1; `source` is "bias", a feature or "unit <n>".
     """
 
     network: int
@@ -43,7 +43,7 @@ class Weight(NamedTuple):
 
 
 def iter_weights(model: OnlineModel) -> Iterator[Weight]:
-    """Every weight of every network, layer after layer, unit after unit, the bias first."""
+    """Yield every weight of every network: by layer, by unit, the bias first."""
     names = model.schema.encoded_names()
     for network, member in enumerate(model.learner_state.members, start=1):
         state = member.state()
@@ -56,14 +56,14 @@ def iter_weights(model: OnlineModel) -> Iterator[Weight]:
                 for values in (state.mean, sd, state.prior_mean, np.sqrt(state.prior_var))
             ]
             for unit, rows in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
-                for column, belief in enumerate(zip(*rows, strict=True)):
+                for column, values in enumerate(zip(*rows, strict=True)):
                     inner = first[column - 1] if layer == 0 and column else f"unit {column}"
                     source = inner if column else "bias"
-                    yield Weight(network, layer + 1, unit + 1, source, *belief)
+                    yield Weight(network, layer + 1, unit + 1, source, *values)
 
 
 def save_weights(model: OnlineModel, path: str) -> None:
-    """Write means and covariances of all weights, whole or not at all."""
+    """Write means and covariances of all weights to a file, atomically."""
     arrays: dict[str, NDArray[Any]] = {}
     for network, member in enumerate(model.learner_state.members, start=1):
         found = _weight_arrays(member.state())
@@ -74,7 +74,7 @@ def save_weights(model: OnlineModel, path: str) -> None:
 
 
 def check_weights_path(path: str) -> None:
-    """Refuse at once a name that does not say the format."""
+    """Refuse a name that does not end in .npz."""
     if not path.endswith(".npz"):
         raise UsageError(f"--weights-file '{path}': the name must end in .npz")
 
@@ -110,5 +110,5 @@ def _weight_arrays(state: State) -> dict[str, NDArray[Any]]:
 
 
 def weight_variances(state: State) -> FloatArray:
-    """The variance of every weight."""
+    """Return the variance of every weight."""
     return np.asarray(state.cov[layout_of(state.config).variance_positions])

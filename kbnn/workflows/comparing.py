@@ -1,6 +1,7 @@
-"""What differs between two models: settings, rows, figures, effects and weights.
+"""Comparing two models (`kbnn inspect --diff`) and joining models (`kbnn join`).
 
-`kbnn join`: models of shares of the rows as one.
+`compare_models` lists the differences in settings, columns, metrics, effects and weights.
+`join_model_files` merges models of disjoint parts of the rows into one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_WEIGHT_CHANGES = 10
 
 
 class ValueChange(NamedTuple):
-    """Something that is one thing in the first model and another in the second."""
+    """A value that differs between the two models."""
 
     name: str
     first: Any
@@ -37,7 +38,10 @@ class ValueChange(NamedTuple):
 
 
 class EffectChange(NamedTuple):
-    """The effect of a feature (per standard deviation) in both, and the gap in its own doubts."""
+    """The effect of a feature per standard deviation in both models.
+
+    `gap` is the difference divided by its standard deviation.
+    """
 
     feature: str
     first: float | None
@@ -48,7 +52,7 @@ class EffectChange(NamedTuple):
 
 
 class WeightChange(NamedTuple):
-    """A weight that differs, and by how many prior standard deviations."""
+    """A weight that differs, with the difference in prior standard deviations."""
 
     network: int
     layer: int
@@ -61,7 +65,7 @@ class WeightChange(NamedTuple):
 
 @dataclass
 class Comparison:
-    """All that differs; every list is empty when nothing does."""
+    """All differences; every list is empty if there are none."""
 
     settings: list[ValueChange] = field(default_factory=list)
     columns: list[ValueChange] = field(default_factory=list)
@@ -74,12 +78,12 @@ class Comparison:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs that a user could notice."""
+        """Whether no difference was found."""
         listed = (self.settings, self.columns, self.facts, self.figures, self.effects, self.moves)
         return not any(listed)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         plain = asdict(self)
         for name in ("settings", "columns", "facts", "moves"):
             plain[name] = [item._asdict() for item in getattr(self, name)]
@@ -94,7 +98,7 @@ class Comparison:
 def compare_models(
     first: OnlineModel, first_path: str, second: OnlineModel, second_path: str
 ) -> Comparison:
-    """What differs between two models."""
+    """List the differences between two models."""
     one, two = inspect_model(first, first_path), inspect_model(second, second_path)
     made = Comparison(
         settings=diff_values(one.settings, two.settings),
@@ -107,9 +111,11 @@ def compare_models(
         )
         if found:
             made.figures[target] = found
-    known = {told.name: told.effects for told in two.effects}
+    known = {found.name: found.effects for found in two.effects}
     for name, before, now in [
-        (told.name, told.effects, known[told.name]) for told in one.effects if told.name in known
+        (found.name, found.effects, known[found.name])
+        for found in one.effects
+        if found.name in known
     ]:
         effects = diff_effects(before, now)
         if effects:
@@ -119,7 +125,7 @@ def compare_models(
 
 
 def diff_values(first: dict[str, Any], second: dict[str, Any]) -> list[ValueChange]:
-    """Entries that differ, or that only one has (None in the other)."""
+    """List entries that differ or exist in only one dict (None in the other)."""
     names = [*first, *(name for name in second if name not in first)]
     return [
         ValueChange(name, first.get(name), second.get(name))
@@ -129,7 +135,7 @@ def diff_values(first: dict[str, Any], second: dict[str, Any]) -> list[ValueChan
 
 
 def describe_columns(found: Inspection) -> dict[str, str]:
-    """What each column is, in words."""
+    """Describe role and type of each column in words."""
     return {
         column["name"]: " ".join(
             [column["role"], column["kind"]]
@@ -140,7 +146,7 @@ def describe_columns(found: Inspection) -> dict[str, str]:
 
 
 def list_facts(found: Inspection) -> dict[str, Any]:
-    """Counts and levels."""
+    """Return counts and noise levels by name."""
     health = found.health
     return {
         "rows": found.rows,
@@ -152,7 +158,7 @@ def list_facts(found: Inspection) -> dict[str, Any]:
 
 
 def diff_effects(one: list[Effect], two: list[Effect]) -> list[EffectChange]:
-    """Effects that differ, the surest difference first."""
+    """List effects that differ, the most significant difference first."""
     first = {effect.feature: effect for effect in one}
     second = {effect.feature: effect for effect in two}
     found = []
@@ -178,16 +184,16 @@ def diff_effects(one: list[Effect], two: list[Effect]) -> list[EffectChange]:
 
 
 def has_same_shape(first: OnlineModel, second: OnlineModel) -> bool:
-    """Whether unit n of a layer is the same unit in both; features may have been added."""
+    """Return whether units correspond in both models; features may have been added."""
     made = [model.learner.settings for model in (first, second)]
     shapes = [(one.hidden, one.activation, one.seed) for one in made]
     return shapes[0] == shapes[1] and first.schema.task == second.schema.task
 
 
 def compare_weights(made: Comparison, first: OnlineModel, second: OnlineModel) -> None:
-    """The largest moves among the weights that both have, each in its network's own units."""
+    """Record the largest changes among the weights that both models have, in standardised units."""
     if not has_same_shape(first, second):
-        return  # units of other networks are others: their numbers mean nothing
+        return  # units of different networks do not correspond
     known = {(w.network, w.layer, w.unit, w.source): w for w in iter_weights(first)}
     moves, squares = [], 0.0
     for weight in iter_weights(second):
@@ -208,12 +214,12 @@ def compare_weights(made: Comparison, first: OnlineModel, second: OnlineModel) -
 
 
 def join_model_files(paths: Sequence[str], output: str, *, force: bool = False) -> OnlineModel:
-    """Join model files into one, which is written whole or not at all."""
+    """Join model files into one file, which is written atomically."""
     if len(paths) < 2:
-        raise UsageError("join takes two models or more")
+        raise UsageError("join needs two models or more")
     for path in (*paths, output):
         if is_fleet(path):
-            raise UsageError(f"{path}: is a fleet, and models of one key each are joined")
+            raise UsageError(f"{path}: is a fleet, and only single models can be joined")
     real = [os.path.realpath(path) for path in paths]
     for at, path in enumerate(real):
         if path in real[:at]:
@@ -225,5 +231,5 @@ def join_model_files(paths: Sequence[str], output: str, *, force: bool = False) 
 
 
 def list_ensemble_weights(model: OnlineModel) -> list[float]:
-    """What each network of a model weighs now."""
+    """Return the mixture weight of each network of a model."""
     return [float(weight) for weight in mixture_weights(model.learner_state.log_weight)]

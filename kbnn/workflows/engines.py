@@ -1,4 +1,4 @@
-"""Where rows are learned and answered: in this process, or in the workers of a cluster."""
+"""Engines: rows are learned and predicted in this process or by Dask workers."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from kbnn.targets.prediction import Forecast, select_rows
 from kbnn.workflows.options import ENGINES, LOCAL_ENGINE, check_choice
 
 SENT_ROWS: Final = 4096
-"""Rows that go to workers together, unless a stream is live."""
+"""Rows sent to workers in one block, unless the stream is live."""
 MAX_BLOCKS_AHEAD: Final = 1
-"""Blocks that may be learned in workers while the next one is read."""
+"""Blocks that workers may be learning while the next one is read."""
 
 
 @contextmanager
 def use_engine(model: OnlineModel, engine: str, cluster: str) -> Iterator[None]:
-    """Have a model's work done there meanwhile; the results are the same to the bit."""
+    """Run the model's work on an engine within the block; results are identical bit for bit."""
     if check_choice("--engine", engine, ENGINES) == LOCAL_ENGINE:
         yield
         return
-    crew = DaskCluster(cluster)
+    dask = DaskCluster(cluster)
     try:
         if isinstance(model, Fleet):
-            model.use_cluster(crew)
-        elif not model.schema.lags:  # rows that follow one another are answered one by one
-            model.predict_backend = RemotePredictor(crew, model).predict
+            model.use_cluster(dask)
+        elif not model.schema.lags:  # lags need the rows one by one
+            model.predict_backend = RemotePredictor(dask, model).predict
         yield
     finally:
         if isinstance(model, Fleet):
             model.use_cluster(None)
         model.predict_backend = None
-        crew.close()
+        dask.close()
 
 
 class LearnedRows(NamedTuple):
-    """Rows that were learned, what was said of them before, and what happened."""
+    """Rows that were learned, with the forecasts made before and changes of the target type."""
 
     rows: Rows
     forecast: Forecast
@@ -49,10 +49,10 @@ class LearnedRows(NamedTuple):
 
 
 class LearningPipeline:
-    """Rows on their way through a model: those that workers learn come back a little later.
+    """Sends rows to a model; rows learned by workers are returned later.
 
-    So reading and the common model go on while workers learn, and what they are told is told in
-    large pieces. Of a live stream each block is answered before the next one is read.
+    Reading and the pooled model continue while workers learn, and rows are sent in large blocks.
+    On a live stream each block is answered before the next one is read.
     """
 
     def __init__(self, model: OnlineModel, live: bool) -> None:
@@ -66,11 +66,11 @@ class LearningPipeline:
 
     @property
     def is_delayed(self) -> bool:
-        """Whether rows may come back later than they went in."""
+        """Whether rows may be returned later than they were sent."""
         return self._fleet is not None
 
     def learn(self, rows: Rows, again: bool) -> Iterator[LearnedRows]:
-        """Predict and learn rows; what was said of them, or of earlier ones, in their order."""
+        """Predict and learn rows; yield these or earlier rows with their forecasts, in order."""
         if self._fleet is None:
             yield LearnedRows(rows, *self._model.learn_batch(rows, again))
             return
@@ -81,22 +81,22 @@ class LearningPipeline:
             yield from self._receive_blocks(self._fleet, MAX_BLOCKS_AHEAD)
 
     def finish(self) -> Iterator[LearnedRows]:
-        """The rest of what went in."""
+        """Yield the remaining rows."""
         if self._fleet is not None:
             if self._unsent:
                 self._send_block(self._fleet)
             yield from self._receive_blocks(self._fleet, 0)
 
     def _send_block(self, fleet: Fleet) -> None:
-        waiting, self._unsent = self._unsent, []
-        self._sent.append([rows for rows, _ in waiting])
-        whole = concat_rows([rows._replace(original=None) for rows, _ in waiting])
-        fleet.send_block([key for _, keys in waiting for key in keys], whole, self._again)
+        unsent, self._unsent = self._unsent, []
+        self._sent.append([rows for rows, _ in unsent])
+        whole = concat_rows([rows._replace(original=None) for rows, _ in unsent])
+        fleet.send_block([key for _, keys in unsent for key in keys], whole, self._again)
 
     def _receive_blocks(self, fleet: Fleet, most: int) -> Iterator[LearnedRows]:
-        """Block by block what came in, until no more than so many sendings are under way."""
+        """Yield finished blocks until at most `most` are in flight."""
         while fleet.blocks_in_flight > most:
-            said, at = fleet.receive_block(), 0
+            forecast, at = fleet.receive_block(), 0
             for rows in self._sent.pop(0):
-                yield LearnedRows(rows, select_rows(said, slice(at, at + len(rows.y))))
+                yield LearnedRows(rows, select_rows(forecast, slice(at, at + len(rows.y))))
                 at += len(rows.y)

@@ -1,13 +1,9 @@
-"""Judging a model on rows: figures, time, and what the pictures need.
+"""Evaluation of a model on rows: metrics, timing, and data for charts.
 
-The model stands still, or it predicts each row and then learns it.
-
-Rows that are not learned: what is said of them, once a run.
-
-Of those whose target a stated kind of number cannot have the first is shown.
-
-While kinds of numbers still race, nobody knows which will be learned: the first row against each is
-kept, and told when the model is of that kind.
+The model is frozen, or predicts each row and then learns it (prequential). `UnlearnedRowNotices`
+reports, once per run, rows that cannot be learned because of their target. While the target type is
+still being selected, the first invalid row of each type is remembered and reported once the model
+has that type.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ from kbnn.workflows.run_results import advise_frozen
 
 @dataclass
 class EvaluationTiming:
-    """Seconds spent waiting for rows, predicting them and scoring them."""
+    """Seconds spent waiting for rows, predicting and scoring."""
 
     read: float = 0.0
     predict: float = 0.0
@@ -49,12 +45,12 @@ class EvaluationTiming:
 
     @property
     def total(self) -> float:
-        """All seconds."""
+        """Total seconds."""
         return self.read + self.predict + self.score
 
 
 class RowCounts(NamedTuple):
-    """How many rows were scored, had no target, could not be read."""
+    """Numbers of rows scored, without a target, and unreadable."""
 
     scored: int
     unlabelled: int
@@ -63,35 +59,35 @@ class RowCounts(NamedTuple):
 
 @dataclass
 class Evaluation:
-    """What came out: a scorecard with one score a target, the rows left out, the time."""
+    """The result: a scorecard with one score per target, rows left out, and timing."""
 
     task: TargetType
     card: Scorecard
-    intervals: str | None  # tracked or stated
+    intervals: str | None  # tracked or stated; None for classes
     learning: bool = False  # whether rows were learned after they were predicted
     pinball: dict[str, PinballLoss] = field(default_factory=dict)  # by target
     bad_rows: int = 0
     timing: EvaluationTiming = field(default_factory=EvaluationTiming)
-    keys: KeyScores | None = None  # of a fleet
+    keys: KeyScores | None = None  # only for a fleet
 
     @property
     def rows(self) -> int:
-        """Rows read, scored or not."""
+        """Number of rows read, scored or not."""
         return self.card.curve.rows + self.bad_rows
 
     @property
     def row_counts(self) -> RowCounts:
-        """What became of the rows."""
+        """Rows by outcome."""
         scored = max(score.rows for score in self.card.scores)
         return RowCounts(scored, self.card.curve.rows - scored, self.bad_rows)
 
     @property
     def rows_per_second(self) -> float | None:
-        """Rows read a second, None when no time passed."""
+        """Rows read per second; None if no time passed."""
         return self.rows / self.timing.total if self.timing.total > 0 else None
 
     def figures(self) -> dict[str, dict[str, Any]]:
-        """All figures of each target; a row that could not be read counts as skipped."""
+        """Return all metrics of each target; unreadable rows count as skipped."""
         found = {}
         for name, score in zip(self.task.targets, self.card.scores, strict=True):
             figures = score.metric_values()
@@ -106,7 +102,7 @@ class Evaluation:
         return found
 
     def build_sections(self) -> list[TargetSection]:
-        """Everything to show, target by target."""
+        """Build what is shown for each target."""
         points = self.card.curve_points() if self.learning else [[] for _ in self.card.scores]
         return [
             section._replace(verdict=self.add_frozen_advice(section.verdict))
@@ -117,24 +113,24 @@ class Evaluation:
         ]
 
     def add_frozen_advice(self, verdict: Verdict) -> Verdict:
-        """A verdict with what may help, by whether the model learned."""
+        """Add advice to a verdict if the model did not learn."""
         return verdict if self.learning else advise_frozen(verdict)
 
     def list_verdicts(self) -> list[tuple[str, Verdict]]:
-        """Each target and the verdict on it."""
+        """List each target with its verdict."""
         return [
             (name, self.add_frozen_advice(self.task.build_verdict(score)))
             for name, score in zip(self.task.targets, self.card.scores, strict=True)
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `evaluate --json`."""
+        """Return the object of `evaluate --json`."""
         objects = self.figures()
-        told: dict[str, Any] = {} if self.intervals is None else {"intervals": self.intervals}
-        told["learning"] = self.learning
+        common: dict[str, Any] = {} if self.intervals is None else {"intervals": self.intervals}
+        common["learning"] = self.learning
         if self.keys is not None:
-            told["keys"] = self.keys.to_json()
-        time = {**told, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
+            common["keys"] = self.keys.to_json()
+        time = {**common, "seconds": self.timing.total, "rows_per_second": self.rows_per_second}
         if len(objects) == 1:
             return {**next(iter(objects.values())), **time}
         scored = self.row_counts.scored
@@ -152,15 +148,17 @@ def evaluate(
 ) -> Evaluation:
     """Predict and score every row of a stream, in constant memory.
 
-    The model stays as it is, unless it is to `learn`: then each row is predicted, scored and
-    learned, as in training, and its record is that of these rows (give a copy). The pinball loss of
-    `quantiles` is added to the figures.
+    By default the model does not change. With `learn`, each row is predicted, scored and learned as
+    in training, and the model's own record is replaced by that of these rows (pass a copy). The
+    pinball loss of `quantiles` is added to the metrics.
     """
     card = Scorecard(model.task, model.schema.width)
     if learn:
         model.set_record(lambda: card)
     done = Evaluation(model.task, card, model.interval_mode, learn)
-    model.task.output_fields(OutputOptions(quantiles=tuple(quantiles)))  # refuses those of classes
+    model.task.output_fields(
+        OutputOptions(quantiles=tuple(quantiles))
+    )  # classes have no quantiles: raises
     done.pinball = {name: PinballLoss(quantiles) for name in model.task.targets if quantiles}
     done.keys = KeyScores(model.task) if model.key else None
     timing = done.timing
@@ -169,37 +167,35 @@ def evaluate(
     start = perf_counter()
     for rows in stream:
         got = perf_counter()
-        odd = unlearnable.notice_invalid_target(rows, model.task.name, model.task.targets)
-        if odd is not None:
-            notice(odd)
+        text = unlearnable.notice_invalid_target(rows, model.task.name, model.task.targets)
+        if text is not None:
+            notice(text)
         forecast = predict(rows)
         predicted = perf_counter()
         if not learn:
             card.add(rows.x, rows.y, forecast, rows.weight, rows.number)
         made = (forecast.status & IN_WARMUP) == 0
-        if not made.all():  # rows that only set the scale are not scored
+        if not made.all():  # rows held for the scale are not scored
             rows, forecast = take_rows(rows, np.flatnonzero(made)), select_rows(forecast, made)
         if done.keys is not None:
             done.keys.add(read_keys(rows, model.key), rows, forecast)
         for j, loss in enumerate(done.pinball.values()):
-            told = [dispatch.quantile(forecast.stated[:, j], share) for share in quantiles]
-            loss.add(rows.y[:, j], np.stack(told, axis=1), rows.weight)
+            values = [dispatch.quantile(forecast.stated[:, j], share) for share in quantiles]
+            loss.add(rows.y[:, j], np.stack(values, axis=1), rows.weight)
         done.bad_rows = stream.bad_rows
         timing.read += got - start
         timing.predict += predicted - got
         on_rows(len(made))
         start = perf_counter()
         timing.score += start - predicted
-    if learn:  # rows that came one by one may wait to be scored, and the kind may have changed
+    if learn:  # single rows may not be scored yet, and the target type may have changed
         done.task, done.card = model.task, model.card
         card = done.card
     timing.read += perf_counter() - start
     done.bad_rows = stream.bad_rows
     if not any(score.rows for score in card.scores):
         if any(score.invalid for score in card.scores) and model.key:
-            raise DataError(
-                "nothing to evaluate: no row has a key that the fleet can say anything of"
-            )
+            raise DataError("nothing to evaluate: no row has a key that the fleet can predict")
         if any(score.invalid for score in card.scores):
             raise DataError(
                 "nothing to evaluate: the model has no error bars yet, since its target "
@@ -219,31 +215,31 @@ class _InvalidTarget(NamedTuple):
 
 
 class UnlearnedRowNotices:
-    """What has come so far that some kind of number cannot be."""
+    """Reports rows that cannot be learned, each reason once."""
 
     def __init__(self) -> None:
         self._first: dict[str, _InvalidTarget] = {}
-        self._told = self._told_let_go = False
+        self._reported_invalid = self._reported_dropped = False
 
     def notice_dropped_rows(self, let_go: int) -> str | None:
-        """The sentence about rows let go, so many, while the target did not vary, once."""
-        if self._told_let_go or not let_go:
+        """Return the notice about rows dropped while the target was constant, once; else None."""
+        if self._reported_dropped or not let_go:
             return None
-        self._told_let_go = True
+        self._reported_dropped = True
         return (
-            f"the target has had one value in more than {MAX_HELD_ROWS} rows: of those before it "
-            f"varies the last {MAX_HELD_ROWS} are learned, the others count as rejected (--task "
-            "classification learns all of a class)"
+            f"the target had the same value in more than {MAX_HELD_ROWS} rows: only the last "
+            f"{MAX_HELD_ROWS} of them are learned, the others count as rejected (--task "
+            "classification learns all of them)"
         )
 
     def notice_invalid_target(
         self, rows: Rows, task: str, targets: Sequence[str], *, settled: bool = True
     ) -> str | None:
-        """Look at rows; the sentence about the first that the task cannot have, once.
+        """Return the notice about the first target outside the range of the target type, once.
 
-        `settled`: what the target is will stay so.
+        `settled`: the target type is final.
         """
-        if self._told:
+        if self._reported_invalid:
             return None
         for name, range_ in find_value_ranges(task).items():
             if name in self._first or (settled and name != task):
@@ -257,9 +253,9 @@ class UnlearnedRowNotices:
         first = self._first.get(task)
         if first is None:
             return None
-        self._told = True
+        self._reported_invalid = True
         return (
-            f"row {format_count(first.row)}: target '{targets[first.target]}' is {first.value:g}, and "
-            f"--task {task} is for {VALUE_RANGES[task].words}: such rows are left out (--task "
+            f"row {format_count(first.row)}: target '{targets[first.target]}' is {first.value:g}, "
+            f"and --task {task} is for {VALUE_RANGES[task].words}: such rows are left out (--task "
             "regression takes any number)"
         )

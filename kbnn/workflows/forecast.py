@@ -1,6 +1,6 @@
-"""Several steps ahead of the last row learned, see kbnn.model.recursive_forecast.
+"""Multi-step forecasts after the last row learned, as a table and as a chart.
 
-Going on from the last row learned: forecasts of steps ahead, as a table and as a picture.
+The recursion over steps is in `kbnn.model.recursive_forecast`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MAX_HORIZON_STEPS: Final = 10_000
 
 
 def check_horizon(model: OnlineModel, steps: int) -> None:
-    """Refuse a horizon that a model cannot see."""
+    """Raise if the model cannot forecast this number of steps."""
     schema = model.schema
     if not isinstance(steps, int | np.integer):
-        raise ArgumentError(f"--horizon is a whole number of steps, not {steps!r}")
+        raise ArgumentError(f"--horizon must be a whole number of steps, not {steps!r}")
     if not 1 <= steps <= MAX_HORIZON_STEPS:
-        raise UsageError(f"--horizon is between 1 and {MAX_HORIZON_STEPS:,}, not {steps}")
+        raise UsageError(f"--horizon must be between 1 and {MAX_HORIZON_STEPS:,}, not {steps}")
     model.task.check_horizon_support()
     if not any(lag.column in schema.targets for lag in schema.lags):
         raise UsageError(
@@ -42,7 +42,7 @@ def check_horizon(model: OnlineModel, steps: int) -> None:
 
 
 def make_future_rows(model: OnlineModel, steps: int) -> Rows:
-    """Rows that follow the last one learned: the clock goes on, all else is missing."""
+    """Make the rows after the last one learned: times continue, other inputs are missing."""
     schema = model.schema
     x = np.full((steps, schema.width), np.nan)
     time = None
@@ -59,21 +59,21 @@ def make_future_rows(model: OnlineModel, steps: int) -> Rows:
 def forecast_steps(
     model: OnlineModel, histories: Sequence[History], steps: Sequence[Rows]
 ) -> MultiStepForecast:
-    """Go on from n histories: `steps` has the n rows of each step, their targets not looked at."""
+    """Forecast from n histories; `steps` has n rows per step, whose targets are not used."""
     path = ForecastPath(model.forecast_context, histories, len(steps))
     parts = [path.forecast_step(rows) for rows in steps]
     return MultiStepForecast(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)))
 
 
 DEFAULT_CHART_STEPS: Final = 24
-"""Steps drawn of a series that has no season."""
+"""Steps drawn for a series without a season."""
 MAX_CHART_STEPS: Final = 96
 
 
 class HorizonForecast(NamedTuple):
-    """Steps ahead: when each is, as the stream writes it (none without a clock), what is said.
+    """Forecasts of steps ahead, with the time of each step as text (empty without a clock).
 
-    `first` is how many steps after the model's end the first of them is.
+    `first_step` is the distance of the first step from the model's last row.
     """
 
     when: list[str]
@@ -87,10 +87,10 @@ def forecast_horizon(
     stream: Stream | None = None,
     notice: Callable[[str], None] = lambda text: None,
 ) -> HorizonForecast:
-    """Forecast the next steps; a stream tells what is known of them.
+    """Forecast the next steps; a stream gives their known inputs.
 
-    Rows of the stream that are not after the model's end are skipped. Where it starts later than
-    one step after the end, the steps between are forecast too, but not given back.
+    Rows of the stream at or before the model's end are skipped. If the stream starts later than
+    one step after the end, the steps between are forecast too, but not returned.
     """
     check_horizon(model, steps)
     skipped = 0
@@ -104,35 +104,35 @@ def forecast_horizon(
             rows = concat_rows(
                 [make_future_rows(model, skipped)._replace(schema=rows.schema), rows]
             )
-    said = forecast_steps(
+    forecast = forecast_steps(
         model, [model.history], [slice_rows(rows, k, k + 1) for k in range(skipped + steps)]
     ).to_forecast()
     clock = model.schema.clock
     known = clock is not None and rows.time is not None
     when = format_times(clock, rows.time[skipped:]) if known else []  # type: ignore[arg-type,index]  # known
-    return HorizonForecast(when, select_rows(said, slice(skipped, None)), 1 + skipped)
+    return HorizonForecast(when, select_rows(forecast, slice(skipped, None)), 1 + skipped)
 
 
 def _check_inputs_known(model: OnlineModel) -> None:
-    """Refuse to go on without inputs that nobody but the user can know."""
+    """Raise if the model needs inputs whose future values only the user knows."""
     schema = model.schema
     clock = "" if schema.clock is None else schema.clock.column
     others = [name for name in schema.features if name != clock]
     if others:
         raise UsageError(
-            f"--horizon: the model learns from '{others[0]}' too: name a file of its future values"
+            f"--horizon: the model learns from '{others[0]}' too: name a file with its future "
+            "values"
         )
     if schema.clock is not None and not schema.clock.step:
         raise UsageError(
-            f"--horizon: rows of '{clock}' come in no steady step: name a file of the moments to "
-            "forecast"
+            f"--horizon: '{clock}' has no regular time step: name a file with the times to forecast"
         )
 
 
 def _read_future(
     model: OnlineModel, stream: Stream, steps: int, notice: Callable[[str], None]
 ) -> Rows:
-    """Read the first rows after the model's end, as many as there are steps."""
+    """Read the first rows after the model's end, one per step."""
     parts: list[Rows] = []
     end, read, past = _end_of(model), 0, 0
     for rows in stream:
@@ -151,7 +151,7 @@ def _read_future(
         if found == 0:
             raise DataError(
                 f"--horizon: none of the {read:,} rows of {stream.source} is after the model's end "
-                f"({text}). Name a file of later rows, or train on the rows up to these first."
+                f"({text}). Name a file with later rows, or train on the rows up to these first."
             )
         notice(
             f"skipped {past:,} row{'s' if past > 1 else ''} of {stream.source} at or before the "
@@ -166,13 +166,13 @@ def _read_future(
 
 
 def _end_of(model: OnlineModel) -> FloatArray | None:
-    """The time of the last row learned (2,), if it is known."""
+    """Return the time of the last row learned (2,); None if it is unknown."""
     known = model.history.time[np.isfinite(model.history.time[:, 0])]
     return known[np.argmax(known[:, 0])] if len(known) and model.schema.clock else None
 
 
 def _count_steps_between(model: OnlineModel, rows: Rows, notice: Callable[[str], None]) -> int:
-    """Count the steps that are missing between the model's end and the first row."""
+    """Count the steps missing between the model's end and the first row."""
     end, clock = _end_of(model), model.schema.clock
     if end is None or clock is None or rows.time is None or not np.isfinite(rows.time[0, 0]):
         return 0
@@ -183,7 +183,8 @@ def _count_steps_between(model: OnlineModel, rows: Rows, notice: Callable[[str],
     if missing + len(rows.y) > MAX_HORIZON_STEPS:
         raise DataError(
             f"--horizon: the first row ({first_text}) is {missing:,} steps after the model's end "
-            f"({end_text}), and at most {MAX_HORIZON_STEPS:,} steps can be forecast. Train on later rows."
+            f"({end_text}), and at most {MAX_HORIZON_STEPS:,} steps can be forecast. Train on "
+            "later rows."
         )
     notice(
         f"the first row ({first_text}) is {missing + 1:,} steps after the model's end "
@@ -192,20 +193,20 @@ def _count_steps_between(model: OnlineModel, rows: Rows, notice: Callable[[str],
     return missing
 
 
-def build_step_columns(model: OnlineModel, onward: HorizonForecast) -> pa.RecordBatch:
-    """What stands before the forecasts: the number of the step, and its time."""
-    columns = {"step": pa.array(onward.first_step + np.arange(len(onward.forecast.mean)))}
-    if model.schema.clock is not None and onward.when:
-        columns[model.schema.clock.column] = pa.array(onward.when)
+def build_step_columns(model: OnlineModel, ahead: HorizonForecast) -> pa.RecordBatch:
+    """Build the leading columns of a forecast: the step number, and its time."""
+    columns = {"step": pa.array(ahead.first_step + np.arange(len(ahead.forecast.mean)))}
+    if model.schema.clock is not None and ahead.when:
+        columns[model.schema.clock.column] = pa.array(ahead.when)
     return pa.RecordBatch.from_pydict(columns)
 
 
-def build_forecast_chart(model: OnlineModel, onward: HorizonForecast) -> ChartSpec:
-    """The last values and what comes next."""
+def build_forecast_chart(model: OnlineModel, ahead: HorizonForecast) -> ChartSpec:
+    """Build a chart of the last values and the forecast."""
     target = model.schema.targets[0]
     past = model.history.values[-MAX_CHART_STEPS:, model.timeline.columns.index(target)]
-    mean, sd = onward.forecast.mean[:, 0], onward.forecast.sd[:, 0]
-    span = f"{onward.when[0]} to {onward.when[-1]}" if onward.when else f"{len(mean)} steps"
+    mean, sd = ahead.forecast.mean[:, 0], ahead.forecast.sd[:, 0]
+    span = f"{ahead.when[0]} to {ahead.when[-1]}" if ahead.when else f"{len(mean)} steps"
     return ChartSpec(
         "ahead",
         "What comes next",
@@ -216,7 +217,7 @@ def build_forecast_chart(model: OnlineModel, onward: HorizonForecast) -> ChartSp
 
 
 def add_forecast_chart(model: OnlineModel, section: TargetSection) -> TargetSection:
-    """The section with a picture of what comes next, where the model can say so."""
+    """Add a forecast chart to the section, if the model can forecast."""
     return (
         section._replace(groups=[*section.groups, *_forecast_groups(model)])
         if model.schema.lags
@@ -228,9 +229,9 @@ def _forecast_groups(model: OnlineModel) -> list[ChartGroup]:
     try:
         season = 0 if model.schema.clock is None else model.schema.clock.season_steps
         steps = min(max(season, DEFAULT_CHART_STEPS), MAX_CHART_STEPS)
-        onward = forecast_horizon(model, steps)
+        ahead = forecast_horizon(model, steps)
     except UsageError:
         return []
-    if not np.isfinite(onward.forecast.mean).all():
+    if not np.isfinite(ahead.forecast.mean).all():
         return []
-    return [ChartGroup("What comes next", [build_forecast_chart(model, onward)])]
+    return [ChartGroup("What comes next", [build_forecast_chart(model, ahead)])]

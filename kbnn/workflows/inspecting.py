@@ -1,6 +1,7 @@
-"""Everything a model file says about itself, as plain data.
+"""What `kbnn inspect` reports about a model, as plain data.
 
-In what a model with the paper's covariance departs from the paper's two algorithms.
+It includes the list of deviations from the paper's two algorithms, for models with the paper's
+covariance.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MAX_LISTED_ALARMS = 5
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a model is, has seen, believes and how well it forecast while it learned."""
+    """Description of a model: settings, network, columns, counts, effects, health and metrics."""
 
     path: str
     bytes: int
@@ -33,11 +34,11 @@ class Inspection:
     description: str  # task and targets in words
     targets: list[str]
     classes: list[str]
-    facts: list[tuple[str, str]]  # what else describes the targets
-    noise: list[tuple[str, str]]  # of the observations, in words; empty where there is none
+    facts: list[tuple[str, str]]  # further properties of the targets
+    noise: list[tuple[str, str]]  # observation noise in words; empty if there is none
     rows: int
     skipped: int
-    pending_labels: str  # rows that wait for their target, in words; empty where none can
+    pending_labels: str  # rows without their target so far, in words; empty without --id
     settings: dict[str, Any]
     network: dict[str, Any] | None  # None while the model is warming up
     columns: list[dict[str, Any]]
@@ -45,14 +46,14 @@ class Inspection:
     effects: list[QuantityEffects]
     health: dict[str, Any]
     candidates: list[dict[str, Any]]
-    paper_deviations: list[str] | None  # from the paper's print; None: another algorithm
+    paper_deviations: list[str] | None  # from the paper; None: another algorithm
     engine: str
     position: dict[str, Any]
     figures: dict[str, dict[str, Any]]
     sections: list[TargetSection]
 
     def to_json(self) -> dict[str, Any]:
-        """The object of `inspect --json`."""
+        """Return the object of `inspect --json`."""
         return {
             "model": self.path,
             "version": __version__,
@@ -67,9 +68,10 @@ class Inspection:
             "columns": self.columns,
             "noise_sd": self.noise_sd,
             "sensitivity": {
-                told.name: [effect._asdict() for effect in told.effects] for told in self.effects
+                effects.name: [effect._asdict() for effect in effects.effects]
+                for effects in self.effects
             },
-            "sensitivity_unit": {told.name: told.unit for told in self.effects},
+            "sensitivity_unit": {effects.name: effects.unit for effects in self.effects},
             "health": self.health,
             "race": self.candidates,
             "departures": self.paper_deviations,
@@ -80,29 +82,33 @@ class Inspection:
 
     @property
     def summary(self) -> str:
-        """What it is and what it has seen, in one line."""
+        """Target type, targets and number of rows, in one line."""
         return f"{self.description}, {format_rows(self.rows)} learned"
 
     def list_lines(self) -> list[tuple[str, str]]:
-        """Label and value of everything worth a line."""
+        """List label and value of every line."""
         return [*self.identity_lines(), *self.history_lines(), *self.health_lines()]
 
     def identity_lines(self) -> list[tuple[str, str]]:
-        """What it is."""
+        """List the lines that describe the model."""
         found = [("task", self.description)]
         found += self.facts
         settings, network = self.settings, self.network
         widths = settings["hidden"] if network is None else network["hidden"]
-        hidden = "to be found" if widths == "auto" else " and ".join(map(str, widths))
+        hidden = "not chosen yet" if widths == "auto" else " and ".join(map(str, widths))
         hidden = hidden or "no hidden"
         if network is None:
-            found.append(("network", f"hidden units {hidden} ({settings['activation']}), not made"))
+            found.append(
+                ("network", f"hidden units {hidden} ({settings['activation']}), not created yet")
+            )
         else:
             found += [
                 (
                     "network",
-                    f"{format_noun_count(network['inputs'], 'input')}, {hidden} {settings['activation']}, "
-                    f"{format_noun_count(network['outputs'], 'output')}: {format_count(network['weights'])} weights",
+                    f"{format_noun_count(network['inputs'], 'input')}, "
+                    f"{hidden} {settings['activation']}, "
+                    f"{format_noun_count(network['outputs'], 'output')}: "
+                    f"{format_count(network['weights'])} weights",
                 ),
                 (
                     "covariance",
@@ -130,7 +136,7 @@ class Inspection:
         return found
 
     def history_lines(self) -> list[tuple[str, str]]:
-        """What it has seen."""
+        """List the lines about the rows learned."""
         health = self.health
         rows = [format_rows(self.rows)]
         rows += [f"{format_count(self.skipped)} without a target"] if self.skipped else []
@@ -140,7 +146,7 @@ class Inspection:
             found.append(
                 ("warm-up", f"{format_rows(health['held_rows'])} held until the scale is known")
             )
-        found += [("waiting", self.pending_labels)] if self.pending_labels else []
+        found += [("pending labels", self.pending_labels)] if self.pending_labels else []
         found += self._selection_lines()
         found.append(("drift alarms", self._format_alarms()))
         found.append(("scale changes", format_count(health["scale_changes"])))
@@ -151,18 +157,19 @@ class Inspection:
         return found
 
     def _selection_lines(self) -> list[tuple[str, str]]:
-        """What was learned once more, and which candidates raced."""
+        """List the lines about replay and about the selection among candidates."""
         found = []
         if self.health["rehearsed"]:
-            found.append(("rehearsed", format_rows(self.health["rehearsed"])))
+            found.append(("replayed", format_rows(self.health["rehearsed"])))
         for rival in self.candidates:
-            ahead = f"{rival['leader']} {candidates_module.format_evidence(rival['nats'], rival['settings'])}"
+            evidence = candidates_module.format_evidence(rival["nats"], rival["settings"])
+            ahead = f"{rival['leader']} {evidence}"
             state = (
-                f", dropped at row {format_count(rival['row'])}"
+                f", eliminated at row {format_count(rival['row'])}"
                 if rival["row"]
-                else ", still racing"
+                else ", not decided yet"
             )
-            found.append(("race", ahead + state))
+            found.append(("selection", ahead + state))
         return found
 
     def _format_alarms(self) -> str:
@@ -176,7 +183,7 @@ class Inspection:
         return f"{format_count(self.health['alarms'])}, {which} {last}"
 
     def health_lines(self) -> list[tuple[str, str]]:
-        """Whether its numbers are sound."""
+        """List the lines about numerical health."""
         health = self.health
         ratio = health["smallest_variance_ratio"]
         return [
@@ -190,7 +197,7 @@ class Inspection:
         ]
 
     def _deviation_lines(self) -> list[tuple[str, str]]:
-        """What the paper's own formulas asked for and could not have."""
+        """List how often variances of the paper's formulas had to be corrected."""
         if self.paper_deviations is None:
             return []
         bounded, raised = (format_count(self.health[name]) for name in ("bounded", "raised"))
@@ -198,12 +205,12 @@ class Inspection:
 
 
 def format_noun_count(number: int, name: str) -> str:
-    """`1 input`, `11 inputs`."""
+    """Format a count with its noun: `1 input`, `11 inputs`."""
     return f"{format_count(number)} {name}{'' if number == 1 else 's'}"
 
 
 def format_bytes(size: int) -> str:
-    """A number of bytes as people read it."""
+    """Format a number of bytes with a unit."""
     for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"
@@ -211,7 +218,7 @@ def format_bytes(size: int) -> str:
 
 
 def inspect_model(model: OnlineModel, path: str, size: int | None = None) -> Inspection:
-    """Look at a model; `path` is where it was read from, `size` its bytes where that is no file."""
+    """Inspect a model; `size` is its size in bytes if `path` is not its file."""
     members = model.learner_state.members
     network = None
     if members:
@@ -263,7 +270,7 @@ def inspect_model(model: OnlineModel, path: str, size: int | None = None) -> Ins
 
 
 def list_columns(model: OnlineModel) -> list[dict[str, Any]]:
-    """Every column of the source: kind, role, categories, scale, share of rows without a value."""
+    """Describe every column: type, role, categories, scale and share of missing values."""
     known = {column["name"]: column for column in diagnostics.describe_scales(model)}
     histograms = model.card.summaries.features
     places: dict[str, int] = {}
@@ -295,7 +302,7 @@ def list_columns(model: OnlineModel) -> list[dict[str, Any]]:
 
 
 def list_paper_deviations(model: OnlineModel) -> list[str] | None:
-    """Each in a few words, none where all is as printed; None where it is another algorithm."""
+    """List the deviations from the paper in words; None if the model uses another algorithm."""
     members = model.learner_state.members
     if not members or members[0].config.covariance != "paper":
         return None
@@ -303,6 +310,7 @@ def list_paper_deviations(model: OnlineModel) -> list[str] | None:
 
 
 def _chosen_deviations(model: OnlineModel) -> list[str]:
+    """List deviations that the settings cause."""
     settings, config = model.learner.settings, model.learner_state.members[0].config
     squashing = (*config.activations, *config.kind.output_activations)
     sigmoids = [f.name for f in squashing if f.printed_var is not None]
@@ -315,16 +323,17 @@ def _chosen_deviations(model: OnlineModel) -> list[str]:
         **dict.fromkeys(model.task.paper_deviations, True),
         "the exact variance of sigmoids": bool(sigmoids) and not config.printed_variance,
         "tanh(a) is 2 s(2a) - 1, printed as 2 s(a) + 1": "tanh" in sigmoids,
-        "outliers count less": config.robust,
-        "the sharpness of probabilities is learned": len(model.learner_state.sharpness) > 0,
-        "drift is watched for": config.drift,
-        "rows are rehearsed": settings.replay_ratio > 0,
+        "outliers get less weight": config.robust,
+        "the temperature of probabilities is learned": len(model.learner_state.sharpness) > 0,
+        "drift is monitored": config.drift,
+        "rows are replayed": settings.replay_ratio > 0,
         f"{settings.ensemble} networks": settings.ensemble > 1,
     }
     return [text for text, holds in found.items() if holds]
 
 
 def _counted_deviations(model: OnlineModel) -> list[str]:
+    """List deviations that occurred while learning, with their counts."""
     config = model.learner_state.members[0].config
     counts = {
         "variances of units bounded": model.get_network_count("bounded"),

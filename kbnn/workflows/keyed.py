@@ -1,4 +1,4 @@
-"""A fleet where a model could be: found, begun, saved, and its rows read with their keys."""
+"""Fleets in the place of a model: loading, creating, saving, and reading rows with their keys."""
 
 from __future__ import annotations
 
@@ -50,32 +50,34 @@ __all__ = [
 
 
 class FleetCheckpoint(Checkpoint):
-    """The folder where one trainer keeps its fleet; a context manager that holds the lock."""
+    """The folder of a fleet in training: holds its lock (a context manager) and saves the fleet."""
 
     def __init__(self, path: str) -> None:
         if os.path.exists(path) and not os.path.isdir(path):
-            raise ModelError(f"{path}: is a file, and a fleet is kept in a folder (name one: -m)")
+            raise ModelError(f"{path}: is a file, but a fleet needs a folder. Name one with -m.")
         known = {DESCRIPTION_FILE, MODELS_FILE}
         if os.path.isdir(path) and not is_fleet(path) and not known.issuperset(_list_files(path)):
-            raise ModelError(f"{path}: is a folder of other things, so no fleet can be kept there")
+            raise ModelError(
+                f"{path}: is a folder with other files, so no fleet can be saved there"
+            )
         try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
-            raise ModelError(f"{path}: cannot be made ({describe_os_error(error)})") from error
+            raise ModelError(f"{path}: cannot be created ({describe_os_error(error)})") from error
         self.folder = path
         self._store: FleetStore | None = None
         self._saved_models: FileIdentity | None = None
         super().__init__(os.path.join(path, DESCRIPTION_FILE))
 
     def open_store(self) -> FleetStore:
-        """The models, to be changed."""
+        """Open the store of models for writing."""
         if self._store is None:
             self._store = FleetStore(self.folder, writes=True)
             self._saved_models = identify_file(os.path.join(self.folder, MODELS_FILE))
         return self._store
 
     def save_model(self, model: OnlineModel) -> None:
-        """Save the fleet; ModelError where its files are no longer the ones that were opened."""
+        """Save the fleet; ModelError if another process changed its files."""
         assert isinstance(model, Fleet)
 
         def recover(name: str) -> None:
@@ -90,8 +92,8 @@ class FleetCheckpoint(Checkpoint):
         before = self._saved_models
         if found is not None and before is not None and found[:2] == before[:2]:
             self._saved_models = found
-        self._stop_if_changed(recover)  # what was saved may have gone to a file that was replaced
-        if read_description(self.folder) != model.key:  # the models say it too
+        self._stop_if_changed(recover)  # the file written to may have been replaced meanwhile
+        if read_description(self.folder) != model.key:  # the stored models know their key too
             self._describe(model.key)
 
     def _describe(self, key: tuple[str, ...]) -> None:
@@ -112,7 +114,7 @@ class FleetCheckpoint(Checkpoint):
         return self.folder
 
     def close(self) -> None:
-        """Give the lock back; a folder in which nothing was saved goes."""
+        """Release the lock; remove the folder if nothing was saved in it."""
         changed = self._find_change() is not None
         if self._store is not None:
             if changed:
@@ -128,7 +130,7 @@ class FleetCheckpoint(Checkpoint):
 
 
 def _save_copy(fleet: Fleet, folder: str) -> None:
-    """Save a fleet in a new folder, with what rests in its store so far."""
+    """Save a fleet in a new folder, together with the stored models."""
     os.mkdir(folder)
     try:
         with FleetStore(folder, writes=True) as copy:
@@ -142,7 +144,7 @@ def _save_copy(fleet: Fleet, folder: str) -> None:
 
 
 def _list_files(path: str) -> set[str]:
-    """The files of a folder, but for what a trainer that was killed leaves behind."""
+    """List the files of a folder without the suffixes that a killed trainer leaves behind."""
     left = (".lock", ".tmp", "-wal", "-shm", "-journal")
     return {
         next((name.removesuffix(end) for end in left if name.endswith(end)), name)
@@ -151,10 +153,10 @@ def _list_files(path: str) -> set[str]:
 
 
 def load_existing(path: str, home: Checkpoint | None, options: TrainOptions) -> Fleet | None:
-    """The fleet that is continued, if there is one, and nothing said contradicts it."""
+    """Load the fleet to continue, None if there is none; raise if the options contradict it."""
     if not is_fleet(path):
         if home is None and os.path.exists(path) and not os.path.isdir(path):
-            raise ModelError(f"{path}: is a file, and a fleet is kept in a folder (name one: -m)")
+            raise ModelError(f"{path}: is a file, but a fleet needs a folder. Name one with -m.")
         return None
     key = read_description(path)
     fleet = None
@@ -179,7 +181,7 @@ def load_existing(path: str, home: Checkpoint | None, options: TrainOptions) -> 
 def create_fleet(
     home: Checkpoint | None, options: TrainOptions, settings: Settings, schema: Schema
 ) -> Fleet:
-    """A new fleet; what was there is gone once it is saved."""
+    """Create a fleet; an existing one is deleted with the first save."""
     store = (
         home.open_store() if isinstance(home, FleetCheckpoint) else FleetStore(None, writes=True)
     )
@@ -191,13 +193,13 @@ def create_fleet(
 
 def _apply_options(fleet: Fleet, options: TrainOptions) -> Fleet:
     if fleet.schema.lags and options.read.epochs > 1:
-        raise UsageError("a fleet with --lags learns one pass: leave out --epochs")
+        raise UsageError("a fleet with --lags learns in one pass: leave out --epochs")
     fleet.most_open = options.open or DEFAULT_OPEN_MODELS
     return fleet
 
 
 def add_key_columns(read: ReadOptions, key: tuple[str, ...]) -> ReadOptions:
-    """How rows are read that have a key: with the columns it stands in, which are no inputs."""
+    """Return read options that keep the key columns and exclude them from the features."""
     if not key:
         return read
     if any(name == read.weight for name in key):
@@ -206,7 +208,7 @@ def add_key_columns(read: ReadOptions, key: tuple[str, ...]) -> ReadOptions:
 
 
 def load(path: str) -> OnlineModel:
-    """The model of a file, or the fleet of a folder."""
+    """Load the model of a file, or the fleet of a folder."""
     if not is_fleet(path):
         return modelfile.load(path)
     read_description(path)
@@ -217,16 +219,16 @@ def load(path: str) -> OnlineModel:
 
 
 def copy_model(model: OnlineModel) -> OnlineModel:
-    """A model or fleet that is the same and shares nothing."""
+    """Return an independent copy of a model or fleet."""
     if isinstance(model, Fleet):
         return model.copy()
     return modelfile.load_bytes(modelfile.to_bytes(*to_state(model)))
 
 
 def check_single_model(model: OnlineModel, path: str, asked: Mapping[str, bool]) -> None:
-    """Refuse what only the model of one key can be asked."""
-    for option, said in asked.items():
-        if said and model.key:
+    """Raise if an option for single models is used with a fleet."""
+    for option, used in asked.items():
+        if used and model.key:
             raise UsageError(
                 f"{option} is for one model, and {path} is a fleet "
                 f"(kbnn inspect {path} --key KEY --export FILE.npz gives the model of a key)"
@@ -234,7 +236,7 @@ def check_single_model(model: OnlineModel, path: str, asked: Mapping[str, bool])
 
 
 def select_model(model: OnlineModel, path: str, key: str) -> OnlineModel:
-    """The model of a key of a fleet; UsageError where there is none."""
+    """Return the model of one key of a fleet; UsageError if there is none."""
     if not isinstance(model, Fleet):
         raise UsageError(f"--key is for a fleet, and {path} is one model")
     cells = next(csv.reader([key], strict=True), [""]) if len(model.key) > 1 else [key]
@@ -256,12 +258,12 @@ def export_model(model: OnlineModel, path: str) -> None:
 
 
 def measure_file_size(model: OnlineModel) -> int:
-    """The bytes of a model file."""
+    """Return the size of the model file in bytes."""
     return len(modelfile.to_bytes(*to_state(model)))
 
 
 def summarize_fleet(model: OnlineModel, path: str) -> dict[str, Any]:
-    """The object of `inspect --json` for a fleet."""
+    """Return the object of `inspect --json` for a fleet."""
     assert isinstance(model, Fleet)
     return {
         "fleet": path,
@@ -274,12 +276,12 @@ def summarize_fleet(model: OnlineModel, path: str) -> dict[str, Any]:
         "keys": [
             {
                 "key": key,
-                "rows": told.rows,
-                "loss": told.loss,
-                "coverage_90": told.coverage,
-                "alarms": told.alarms,
+                "rows": metrics.rows,
+                "loss": metrics.loss,
+                "coverage_90": metrics.coverage,
+                "alarms": metrics.alarms,
             }
-            for key, told in model.store.iter_key_metrics()
+            for key, metrics in model.store.iter_key_metrics()
         ],
     }
 

@@ -1,4 +1,4 @@
-"""The page and the main picture of a model: what it learned, beside how good its forecasts were."""
+"""Data for the HTML report and the main figure of a model."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from kbnn.workflows.inspecting import Inspection
 from kbnn.workflows.run_results import advise_frozen
 
 MAX_DEPENDENCES = 5
-"""Features whose partial dependence is drawn, the most important ones."""
+"""Number of the most important features whose partial dependence is drawn."""
 
 GRID_POINTS = 40
 
 
 def check_report_paths(page: str | None, picture: str | None = None) -> None:
-    """Refuse at once, not after an hour of evaluation, what could not be written."""
+    """Refuse output paths that cannot be written, before any row is evaluated."""
     for option, path, endings in (
         ("--report", page, (".html", ".htm")),
         ("--plot", picture, tuple(f".{kind}" for kind in PICTURE_FORMATS)),
@@ -47,12 +47,12 @@ def check_report_paths(page: str | None, picture: str | None = None) -> None:
 
 
 def format_file_name(path: str) -> str:
-    """A file by its name alone."""
+    """Return the file name of a path, safe to show."""
     return clean_text(Path(path).name)
 
 
 class ReportContext(NamedTuple):
-    """What the page says of its rows: whether the model learned them, how many were unreadable."""
+    """Title, whether the model learned the rows, and the number of unreadable rows."""
 
     title: str
     learning: bool = True
@@ -68,7 +68,7 @@ def write_report_files(
     page: str | None = None,
     picture: str | None = None,
 ) -> None:
-    """Write what is asked for."""
+    """Write the report page and the figure that were requested."""
     if page is not None:
         report.write_report(build_page_data(model, card, inspection, shown), page)
     if picture is not None:
@@ -78,7 +78,7 @@ def write_report_files(
 def build_page_data(
     model: OnlineModel, card: Scorecard, inspection: Inspection, shown: ReportContext
 ) -> ReportData:
-    """All the page shows."""
+    """Collect everything that the report page shows."""
     points = card.curve_points() if shown.learning else [[] for _ in card.scores]
     targets = []
     for at, score in enumerate(card.scores):
@@ -109,14 +109,14 @@ def build_page_data(
 
 
 def list_shown_columns(model: OnlineModel) -> list[str]:
-    """What is shown of a row: its columns, and its lags in the place of the clock."""
+    """List the columns shown for a row: features, and lags instead of the clock."""
     schema = model.schema
     clock = "" if schema.clock is None else schema.clock.column
     return [name for name in schema.features if name != clock] + [lag.name for lag in schema.lags]
 
 
 def format_row_cells(model: OnlineModel, x: FloatArray) -> list[str]:
-    """One encoded row as a reader knows it: numbers, and categories by name."""
+    """Format an encoded row for readers: numbers, and categories by name."""
     found: dict[str, str] = {}
     for place, value in zip(model.schema.layout, x.tolist(), strict=False):
         if place.category is None:
@@ -131,7 +131,7 @@ def format_row_cells(model: OnlineModel, x: FloatArray) -> list[str]:
 def make_predictor(
     model: OnlineModel, drawn: PartialDependenceSpec
 ) -> Callable[[FloatArray], PredictionCurve]:
-    """The model as a function of x."""
+    """Return a function from encoded features to predictions."""
 
     def predict(x: FloatArray) -> PredictionCurve:
         unknown = np.full((x.shape[0], len(model.task.targets)), np.nan)
@@ -143,7 +143,7 @@ def make_predictor(
 def compute_dependences(
     model: OnlineModel, card: Scorecard, effects: list[Effect], drawn: PartialDependenceSpec
 ) -> list[Dependence]:
-    """Partial dependence of the features with the largest effects."""
+    """Compute the partial dependence of the features with the largest effects."""
     background = card.summaries.sample.x
     if not len(card.summaries.sample):
         return []
@@ -177,7 +177,7 @@ def compute_dependences(
 
 
 def build_picture_data(model: OnlineModel, card: Scorecard, target: int = 0) -> PictureData:
-    """The main picture, of the first target."""
+    """Collect the data of the main figure for one target."""
     summaries = card.summaries
     names = model.schema.encoded_names()
     drawn = model.task.partial_dependence_spec(card.scores[target], summaries, target)

@@ -1,6 +1,6 @@
-"""Opening sources for a model that exists: how predicting and evaluating read.
+"""Prediction of a stream with an existing model, and how evaluation and prediction read sources.
 
-Predicting a stream: one forecast for every row, and none for rows that could not be read.
+Every row gets one forecast; unreadable rows get missing values.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def open_inference_stream(
     learn: bool = False,
     **how: Any,
 ) -> Iterator[tuple[Stream, BadRowWriter]]:
-    """A stream of the sources with the model's schema, and the list of its bad rows.
+    """Open the sources with the model's schema; yield the stream and the writer of bad rows.
 
-    The schema is frozen, unless the model is to `learn`: then categories and classes may be added.
-    `how` are further fields of `ReadOptions`. Where a model looks back to its targets, they are
-    read whenever they are there: rows are predicted from what was measured before them.
+    The schema is frozen unless the model is to `learn`; then categories and classes may be added.
+    `how` are further fields of `ReadOptions`. If the model has lags of its targets, target columns
+    are read whenever they are present, because later rows depend on them.
     """
     if any(lag.column in model.schema.targets for lag in model.schema.lags):
         how["target_may_be_absent"] = not how.get("use_target", True)
@@ -49,7 +49,7 @@ def open_inference_stream(
         admit=learn,
         delimiter=parse_delimiter(delimiter),
         columns=None if columns is None else tuple(map(str, columns)),
-        on_error=on_error,  # type: ignore[arg-type]  # checked by `kept` or `scored`
+        on_error=on_error,  # type: ignore[arg-type]  # checked by the caller
         **{**how, "original": how.get("original", False) or bool(model.key)},
     )
     chosen.check()
@@ -63,14 +63,14 @@ def open_inference_stream(
 
 
 def check_predict_on_error(on_error: str) -> str:
-    """How predicting reads a row that is flawed: it stays, and nothing is said of it."""
+    """Translate --on-error for predictions: `skip` keeps the row, with missing values."""
     return (
         "keep" if check_choice("--on-error", on_error, ON_ERROR_CHOICES[::-1]) == "skip" else "stop"
     )
 
 
 def check_evaluate_on_error(on_error: str) -> str:
-    """How evaluating does."""
+    """Check --on-error for evaluations."""
     return check_choice("--on-error", on_error, ON_ERROR_CHOICES)
 
 
@@ -86,23 +86,23 @@ def predict_stream(
     on_rows: Callable[[int], None] = lambda rows: None,
     notice: Notice = lambda text: None,
 ) -> None:
-    """Write the forecast of every row, in order, beside its columns unless `bare`."""
+    """Write the forecast of every row, in order, after its own columns unless `bare`."""
     for rows, forecast in predict_rows(model, stream, notice):
         writer.write(forecast, None if bare else rows.original)
         on_rows(len(rows.y))
 
 
 def collect_forecasts(model: OnlineModel, stream: Stream, notice: Notice) -> Forecast:
-    """The forecast of every row, in order."""
+    """Return the forecasts of all rows, in order."""
     return join_forecasts([forecast for _, forecast in predict_rows(model, stream, notice)])
 
 
 def predict_rows(
     model: OnlineModel, stream: Stream, notice: Notice
 ) -> Iterator[tuple[Rows, Forecast]]:
-    """Predict the rows of a stream in order; the model stays as it is.
+    """Yield rows with their forecasts, in order; the model does not change.
 
-    Predicting and evaluating both do it here, so that what is scored is what would be written.
+    Prediction and evaluation share this function: the scored forecasts are the written ones.
     """
     predict = model.open_predictor(SequenceNotices(notice))
     for rows in stream:

@@ -1,18 +1,13 @@
-"""What came of a training run: counts, and the object that `train --json` prints.
+"""Results of a training run: counts, the JSON object, advice and notices.
 
-What learning many columns will take, told before it is begun.
-
-A few made rows are learned by a network as it will be; how many rows there are follows from the
-size of the sources and of their first rows.
-
-What may mend a model whose verdict is poor, in the words of the command line.
-
-Whether the order of the rows did harm: what a finished model makes of rows that it met earlier.
-
-A model that follows a stream may forget what it knew. The record keeps an even sample of the rows
-with what was said of each when it was met; the finished model is asked about the same rows again.
-Where its errors on rows of the first three quarters are larger by a quarter, and by three standard
-errors of the difference, somebody should hear of it.
+- `summarize_training` builds the object of `train --json`.
+- `estimate_cost` predicts the duration for many columns: a few random rows are learned by a network
+  of the final size, and the number of rows follows from the size of the sources.
+- `judge_targets` adds advice to a verdict.
+- `measure_forgetting` checks whether row order did harm. The record holds an even sample of rows
+  with the forecast made when each was first seen. If on rows of the first three quarters the final
+  model's error is larger by a quarter, and by three standard errors of the difference, a notice
+  is given.
 """
 
 from __future__ import annotations
@@ -45,7 +40,7 @@ from kbnn.wording import format_count, format_number, format_rows
 
 @dataclass(frozen=True)
 class RowTally:
-    """Rows a model has met, by what became of them."""
+    """Rows of a model by outcome."""
 
     rows: int = 0  # learned
     skipped: int = 0  # without a target
@@ -53,11 +48,11 @@ class RowTally:
 
     @classmethod
     def from_model(cls, model: OnlineModel) -> RowTally:
-        """A model's tally."""
+        """Return the counts of a model."""
         return cls(model.rows, model.skipped, model.rejected_rows)
 
     def since(self, before: RowTally) -> RowTally:
-        """What was added."""
+        """Return the difference to earlier counts."""
         return RowTally(
             self.rows - before.rows,
             self.skipped - before.skipped,
@@ -66,11 +61,11 @@ class RowTally:
 
 
 def summarize_training(training: Training) -> dict[str, Any]:
-    """The object of `train --json`.
+    """Return the object of `train --json`.
 
-    Rows are those of this run, in all its passes. The prequential figures are the model's record:
-    of every row, before it was learned for the first time. `microseconds_per_row` is the
-    processor time of learning alone, `rows_per_second` counts everything.
+    Rows are those of this run, over all passes. The prequential metrics are the model's record: of
+    every row, before it was first learned. `microseconds_per_row` is the processor time of learning
+    alone, `rows_per_second` counts everything.
     """
     model, seconds = training.model, training.seconds
     tally = RowTally.from_model(model).since(training.tally_before)
@@ -99,7 +94,7 @@ def summarize_training(training: Training) -> dict[str, Any]:
 
 
 def list_prequential_figures(model: OnlineModel) -> dict[str, Any]:
-    """The model's record, with the coverage of its 90 % intervals where `train` has it."""
+    """Return the model's prequential metrics, with `coverage_90` where there are intervals."""
     figures = model.card.metric_values(model.schema.targets)
     for one in [figures, *figures.get("targets", {}).values()]:
         if "coverage" in one:
@@ -109,11 +104,11 @@ def list_prequential_figures(model: OnlineModel) -> dict[str, Any]:
 
 TRIAL_ROWS: Final = 8
 MAX_TRIAL_COVARIANCES: Final = 1 << 24
-"""Covariances beyond which even a trial would take long."""
+"""Number of covariances above which even a trial takes too long."""
 
 
 def measure_row_seconds(model: OnlineModel) -> float | None:
-    """Processor time of learning one row; None where that is not worth a trial, or too much."""
+    """Measure the processor time of learning one row; None for few columns or huge networks."""
     width, settings = (
         model.schema.width,
         model.settings.list_candidates(inputs=model.schema.width)[0],
@@ -138,21 +133,21 @@ def measure_row_seconds(model: OnlineModel) -> float | None:
 
 
 def estimate_cost(model: OnlineModel, stream: Stream, passes: int) -> str | None:
-    """The sentence about it, where there is something to say."""
+    """Return a notice about the expected duration; None if it is short."""
     each = measure_row_seconds(model)
     if each is None:
         return None
-    said = f"{format_count(model.schema.width)} columns: {_format_duration(each)} a row to learn"
+    text = f"{format_count(model.schema.width)} columns: {_format_duration(each)} a row to learn"
     rows = stream.expected_rows
     if rows is None:
-        return said
-    racers = len(model.settings.list_candidates(inputs=model.schema.width))
-    rehearsed = max(one.replay_ratio for one in model.settings.list_candidates()) * min(
+        return text
+    candidates = len(model.settings.list_candidates(inputs=model.schema.width))
+    replayed = max(one.replay_ratio for one in model.settings.list_candidates()) * min(
         rows, 2 * REPLAY_ROWS
     )
-    total = each * (rows * passes + min(rows, REPLAY_ROWS) * racers + rehearsed)
+    total = each * (rows * passes + min(rows, REPLAY_ROWS) * candidates + replayed)
     whole = _format_duration(total) if total >= 1.0 else "a second"
-    return f"{said}, about {whole} for about {format_number(rows, 2)} rows"
+    return f"{text}, about {whole} for about {format_number(rows, 2)} rows"
 
 
 def _format_duration(seconds: float) -> str:
@@ -163,7 +158,7 @@ def _format_duration(seconds: float) -> str:
 
 
 ALARMS_PER_10000_ROWS = 5
-"""Alarms in ten thousand rows, or in fewer, that are worth a word."""
+"""Number of drift alarms per 10,000 rows (or fewer) from which advice is given."""
 
 FROZEN_ADVICE = (
     "The model did not learn from these rows. Where rows come in order, `kbnn train` continues "
@@ -174,9 +169,9 @@ FROZEN_ADVICE = (
 def judge_targets(
     model: OnlineModel, held_out: Scorecard | None = None
 ) -> list[tuple[str, Verdict]]:
-    """The verdict on each target in plain words, with what may help.
+    """Return the verdict on each target, with advice.
 
-    Rows held out decide where there are enough of them; else the record of the rows learned.
+    Rows held out decide if there are enough of them, otherwise the prequential record.
     """
     found = []
     for at, name in enumerate(model.task.targets):
@@ -196,7 +191,7 @@ def judge_targets(
 
 
 def advise_frozen(verdict: Verdict) -> Verdict:
-    """The verdict on a model that did not learn from the rows, with what may help."""
+    """Add advice to the verdict on a model that did not learn the rows."""
     return _add_sentences(verdict, FROZEN_ADVICE) if verdict.overconfident else verdict
 
 
@@ -205,15 +200,15 @@ def _add_sentences(verdict: Verdict, *more: str) -> Verdict:
 
 
 def _advise_on_order(model: OnlineModel, before: Verdict) -> str:
-    """What to do about a model that was good while it learned, and is not at the end."""
+    """Return advice for a model that was good while learning but is not at the end."""
     better = "Row by row, while it was learning, it did better: the order of the rows matters."
     if model.schema.is_ordered:
-        return f"{better} Keep it learning (`kbnn train`) as rows come."
-    return f"{better} Use --shuffle, or keep it learning where rows will come in this order."
+        return f"{better} Keep it learning (`kbnn train`) as rows arrive."
+    return f"{better} Use --shuffle, or keep it learning if future rows come in this order."
 
 
 def _add_advice(model: OnlineModel, verdict: Verdict) -> Verdict:
-    """The verdict with a sentence for what can be done."""
+    """Add advice on the verdict and on drift."""
     remedy = _advise_on_verdict(model, verdict.headline) if verdict.level == "poor" else ""
     return _add_sentences(verdict, remedy, _advise_on_drift(model))
 
@@ -221,30 +216,29 @@ def _add_advice(model: OnlineModel, verdict: Verdict) -> Verdict:
 def _advise_on_verdict(model: OnlineModel, headline: str) -> str:
     if headline.startswith("No better"):
         return (
-            "The inputs may say nothing of the target; more rows, --epochs 10 or --layers auto "
-            "may find what is there."
+            "The inputs may carry no information about the target. Try more rows, --epochs 10 or "
+            "--layers auto."
         )
     if headline.startswith("Over-confident"):
         if model.settings.intervals == "stated":
-            return "--intervals tracked keeps intervals to their promise, --ensemble 5 widens them."
-        return "--ensemble 5 widens them; fewer --epochs learn less by heart."
+            return (
+                "Use --intervals tracked to recalibrate them online, or --ensemble 5 to widen them."
+            )
+        return "Use --ensemble 5 to widen them, or fewer --epochs to overfit less."
     if headline.startswith("Biased") and not model.schema.is_ordered:
-        return "Rows in the order of another column look like drift: --shuffle mixes them."
+        return "Rows sorted by another column look like drift: try --shuffle."
     return ""
 
 
 def _advise_on_drift(model: OnlineModel) -> str:
-    """A sentence where the stream has changed again and again."""
+    """Return advice if there were many drift alarms."""
     alarms, rows = model.alarm_count, model.learner_state.seen
     if alarms < ALARMS_PER_10000_ROWS or alarms * 10_000 < ALARMS_PER_10000_ROWS * rows:
         return ""
     changed = f"The stream changed {format_count(alarms)} times in {format_rows(rows)}:"
     if model.schema.is_ordered:
-        return f"{changed} where it did not, --drift off keeps what was learned before an alarm."
-    return (
-        f"{changed} where that is the order of the rows and not of the world, use --shuffle, or "
-        "--drift off."
-    )
+        return f"{changed} if these are false alarms, --drift off keeps what was learned."
+    return f"{changed} if only the order of the rows causes this, use --shuffle or --drift off."
 
 
 EARLIER_SHARE: Final = 0.75
@@ -254,16 +248,16 @@ _MIN_SAMPLE_ROWS: Final = 40  # rows of the sample
 
 
 class Forgetting(NamedTuple):
-    """An error when rows were met and now, in words."""
+    """The error on earlier rows when they were first seen, and now, in words."""
 
     then: str
     now: str
 
 
 def measure_forgetting(model: OnlineModel) -> Forgetting | None:
-    """What a model has forgotten; None where it has not, or nobody can tell.
+    """Measure what a model has forgotten; None if nothing, or if it cannot be measured.
 
-    Where a row's past is an input, or targets come late, no other order can be had.
+    With lags or late targets the order of rows is fixed, so nothing is reported.
     """
     if model.schema.is_ordered:
         return None
@@ -272,16 +266,18 @@ def measure_forgetting(model: OnlineModel) -> Forgetting | None:
     if model.is_warming_up or np.count_nonzero(earlier) < _MIN_SAMPLE_ROWS:
         return None
     x, y = sample.x[earlier], sample.y[earlier]
-    said = model.task.prediction_columns(
+    predicted = model.task.prediction_columns(
         model.predict(Rows(x, y, sample.row[earlier].astype(np.int64))), ()
     )
-    now = model.task.errors(y, said)
+    now = model.task.errors(y, predicted)
     then = model.task.errors(y, sample.forecast[earlier])
     known = np.isfinite(now) & np.isfinite(then)
     now, then = now[known], then[known]
     if len(now) < _MIN_SAMPLE_ROWS:
         return None
-    power = int(np.frexp(max(now.max(), then.max()))[1])  # errors as shares of it can be squared
+    power = int(
+        np.frexp(max(now.max(), then.max()))[1]
+    )  # scaled by a power of two, so that squares do not overflow
     new, old = np.ldexp(now, -power), np.ldexp(then, -power)
     more = new - old
     error = float(np.std(more)) / np.sqrt(len(more))
@@ -292,12 +288,12 @@ def measure_forgetting(model: OnlineModel) -> Forgetting | None:
 
 
 def format_forgetting(found: Forgetting, *, shuffled: bool, alarms: int) -> str:
-    """The sentence about it, with what can be done."""
-    remedies = [] if shuffled else ["--shuffle mixes the rows"]
-    remedies += ["--drift off keeps what was learned before an alarm"] if alarms else []
-    remedies = remedies or ["--epochs 3 goes over them again"]
+    """Format the notice about forgetting, with remedies."""
+    remedies = [] if shuffled else ["--shuffle"]
+    remedies += ["--drift off"] if alarms else []
+    remedies = remedies or ["--epochs 3"]
     return (
-        f"on a sample of earlier rows the finished model has {found.now}, it had {found.then} when "
-        f"it met them: their order matters ({', '.join(remedies)}; of a stream that has changed "
-        "for good nothing else is to be expected)"
+        f"on a sample of earlier rows the final model has {found.now}, and had {found.then} when "
+        f"it first saw them: row order matters. Try {' or '.join(remedies)}. On a drifting stream "
+        "this is expected."
     )

@@ -1,9 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP in a loop that must not be torn apart in the middle of a row.
+"""Ctrl-C, SIGTERM and SIGHUP in a loop that must not stop in the middle of a row.
 
-A signal is noted, and raises `Interrupted` only while the loop waits for input: a wait may last
-for ever, and nothing is half done in it. Otherwise the loop finds the note at its next turn. A
-second signal does what it always did, for those who cannot wait. A signal that was ignored before
-(nohup, a job in the background) stays ignored.
+A signal is recorded, and raises `Interrupted` only while the loop waits for input: a wait may last
+forever, and leaves nothing half done. Otherwise the loop checks at its next wait. A second signal
+has its original effect. A signal that was ignored before (nohup, a background job) stays ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, Self
 
 
 class Interrupted(BaseException):
-    """The user or the system wants an end; `number` is the signal."""
+    """A signal asks the run to end; `number` is the signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -26,7 +25,7 @@ class Interrupted(BaseException):
 
 
 class InterruptGuard:
-    """Notes signals while it is entered; the loop puts `wait` around every wait for input."""
+    """Records signals while entered; the loop uses `wait_for_input` around every wait."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -36,7 +35,7 @@ class InterruptGuard:
 
     @contextmanager
     def wait_for_input(self) -> Iterator[None]:
-        """A wait, which a signal ends; one that was noted before ends it at once."""
+        """Wait for input; a signal ends the wait, a recorded one at once."""
         self._waiting = True
         try:
             self._raise_noted()
@@ -45,7 +44,7 @@ class InterruptGuard:
             self._waiting = False
 
     def call_when_idle(self, every: float, call: Callable[[], None]) -> None:
-        """Call something every so many seconds, but only during a wait."""
+        """Call a function every `every` seconds, but only during a wait."""
         if self._previous_handlers and hasattr(signal, "setitimer"):
             self._idle = call
             self._previous_handlers[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_timer)
@@ -53,7 +52,7 @@ class InterruptGuard:
 
     def _on_timer(self, number: int, frame: FrameType | None) -> None:
         if self._waiting:
-            self._waiting = False  # the call is no wait: a signal is only noted in it
+            self._waiting = False  # during the call a signal is only recorded
             self._idle()
             self._waiting = True
             self._raise_noted()
@@ -63,8 +62,8 @@ class InterruptGuard:
             raise Interrupted(self.number)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        # Handlers stay until the end: Python complains of a signal that comes at the same moment
-        # and finds its handler gone.
+        # Handlers stay installed until the end: a signal that arrives while its handler is removed
+        # would raise in Python.
         if self.number is not None:
             self._run_previous_handler(number, frame)
         self.number = number
@@ -73,7 +72,7 @@ class InterruptGuard:
             raise Interrupted(number)
 
     def _run_previous_handler(self, number: int, frame: FrameType | None) -> None:
-        """Do what the signal always did."""
+        """Run the handler that was installed before."""
         before = self._previous_handlers.get(number, signal.SIG_DFL)
         if callable(before):
             before(number, frame)
@@ -92,8 +91,8 @@ class InterruptGuard:
         self._previous_handlers = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # others cannot have handlers
-            for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # not every system has the last
+        if threading.current_thread() is threading.main_thread():  # only it can set handlers
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
                 number = getattr(signal, name, None)
                 if number is not None and signal.getsignal(number) != signal.SIG_IGN:
                     self._previous_handlers[number] = signal.signal(number, self._on_signal)

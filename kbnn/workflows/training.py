@@ -1,7 +1,7 @@
-"""The training loop: each row is predicted, then learned; the model is saved as it goes.
+"""The training loop: each row is predicted, then learned; the model is saved regularly.
 
-The model remembers where it is (`kbnn.workflows.checkpoint`), so that a run that was cut short can be
-resumed at the very row. The loop prints nothing: it tells a `Listener`.
+The model stores its position in the sources (`kbnn.workflows.checkpoint`), so that an interrupted
+run can be resumed at the next row. The loop prints nothing; it notifies a `Listener`.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from kbnn.workflows.signals import Interrupted, InterruptGuard
 __all__ = ["Listener", "TrainOptions", "Training", "TrainingSeconds"]
 
 MIN_LEARN_SAVE_RATIO = 9.0
-"""Seconds of learning for each of saving, at least."""
+"""Seconds of learning per second of saving, at least."""
 
 
 @dataclass
 class TrainingSeconds:
-    """Where the time went.
+    """Seconds by activity.
 
-    Reading happens ahead, so `read` is what was waited for it; `save` is checkpoints and
-    predictions, `start` what workers of a cluster took to be there.
+    Reading runs ahead, so `read` is only the time spent waiting for it. `save` includes checkpoints
+    and predictions, `start` is the start-up time of cluster workers.
     """
 
     read: float = 0.0
@@ -63,23 +63,23 @@ class TrainingSeconds:
 
 
 class Listener:
-    """Hears how training goes; every method may be overridden."""
+    """Receives the events of a run; every method may be overridden."""
 
     def on_notice(self, text: str) -> None:
-        """Something the user should know."""
+        """Handle a notice to the user."""
 
     def on_open(self, training: Training) -> None:
-        """The sources are open and the model is there; no row has been learned yet."""
+        """Handle the start: sources and model are open, no row is learned yet."""
 
     def on_progress(self, training: Training, points: list[list[CurvePoint]]) -> None:
-        """A block was learned; `points` are new points of the learning curve, by target."""
+        """Handle a learned block; `points` are new points of the learning curve by target."""
 
     def on_save(self, training: Training) -> None:
-        """A checkpoint is on the disk."""
+        """Handle a completed checkpoint."""
 
 
 class Training:
-    """One run; `run` does it all, the attributes say how it went."""
+    """One training run: `run` does it, the attributes describe its progress and result."""
 
     def __init__(
         self,
@@ -87,20 +87,20 @@ class Training:
         listener: Listener | None = None,
         known: OnlineModel | None = None,
     ) -> None:
-        """`known` is the model to go on with where `options.model` names no file."""
+        """Set up a run; `known` is the model to continue if `options.model` names no file."""
         self.options = options
         self._given_model = known
         self.listener = listener or Listener()
         self.seconds = TrainingSeconds()
         self.ready = False  # whether model and position are known
-        self.continued = False  # whether there was a model before
-        self.rows = 0  # rows taken in by this run, all passes
-        self.processor_seconds = 0.0  # seconds of processor time that learning them took
+        self.continued = False  # whether a model existed before
+        self.rows = 0  # rows processed by this run, over all passes
+        self.processor_seconds = 0.0  # processor time of learning
         self.stream: Stream | None = None
         self.model: OnlineModel
         self.position: Position
         self.tally_before = RowTally()
-        self.test: Evaluation | None = None  # of the rows held out
+        self.test: Evaluation | None = None  # on the rows held out
         self._checkpoint: Checkpoint | None = None
         self._bad: BadRowWriter | None = None
         self._unlearnable = UnlearnedRowNotices()
@@ -109,11 +109,11 @@ class Training:
         self._unsaved = False
         self._saved_rows = 0
         self._saved_at = monotonic()
-        self._save_interval = 0.0  # seconds from one save to the next, where saving takes long
+        self._save_interval = 0.0  # minimum seconds between saves, if saving is slow
 
     @property
     def bad_rows(self) -> int:
-        """Rows of this run that could not be read."""
+        """Number of unreadable rows in this run."""
         return 0 if self._bad is None else self._bad.count
 
     def run(self, interruption: InterruptGuard | None = None) -> None:
@@ -144,7 +144,7 @@ class Training:
 
     @property
     def _is_fleet(self) -> bool:
-        """Whether there is, or will be, a model for every key."""
+        """Whether the run trains a fleet."""
         path = self.options.model
         return bool(self.options.key) or (path is not None and keyed.is_fleet(path))
 
@@ -157,34 +157,34 @@ class Training:
 
     @contextmanager
     def _save_on_failure(self) -> Iterator[None]:
-        """Whatever ends the learning early, what was learned is saved before it goes on."""
+        """Save what was learned if learning ends early, then raise the error again."""
         try:
             yield
         except (Interrupted, ReaderLeft):
             self._save_checkpoint()
             raise
         except OutputError:
-            # The model must not be ahead of what was written: it stays as it was last saved.
+            # The model must not be ahead of the written predictions: keep the last save.
             if self._saved_rows:
                 kept = f"{self.options.model} stays as it was saved after row {self._saved_rows:,}"
-                self.listener.on_notice(f"{kept}: when there is room, --resume goes on there")
+                self.listener.on_notice(f"{kept}. Free some space, then continue with --resume.")
             raise
         except (DataError, UsageError):
             self._save_checkpoint()
             if self.rows:
                 learned = f"{format_rows(self.rows)} before the error were learned"
-                saved = " and saved: when it is mended, --resume goes on"
+                saved = " and saved. Fix the error, then continue with --resume."
                 self.listener.on_notice(f"{learned}{saved if self._checkpoint else ''}")
             raise
 
     def find_schema(self) -> None:
-        """Find schema and settings, learn nothing and write nothing."""
+        """Find schema and settings; learn and write nothing."""
         with ExitStack() as stack:
             self.options.check()
             self._open_stream(stack, InterruptGuard())
 
     def _load_existing(self) -> OnlineModel | None:
-        """The model that is continued, if there is one, and nothing said contradicts it."""
+        """Load the model to continue, None if there is none; raise if the options contradict it."""
         options, path = self.options, self.options.model
         model = self._given_model
         if path is not None and self._is_fleet:
@@ -203,7 +203,7 @@ class Training:
         return model
 
     def _open_stream(self, stack: ExitStack, interruption: InterruptGuard) -> None:
-        """Find the model, the position and the schema; no stream if nothing is left to learn."""
+        """Find model, position and schema; open no stream if nothing is left to learn."""
         options, notice = self.options, self.listener.on_notice
         model = self._load_existing()
         settings = options.settings if model is None else model.settings
@@ -220,7 +220,7 @@ class Training:
             return
         self._bad = stack.enter_context(BadRowWriter(options.bad_rows))
         start = perf_counter()
-        with interruption.wait_for_input():  # a pipe may take its time for its first rows
+        with interruption.wait_for_input():  # a pipe may block before its first rows
             self.stream = stack.enter_context(
                 open_stream(
                     options.sources,
@@ -242,7 +242,7 @@ class Training:
         return OnlineModel.create(settings, schema)
 
     def _find_start(self, begin: Position, last: Position | None) -> Position:
-        """Where to begin: at the first row, or where a run on the same sources was cut short."""
+        """Find the start: the first row, or where a run on the same sources was interrupted."""
         options, notice = self.options, self.listener.on_notice
         if options.resume and last is None:
             notice("nothing to resume: the run starts at the first row")
@@ -253,19 +253,19 @@ class Training:
         if not last.reads_same_rows(begin):
             if not last.complete and last.sources == begin.sources and STDIN not in begin.sources:
                 notice(
-                    f"the last run on {format_sources(begin.sources)} was cut short and read otherwise: "
-                    "this one begins at the first row (--resume says what differs)"
+                    f"the last run on {format_sources(begin.sources)} was interrupted and had "
+                    "other options: this run starts at the first row (--resume says what differs)"
                 )
             return begin
         if not last.complete:
             notice(
-                f"the last run on {format_sources(begin.sources)} was cut short: going on where it ended "
-                "(--again learns all of it anew)"
+                f"the last run on {format_sources(begin.sources)} was interrupted: continuing at "
+                "the row where it ended (--again learns all rows again)"
             )
             return begin.resume_from(last)
         notice(
-            f"{format_sources(begin.sources)}: was learned to its end before, and is learned once more: its "
-            "rows count again"
+            f"{format_sources(begin.sources)}: all rows were learned in an earlier run. They are "
+            "learned again and count again."
         )
         return begin
 
@@ -293,7 +293,7 @@ class Training:
         self.position = replace(position, predictions=None if path == STDOUT else path)
 
     def _learn_stream(self, stream: Stream, interruption: InterruptGuard) -> None:
-        """Learn every row of every pass, in pieces that end at points of the learning curve."""
+        """Learn all rows of all passes, in pieces that end at points of the learning curve."""
         seconds = self.seconds
         self._saved_at = monotonic()
         self._pipeline = LearningPipeline(self.model, stream.is_live)
@@ -303,7 +303,7 @@ class Training:
             wall, cpu = perf_counter(), thread_time()
             with interruption.wait_for_input():
                 rows = next(stream, None)
-            # Whoever waits uses no processor: what was used was for encoding.
+            # Waiting uses no processor time: what was used was for encoding.
             used = thread_time() - cpu
             seconds.encode += used
             seconds.read += max(0.0, perf_counter() - wall - used)
@@ -335,7 +335,7 @@ class Training:
         self._score_held_out(stream)
 
     def _score_held_out(self, stream: Stream) -> None:
-        """Score the rows held out, and say so if the order of the others did harm."""
+        """Report forgetting, and score the rows held out."""
         notice = self.listener.on_notice
         found = measure_forgetting(self.model)
         if found is not None:
@@ -347,15 +347,15 @@ class Training:
         try:
             self.test = evaluate(self.model, stream, notice=notice)
         except DataError as error:
-            notice(f"of the rows held out there is {error}")
+            notice(f"rows held out: {error}")
             return
         rows, out = self.test.row_counts.scored, self.test.figures()
         figures = next(iter(out.values()))
-        said = f": {self.model.task.format_headline(figures)}" if len(out) == 1 else ""
-        notice(f"{format_rows(rows)} held out and never learned{said}")
+        headline = f": {self.model.task.format_headline(figures)}" if len(out) == 1 else ""
+        notice(f"{format_rows(rows)} held out and never learned{headline}")
 
     def _receive_rows(self, learned: Iterator[LearnedRows], again: bool) -> None:
-        """Have rows learned, and count what comes of them."""
+        """Receive learned rows, and account for time and counts."""
         while True:
             known = len(self.model.card.curve.points[0])
             start, used = perf_counter(), thread_time()
@@ -368,36 +368,37 @@ class Training:
             self._count_rows(one, [of_target[known:] for of_target in points], again)
 
     def _count_rows(self, one: LearnedRows, points: list[list[CurvePoint]], again: bool) -> None:
-        """Count rows that were learned, write predictions, tell."""
+        """Count learned rows, write their predictions, and notify the listener."""
         rows, learned = one.rows, perf_counter()
         self.rows += len(rows.y)
         self.position = replace(self.position, rows=self.position.rows + len(rows.y))
         self._unsaved = True
-        for refuted in one.first_invalid_rows:
+        for change in one.first_invalid_rows:
             name, words = (
                 self.model.schema.targets[0],
-                TARGET_TYPES[refuted.new_type].value_description,
+                TARGET_TYPES[change.new_type].value_description,
             )
             self.listener.on_notice(
-                f"row {format_count(refuted.row)}: target '{name}' is {refuted.value:g}, so it is not "
-                f"{refuted.old_type}: what was learned is learned anew as {words} "
-                f"(--task {refuted.old_type} leaves such rows out)"
+                f"row {format_count(change.row)}: target '{name}' is {change.value:g}, so it is "
+                f"not {change.old_type}: the rows so far are learned again as {words} "
+                f"(--task {change.old_type} leaves such rows out)"
             )
-        odd = self._unlearnable.notice_invalid_target(
+        invalid = self._unlearnable.notice_invalid_target(
             rows,
             self.model.task.name,
             self.model.schema.targets,
             settled=self.model.settings.kind != "auto",
         )
-        for said in (odd, self._unlearnable.notice_dropped_rows(self.model.let_go)):
-            if said is not None:
-                self.listener.on_notice(said)
+        for text in (invalid, self._unlearnable.notice_dropped_rows(self.model.let_go)):
+            if text is not None:
+                self.listener.on_notice(text)
         if self._writer is not None and not again:
             self._writer.write(one.forecast, leading_columns(rows, self.model.task, self.model.key))
             self.seconds.save += perf_counter() - learned
         self.listener.on_progress(self, points)
 
     def _save_checkpoint(self) -> None:
+        """Save the model and the predictions so far, if anything changed."""
         self._receive_rows(self._pipeline.finish(), self.position.epoch > 0)
         if not self._unsaved:
             return

@@ -76,7 +76,7 @@ CALLS: dict[str, tuple[type[KbnnError], str, Callable[[kbnn.Model], object]]] = 
     "text as state": (ArgumentError, "bytes, not str", lambda m: kbnn.step("text", [{"y": 1}])),  # type: ignore[arg-type]  # on purpose
     "bad state": (ModelError, "not a model file", lambda m: kbnn.step(b"text", [{"y": 1}])),
     "text as bytes": (ArgumentError, "bytes, not str", lambda m: kbnn.Model.from_bytes("x")),  # type: ignore[arg-type]  # on purpose
-    "number as path": (ArgumentError, "a path is", lambda m: kbnn.load(5)),  # type: ignore[arg-type]  # on purpose
+    "number as path": (ArgumentError, "a path must be", lambda m: kbnn.load(5)),  # type: ignore[arg-type]  # on purpose
     "text as interval": (
         ArgumentError,
         "a number between 0 and 1",

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import duckdb
@@ -22,6 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kbnn
+from kbnn.api import arrays as array_models
+from kbnn.api import forecasts
 from kbnn.api import online_model as front
 from kbnn.workflows.options import TrainKeywords
 from kbnn_cli.app import load_command
@@ -342,9 +345,11 @@ def test_the_way_in_loads_nothing_before_it_is_used() -> None:
         assert getattr(kbnn, name) is not None
 
 
-def test_the_example_of_the_docstring_runs() -> None:
-    assert doctest.testmod(front).failed == 0
-    assert doctest.testmod(front).attempted > 0
+@pytest.mark.parametrize("module", [front, array_models, forecasts])
+def test_the_examples_of_the_docstrings_run(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.failed == 0
+    assert found.attempted > 0
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import pickle
 from typing import Any
 
@@ -19,6 +20,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
+import kbnn.sklearn as ours  # noqa: E402
 from kbnn.sklearn import KBNNClassifier, KBNNRegressor  # noqa: E402
 
 EXPECTED = {
@@ -140,7 +142,7 @@ def test_classes_keep_their_type_and_order() -> None:
 def test_partial_fit_is_told_all_classes() -> None:
     x, y = load_iris(return_X_y=True)
     model = KBNNClassifier(layers=10)
-    with pytest.raises(ValueError, match="must be told all classes"):
+    with pytest.raises(ValueError, match="needs all classes"):
         model.partial_fit(x[:50], y[:50])
     model.partial_fit(x[:50], y[:50], classes=[0, 1, 2])
     assert model.predict_proba(x).shape == (150, 3)
@@ -192,3 +194,9 @@ def test_weights_of_any_type_are_weights(estimator: Any, kind: Any) -> None:
     one = estimator().fit(x, y, sample_weight=weight.astype(kind))
     other = estimator().fit(x, y, sample_weight=weight)
     np.testing.assert_array_equal(one.predict(x), other.predict(x))
+
+
+def test_the_examples_of_the_docstrings_run() -> None:
+    found = doctest.testmod(ours)
+    assert found.failed == 0
+    assert found.attempted > 0

@@ -177,7 +177,7 @@ def test_bad_options(options: str, data: Path, capsys: pytest.CaptureFixture[str
 def test_second_trainer_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Checkpoint("model.npz"):
         code, _, err = talk(capsys, "a.csv", "-q")
-    assert (code, err) == (1, "kbnn: model.npz: another process trains this model\n")
+    assert (code, err) == (1, "kbnn: model.npz: another process is training this model\n")
 
 
 def test_a_broken_model_is_left_alone(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

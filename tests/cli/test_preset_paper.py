@@ -227,7 +227,7 @@ def test_inspect_says_as_printed_only_where_it_is(tmp_path: Path) -> None:
     exact = "--activation sigmoid --sigmoid-variance exact --hidden-noise 0.01 --drift auto"
     assert algorithm("--preset", "paper", "--units", "off", *exact.split()) == (
         "hidden units have a noise of variance 0.01; the exact variance of sigmoids; "
-        "drift is watched for"
+        "drift is monitored"
     )
     assert "variances of sigmoids raised" in algorithm(
         "--preset", "paper", "--units", "off", "--activation", "sigmoid"

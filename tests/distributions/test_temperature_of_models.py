@@ -164,7 +164,7 @@ def test_two_classes_by_a_sigmoid_have_a_sharpness_too() -> None:
 
 def test_the_papers_algorithm_with_a_sharpness_is_not_as_printed() -> None:
     x, y = rows(200)
-    said = "the sharpness of probabilities is learned"
+    said = "the temperature of probabilities is learned"
     for robust in (False, True):
         options = {**PRESETS["paper"], "hidden": (6,), "robust": robust}
         model = learned(x, np.minimum(y, 1.0), 2, **options)

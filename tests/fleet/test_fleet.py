@@ -187,7 +187,7 @@ def test_a_new_key_is_like_the_others_or_nothing_is_said_of_it(here: Path) -> No
     assert rows_of(kbnn("predict", "alone", "new.csv").out)[0]["mean"] == ""
     assert "stranger" not in models()
     (here / "new.csv").write_text("device,a,b,y\nstranger,1,1,1\n")
-    why = "nothing to evaluate: no row has a key that the fleet can say anything of"
+    why = "nothing to evaluate: no row has a key that the fleet can predict"
     assert why in refused("evaluate", "alone", "new.csv")
     assert told("evaluate", "fleet", "new.csv")["rows"] == 1
 
@@ -333,14 +333,17 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
         ((*train, "--key", "none", "-m", "x"), "no column 'none'"),
         ((*train, "--key", "a", "-m", "fleet"), "--key a contradicts fleet, which has device"),
         ((*train, "-m", "fleet", "--layers", "20"), "--layers 20 contradicts fleet"),
-        ((*train, "--key", "device", "-m", "other"), "other: is a folder of other things"),
-        ((*train, "--key", "device", "-m", "m.npz"), "m.npz: is a file, and a fleet is kept"),
+        ((*train, "--key", "device", "-m", "other"), "other: is a folder with other files"),
+        (
+            (*train, "--key", "device", "-m", "m.npz"),
+            "m.npz: is a file, but a fleet needs a folder",
+        ),
         ((*train, "--key", "y", "--target", "y", "-m", "x"), "cannot be both the target and the"),
         ((*train, "--key", "device", "--id", "a", "-m", "x"), "--key and --id cannot be combined"),
         ((*train, "--key", "device", "--open", "0", "-m", "x"), "--open must be at least 1, not 0"),
         (
             (*train, "--key", "device", "-m", "x", "--lags", "1", "--epochs", "2"),
-            "a fleet with --lags learns one pass: leave out --epochs",
+            "a fleet with --lags learns in one pass: leave out --epochs",
         ),
         (("inspect", "fleet", "--key", "d99"), "fleet: no model for the key 'd99' of device"),
         (("inspect", "m.npz", "--key", "d1"), "--key is for a fleet, and m.npz is one model"),
@@ -421,7 +424,9 @@ def test_only_one_trainer_at_a_time(here: Path) -> None:
 
     trained()
     with FleetCheckpoint("fleet"):
-        assert "another process trains this model" in refused("train", "rows.csv", "-m", "fleet")
+        assert "another process is training this model" in refused(
+            "train", "rows.csv", "-m", "fleet"
+        )
         assert told("evaluate", "fleet", "rows.csv")["keys"]["count"] == 8
 
 
@@ -504,7 +509,7 @@ def test_a_fleet_is_trained_in_python_too(here: Path) -> None:
         lambda: memory.predict_one({"a": 1.0}),
         lambda: memory.forecast(3),
     ):
-        with pytest.raises(library.UsageError, match="a fleet has a model for every key"):
+        with pytest.raises(library.UsageError, match="a fleet has one model per key"):
             ask()
 
 

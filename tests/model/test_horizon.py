@@ -287,7 +287,7 @@ def test_inputs_of_the_future_come_from_a_file(tmp_path: Path) -> None:
     model = tmp_path / "m.npz"
     assert command("train", tmp_path / "s.csv", "-m", model, "-q", "--lags", "1,2").code == 0
     ran = command("predict", model, "--horizon", "24")
-    assert "the model learns from 'heat' too: name a file of its future values" in ran.err
+    assert "the model learns from 'heat' too: name a file with its future values" in ran.err
     ran = command("predict", model, future, "--horizon", "24")
     assert ran.code == 0, ran.err
     mean = [float(row["mean"]) for row in csv.DictReader(io.StringIO(ran.out))]
@@ -314,7 +314,7 @@ def test_a_miss_costs_twenty_times_what_it_is_beside_the_width(learned: OnlineMo
 @pytest.mark.parametrize(
     ("steps", "sentence"),
     [
-        ("0", "--horizon is between 1 and 10,000, not 0"),
+        ("0", "--horizon must be between 1 and 10,000, not 0"),
         ("x", "--horizon takes a whole number, not 'x'"),
     ],
 )
@@ -371,4 +371,4 @@ def test_evaluate_judges_every_step(tmp_path: Path) -> None:
     shown = [1, 2, 3, 6, 12, 18, 24, 29]  # some, and the last of them
     assert [int(line.split()[0]) for line in listed] == shown
     ran = command("evaluate", model, tmp_path / "b.csv", "--horizon", "999", "-q")
-    assert "--horizon 999 needs as many rows, but there are 70" in ran.err
+    assert "--horizon 999 needs 999 rows or more, but there are 70" in ran.err

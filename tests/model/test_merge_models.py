@@ -70,7 +70,7 @@ def test_what_is_refused_is_one_sentence(here: Path) -> None:
     kbnn("train", "lots.csv", "--key", "k", "-m", "fleet", "-q")
     there = (here / "b.npz").read_bytes()
     for words, why in (
-        (("a.npz",), "join takes two models or more"),
+        (("a.npz",), "join needs two models or more"),
         (("a.npz", "a.npz"), "a.npz: is named twice"),
         (("a.npz", "no.npz"), "no.npz: no such model file"),
         (("a.npz", "a.csv"), "a.csv: is not a model file"),

@@ -402,7 +402,10 @@ def test_intervals_that_were_not_tracked_cannot_be_asked_for(tmp_path: Path) -> 
     assert ran.code == 2
     assert "nothing was tracked" in ran.err
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--intervals", "wide")
-    assert (wrong.code, wrong.err) == (2, "kbnn: --intervals is tracked or stated, not 'wide'\n")
+    assert (wrong.code, wrong.err) == (
+        2,
+        "kbnn: --intervals must be tracked or stated, not 'wide'\n",
+    )
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--quantiles", "0.5,1.5")
     assert (wrong.code, wrong.err) == (2, "kbnn: --quantiles must lie between 0 and 1, not 1.5\n")
 
@@ -531,7 +534,7 @@ def test_the_command_says_which_row_refuted_the_kind(tmp_path: Path) -> None:
     said = kbnn("train", tmp_path / "t.csv", "-m", tmp_path / "m.npz", "--layers", "12")
     assert said.code == 0
     assert (
-        "row 701: target 'y' is 0, so it is not positive: what was learned is learned anew as 0 "
+        "row 701: target 'y' is 0, so it is not positive: the rows so far are learned again as 0 "
         "and numbers above it (--task positive leaves such rows out)"
     ) in said.err
     assert "left out (--task regression" not in said.err

@@ -37,7 +37,9 @@ def test_second_trainer_is_refused_until_the_first_has_ended(tmp_path: Path) -> 
     path = str(tmp_path / "m.npz")
     with Checkpoint(path) as first:
         for _ in range(2):
-            with pytest.raises(ModelError, match=r"m\.npz: another process trains this model$"):
+            with pytest.raises(
+                ModelError, match=r"m\.npz: another process is training this model$"
+            ):
                 Checkpoint(path)
             first.save_state(*STATE)  # the lock outlives the rename
     Checkpoint(path).close()
@@ -73,7 +75,7 @@ def test_a_link_goes_on_pointing_at_the_model_and_its_mode_stays(tmp_path: Path)
 
 
 def test_places_where_no_model_can_be(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"is not a file, so no model can be kept there$"):
+    with pytest.raises(ModelError, match=r"is not a file, so no model can be saved there$"):
         Checkpoint(str(tmp_path))
     with pytest.raises(ModelError, match=r"the folder .*nowhere does not exist$"):
         Checkpoint(str(tmp_path / "nowhere" / "m.npz"))

@@ -18,7 +18,7 @@ from tests.modelling import small_state
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="locks and links of POSIX")
 
 STATE = small_state()
-REFUSED = r"another process trains this model, under another name \(a hard link\)$"
+REFUSED = r"another process is training this model under another name \(a hard link\)$"
 
 
 def saved(path: Path) -> str:

@@ -147,19 +147,22 @@ def test_the_same_command_goes_on_where_it_was_cut_short(tmp_path: Path) -> None
     train([data], cut, told)
     assert state_of(cut) == state_of(whole)
     assert (
-        f"the last run on {data} was cut short: going on where it ended "
-        "(--again learns all of it anew)" in told.notices
+        f"the last run on {data} was interrupted: continuing at the row where it ended "
+        "(--again learns all rows again)" in told.notices
     )
     train([data], cut, told)
     assert load(str(cut)).rows == 120
-    assert f"{data}: was learned to its end before, and is learned once more" in told.notices[-1]
+    assert f"{data}: all rows were learned in an earlier run" in told.notices[-1]
     cut.write_bytes(before)
     learned = load(str(cut)).rows
     train([data], cut, again=True)
     assert load(str(cut)).rows == learned + 60
     cut.write_bytes(before)
     train([data], cut, told, read={"limit": 50})
-    assert "was cut short and read otherwise: this one begins at the first row" in told.notices[-1]
+    assert (
+        "was interrupted and had other options: this run starts at the first row"
+        in told.notices[-1]
+    )
     cut.write_bytes(before)
     other = write_csv(tmp_path / "b.csv", rows_of_numbers(60))
     train([other], cut)
@@ -183,7 +186,7 @@ def refusal(sources: list[str], model: Path, **options: Any) -> str:
 def test_resumed_predictions_must_still_be_there(tmp_path: Path) -> None:
     data = write_csv(tmp_path / "a.csv", rows_of_numbers(60))
     for name, message in (
-        ("p.csv", "{}: is shorter than when the model was saved; it cannot go on"),
+        ("p.csv", "{}: is shorter than when the model was saved, so it cannot be continued"),
         ("p.parquet", "{}: only text can be resumed (use .csv or .jsonl)"),
     ):
         out, model = tmp_path / name, tmp_path / f"{name}.npz"
