@@ -153,7 +153,7 @@ def test_report_and_plot(moons: str, tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     text = page.read_text(encoding="utf-8")
     assert "moons.npz on moons.csv" in text
-    assert "Keeping only the sure ones" in text
+    assert "Accuracy of the most confident rows" in text
     assert "by rows seen" not in text  # the model stood still
     assert str(tmp_path) not in text
     assert "probability of 1" in picture.read_text(encoding="utf-8")
