@@ -97,7 +97,7 @@ CALIBRATION_FIELDS: Final = LINK_UNIT + 1
 
 
 def init_calibration(targets: int, mixed: bool = True) -> FloatArray:
-    """Initialise the calibration state (T, fields); without `mixed` the distribution is Gaussian."""
+    """Initialise the calibration state (T, fields); without `mixed` it describes a Gaussian."""
     shape = (
         (
             INITIAL_CALIBRATION[0] / INITIAL_CALIBRATION[1],

@@ -120,7 +120,7 @@ def judge(y: FloatArray, rows: FloatArray) -> RowScores:
 
 
 def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
-    """Return the log density of values above 0; of whole numbers, the log mass that rounds to them."""
+    """Return the log density of values above 0; of whole numbers, the log mass rounded to them."""
     unit = rows[:, PARAM.unit]
     fine = normal_mixture.log_pdf(apply_link(y, unit), rows) - log_slope(y, unit)
     whole = y == np.rint(y)

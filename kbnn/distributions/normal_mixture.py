@@ -186,7 +186,7 @@ def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _calibrated_edges(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
-    """Return the calibrated edges with probability `outside` beyond each, in units of the spread."""
+    """Return the calibrated edges with probability `outside` beyond each, in spreads."""
     found = _map_shapes(
         rows, lambda shape: (*_edge_quantiles(shape, outside), _edge_quantiles(shape, 0.5)[0])
     )
@@ -196,7 +196,7 @@ def _calibrated_edges(rows: FloatArray, outside: float) -> tuple[FloatArray, Flo
 
 
 def _map_shapes(rows: FloatArray, make: Callable[[OutlierShape], Sequence[float]]) -> FloatArray:
-    """Apply a function of (eps, R, d) to each row; consecutive rows with the same values share it."""
+    """Apply a function of (eps, R, d) to each row, once for consecutive equal rows."""
     if not len(rows):
         return np.zeros((len(make((0.0, 1.0, 0.0))), 0))
     shapes = rows[:, PARAM.share : PARAM.gain]

@@ -195,7 +195,7 @@ class TargetType(ABC):
 
     @abstractmethod
     def count_outputs(self, y: FloatArray, known: int = 0) -> int:
-        """Return the number of outputs that a network needs for targets (n, T), at least `known`."""
+        """Return the outputs that a network needs for targets (n, T), at least `known`."""
 
     @property
     def max_outputs(self) -> int:
@@ -257,7 +257,7 @@ class TargetType(ABC):
         scaled: TargetScale,
         calibration_state: FloatArray,
     ) -> list[float]:
-        """Return the noise of each target that training prints in the last of `progress_columns`."""
+        """Return the noise of each target, as in the last of `progress_columns`."""
         return self.noise_sd(learned, given, scaled.scale.tolist())
 
     def describe_noise(self, noise: str | float, levels: dict[str, float]) -> list[tuple[str, str]]:
@@ -475,7 +475,7 @@ class TargetType(ABC):
 
     @abstractmethod
     def single_prediction(self, forecast: Forecast) -> Any:
-        """Return the forecast of the first row: a `Number`, a dict of them by target, or a `Label`."""
+        """Return the forecast of the first row: a `Number`, a dict by target, or a `Label`."""
 
     @abstractmethod
     def numeric_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
@@ -500,7 +500,7 @@ class TargetType(ABC):
 
     @abstractmethod
     def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
-        """List the quantities that effects of features are shown on, given the number of outputs."""
+        """List the quantities that effects are shown on, given the number of outputs."""
 
     @property
     def description(self) -> str:
@@ -512,7 +512,7 @@ class TargetType(ABC):
     def target_details(
         self, temperature_state: FloatArray = NO_TEMPERATURE
     ) -> list[tuple[str, str]]:
-        """Return further details of the targets and their forecasts, as pairs of label and value."""
+        """Return further details of targets and forecasts, as pairs of label and value."""
         return []
 
 

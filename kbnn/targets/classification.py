@@ -108,7 +108,7 @@ class Classes(TargetType):
         return int(np.argmax(new)) if new.any() else len(y)
 
     def is_valid_output_count(self, outputs: int) -> bool:
-        """Return whether the number is at least 2 and every output but a pending second has a name."""
+        """Return whether there are 2 outputs, or more and each has a named class."""
         return 2 <= outputs <= max(2, len(self.schema.classes))
 
     def choose_covariance(self, outputs: int) -> str:

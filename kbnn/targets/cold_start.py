@@ -79,7 +79,7 @@ class NumericColdStart(ColdStart):
         return int(np.argmax(varied)) if varied.any() else len(y) + 1
 
     def _running_extremes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return running minimum and maximum of each target, before and after each of these rows."""
+        """Return running minimum and maximum of each target, before and after each row."""
         seen = np.where(np.isfinite(y), y, np.nan)
         return (
             np.fmin.accumulate(np.concatenate((self._low, seen)), axis=0),

@@ -108,7 +108,7 @@ class NumericTarget(TargetType):
         ]
 
     def prediction_columns(self, forecast: Forecast, scored: Sequence[ScoredRows]) -> FloatArray:
-        """Return the means, then the sds, then the lower and the upper edges of the 90 % intervals."""
+        """Return the means, then the sds, then the lower and upper edges of 90 % intervals."""
         edges = [one.interval_edges for one in scored if isinstance(one, ScoredNumericBatch)]
         return np.column_stack(
             (forecast.mean, forecast.sd, *(e[0] for e in edges), *(e[1] for e in edges))
