@@ -176,7 +176,7 @@ def test_a_pipe_gives_what_a_file_gives(cubic: str) -> None:
         (
             ["--fail-if", "foo>3"],
             2,
-            "--fail-if 'foo>3': there is no figure 'foo' (choose from rows, skipped, rmse, mae, "
+            "--fail-if 'foo>3': unknown metric 'foo' (choose from rows, skipped, rmse, mae, "
             "r2, nll, crps, coverage_50, coverage_80, coverage_90, coverage_95, "
             "interval_width_90, bias, spread, baseline_rmse, baseline_nll)",
         ),

@@ -110,12 +110,12 @@ def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
 def judge(y: FloatArray, rows: FloatArray) -> RowScores:
     """Score values against their predictive distributions."""
     unit = rows[:, PARAM.unit]
-    told = normal_mixture.judge(apply_link(y, unit), rows)
-    return told._replace(
-        nll=told.nll + log_slope(y, unit),
+    scores = normal_mixture.judge(apply_link(y, unit), rows)
+    return scores._replace(
+        nll=scores.nll + log_slope(y, unit),
         crps=crps(y, rows),
-        lower=apply_inverse_link(told.lower, unit),
-        upper=apply_inverse_link(told.upper, unit),
+        lower=apply_inverse_link(scores.lower, unit),
+        upper=apply_inverse_link(scores.upper, unit),
     )
 
 

@@ -49,8 +49,8 @@ NO_TEMPERATURE: Final[FloatArray] = np.zeros(0)
 def init_temperature(labels: FloatArray, classes: int) -> FloatArray:
     """Initialise the state with the counts of labels that were not predicted."""
     known = np.zeros(CLASS_COUNTS.start + classes)
-    told = labels[np.isfinite(labels)].astype(np.int64)
-    known[CLASS_COUNTS] = np.bincount(told, minlength=classes)
+    seen = labels[np.isfinite(labels)].astype(np.int64)
+    known[CLASS_COUNTS] = np.bincount(seen, minlength=classes)
     return known
 
 

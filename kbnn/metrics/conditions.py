@@ -52,7 +52,7 @@ def _parse_metric_name(
         if rest != name and _normalize_name(rest) in figures:
             return target, _normalize_name(rest)
     raise UsageError(
-        f"--fail-if '{text}': there is no figure '{name}' (choose from {', '.join(figures)})"
+        f"--fail-if '{text}': unknown metric '{name}' (choose from {', '.join(figures)})"
     )
 
 
@@ -70,7 +70,7 @@ def _parse_limit(text: str, limit: str, figures: Sequence[str]) -> float | str:
         value = math.nan
     if math.isfinite(value):
         return value
-    raise UsageError(f"--fail-if '{text}': '{limit}' is neither a number nor a figure")
+    raise UsageError(f"--fail-if '{text}': '{limit}' is neither a number nor a metric")
 
 
 def explain_met_checks(

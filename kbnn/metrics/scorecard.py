@@ -95,7 +95,7 @@ class Scorecard:
     ) -> None:
         """Score a batch in row order: x (n, D), y (n, T) and the forecasts of its rows."""
         surprise = np.empty(y.shape[0])
-        said: list[FloatArray] = []
+        parts: list[FloatArray] = []
         for piece in self.curve.split_at_points(y.shape[0]):
             part = type(forecast)(*(array[piece] for array in forecast))
             w = None if weight is None else weight[piece]
@@ -103,11 +103,11 @@ class Scorecard:
             for score, one in zip(self.scores, compared, strict=True):
                 score.add(one)
             surprise[piece] = _sum_targets([one.row_losses for one in compared])
-            said.append(self.scorer.prediction_columns(part, compared))
+            parts.append(self.scorer.prediction_columns(part, compared))
             self.curve.advance_rows(piece.stop - piece.start, self.scores)
-        if said:
-            told = said[0] if len(said) == 1 else np.concatenate(said)
-            self.summaries.add(x, y, told, surprise, number)
+        if parts:
+            columns = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            self.summaries.add(x, y, columns, surprise, number)
 
     def metric_values(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the metrics of `train --json`: flat for one target, otherwise under `targets`."""

@@ -101,8 +101,8 @@ class Amount(Positive):
             _select_outputs(prediction, slice(t, None)),
         )
         plain = None if update is None else update._replace(tracked=False)
-        said = super().build_forecast(amounts, scaled, robust, calibration_state[:t], plain)
-        rows = said.stated
+        forecast = super().build_forecast(amounts, scaled, robust, calibration_state[:t], plain)
+        rows = forecast.stated
         none = presence_probability(-whether.mean, whether.function_var)
         rows[..., PARAM.kind] = HURDLE_CODE
         rows[:, scaled.scale == 0.0, PARAM.spread] = UNKNOWN_AMOUNT_SD
@@ -112,12 +112,12 @@ class Amount(Positive):
             self._calibrate_intervals(calibration_state[t:], rows, update.y, update.tracked)
         mean, sd = self.mean_and_sd(rows)
         much, spread = super().mean_and_sd(rows)
-        share = np.divide(said.function_sd, spread, out=np.zeros_like(sd), where=spread > 0.0)
+        share = np.divide(forecast.function_sd, spread, out=np.zeros_like(sd), where=spread > 0.0)
         whether_sd = np.sqrt(_presence_var(whether))
         function_sd = np.hypot(whether_sd * much, (1.0 - rows[..., PARAM.none]) * share * spread)
         function_sd = np.minimum(function_sd, sd)
         known_share = np.divide(function_sd, sd, out=np.zeros_like(sd), where=sd > 0.0)
-        return said._replace(
+        return forecast._replace(
             mean=mean,
             sd=sd,
             function_sd=function_sd,
@@ -162,11 +162,11 @@ class Amount(Positive):
 
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """Build a log-normal; the share of zeros is added by the caller."""
-        told = calibration.apply_calibration(
+        rows = calibration.apply_calibration(
             self.init_calibration(False)[: len(self.targets)], mean, sd
         )
-        told[..., PARAM.kind] = HURDLE_CODE
-        return told
+        rows[..., PARAM.kind] = HURDLE_CODE
+        return rows
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """Return the log likelihood of presence and, where present, of the amount."""

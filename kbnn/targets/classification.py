@@ -128,8 +128,8 @@ class Classes(TargetType):
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
         """Return the probabilities of the network."""
-        said = make_empty_forecast(len(prediction.status), 0)
-        return said._replace(
+        empty = make_empty_forecast(len(prediction.status), 0)
+        return empty._replace(
             probability=prediction.probability, status=prediction.status.astype(np.int64)
         )
 
@@ -350,10 +350,10 @@ class Classes(TargetType):
             how = "raised to this power" if s > 1.0 else "drawn towards the class shares"
             if abs(s - 1.0) < UNCHANGED_TEMPERATURE_MARGIN:
                 how = "left as they are"
-            said = (
+            text = (
                 f"{format_number(s, 3)}: probabilities are {how}, learned from {format_rows(rows)}"
             )
-            found.append(("sharpness", said))
+            found.append(("sharpness", text))
         return found
 
 

@@ -40,7 +40,7 @@ class NumericColdStart(ColdStart):
 
     def predict_then_update(self, y: FloatArray) -> Forecast:
         """Predict with sd^2 = var (1 + 2/n): 1/n each for uncertain mean and uncertain spread."""
-        told: list[float] = []
+        moments: list[float] = []
         for j, column in enumerate(
             self._task.link(y, self._task.init_calibration(False)).T.tolist()
         ):
@@ -49,22 +49,22 @@ class NumericColdStart(ColdStart):
                 if n:
                     spread = math.sqrt(squares / n) if n > 1 else abs(center)
                     least = MIN_SD_SHARE * (1.0 + abs(center))
-                    told += center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
+                    moments += center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
                 else:
-                    told += math.nan, math.nan
+                    moments += math.nan, math.nan
                 if math.isfinite(value):
                     n += 1
                     gap = value - center
                     center += gap / n
                     squares += gap * (value - center)
             self._sums[j] = n, center, squares
-        mean, sd = np.array(told).reshape(*y.T.shape, 2).T
+        mean, sd = np.array(moments).reshape(*y.T.shape, 2).T
         low, high = self._running_extremes(y)
         self._low, self._high = low[-1:], high[-1:]
-        said = make_empty_forecast(*y.shape)
+        empty = make_empty_forecast(*y.shape)
         stated = self._task.cold_start_distribution(mean, sd)
         mean, sd = self._task.mean_and_sd(stated)
-        return said._replace(
+        return empty._replace(
             mean=mean,
             sd=sd,
             noise_sd=sd,
@@ -97,13 +97,13 @@ class AmountColdStart(NumericColdStart):
 
     def predict_then_update(self, y: FloatArray) -> Forecast:
         """Predict as for numbers, with the share of zeros; NaN before the first amount."""
-        said = super().predict_then_update(y)
+        forecast = super().predict_then_update(y)
         seen = np.cumsum(np.concatenate((self._seen, (y >= 0.0) * 1.0)), axis=0)
         none = np.cumsum(np.concatenate((self._none, (y == 0.0) * 1.0)), axis=0)
         self._seen, self._none = seen[-1:], none[-1:]
-        said.stated[..., PARAM.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
-        mean, sd = self._task.mean_and_sd(said.stated)
-        return said._replace(mean=mean, sd=sd, noise_sd=sd)
+        forecast.stated[..., PARAM.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
+        mean, sd = self._task.mean_and_sd(forecast.stated)
+        return forecast._replace(mean=mean, sd=sd, noise_sd=sd)
 
 
 class ClassColdStart(ColdStart):

@@ -99,8 +99,10 @@ class Count(NumericTarget):
         q = np.clip(COUNT_RATE**2 * prediction.function_var, LEAST_RATE_VAR, MOST_RATE_VAR)
         phi = np.clip(prediction.noise_var, LEAST_DISPERSION, MOST_DISPERSION)
         mu = np.exp(np.minimum(m + 0.5 * q, LOG_RATE_LIMIT))
-        told = self.build_distribution(mu, np.exp(q) * (1.0 + phi) - 1.0, calibration_state, update)
-        mean, sd = self.mean_and_sd(told)
+        distribution = self.build_distribution(
+            mu, np.exp(q) * (1.0 + phi) - 1.0, calibration_state, update
+        )
+        mean, sd = self.mean_and_sd(distribution)
         function_sd = np.minimum(mean * np.sqrt(np.expm1(q)), sd)
         return Forecast(
             mean,
@@ -110,7 +112,7 @@ class Count(NumericTarget):
             prediction.probability,
             1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
             prediction.status.astype(np.int64),
-            told,
+            distribution,
         )
 
     def build_distribution(
@@ -125,13 +127,13 @@ class Count(NumericTarget):
         plain[:, calibration.MEAN_SCALE_FACTOR] = 1.0
         if update is None:
             sd = sd * calibration_state[:, calibration.MEAN_SCALE_FACTOR]
-        told = calibration.apply_calibration(plain, mean, sd)
-        told[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
+        distribution = calibration.apply_calibration(plain, mean, sd)
+        distribution[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
         if update is None or update.y is None:
-            return told
+            return distribution
         for j in range(len(self.targets)):
             y = update.y[:, j]
-            rows = np.ascontiguousarray(told[:, j])
+            rows = np.ascontiguousarray(distribution[:, j])
             y = np.where(negative_binomial.possible(y) > 0.0, y, np.nan)
             if update.mixed:
                 calibration.update_count_mixture(calibration_state[j], y, rows)
@@ -142,16 +144,16 @@ class Count(NumericTarget):
             calibration.update_count_intervals(
                 calibration_state[j], y, u, none, update.tracked, rows
             )
-            told[:, j] = rows
-        return told
+            distribution[:, j] = rows
+        return distribution
 
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """Build a negative binomial of this mean and sd."""
         mu = np.maximum(mean, 1e-9)
         spread = np.clip((sd**2 - mu) / mu**2, LEAST_DISPERSION, MOST_DISPERSION)
-        told = calibration.apply_calibration(self.init_calibration(False), mu, spread)
-        told[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
-        return told
+        distribution = calibration.apply_calibration(self.init_calibration(False), mu, spread)
+        distribution[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
+        return distribution
 
     def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd; no mean is above the largest count seen."""
@@ -161,10 +163,10 @@ class Count(NumericTarget):
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
         """Return the log mass of each row under one network's prediction, at least -50."""
-        said = self.build_forecast(
+        forecast = self.build_forecast(
             prediction, TargetScale(np.zeros(0), np.zeros(0)), False, self.init_calibration(False)
         )
-        return np.asarray(np.maximum(self.log_density(said, y), -50.0))
+        return np.asarray(np.maximum(self.log_density(forecast, y), -50.0))
 
     def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
         """Add the probability of 0."""

@@ -84,14 +84,14 @@ class NumericTarget(TargetType):
         """Sum the log densities of the targets under their predictive distributions."""
         total = np.zeros(len(y))
         for j in range(len(self.targets)):
-            told = forecast.stated[:, j]
+            rows = forecast.stated[:, j]
             known = np.isfinite(y[:, j]) & np.isfinite(forecast.mean[:, j])
-            possible = known & (dispatch.possible(y[:, j], told) > 0.0)
+            possible = known & (dispatch.possible(y[:, j], rows) > 0.0)
             if possible.all():
-                total += dispatch.log_density(y[:, j], told, zero_bin_width)
+                total += dispatch.log_density(y[:, j], rows, zero_bin_width)
                 continue
             total[known & ~possible] -= IMPOSSIBLE_PENALTY_NATS
-            total[possible] += dispatch.log_density(y[possible, j], told[possible], zero_bin_width)
+            total[possible] += dispatch.log_density(y[possible, j], rows[possible], zero_bin_width)
         return total
 
     def standardized_residuals(self, y: FloatArray, forecast: Forecast) -> FloatArray:
@@ -164,8 +164,8 @@ class NumericTarget(TargetType):
         sample, targets = summaries.sample, len(self.targets)
         if not len(sample):
             return {name: np.zeros(0) for name in ("y", "mean", "lower", "upper")}
-        truth, said = sample.y[:, target], sample.forecast
-        mean, lower, upper = (said[:, k * targets + target] for k in (0, 2, 3))
+        truth, columns = sample.y[:, target], sample.forecast
+        mean, lower, upper = (columns[:, k * targets + target] for k in (0, 2, 3))
         kept = np.isfinite(truth) & np.isfinite(mean) & np.isfinite(lower) & np.isfinite(upper)
         return {
             "y": truth[kept],

@@ -87,9 +87,9 @@ class Positive(Real):
 
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
         """Build a log-normal."""
-        told = super().cold_start_distribution(mean, sd)
-        told[..., PARAM.kind] = LOG_LINK_CODE
-        return told
+        rows = super().cold_start_distribution(mean, sd)
+        rows[..., PARAM.kind] = LOG_LINK_CODE
+        return rows
 
     def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd without outliers; no mean is above the largest value seen."""

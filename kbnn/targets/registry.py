@@ -118,8 +118,8 @@ def may_lead(kind: str, evidence: float, best: Mapping[str, float]) -> bool:
 def find_rival_type(kind: str, behind: Sequence[tuple[float, str]]) -> tuple[float, str] | None:
     """Return the closest candidate of another type, as nats behind and type.
 
-    The default type is preferred if it is among them. None if there is no other type, or if `kind`
-    is the default type itself.
+    The default type is preferred if it is among them. None without another type, or if `kind` is
+    the default type itself.
     """
     others = [one for one in behind if one[1] != kind and kind != DEFAULT_TYPE]
     return min([one for one in others if one[1] == DEFAULT_TYPE] or others, default=None)

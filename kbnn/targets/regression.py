@@ -37,17 +37,17 @@ class Real(NumericTarget):
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
         """Build the predictive distribution in the user's units, and split its sd."""
-        said = prediction.mean, prediction.function_var, prediction.noise_var, *scaled
-        told = self.convert_distribution(
-            calibration.calibrate_outputs(calibration_state, said, *(update or FROZEN)[:4]),
+        outputs = prediction.mean, prediction.function_var, prediction.noise_var, *scaled
+        calibrated = self.convert_distribution(
+            calibration.calibrate_outputs(calibration_state, outputs, *(update or FROZEN)[:4]),
             prediction,
         )
         return Forecast(
-            *told[1:],
+            *calibrated[1:],
             prediction.probability,
             1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
             prediction.status.astype(np.int64),
-            told.stated,
+            calibrated.stated,
         )
 
     def convert_distribution(
