@@ -1,4 +1,4 @@
-"""Types of arrays, defined once."""
+"""Array types used across the package."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
-"""The errors a user may see: each one's text is a single clear sentence."""
+"""Errors shown to users: the text of each is a clear sentence."""
 
 
 class KbnnError(Exception):
-    """The base of all errors this package raises on purpose."""
+    """Base of all errors that this package raises on purpose."""
 
 
 class DataError(KbnnError):
-    """The input data cannot be used as they are."""
+    """The input data cannot be used."""
 
 
 class OutputError(DataError):
-    """Something that was asked for cannot be written."""
+    """A requested output cannot be written."""
 
 
 class ModelError(KbnnError):
-    """A model file is broken, or does not fit what is asked of it."""
+    """A model file is damaged, or does not fit the request."""
 
 
 class UsageError(KbnnError):
@@ -22,8 +22,8 @@ class UsageError(KbnnError):
 
 
 class ArgumentError(UsageError, TypeError):
-    """An argument of a function has a type that the function does not take."""
+    """An argument of a function has a type that the function does not accept."""
 
 
 class ReaderLeft(Exception):
-    """Whoever read an output has left; no error, but what was written is not all of it."""
+    """The reader of an output has closed it; the output is incomplete, but this is not an error."""

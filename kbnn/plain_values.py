@@ -1,7 +1,7 @@
-"""Plain data from a file as a dataclass, every value checked against its declared kind.
+"""Read plain data from a file into dataclasses, checking every value against its declared type.
 
-A model file comes from strangers: `true` is no number, a text is no list, and a number that is not
-finite is none at all. What the kinds cannot say (ranges, sizes that fit) the classes check.
+A model file may come from anyone: `true` is not accepted as a number, a text not as a list, and a
+number must be finite. The classes themselves check ranges and sizes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ LARGEST_EXACT = 2**53
 
 
 def read_dataclass(kind: type[T], plain: object) -> T:
-    """The dataclass that plain data describe; ValueError when they do not.
+    """Build the dataclass that plain data describe; ValueError if they do not fit.
 
-    ModelError where they have something more: whoever wrote them knew of it, and files are checked.
+    Unknown fields raise ModelError: they were written by a newer version.
     """
     if not isinstance(plain, Mapping):
         raise ValueError(f"expected an object, found {_format_value(plain)}")
@@ -38,12 +38,12 @@ def read_dataclass(kind: type[T], plain: object) -> T:
 
 @cache
 def _get_field_types(kind: Any) -> dict[str, Any]:
-    """The types of a class's fields, which are costly to find."""
+    """Return the types of a class's fields, cached because they are slow to resolve."""
     return get_type_hints(kind)
 
 
 def read_value(kind: Any, value: Any, name: str) -> Any:
-    """A value of a declared kind; ValueError names what it was found at."""
+    """Check a value against its declared type; ValueError names the field."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is UnionType or str(origin) == "typing.Union":
         for part in parts:

@@ -1,11 +1,8 @@
-"""Things that a `with` statement closes.
+"""Write bytes to a file or to standard output completely, or raise an error that says why.
 
-The way out: bytes to a file or to standard output, all of them or an error that says why.
-
-A system may take fewer bytes than it is given (a full disk, a pipe that does not block) and may
-refuse the last ones only when the file is closed. A `Sink` goes on until everything is written,
-checks every step, and turns a refusal into one sentence. It keeps nothing back: what was written
-is out.
+A system may take fewer bytes than it is given (a full disk, a non-blocking pipe) and may refuse the
+last ones only when the file is closed. A `Sink` writes until everything is written, checks every
+step, and turns a refusal into one sentence. It does not buffer.
 """
 
 from __future__ import annotations
@@ -26,10 +23,10 @@ from kbnn.wording import describe_os_error
 
 
 class Closeable:
-    """Closed at the end of its `with` statement, however that ends."""
+    """Base of objects that are closed at the end of their `with` statement."""
 
     def close(self) -> None:
-        """Give back what is held; a second call does nothing."""
+        """Release resources; a second call does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -48,7 +45,7 @@ _PART: Final = ".part"
 
 
 class Sink(io.RawIOBase):
-    """A raw file whose `write` is whole, or raises `OutputError` or `ReaderLeft`."""
+    """A raw file whose `write` is complete, or raises `OutputError` or `ReaderLeft`."""
 
     def __init__(self, raw: Any, name: str, *, owned: bool = True) -> None:
         self._raw = raw
@@ -67,7 +64,7 @@ class Sink(io.RawIOBase):
             ) from error
 
     def write(self, data: Any) -> int:
-        """Write all of it."""
+        """Write all of the data."""
         whole = memoryview(data).cast("B")
         left = whole
         with self._map_os_errors():
@@ -80,7 +77,7 @@ class Sink(io.RawIOBase):
         return len(whole)
 
     def _wait_until_writable(self) -> None:
-        """Wait until an output that does not block takes more."""
+        """Wait until a non-blocking output accepts more."""
         if hasattr(select, "poll"):
             ready = select.poll()
             ready.register(self._raw.fileno(), select.POLLOUT)
@@ -89,7 +86,7 @@ class Sink(io.RawIOBase):
             select.select([], [self._raw.fileno()], [])
 
     def sync(self) -> None:
-        """Bring what was written to the disk, where there is one."""
+        """Flush what was written to the disk, if there is one."""
         with self._map_os_errors():
             try:
                 os.fsync(self._raw.fileno())
@@ -98,12 +95,12 @@ class Sink(io.RawIOBase):
                     raise
 
     def check_late_errors(self) -> None:
-        """Hear of what a file system refuses late, which it says when a descriptor is closed."""
+        """Raise errors that a file system reports only when a descriptor is closed."""
         with self._map_os_errors(), suppress(io.UnsupportedOperation):
             os.close(os.dup(self._raw.fileno()))
 
     def close(self) -> None:
-        """Close, unless it is somebody else's; a second call does nothing."""
+        """Close the raw file if it is owned; a second call does nothing."""
         if not self.closed:
             super().close()
             if self._owned:
@@ -111,39 +108,39 @@ class Sink(io.RawIOBase):
                     self._raw.close()
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """Return the descriptor."""
         return int(self._raw.fileno())
 
     def isatty(self) -> bool:
-        """Whether a person looks at it."""
+        """Return whether the output is a terminal."""
         return bool(self._raw.isatty())
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Whether it has places to go to: a file, no pipe."""
+        """Return whether the output is seekable: a file, not a pipe."""
         return bool(self._raw.seekable())
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place."""
+        """Move to a position."""
         with self._map_os_errors():
             return int(self._raw.seek(offset, whence))
 
     def tell(self) -> int:
-        """The place of the next byte."""
+        """Return the position of the next byte."""
         with self._map_os_errors():
             return int(self._raw.tell())
 
     def truncate(self, size: int | None = None) -> int:
-        """Cut the file."""
+        """Truncate the file."""
         with self._map_os_errors():
             return int(self._raw.truncate(size))
 
 
 def open_sink(path: str, mode: str = "w") -> Sink:
-    """Open a file to write it (`w`), to add to its end (`a`), or to go on inside it (`r+`)."""
+    """Open a file to overwrite it (`w`), to append to it (`a`), or to write inside it (`r+`)."""
     try:
         return Sink(open(path, f"{mode}b", buffering=0), path)
     except OSError as error:
@@ -151,7 +148,7 @@ def open_sink(path: str, mode: str = "w") -> Sink:
 
 
 def standard_output() -> Sink:
-    """Standard output as a sink; whatever text waits to be written goes first."""
+    """Return standard output as a sink, after flushing buffered text."""
     sys.stdout.flush()
     buffer = sys.stdout.buffer
     if isinstance(buffer, Sink):
@@ -160,8 +157,8 @@ def standard_output() -> Sink:
 
 
 def write_atomically(path: str, data: bytes) -> None:
-    """Write a file of which a reader never sees half."""
-    real = os.path.realpath(path)  # a link goes on pointing at the file
+    """Write a file so that a reader never sees a part of it."""
+    real = os.path.realpath(path)  # keep a symbolic link pointing at the file
     if os.path.exists(real) and not stat.S_ISREG(os.stat(real).st_mode):
         with open_sink(path) as sink:
             sink.write(data)

@@ -139,7 +139,7 @@ VALUES: Final = [
     _case(
         "an amount between two classes",
         f"{_BITS}1,0.25\n",
-        "{f}:42: column 'y': 0.25 is neither 0 nor 1 (use --task amount if 0 is none at all, "
+        "{f}:42: column 'y': 0.25 is neither 0 nor 1 (use --task amount if 0 means nothing, "
         "--task regression for any number, or --on-error skip)",
     ),
     _case(
@@ -242,7 +242,7 @@ COLUMNS: Final = [
     _case(
         "several targets with text",
         "a,b,y\n1,x,2\n",
-        "several targets need numbers, but 'b' holds classes",
+        "several targets must be numeric, but 'b' holds classes",
         target=("b", "y"),
     ),
     _case(

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: binding=False, embedsignature=False, auto_pickle=False
-"""Thin binding: hands numpy's buffers to the compiled rows."""
+"""Thin binding: passes the buffers of numpy arrays to the compiled kernel."""
 
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release
 from cpython.buffer cimport PyObject_GetBuffer
@@ -227,7 +227,7 @@ cdef int _view(object array, str name, bint write, bint whole, Py_buffer *view) 
 
 
 cdef class Constants:
-    """The numbers that the kernel shares with kbnn.core.constants, which is asked for each."""
+    """The constants of kbnn.core.constants as the kernel's struct."""
 
     cdef kb_constants k
     cdef readonly tuple names
@@ -282,7 +282,7 @@ cdef class Net:
 
 
 cdef class Session:
-    """A belief in the kernel's working memory, see kbnn.core.engine.Session.
+    """A state in the kernel's working memory, see kbnn.core.kernel.Session.
 
     `state` is a named tuple whose arrays come last, in the order of the C struct; `records` makes
     the named tuple of what happened at each row.
@@ -338,19 +338,19 @@ cdef class Session:
         return self.blank.config
 
     def begin_log(self):
-        """Keep the result of every call from now on."""
+        """Start to keep the result of every call."""
         self.log, self.place, self.has_learned = [], 0, False
 
     def rewind_log(self):
-        """Return the results in the log once more, in their order, before running anything."""
+        """Return the logged results again, in their order, before running anything."""
         self.place = 0
 
     def end_log(self):
-        """Forget the results."""
+        """Discard the logged results."""
         self.log = None
 
     cdef object _logged(self):
-        """The result of this call in the log, None where the call is to run."""
+        """Return the logged result of this call; None if the call has to run."""
         if self.log is None or self.place == len(self.log):
             return None
         self.place += 1
@@ -363,7 +363,7 @@ cdef class Session:
         return result
 
     cdef int _enter(self) except -1:
-        """Wait until no other thread is at work here; nothing else runs until it is entered."""
+        """Wait until no other thread uses the session, then enter it at once."""
         while self.busy:
             sleep(2e-5)
         self.busy = True
@@ -414,7 +414,7 @@ cdef class Session:
         return self._rows(x, None, x_var, None, &data, 0)
 
     def state(self):
-        """The belief as it is now; what is learned later leaves it alone."""
+        """Return the current state; later learning does not change it."""
         logged = self._logged()
         if logged is not None:
             return logged
@@ -498,10 +498,10 @@ cdef class Session:
 
 
 cdef class BatchedSession:
-    """Working memory for packed models of one network that lie side by side (kbnn.fleet.herd).
+    """Working memory for batched models of one network (kbnn.fleet.batched).
 
-    Each is a row of numbers that begins with its belief: the arrays one after another, in the C
-    struct's order. `form` is where the other parts begin and how long they are, see kb_packed_layout.
+    Each is a row of numbers that begins with its state: the arrays one after another, in the order
+    of the C struct. `form` holds offsets and lengths of the other parts, see kb_packed_layout.
     """
 
     cdef kb_session *session
@@ -531,7 +531,7 @@ cdef class BatchedSession:
         kb_close(self.session)
 
     cdef double *_models(self, _Buffer models, _Buffer places) except NULL:
-        """Where models begin; they are to be of the form, and all places there."""
+        """Return where the models begin, after checking layout and indices."""
         cdef int64_t k, held
         if models.view.ndim != 2 or models.view.shape[1] != self.form.size:
             raise ValueError("models must be rows of numbers of the form")
@@ -550,7 +550,7 @@ cdef class BatchedSession:
             belief += lengths[k]
 
     def predict(self, models, at, x):
-        """Predict a row by each of the models at these places."""
+        """Predict one row with each of the models at these indices."""
         cdef _Buffer all_models = _buffer(models, "models", True)
         cdef _Buffer places = _buffer(at, "at", False, True), rows = _buffer(x, "x")
         cdef double *first = self._models(all_models, places)
@@ -592,10 +592,10 @@ cdef class BatchedSession:
         return self.records(made)
 
     def learn(self, models, order, at, x, y, weight, bytes alone, fixed, manner):
-        """Learn rows by the models at their places, in place, see kb_batched_learn.
+        """Learn rows with the models at their indices, in place, see kb_batched_learn.
 
-        Comes back: what became of each row (0: it is left alone), its status, and (mean, sd,
-        function_sd, noise_sd, outlier, stated, judged) of it.
+        Return the outcome of each row (0: left alone), its status, and (mean, sd, function_sd,
+        noise_sd, outlier, stated, judged).
         """
         cdef _Buffer all_models = _buffer(models, "models", True)
         cdef _Buffer turns = _buffer(order, "order", False, True)
@@ -639,7 +639,7 @@ cdef class BatchedSession:
         return np.frombuffer(done, np.uint8), status, made
 
     def count(self, models, at, terms, drawn, bins, y):
-        """Count judged rows into the records of the models at their places, see kb_batched_count."""
+        """Add scored rows to the records of the models at their indices, see kb_batched_count."""
         cdef _Buffer all_models = _buffer(models, "models", True)
         cdef _Buffer places = _buffer(at, "at", False, True), sums = _buffer(terms, "terms")
         cdef _Buffer shown = _buffer(drawn, "drawn", False, True)
@@ -683,7 +683,7 @@ def normal_cdf(u, out):
 
 
 def normal_log_cdf(u, out):
-    """out = log Phi(u); beyond what erfc can say, by its asymptotic series."""
+    """out = log Phi(u); where erfc underflows, by its asymptotic series."""
     cdef _Buffer given = _buffer(u, "u"), to = _buffer(out, "out", True)
     cdef int64_t i
     cdef double v, w
@@ -724,7 +724,7 @@ def scale_rows(columns, y, x, fixed, Constants constants):
 
 
 def update_calibration(tails, mean, sd, y, bint mix, bint track, Constants constants):
-    """What is stated of rows (rows, targets, fields); the tails learn from each."""
+    """Return distributions (rows, targets, fields); update the state `tails` with each row."""
     cdef _Buffer known = _buffer(tails, "tails", True), means = _buffer(mean, "mean")
     cdef _Buffer sds = _buffer(sd, "sd"), seen = _buffer(y, "y")
     cdef int64_t rows = means.view.shape[0], targets = known.length // KB_CALIBRATION_FIELDS
@@ -741,10 +741,10 @@ def update_calibration(tails, mean, sd, y, bint mix, bint track, Constants const
 
 
 def calibrate_outputs(tails, tuple said, y, bint mix, bint track, Constants constants):
-    """What is stated of rows (rows, targets, fields), then mean, sd and its two parts.
+    """Return distributions (rows, targets, fields), then mean, sd and its two parts.
 
     said    mean, function_var and noise_var (rows, targets), center and scale (targets,)
-    y       what came true, from which the tails learn; None: they learn no more
+    y       labels, with which the state `tails` is updated; None: it is frozen
     """
     cdef Py_buffer view[12]
     cdef int views = 0, k
@@ -787,7 +787,7 @@ def calibrate_outputs(tails, tuple said, y, bint mix, bint track, Constants cons
 
 
 def update_count_mixture(tail, y, stated, Constants constants):
-    """Outliers and dispersion as they were stated at each row; the tail learns from each."""
+    """Write outlier share and dispersion of each row; update the state with each row."""
     cdef _Buffer known = _buffer(tail, "tail", True), seen = _buffer(y, "y")
     cdef _Buffer out = _buffer(stated, "stated", True)
     cdef int64_t rows = seen.length
@@ -799,7 +799,7 @@ def update_count_mixture(tail, y, stated, Constants constants):
 
 
 def update_count_intervals(tail, y, u, none, bint track, stated, Constants constants):
-    """The gains that a count's intervals had at each row; the tail learns from each."""
+    """Write the gains of a count's intervals at each row; update the state with each row."""
     cdef _Buffer known = _buffer(tail, "tail", True), seen = _buffer(y, "y")
     cdef _Buffer places = _buffer(u, "u"), zero = _buffer(none, "none")
     cdef _Buffer out = _buffer(stated, "stated", True)
@@ -814,7 +814,7 @@ def update_count_intervals(tail, y, u, none, bint track, stated, Constants const
 
 
 def apply_temperature(known, probability, label, weight, grid, Constants constants):
-    """What is stated of classes (rows, classes); with labels, what is known learns from each.
+    """Return tempered probabilities (rows, classes); with labels, update the state.
 
     grid    the powers, and the logarithms of their prior (2, powers)
     """
@@ -848,7 +848,7 @@ def apply_temperature(known, probability, label, weight, grid, Constants constan
 
 
 def mixture_edges(stated, double beyond, double z, bint plain, Constants constants):
-    """Lower and upper edges (2, rows) with so much beyond each."""
+    """Return lower and upper edges (2, rows) with probability `beyond` outside each."""
     cdef _Buffer said = _buffer(stated, "stated")
     cdef int64_t rows = said.length // KB_PARAM_COUNT
     if said.length != rows * KB_PARAM_COUNT:
@@ -862,7 +862,7 @@ def mixture_edges(stated, double beyond, double z, bint plain, Constants constan
 
 
 def score_rows(y, stated, Constants constants):
-    """Values (rows,) beside what was stated of them (rows, fields): (fields, rows)."""
+    """Score values (rows,) against their distributions (rows, fields): (fields, rows)."""
     cdef _Buffer seen = _buffer(y, "y"), said = _buffer(stated, "stated")
     cdef int64_t rows = seen.length
     if said.length != rows * KB_PARAM_COUNT:
@@ -924,7 +924,7 @@ def copy_rows(list arrays, Py_ssize_t at, tuple parts):
 
 
 cdef tuple _places(list columns, int64_t rows):
-    """Where columns of so many rows are, and what keeps them there."""
+    """Return pointers to columns of this length, and the objects that keep them alive."""
     cdef int64_t width = len(columns), j
     cdef _Buffer places = _buffer(_empty(width, np.int64), "places", True, True), one
     cdef list held = []
@@ -950,7 +950,7 @@ def sum_in_order(sums, list columns):
 
 
 def update_constant(sums, y, weight, double limit):
-    """Welford's sums, see kbnn.score.constant, after more numbers; the first sum is NaN before."""
+    """Return Welford's sums (kbnn.metrics.scorecard) after more numbers; NaN origin: none yet."""
     counted = np.array(sums)
     cdef _Buffer out = _buffer(counted, "sums", True), given = _buffer(y, "y")
     cdef _Buffer each = _buffer(weight, "weight")

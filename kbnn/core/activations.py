@@ -1,12 +1,12 @@
 """Moments of an activation f under a Gaussian pre-activation a ~ N(mu, var).
 
-Each entry of `ACTIVATIONS` has E f(a), Var f(a) and Cov(a, f(a)) as functions of (mu, var), and the
-code by which csrc/activation.h knows it: an activation is added there and here, and nowhere else.
-By Stein's identity Cov(a, f(a)) / var = E f'(a), so the covariance is also the expected slope.
+Each entry of `ACTIVATIONS` has E f(a), Var f(a) and Cov(a, f(a)) as functions of (mu, var), and its
+code in csrc/activation.h: a new activation is added there and here only. By Stein's identity Cov(a,
+f(a)) / var = E f'(a), so the covariance is also the expected slope.
 
-Most are exact. sigmoid and tanh stand for Phi(lambda a), lambda = sqrt(pi/8), whose moments are
-then exact: `errors` is the worst distance to those of the true function over mu in [-30, 30], var
-in [1e-12, 1e6], measured in tests/test_moments.py.
+Most are exact. sigmoid and tanh are approximated by Phi(lambda a), lambda = sqrt(pi/8), whose
+moments are exact: `errors` is the largest distance to those of the true function over mu in [-30,
+30], var in [1e-12, 1e6], measured in tests/test_moments.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MomentFunction = Callable[[FloatArray, FloatArray], Moments]
 
 
 class PrintedVar(NamedTuple):
-    """The paper's own Var f(a), and how many of them had to be raised to be variances."""
+    """The paper's Var f(a), and how many of them had to be raised to be variances."""
 
     var: FloatArray
     raised: int
@@ -50,7 +50,7 @@ PrintedVarFunction = Callable[[FloatArray, FloatArray, FloatArray], PrintedVar]
 
 @dataclass(frozen=True)
 class Activation:
-    """One activation: what the twin computes, and how the kernel is told to compute the same."""
+    """One activation: the moments for the numpy reference, and the parameters for the kernel."""
 
     name: str
     code: int  # in the enum of csrc/activation.h
@@ -65,15 +65,16 @@ class Activation:
 
 
 def linear_moments(mu: FloatArray, var: FloatArray) -> Moments:
-    """f(a) = a."""
+    """Return the moments of f(a) = a."""
     return Moments(mu + 0.0, var + 0.0, var + 0.0)
 
 
 def make_piecewise_moments(alpha: float, beta: float) -> MomentFunction:
-    """f(a) = max(alpha a, beta a) = alpha a + (beta - alpha) relu(a), 0 <= alpha <= beta.
+    """Make the moments of f(a) = max(alpha a, beta a) = alpha a + (beta - alpha) relu(a).
 
-    With u = mu/s and M(u) = u Phi(u) + N(u) the rectified part has mean s M(u),
-    covariance s^2 Phi(u) and variance s^2 (Phi(u) - M(u) M(-u)): no difference of large numbers.
+    Here 0 <= alpha <= beta. With u = mu/s and M(u) = u Phi(u) + N(u) the rectified part has mean s
+    M(u), covariance s^2 Phi(u) and variance s^2 (Phi(u) - M(u) M(-u)): no difference of large
+    numbers.
     """
     rise = beta - alpha
 
@@ -116,7 +117,7 @@ def _probit_var(h: FloatArray, k: FloatArray) -> FloatArray:
     lower = 1.0 / root
     width = 2.0 * k / (root * (1.0 + root))
     h2 = h * h
-    # Far out the integrand falls by exp(-40) within a sliver above `lower`: integrate that alone.
+    # For large h the integrand falls by exp(-40) just above `lower`: integrate only that part.
     reach = TAIL_REACH / np.maximum(h2, TINY)
     width = np.minimum(width, reach / (np.sqrt(lower * lower + reach) + lower))
     x = lower[..., None] + 0.5 * width[..., None] * (1.0 + NODES)
@@ -126,13 +127,13 @@ def _probit_var(h: FloatArray, k: FloatArray) -> FloatArray:
 
 
 def tanh_moments(mu: FloatArray, var: FloatArray) -> Moments:
-    """tanh(a) = 2 sigmoid(2 a) - 1 (the paper prints 2 sigmoid(a) + 1)."""
+    """Return the moments of tanh(a) = 2 sigmoid(2 a) - 1 (the paper prints 2 sigmoid(a) + 1)."""
     inner = _SIGMOID(2.0 * mu, 4.0 * var)
     return Moments(2.0 * inner.mean - 1.0, 4.0 * inner.var, inner.cov)
 
 
 def step_moments(mu: FloatArray, var: FloatArray) -> Moments:
-    """f(a) = 1 for a > 0, else 0: a Bernoulli with p = Phi(mu/s)."""
+    """Return the moments of f(a) = 1 for a > 0, otherwise 0: a Bernoulli with p = Phi(mu/s)."""
     s = np.sqrt(var)
     u = mu / np.maximum(s, TINY)
     p = np.where(s > 0.0, normal.cdf(u), np.where(mu > 0.0, 1.0, 0.0))
@@ -142,7 +143,7 @@ def step_moments(mu: FloatArray, var: FloatArray) -> Moments:
 
 
 def printed_sigmoid_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) -> PrintedVar:
-    """The paper's sigmoid variance mean (1 - mean) (1 - 1/t), raised to where it can be one.
+    """Return the paper's sigmoid variance mean (1 - mean) (1 - 1/t), raised where necessary.
 
     As printed it can fall below cov^2 / var_a, which no joint distribution allows.
     """
@@ -152,7 +153,7 @@ def printed_sigmoid_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) ->
 
 
 def printed_tanh_var(mean: FloatArray, var_a: FloatArray, cov: FloatArray) -> PrintedVar:
-    """The same of tanh(a) = 2 sigmoid(2 a) - 1."""
+    """Return the paper's variance of tanh(a) = 2 sigmoid(2 a) - 1, raised where necessary."""
     inner = printed_sigmoid_var(0.5 + 0.5 * mean, 4.0 * var_a, cov)
     return PrintedVar(4.0 * inner.var, inner.raised)
 
@@ -199,7 +200,7 @@ ACTIVATIONS: dict[str, Activation] = {activation.name: activation for activation
 
 
 def find_activation(name: str) -> Activation:
-    """An activation by name; `max(alpha,beta)` is the general piecewise-linear one."""
+    """Return an activation by name; `max(alpha,beta)` is the general piecewise-linear one."""
     if name in ACTIVATIONS:
         return ACTIVATIONS[name]
     match = _PIECEWISE.fullmatch(name)
@@ -213,12 +214,12 @@ def find_activation(name: str) -> Activation:
 
 
 def split_names(names: str) -> list[str]:
-    """The names in a text, commas between."""
+    """Split a text at commas into names."""
     return [name.strip() for name in _NAME_SEPARATOR.split(names)]
 
 
 def parse_activations(names: str, layers: int) -> tuple[Activation, ...]:
-    """The activation of each hidden layer: one name for all, or as many with commas between."""
+    """Return the activation of each hidden layer: one name for all, or one per layer."""
     found = tuple(find_activation(name) for name in split_names(names))
     if len(found) == 1:
         return found * layers

@@ -1,4 +1,4 @@
-"""A state opened for the numpy twin: dense blocks that one row after another may change."""
+"""The working copy of a state for the numpy reference, with dense covariance blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BlockStack(NamedTuple):
 
 
 class UnitCovariance(NamedTuple):
-    """A unit's incoming weights `first`, `first + 1`, .. and a view of their covariance."""
+    """A unit's incoming weights `first`, `first + 1`, ... and a view of their covariance."""
 
     unit: int
     first: int
@@ -32,7 +32,7 @@ class UnitCovariance(NamedTuple):
 
 @dataclass
 class Belief:
-    """The working copy of a state: arrays are its own and may be written."""
+    """The working copy of a state: its arrays are its own and may be written."""
 
     config: Config
     layout: Layout
@@ -53,7 +53,7 @@ class Belief:
 
     @property
     def variance_inflation(self) -> float:
-        """By how much the function's variance is widened, see kbnn.core.config."""
+        """Factor kappa on the function's variance, see `repeats` in kbnn.core.config."""
         rows, distinct, rehearsed, moved = (
             float(self.counts[at])
             for at in (COUNT.rows, COUNT.distinct, COUNT.rehearsed, COUNT.moved)
@@ -63,11 +63,11 @@ class Belief:
         return float(max(1.0, rows / distinct) ** power * more ** min(power, REHEARSED_POWER))
 
     def layer_weights(self, layer: int) -> FloatArray:
-        """Weight means (units, inputs + 1) of a layer; a view."""
+        """Return the weight means (units, inputs + 1) of a layer; a view."""
         return self.layout.weight_matrix(self.mean, layer)
 
     def own_gain(self, layer: int, z: FloatArray) -> FloatArray:
-        """C z of every unit of a layer, C the unit's own part of the covariance."""
+        """Return C z of every unit of a layer, C the unit's own part of the covariance."""
         gain = np.zeros_like(self.layer_weights(layer))
         for unit, first, cov in self.own[layer]:
             gain[unit, first : first + len(cov)] = cov @ z[first : first + len(cov)]
@@ -76,7 +76,7 @@ class Belief:
         return gain
 
     def own_diagonal(self, layer: int) -> FloatArray:
-        """Variance of every weight of a layer."""
+        """Return the variance of every weight of a layer."""
         diagonal = np.zeros_like(self.layer_weights(layer))
         for unit, first, cov in self.own[layer]:
             diagonal[unit, first : first + len(cov)] = np.diagonal(cov)
@@ -85,7 +85,7 @@ class Belief:
         return diagonal
 
     def shrink_covariance(self, stack: BlockStack, u: FloatArray, floor: float) -> None:
-        """P -= u u' for every block, u (k, d, rank): the only place that writes a covariance."""
+        """Apply P -= u u' to every block, u (k, d, rank); nothing else writes a covariance."""
         stack.cov[:] -= u @ u.transpose(0, 2, 1)
         diagonal = np.einsum("kii->ki", stack.cov)
         least = floor * self.prior_var[stack.positions]
@@ -93,7 +93,7 @@ class Belief:
         np.maximum(diagonal, least, out=diagonal)
 
     def forget_toward_prior(self, share: float) -> None:
-        """Move every covariance this share of the way back to its prior; the means stay."""
+        """Move every covariance this share of the way back to its prior; keep the means."""
         for stack in self.stacks:
             stack.cov[:] *= 1.0 - share
             np.einsum("kii->ki", stack.cov)[:] += share * self.prior_var[stack.positions]
@@ -101,7 +101,7 @@ class Belief:
 
 
 class BeliefBackup:
-    """The arrays of a belief as they were, to be put back where learning a row fails."""
+    """A copy of a belief's arrays, restored if learning a row fails."""
 
     _FIELDS = (
         "mean",
@@ -120,21 +120,21 @@ class BeliefBackup:
         self._covs = [stack.cov.copy() for stack in belief.stacks]
 
     def restore_belief(self, belief: Belief) -> None:
-        """Put everything back."""
+        """Restore everything."""
         self.restore_covariances(belief)
         for name, array in self._arrays.items():
             setattr(belief, name, array)
         belief.head_cov = self._heads
 
     def restore_covariances(self, belief: Belief) -> None:
-        """Put the covariances of the weights back; repairs of them do not count."""
+        """Restore the covariances of the weights; repairs made to them do not count."""
         for stack, cov in zip(belief.stacks, self._covs, strict=True):
             stack.cov[:] = cov
         belief.counts[COUNT.repairs] = self._arrays["counts"][COUNT.repairs]
 
 
 def open_belief(state: State) -> Belief:
-    """A working copy; the state itself is never written."""
+    """Make a working copy of a state, which is never written."""
     layout = layout_of(state.config)
     stacks = _stack_blocks(layout, state.cov)
     own = _own_parts(layout, [block for stack in stacks for block in stack.cov])
@@ -165,7 +165,7 @@ def open_belief(state: State) -> Belief:
 
 
 def close_belief(belief: Belief, state: State) -> State:
-    """The state that a working copy has become; it may go on to change."""
+    """Return the state of a working copy, which may change afterwards."""
     heads = [pack_triangle(cov) for cov in belief.head_cov]
     blocks = belief.stacks[:-1] if belief.loose.size else belief.stacks
     wide = belief.config.directions > 0
@@ -186,7 +186,7 @@ def close_belief(belief: Belief, state: State) -> State:
 
 
 def _stack_blocks(layout: Layout, cov: FloatArray) -> list[BlockStack]:
-    """Equal neighbours together; a stack never spans two layers of separate neurons."""
+    """Stack equal neighbouring blocks; a stack never spans two layers of separate neurons."""
     dense = layout.unpack_blocks(cov)
     keys = [
         (dim, block[0].layer if layout.separate else 0)

@@ -1,16 +1,18 @@
-"""The block filter in numpy: the readable twin of the compiled kernel.
+"""The block filter in numpy: the readable reference of the compiled kernel.
 
 One row, with W the weight means and P the block-diagonal weight covariance:
-  forward   mu_a = W z,  var_a = z' C z + sum_i w_i^2 vz_i,  z <- E f(a),  F = E f'(a),
-            vz <- F^2 var_a, layer by layer; C is the unit's own part of P; the expectations are
-            taken over a share of var_a (Config.activation_spread)
-  Jacobian  H = dE[y]/dw, back-propagated with F in place of f' and every var_a held fixed
-  filter    G = P H', Q = H G; the label becomes b, B in output space (kbnn.core.likelihoods):
-            w += G b, P -= (G B)(G B)'
+
+    forward   mu_a = W z,  var_a = z' C z + sum_i w_i^2 vz_i,  z <- E f(a),  F = E f'(a),
+              vz <- F^2 var_a, layer by layer; C is the unit's own part of P; the expectations are
+              taken over a share of var_a (Config.activation_spread)
+    Jacobian  H = dE[y]/dw, back-propagated with F in place of f' and every var_a held fixed
+    filter    G = P H', Q = H G; the label becomes b, B in output space (kbnn.core.likelihoods):
+              w += G b, P -= (G B)(G B)'
+
 For one real target that is S = Q + r, w += G e/S, P -= G G'/S. The variance of the function is Q
-and nothing else: moment-matched terms that the update cannot learn from are left out.
-For a unit of a second or later hidden layer var_a takes its own incoming weights and the diagonal
-of the layer below, for every structure alike.
+alone: moment-matched terms that the update cannot learn from are left out. For a unit of a second
+or later hidden layer var_a uses its own incoming weights and the diagonal of the layer below, for
+every covariance structure.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class ForwardPass(NamedTuple):
 
 
 def run_forward(belief: Belief, inputs: InputMoments | WideInputs) -> ForwardPass:
-    """Layer by layer from the inputs to the last hidden layer."""
+    """Propagate moments layer by layer from the inputs to the last hidden layer."""
     activations = belief.config.activations
     z = np.concatenate([[1.0], inputs.mean])
     vz = np.concatenate([[0.0], inputs.var])
@@ -57,7 +59,7 @@ def run_forward(belief: Belief, inputs: InputMoments | WideInputs) -> ForwardPas
 
 
 def backpropagate_slopes(belief: Belief, fw: ForwardPass) -> list[FloatArray]:
-    """dE[y]/da (outputs, units) of every layer, back-propagated with expected slopes."""
+    """Return dE[y]/da (outputs, units) of every layer, back-propagated with expected slopes."""
     chain = [np.eye(belief.config.outputs)]
     for layer in range(belief.layout.layers - 1, 0, -1):
         back = chain[0] @ belief.layer_weights(layer)[:, 1:]
@@ -68,7 +70,7 @@ def backpropagate_slopes(belief: Belief, fw: ForwardPass) -> list[FloatArray]:
 def predict_outputs(
     belief: Belief, inputs: InputMoments | WideInputs
 ) -> tuple[OutputMoments, list[FloatArray]]:
-    """Mean, covariance Q and input-induced variance of the outputs, and G = P H' per stack."""
+    """Return the moments of the outputs (mean, Q, input variance), and G = P H' per stack."""
     fw = run_forward(belief, inputs)
     last = belief.layout.layers - 1
     chain = backpropagate_slopes(belief, fw)
@@ -91,7 +93,7 @@ def predict_outputs(
 
 
 def _input_var(belief: Belief, var: FloatArray, coefficients: FloatArray) -> FloatArray:
-    """sum_i v_i ((dE[y]/dx_i)^2 + sum_n c_n^2 C_n,ii): what uncertain inputs do to each output."""
+    """Return sum_i v_i ((dE[y]/dx_i)^2 + sum_n c_n^2 C_n,ii): the effect of uncertain inputs."""
     jacobian = coefficients @ belief.layer_weights(0)[:, 1:]
     own = coefficients**2 @ belief.own_diagonal(0)[:, 1:]
     return np.asarray((jacobian**2 + own) @ var)
@@ -100,7 +102,7 @@ def _input_var(belief: Belief, var: FloatArray, coefficients: FloatArray) -> Flo
 def update_belief(
     belief: Belief, gains: list[FloatArray], pull: FloatArray, spread: FloatArray
 ) -> bool:
-    """w += G b, P -= (G B)(G B)'; False leaves the belief alone."""
+    """Apply w += G b, P -= (G B)(G B)'; return False, without a change, if a step is too large."""
     moves = [gain @ pull for gain in gains]
     shrinks = [gain @ spread for gain in gains]
     falls = [u * u for u in shrinks]
@@ -108,7 +110,8 @@ def update_belief(
         return False
     for stack, u, move in zip(belief.stacks, shrinks, moves, strict=True):
         belief.mean[stack.positions] += move
-        # The columns of a separate unit are parallel, so one step; joint ones meet the floor apart.
+        # The columns of a separate unit are parallel, so one step is enough; joint columns are
+        # subtracted one by one, with the variance floor applied after each.
         for columns in [u] if belief.layout.separate else np.split(u, u.shape[2], axis=2):
             belief.shrink_covariance(stack, columns, belief.config.variance_floor)
     return True

@@ -1,4 +1,4 @@
-"""What a network is: its shape, its covariance structure and its observation model."""
+"""Configuration of a network: its shape, its covariance structure and its observation model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ DIRECTIONS = 16
 """Leading directions of the inputs of a wide network."""
 
 NO_LIMIT = 1e20
-"""An input limit that clips nothing: what lies beyond it is no measurement in any units."""
+"""An input limit that clips nothing: larger values cannot be measurements in any units."""
 
 MAX_NOISE_VARIANCE = 1e60
-"""Of a given noise in standardised units: no data are that far from any network."""
+"""Largest given noise variance, in standardised units."""
 
 MAX_WEIGHTS = 1 << 26
 MAX_COVARIANCE = 1 << 31
@@ -32,41 +32,42 @@ MAX_COVARIANCE = 1 << 31
 
 @dataclass(frozen=True)
 class Config:
-    """A network; every number is in standardised units.
+    """Configuration of a network; every number is in standardised units.
 
     directions
-        with covariance "wide": how many leading directions of the inputs the network sees before
-        what is left of the inputs themselves, see kbnn.core.input_moments, 16 if not said; 0 with any other
+        with covariance "wide": the number of leading directions of the inputs that the network sees
+        beside the residual inputs (kbnn.core.input_moments), 16 by default; otherwise 0
     group_size
-        hidden units per group; None is ten, or fewer where their weights would pass 192
+        hidden units per group; None is ten, or fewer where their weights would exceed 192
     activation
-        a name, or one for each hidden layer with commas between
+        a name, or one per hidden layer separated by commas
     observation
         gaussian     a real target with Gaussian noise
         bernoulli    one output, labels 0 and 1, probit link
         categorical  one output per class, the label is the index of the class
-        count        a count, one output each, its rate an exponential
-        amount       none at all or a real number, two outputs each: all amounts, then whether
-        sigmoid      the paper's way: a Gaussian label 0 or 1 on a sigmoid output
+        count        a count, one output each, whose rate is an exponential
+        amount       0 or a positive amount, two outputs each: all amounts, then all presences
+        sigmoid      as in the paper: a Gaussian label 0 or 1 on a sigmoid output
     noise
-        the variance of a Gaussian observation; None learns it from the stream, 0 is the paper
+        the variance of a Gaussian observation; None learns it from the stream, 0 as in the paper
     noise_head
         let the learned noise depend on the input
     activation_spread
         the share of a pre-activation's variance that the activation sees in the block filter:
-        1 averages f over all of it, 0 evaluates f at the mean. A quarter learns fastest on every
-        data set tried; scheme "paper" always takes 1
+        1 averages f over all of it, 0 evaluates f at the mean. A quarter learned fastest on every
+        data set tried; covariance "paper" always uses 1
     hidden_noise
-        variance added to every hidden unit's output (scheme "paper" only)
+        variance added to every hidden unit's output (covariance "paper" only)
     printed_variance
-        the paper's own variance of sigmoid and tanh, of a sigmoid output too, in place of the exact
-        one (scheme "paper" only)
+        use the paper's variance of sigmoid and tanh, also of a sigmoid output, instead of the exact
+        one (covariance "paper" only)
     robust, drift
-        treat outliers as such; watch for changes of the stream
+        down-weight outliers; detect changes of the stream
     repeats
-        rows learned repeatedly count as information each time, and are none: the function's
-        variance is stated times passes to this power, times 1 + rehearsed rows a row to the same
-        power, at most a half. The more weights are joint, the more is counted twice
+        rows learned repeatedly are counted as new information each time, although they add none:
+        the function's variance is multiplied by passes to this power, and by 1 + replayed rows per
+        row to the same power, at most a half. The more weights share a block, the more information
+        is counted twice
     input_limit
         standardised inputs are clipped to plus or minus this; NO_LIMIT clips none
     """
@@ -133,7 +134,7 @@ class Config:
         )
 
     def resize(self, inputs: int, outputs: int) -> Config:
-        """The network with so many inputs and outputs."""
+        """Return the configuration with other numbers of inputs and outputs."""
         _require(
             outputs == self.outputs or self.kind.supports_growth,
             f"only classes can be added, not outputs of a {self.observation} observation",
@@ -142,7 +143,7 @@ class Config:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Units per layer, inputs first and outputs last; directions are inputs too."""
+        """Units per layer, inputs first and outputs last; directions count as inputs."""
         return (self.directions + self.inputs, *self.hidden, self.outputs)
 
     @cached_property
@@ -153,22 +154,22 @@ class Config:
 
     @cached_property
     def activations(self) -> tuple[activations.Activation, ...]:
-        """Of each hidden layer."""
+        """Activation of each hidden layer."""
         return activations.parse_activations(self.activation, len(self.hidden))
 
     @cached_property
     def kind(self) -> kinds.Likelihood:
-        """What a label is."""
+        """Likelihood of a label."""
         return kinds.find_likelihood(self.observation)
 
     @cached_property
     def classes(self) -> int:
-        """Classes whose probabilities are predicted; 0 for a real target."""
+        """Number of classes whose probabilities are predicted; 0 for a real target."""
         return self.kind.class_count(self.outputs)
 
     @cached_property
     def labels(self) -> int:
-        """Numbers in a row's label."""
+        """Number of values in a row's label."""
         return self.kind.label_count(self.outputs)
 
     @cached_property
@@ -178,13 +179,13 @@ class Config:
 
     @property
     def variance_floor(self) -> float:
-        """The least variance of a weight over its prior's; the paper's exact labels may reach 0."""
+        """Least variance of a weight relative to its prior's; 0 for the paper's exact labels."""
         exact = self.covariance == "paper" and self.kind.has_noise and self.noise == 0.0
         return 0.0 if exact else VARIANCE_FLOOR
 
     @property
     def least_noise(self) -> float:
-        """The least share of an output's variance that counts as noise."""
+        """Least noise, as a share of an output's variance."""
         return 0.0 if self.covariance == "paper" else LEAST_NOISE_RATIO
 
     @cached_property

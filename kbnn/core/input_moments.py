@@ -1,23 +1,29 @@
-"""Missing and noisy inputs: the conditional Gaussian of what is not known exactly.
+"""Missing and noisy inputs: the conditional Gaussian of inputs that are not known exactly.
 
 A running Gaussian (mu, Sigma) of the standardised inputs starts at (0, I), which counts as one row.
-Given x with measurement variances R (0 exact, infinite missing) the network receives the moments of
-    m = mu + Sigma (Sigma + R)^-1 (x - mu),   V = Sigma - Sigma (Sigma + R)^-1 Sigma,
-computed one present column after another as scalar Kalman steps: no matrix is inverted. The network
-takes the diagonal of V (its inputs are modelled as independent: an approximation).
+Given x with measurement variances R (0 exact, infinite missing) the network receives the moments
 
-Many inputs: leading directions joint, the rest diagonal.
+    m = mu + Sigma (Sigma + R)^-1 (x - mu),   V = Sigma - Sigma (Sigma + R)^-1 Sigma
 
-A wide network keeps its inputs in units of its own, x <- gain x - shift, and sees
-    s = V' x,   r = x - V s,
-V the leading directions of the first rows. The weights of s are correlated as in a group, those of
-r are loose: a row costs O(d K) instead of O(d^2).
+computed column by column as scalar Kalman steps, without inverting a matrix. The network uses the
+diagonal of V (its inputs are modelled as independent, which is an approximation).
 
-Missing and noisy inputs have the same structure, Sigma ~ V L V' + D with a full L and a diagonal D:
-    x = mu + V t + e,   t ~ N(0, L),   e ~ N(0, D).
-With W = 1/(D + R) over what was measured, A = V' W V and L = C C' the directions are
-    t | x ~ N(S V' W (x - mu), S),   S = C (I + C' A C)^-1 C',
-in O(d K^2); what is missing is V t with variance D + V S V', what is noisy lies in between.
+With many inputs ("wide"), leading directions are joint and the rest diagonal. A wide network keeps
+its inputs in units of its own, x <- gain x - shift, and sees
+
+    s = V' x,   r = x - V s
+
+with V the leading directions of the first rows. The weights of s are correlated as in a group,
+those of r are independent: a row costs O(d K) instead of O(d^2). Missing and noisy inputs have the
+same structure, Sigma ~ V L V' + D with a full L and a diagonal D:
+
+    x = mu + V t + e,   t ~ N(0, L),   e ~ N(0, D)
+
+With W = 1/(D + R) over the measured inputs, A = V' W V and L = C C' the directions are
+
+    t | x ~ N(S V' W (x - mu), S),   S = C (I + C' A C)^-1 C'
+
+in O(d K^2); a missing input is V t with variance D + V S V', a noisy one lies in between.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ from kbnn.core.layout import pack_triangle, unpack_triangle
 
 
 class InputMoments(NamedTuple):
-    """Mean and covariance of one row's inputs; `cov` is None where all are exact."""
+    """Mean and covariance of one row's inputs; `cov` is None if all are exact."""
 
     mean: FloatArray
     cov: FloatArray | None
@@ -48,7 +54,7 @@ class InputMoments(NamedTuple):
 def condition_inputs(
     mu: FloatArray, sigma: FloatArray, x: FloatArray, x_var: FloatArray
 ) -> InputMoments:
-    """The inputs of one row given what was measured; NaN in x is missing."""
+    """Return the moments of one row's inputs given the measured ones; NaN in x is missing."""
     if np.all(np.isfinite(x)) and not np.any(x_var > 0.0):
         return InputMoments(x, None)
     m, v = mu.copy(), sigma.copy()
@@ -70,7 +76,7 @@ def condition_inputs(
 def update_input_moments(
     mu: FloatArray, sigma: FloatArray, rows: int, inputs: InputMoments
 ) -> None:
-    """Count a row's inputs into (mu, Sigma) in place; `rows` were counted before it.
+    """Add a row's inputs to (mu, Sigma) in place, after `rows` rows.
 
     Adding V keeps Sigma from shrinking when values are missing.
     """
@@ -89,7 +95,7 @@ MAX_VIEW_CHANGE = 8.0
 
 
 class WideInputs(NamedTuple):
-    """What the network sees of one row, s and r, and the inputs in its units; with variances."""
+    """What the network sees of one row, s and r, and the inputs in its units, with variances."""
 
     mean: FloatArray
     var: FloatArray
@@ -100,7 +106,7 @@ class WideInputs(NamedTuple):
 def condition_wide_inputs(
     view: FloatArray, mu: FloatArray, spread: FloatArray, x: FloatArray, x_var: FloatArray
 ) -> WideInputs:
-    """The inputs of one row given what was measured; NaN in x is missing."""
+    """Return the moments of one row's inputs given the measured ones; NaN in x is missing."""
     gain, shift, v = view[:, 0], view[:, 1], view[:, 2:]
     x, noise = gain * x - shift, gain * gain * x_var
     exact = np.isfinite(x) & (noise <= 0.0)
@@ -120,7 +126,7 @@ def _impute_inputs(
     noise: FloatArray,
     exact: NDArray[np.bool_],
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance of every input given those that were measured."""
+    """Return mean and variance of every input given the measured ones."""
     low, d = _split_covariance(spread, v.shape[1])
     d = np.maximum(d, SMALLEST_SPREAD)
     known = np.isfinite(x) & np.isfinite(noise)
@@ -130,10 +136,10 @@ def _impute_inputs(
     inner = np.eye(len(low)) + c.T @ ((v * w[:, None]).T @ v) @ c
     half = np.linalg.solve(np.linalg.cholesky(inner), c.T)
     s = half.T @ half
-    said = mu + v @ (s @ (v.T @ (w * miss)))
+    predicted = mu + v @ (s @ (v.T @ (w * miss)))
     doubt = np.sum((v @ s) * v, axis=1)
-    share = d * w  # of what was measured in what is believed; 0 where nothing was
-    mean = np.where(known, said + share * (np.where(known, x, 0.0) - said), said)
+    share = d * w  # weight of the measurement; 0 where the input is missing
+    mean = np.where(known, predicted + share * (np.where(known, x, 0.0) - predicted), predicted)
     var = (1.0 - share) * d + (1.0 - share) ** 2 * doubt
     return np.where(exact, x, mean), np.where(exact, 0.0, var)
 
@@ -141,7 +147,7 @@ def _impute_inputs(
 def update_wide_inputs(
     view: FloatArray, mu: FloatArray, spread: FloatArray, rows: int, seen: WideInputs
 ) -> None:
-    """Count a row's inputs into (mu, L, D) in place; `rows` were counted before it."""
+    """Add a row's inputs to (mu, L, D) in place, after `rows` rows."""
     k, v = rows + 2.0, view[:, 2:]
     delta = seen.x - mu
     mu += delta / k
@@ -155,7 +161,7 @@ def update_wide_inputs(
 
 
 def _split_covariance(spread: FloatArray, directions: int) -> tuple[FloatArray, FloatArray]:
-    """L as a matrix and D, a view."""
+    """Return L as a matrix, and D as a view."""
     size = directions * (directions + 1) // 2
     return unpack_triangle(spread[:size], directions), spread[size:]
 
@@ -163,12 +169,12 @@ def _split_covariance(spread: FloatArray, directions: int) -> tuple[FloatArray, 
 def leading_directions(
     rows: FloatArray, count: int = DIRECTIONS, limit: float = INPUT_LIMIT
 ) -> FloatArray:
-    """The leading directions (inputs, count) of standardised rows, missing values at their mean.
+    """Return the leading directions (inputs, count) of standardised rows; missing values are 0.
 
-    Found by turning a random frame towards them a few times. Directions beyond what the rows have
-    are 0; the largest entry of each is positive.
+    They are found by randomised subspace iteration. Directions beyond the rank of the rows are 0;
+    the largest entry of each is positive.
     """
-    z = np.clip(np.nan_to_num(rows), -limit, limit)  # or a single outlier would be a direction
+    z = np.clip(np.nan_to_num(rows), -limit, limit)  # a single outlier would become a direction
     z = z - np.mean(z, axis=0)
     frame = np.random.default_rng(0).standard_normal((z.shape[1], count + OVERSAMPLING))
     for _ in range(POWER_ITERATIONS):
@@ -181,7 +187,7 @@ def leading_directions(
 
 
 def is_view_outdated(view: FloatArray) -> bool:
-    """Whether an input's own units have become others than those of its first rows."""
+    """Return whether an input's units differ much from those of its first rows."""
     gain, shift = view[:, :1], view[:, 1:2]
     return bool(
         np.any(

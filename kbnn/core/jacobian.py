@@ -1,15 +1,13 @@
-"""The output of many rows with its derivatives: by the weights, by the inputs.
+"""Derivatives of the outputs with respect to weights and inputs, for many rows.
 
-What kbnn.core.block_filter does for one row, for one output and rows at a time: H = dE[y]/dw and
-J = dE[y]/dx, with every var_a held fixed, and what is new in each row: the noise, and what inputs
-that are not known add. Steps that follow one another share the weights, so that what they do not
-know is one: for a sum of derivatives D its variance is kappa D P D'.
+`compute_slopes` does for one output and many rows what kbnn.core.block_filter does for one row: H =
+dE[y]/dw and J = dE[y]/dx, with every var_a held fixed, and the variance that is new in each row:
+noise and uncertain inputs. Successive forecast steps share the weights, so their epistemic error is
+common: for a sum of derivatives D its variance is kappa D P D'.
 
-How the prediction moves with each input: the expected Jacobian, with error bars.
-
-For one row dE[y]/dx_i = sum_n c_n w_ni, c_n the expected derivative of the output with respect to
-first-layer unit n; its variance is that of the first layer's weights, sum_n c_n^2 C_n,ii. Averaged
-over a sample of rows.
+`compute_sensitivity` averages the expected Jacobian over a sample of rows. For one row dE[y]/dx_i =
+sum_n c_n w_ni, c_n the expected derivative of the output with respect to first-layer unit n; its
+variance is that of the first layer's weights, sum_n c_n^2 C_n,ii.
 """
 
 from __future__ import annotations
@@ -27,16 +25,16 @@ from kbnn.core.state import State
 
 
 class OutputSlopes(NamedTuple):
-    """Of n rows."""
+    """Output and derivatives of n rows."""
 
     mean: FloatArray  # (n,)
     weights: FloatArray  # (n, weights) H
     inputs: FloatArray  # (n, inputs) J, 0 where an input is beyond its limit
-    new_var: FloatArray  # (n,) the noise, and what inputs that are not known add
+    new_var: FloatArray  # (n,) noise, and variance due to uncertain inputs
 
 
 def compute_slopes(belief: Belief, x: FloatArray) -> OutputSlopes:
-    """The one output at standardised rows x, NaN for missing."""
+    """Compute the single output and its derivatives at standardised rows x; NaN is missing."""
     known = [reference.condition_row(belief, row, np.zeros_like(row)) for row in x]
     z = _prepend_column(np.stack([row.mean for row in known]), 1.0)
     vz = _prepend_column(np.stack([row.var for row in known]), 0.0)
@@ -77,7 +75,7 @@ def compute_slopes(belief: Belief, x: FloatArray) -> OutputSlopes:
 
 
 def function_var(belief: Belief, d: FloatArray) -> FloatArray:
-    """kappa D P D' of derivatives (n, weights)."""
+    """Return kappa D P D' of derivatives (n, weights)."""
     total = np.zeros(len(d))
     for stack in belief.stacks:
         blocks = d[:, stack.positions]
@@ -91,7 +89,7 @@ def _prepend_column(values: FloatArray, first: float) -> FloatArray:
 
 
 def _own_var(belief: Belief, layer: int, z: FloatArray) -> FloatArray:
-    """z' C z of every unit (n, units), C the unit's own part of the covariance."""
+    """Return z' C z of every unit (n, units), C the unit's own part of the covariance."""
     out = np.zeros((len(z), len(belief.layer_weights(layer))))
     for unit, first, cov in belief.own[layer]:
         part = z[:, first : first + len(cov)]
@@ -102,18 +100,18 @@ def _own_var(belief: Belief, layer: int, z: FloatArray) -> FloatArray:
 
 
 class Sensitivity(NamedTuple):
-    """Per quantity and input: mean slope, its standard deviation, and its size whatever the sign.
+    """Mean slope, its sd and its root mean square, per quantity and input.
 
     The quantities are the outputs, or functions of them.
     """
 
     slope: FloatArray  # (quantities, inputs) average over the sample
-    sd: FloatArray  # (quantities, inputs) of that average, by the belief about the weights
+    sd: FloatArray  # (quantities, inputs) sd of that average, from the weight covariance
     size: FloatArray  # (quantities, inputs) root mean square over the sample
 
 
 def compute_sensitivity(state: State, x: FloatArray, gain: FloatArray | None = None) -> Sensitivity:
-    """The expected Jacobian over standardised rows x, missing values at their mean.
+    """Average the expected Jacobian over standardised rows x, missing values at their mean.
 
     `gain` (n, quantities, outputs) holds the derivatives of the quantities with respect to the
     outputs at each row; without it the quantities are the outputs.
@@ -145,7 +143,7 @@ def _network_inputs(belief: Belief, row: FloatArray) -> InputMoments | input_mom
 
 
 def input_weights(belief: Belief) -> tuple[FloatArray, FloatArray]:
-    """First-layer weights (units, inputs) of the inputs themselves, and their variances.
+    """Return first-layer weights (units, inputs) of the inputs themselves, and their variances.
 
     A wide network's pre-activation is w_s' V' x + w_r' (x - V V' x), x in units of its own.
     """

@@ -1,16 +1,16 @@
-"""Chooses who runs the rows: the compiled kernel, or the numpy twin where it was not built.
+"""The public functions of the numerical core, in standardised units: predict, then learn.
 
-Both offer the same session. KBNN_ENGINE=numpy forces the twin, KBNN_ENGINE=avx512|avx2|portable an
+They run on the compiled kernel, or on the numpy reference if the kernel was not built; both offer
+the same session. KBNN_ENGINE=numpy forces the reference, KBNN_ENGINE=avx512|avx2|portable an
 instruction set of the kernel.
 
-The public face of the numerical core: predict, then learn, in standardised units.
-
->>> import numpy as np
->>> state = init(Config(inputs=1, hidden=(20,)), seed=1)
->>> x = np.linspace(-2.0, 2.0, 500)[:, None]
->>> state, _ = learn(state, np.random.default_rng(0).permutation(x), np.zeros(500))
->>> predict(state, x).mean.shape
-(500, 1)
+    >>> import numpy as np
+    >>> from kbnn.core.state import init
+    >>> state = init(Config(inputs=1, hidden=(20,)), seed=1)
+    >>> x = np.linspace(-2.0, 2.0, 500)[:, None]
+    >>> state, _ = learn(state, np.random.default_rng(0).permutation(x), np.zeros(500))
+    >>> predict(state, x).mean.shape
+    (500, 1)
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ try:
     from kbnn.core import _kernel
 
     _BUILT = True
-except ImportError:  # built without a compiler: the twin serves
+except ImportError:  # built without a compiler: the numpy reference is used
     _BUILT = False
 
 Prediction = Records
-"""What is predicted for rows, and what became of them when they were learned."""
+"""Predictions of rows, and the outcome of learning them."""
 
 
 NetworkOutputs = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
@@ -48,7 +48,7 @@ NetworkOutputs = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArra
 
 
 def describe_engine() -> str:
-    """Which engine serves, in words."""
+    """Describe the engine in use."""
     if not _BUILT:
         return "numpy (the kernel is not built here: no C compiler, or a bare source folder)"
     if _requested_engine() == "numpy":
@@ -57,7 +57,7 @@ def describe_engine() -> str:
 
 
 def is_compiled() -> bool:
-    """Whether the compiled kernel serves."""
+    """Return whether the compiled kernel is used."""
     return _BUILT and _requested_engine() != "numpy"
 
 
@@ -74,12 +74,12 @@ def _requested_engine() -> str:
 
 
 class Session(Protocol):
-    """A belief that stays open: rows are learned and predicted in place, a state on demand.
+    """A state that stays open: rows are learned and predicted in place.
 
     Arrays are contiguous float64: x (n, inputs) with NaN for missing, y (n, labels) with NaN for
-    not observed, x_var like x, weight (n,). However rows are grouped into calls and whatever is
-    asked in between, the results are the same bit for bit. Calls from several threads wait for one
-    another. Whoever needs several calls without others in between holds a lock of its own.
+    not observed, x_var like x, weight (n,). Results do not depend, bit for bit, on how rows are
+    grouped into calls or on calls in between. Calls from several threads wait for one another; a
+    caller that needs several calls without others in between must hold a lock of its own.
 
     A log makes calls repeatable: after `begin_log` results are kept, and after `rewind_log` the
     same calls in the same order return them without learning anything twice.
@@ -90,25 +90,25 @@ class Session(Protocol):
         """Whether rows were learned since `begin_log`."""
 
     def begin_log(self) -> None:
-        """Keep the result of every call from now on."""
+        """Start to keep the result of every call."""
 
     def rewind_log(self) -> None:
-        """Return the results in the log once more, in their order, before running anything."""
+        """Return the logged results again, in their order, before running anything."""
 
     def end_log(self) -> None:
-        """Forget the results."""
+        """Discard the logged results."""
 
     @property
     def config(self) -> Config:
-        """What the network is."""
+        """Configuration of the network."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened so far, see kbnn.core.state.Counts."""
+        """Counts so far, see kbnn.core.state.Counts."""
 
     @property
     def noise(self) -> FloatArray:
-        """(outputs, 2): shape and scale of the inverse-gamma noise belief; a copy."""
+        """(outputs, 2): shape and scale of the inverse-gamma noise state; a copy."""
 
     def learn(
         self,
@@ -118,7 +118,7 @@ class Session(Protocol):
         weight: FloatArray | None = None,
         again: bool = False,
     ) -> Records:
-        """Predict each row, then learn it; `again`: these rows were learned before."""
+        """Predict each row, then learn it; `again`: the rows were learned in an earlier pass."""
 
     def replay(
         self,
@@ -128,31 +128,31 @@ class Session(Protocol):
         weight: FloatArray | None = None,
         means_alone: bool = False,
     ) -> None:
-        """Learn rows once more between two new ones; `means_alone`: covariances stay as they are.
+        """Replay rows between two new ones; with `means_alone` covariances do not change.
 
-        The inputs' Gaussian and every count but `rehearsed` and `moved` stay too.
+        The input moments and every count except `rehearsed` and `moved` do not change either.
         """
 
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
-        """Predict rows; the belief does not change."""
+        """Predict rows; the state does not change."""
 
     def state(self) -> State:
-        """The belief as it is now; what is learned later leaves it alone."""
+        """Return the current state; later learning does not change it."""
 
 
 _as_records = partial(tuple.__new__, Records)
-"""What Records._make does, without its detour through Python: sessions make one a row."""
+"""Same as Records._make, but faster: sessions make one per call."""
 
 
 def open_session(state: State) -> Session:
-    """Open a belief; the given state is never written."""
+    """Open a session on a state, which is never written."""
     if not is_compiled():
         return reference.ReferenceSession(state)
     return _kernel.Session(_cached_net(state.config), state, _as_records, ARRAYS, COUNT._fields)
 
 
 def open_batched_session(config: Config, form: Sequence[int]) -> _kernel.BatchedSession:
-    """Working memory for models that lie side by side as `form` says; the kernel alone has it."""
+    """Allocate working memory for batched models packed as `form` says; compiled kernel only."""
     return _kernel.BatchedSession(_cached_net(config), _as_records, form)
 
 
@@ -165,7 +165,7 @@ def learn_arrays(
     *,
     again: bool = False,
 ) -> tuple[State, Records]:
-    """Learn rows in order; the given state is left as it is."""
+    """Learn rows in order and return the new state; the given state is not changed."""
     session = open_session(state)
     records = session.learn(x, y, x_var, weight, again)
     return session.state(), records
@@ -179,26 +179,26 @@ def predict_arrays(state: State, x: FloatArray, x_var: FloatArray | None = None)
 def scale_rows(
     columns: FloatArray, y: FloatArray, x: FloatArray, fixed: FloatArray
 ) -> tuple[FloatArray, FloatArray, bool]:
-    """See kbnn.model.scaler; in the kernel."""
+    """Run the compiled version of kbnn.model.scaler."""
     return _kernel.scale_rows(columns, y, x, fixed, kernel_constants())
 
 
 def update_calibration(
     tails: FloatArray, mean: FloatArray, sd: FloatArray, y: FloatArray, mix: bool, track: bool
 ) -> FloatArray:
-    """See kbnn.distributions.calibration; in the kernel."""
+    """Run the compiled version of kbnn.distributions.calibration.update_calibration."""
     return _kernel.update_calibration(tails, mean, sd, y, mix, track, kernel_constants())
 
 
 def calibrate_outputs(
     tails: FloatArray, said: NetworkOutputs, y: FloatArray | None, mix: bool, track: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """See kbnn.distributions.calibration; in the kernel."""
+    """Run the compiled version of kbnn.distributions.calibration.calibrate_outputs."""
     return _kernel.calibrate_outputs(tails, said, y, mix, track, kernel_constants())
 
 
 def update_count_mixture(tail: FloatArray, y: FloatArray, stated: FloatArray) -> None:
-    """See kbnn.distributions.calibration; in the kernel."""
+    """Run the compiled version of kbnn.distributions.calibration.update_count_mixture."""
     _kernel.update_count_mixture(tail, y, stated, kernel_constants())
 
 
@@ -210,7 +210,7 @@ def update_count_intervals(
     track: bool,
     stated: FloatArray,
 ) -> None:
-    """See kbnn.distributions.calibration; in the kernel."""
+    """Run the compiled version of kbnn.distributions.calibration.update_count_intervals."""
     _kernel.update_count_intervals(tail, y, u, none, track, stated, kernel_constants())
 
 
@@ -221,22 +221,22 @@ def apply_temperature(
     weight: FloatArray | None,
     grid: FloatArray,
 ) -> FloatArray:
-    """See kbnn.distributions.temperature; in the kernel."""
+    """Run the compiled version of kbnn.distributions.temperature.apply_temperature."""
     return _kernel.apply_temperature(known, probability, label, weight, grid, kernel_constants())
 
 
 def mixture_edges(stated: FloatArray, beyond: float, z: float, plain: bool) -> FloatArray:
-    """See kbnn.distributions.normal_mixture; in the kernel."""
+    """Compute interval edges of normal mixtures in the compiled kernel."""
     return _kernel.mixture_edges(stated, beyond, z, plain, kernel_constants())
 
 
 def score_rows(y: FloatArray, stated: FloatArray) -> FloatArray:
-    """See kbnn.distributions.normal_mixture; in the kernel."""
+    """Run the compiled version of kbnn.distributions.normal_mixture.judge."""
     return _kernel.score_rows(y, stated, kernel_constants())
 
 
 def copy_rows(arrays: list[NDArray[Any]], at: int, parts: tuple[NDArray[Any], ...]) -> None:
-    """Copy parts into arrays, from row `at` on, in one call: of single rows there are many."""
+    """Copy parts into arrays from row `at` on, in one call, which is faster for single rows."""
     if _BUILT and _kernel.copy_rows(arrays, at, parts):
         return
     for array, part in zip(arrays, parts, strict=True):
@@ -244,7 +244,10 @@ def copy_rows(arrays: list[NDArray[Any]], at: int, parts: tuple[NDArray[Any], ..
 
 
 def sum_in_order(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
-    """Each sum + v_1 + v_2 + ... of its column, so ordered: no cut of a stream leaves a trace."""
+    """Return each sum + v_1 + v_2 + ... of its column, strictly in row order.
+
+    The result does not depend on how the stream is cut into batches.
+    """
     if _BUILT:
         return _kernel.sum_in_order(sums, [np.ascontiguousarray(c, np.float64) for c in columns])
     pairs = zip(sums, columns, strict=True)
@@ -254,14 +257,14 @@ def sum_in_order(sums: FloatArray, columns: list[FloatArray]) -> FloatArray:
 def update_constant(
     sums: FloatArray, y: FloatArray, weight: FloatArray, limit: float
 ) -> FloatArray:
-    """See kbnn.metrics.scorecard; in the kernel."""
+    """Run the compiled version of kbnn.metrics.scorecard.ConstantBaseline."""
     return _kernel.update_constant(sums, y, weight, limit)
 
 
 def exceeds_limits(values: FloatArray, smallest: float, largest: float) -> tuple[bool, bool]:
-    """Whether a value is larger than the largest, and whether one is closer to 0 than the smallest.
+    """Return whether any value is beyond `largest`, and whether any is closer to 0 than `smallest`.
 
-    Neither is what is missing, nor 0 itself.
+    Missing values and 0 itself are neither.
     """
     if _BUILT:
         return _kernel.exceeds_limits(np.ascontiguousarray(values), smallest, largest)
@@ -270,7 +273,7 @@ def exceeds_limits(values: FloatArray, smallest: float, largest: float) -> tuple
 
 
 def stack_columns(columns: list[FloatArray], rows: int) -> FloatArray:
-    """Columns of so many rows each as those of a matrix."""
+    """Stack columns of `rows` rows into a matrix."""
     x = np.empty((rows, len(columns)))
     if _BUILT:
         _kernel.stack_columns([np.ascontiguousarray(column) for column in columns], x)
@@ -282,7 +285,7 @@ def stack_columns(columns: list[FloatArray], rows: int) -> FloatArray:
 
 @cache
 def kernel_constants() -> _kernel.Constants:
-    """The numbers of kbnn.core.constants in the kernel's struct."""
+    """Return the numbers of kbnn.core.constants as the kernel's struct."""
     return _kernel.Constants(
         lambda name: getattr(constants, name.upper()), constants.NODES, constants.NODE_WEIGHTS
     )
@@ -294,7 +297,7 @@ def _cached_net(config: Config) -> _kernel.Net:
 
 
 def build_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
-    """A configuration in the kernel's terms."""
+    """Convert a configuration to the kernel's struct."""
     layout = layout_of(config)
     kind = config.kind
     hidden = [
@@ -337,7 +340,7 @@ def build_net(config: Config, shared: _kernel.Constants) -> _kernel.Net:
 
 
 _MIN_THREAD_ROWS = 256
-"""Fewer rows than this are not worth a thread of their own."""
+"""Minimum number of rows per thread."""
 
 
 def learn(
@@ -349,15 +352,15 @@ def learn(
     weight: ArrayLike | None = None,
     again: bool = False,
 ) -> tuple[State, Prediction]:
-    """Learn rows in order; row i is predicted before y[i] is looked at.
+    """Learn rows in order; row i is predicted before y[i] is used.
 
-    x        (n, inputs); NaN is missing, infinite rejects the row
-    y        (n,) or (n, outputs), NaN not observed; for classes (n,) of class indices
-    x_var    (n, inputs) measurement variance of each input
-    weight   (n,) how often each row counts
-    again    these rows were learned before, in an earlier pass
+        x        (n, inputs); NaN is missing, an infinite value rejects the row
+        y        (n,) or (n, outputs), NaN not observed; for classes (n,) of class indices
+        x_var    (n, inputs) measurement variance of each input
+        weight   (n,) weight of each row
+        again    whether the rows were learned before, in an earlier pass
 
-    The given state stays as it is; the new one is returned.
+    Returns the new state and the predictions; the given state is not changed.
     """
     rows = _check_inputs(state.config, x)
     labels = _check_labels(state.config, y, len(rows))
@@ -369,7 +372,7 @@ def learn(
 
 
 def predict(state: State, x: ArrayLike, *, x_var: ArrayLike | None = None) -> Prediction:
-    """Predict rows, on all cores when there are many."""
+    """Predict rows, on all cores if there are many."""
     rows = _check_inputs(state.config, x)
     return predict_parallel(open_session(state), rows, _check_variances(x_var, rows, "x_var"))
 
@@ -377,7 +380,7 @@ def predict(state: State, x: ArrayLike, *, x_var: ArrayLike | None = None) -> Pr
 def predict_parallel(
     session: Session, rows: FloatArray, variances: FloatArray | None = None
 ) -> Prediction:
-    """What an open belief says of rows: many are shared out among sessions, one for each core."""
+    """Predict rows with an open session; many rows are split among sessions, one per core."""
     if len(rows) < 2 * _MIN_THREAD_ROWS or not is_compiled():
         return session.predict(rows, variances)
     threads = min(os.cpu_count() or 1, len(rows) // _MIN_THREAD_ROWS)

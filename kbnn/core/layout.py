@@ -12,8 +12,8 @@ different blocks are independent.
                     bias; all of it for several outputs) is a block per output.
 
     wide            as group, but of the first layer's weights only those of the bias and of the
-                    leading directions (kbnn.core.input_moments); each of the others is *loose*: independent
-                    of all, its variance behind the blocks, unit after unit
+                    leading directions (kbnn.core.input_moments); each of the others is *loose*:
+                    independent, its variance stored behind the blocks, unit after unit
 
 Only the upper triangle of a block is stored, row after row: entry (i, j), i <= j, of a block of
 dimension d lies at i d - i (i - 1)/2 + (j - i). Triangles follow each other in the order of blocks.
@@ -50,7 +50,7 @@ Block = tuple[Piece, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """The blocks of a configuration and their place in the mean and covariance vectors."""
+    """The blocks of a configuration and their positions in the mean and covariance vectors."""
 
     widths: tuple[int, ...]
     separate: bool
@@ -64,7 +64,7 @@ class Layout:
 
     @cached_property
     def layer_starts(self) -> tuple[int, ...]:
-        """Where each weight layer begins in the mean vector, and its end."""
+        """Start of each weight layer in the mean vector, and its end."""
         sizes = [m * (n + 1) for n, m in zip(self.widths[:-1], self.widths[1:], strict=True)]
         return tuple(int(start) for start in np.concatenate([[0], np.cumsum(sizes)]))
 
@@ -75,25 +75,25 @@ class Layout:
 
     @cached_property
     def block_offsets(self) -> tuple[int, ...]:
-        """Where each block's triangle begins in the covariance vector, and its end."""
+        """Start of each block's triangle in the covariance vector, and its end."""
         ends = np.cumsum([0] + [dim * (dim + 1) // 2 for dim in self.block_dims])
         return tuple(int(end) for end in ends)
 
     @cached_property
     def loose_positions(self) -> IntArray:
-        """The positions of the loose weights in the mean vector, (units, weights)."""
+        """Positions of the loose weights in the mean vector, (units, weights)."""
         each = self.widths[0] + 1
         units = self.widths[1] if self.joint else 0
         return np.arange(units * each, dtype=np.int64).reshape(units, each)[:, self.joint :]
 
     @property
     def size(self) -> int:
-        """The length of the covariance vector."""
+        """Length of the covariance vector."""
         return self.block_offsets[-1] + self.loose_positions.size
 
     @cached_property
     def block_positions(self) -> tuple[IntArray, ...]:
-        """For each block the positions of its weights in the mean vector."""
+        """Positions of each block's weights in the mean vector."""
         return tuple(
             np.concatenate([self._piece_positions(piece) for piece in block])
             for block in self.blocks
@@ -101,7 +101,7 @@ class Layout:
 
     @cached_property
     def variance_positions(self) -> IntArray:
-        """For each weight, in the order of the mean vector, where its variance lies."""
+        """Position of each weight's variance, in the order of the mean vector."""
         places = np.empty(self.layer_starts[-1], dtype=np.int64)
         for dim, start, order in zip(
             self.block_dims, self.block_offsets[:-1], self.block_positions, strict=True
@@ -117,12 +117,12 @@ class Layout:
         return np.arange(row + piece.first, row + piece.first + piece.length, dtype=np.int64)
 
     def weight_matrix(self, mean: FloatArray, layer: int) -> FloatArray:
-        """The weight matrix (units, inputs + 1) of a layer as a view of the mean vector."""
+        """Return the weight matrix (units, inputs + 1) of a layer as a view of the mean vector."""
         flat = mean[self.layer_starts[layer] : self.layer_starts[layer + 1]]
         return flat.reshape(self.widths[layer + 1], self.widths[layer] + 1)
 
     def unpack_blocks(self, cov: FloatArray) -> list[FloatArray]:
-        """The dense symmetric matrix of every block."""
+        """Return the dense symmetric matrix of every block."""
         return [
             unpack_triangle(cov[start:end], dim)
             for start, end, dim in zip(
@@ -131,33 +131,33 @@ class Layout:
         ]
 
     def pack_blocks(self, dense: list[FloatArray], loose: FloatArray | None = None) -> FloatArray:
-        """The covariance vector of dense blocks and loose variances: the inverse of `unpack`."""
+        """Return the covariance vector of dense blocks and loose variances."""
         parts = [pack_triangle(block) for block in dense]
         return np.concatenate(parts if loose is None else [*parts, loose.ravel()])
 
     def loose_var(self, cov: FloatArray) -> FloatArray:
-        """The variances of the loose weights, (units, weights): a view."""
+        """Return the variances of the loose weights, (units, weights), as a view."""
         return cov[self.block_offsets[-1] :].reshape(self.loose_positions.shape)
 
 
 def diagonal_positions(dim: int) -> IntArray:
-    """Where the diagonal of a packed triangle lies."""
+    """Return the positions of the diagonal in a packed triangle."""
     i = np.arange(dim, dtype=np.int64)
     return i * dim - i * (i - 1) // 2
 
 
 def pack_triangle(matrix: FloatArray) -> FloatArray:
-    """The upper triangle of a symmetric matrix, row after row."""
+    """Return the upper triangle of a symmetric matrix, row after row."""
     return np.asarray(matrix[_upper_indices(len(matrix))])
 
 
 def triangle_dimension(size: int) -> int:
-    """Of the matrix whose triangle has so many entries."""
+    """Return the dimension of the matrix whose triangle has `size` entries."""
     return (math.isqrt(8 * size + 1) - 1) // 2
 
 
 def unpack_triangle(row: FloatArray, dim: int) -> FloatArray:
-    """The symmetric matrix of a packed upper triangle."""
+    """Return the symmetric matrix of a packed upper triangle."""
     matrix = np.zeros((dim, dim))
     upper = _upper_indices(dim)
     matrix[upper] = row
@@ -172,7 +172,7 @@ def _upper_indices(dim: int) -> tuple[IntArray, IntArray]:
 
 @lru_cache(maxsize=64)
 def layout_of(config: Config) -> Layout:
-    """The layout that a configuration asks for."""
+    """Return the layout of a configuration."""
     layout = Layout(
         config.widths,
         config.covariance in ("paper", "neuron"),
@@ -223,7 +223,7 @@ def _group_blocks(config: Config) -> tuple[Block, ...]:
 
 
 def group_bounds(units: int, size: int | None, unit_weights: int) -> list[tuple[int, int]]:
-    """(first, end) of consecutive groups of at most `size` units, as even as can be."""
+    """Return (first, end) of consecutive groups of at most `size` units, as even as possible."""
     if size is None:
         size = max(1, min(MAX_GROUP_UNITS, MAX_GROUP_WEIGHTS // unit_weights))
     count = -(-units // size)
@@ -241,9 +241,9 @@ _BLOCK_BUILDERS = {
 
 
 def invert_spd(matrix: FloatArray) -> FloatArray | None:
-    """The inverse of symmetric positive definite matrices (..., n, n), symmetric to the bit.
+    """Invert symmetric positive definite matrices (..., n, n); the result is exactly symmetric.
 
-    None where any of them is none.
+    None if any of them is not positive definite.
     """
     try:
         root = _inverse_root(np.asarray(np.linalg.cholesky(matrix), np.float64))
@@ -257,7 +257,7 @@ def invert_spd(matrix: FloatArray) -> FloatArray | None:
 
 
 def _inverse_root(root: FloatArray) -> FloatArray:
-    """The inverse of lower triangular matrices, by halves: a third of the time of full ones."""
+    """Invert lower triangular matrices by halves, in a third of the time of full ones."""
     if root.shape[-1] <= 24:
         return np.asarray(np.linalg.inv(root), np.float64)
     half = root.shape[-1] // 2

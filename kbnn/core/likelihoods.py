@@ -1,63 +1,55 @@
-"""What a label says about the outputs, as a sequence of scalar measurements in output space.
+"""Likelihoods: what a label says about the outputs, and the noise, counts and drift around it.
 
-The outputs before their activation are a ~ N(m, Q). A label is one measurement, or several, of
-directions d'a. With v = d'Q d each amounts to two numbers, a pull and an information gamma:
-    m += Q d pull,   Q -= gamma (Q d)(Q d)'.
+Measurements. The outputs before their activation are a ~ N(m, Q). A label is one measurement, or
+several, of directions d'a. With v = d'Q d each amounts to two numbers, a pull and an information
+gamma:
+
+    m += Q d pull,   Q -= gamma (Q d)(Q d)'
+
 Every output is linear in the weights near their mean, Cov(w, a) = G, so the weights follow:
-    w += G b,   P -= (G B)(G B)',
-where b and the columns of B collect the measurements in terms of the *prior* gain: with A = I at
-first, b += A d pull, a new column sqrt(gamma) A d, A -= gamma (A d)(Q d)'. P stays positive
-definite by construction, and no matrix is inverted.
 
-The observation noise of a real target, learned from the stream.
+    w += G b,   P -= (G B)(G B)'
 
-Level: the noise variance is inverse-gamma(a, b) with mean-like value r = b/a, discounted by 0.99 a
-row, so it follows the stream with a memory of a hundred rows.
+where b and the columns of B collect the measurements in terms of the *prior* gain: starting from A
+= I, b += A d pull, a new column sqrt(gamma) A d, A -= gamma (A d)(Q d)'. P stays positive definite
+by construction, and no matrix is inverted.
 
-Shape: a head h(x) = w_h . [1, z], z the last hidden layer's means, w_h ~ N(head_mean, head_cov),
-says by what factor exp(h) the noise at x differs from the level. It is detached: it never touches
-the mean. The predicted noise variance is EV = r exp(m_h + v_h/2).
+Noise of a real target. Its level is inverse-gamma(a, b) with r = b/a, discounted by 0.99 per row: a
+memory of a hundred rows. A head h(x) = w_h . [1, z], z the last hidden layer's means, w_h ~
+N(head_mean, head_cov), is the log-factor by which the noise at x differs from the level. It never
+affects the mean. The predicted noise variance is EV = r exp(m_h + v_h/2). For outliers, a residual
+e comes from (1 - eps) N(0, S) + eps N(0, 100 S); with p the probability of the first component, the
+row has weight lambda = p + (1 - p)/100.
 
-Outliers: a residual e comes from (1 - eps) N(0, S) + eps N(0, 100 S); with p the probability of the
-first, the row counts with weight lambda = p + (1 - p)/100.
+Counts. eta = a/2 is the logarithm of the rate, m and q its mean and variance, and a count y has the
+likelihood e^(y eta)/(k + e^eta)^(y + k), k = 1/phi. The posterior mode is found by Newton's method,
+with s = 1/(1 + k e^-eta): gradient (m - eta)/q + y - (y + k) s, curvature 1/q + I, where I = (y +
+k) s (1 - s). Its variance is v = q/(1 + q I), and its mean eta - I (1 - 2s) v^2/2, corrected by the
+third derivative. Using half the network's output keeps rates from exploding where no data were
+seen. The dispersion phi is the ratio of two discounted sums, (V - the variance of a Poisson of the
+same mean)/(mu^2 e^q), weighted by the information of each row. One count in a hundred is an outlier
+with mass s/((s + y)(s + y + 1)), s = mu + 1, whose tail falls as 1/y^2; a count is weighted by the
+probability that it is not an outlier.
 
-A count seen through a negative binomial: what it says of the logarithm of its rate.
+Drift. A row's surprise is (e^2/S - 1)/2 for a real target (S the variance predicted before the row)
+and, for classes, the log-loss minus its expectation, in units of its spread: zero on average while
+predictions are calibrated. The evidence c = max(0, c + min(surprise, cap) - slack) then stays near
+zero; c > threshold raises an alarm: c = 0, every covariance moves a share of the way back to its
+prior (the means do not change) and the noise state keeps only its last twenty rows. The cap is low,
+so that outliers do not look like drift. Rows of a later pass raise no alarm.
 
-eta = a/2 is the logarithm of the rate, m and q its mean and variance, and a count y has the
-likelihood e^(y eta)/(k + e^eta)^(y + k), k = 1/phi. The posterior's mode by Newton's method, with
-s = 1/(1 + k e^-eta): gradient (m - eta)/q + y - (y + k) s, curvature 1/q + I, where
-I = (y + k) s (1 - s); its variance v = q/(1 + q I), and its mean eta - I (1 - 2s) v^2/2, corrected
-by the third derivative.
-Half the network's output keeps rates from running away where nothing has been seen.
-
-phi is the ratio of two discounted sums, (V - what a Poisson of the same mean would have)/(mu^2 e^q)
-weighted by how much each row can tell.
-
-Outliers: a count comes from the negative binomial or, one in a hundred, from
-s/((s + y)(s + y + 1)), s = mu + 1, whose tail is as heavy as 1/y^2; it counts as far as it is none.
-
-Has the stream changed? A cumulative sum of bounded surprise, and what follows an alarm.
-
-A row's surprise is (e^2/S - 1)/2 for a real target (S the variance predicted before the row) and
-the log-loss against its own expectation, in units of its spread, for classes: zero on average
-while the predictions are honest. c = max(0, c + min(surprise, cap) - slack) stays near zero then;
-c > threshold raises the alarm: c = 0, every covariance returns a share of the way to its prior (the
-means stay, so what is still right is kept) and the noise belief forgets all but its last twenty
-rows. The cap is low, so that outliers, however wild, do not look like drift. Rows of a later pass
-raise no alarm: they are no news.
-
-What a label is: one object per kind, which owns everything that depends on it.
+The likelihoods, each an object that owns everything that depends on it:
 
     gaussian     a real target with Gaussian noise, one per output
-    bernoulli    one output, labels 0 and 1: the sign of a seen through Phi(lambda a)
+    bernoulli    one output, labels 0 and 1: the sign of a through Phi(lambda a)
     categorical  one output per class, the label is the index of the class: "c beats k" for every
-                 rival k in order, a probit measurement of a_c - a_k that counts p_c + p_k times
-    count        counts with a log link, see kbnn.core.likelihoods, one per output
-    amount       a real target that may be none at all, -inf: as gaussian where there is one, and
-                 for each target a second output, a probit measurement of whether there is
-    sigmoid      the paper's way: a Gaussian label 0 or 1 on z = sigmoid(a)
+                 rival k in order, a probit measurement of a_c - a_k with weight p_c + p_k
+    count        counts with a log link, one per output
+    amount       a real target, or -inf for an amount of 0: as gaussian if finite, and for each
+                 target a second output, a probit measurement of whether there is an amount
+    sigmoid      as in the paper: a Gaussian label 0 or 1 on z = sigmoid(a)
 
-A kind is added here and in csrc/observe.h, and nowhere else.
+A new likelihood is added here and in csrc/observe.h only.
 """
 
 from __future__ import annotations
@@ -112,7 +104,7 @@ from kbnn.core.constants import (
 
 
 class OutputMoments(NamedTuple):
-    """The outputs of one row before their activation."""
+    """Moments of one row's outputs before their activation."""
 
     mean: FloatArray
     cov: FloatArray  # of the function
@@ -125,12 +117,12 @@ class OutputMoments(NamedTuple):
         return self.inflated_var(1.0)
 
     def inflated_var(self, kappa: float) -> FloatArray:
-        """The variance that predictions state: that of the function counts kappa times."""
+        """Return the predicted variance: kappa times the function's, plus that due to inputs."""
         return kappa * np.maximum(np.diag(self.cov), 0.0) + self.input_var
 
 
 class OutputEvidence:
-    """The outputs while a label is worked in: moments m, Q and the evidence b, B so far."""
+    """The outputs while a label is processed: moments m, Q and the evidence b, B so far."""
 
     def __init__(self, mean: FloatArray, cov: FloatArray, extra_var: FloatArray) -> None:
         self.mean, self.cov, self.extra_var = mean.copy(), cov.copy(), extra_var
@@ -144,12 +136,12 @@ class OutputEvidence:
         return np.array(self.columns).reshape(-1, len(self.mean)).T
 
     def project_moments(self, direction: FloatArray) -> tuple[float, float]:
-        """Mean and variance of d'a, the variance including that of uncertain inputs."""
+        """Return mean and variance of d'a, including the variance of uncertain inputs."""
         var = max(float(direction @ self.cov @ direction), 0.0)
         return float(direction @ self.mean), var + float(direction**2 @ self.extra_var)
 
     def add_measurement(self, direction: FloatArray, pull: float, information: float) -> None:
-        """Work in one measurement of d'a."""
+        """Add one measurement of d'a."""
         cov_d, gain_d = self.cov @ direction, self._gain @ direction
         self.mean += cov_d * pull
         self.pull += gain_d * pull
@@ -159,7 +151,7 @@ class OutputEvidence:
 
 
 def measure_real(outputs: OutputEvidence, o: int, target: float, noise_var: float) -> None:
-    """Output o seen through noise r: pull = e/(v + r), gamma = 1/(v + r)."""
+    """Measure output o with noise r: pull = e/(v + r), gamma = 1/(v + r)."""
     direction = unit_vector(len(outputs.mean), o)
     mean, var = outputs.project_moments(direction)
     total = max(var + noise_var, SMALLEST_VAR)
@@ -167,8 +159,10 @@ def measure_real(outputs: OutputEvidence, o: int, target: float, noise_var: floa
 
 
 def measure_probit(outputs: OutputEvidence, direction: FloatArray, weight: float) -> None:
-    """d'a > 0 seen through Phi: with T^2 = 1/lambda^2 + v, u = d'm/T and rho = N(u)/Phi(u),
-    pull = rho/T and gamma = rho (rho + u)/T^2.
+    """Measure d'a > 0 through Phi.
+
+    With T^2 = 1/lambda^2 + v, u = d'm/T and rho = N(u)/Phi(u), pull = rho/T and gamma = rho (rho +
+    u)/T^2.
     """
     mean, var = outputs.project_moments(direction)
     t = np.sqrt(PROBIT_VAR + var)
@@ -186,10 +180,10 @@ def measure_weighted(
     information: float,
     weight: float,
 ) -> None:
-    """A measurement that counts `weight` times: its Gaussian site has its precision multiplied.
+    """Add a measurement with a weight: the precision of its Gaussian site is multiplied.
 
-    The site's variance is 1/gamma - v; with that over `weight`, gamma becomes
-    weight gamma / (1 + (weight - 1) gamma v), and the pull changes in proportion.
+    The site's variance is 1/gamma - v; divided by `weight`, gamma becomes weight gamma / (1 +
+    (weight - 1) gamma v), and the pull changes in proportion.
     """
     rest = 1.0 + (weight - 1.0) * min(information * var, 1.0)
     factor = weight / max(rest, min(weight, 1.0))
@@ -197,14 +191,14 @@ def measure_weighted(
 
 
 def unit_vector(size: int, index: int) -> FloatArray:
-    """The direction of one output."""
+    """Return the direction of one output."""
     direction = np.zeros(size)
     direction[index] = 1.0
     return direction
 
 
 class NoiseForecast(NamedTuple):
-    """What is believed of one output's noise at one x."""
+    """Predicted noise of one output at one x."""
 
     level: float  # r
     var: float  # EV, or r without a head
@@ -219,7 +213,7 @@ def forecast_noise(
     head_cov: FloatArray | None,
     features: FloatArray,
 ) -> NoiseForecast:
-    """The noise variance expected at a row whose last hidden layer is `features` = [1, z]."""
+    """Predict the noise variance of a row whose last hidden layer is `features` = [1, z]."""
     level = float(noise[1] / noise[0])
     if head_mean is None or head_cov is None:
         return NoiseForecast(level, level, 0.0, 0.0, np.zeros(0))
@@ -231,33 +225,33 @@ def forecast_noise(
 
 
 def residual_inlier_probability(e: float, total_var: float) -> float:
-    """p of the contaminated normal for a residual e of predictive variance `total_var`."""
+    """Return p of the contaminated normal for a residual e of predictive variance `total_var`."""
     odds = OUTLIER_ODDS * np.exp(-OUTLIER_DECAY * min(e * e / total_var, OUTLIER_REACH))
     return float(odds / (1.0 + odds))
 
 
 def inlier_weight(p: float) -> float:
-    """lambda = p + (1 - p)/100: how far a residual that is no outlier with probability p counts."""
+    """Return lambda = p + (1 - p)/100, the weight of a residual with inlier probability p."""
     return p + (1.0 - p) / OUTLIER_VAR_RATIO
 
 
 class Residual(NamedTuple):
-    """A residual as the noise sees it."""
+    """A residual and the variances that the noise update needs."""
 
     e: float
     var: float  # of the function where it was predicted
-    inflated_var: float  # the same, made up for repeated passes
-    trust: float  # lambda, 1 for what is surely no outlier
-    share: float  # how much of a row it counts: lambda times the row's weight
+    inflated_var: float  # the same, inflated for repeated passes
+    trust: float  # lambda, 1 for a certain inlier
+    share: float  # effective weight: lambda times the row's weight
 
 
 def learn_level(noise: FloatArray, seen: Residual) -> tuple[FloatArray, float]:
-    """(a, b) and r after a residual.
+    """Return (a, b) and r after a residual.
 
     A variational fixed point: with R = r/trust and gain = R/(var + R) the noise part of the
-    residual has second moment (e gain)^2 + v R/(v + R), v the stated variance; then
-    a += share/2, b += share (..)/2, r = b/a. The row's weight has no part in R: a residual tells
-    no less of the noise because its row counts often, and r would run away to 0.
+    residual has second moment (e gain)^2 + v R/(v + R), v the inflated variance; then a += share/2,
+    b += share (..)/2, r = b/a. The row's weight does not enter R: a large weight does not make a
+    residual less informative about the noise, and r would collapse to 0.
     """
     e, var, stated, trust, share = seen
     a, b = noise
@@ -274,11 +268,11 @@ def learn_level(noise: FloatArray, seen: Residual) -> tuple[FloatArray, float]:
 def learn_head(
     head_mean: FloatArray, head_cov: FloatArray, now: NoiseForecast, seen: Residual
 ) -> tuple[FloatArray, FloatArray]:
-    """The head after a residual: eps^2 -> V -> h by Gaussian smoothing.
+    """Update the noise head with a residual: eps^2 -> V -> h by Gaussian smoothing.
 
-    K = EV/(var + EV), rest = v EV/(v + EV), v the stated variance: the noise part of e has
-    E eps^2 = m2 = (K e)^2 + rest and Var eps^2 = s2 = 2 rest^2 + 4 rest (K e)^2.
-    With D = 3 exp(v_h) - 1: Dm = v_h (m2/EV - 1)/D, Dv = v_h^2 (s2/(EV D)^2 - 1/D).
+    K = EV/(var + EV), rest = v EV/(v + EV), v the inflated variance: the noise part of e has E
+    eps^2 = m2 = (K e)^2 + rest and Var eps^2 = s2 = 2 rest^2 + 4 rest (K e)^2. With D = 3 exp(v_h)
+    - 1: Dm = v_h (m2/EV - 1)/D, Dv = v_h^2 (s2/(EV D)^2 - 1/D).
     """
     e, var, stated, trust, share = seen
     v = min(now.log_var, HEAD_LOG_VAR_CAP)
@@ -299,31 +293,31 @@ def learn_head(
 
 
 class LogRate(NamedTuple):
-    """What is believed of the logarithm of a rate."""
+    """Mean and variance of the logarithm of a rate."""
 
     mean: float
     var: float
 
 
 def make_log_rate(mean: float, var: float) -> LogRate:
-    """Of an output of that mean and variance."""
+    """Return the log-rate of an output with this mean and variance."""
     eta = min(max(COUNT_RATE * mean, -LOG_RATE_LIMIT), LOG_RATE_LIMIT)
     return LogRate(eta, min(max(COUNT_RATE**2 * var, LEAST_RATE_VAR), MOST_RATE_VAR))
 
 
 def count_dispersion(sums: tuple[float, float]) -> float:
-    """phi of its two sums, weight first."""
+    """Return phi from its two sums, weight first."""
     return min(max(sums[1] / sums[0], LEAST_DISPERSION), MOST_DISPERSION)
 
 
 def count_moments(now: LogRate, phi: float) -> tuple[float, float]:
-    """mu and 1/alpha of the negative binomial that is predicted."""
+    """Return mu and 1/alpha of the predictive negative binomial."""
     mu = math.exp(min(now.mean + 0.5 * now.var, LOG_RATE_LIMIT))
     return mu, math.exp(now.var) * (1.0 + phi) - 1.0
 
 
 def log_rate_posterior(now: LogRate, y: float, phi: float) -> LogRate:
-    """What is believed once y was seen."""
+    """Return the posterior of the log-rate given a count y."""
     m, q = now
     k = 1.0 / phi
     h = y * k / (y + k)
@@ -344,7 +338,10 @@ def log_rate_posterior(now: LogRate, y: float, phi: float) -> LogRate:
 def count_inlier_probability(
     y: float, mu: float, inverse: float, share: float = OUTLIER_SHARE
 ) -> float:
-    """That a count is no outlier, of which there are such a share; `inverse` is 1/alpha."""
+    """Return the probability that a count is not an outlier; `inverse` is 1/alpha.
+
+    `share` is the prior probability of an outlier.
+    """
     alpha, s = 1.0 / inverse, mu + 1.0
     log_mass = math.lgamma(y + alpha) - math.lgamma(alpha) - math.lgamma(y + 1.0)
     log_mass += -alpha * math.log1p(mu * inverse) - y * math.log1p(alpha / mu)
@@ -354,8 +351,9 @@ def count_inlier_probability(
 
 
 def dispersion_slope(y: float, mu: float, inverse: float) -> float:
-    """d log mass/d log(1/alpha) = -alpha (psi(y + alpha) - psi(alpha) - log(1 + mu/alpha)
-    + (mu - y)/(mu + alpha)): above 0 where the count asks for more dispersion.
+    """Return d log mass/d log(1/alpha), positive where the count asks for more dispersion.
+
+    It is -alpha (psi(y + alpha) - psi(alpha) - log(1 + mu/alpha) + (mu - y)/(mu + alpha)).
     """
     alpha = 1.0 / inverse
     slope = digamma(y + alpha) - digamma(alpha) - math.log1p(mu * inverse)
@@ -363,7 +361,7 @@ def dispersion_slope(y: float, mu: float, inverse: float) -> float:
 
 
 def digamma(x: float) -> float:
-    """psi of a number above 0: by its recurrence up to 8, and its series from there."""
+    """Return psi of a number above 0: by recurrence up to 8, then by its asymptotic series."""
     below = 0.0
     while x < 8.0:
         below += 1.0 / x
@@ -378,7 +376,7 @@ def digamma(x: float) -> float:
 def learn_dispersion(
     sums: tuple[float, float], now: LogRate, phi: float, y: float, share: float
 ) -> tuple[float, float]:
-    """The two sums after a count that is `share` of a row."""
+    """Return the two sums after a count of weight `share`."""
     mu, inverse = count_moments(now, phi)
     var = mu + mu * mu * inverse
     scale = mu * mu * math.exp(now.var)
@@ -390,17 +388,17 @@ def learn_dispersion(
 
 
 def count_bound(mu: float, inverse: float) -> float:
-    """The most that a count is taken for: so many standard deviations above what was expected."""
+    """Return the value at which counts are clipped: mu + RESIDUAL_BOUND standard deviations."""
     return mu + RESIDUAL_BOUND * math.sqrt(mu + mu * mu * inverse)
 
 
 def count_surprise(y: float, mu: float, inverse: float) -> float:
-    """How far beyond what was expected, as kbnn.core.likelihoods counts it."""
+    """Return the squared residual of a count in units of its predictive variance."""
     return (y - mu) ** 2 / (mu + mu * mu * inverse)
 
 
 def update_detector(detector: DriftDetector, evidence: FloatArray, surprise: float) -> bool:
-    """Add a row's surprise to the evidence, in place; True raises the alarm."""
+    """Add a row's surprise to the evidence, in place; return whether an alarm is raised."""
     evidence[0] = max(0.0, evidence[0] + min(surprise, detector.cap) - detector.slack)
     if evidence[0] <= detector.threshold:
         return False
@@ -409,13 +407,13 @@ def update_detector(detector: DriftDetector, evidence: FloatArray, surprise: flo
 
 
 def shorten_noise_memory(noise: FloatArray) -> FloatArray:
-    """The noise belief with its memory cut to twenty rows."""
+    """Return the noise state with its memory cut to twenty rows."""
     factor = np.minimum(1.0, NOISE_MEMORY / noise[:, :1])
     return noise * factor
 
 
 def class_surprise(probability: FloatArray, label: int) -> float:
-    """(s - H)/sqrt(2 (V + 0.1)): the log-loss s of a label against its mean H and variance V."""
+    """Return (s - H)/sqrt(2 (V + 0.1)), s the log-loss of a label with mean H and variance V."""
     p = np.maximum(probability, TINY)
     information = -np.log(p)
     entropy = float(p @ information)
@@ -424,16 +422,16 @@ def class_surprise(probability: FloatArray, label: int) -> float:
 
 
 CLASS_PRIOR_SCALE = 25.0
-"""Class outputs have this many times the prior variance: probabilities near 0 and 1 are common."""
+"""Factor on the prior variance of class outputs, as probabilities near 0 and 1 are common."""
 
 NoiseHeads = list[tuple[FloatArray, FloatArray]]
 
 
 class RowPrior(NamedTuple):
-    """What is believed of a row before its label is looked at."""
+    """The prediction of a row before its label is used."""
 
     outputs: OutputMoments
-    variance_inflation: float  # what repeated passes ask for, see kbnn.core.belief
+    variance_inflation: float  # kappa, see kbnn.core.belief
     forecasts: list[NoiseForecast]  # empty where the noise is not learned
     noise: FloatArray
     heads: NoiseHeads
@@ -444,13 +442,13 @@ class RowPrior(NamedTuple):
 
     @property
     def inflated_outputs(self) -> OutputEvidence:
-        """The outputs as predictions state them: the function's covariance kappa times."""
+        """The outputs as predicted, with the function's covariance times kappa."""
         out = self.outputs
         return OutputEvidence(out.mean, self.variance_inflation * out.cov, out.input_var)
 
 
 class LabelUpdate(NamedTuple):
-    """What a label asks of the belief: evidence, and the noise belief that goes with it."""
+    """The update that a label asks for: evidence, and the new noise state."""
 
     evidence: OutputEvidence
     noise: FloatArray
@@ -461,44 +459,44 @@ class LabelUpdate(NamedTuple):
 
 
 class Likelihood(ABC):
-    """A kind of label."""
+    """Base class of likelihoods."""
 
     name: str
     code: int  # in the enum of csrc/observe.h
     detector: DriftDetector = REAL
     has_noise = False  # whether its noise can be learned
     initial_noise = (1.0, 0.03)  # its two numbers before the first row
-    supports_noise_head = False  # on the input, if that is wanted
-    has_signed_noise = False  # whether the second may be negative
+    supports_noise_head = False  # whether the noise can depend on the input
+    has_signed_noise = False  # whether the second number of the noise state may be negative
     supports_many_outputs = False
-    has_none = False  # whether -inf is a label: none at all
+    has_none = False  # whether -inf is a valid label: an amount of 0
     prior_scale = 1.0  # of the output weights' variances
-    output_activations: tuple[Activation, ...] = ()  # what an output passes before it is compared
-    supports_growth = False  # whether outputs can be added while it runs
+    output_activations: tuple[Activation, ...] = ()  # applied to an output before the label
+    supports_growth = False  # whether outputs can be added while learning
 
     def label_count(self, outputs: int) -> int:
-        """Numbers in a row's label."""
+        """Return the number of values in a row's label."""
         return 1
 
     def class_count(self, outputs: int) -> int:
-        """Classes whose probabilities are predicted."""
+        """Return the number of classes whose probabilities are predicted."""
         return 0
 
     def can_learn(self, label: FloatArray, outputs: int) -> bool:
-        """Whether finite numbers can be a label."""
+        """Return whether finite numbers are a valid label."""
         return not self.class_count(outputs) or bool(0 <= label[0] < self.class_count(outputs))
 
     def class_probabilities(self, outputs: OutputEvidence) -> FloatArray:
-        """Of each class."""
+        """Return the probability of each class."""
         return np.zeros(0)
 
     @abstractmethod
     def observe_label(self, before: RowPrior, label: FloatArray, weight: float) -> LabelUpdate:
-        """What a label that counts `weight` times asks of the belief."""
+        """Return the update for a label of this weight."""
 
 
 class GaussianLikelihood(Likelihood):
-    """Robust weight, bounded residual and noise belief, one output after another."""
+    """Real targets: robust weight, clipped residual and noise state, output by output."""
 
     name, code = "gaussian", 0
     has_noise = supports_noise_head = supports_many_outputs = True
@@ -540,9 +538,10 @@ class GaussianLikelihood(Likelihood):
 
 
 class AmountLikelihood(GaussianLikelihood):
-    """Outputs are the amounts of all targets, then whether there is any: P = Phi(lambda rate a).
+    """Amounts: outputs are the amounts of all targets, then their presences.
 
-    That there is none says nothing of how much it would be.
+    The probability of an amount is Phi(lambda rate a). A label of 0 carries no information about
+    the size of an amount.
     """
 
     name, code = "amount", 5
@@ -571,13 +570,13 @@ class AmountLikelihood(GaussianLikelihood):
 
 
 def presence_probability(mean: FloatArray, var: FloatArray) -> FloatArray:
-    """The probability that there is an amount, of an output of that mean and variance."""
+    """Return the probability of an amount, given mean and variance of the presence output."""
     u = PRESENCE_RATE * mean / np.sqrt(PROBIT_VAR + PRESENCE_RATE**2 * var)
     return np.asarray(np.exp(normal.log_cdf(u)))
 
 
 class CountLikelihood(Likelihood):
-    """Counts, one output after another; what is learned as its noise is the dispersion's sums."""
+    """Counts, output by output; the noise state holds the sums of the dispersion."""
 
     name, code = "count", 4
     has_noise = has_signed_noise = supports_many_outputs = True
@@ -587,7 +586,7 @@ class CountLikelihood(Likelihood):
         return outputs
 
     def can_learn(self, label: FloatArray, outputs: int) -> bool:
-        """Whole numbers from 0 on; one that was not seen is NaN."""
+        """Return whether the label holds whole numbers from 0 on, or NaN for not observed."""
         seen = label[~np.isnan(label)]
         return bool(np.all((seen >= 0.0) & (seen == np.floor(seen)) & (seen <= LARGEST_COUNT)))
 
@@ -601,15 +600,15 @@ class CountLikelihood(Likelihood):
         for o in seen:
             y, sums = float(label[o]), (float(before.noise[o, 0]), float(before.noise[o, 1]))
             phi = count_dispersion(sums)
-            said = make_log_rate(float(out.mean[o]), float(stated[o]))
-            mu, inverse = count_moments(said, phi)
+            predicted = make_log_rate(float(out.mean[o]), float(stated[o]))
+            mu, inverse = count_moments(predicted, phi)
             trust = 1.0
             if before.robust:
                 p = count_inlier_probability(y, mu, inverse)
                 inlier, trust = min(inlier, p), inlier_weight(p)
             square = count_surprise(y, mu, inverse)
             surprise += (min(square, SURPRISE_CAP) - 1.0) / 2.0 / len(seen)
-            learned[o] = learn_dispersion(sums, said, phi, y, trust * weight)
+            learned[o] = learn_dispersion(sums, predicted, phi, y, trust * weight)
             if before.robust:
                 y = min(y, count_bound(mu, inverse))
             direction = unit_vector(len(out.mean), o)
@@ -618,9 +617,8 @@ class CountLikelihood(Likelihood):
             after = log_rate_posterior(now, y, phi)
             pull = COUNT_RATE * (after.mean - now.mean) / now.var
             information = COUNT_RATE**2 * (now.var - after.var) / now.var**2
-            # The rate's variance was clipped: a Gaussian site of that information, seen through
-            # the whole variance, pulls and tells less. Without this more than all the variance
-            # there is would be taken away.
+            # The variance of the log-rate was clipped, so the Gaussian site is rescaled to the
+            # whole variance. Otherwise the update would remove more variance than there is.
             clipped = var - now.var / COUNT_RATE**2
             if clipped > 0.0:
                 part_kept = 1.0 / (1.0 + information * clipped)
@@ -630,20 +628,20 @@ class CountLikelihood(Likelihood):
 
 
 class ClassLikelihood(Likelihood):
-    """What the kinds of class labels share."""
+    """Base class of class likelihoods."""
 
     detector = CLASSES
     prior_scale = CLASS_PRIOR_SCALE
 
     def class_index(self, label: float) -> int:
-        """The class that a number stands for."""
+        """Return the index of the class that a label stands for."""
         return int(label)
 
     @abstractmethod
     def measure_label(
         self, evidence: OutputEvidence, label: float, weight: float, before: RowPrior
     ) -> int:
-        """Measure the outputs by a label; how many variances had to be raised."""
+        """Measure the outputs by a label; return how many variances had to be raised."""
 
     def observe_label(self, before: RowPrior, label: FloatArray, weight: float) -> LabelUpdate:
         out, given = before.outputs, float(label[0])
@@ -656,7 +654,7 @@ class ClassLikelihood(Likelihood):
 
 
 class BinaryLikelihood(ClassLikelihood):
-    """p(1|a) = Phi(lambda a), the label 0 or 1."""
+    """Two classes: p(1|a) = Phi(lambda a), the label is 0 or 1."""
 
     def class_count(self, outputs: int) -> int:
         return 2
@@ -665,14 +663,14 @@ class BinaryLikelihood(ClassLikelihood):
         return int(label > 0.5)
 
     def class_probabilities(self, outputs: OutputEvidence) -> FloatArray:
-        """P(0) and P(1) = Phi(mean / sqrt(1/lambda^2 + var))."""
+        """Return P(0) and P(1) = Phi(mean / sqrt(1/lambda^2 + var))."""
         mean, var = outputs.project_moments(np.ones(1))
         u = mean / np.sqrt(PROBIT_VAR + var)
         return np.exp(normal.log_cdf(np.array([-u, u])))
 
 
 class BernoulliLikelihood(BinaryLikelihood):
-    """The sign of a seen through Phi, its moments matched."""
+    """The sign of a through Phi, by moment matching."""
 
     name, code = "bernoulli", 1
 
@@ -684,12 +682,13 @@ class BernoulliLikelihood(BinaryLikelihood):
 
 
 class CategoricalLikelihood(ClassLikelihood):
-    """The class beats every rival, one probit measurement after another.
+    """Several classes: the label beats every rival, one probit measurement after another.
 
-    Of a pair, Phi is the probability of the one if it is one of the two. A label c says so of every
-    pair (c, k), and counts there p_c + p_k times, which is how likely the row was to be one of the
-    two: pull and expected information are then those of one label with the probabilities below, in
-    logistic terms e_c - p and diag(p) - p p', and not those of as many labels as there are rivals.
+    For a pair, Phi is the probability of one class given that the label is one of the two. A label
+    c is a measurement of every pair (c, k), with weight p_c + p_k, the probability that the row was
+    one of the two. Pull and expected information then equal those of one label with the
+    probabilities below (in logistic terms e_c - p and diag(p) - p p'), not those of as many labels
+    as there are rivals.
     """
 
     name, code = "categorical", 2
@@ -711,10 +710,11 @@ class CategoricalLikelihood(ClassLikelihood):
         return 0
 
     def class_probabilities(self, outputs: OutputEvidence) -> FloatArray:
-        """1/p_k ~ sum_j Phi(-u_kj)/Phi(u_kj), u_kj = (m_k - m_j)/sqrt(1/lambda^2 + Var(a_k - a_j)).
+        """Return p with 1/p_k ~ sum_j Phi(-u_kj)/Phi(u_kj), the odds of every j against k.
 
-        The odds of every j against k, itself among them. Deterministic, for two classes exactly the
-        probit probability, and the shares of the classes where nothing else can be told.
+        Here u_kj = (m_k - m_j)/sqrt(1/lambda^2 + Var(a_k - a_j)), and j = k is included. This is
+        deterministic, equals the probit probability for two classes, and gives the class shares if
+        the inputs are uninformative.
         """
         size = len(outputs.mean)
         inverse = np.ones(size)
@@ -731,7 +731,7 @@ class CategoricalLikelihood(ClassLikelihood):
 
 
 class SigmoidLikelihood(BinaryLikelihood):
-    """S = Var z + noise, h = E z'(a): pull = h (y - E z)/S, gamma = h^2/S.
+    """The paper's two classes: S = Var z + noise, h = E z'(a), pull = h (y - E z)/S, gamma = h^2/S.
 
     Var z is exact, or the paper's, raised where it cannot be a variance (Config.printed_variance).
     """
@@ -769,7 +769,7 @@ LIKELIHOODS: dict[str, Likelihood] = {
 
 
 def find_likelihood(name: str) -> Likelihood:
-    """A kind of label by name."""
+    """Return a likelihood by name."""
     if name not in LIKELIHOODS:
         raise ValueError(f"unknown observation {name!r} (known: {', '.join(LIKELIHOODS)})")
     return LIKELIHOODS[name]

@@ -1,9 +1,8 @@
-"""The standard normal distribution: the one place that evaluates its cdf and density.
+"""The standard normal distribution: its cdf, density, quantiles and ratios.
 
-Everything is safe in the far tails: ratios are formed with the scaled complementary error function,
-never as a quotient of two underflowing numbers. Commands need the cdf and its logarithm, and have
-them from the compiled module: importing scipy.special would take them longer than anything else
-they import.
+Everything is accurate in the far tails: ratios use the scaled complementary error function, never a
+quotient of two underflowing numbers. The cdf and its logarithm come from the compiled module if it
+was built, because importing scipy.special would dominate the start-up time of commands.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ except ImportError:  # built without a compiler
 
 
 _SCIPY_LOAD_BYTES = 128 << 20
-"""Bytes that scipy.special needs to load (85 MB), and some more: asked for, and given back."""
+"""Memory that scipy.special needs to load (85 MB), with a margin; allocated and freed as a test."""
 _SQRT_2 = np.sqrt(2.0)
 _INV_SQRT_2PI = 1.0 / np.sqrt(2.0 * np.pi)
 _SQRT_2_OVER_PI = np.sqrt(2.0 / np.pi)
@@ -37,13 +36,13 @@ _SQRT_PI_OVER_2 = np.sqrt(np.pi / 2.0)
 
 @cache
 def load_scipy_special() -> ModuleType:
-    # The matrix library that comes with it waits for ever for memory it does not get.
+    # OpenBLAS, which scipy loads, hangs if it cannot allocate memory: fail here instead.
     mmap(-1, _SCIPY_LOAD_BYTES).close()
     return import_module("scipy.special")
 
 
 def cdf(u: FloatArray) -> FloatArray:
-    """Phi(u) = P(U <= u)."""
+    """Return Phi(u) = P(U <= u)."""
     if not _BUILT:
         return np.asarray(load_scipy_special().ndtr(u))
     out = np.empty(np.shape(u))
@@ -53,17 +52,17 @@ def cdf(u: FloatArray) -> FloatArray:
 
 @lru_cache(256)
 def quantile(p: float) -> float:
-    """The u with Phi(u) = p."""
+    """Return the u with Phi(u) = p."""
     return NormalDist().inv_cdf(p)
 
 
 def lower_quantiles(p: FloatArray) -> FloatArray:
-    """The u with Phi(u) = p, for p up to a half, and one that stands for all farther away."""
+    """Return the u with Phi(u) = p for p up to 1/2; -FARTHEST_SCORE where p underflows."""
     return np.where(p > TINY, load_scipy_special().ndtri(p), -FARTHEST_SCORE)
 
 
 def log_cdf(u: FloatArray) -> FloatArray:
-    """log Phi(u), finite for every finite u."""
+    """Return log Phi(u), finite for every finite u."""
     if not _BUILT:
         return np.asarray(load_scipy_special().log_ndtr(u))
     out = np.empty(np.shape(u))
@@ -72,17 +71,17 @@ def log_cdf(u: FloatArray) -> FloatArray:
 
 
 def pdf(u: FloatArray) -> FloatArray:
-    """N(u) = exp(-u^2 / 2) / sqrt(2 pi)."""
+    """Return N(u) = exp(-u^2 / 2) / sqrt(2 pi)."""
     return np.asarray(_INV_SQRT_2PI * np.exp(-0.5 * u * u))
 
 
 def hazard(u: FloatArray) -> FloatArray:
-    """rho(u) = N(u) / Phi(u), about -u for u << 0."""
+    """Return rho(u) = N(u) / Phi(u), about -u for u << 0."""
     return np.asarray(_SQRT_2_OVER_PI / load_scipy_special().erfcx(-u / _SQRT_2))
 
 
 def expected_excess(u: FloatArray) -> FloatArray:
-    """M(u) = E max(0, u + U) = u Phi(u) + N(u), without cancellation for u << 0."""
+    """Return M(u) = E max(0, u + U) = u Phi(u) + N(u), without cancellation for u << 0."""
     below = np.minimum(u, 0.0)
     tail = pdf(below) * (
         1.0 + below * _SQRT_PI_OVER_2 * load_scipy_special().erfcx(-below / _SQRT_2)

@@ -1,20 +1,22 @@
-"""The paper's layer-wise filter and smoother in numpy, as its two algorithms have it.
+"""The paper's layer-wise filter and smoother in numpy, following its two algorithms.
 
 Forward (Algorithm 1): mu_a = W m (eq. mua), var_a = m' C m + sum_i v_i (w_i^2 + C_ii) (eq. sigmaa),
 activation moments (eqs. muz, varz). Backward (Algorithm 2), written in changes D(.) = posterior -
 prior and scaled by the variances, alpha = Dmu_a/var_a and beta = -Dvar_a/var_a^2:
-  output         alpha = e/S, beta = 1/S with S = var_a + r (kbnn.core.likelihoods: b and B)
-  smoothing II   mu += C m alpha,  C -= C m (C m)' beta                (eqs. muwupdate, cwupdate)
-  smoothing I    Dmu_a = cov_az sum_n w_n alpha_n,
-                 Dvar_a = -cov_az^2 sum_n w_n^2 beta_n                 (eq. smootheda)
+
+    output         alpha = e/S, beta = 1/S with S = var_a + r (kbnn.core.likelihoods: b and B)
+    smoothing II   mu += C m alpha,  C -= C m (C m)' beta                (eqs. muwupdate, cwupdate)
+    smoothing I    Dmu_a = cov_az sum_n w_n alpha_n,
+                   Dvar_a = -cov_az^2 sum_n w_n^2 beta_n                 (eq. smootheda)
+
 with the weights from before their update. Dividing by var_z is never needed: k = cov_az/var_z
 cancels against Dmu_z = var_z sum(..).
 
-Where this is not what is printed, it is counted (kbnn.core.state.Counts): several units above can
-ask for more than all of a unit's variance, and Dvar_z >= -var_z is enforced (`bounded`); the
-printed variance of a sigmoid is raised to cov_az^2 / var_a where it lies below (`raised`), or is
-the exact one (Config.printed_variance). Config.noise and hidden_noise are 0 in the print. A var_a
-of less than SMALLEST_VAR, which only rounding or exact labels can leave, counts as that much.
+Deviations from the printed algorithm are counted (kbnn.core.state.Counts). Several units above can
+remove more than all of a unit's variance, so Dvar_z >= -var_z is enforced (`bounded`). The printed
+variance of a sigmoid is raised to cov_az^2 / var_a where it lies below (`raised`), or replaced by
+the exact one (Config.printed_variance). Config.noise and hidden_noise are 0 in the paper. A var_a
+below SMALLEST_VAR, which only rounding or exact labels can produce, is raised to it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from kbnn.core.state import COUNT
 
 
 class LayerPass(NamedTuple):
-    """What the backward pass needs of one layer's forward pass."""
+    """What the backward pass needs from one layer's forward pass."""
 
     gain: FloatArray  # (units, inputs + 1): C m of every unit
     var_a: FloatArray
@@ -42,7 +44,7 @@ class LayerPass(NamedTuple):
 
 
 def predict_outputs(belief: Belief, inputs: InputMoments) -> tuple[OutputMoments, list[LayerPass]]:
-    """The forward pass: moments of the outputs before their activation."""
+    """Run the forward pass: moments of the outputs before their activation."""
     m = np.concatenate([[1.0], inputs.mean])
     v = np.concatenate([[0.0], inputs.var])
     passes: list[LayerPass] = []
@@ -71,7 +73,7 @@ def predict_outputs(belief: Belief, inputs: InputMoments) -> tuple[OutputMoments
 def update_belief(
     belief: Belief, passes: list[LayerPass], pull: FloatArray, spread: FloatArray
 ) -> bool:
-    """The backward pass; False leaves the belief alone."""
+    """Run the backward pass; return False, without a change, if a step is too large."""
     alpha, beta = pull, np.sum(spread**2, axis=1)
     plan: list[tuple[FloatArray, FloatArray]] = [(alpha, beta)]
     bounded = 0

@@ -1,8 +1,8 @@
-"""Row after row through the numpy twin: condition, predict, observe, learn.
+"""The numpy reference of the kernel's session: condition, predict, observe and learn row by row.
 
-A row's prediction is written before its label is looked at. A row without any label is predicted
-and nothing else. A row that cannot be learned from (an infinite label or input, a step that would
-overflow) is rejected: counted, and nothing else of the state changes.
+A row is predicted before its label is used. A row without any label is only predicted. A row that
+cannot be learned from (an infinite label or input, a step that would overflow) is rejected: it is
+counted, and nothing else of the state changes.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ LEARNED, REJECTED, ALARM, UNLABELLED = 1, 2, 4, 8
 """Bits of `Records.status`."""
 
 ROLE_NEW, ROLE_LATER_PASS, ROLE_REPLAY, ROLE_REPLAY_MEANS = range(4)
-"""Roles of a row: new, of a later pass, or learned once more in between (for the means)."""
+"""Roles of a row: new, of a later pass, replayed, or replayed for the means alone."""
 
 
 class Records(NamedTuple):
-    """What was predicted for n rows, before their labels were seen, and what became of them.
+    """Predictions of n rows, made before their labels were used, and the outcome of learning.
 
-    The predictive variance of a real target is `function_var + noise_var`: what the network does
-    not know yet (epistemic), and what no network could know (aleatoric).
+    The predictive variance of a real target is `function_var + noise_var`: epistemic (reducible by
+    more rows) and aleatoric (noise of the target).
     """
 
     mean: FloatArray  # (n, outputs)
     function_var: FloatArray  # (n, outputs)
     noise_var: FloatArray  # (n, outputs)
     probability: FloatArray  # (n, classes); no columns for a real target
-    inlier: FloatArray  # (n,) probability that the label was no outlier, 1 where not learned
+    inlier: FloatArray  # (n,) probability that the label was not an outlier, 1 where not learned
     status: FloatArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED; 0 from predict
 
 
 def blank_records(rows: int, config: Config) -> Records:
-    """Records to be filled."""
+    """Allocate records to be filled."""
     mean, function_var, noise_var = np.zeros((3, rows, config.outputs))
     return Records(
         mean,
@@ -59,7 +59,7 @@ def blank_records(rows: int, config: Config) -> Records:
 
 
 class ReferenceSession:
-    """A belief that stays open, see kbnn.core.kernel.Session."""
+    """A session of the numpy reference, see kbnn.core.kernel.Session."""
 
     def __init__(self, state: State) -> None:
         self._belief = open_belief(state)
@@ -70,19 +70,19 @@ class ReferenceSession:
         self.has_learned = False
 
     def begin_log(self) -> None:
-        """Keep the result of every call from now on."""
+        """Start to keep the result of every call."""
         self._log, self._place, self.has_learned = [], 0, False
 
     def rewind_log(self) -> None:
-        """Return the results in the log once more, in their order, before running anything."""
+        """Return the logged results again, in their order, before running anything."""
         self._place = 0
 
     def end_log(self) -> None:
-        """Forget the results."""
+        """Discard the logged results."""
         self._log = None
 
     def _next_logged(self) -> Any:
-        """The result of this call in the log, None where the call is to run."""
+        """Return the logged result of this call; None if the call has to run."""
         if self._log is None or self._place == len(self._log):
             return None
         self._place += 1
@@ -95,12 +95,12 @@ class ReferenceSession:
 
     @property
     def config(self) -> Config:
-        """What the network is."""
+        """Configuration of the network."""
         return self._given.config
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened so far, see kbnn.core.state.Counts."""
+        """Counts so far, see kbnn.core.state.Counts."""
         counts: dict[str, int] | None = self._next_logged()
         if counts is None:
             now = self._belief.counts
@@ -110,7 +110,7 @@ class ReferenceSession:
 
     @property
     def noise(self) -> FloatArray:
-        """(outputs, 2): shape and scale of the inverse-gamma noise belief."""
+        """(outputs, 2): shape and scale of the inverse-gamma noise state."""
         noise: FloatArray | None = self._next_logged()
         if noise is None:
             noise = self._belief.noise.copy()
@@ -125,7 +125,7 @@ class ReferenceSession:
         weight: FloatArray | None = None,
         again: bool = False,
     ) -> Records:
-        """Predict each row, then learn it; `again`: these rows were learned before."""
+        """Predict each row, then learn it; `again`: the rows were learned in an earlier pass."""
         return self._learn_rows(x, y, x_var, weight, ROLE_LATER_PASS if again else ROLE_NEW)
 
     def replay(
@@ -136,7 +136,7 @@ class ReferenceSession:
         weight: FloatArray | None = None,
         means_alone: bool = False,
     ) -> None:
-        """Learn rows once more; `means_alone`: covariances are put back afterwards."""
+        """Replay rows; with `means_alone` covariances are restored afterwards."""
         self._learn_rows(x, y, x_var, weight, ROLE_REPLAY_MEANS if means_alone else ROLE_REPLAY)
 
     def _learn_rows(
@@ -147,7 +147,7 @@ class ReferenceSession:
         weight: FloatArray | None,
         role: int,
     ) -> Records:
-        """Learn rows: all of them, or none where anything is raised."""
+        """Learn rows: all of them, or none if anything is raised."""
         logged: Records | None = self._next_logged()
         if logged is not None:
             return logged
@@ -172,7 +172,7 @@ class ReferenceSession:
         return records
 
     def predict(self, x: FloatArray, x_var: FloatArray | None = None) -> Records:
-        """Predict rows; the belief does not change."""
+        """Predict rows; the state does not change."""
         logged: Records | None = self._next_logged()
         if logged is not None:
             return logged
@@ -189,7 +189,7 @@ class ReferenceSession:
         return records
 
     def state(self) -> State:
-        """The belief as it is now; what is learned later leaves it alone."""
+        """Return the current state; later learning does not change it."""
         logged: State | None = self._next_logged()
         if logged is not None:
             return logged
@@ -208,7 +208,7 @@ def learn_arrays(
     *,
     again: bool = False,
 ) -> tuple[State, Records]:
-    """Learn rows in order; the given state is left as it is."""
+    """Learn rows in order and return the new state; the given state is not changed."""
     session = ReferenceSession(state)
     records = session.learn(x, y, x_var, weight, again)
     return session.state(), records
@@ -230,7 +230,7 @@ def _check_rows(
     x_var: FloatArray | None,
     weight: FloatArray | None,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """x, x_var, y and weight of as many rows, the absent ones filled in."""
+    """Check x, x_var, y and weight, and fill in the absent ones."""
     if x.ndim != 2 or x.shape[1] != config.inputs:
         raise ValueError(f"x must have shape (rows, {config.inputs}), got {x.shape}")
     n = len(x)
@@ -314,7 +314,7 @@ def _learn_row(
 def condition_row(
     belief: Belief, x: FloatArray, x_var: FloatArray
 ) -> InputMoments | input_moments.WideInputs:
-    """What the network receives of one row."""
+    """Return the moments of one row's inputs as the network receives them."""
     limit = belief.config.input_limit
     believed = np.abs(x) <= max(limit, INPUT_BELIEVED)
     seen = np.where(believed, np.clip(x, -limit, limit), np.nan)
@@ -326,7 +326,7 @@ def condition_row(
 
 
 def noise_var(belief: Belief, features: FloatArray) -> float:
-    """The noise variance of the first output where the last hidden layer is [1, z]."""
+    """Return the noise variance of the first output, given [1, z] of the last hidden layer."""
     found = _noise_forecasts(belief, features)
     return found[0].var if found else belief.config.noise or 0.0
 

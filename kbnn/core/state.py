@@ -1,4 +1,4 @@
-"""The belief: everything the next row needs, and nothing else."""
+"""The state of a network: everything the next row needs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PRIORS: dict[str, Callable[[int, int], float]] = {
     "he": lambda inputs, units: 2.0 / inputs,
     "glorot": lambda inputs, units: 2.0 / (inputs + units),
 }
-"""The prior variance of a layer's weights, given its inputs (with the bias) and its units."""
+"""Prior variance of a layer's weights, given its inputs (with the bias) and its units."""
 
 HEAD_BIAS_VAR = 0.01
-"""Prior variance of the log-variance head's bias: the discounted scale carries the level."""
+"""Prior variance of the log-variance head's bias; the level is learned by the noise state."""
 
 
 class Counts(NamedTuple):
@@ -33,28 +33,36 @@ class Counts(NamedTuple):
     clipped: int = 3
     alarms: int = 4
     distinct: int = 5  # rows of the first pass
-    rehearsed: int = 6  # rows learned once more in between, see kbnn.model.replay
-    moved: int = 7  # and for the means alone
-    bounded: int = 8  # units of which the paper's smoother would have taken more than all variance
-    raised: int = 9  # variances that the paper's formula for a sigmoid puts too low to be one
+    rehearsed: int = 6  # replayed rows, see kbnn.model.replay
+    moved: int = 7  # rows replayed for the means alone
+    bounded: int = 8  # units whose variance the paper's smoother would have made negative
+    raised: int = 9  # sigmoid variances of the paper's formula that were too low to be variances
 
 
 COUNT = Counts()
 
 
 class State(NamedTuple):
-    """Gaussian beliefs about all weights, the noise and the inputs.
+    """Gaussian state of all weights, the noise and the inputs.
 
-    mean, cov          weights, see `kbnn.core.layout`
-    prior_mean         where information is counted from; prior_var its variances (diagonal)
-    noise              (outputs, 2): shape and scale of the inverse-gamma noise belief, or of a
-                       count the two sums of its dispersion
-    head_mean, head_cov  (outputs, units + 1) and its packed triangles: log-variance head
-    input_mean, input_cov  the running Gaussian of the inputs (triangle packed) and its row count
-    surprise           the drift detector's evidence
-    counts             see `Counts`
-    view               (inputs, 2 + directions): how a wide network looks at its inputs, see
-                       kbnn.core.input_moments; empty for others
+    mean, cov
+        weights, see `kbnn.core.layout`
+    prior_mean, prior_var
+        reference point of the information, and its variances (diagonal)
+    noise
+        (outputs, 2): shape and scale of the inverse-gamma noise, or for counts the two sums of the
+        dispersion
+    head_mean, head_cov
+        (outputs, units + 1) and its packed triangles: log-variance head
+    input_mean, input_cov
+        running Gaussian of the inputs (packed triangle)
+    surprise
+        evidence of the drift detector
+    counts
+        see `Counts`
+    view
+        (inputs, 2 + directions): units and directions of a wide network's inputs, see
+        kbnn.core.input_moments; empty for others
     """
 
     config: Config
@@ -74,16 +82,16 @@ class State(NamedTuple):
 
 
 ARRAYS: tuple[str, ...] = State._fields[2:]
-"""The arrays of a belief; the kernel takes them in this order."""
+"""The arrays of a state; the kernel takes them in this order."""
 WEIGHT_ARRAYS: tuple[str, ...] = ARRAYS[:4]
-"""Those of all weights, as their layout has them; others grow at their ends."""
+"""The arrays of all weights, ordered by their layout; others grow at their ends."""
 
 
-@lru_cache(maxsize=4)  # a young stream begins anew a few times
+@lru_cache(maxsize=4)  # networks are restarted a few times during the first rows
 def _draw_weights(
     config: Config, seed: int, mean_scale: float, sd_scale: float, prior_variance: str | float
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and variances of all weights before the first row."""
+    """Draw means and variances of all weights before the first row."""
     layout = layout_of(config)
     mean = np.empty(config.weights)
     prior_var = np.empty(config.weights)
@@ -109,11 +117,11 @@ def init(
     directions: FloatArray | None = None,
     output_mean: FloatArray | None = None,
 ) -> State:
-    """The belief before the first row: weight means N(0, 1/fan_in), variances 1/fan_in.
+    """Make the state before the first row: weight means N(0, 1/fan_in), variances 1/fan_in.
 
-    The bias is drawn too: it breaks the symmetry of the units. The scales stretch the prior's
-    means and standard deviations. Another prior variance, by a rule of PRIORS or one number for all
-    weights, leaves the means as they are. A wide network needs its `directions`; `output_mean` is
+    The bias is drawn too: it breaks the symmetry of the units. The scales stretch the prior's means
+    and standard deviations. Another prior variance, by a rule of PRIORS or one number for all
+    weights, does not change the means. A wide network needs its `directions`; `output_mean` is
     added to the outputs' biases.
     """
     layout = layout_of(config)
@@ -143,7 +151,7 @@ def init(
 
 @lru_cache(maxsize=4)
 def _noise_and_inputs(config: Config) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Noise, its head and the inputs' covariance before the first row."""
+    """Return noise, its head and the inputs' covariance before the first row."""
     heads = config.labels if config.has_head else 0
     width = head_width(config)
     head_prior = np.full(width, 1.0 / width)
@@ -158,14 +166,14 @@ def _noise_and_inputs(config: Config) -> tuple[FloatArray, FloatArray, FloatArra
 
 
 def _initial_input_cov(config: Config) -> FloatArray:
-    """The inputs' covariance before the first row: of directions, and of what is left of each."""
+    """Return the inputs' covariance before the first row: of directions, and of each residual."""
     if not config.directions:
         return _diagonal_triangle(np.ones(config.inputs))
     return np.concatenate([_diagonal_triangle(np.ones(config.directions)), np.ones(config.inputs)])
 
 
 def _initial_view(config: Config, directions: FloatArray | None) -> FloatArray:
-    """Inputs as they are, gain 1 and shift 0, and their directions."""
+    """Return inputs unchanged, gain 1 and shift 0, and their directions."""
     if not config.directions:
         return np.zeros((0, 0))
     view = np.zeros((config.inputs, 2 + config.directions))
@@ -176,20 +184,20 @@ def _initial_view(config: Config, directions: FloatArray | None) -> FloatArray:
 
 
 def _diagonal_covariance(var: FloatArray, places: IntArray, size: int) -> FloatArray:
-    """A covariance vector of independent weights."""
+    """Return the covariance vector of independent weights."""
     cov = np.zeros(size)
     cov[places] = var
     return cov
 
 
 def _diagonal_triangle(var: FloatArray) -> FloatArray:
-    """The packed triangle of a diagonal matrix."""
+    """Return the packed triangle of a diagonal matrix."""
     return _diagonal_covariance(var, diagonal_positions(len(var)), len(var) * (len(var) + 1) // 2)
 
 
 @lru_cache(maxsize=16)
 def prior_draws(widths: tuple[int, ...], seed: int) -> tuple[FloatArray, ...]:
-    """The draws of all layers, (units, inputs + 1) each; networks of one shape and seed share."""
+    """Return the draws of all layers, (units, inputs + 1) each; cached by shape and seed."""
     return tuple(
         np.stack([_draw_column(seed, layer, column, units) for column in range(inputs + 1)], axis=1)
         for layer, (inputs, units) in enumerate(itertools.pairwise(widths))
@@ -197,7 +205,7 @@ def prior_draws(widths: tuple[int, ...], seed: int) -> tuple[FloatArray, ...]:
 
 
 def _draw_column(seed: int, layer: int, column: int, units: int) -> FloatArray:
-    """Standard normal draws for one input column of a layer.
+    """Draw standard normal numbers for one input column of a layer.
 
     Each column has a generator of its own and draws unit after unit, so a network that grows by an
     input or an output gets the numbers it would have had from the start.
@@ -207,5 +215,5 @@ def _draw_column(seed: int, layer: int, column: int, units: int) -> FloatArray:
 
 
 def head_width(config: Config) -> int:
-    """Inputs of the log-variance head: a bias and the last hidden layer (or the inputs)."""
+    """Return the inputs of the log-variance head: a bias and the last hidden layer (or inputs)."""
     return config.widths[-2] + 1

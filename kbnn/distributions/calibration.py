@@ -1,33 +1,31 @@
-"""What is stated of a real target: ordinary values, outliers, and intervals kept to their promise.
+"""Calibrate predictive distributions online: outliers, scale and intervals follow the stream.
 
-The network says mean m and variance v. Stated is, with V = c v, the mixture
+Real targets. The network predicts mean m and variance v. With V = c v, the predictive distribution
+is the mixture
 
     (1 - eps) N(m, V) + eps N(m + d sqrt(V), R V)
 
-that inference reckons with, but with its share eps, ratio R, shift d and width c learned from the
-stream, in units of the forecasts: t = (y - m)/sqrt(V) is an outlier with probability w, and
-eps follows the mean of w, d and R mean and variance of t weighted by w, c the square of t weighted
-by 1 - w. Before any was seen, an outlier may be any value that the target has had, however sure
-forecasts have become. The means are left alone.
+that inference assumes, but with its share eps, ratio R, shift d and scale factor c learned from the
+stream, in units of the forecasts. A residual t = (y - m)/sqrt(V) is an outlier with probability w;
+eps follows the mean of w, d and R follow mean and variance of t weighted by w, and c follows t^2
+weighted by 1 - w. Before the first outlier, an outlier may be any value that the target has had,
+however narrow forecasts have become. The means are not changed.
 
-The central intervals of 50, 80, 90 and 95 % are tracked: each side's distance from the median has a
-gain that grows a little with every row beyond the edge and shrinks by less with every other, so
-that it comes to rest where the promised share lies beyond, whatever the distribution is.
-
-The compiled twin is csrc/calibration.c. Everything is free of units, and nothing depends on how rows are
-grouped.
-
-What is stated of counts follows the stream: outliers, dispersion, and intervals.
-
-The network says mean mu and dispersion 1/alpha of a negative binomial. Stated is, with 1/alpha
-widened c times, the mixture that inference reckons with (see kbnn.core.likelihoods),
+Counts. The network predicts mean mu and dispersion 1/alpha of a negative binomial. The predictive
+distribution is the mixture of kbnn.core.likelihoods,
 
     (1 - eps) NB(mu, c/alpha) + eps s/((s + y)(s + y + 1)),    s = mu + 1
 
-but with its share eps and width c learned from the stream: eps follows the mean of the probability
-w that a count is an outlier, log c the slope of the log mass in log c, weighted by 1 - w. The mean
-is left alone. The fields are those of kbnn.distributions.calibration, and so is how intervals are tracked, but for
-the gains, which are those of the edges' normal scores. The compiled twin is in csrc/calibration.c.
+with share eps and factor c learned from the stream: eps follows the mean of the probability w that
+a count is an outlier, log c follows the slope of the log mass in log c, weighted by 1 - w.
+
+Intervals. The central intervals of 50, 80, 90 and 95 % are recalibrated online to their nominal
+coverage: each side's distance from the median has a gain that grows with every row beyond the edge
+and shrinks by less with every other row, so that it settles where the nominal share lies beyond,
+whatever the distribution is. For counts the gains apply to the normal scores of the edges.
+
+The compiled version is csrc/calibration.c. Everything is free of units, and results do not depend
+on how rows are grouped into batches.
 """
 
 from __future__ import annotations
@@ -81,26 +79,25 @@ from kbnn.distributions.normal_mixture import (
 )
 
 _SMALLEST_SD: Final = float(np.finfo(np.float64).tiny)
-"""Stands for a deviation of 0, whose parts are 0 too."""
+"""Replaces an sd of 0, whose two parts are 0 too."""
 _LATER_PASS_CAP: Final = 9.0
-"""The square of an error at a row that was learned before counts as at most this."""
+"""Cap of squared errors at rows that were learned before."""
 INITIAL_CALIBRATION: Final = (0.9, 300.0, 5.0, 250.0, 0.0, 1.0, 0.0, -np.inf, 0.0, 0.0, 0.0)
 OUTLIERS, OUTLIER_ROWS, EXTREMES, SQUARES, MEAN, SCALE_FACTOR, ROWS_SEEN, LARGEST_VALUE = range(8)
 VALUE_MEAN, VALUE_VAR, SPREAD_VAR, SHARE, RATIO, SHIFT, FIRST_GAIN = range(8, 15)
-"""Fields of what is known of one target's tails: sums over weighted outliers, the width c, rows
-seen and the largest value among them; then what is stated, eps, R and d, and a gain for the lower
-and the upper edge of each level."""
+"""Fields of the calibration state of one target: sums over weighted outliers, the scale factor c,
+rows seen and the largest value among them; then eps, R and d, and a gain for the lower and the
+upper edge of each level."""
 FIRST_MEAN: Final = FIRST_GAIN + GAIN_COUNT
 MEAN_SCALE_FACTOR: Final = FIRST_MEAN + GAIN_COUNT
-"""What gains have been on average, 1 for some rows before the first, and the width, nearer to 1 the
-fewer rows asked for it: a model that learns no more goes by that."""
+"""Averages of gains and scale factor, shrunk towards 1 for few rows, used by frozen models."""
 LINK_UNIT: Final = MEAN_SCALE_FACTOR + 1
-"""Of a positive target's link, see kbnn.distributions.log_link."""
+"""Unit of a positive target's link, see kbnn.distributions.log_link."""
 CALIBRATION_FIELDS: Final = LINK_UNIT + 1
 
 
 def init_calibration(targets: int, mixed: bool = True) -> FloatArray:
-    """Tails of which nothing is known; not `mixed`, they state a Gaussian."""
+    """Initialise the calibration state (T, fields); without `mixed` it describes a Gaussian."""
     shape = (
         (
             INITIAL_CALIBRATION[0] / INITIAL_CALIBRATION[1],
@@ -115,7 +112,7 @@ def init_calibration(targets: int, mixed: bool = True) -> FloatArray:
 
 
 def is_valid_calibration(tails: FloatArray) -> bool:
-    """Whether numbers from a file can be what is known of tails."""
+    """Return whether numbers from a file can be a calibration state."""
     sums, rest, unit = tails[:, :LARGEST_VALUE], tails[:, SHARE:LINK_UNIT], tails[:, LINK_UNIT]
     sizes = tails[:, LARGEST_VALUE + 1 : SHARE]
     positive = tails[:, [OUTLIER_ROWS, EXTREMES, SQUARES, SCALE_FACTOR, RATIO, MEAN_SCALE_FACTOR]]
@@ -135,7 +132,7 @@ def is_valid_calibration(tails: FloatArray) -> bool:
 
 
 def reset_scale_and_gains(tails: FloatArray) -> FloatArray:
-    """For rows of a later pass: width and gains that new rows asked for are not theirs."""
+    """Reset scale and gains to 1 for a later pass: those of new rows do not apply to seen rows."""
     asked = [SCALE_FACTOR, *range(FIRST_GAIN, LINK_UNIT)]
     if np.all(tails[:, asked] == 1.0):
         return tails
@@ -145,11 +142,11 @@ def reset_scale_and_gains(tails: FloatArray) -> FloatArray:
 
 
 def shrink_scale(tails: FloatArray, squares: FloatArray, more: FloatArray) -> FloatArray:
-    """For rows of a later pass (n, T) by networks that overstate what they do not know.
+    """Shrink the scale in a later pass (n, T), where networks overstate their uncertainty.
 
-    `squares` are those of errors at rows that were learned before, in units of what networks say;
-    at new rows they are `more` (n,) times as large. The width is their average over about one pass,
-    and no more than 1.
+    `squares` are squared errors at rows that were learned before, in units of the predicted
+    variance; at new rows they are `more` (n,) times as large. The scale is their average over about
+    one pass, and at most 1.
     """
     after = (
         reset_scale_and_gains(tails)
@@ -171,7 +168,7 @@ def shrink_scale(tails: FloatArray, squares: FloatArray, more: FloatArray) -> Fl
 
 
 def apply_calibration(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
-    """What tails that learn no more make of means and standard deviations (n, T)."""
+    """Build distributions from means and sds (n, T) with a frozen calibration state."""
     rows = np.empty((*mean.shape, PARAM_COUNT))
     rows[..., PARAM.place] = mean
     rows[..., PARAM.spread] = np.sqrt(tails[:, MEAN_SCALE_FACTOR]) * sd
@@ -185,7 +182,7 @@ def apply_calibration(tails: FloatArray, mean: FloatArray, sd: FloatArray) -> Fl
 
 
 class CalibratedPrediction(NamedTuple):
-    """What is stated of rows (n, T, fields); place and spread of it, and the spread's two parts."""
+    """Distributions (n, T, fields), their location and spread, and the two parts of the spread."""
 
     stated: FloatArray
     mean: FloatArray
@@ -202,9 +199,9 @@ def calibrate_outputs(
     track: bool,
     compiled: bool | None = None,
 ) -> CalibratedPrediction:
-    """What becomes of what a network says of rows, in the units of the targets.
+    """Build calibrated distributions from network outputs, in the units of the targets.
 
-    With y, what came true, the tails, in place, learn from each row (see `follow`).
+    With labels y the calibration state is updated in place, row by row (see `update_calibration`).
     """
     if kernel.is_compiled() if compiled is None else compiled:
         center, scale = np.ascontiguousarray(said[3]), np.ascontiguousarray(said[4])
@@ -228,7 +225,7 @@ _as_calibrated = partial(tuple.__new__, CalibratedPrediction)
 def split_sd(
     shown: FloatArray, function_var: FloatArray, noise_var: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The parts of the spread that is shown, in proportion to those of the network."""
+    """Split the sd in proportion to the two variances of the network."""
     wider = shown / np.maximum(np.sqrt(function_var + noise_var), _SMALLEST_SD)
     return np.sqrt(function_var) * wider, np.sqrt(noise_var) * wider
 
@@ -242,10 +239,10 @@ def update_calibration(
     track: bool,
     compiled: bool | None = None,
 ) -> FloatArray:
-    """What is stated of rows one after another; the tails, in place, learn from each.
+    """Build each row's distribution, then update the calibration state in place with its label.
 
-    With `mix` they learn the mixture, with `track` the gains of the intervals. `compiled`: whether
-    the kernel serves, where that is known.
+    With `mix` the mixture is learned, with `track` the gains of the intervals. `compiled` is
+    whether the compiled kernel is used; None: if available.
     """
     if kernel.is_compiled() if compiled is None else compiled:
         mean, sd, y = (np.ascontiguousarray(part) for part in (mean, sd, y))
@@ -287,7 +284,7 @@ def update_calibration(
 
 
 def _standardize_residual(gap: float, spread: float) -> float:
-    """How many spreads off, at most TAILS_REACH; NaN where there is neither error nor spread."""
+    """Return the error in spreads, clipped to TAILS_REACH; NaN if error and spread are 0."""
     if spread == 0.0:
         return math.copysign(TAILS_REACH, gap) if abs(gap) > 0.0 else math.nan
     return min(max(gap / spread, -TAILS_REACH), TAILS_REACH)
@@ -302,7 +299,7 @@ def _refresh_mixture(tail: FloatArray) -> None:
 
 
 def count_outlier(tail: FloatArray, w: float) -> None:
-    """Count a value that is an outlier with probability w."""
+    """Add a value that is an outlier with probability w."""
     tail[OUTLIERS] += w
     tail[OUTLIER_ROWS] += 1.0
     if tail[OUTLIER_ROWS] > TAILS_MEMORY:
@@ -341,21 +338,23 @@ def _learn_value_moments(tail: FloatArray, y: float, spread: float) -> None:
 
 
 def average_gains(tail: FloatArray) -> None:
-    """Count the gains into what they have been on average."""
+    """Update the running averages of the gains."""
     gains, mean = tail[FIRST_GAIN:FIRST_MEAN], tail[FIRST_MEAN:MEAN_SCALE_FACTOR]
     mean += (gains - mean) / min(float(tail[ROWS_SEEN]) + 1.0 + TAILS_YOUNG, TAILS_MEMORY)
 
 
 def average_scale(tail: FloatArray, seen: float) -> None:
-    """Count the width after so many rows into what it has been on average."""
+    """Update the running average of the scale factor after `seen` rows."""
     tail[MEAN_SCALE_FACTOR] += (tail[SCALE_FACTOR] - tail[MEAN_SCALE_FACTOR]) / min(
         seen + 1.0 + WIDTH_REST, TAILS_MEMORY
     )
 
 
 def _update_gains(gains: FloatArray, shape: OutlierShape, median: float, t: float) -> None:
-    """An edge need not be known: t is beyond it where less than promised is beyond t, drawn to the
-    median by the gain.
+    """Update each gain by whether t lies beyond its edge.
+
+    The edge need not be computed: t lies beyond it if t, moved towards the median by the gain, has
+    less than the nominal share beyond it.
     """
     for at in range(GAIN_COUNT):
         outside, side = TAIL_SHARES[at // 2], -1.0 if at % 2 else 1.0
@@ -366,11 +365,11 @@ def _update_gains(gains: FloatArray, shape: OutlierShape, median: float, t: floa
 
 
 ONE_SIDED_HALF_WIDTHS_SD: Final = (0.0, HALF_60, HALF_80, HALF_90)
-"""Half-widths with both shares of each level beyond."""
+"""Half-widths with the shares of both tails beyond the upper edge."""
 
 
 def init_count_calibration(targets: int, mixed: bool) -> FloatArray:
-    """Tails of which nothing is known; not `mixed`, they state a negative binomial."""
+    """Initialise the state of counts; without `mixed` the distribution is a negative binomial."""
     tails = init_calibration(targets, mixed)
     tails[:, OUTLIERS] = OUTLIER_SHARE * tails[:, OUTLIER_ROWS]
     if mixed:
@@ -379,8 +378,9 @@ def init_count_calibration(targets: int, mixed: bool) -> FloatArray:
 
 
 def update_count_mixture(tail: FloatArray, y: FloatArray, rows: FloatArray) -> None:
-    """Outliers and dispersion: written into `rows` (n, fields), whose place and spread are mu and
-    1/alpha; the tail learns from each count y (n,), NaN where none was seen.
+    """Write outlier share and dispersion into `rows` (n, fields), and update them with each count.
+
+    Location and spread of `rows` are mu and 1/alpha; y (n,) is NaN where the count is missing.
     """
     if kernel.is_compiled():
         kernel.update_count_mixture(tail, y, rows)
@@ -407,11 +407,10 @@ def update_count_mixture(tail: FloatArray, y: FloatArray, rows: FloatArray) -> N
 def update_count_intervals(
     tail: FloatArray, y: FloatArray, u: FloatArray, none: FloatArray, track: bool, rows: FloatArray
 ) -> None:
-    """Gains and largest value: written into `rows`, and learned from each count.
+    """Write gains and largest value into `rows`, and update them with each count.
 
-    y (n,) is NaN where nothing was seen, u its place in what was stated, `none` the stated
-    probability of 0. Where the lower edge is 0 nothing lies below it, and the upper one leaves out
-    both shares.
+    y (n,) is NaN where the count is missing, u its randomised PIT, `none` the predicted probability
+    of 0. If the lower edge is 0 nothing lies below it, and the upper edge leaves out both shares.
     """
     if kernel.is_compiled():
         kernel.update_count_intervals(tail, y, u, none, track, rows)

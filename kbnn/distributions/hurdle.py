@@ -1,14 +1,18 @@
-"""An amount: none at all with probability p_0, else a number above 0 as kbnn.distributions.log_link has it.
+"""Amounts: 0 with probability p_0, otherwise a positive number as in kbnn.distributions.log_link.
 
-With G the latter's distribution, P(Y <= y) = p_0 + (1 - p_0) G(y).
+With G the distribution function of the latter, P(Y <= y) = p_0 + (1 - p_0) G(y).
 
-There is no density at a single value: the NLL is one with respect to length above 0 and, at 0, to
-the width of what is rounded to 0, r = `finest`: log r - log p_0 of 0, -log (1 - p_0) g(y) of y > 0.
-So its unit is that of any other density, and a constant's or another kind's can be put beside it.
+The distribution has no density at 0. The NLL is with respect to length above 0 and, at 0, to the
+width r of the values that round to 0 (`zero_bin_width`):
 
-0 is a step from 0 to p_0, in which u is drawn by a hash, as for counts (kbnn.distributions.negative_binomial), and
-intervals are kept by normal scores as theirs are. A 0 counts as inside an interval by the share of
-its step that is.
+    y = 0:  log r - log p_0          y > 0:  -log((1 - p_0) g(y))
+
+Its unit is that of any other density, so it can be compared with the NLL of a constant or of
+another target type.
+
+The distribution function steps from 0 to p_0 at 0. There u is drawn by a hash, as for counts
+(kbnn.distributions.negative_binomial), and intervals are calibrated by normal scores as theirs are.
+A 0 counts as inside an interval by the share of its step that is inside.
 """
 
 from __future__ import annotations
@@ -25,22 +29,22 @@ from kbnn.distributions.negative_binomial import hash_uniform, interval_levels
 from kbnn.distributions.normal_mixture import PARAM, TAIL_SHARES, RowScores
 
 ZERO_BIN_MEDIANS: Final = 0.01
-"""What is rounded to 0, in medians of the first amounts."""
+"""Width of the values that round to 0, in medians of the first amounts."""
 _TINY: Final = float(np.finfo(np.float64).tiny)
 
 
 def zero_bin_width(unit: FloatArray) -> FloatArray:
-    """The width of what is rounded to 0, of links of that unit."""
+    """Return the width of the values that round to 0, for links of this unit."""
     return np.asarray(np.maximum(ZERO_BIN_MEDIANS / UNIT_MEDIANS * unit, _TINY))
 
 
 def possible(y: FloatArray) -> FloatArray:
-    """From 0 on."""
+    """Return 1 for finite values from 0 on, otherwise 0."""
     return np.asarray((y >= 0.0) & (y < np.inf), dtype=np.float64)
 
 
 def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """P(Y <= y)."""
+    """Return P(Y <= y)."""
     none = rows[:, PARAM.none]
     with np.errstate(invalid="ignore"):
         below = normal_mixture.cdf(apply_link(np.maximum(y, _TINY), rows[:, PARAM.unit]), rows)
@@ -48,27 +52,27 @@ def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def randomized_pit(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """P(Y <= y), and where nothing is below y a place between 0 and that."""
+    """Return P(Y <= y); for 0 a random point between 0 and P(Y <= 0)."""
     return np.where(y > 0.0, 1.0, hash_uniform(y, rows)) * cdf(y, rows)
 
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
-    """The least value that so large a share does not exceed."""
+    """Return the smallest value y with P(Y <= y) >= share."""
     return _find_quantiles(rows, np.full(len(rows), share))
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-    """The central interval of that share."""
+    """Return the central interval of probability `share`, as calibrated."""
     low, high = interval_levels(rows, 0.5 - share / 2, rows[:, PARAM.none])
     return _find_quantiles(rows, low), _find_quantiles(rows, high)
 
 
 def judge(y: FloatArray, rows: FloatArray) -> RowScores:
-    """Amounts beside what was stated of them."""
+    """Score amounts against their predictive distributions."""
     none = rows[:, PARAM.none]
     u = randomized_pit(y, rows)
     edges = [interval_levels(rows, outside, none) for outside in TAIL_SHARES]
-    start = np.where(y > 0.0, u, 0.0)  # of the step that y is
+    start = np.where(y > 0.0, u, 0.0)  # where the step at y begins
     step = np.where(y > 0.0, 0.0, none)
     return RowScores(
         _negative_log_density(y, rows),
@@ -82,8 +86,9 @@ def judge(y: FloatArray, rows: FloatArray) -> RowScores:
 
 
 def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
-    """Of amounts; of whole numbers the mass of what would be rounded to them, of 0 in other steps
-    (see kbnn.distributions.dispatch).
+    """Return the log density of amounts; of whole numbers, the log mass that rounds to them.
+
+    The bin of 0 has the width `zero_bin_width` (see kbnn.distributions.dispatch).
     """
     none, some = rows[:, PARAM.none], y > 0.0
     mass = cdf(np.full(len(y), 0.5 * zero_bin_width), rows)
@@ -103,14 +108,14 @@ def _negative_log_density(y: FloatArray, rows: FloatArray) -> FloatArray:
 def _share_inside(
     start: FloatArray, step: FloatArray, low: FloatArray, high: FloatArray
 ) -> FloatArray:
-    """The share of a step, which may have no height, that lies between two levels."""
+    """Return the share of a step, which may have no height, that lies between two levels."""
     part = np.minimum(start + step, high) - np.maximum(start, low)
     at = (start >= low) & (start <= high)
     return np.where(step > 0.0, np.maximum(part, 0.0) / np.maximum(step, _TINY), at)
 
 
 def _find_quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
-    """The least value y with P(Y <= y) >= share."""
+    """Return the smallest value y with P(Y <= y) >= share."""
     none = rows[:, PARAM.none]
     some = share > none
     found = np.zeros(len(rows))

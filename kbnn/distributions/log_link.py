@@ -1,21 +1,22 @@
-"""The link of a positive target y: what the network learns is z, and y = u log(1 + e^z).
+"""Positive targets y: the network learns z with y = u log(1 + e^z).
 
-Far below the unit u that is the logarithm, z = log(y/u): small values are told by factors. Far
-above it z = y/u: large ones are told by differences, as their errors are, and no forecast explodes.
-With u four times the median of the first targets, prices that vary by factors are learned as their
-logarithms would be, while a few large values among many small ones are still forecast closely.
-
-A unit of 0 stands for the plain logarithm, y = e^z.
-
-A positive number: what its link makes of it (kbnn.distributions.log_link) has the mixture of
+Far below the unit u this is the logarithm, z = log(y/u): errors of small values are relative. Far
+above it z = y/u: errors of large values are absolute, and no forecast explodes. With u four times
+the median of the first targets, prices that vary by factors are learned as their logarithms would
+be, while a few large values among many small ones are still forecast closely. A unit of 0 stands
+for the plain logarithm, y = e^z. The linked value z has the mixture of
 kbnn.distributions.normal_mixture.
 
-Where the link is the plain logarithm, with E min(X, y) = e^(m + s^2/2) Phi(w - s) + y Phi(-w),
-w = (ln y - m)/s, and E min(X, X') = sum over both of e^(m + s^2/2) Phi(-(m - m' + s^2)/sqrt(s^2 +
-s'^2)), the CRPS is y - 2 E min(X, y) + E min(X, X'): no mean appears, which a wide part would have
-beyond all numbers. Elsewhere it is the integral of (F(z) - 1[z > z_y])^2 dy/dz over z, by
-Gauss-Legendre between points that follow every scale there is in it. Both also know of a value
-that is 0 with a probability of its own (kbnn.distributions.hurdle): a part that is below all others.
+If the link is the plain logarithm, with w = (ln y - m)/s
+
+    E min(X, y) = e^(m + s^2/2) Phi(w - s) + y Phi(-w)
+    E min(X, X') = sum over both of e^(m + s^2/2) Phi(-(m - m' + s^2)/sqrt(s^2 + s'^2))
+    CRPS = y - 2 E min(X, y) + E min(X, X')
+
+without the mean, which overflows for a wide component. Otherwise the CRPS is the integral of (F(z)
+- 1[z > z_y])^2 dy/dz over z, by Gauss-Legendre quadrature between points chosen at every scale of
+the integrand. Both include a probability of exactly 0 (kbnn.distributions.hurdle), as a component
+below all others.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ from kbnn.distributions import normal_mixture
 from kbnn.distributions.normal_mixture import PARAM, RowScores
 
 UNIT_MEDIANS: Final = 4.0
-"""The unit, in medians of the first targets."""
+"""Unit of the link, in medians of the first targets."""
 MAX_LOG: Final = 690.0
-"""Logarithms beyond which there are no numbers to speak of."""
+"""Limit of logarithms before they are exponentiated."""
 MAX_UNITS: Final = 1e300
-"""A value counts as at most so many units: far beyond what is taken for a measurement."""
+"""Limit of values in units of the link, far beyond any measurement."""
 MAX_FLOAT: Final = float(np.finfo(np.float64).max)
 
 
 def choose_link_unit(y: FloatArray) -> float:
-    """The unit that first targets call for; 0 where none of them is positive."""
+    """Choose the unit of the link from the first targets; 0 if none of them is positive."""
     known = y[np.isfinite(y) & (y > 0.0)]
     return UNIT_MEDIANS * float(np.median(known)) if known.size else 0.0
 
 
 def apply_link(y: FloatArray, unit: FloatArray) -> FloatArray:
-    """z of values above 0; infinite where there is none, NaN where nothing is known."""
+    """Return z of values above 0; inf for other values, NaN for NaN."""
     soft = unit > 0.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = np.minimum(y / np.where(soft, unit, 1.0), MAX_UNITS)
@@ -54,7 +55,7 @@ def apply_link(y: FloatArray, unit: FloatArray) -> FloatArray:
 
 
 def apply_inverse_link(z: FloatArray, unit: FloatArray) -> FloatArray:
-    """y of what was learned, all of them numbers above 0."""
+    """Return y of linked values, always a finite number from 0 on."""
     plain = np.exp(np.clip(z, -MAX_LOG, MAX_LOG))
     soft = np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(np.maximum(z, -MAX_LOG))))
     soft = np.where(z < -30.0, plain, soft)  # where 1 + e^z is 1
@@ -62,13 +63,13 @@ def apply_inverse_link(z: FloatArray, unit: FloatArray) -> FloatArray:
 
 
 def multiply_clipped(unit: FloatArray, size: FloatArray) -> FloatArray:
-    """So many units, all of them numbers."""
+    """Return unit * size, clipped to finite numbers."""
     with np.errstate(over="ignore"):
         return np.minimum(unit * size, MAX_FLOAT)
 
 
 def log_slope(y: FloatArray, unit: FloatArray) -> FloatArray:
-    """log dy/dz at values above 0: what the density of z loses."""
+    """Return log dy/dz at values above 0: the Jacobian term of the density."""
     soft = unit > 0.0
     safe = np.where(soft, unit, 1.0)
     with np.errstate(over="ignore"):
@@ -78,28 +79,28 @@ def log_slope(y: FloatArray, unit: FloatArray) -> FloatArray:
 
 ROUNDING_HALF_WIDTH = 0.5
 _SMOOTH_EDGES_SD: Final = np.array([-9.0, -5.0, -2.5, 0.0, 2.5, 5.0, 9.0])
-"""Between these, in spreads of a part, its cdf is smooth."""
+"""Quadrature edges of a component, in sds: between them its cdf is smooth."""
 _LINK_EDGES: Final = np.array(
     [-40.0, -30.0, -22.0, -15.0, -10.0, -6.0, -3.0, 0.0, 3.0, 6.0, 10.0, 15.0]
 )
-"""And between these the slope of the link; below the first it is 0."""
+"""Quadrature edges of the link: between them its slope is smooth; below the first it is 0."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _BATCH_ROWS: Final = 256
 """Rows that are integrated at a time."""
 
 
 def possible(y: FloatArray) -> FloatArray:
-    """Above 0."""
+    """Return 1 for values above 0, otherwise 0."""
     return (y > 0.0).astype(np.float64)
 
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
-    """The value that so large a share lies below."""
+    """Return the quantile of level `share` of each row."""
     return apply_inverse_link(normal_mixture.quantile(rows, share), rows[:, PARAM.unit])
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-    """The central interval of that share."""
+    """Return the central interval of probability `share`, as calibrated."""
     lower, upper = normal_mixture.interval(rows, share)
     return apply_inverse_link(lower, rows[:, PARAM.unit]), apply_inverse_link(
         upper, rows[:, PARAM.unit]
@@ -107,19 +108,19 @@ def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
 
 
 def judge(y: FloatArray, rows: FloatArray) -> RowScores:
-    """Values beside what was stated of them."""
+    """Score values against their predictive distributions."""
     unit = rows[:, PARAM.unit]
-    told = normal_mixture.judge(apply_link(y, unit), rows)
-    return told._replace(
-        nll=told.nll + log_slope(y, unit),
+    scores = normal_mixture.judge(apply_link(y, unit), rows)
+    return scores._replace(
+        nll=scores.nll + log_slope(y, unit),
         crps=crps(y, rows),
-        lower=apply_inverse_link(told.lower, unit),
-        upper=apply_inverse_link(told.upper, unit),
+        lower=apply_inverse_link(scores.lower, unit),
+        upper=apply_inverse_link(scores.upper, unit),
     )
 
 
 def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
-    """Of values, none of which is 0; of whole numbers the mass of what would be rounded to them."""
+    """Return the log density of values above 0; of whole numbers, the log mass rounded to them."""
     unit = rows[:, PARAM.unit]
     fine = normal_mixture.log_pdf(apply_link(y, unit), rows) - log_slope(y, unit)
     whole = y == np.rint(y)
@@ -134,7 +135,7 @@ def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) ->
 
 
 def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """Continuous ranked probability score, in the units of y."""
+    """Return the continuous ranked probability score, in the units of y."""
     soft = rows[:, PARAM.unit] > 0.0
     found = np.empty(len(y))
     found[~soft] = _log_crps(y[~soft], rows[~soft])
@@ -167,7 +168,7 @@ def _soft_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
     tail = (1.0 - none) * tail + np.where(z < value, none, 0.0)
     square = tail**2 / (1.0 + np.exp(-z))
     inner = np.sum(square.reshape(*half.shape, -1) * _WEIGHTS, axis=2)
-    # Far above, dy/dz is the unit: what lies beyond the last point is nothing.
+    # Above the last point both tails of the squared difference are negligible.
     return np.asarray(unit * np.sum(inner * half, axis=1))
 
 
@@ -186,7 +187,7 @@ def _log_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
         found -= 2.0 * weight * (_exp_times_normal_cdf(m + s * s / 2.0, w - s) + y * normal.cdf(-w))
         for other, m2, s2 in parts:
             both = np.hypot(s, s2)
-            # The two halves of E min come from the pair and from the pair turned round.
+            # The two terms of E min come from the pair and from the swapped pair.
             found += (
                 2.0
                 * weight
@@ -197,10 +198,10 @@ def _log_crps(y: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def exp_clipped(logs: FloatArray) -> FloatArray:
-    """e to these, all of them numbers."""
+    """Return the exponential, clipped to finite numbers."""
     return np.exp(np.clip(logs, -MAX_LOG, MAX_LOG))
 
 
 def _exp_times_normal_cdf(log_factor: FloatArray, u: FloatArray) -> FloatArray:
-    """e^log_factor Phi(u), without a product of what is beyond all numbers and 0."""
+    """Return e^log_factor Phi(u), without multiplying inf by 0."""
     return exp_clipped(log_factor + normal.log_cdf(u))

@@ -1,13 +1,13 @@
-"""A count: a negative binomial of mean mu and variance mu + mu^2/alpha, and outliers, a share eps;
-its row is (mu, 1/alpha, eps, ..).
+"""Counts: a negative binomial of mean mu and variance mu + mu^2/alpha, mixed with outliers.
 
-An outlier has the mass s/((s + y)(s + y + 1)), s = mu + 1, which is P(Y > y) = s/(s + y + 1): a
-tail without a mean. The CRPS is therefore written without one, y - 2 E min(X, y) + E min(X, X').
+A row holds (mu, 1/alpha, eps, ...), where eps is the share of outliers. An outlier has the mass
+s/((s + y)(s + y + 1)), s = mu + 1, so that P(Y > y) = s/(s + y + 1): a tail without a mean. The
+CRPS is therefore computed without one, as y - 2 E min(X, y) + E min(X, X').
 
-A count is a step of its distribution, from P(Y < y) to P(Y <= y); u is drawn between the two by a
-hash of the row, so that it is even where what is stated is right, and the same whenever it is asked
-for. The central interval has its edges at quantiles whose normal scores are tracked; where the
-lower is 0 nothing lies below, and the upper one may leave out both shares.
+The distribution function steps from P(Y < y) to P(Y <= y) at a count y; u is drawn between the two
+by a hash of the row, so that it is uniform if the forecast is calibrated, and reproducible. The
+edges of the central interval are quantiles whose normal scores are calibrated; if the lower edge is
+0 nothing lies below it, and the upper edge leaves out both shares.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from kbnn.core import normal
 from kbnn.distributions.normal_mixture import PARAM, TAIL_SHARES, RowScores, interpolate_gains
 
 MAX_COUNT: Final = 2.0**53
-"""Counts beyond this are not told apart."""
+"""Largest count: larger whole numbers are not exact in floating point."""
 _LOG_V_STEP: Final = 0.25
 _LOG_V: Final = np.arange(-37.0, 4.0, _LOG_V_STEP)
-"""Where an integral is taken, see `_near_and_far`."""
+"""Quadrature points, see `_mean_min_with_outlier`."""
 _BATCH_ROWS: Final = 256
-"""Rows that it is taken for at a time."""
+"""Rows that are integrated at a time."""
 _T: Final = np.arange(0.0, 10.0, 0.125)
 _SINH: Final = np.sinh(_T)
 _SINH_WEIGHTS: Final = 0.125 * np.cosh(_T) * np.where(_T > 0.0, 1.0, 0.5)
-"""Places and weights of the rule in `_integrated_apart`."""
+"""Points and weights of the quadrature in `_integrate_half_mean_difference`."""
 
 
 def possible(y: FloatArray) -> FloatArray:
-    """Whole numbers from 0 on."""
+    """Return 1 for whole numbers from 0 to MAX_COUNT, otherwise 0."""
     return np.asarray((y >= 0.0) & (y == np.rint(y)) & (y <= MAX_COUNT), dtype=np.float64)
 
 
 def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """P(Y <= y)."""
+    """Return P(Y <= y)."""
     share, s = rows[:, PARAM.share], rows[:, PARAM.place] + 1.0
     k = np.maximum(np.floor(y), -1.0)
     near = _negative_binomial_cdf(k, *_mean_and_shape(rows))
@@ -47,7 +47,7 @@ def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) -> FloatArray:
-    """The logarithm of the mass of a count, whatever is `finest`."""
+    """Return the log mass of a count; `zero_bin_width` has no effect."""
     mu, alpha = _mean_and_shape(rows)
     share, s = rows[:, PARAM.share], mu + 1.0
     gammaln = normal.load_scipy_special().gammaln
@@ -62,12 +62,12 @@ def log_density(y: FloatArray, rows: FloatArray, zero_bin_width: float = 1.0) ->
 
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
-    """The least count that so large a share does not exceed."""
+    """Return the smallest count k with P(Y <= k) >= share."""
     return _find_quantiles(rows, np.full(len(rows), share))
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-    """The central interval of that share."""
+    """Return the central interval of probability `share`, as calibrated."""
     low, high = interval_levels(rows, 0.5 - share / 2, cdf(np.zeros(len(rows)), rows))
     return _find_quantiles(rows, low), _find_quantiles(rows, high)
 
@@ -75,9 +75,9 @@ def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
 def interval_levels(
     rows: FloatArray, outside: float, none: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The shares that lie below the two edges of an interval, as they are kept.
+    """Return the probabilities below the two edges of a calibrated interval.
 
-    `none` (n,) is the stated probability of 0.
+    `none` (n,) is the predicted probability of 0.
     """
     half = -normal.quantile(outside)
     below, above = interpolate_gains(rows, half)
@@ -90,7 +90,7 @@ def interval_levels(
 
 
 def judge(y: FloatArray, rows: FloatArray) -> RowScores:
-    """Counts beside what was stated of them."""
+    """Score counts against their predictive distributions."""
     u = randomized_pit(y, rows)
     none = cdf(np.zeros(len(rows)), rows)
     edges = [interval_levels(rows, outside, none) for outside in TAIL_SHARES]
@@ -107,13 +107,13 @@ def judge(y: FloatArray, rows: FloatArray) -> RowScores:
 
 
 def randomized_pit(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """u of each row, see above."""
+    """Return the randomised PIT u of each row (see the module docstring)."""
     low = cdf(y - 1.0, rows)
     return np.clip(low + (cdf(y, rows) - low) * hash_uniform(y, rows), 0.0, 1.0)
 
 
 def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """y - 2 E min(X, y) + E min(X, X'), each by its parts, ordinary and outliers."""
+    """Return y - 2 E min(X, y) + E min(X, X'), summed over negative binomial and outliers."""
     mu, alpha = _mean_and_shape(rows)
     share, s = rows[:, PARAM.share], mu + 1.0
     digamma, trigamma = normal.load_scipy_special().digamma, normal.load_scipy_special().polygamma
@@ -129,18 +129,18 @@ def crps(y: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def _mean_abs_difference(y: FloatArray, mu: FloatArray, alpha: FloatArray) -> FloatArray:
-    """E |X - y| of the ordinary ones: y (2F(y) - 1) - mu (2F(y - 1; alpha + 1) - 1)."""
+    """Return E |X - y| of a negative binomial: y (2F(y) - 1) - mu (2F(y - 1; alpha + 1) - 1)."""
     above = _negative_binomial_cdf(y - 1.0, mu * (alpha + 1.0) / alpha, alpha + 1.0)
     return y * (2.0 * _negative_binomial_cdf(y, mu, alpha) - 1.0) - mu * (2.0 * above - 1.0)
 
 
 def _mean_min_with_outlier(mu: FloatArray, alpha: FloatArray) -> FloatArray:
-    """E min(X, Z) of an ordinary X and an outlier Z.
+    """Return E min(X, Z) of a negative binomial X and an outlier Z.
 
-    It is the sum of P(X > k) s/(s + k + 1) over k; with s/(s + k + 1) = the integral of
-    e^(-v) t^(k + 1), t = e^(-v/s), that of e^(-v) (1 - G(t))/(1/t - 1), where G(t) =
-    (1 + mu (1 - t)/alpha)^-alpha is the generating function of X. In log v the rule of even steps
-    is exact to rounding.
+    It is the sum of P(X > k) s/(s + k + 1) over k. As s/(s + k + 1) is the integral of e^(-v) t^(k
+    + 1) over v with t = e^(-v/s), the sum is the integral of e^(-v) (1 - G(t))/(1/t - 1), where
+    G(t) = (1 + mu (1 - t)/alpha)^-alpha is the generating function of X. In log v the trapezoidal
+    rule is exact to rounding.
     """
     v, s = np.exp(_LOG_V), mu[:, None] + 1.0
     lost = -np.expm1(-alpha[:, None] * np.log1p(-(mu / alpha)[:, None] * np.expm1(-v / s)))
@@ -148,7 +148,7 @@ def _mean_min_with_outlier(mu: FloatArray, alpha: FloatArray) -> FloatArray:
 
 
 def _half_mean_difference(rows: FloatArray) -> FloatArray:
-    """E |X - X'|/2 of two ordinary ones: mu/p 2F1(alpha + 1, 1/2; 2; -4 (1 - p)/p^2)."""
+    """Return E |X - X'|/2 of a negative binomial: mu/p 2F1(alpha + 1, 1/2; 2; -4 (1 - p)/p^2)."""
     mu, alpha = _mean_and_shape(rows)
     p = alpha / (alpha + mu)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -165,16 +165,16 @@ def _half_mean_difference(rows: FloatArray) -> FloatArray:
 
 
 def _integrate_half_mean_difference(mu: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Compute E |X - X'|/2 by quadrature where the series does not converge: many and alike.
+    """Compute E |X - X'|/2 by quadrature where the series of 2F1 does not converge.
 
     The variance is v = mu + mu^2/alpha, and c = v/alpha. For whole numbers |n| is the integral of
-    (1 - cos n w)/(1 - cos w) over 0 < w < pi, divided by pi; the mean of cos (X - X')w is
-    (1 + 2c (1 - cos w))^-alpha. By parts and with u = tan(w/2) that is
+    (1 - cos n w)/(1 - cos w) over 0 < w < pi, divided by pi; the mean of cos (X - X')w is (1 + 2c
+    (1 - cos w))^-alpha. By parts and with u = tan(w/2) that is
 
         E |X - X'|/2 = 4v/pi times the integral of (1 + 4c u^2/(1 + u^2))^(-alpha - 1)/(1 + u^2)^2
 
-    over u > 0. With u = r sinh t, r the width of the integrand, the rule of even steps in t has a
-    relative error below 1e-12 for alpha >= 2 and dispersions that are learned (see
+    over u > 0. With u = r sinh t, r the width of the integrand, the trapezoidal rule in t has a
+    relative error below 1e-12 for alpha >= 2 and dispersions that can be learned (see
     kbnn.core.constants); a sum over the support would take thousands of terms.
     """
     v = mu + mu * mu / alpha
@@ -187,7 +187,7 @@ def _integrate_half_mean_difference(mu: FloatArray, alpha: FloatArray) -> FloatA
 
 
 def _negative_binomial_cdf(k: FloatArray, mu: FloatArray, alpha: FloatArray) -> FloatArray:
-    """P(X <= k) of the negative binomial, k whole or below 0."""
+    """Return P(X <= k) of the negative binomial, k whole or below 0."""
     below = normal.load_scipy_special().betainc(
         alpha, np.maximum(k, 0.0) + 1.0, alpha / (alpha + mu)
     )
@@ -199,7 +199,7 @@ def _mean_and_shape(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _find_quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
-    """The least count k with P(Y <= k) >= share, by halving, or the largest that is told apart."""
+    """Return the smallest count k with P(Y <= k) >= share, at most MAX_COUNT, by bisection."""
     mu, alpha = _mean_and_shape(rows)
     sd = np.sqrt(mu + mu * mu / alpha)
     low, high = np.full(len(rows), -1.0), np.ceil(mu + 4.0 * sd) + 1.0
@@ -208,7 +208,7 @@ def _find_quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
         if not short.any() or np.all(high[short] > MAX_COUNT):
             break
         high = np.where(short, 2.0 * high, high)
-    high = np.minimum(high, MAX_COUNT)  # there is not a number for every count beyond
+    high = np.minimum(high, MAX_COUNT)  # larger counts are not exact in floating point
     while np.any(high - low > 1.0):
         middle = np.floor(0.5 * (low + high))
         enough = cdf(middle, rows) >= share
@@ -217,7 +217,7 @@ def _find_quantiles(rows: FloatArray, share: FloatArray) -> FloatArray:
 
 
 def hash_uniform(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """A number between 0 and 1 for each row, even and the same whenever it is asked for."""
+    """Return a reproducible number for each row, uniform between 0 and 1."""
     bits = np.ascontiguousarray(rows[:, PARAM.place]).view(np.uint64)
     bits = bits ^ (np.ascontiguousarray(y).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

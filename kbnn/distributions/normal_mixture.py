@@ -1,12 +1,16 @@
-"""The mixture that is stated of a real target, row by row: quantiles, intervals, judgement.
+"""Mixture of two Gaussians as predictive distribution: quantiles, intervals and scores.
 
-A row's fields are those of `Stated`: place m and spread s of the ordinary values, share eps, ratio
-R and shift d of the outliers, and the gains of its intervals (see kbnn.distributions.calibration):
+A row's fields are those of `DistributionParams`: location m and spread s of the ordinary values,
+share eps, ratio R and shift d of the outliers, and the gains of its intervals (see
+kbnn.distributions.calibration):
 
     (1 - eps) N(m, s^2) + eps N(m + d s, R s^2)
 
-With A(x, s) = E |N(x, s^2)| its CRPS is sum_i w_i A(y - mu_i, s_i) - sum_ij w_i w_j A(mu_i - mu_j,
-sqrt(s_i^2 + s_j^2))/2. The compiled twin of `judge` is csrc/scores.c.
+With A(x, s) = E |N(x, s^2)| its CRPS is
+
+    sum_i w_i A(y - mu_i, s_i) - sum_ij w_i w_j A(mu_i - mu_j, sqrt(s_i^2 + s_j^2))/2
+
+The compiled version of `judge` is csrc/scores.c.
 """
 
 from __future__ import annotations
@@ -32,12 +36,12 @@ from kbnn.core.constants import (
 )
 
 INTERVAL_PERCENTS: Final = (50, 80, 90, 95)
-"""Percentages of the central intervals that are tracked."""
+"""Percentages of the central intervals that are calibrated."""
 TAIL_SHARES: Final = (OUTSIDE_50, OUTSIDE_80, OUTSIDE_90, OUTSIDE_95)
-"""What lies beyond each edge of them."""
+"""Probability beyond each edge of these intervals."""
 HALF_WIDTHS_SD: Final = (HALF_50, HALF_80, HALF_90, HALF_95)
 INTERVAL_HALF_WIDTHS_SD = dict(zip(INTERVAL_PERCENTS, HALF_WIDTHS_SD, strict=True))
-"""In standard deviations, by percentage."""
+"""Half-widths for a normal distribution, in standard deviations, by percentage."""
 GAIN_COUNT: Final = 2 * len(INTERVAL_PERCENTS)
 OutlierShape: TypeAlias = tuple[float, float, float]
 """Share, ratio and shift of the outliers."""
@@ -45,7 +49,7 @@ _LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class DistributionParams(NamedTuple):
-    """Fields of what is stated of a row."""
+    """Indices of the fields of a row."""
 
     place: int = 0  # m
     spread: int = 1  # sqrt(V)
@@ -53,10 +57,10 @@ class DistributionParams(NamedTuple):
     ratio: int = 3
     shift: int = 4
     gain: int = 5  # the first of them
-    most: int = 5 + GAIN_COUNT  # the largest value that came before
-    kind: int = 6 + GAIN_COUNT  # what kind of distribution the others are those of, 0 this one
-    unit: int = 7 + GAIN_COUNT  # of a positive target's link, see kbnn.distributions.log_link
-    none: int = 8 + GAIN_COUNT  # probability of exactly 0, of an amount (kbnn.distributions.hurdle)
+    most: int = 5 + GAIN_COUNT  # largest value seen before
+    kind: int = 6 + GAIN_COUNT  # code of the distribution, 0: this one
+    unit: int = 7 + GAIN_COUNT  # unit of a positive target's link (kbnn.distributions.log_link)
+    none: int = 8 + GAIN_COUNT  # probability of exactly 0 of an amount (kbnn.distributions.hurdle)
 
 
 PARAM: Final = DistributionParams()
@@ -64,13 +68,13 @@ PARAM_COUNT: Final = PARAM.none + 1
 
 
 class RowScores(NamedTuple):
-    """How rows turned out, each (n,)."""
+    """Scores of rows, each (n,)."""
 
     nll: FloatArray
     crps: FloatArray
-    below: FloatArray  # stated probability of less than came true
-    score: FloatArray  # its normal quantile: standard normal where what is stated is right
-    lower: FloatArray  # of the 90 % interval
+    below: FloatArray  # PIT: predicted probability of less than the true value
+    score: FloatArray  # its normal quantile: standard normal if forecasts are calibrated
+    lower: FloatArray  # lower edge of the 90 % interval
     upper: FloatArray
     in_50: FloatArray
     in_80: FloatArray
@@ -79,19 +83,19 @@ class RowScores(NamedTuple):
 
 
 def mixture_median(shape: OutlierShape) -> float:
-    """The median, in units of the spread."""
+    """Return the median, in units of the spread."""
     return _edge_quantiles(shape, 0.5)[0]
 
 
 def tail_probability(shape: OutlierShape, t: float, side: float = 1.0) -> float:
-    """The share of a mixture below t, or for the side -1 above."""
+    """Return the probability of a mixture below t, or above t for side -1."""
     share, ratio, shift = shape
     far = (t - shift) / math.sqrt(ratio)
     return (1.0 - share) * _cdf(side * t) + share * _cdf(side * far)
 
 
 def _edge_quantiles(shape: OutlierShape, outside: float) -> tuple[float, float]:
-    """Both edges with so much beyond each, in units of the spread."""
+    """Return both edges with probability `outside` beyond each, in units of the spread."""
     share, ratio, shift = shape
     z = normal.quantile(outside)
     turned = share, ratio, -shift
@@ -99,7 +103,7 @@ def _edge_quantiles(shape: OutlierShape, outside: float) -> tuple[float, float]:
 
 
 def _solve_quantile(shape: OutlierShape, p: float, z: float) -> float:
-    """The t of a mixture with p <= 1/2 below it, z being the normal's: guarded Newton."""
+    """Return t with probability p <= 1/2 below it, by guarded Newton steps from the normal's z."""
     share, ratio, shift = shape
     if share <= 0.0:
         return z
@@ -131,7 +135,7 @@ def _pdf(u: float) -> float:
 
 
 def quantile(rows: FloatArray, share: float) -> FloatArray:
-    """The value that so large a share of what is stated (n, fields) lies below."""
+    """Return the quantile of level `share` of each row (n, fields)."""
     outside = min(share, 1.0 - share)
     side = 0 if share <= 0.5 else 1
     if kernel.is_compiled():
@@ -142,10 +146,10 @@ def quantile(rows: FloatArray, share: float) -> FloatArray:
 
 
 def row_quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> FloatArray:
-    """The value of each row with a share of its own below it, and so much above.
+    """Return the value of each row with its own probability below it, and `above` beyond it.
 
-    Newton's steps on the side where the share is small, guarded by halving, of each row until it
-    rests: what others do is nothing to it.
+    Newton steps on the side of the smaller probability, guarded by bisection; each row stops on its
+    own, so that results do not depend on other rows.
     """
     share, ratio, shift = rows[:, PARAM.share : PARAM.gain].T
     turned = above < below
@@ -170,7 +174,7 @@ def row_quantiles(rows: FloatArray, below: FloatArray, above: FloatArray) -> Flo
 
 
 def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-    """The central interval of that share, as it is kept to its promise."""
+    """Return the central interval of probability `share`, as calibrated."""
     if kernel.is_compiled():
         outside = 0.5 - share / 2
         z = -normal.quantile(outside)
@@ -182,7 +186,7 @@ def interval(rows: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _calibrated_edges(rows: FloatArray, outside: float) -> tuple[FloatArray, FloatArray]:
-    """The edges with so much beyond each, in units of the spread, as they are kept."""
+    """Return the calibrated edges with probability `outside` beyond each, in spreads."""
     found = _map_shapes(
         rows, lambda shape: (*_edge_quantiles(shape, outside), _edge_quantiles(shape, 0.5)[0])
     )
@@ -192,7 +196,7 @@ def _calibrated_edges(rows: FloatArray, outside: float) -> tuple[FloatArray, Flo
 
 
 def _map_shapes(rows: FloatArray, make: Callable[[OutlierShape], Sequence[float]]) -> FloatArray:
-    """What is made of eps, R and d of each row; rows that follow one another often share them."""
+    """Apply a function of (eps, R, d) to each row, once for consecutive equal rows."""
     if not len(rows):
         return np.zeros((len(make((0.0, 1.0, 0.0))), 0))
     shapes = rows[:, PARAM.share : PARAM.gain]
@@ -202,9 +206,9 @@ def _map_shapes(rows: FloatArray, make: Callable[[OutlierShape], Sequence[float]
 
 
 def interpolate_gains(rows: FloatArray, half: float) -> tuple[FloatArray, FloatArray]:
-    """Of the lower and of the upper edge that lies `half` from a normal's mean.
+    """Return the gains of lower and upper edge at distance `half` from a normal's mean.
 
-    Between two tracked levels their logarithms are interpolated.
+    Between two calibrated levels their logarithms are interpolated.
     """
     logs = np.log(rows[:, PARAM.gain : PARAM.most])
     after = int(np.searchsorted(HALF_WIDTHS_SD, half))
@@ -220,7 +224,7 @@ def interpolate_gains(rows: FloatArray, half: float) -> tuple[FloatArray, FloatA
 
 
 def judge(y: FloatArray, rows: FloatArray) -> RowScores:
-    """Values (n,) beside what was stated of them (n, fields)."""
+    """Score values (n,) against their predictive distributions (n, fields)."""
     if kernel.is_compiled():
         return RowScores._make(
             kernel.score_rows(np.ascontiguousarray(y), np.ascontiguousarray(rows))
@@ -254,14 +258,14 @@ def judge(y: FloatArray, rows: FloatArray) -> RowScores:
 
 
 def possible(y: FloatArray) -> FloatArray:
-    """All numbers."""
+    """Return 1 for finite numbers, otherwise 0."""
     return np.isfinite(y).astype(np.float64)
 
 
 def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatArray:
-    """Of values; of whole numbers the mass of what would be rounded to them.
+    """Return the log density of values; of whole numbers, the log mass that rounds to them.
 
-    That of 0 is what is rounded to 0 in steps of `finest`.
+    The bin of 0 has the width `finest`.
     """
     fine = log_pdf(y, rows)
     whole = y == np.rint(y)
@@ -272,9 +276,9 @@ def log_density(y: FloatArray, rows: FloatArray, finest: float = 1.0) -> FloatAr
 
 
 def log_pdf(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """The logarithm of the density of values (n, ...)."""
+    """Return the logarithm of the density of values (n, ...)."""
     place, spread, share, ratio, shift = np.moveaxis(rows[..., : PARAM.gain], -1, 0)
-    # Where nothing is stated the spread is 0 and the density NaN, which counts as no forecast.
+    # Rows without a forecast have spread 0 and density NaN, which counts as no forecast.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         t = np.clip((y - place) / spread, -LABEL_LIMIT, LABEL_LIMIT)
         return np.asarray(_log_density(t, share, ratio, shift) - np.log(spread))
@@ -289,7 +293,7 @@ def _log_density(
 
 
 def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
-    """What is stated for the probability of at most y."""
+    """Return the predicted P(Y <= y)."""
     place, spread, share, ratio, shift = rows[:, : PARAM.gain].T
     t = (y - place) / spread
     far = normal.cdf((t - shift) / np.sqrt(ratio))
@@ -297,12 +301,12 @@ def cdf(y: FloatArray, rows: FloatArray) -> FloatArray:
 
 
 def _expected_distance(x: FloatArray, s: FloatArray | float) -> FloatArray:
-    """E |N(x, s^2)|."""
+    """Return E |N(x, s^2)|."""
     return np.asarray(x * (2.0 * normal.cdf(x / s) - 1.0) + 2.0 * s * normal.pdf(x / s))
 
 
 def log_between(low: FloatArray, high: FloatArray, rows: FloatArray) -> FloatArray:
-    """log P(low < Y <= high) under what is stated (n, ..., fields)."""
+    """Return log P(low < Y <= high) under distributions (n, ..., fields)."""
     place, spread, share, ratio, shift = np.moveaxis(rows[..., : PARAM.gain], -1, 0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         a, b = (np.clip((edge - place) / spread, -LABEL_LIMIT, LABEL_LIMIT) for edge in (low, high))
@@ -313,7 +317,7 @@ def log_between(low: FloatArray, high: FloatArray, rows: FloatArray) -> FloatArr
 
 
 def _log_normal_between(a: FloatArray, b: FloatArray) -> FloatArray:
-    """log (Phi(b) - Phi(a)); where that underflows, by the density between the two."""
+    """Return log (Phi(b) - Phi(a)); where that underflows, use the density at the midpoint."""
     turned = a + b > 0.0
     a, b = np.where(turned, -b, a), np.where(turned, -a, b)
     mass = normal.cdf(b) - normal.cdf(a)

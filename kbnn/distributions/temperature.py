@@ -1,18 +1,19 @@
-"""What is stated of classes: probabilities as sharp as the stream has shown that they may be.
+"""Calibrate class probabilities online with an inverse temperature s.
 
-The network says probabilities p. For a sharpness s they become
+The network predicts probabilities p. For an inverse temperature s they become
 
     q_s ~ p^s           for s >= 1: odds are raised to the power s
-    q_s ~ pi (p/pi)^s   for s < 1: with pi, the shares of the classes so far, where s is 0
+    q_s ~ pi (p/pi)^s   for s < 1: shrunk towards pi, the class shares so far, reached at s = 0
 
-Stated is the mixture of all q_s on a grid of sharpnesses, with weights ~ prior_s exp(e_s): the
-evidence e_s is the sum of log q_s of the labels that came, each after it was stated, and the prior
-favours s = 1. So a mixture costs no more than its prior in all, and one surprise is never infinite.
-Whenever 256 rows have come, evidence and counts of the classes are halved. The first row of a class
-says how common it is, and nothing of sharpness: nobody could know of it. Before there is any
-evidence the probabilities are stated as they are.
+The predicted probabilities are the mixture of all q_s on a grid of s, with weights ~ prior_s
+exp(e_s): the evidence e_s is the sum of log q_s of the labels, each scored before it is learned,
+and the prior favours s = 1. The total cost of mixing is therefore bounded by the prior, and no
+single row has infinite loss. Every 256 rows evidence and class counts are halved. The first row of
+a class counts for its share, but not as evidence, because no model could predict it. Without
+evidence the probabilities are not changed.
 
-The compiled twin is csrc/temperature.c. Nothing depends on how rows are grouped.
+The compiled version is csrc/temperature.c. Results do not depend on how rows are grouped into
+batches.
 """
 
 from __future__ import annotations
@@ -30,32 +31,31 @@ from kbnn.core.constants import LEAST_PROBABILITY, SHARE_START, SHARPNESS_EVERY
 _STEPS: Final = np.arange(-6, 7)
 LOG2_POWERS: Final = _STEPS / 2.0
 POWERS: Final[FloatArray] = np.exp2(LOG2_POWERS)
-"""The sharpnesses: from an eighth to eight, two in an octave."""
+"""Grid of inverse temperatures: from 1/8 to 8, two per octave."""
 LOG_PRIOR: Final[FloatArray] = -np.abs(_STEPS) - np.log(np.sum(np.exp(-np.abs(_STEPS))))
-"""Each is e times as likely as the next one farther from 1: where 1 is right the others cost 0.8
-nats in all."""
+"""Each is e times as likely as the next farther from 1; if 1 is right the others cost 0.8 nats."""
 POWER_GRID: Final[FloatArray] = np.stack((POWERS, LOG_PRIOR))
 
 EVIDENCE_ROWS: Final = 0
 EVIDENCE: Final = slice(1, 1 + len(POWERS))
 CLASS_COUNTS: Final = slice(1 + len(POWERS), None)
-"""Fields of what is known: rows that were evidence, the evidence, rows of each class."""
+"""Fields of the state: rows of evidence, evidence per grid point, rows per class."""
 STORED_LIMIT: Final = 1e12
 
 NO_TEMPERATURE: Final[FloatArray] = np.zeros(0)
-"""Of a target that is no class."""
+"""State of a target that is not a class."""
 
 
 def init_temperature(labels: FloatArray, classes: int) -> FloatArray:
-    """What is known after labels that nothing was said of."""
+    """Initialise the state with the counts of labels that were not predicted."""
     known = np.zeros(CLASS_COUNTS.start + classes)
-    told = labels[np.isfinite(labels)].astype(np.int64)
-    known[CLASS_COUNTS] = np.bincount(told, minlength=classes)
+    seen = labels[np.isfinite(labels)].astype(np.int64)
+    known[CLASS_COUNTS] = np.bincount(seen, minlength=classes)
     return known
 
 
 def is_valid_temperature(known: FloatArray) -> bool:
-    """Whether numbers from a file can be what is known."""
+    """Return whether numbers from a file can be a temperature state."""
     seen, counts = known[:1], known[CLASS_COUNTS]
     return bool(
         np.all(np.abs(known) <= STORED_LIMIT)
@@ -65,14 +65,14 @@ def is_valid_temperature(known: FloatArray) -> bool:
 
 
 def extend_classes(known: FloatArray, classes: int) -> FloatArray:
-    """The same where there are so many classes; nothing where nothing is to be known."""
+    """Extend the state to `classes` classes; an empty state stays empty."""
     if not len(known):
         return known
     return np.append(known, np.zeros(max(0, CLASS_COUNTS.start + classes - len(known))))
 
 
 def reorder_classes(known: FloatArray, places: IntArray) -> FloatArray:
-    """The same where class k has become class places[k]."""
+    """Reorder the state: class k becomes class places[k]."""
     moved = known.copy()
     if len(known):
         moved[CLASS_COUNTS.start + places] = known[CLASS_COUNTS]
@@ -80,7 +80,7 @@ def reorder_classes(known: FloatArray, places: IntArray) -> FloatArray:
 
 
 def merge_temperatures(parts: Sequence[FloatArray], rows: Sequence[float]) -> FloatArray:
-    """What is known of several streams: evidence is each one's by its rows, counts add up."""
+    """Merge the states of several streams: evidence is averaged by rows, counts are added."""
     if not all(len(part) for part in parts):
         return NO_TEMPERATURE
     classes = max(len(part) for part in parts) - CLASS_COUNTS.start
@@ -92,14 +92,14 @@ def merge_temperatures(parts: Sequence[FloatArray], rows: Sequence[float]) -> Fl
 
 
 def power_weights(known: FloatArray) -> FloatArray:
-    """Of the sharpnesses, as evidence has it."""
+    """Return the posterior weights of the grid points."""
     log_weight = LOG_PRIOR + known[EVIDENCE]
     weight = np.exp(log_weight - np.max(log_weight))
     return np.asarray(weight / np.sum(weight))
 
 
 def inverse_temperature(known: FloatArray) -> float:
-    """The sharpness in the middle of what is stated; 1 where there is no evidence."""
+    """Return the posterior mean inverse temperature, on a log scale; 1 without evidence."""
     return float(np.exp2(power_weights(known) @ LOG2_POWERS)) if known[EVIDENCE_ROWS] else 1.0
 
 
@@ -110,10 +110,9 @@ def apply_temperature(
     weight: FloatArray | None = None,
     compiled: bool | None = None,
 ) -> FloatArray:
-    """What is stated (n, K) of rows one after another.
+    """Return calibrated probabilities (n, K), row by row.
 
-    With the labels (n,) that came true, what is known, in place, learns from each, and a row counts
-    `weight` times.
+    With labels (n,) the state is updated in place after each row; a row counts `weight` times.
     """
     if kernel.is_compiled() if compiled is None else compiled:
         return kernel.apply_temperature(known, probability, label, weight, POWER_GRID)
@@ -134,7 +133,7 @@ def apply_temperature(
 
 
 def _temper_probabilities(log_p: FloatArray, log_share: FloatArray, s: float) -> FloatArray:
-    """log q_s."""
+    """Return log q_s."""
     level = s * log_p if s >= 1.0 else log_share + s * (log_p - log_share)
     level = level - np.max(level)
     return np.asarray(level - math.log(np.sum(np.exp(level))))

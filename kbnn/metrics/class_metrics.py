@@ -1,4 +1,4 @@
-"""How good class probabilities were, row by row, in constant memory.
+"""Streaming metrics of class probabilities, in constant memory.
 
 A row with label c and probabilities p adds
 
@@ -7,7 +7,7 @@ A row with label c and probabilities p adds
     Brier     1/2 sum_k (p_k - 1[k = c])^2     (with two classes that is (p_1 - y)^2)
     ECE       | mean confidence - share correct | per bin of the confidence max p, weighted by rows
 
-The baseline knows only the class frequencies of the same rows. Classes may be admitted on the way:
+The baseline predicts the class frequencies of the same rows. Classes may appear during the stream:
 probability arrays may grow wider, and a label beyond the last column has probability 0.
 """
 
@@ -32,13 +32,13 @@ MIN_PROBABILITY = float(np.finfo(np.float64).eps)
 
 
 def confidence_bin_index(confidence: FloatArray) -> IntArray:
-    """Index of the bin (j / BINS, (j + 1) / BINS] that holds each confidence."""
+    """Return the index of the bin (j / BINS, (j + 1) / BINS] of each confidence."""
     index = np.ceil(confidence * CONFIDENCE_BINS).astype(np.int64) - 1
     return np.clip(index, 0, CONFIDENCE_BINS - 1)
 
 
 class ScoredClassBatch:
-    """Probabilities (n, K) beside the labels (n,) that came true, class indices or NaN."""
+    """Probabilities (n, K) with their true labels (n,), class indices or NaN."""
 
     def __init__(
         self, label: FloatArray, probability: FloatArray, weight: FloatArray | None = None
@@ -72,14 +72,14 @@ class ScoredClassBatch:
 
     @property
     def row_losses(self) -> FloatArray:
-        """The log-loss of all rows, NaN where one cannot be judged."""
+        """Log-loss of all rows, NaN if a row cannot be scored."""
         found = np.full(self.usable.shape[0], np.nan)
         found[self.usable] = self.log_loss
         return found
 
 
 def _derive_brier(score: ClassScore) -> float | None:
-    """Half of the mean sum of squares: between 0 and 1 for any number of classes."""
+    """Return half of the mean sum of squares: between 0 and 1 for any number of classes."""
     mean = score.mean_term("brier")
     return None if mean is None else 0.5 * mean
 
@@ -143,7 +143,7 @@ CLASS_METRICS = (
 
 
 class ClassScore(base.Score):
-    """Streaming figures for one class target."""
+    """Streaming metrics of one class target."""
 
     figures_listed = CLASS_METRICS
 
@@ -156,22 +156,22 @@ class ClassScore(base.Score):
 
     @property
     def class_count(self) -> int:
-        """Number of classes met so far, in the labels or in the forecasts."""
+        """Number of classes seen so far, in the labels or in the forecasts."""
         return int(self._frequency.shape[0])
 
     def class_shares(self) -> list[float]:
-        """Frequency of each class that came."""
+        """Return the frequency of each class seen."""
         return [f / self._weight for f in to_float_list(self._frequency) if f > 0]
 
     def add(self, judged: base.ScoredBatch) -> None:
-        """Count rows in order."""
+        """Add rows in order."""
         assert isinstance(judged, ScoredClassBatch)
         super().add(judged)
         self._add_classes(max(judged.known, judged.p.shape[1]))
         if not judged.label.shape[0]:
             return
         bins, w = confidence_bin_index(judged.confidence), judged.weight
-        # One row after the other, so chunks leave no trace.
+        # Row by row, so that the result does not depend on batches.
         for total, values in zip(
             self._bins, (w, judged.correct * w, judged.confidence * w), strict=True
         ):
@@ -185,14 +185,14 @@ class ClassScore(base.Score):
         self.confusion = np.pad(self.confusion, ((0, more), (0, more)))
 
     def calibration_error(self) -> float | None:
-        """ECE = sum over bins of |sum of confidence - sum of correct| / total weight."""
+        """Return ECE = sum over bins of |sum of confidence - sum of correct| / total weight."""
         if self._weight <= 0:
             return None
         _, correct, confidence = self._bins
         return math.fsum(to_float_list(np.abs(confidence - correct))) / self._weight
 
     def reliability_curve(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Per bin: weight, mean confidence and share correct (NaN where a bin is empty)."""
+        """Return weight, mean confidence and share correct per bin (NaN if a bin is empty)."""
         weight, correct, confidence = self._bins
         empty = np.full(CONFIDENCE_BINS, np.nan)
         filled = weight > 0
@@ -203,7 +203,7 @@ class ClassScore(base.Score):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The whole state; `from_json` restores it bit for bit."""
+        """Return the whole state; `from_json` restores it bit for bit."""
         return {
             **super().to_json(),
             "bins": [to_float_list(row) for row in self._bins],
@@ -213,30 +213,30 @@ class ClassScore(base.Score):
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> Self:
-        """The score that `to_json` described."""
+        """Restore the score from `to_json`."""
         score = super().from_json(state)
         score._bins = restore_floats(state["bins"], (3, CONFIDENCE_BINS))
         weight, *shares = score._bins
         slack = weight * (1 + 1e-9) + 1e-9
         if np.any(score._bins < 0.0) or any(np.any(share > slack) for share in shares):
-            raise ValueError("more rows are right, or surer, than there are")
+            raise ValueError("the confidence bins do not fit the number of rows")
         classes = len(state["frequency"])
         score._frequency = restore_floats(state["frequency"], (classes,))
         most = score._weight * (1 + 1e-9) + 1e-9
         if np.any(score._frequency < 0.0) or np.any(score._frequency > most):
-            raise ValueError("a class came less often than never, or more often than all")
+            raise ValueError("the class counts do not fit the number of rows")
         confusion = np.reshape(state["confusion"], (classes, classes))
         score.confusion = restore_counts(confusion, (classes, classes))
         return score
 
 
 def pad_classes(probability: FloatArray, classes: int) -> FloatArray:
-    """The array with columns of zeros added up to `classes`, contiguous."""
+    """Pad the array with columns of zeros up to `classes`; the result is contiguous."""
     missing = classes - probability.shape[1]
     p = np.ascontiguousarray(probability, dtype=np.float64)
     return np.pad(p, ((0, 0), (0, missing))) if missing > 0 else p
 
 
 def sum_squares(gap: FloatArray) -> FloatArray:
-    """Row sums of squares, first class to last: extra columns of zeros change no bit."""
+    """Return row sums of squares, first class to last: extra columns of zeros change no bit."""
     return np.ascontiguousarray(np.add.accumulate(gap * gap, axis=1)[:, -1])

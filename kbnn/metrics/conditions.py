@@ -1,9 +1,8 @@
-"""Conditions on figures, for scripts: `rmse>3`, `coverage_90<0.85`, `rmse>baseline_rmse`.
+"""Check conditions on metrics for scripts: `rmse>3`, `coverage_90<0.85`, `rmse>baseline_rmse`.
 
-A check names a figure of `evaluate`, a comparison and a limit: a number, a percentage or
-another figure. With several targets it speaks of each of them, or of one: `yield.rmse>3`. A figure
-that is undefined (no row could be scored) meets every check: what cannot be checked has not
-passed.
+A check names a metric of `evaluate`, a comparison and a limit: a number, a percentage or another
+metric. With several targets it applies to each of them, or to one: `yield.rmse>3`. A metric that is
+undefined (no row could be scored) meets every check, so that a script never passes unchecked.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": ope
 
 
 class MetricCheck(NamedTuple):
-    """One parsed check; `target` is None when it speaks of every target."""
+    """One parsed check; `target` is None if it applies to every target."""
 
     text: str
     target: str | None
@@ -33,7 +32,7 @@ class MetricCheck(NamedTuple):
 
 
 def parse_check(text: str, figures: Sequence[str], targets: Sequence[str]) -> MetricCheck:
-    """Read a check on the given figures and targets; UsageError when it makes no sense."""
+    """Parse a check on the given metrics and targets; raise UsageError if it is invalid."""
     match = _CHECK_PATTERN.fullmatch(text)
     if match is None:
         raise UsageError(f"--fail-if '{text}': write a check such as 'rmse>3'")
@@ -45,7 +44,7 @@ def parse_check(text: str, figures: Sequence[str], targets: Sequence[str]) -> Me
 def _parse_metric_name(
     text: str, name: str, figures: Sequence[str], targets: Sequence[str]
 ) -> tuple[str | None, str]:
-    """The target (None: all) and the figure that a name stands for."""
+    """Return the target (None: all targets) and the metric that a name refers to."""
     if _normalize_name(name) in figures:
         return None, _normalize_name(name)
     for target in targets:
@@ -53,12 +52,12 @@ def _parse_metric_name(
         if rest != name and _normalize_name(rest) in figures:
             return target, _normalize_name(rest)
     raise UsageError(
-        f"--fail-if '{text}': there is no figure '{name}' (choose from {', '.join(figures)})"
+        f"--fail-if '{text}': unknown metric '{name}' (choose from {', '.join(figures)})"
     )
 
 
 def _normalize_name(name: str) -> str:
-    """`coverage.90` and `Coverage_90` are `coverage_90`."""
+    """Return the name as checks spell it: `coverage.90` and `Coverage_90` are `coverage_90`."""
     return name.lower().replace(".", "_")
 
 
@@ -71,13 +70,13 @@ def _parse_limit(text: str, limit: str, figures: Sequence[str]) -> float | str:
         value = math.nan
     if math.isfinite(value):
         return value
-    raise UsageError(f"--fail-if '{text}': '{limit}' is neither a number nor a figure")
+    raise UsageError(f"--fail-if '{text}': '{limit}' is neither a number nor a metric")
 
 
 def explain_met_checks(
     checks: Sequence[MetricCheck], by_target: Mapping[str, MetricValues]
 ) -> list[str]:
-    """A sentence for every check that is met, target by target; empty: all is well."""
+    """Return one sentence for every check that is met, per target; empty if none is."""
     found = []
     for check in checks:
         for target, figures in by_target.items():

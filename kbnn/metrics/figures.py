@@ -1,14 +1,8 @@
-"""Sums taken in row order, so that the way a stream was cut into blocks leaves no trace.
+"""Describe metrics, each listed once, and format their values.
 
-`np.sum` adds in pairs and its last bits depend on where a block begins. Here s_0 = carry and
-s_t = s_(t-1) + x_t, strictly one after another: adding 1,000 rows at once or one by one gives the
-same bits.
-
-Figures: each judges forecasts by one number, and each is listed once, by its task.
-
-A figure with a `term` is the weighted mean of that term over rows, finished (a square root, say);
-one with `derive` follows from others. The entry says everything that is shown of it: JSON,
-terminal, report and `--fail-if` all read the same list.
+A metric with a `term` is the weighted mean of that term over rows, passed through `finish` (a
+square root, for example); one with `derive` is computed from the whole score. JSON, terminal,
+report and `--fail-if` all read the same list.
 """
 
 from __future__ import annotations
@@ -26,7 +20,7 @@ from kbnn.wording import format_number
 
 
 def shared_ones(n: int) -> FloatArray:
-    """n ones, not to be written to."""
+    """Return n ones as a shared read-only array."""
     return _cached_ones(1 << n.bit_length())[:n]
 
 
@@ -38,13 +32,13 @@ def _cached_ones(n: int) -> FloatArray:
 
 
 def clip_terms(values: FloatArray) -> FloatArray:
-    """Values limited to +-LARGEST_TERM; the same array where none is beyond."""
+    """Clip values to +-LARGEST_TERM; return the same array if none is beyond."""
     far = exceeds_limits(values, 0.0, LARGEST_TERM)[0]
     return np.clip(values, -LARGEST_TERM, LARGEST_TERM) if far else values
 
 
 def restore_floats(values: object, shape: tuple[int, ...]) -> FloatArray:
-    """Stored numbers as an array of that shape; ValueError when they are not, or not finite."""
+    """Convert stored numbers to an array of this shape; ValueError if they are not that."""
     array = np.array(values, dtype=np.float64)
     if array.shape != shape or not np.isfinite(array).all():
         raise ValueError(f"expected {shape} finite numbers, found {array.shape}")
@@ -52,7 +46,7 @@ def restore_floats(values: object, shape: tuple[int, ...]) -> FloatArray:
 
 
 def restore_counts(values: object, shape: tuple[int, ...]) -> IntArray:
-    """Stored counts as an array of that shape; ValueError when they are none."""
+    """Convert stored counts to an array of this shape; ValueError if they are not counts."""
     counts = restore_floats(values, shape)
     if np.any(counts < 0.0) or np.any(counts > 2.0**53):
         raise ValueError("expected counts")
@@ -60,34 +54,34 @@ def restore_counts(values: object, shape: tuple[int, ...]) -> IntArray:
 
 
 def to_float_list(values: FloatArray) -> list[float]:
-    """A JSON list that restores the same bits: `json` writes the shortest exact decimal."""
+    """Return a JSON list that restores the same bits: `json` writes the shortest exact decimal."""
     return [float(value) for value in values]
 
 
 MetricValues = Mapping[str, Any]
-"""The figures of one target by name; a dotted name is nested: `coverage.90`."""
+"""Metrics of one target by name; a dotted name is nested: `coverage.90`."""
 
 
 def identity(value: float) -> float:
-    """The value as it is."""
+    """Return the value unchanged."""
     return value
 
 
 class Metric(NamedTuple):
-    """One number that judges forecasts.
+    """One number that measures the quality of forecasts.
 
-    name      in JSON and checks; `coverage.90` is `90` in `coverage`, and `coverage_90`
-    label     in tables; without one it is in none
-    remark    what it means, in a few words; `{target}` stands for the target's name
-    term      what a row adds, from what its task makes of a block of forecasts and truths
-    finish    makes the figure of the weighted mean of its term
-    derive    makes it of the whole score instead
-    better    which way is better, if either is
-    form      the number as text
-    baseline  the figure that the best constant has, by name, or its value
-    brief     whether it stands in the short table after training
+    name      name in JSON and checks; `coverage.90` is `90` in `coverage`, and `coverage_90`
+    label     name in tables; without one the metric is not shown
+    remark    short explanation; `{target}` stands for the target's name
+    term      the term that each row adds, from a scored batch
+    finish    converts the weighted mean of the terms to the metric
+    derive    computes the metric from the whole score instead
+    better    whether lower or higher values are better
+    form      formats the value
+    baseline  the metric of the best constant by name, or its value
+    brief     whether it is in the short table after training
     curve     which line of the learning curve it is: loss, nll or coverage_90
-    on_curve  what the curve takes of the mean; `finish` if not said
+    on_curve  converts the mean for the learning curve; the default is `finish`
     """
 
     name: str
@@ -108,7 +102,7 @@ class Metric(NamedTuple):
 
 
 class MetricRow(NamedTuple):
-    """One line of a table: the figure, the model's value, the constant's, what it means."""
+    """One line of a table: metric, value of the model, value of the best constant, explanation."""
 
     label: str
     value: str
@@ -117,14 +111,14 @@ class MetricRow(NamedTuple):
 
 
 class MetricTable(NamedTuple):
-    """The figures of one target beside those of the best constant, named `baseline`."""
+    """The metrics of one target beside those of the best constant, named `baseline`."""
 
     baseline: str
     rows: list[MetricRow]
 
 
 def nest_metrics(pairs: Sequence[tuple[str, float | None]]) -> dict[str, Any]:
-    """Figures as JSON has them: dotted names become objects."""
+    """Return metrics as in JSON: dotted names become objects."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         outer, _, inner = name.partition(".")
@@ -136,7 +130,7 @@ def nest_metrics(pairs: Sequence[tuple[str, float | None]]) -> dict[str, Any]:
 
 
 def flatten_metrics(values: MetricValues) -> dict[str, float | None]:
-    """The figures as checks name them: `coverage_90`."""
+    """Return metrics by the names used in checks, such as `coverage_90`."""
     found: dict[str, float | None] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -149,7 +143,7 @@ def flatten_metrics(values: MetricValues) -> dict[str, float | None]:
 def format_metric_rows(
     figures: Sequence[Metric], values: MetricValues, target: str, *, brief: bool
 ) -> list[MetricRow]:
-    """The lines of a table, the `brief` one or all."""
+    """Format the lines of a table: the `brief` ones or all."""
     known = flatten_metrics(values)
     made = []
     for figure in figures:

@@ -1,4 +1,4 @@
-"""Counts that describe a stream in bounded memory and do not depend on the order of its rows."""
+"""Histograms of a stream in bounded memory, independent of the order of its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kbnn.array_types import FloatArray, IntArray
 from kbnn.metrics.figures import restore_counts, restore_floats
 
 PIT_BINS = 40
-"""Fine bins of the PIT: pairs make the 20 bars shown, folding at 1/2 makes the coverage curve."""
+"""Fine bins of the PIT: pairs form the 20 bars shown, folding at 1/2 gives the coverage curve."""
 
 FEATURE_BINS = 64
 """Bins kept for each feature."""
@@ -38,22 +38,22 @@ class PitHistogram:
 
     @classmethod
     def from_json(cls, counts: object) -> PitHistogram:
-        """The histogram of stored counts."""
+        """Restore the histogram from stored counts."""
         pit = cls()
         pit.counts = restore_counts(counts, (PIT_BINS,))
         return pit
 
     def add(self, u: FloatArray) -> None:
-        """Count rows; each u lies in [0, 1]."""
+        """Add rows; each u lies in [0, 1]."""
         index = np.minimum((u * PIT_BINS).astype(np.int64), PIT_BINS - 1)
         self.counts += np.bincount(index, minlength=PIT_BINS)
 
     def bar_counts(self) -> IntArray:
-        """Counts in 20 equal bins of u."""
+        """Return counts in 20 equal bins of u."""
         return np.asarray(self.counts.reshape(-1, 2).sum(axis=1))
 
     def coverage_curve(self) -> tuple[FloatArray, FloatArray]:
-        """Levels 0.05, 0.10, ..., 0.95 and the share of rows inside each central interval."""
+        """Return levels 0.05, 0.10, ..., 0.95 and the share of rows inside each interval."""
         half = PIT_BINS // 2
         rings = self.counts[half:] + self.counts[:half][::-1]
         inside = np.cumsum(rings)
@@ -64,10 +64,10 @@ class PitHistogram:
 
 
 class FeatureHistograms:
-    """FEATURE_BINS counts for each feature on bins of width 2^k aligned to zero: floor(x / 2^k).
+    """FEATURE_BINS counts for each feature, in bins of width 2^k aligned to zero: floor(x / 2^k).
 
-    k is the smallest for which all values seen fit, so the range grows by doubling the bins, and
-    the counts depend on the values alone, never on their order or on how they came in blocks.
+    k is the smallest for which all values seen fit, so the range grows by doubling the bins. The
+    counts depend only on the values, not on their order or on how they are cut into batches.
     """
 
     def __init__(self, features: int) -> None:
@@ -85,7 +85,7 @@ class FeatureHistograms:
         return int(self.level.shape[0])
 
     def add_features(self, features: int, unseen: FloatArray | None = None) -> None:
-        """Add features at the end; the rows so far held 0 there, or what `unseen` says."""
+        """Append features; the rows so far held 0 there, or the values `unseen`."""
         new = features - self.feature_count
         if new <= 0:
             return
@@ -101,14 +101,14 @@ class FeatureHistograms:
             setattr(self, name, np.concatenate((getattr(self, name), getattr(added, name))))
 
     def _mark_missing(self, features: NDArray[np.bool_], rows: int) -> None:
-        """These features were missing in so many rows, which are all there were."""
+        """Count these features as missing in the `rows` rows so far."""
         blank = FeatureHistograms(1)
         for name in ("level", "first", "low", "high", "counts"):
             getattr(self, name)[features] = getattr(blank, name)
         self.missing[features] = rows
 
     def add(self, x: FloatArray) -> None:
-        """Count the values of x (n, D); what is not finite counts as missing."""
+        """Add the values of x (n, D); values that are not finite count as missing."""
         if x.shape[0] == 0:
             return
         self.add_features(x.shape[1])
@@ -132,7 +132,10 @@ class FeatureHistograms:
         self.counts += np.bincount(flat, minlength=self.counts.size).reshape(self.counts.shape)
 
     def _extend_range(self, j: int, low: float, high: float) -> None:
-        """Make feature j hold [low, high]: bins of width 2^k merge 2^(k' - k) at a time."""
+        """Widen the bins of feature j to hold [low, high].
+
+        2^(k' - k) bins of width 2^k merge into one of width 2^k'.
+        """
         level = fitting_level(low, high)
         old_level, old_first = int(self.level[j]), int(self.first[j])
         first = lattice_index(low, level)
@@ -146,7 +149,7 @@ class FeatureHistograms:
         self.level[j], self.first[j], self.counts[j] = level, first, merged
 
     def used_bins(self, feature: int) -> tuple[FloatArray, IntArray]:
-        """Edges (m + 1) and counts (m) of the bins in use."""
+        """Return edges (m + 1) and counts (m) of the bins in use."""
         if not np.isfinite(self.low[feature]):
             return np.zeros(1), np.zeros(0, dtype=np.int64)
         used = (
@@ -158,7 +161,7 @@ class FeatureHistograms:
         return np.ldexp(steps, int(self.level[feature])), self.counts[feature, :used].copy()
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the counts; lattice indices as integers, values as exact decimals."""
+        """Return everything except the counts; indices as integers, values as exact decimals."""
         empty = ~np.isfinite(self.low)
         return {
             "level": self.level.tolist(),
@@ -171,7 +174,7 @@ class FeatureHistograms:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any], counts: FloatArray) -> FeatureHistograms:
-        """The histograms that `to_json` and the array of counts described."""
+        """Restore the histograms from `to_json` and the array of counts."""
         histograms = cls(len(state["level"]))
         empty = np.array(state["empty"], dtype=np.bool_)
         histograms.level = np.array(state["level"], dtype=np.int64)
@@ -204,12 +207,12 @@ class FeatureHistograms:
 
 
 def lattice_index(value: float, level: int) -> int:
-    """floor(value / 2^level), exact."""
+    """Return floor(value / 2^level), exactly."""
     return math.floor(math.ldexp(value, -level))
 
 
 def fitting_level(low: float, high: float) -> int:
-    """Smallest k >= LOWEST with all of [low, high] in FEATURE_BINS bins, indices exact integers."""
+    """Return the smallest k >= MIN_BIN_EXPONENT with [low, high] in FEATURE_BINS bins."""
     level = max(MIN_BIN_EXPONENT, _binary_exponent(max(abs(low), abs(high))) - 52)
     if high > low:
         level = max(level, _binary_exponent(high / FEATURE_BINS - low / FEATURE_BINS) - 1)
@@ -219,5 +222,5 @@ def fitting_level(low: float, high: float) -> int:
 
 
 def _binary_exponent(value: float) -> int:
-    """The binary exponent of a value; zero is below all others, so that bins only ever widen."""
+    """Return the binary exponent of a value; that of 0 is below all others, so bins only widen."""
     return math.frexp(value)[1] if value else MIN_BIN_EXPONENT

@@ -1,17 +1,16 @@
-"""How good forecasts of numbers were, row by row, in constant memory.
+"""Streaming metrics of numeric forecasts, in constant memory.
 
-With error e = y - mean, u = P(Y <= y) as it was stated, and z = Phi^-1(u), a row of weight w adds
-to each sum
+With error e = y - mean, u = P(Y <= y) as predicted, and z = Phi^-1(u), a row of weight w adds to
+each sum
 
     RMSE      e^2                               (square root of the weighted mean)
-    NLL       -log p(y)                         of the stated density; of a count, of its mass
+    NLL       -log p(y)                         log density; for counts, log mass
     CRPS      integral of (P(Y <= t) - 1[t >= y])^2
-    coverage  1 if y is in its central interval of p = 0.5, 0.8, 0.9, 0.95, as it was given
-    spread    z^2                               1 where what is stated is right, a normal's or not
+    coverage  1 if y is in its central interval of p = 0.5, 0.8, 0.9, 0.95
+    spread    z^2                               1 on average if forecasts are calibrated
 
-The baseline is the best constant for the same rows, see kbnn.metrics.scorecard.
-
-The score of a number as a few arrays, and back: what rests of it in a fleet.
+The baseline is the best constant for the same rows, see kbnn.metrics.scorecard. `pack_score` and
+`unpack_score` convert a score to arrays and back for models stored in a fleet.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class ScoredNumericBatch:
-    """Forecasts of one target beside what came true, for the rows that have both."""
+    """Forecasts of one target with their true values, for the rows that have both."""
 
     def __init__(
         self,
@@ -46,7 +45,10 @@ class ScoredNumericBatch:
         weight: FloatArray | None = None,
         verdicts: RowScores | None = None,
     ) -> None:
-        """`told` (n, fields) is what was stated, see kbnn.distributions.dispatch; it may be judged before."""
+        """Score distributions `told` (n, fields), see kbnn.distributions.dispatch.
+
+        `verdicts` are their scores if already computed.
+        """
         known = np.isfinite(y)
         spread = told[:, PARAM.spread].copy()
         self.usable: BoolArray = known & np.isfinite(mean) & np.isfinite(spread) & (spread > 0)
@@ -70,12 +72,12 @@ class ScoredNumericBatch:
 
     @property
     def row_losses(self) -> FloatArray:
-        """The NLL of all rows, NaN where one cannot be judged."""
+        """NLL of all rows, NaN if a row cannot be scored."""
         return self._expand_to_rows(self.nll)
 
     @property
     def interval_edges(self) -> tuple[FloatArray, FloatArray]:
-        """Of the 90 % intervals of all rows, NaN where one cannot be judged."""
+        """Edges of the 90 % intervals of all rows, NaN if a row cannot be scored."""
         return self._expand_to_rows(self.told.lower), self._expand_to_rows(self.told.upper)
 
     def _expand_to_rows(self, values: FloatArray) -> FloatArray:
@@ -159,7 +161,7 @@ NUMERIC_METRICS = (
 
 
 class NumericScore(base.Score):
-    """Streaming figures for one numeric target."""
+    """Streaming metrics of one numeric target."""
 
     figures_listed = NUMERIC_METRICS
 
@@ -169,7 +171,7 @@ class NumericScore(base.Score):
         self.constant = ConstantBaseline()
 
     def add(self, judged: base.ScoredBatch) -> None:
-        """Count rows in order."""
+        """Add rows in order."""
         assert isinstance(judged, ScoredNumericBatch)
         super().add(judged)
         if judged.y.shape[0]:
@@ -177,7 +179,7 @@ class NumericScore(base.Score):
             self.constant.add(judged.y, judged.weight)
 
     def to_json(self) -> dict[str, Any]:
-        """The whole state; `from_json` restores it bit for bit."""
+        """Return the whole state; `from_json` restores it bit for bit."""
         return {
             **super().to_json(),
             "pit": self.pit.counts.tolist(),
@@ -186,7 +188,7 @@ class NumericScore(base.Score):
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> Self:
-        """The score that `to_json` described."""
+        """Restore the score from `to_json`."""
         score = super().from_json(state)
         score.pit = PitHistogram.from_json(state["pit"])
         score.constant = ConstantBaseline.from_json(state["constant"])
@@ -194,7 +196,7 @@ class NumericScore(base.Score):
 
 
 def pack_score(score: Score) -> dict[str, Any]:
-    """Sums and those since the last mark, the weight first; the best constant; the PIT."""
+    """Pack sums (weight first), recent sums, baseline and PIT counts into arrays."""
     assert isinstance(score, NumericScore)
     return {
         "sums": np.concatenate(([score._weight], score._sums)),
@@ -207,7 +209,7 @@ def pack_score(score: Score) -> dict[str, Any]:
 def unpack_score(
     score: Score, kept: Mapping[str, Any], figures: Sequence[str], drawn: Sequence[str]
 ) -> None:
-    """The inverse, of sums that are of these figures, some of them drawn."""
+    """Invert `pack_score`; `figures` and `drawn` name the sums and the recent sums."""
     assert isinstance(score, NumericScore)
     score.restore_sums(
         dict(zip(("weight", *figures), kept["sums"].tolist(), strict=True)),

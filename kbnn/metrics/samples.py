@@ -1,13 +1,10 @@
-"""A few whole rows kept from a long stream: an even sample, and the rows that surprised most.
+"""Bounded summaries of a stream, kept in the model for the figures of `inspect` and `evaluate`.
 
-Both keep the `size` rows of largest priority. For the sample the priority is a hash of the row's
-place in the stream, so it is seeded, needs no generator state, and keeps the same rows however the
-stream was cut. For the surprises it is the row's NLL; of equals the earlier stays.
-
-What the pictures of `inspect` and `evaluate` are drawn from: bounded, exact, kept in the model.
-
-Feature histograms, an even sample of rows and the most surprising rows. All of it depends on the
-rows alone, not on how they were cut into blocks.
+They hold feature histograms, an even sample of rows and the rows with the largest loss. Both
+samples keep the `size` rows of largest priority. For the even sample the priority is a hash of the
+row's position in the stream, so it is seeded and needs no generator state; for the worst rows it is
+the NLL, where the earlier of equal rows is kept. All of it depends only on the rows, not on how
+they are cut into batches.
 """
 
 from __future__ import annotations
@@ -26,14 +23,14 @@ SAMPLE_FIELDS: Final = ("order", "row", "priority", "x", "y", "forecast")
 MATRIX_FIELDS: Final = ("x", "y", "forecast")
 
 MAX_SAMPLE_ROWS = 1 << 20
-"""More rows than this are never kept."""
+"""Largest size of a sample."""
 
 MAX_UNMERGED_ROWS = 64
-"""Rows that are not put in their places at once: late in a stream few of a block are selected."""
+"""Rows buffered before they are merged: late in a stream few rows of a batch are selected."""
 
 
 def hash_row_order(order: FloatArray, seed: int) -> FloatArray:
-    """A number in [0, 1) for each place in the stream: the splitmix64 finaliser."""
+    """Return a number in [0, 1) for each position in the stream: the splitmix64 finaliser."""
     word: NDArray[np.uint64] = order.astype(np.uint64)
     word *= np.uint64(0x9E3779B97F4A7C15)
     word += np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
@@ -48,9 +45,9 @@ def hash_row_order(order: FloatArray, seed: int) -> FloatArray:
 class PrioritySample:
     """The `size` rows of largest priority, in stream order.
 
-    order (k,)     place in the stream, from 0      row (k,)   row number in its source
-    x (k, D)       features, NaN = missing          y (k, T)   targets
-    forecast (k, F)  what the model said, as its task puts it into columns
+    order (k,)       position in the stream, from 0    row (k,)   row number in its source
+    x (k, D)         features, NaN = missing           y (k, T)   targets
+    forecast (k, F)  the forecast as columns of its target type
     """
 
     def __init__(self, size: int) -> None:
@@ -61,7 +58,7 @@ class PrioritySample:
         self.x = np.zeros((0, 0))
         self.y = np.zeros((0, 0))
         self.forecast = np.zeros((0, 0))
-        self._threshold = -np.inf  # no row of a priority as small belongs among them
+        self._threshold = -np.inf  # rows must have a larger priority to be kept
         self._new: list[tuple[FloatArray | IntArray, ...]] = []
 
     def __len__(self) -> int:
@@ -76,7 +73,7 @@ class PrioritySample:
         y: FloatArray,
         forecast: FloatArray,
     ) -> None:
-        """Take in the rows of a block that may belong among the kept ones; `settle` places them."""
+        """Add the rows of a batch that may be kept; `merge_new_rows` sorts them in."""
         self._pad_columns(x.shape[1], y.shape[1], forecast.shape[1])
         chosen = np.flatnonzero(priority > self._threshold)
         if chosen.shape[0] == 0:
@@ -86,7 +83,7 @@ class PrioritySample:
             self.merge_new_rows()
 
     def merge_new_rows(self) -> PrioritySample:
-        """Put new rows in their places."""
+        """Merge buffered rows into the sample."""
         if not self._new:
             return self
         merged = PrioritySample(self.size)
@@ -95,23 +92,23 @@ class PrioritySample:
             setattr(merged, name, join(getattr(self, name), *new))
         merged._keep_rows(np.sort(merged.rank_rows()[: self.size]))
         merged._update_threshold()
-        self.__dict__.update(merged.__dict__)  # at once: reading may be interrupted
+        self.__dict__.update(merged.__dict__)  # in one step, safe against interruption
         return self
 
     def _update_threshold(self) -> None:
-        """Note what a row must be above to be kept."""
+        """Set the priority that a row must exceed to be kept."""
         full = self.size and len(self) >= self.size
         self._threshold = float(self.priority.min()) if full else -np.inf
 
     def _pad_columns(self, *widths: int) -> None:
-        """Be as wide as the stream even when no wide row is kept: blocks leave no trace."""
+        """Pad columns to the width of the stream, even if no wide row is kept."""
         for name, width in zip(MATRIX_FIELDS, widths, strict=True):
             kept = getattr(self, name)
             if kept.shape[1] < width:
                 setattr(self, name, stack_padded(kept, np.zeros((0, width))))
 
     def add_columns(self, unseen: FloatArray) -> None:
-        """Columns of x that were not known before; `unseen` is what they held."""
+        """Add columns of x; `unseen` holds their values in the rows so far."""
         self.merge_new_rows()
         known = self.x.shape[1]
         more = np.tile(unseen[known:], (len(self), 1))
@@ -122,16 +119,16 @@ class PrioritySample:
             setattr(self, name, getattr(self, name)[index])
 
     def rank_rows(self) -> NDArray[np.intp]:
-        """Positions from the largest priority to the smallest."""
+        """Return positions from the largest priority to the smallest."""
         return np.lexsort((self.order, -self.priority))
 
     def to_arrays(self, prefix: str) -> dict[str, FloatArray]:
-        """The whole state as float64 arrays named `prefix.field`."""
+        """Return the whole state as float64 arrays named `prefix.field`."""
         return {f"{prefix}.{name}": getattr(self.merge_new_rows(), name) for name in SAMPLE_FIELDS}
 
     @classmethod
     def from_arrays(cls, size: int, prefix: str, arrays: dict[str, FloatArray]) -> PrioritySample:
-        """The rows that `arrays` described."""
+        """Restore a sample from `to_arrays`; ValueError if the arrays do not fit."""
         kept = cls(size)
         for name in SAMPLE_FIELDS:
             stored = np.array(arrays[f"{prefix}.{name}"], dtype=np.float64)
@@ -151,7 +148,7 @@ def _concatenate_rows(*parts: FloatArray | IntArray) -> FloatArray:
 
 
 def stack_padded(*parts: FloatArray | IntArray) -> FloatArray:
-    """Rows under rows; a narrower part is filled with 0 on the right (a column not yet known)."""
+    """Stack rows; a narrower part is padded with 0 on the right (a column not yet known)."""
     both = np.zeros((sum(map(len, parts)), max(part.shape[1] for part in parts)))
     at = 0
     for part in parts:
@@ -161,27 +158,27 @@ def stack_padded(*parts: FloatArray | IntArray) -> FloatArray:
 
 
 MAX_SAMPLED_ROWS = 512
-"""Rows in the even sample; fewer when rows are wide."""
+"""Rows in the even sample; fewer if rows are wide."""
 
 MAX_SAMPLE_CELLS = 1 << 16
-"""Numbers the sample may hold, except that it always holds 64 rows."""
+"""Numbers that the sample may hold, except that it always holds 64 rows."""
 
 MAX_WORST_ROWS = 20
-"""Most surprising rows kept."""
+"""Number of rows of largest loss that are kept."""
 
 
 FULL_COUNT_ROWS = 4096
 SPARSE_COUNT_STEP = 16
-"""Feature histograms count every row at first, then one in ONE_IN: their shape is known by then."""
+"""Feature histograms count every row at first, then one in SPARSE_COUNT_STEP."""
 
 
 def choose_sample_rows(features: int, most: int = MAX_SAMPLED_ROWS) -> int:
-    """Rows in the sample of so many features."""
+    """Return the number of rows in a sample of this many features."""
     return max(min(most, 64), min(most, MAX_SAMPLE_CELLS // max(features, 1)))
 
 
 class StreamSummaries:
-    """Streaming summaries of rows and of what was said of them; a sample of none keeps none."""
+    """Streaming summaries of rows and their forecasts; a sample of size 0 keeps none."""
 
     def __init__(self, features: int, seed: int = 0, sample: int = MAX_SAMPLED_ROWS) -> None:
         self.seed = seed
@@ -192,12 +189,12 @@ class StreamSummaries:
 
     @property
     def sample(self) -> PrioritySample:
-        """Rows of all the stream, evenly."""
+        """An even sample of the stream."""
         return self._sample.merge_new_rows()
 
     @property
     def worst_rows(self) -> PrioritySample:
-        """The rows that surprised most."""
+        """The rows of largest loss."""
         return self._worst.merge_new_rows()
 
     def add(
@@ -208,9 +205,9 @@ class StreamSummaries:
         surprise: FloatArray,
         number: IntArray | None = None,
     ) -> None:
-        """Take in rows in order: x (n, D), y (n, T), what was said of them (n, F).
+        """Add rows in order: x (n, D), y (n, T) and their forecasts as columns (n, F).
 
-        `surprise` is the NLL of each row; a row where it is NaN could not be judged.
+        `surprise` is the NLL of each row, NaN if the row could not be scored.
         """
         n = x.shape[0]
         if not self._sample.size:
@@ -231,7 +228,7 @@ class StreamSummaries:
         self._worst.offer_rows(order, numbers, surprise, x, y, columns)
 
     def add_columns(self, unseen: FloatArray) -> None:
-        """Make room for columns of x; in the rows so far they held what `unseen` says."""
+        """Add columns of x; `unseen` holds their values in the rows so far."""
         if not self._sample.size:
             return
         self.features.add_features(len(unseen), unseen)
@@ -239,7 +236,7 @@ class StreamSummaries:
         self._worst.add_columns(unseen)
 
     def feature_quantiles(self, feature: int, levels: FloatArray) -> FloatArray:
-        """Quantiles of a feature in the even sample (NaN when it was never present)."""
+        """Return quantiles of a feature in the even sample (NaN if it was never present)."""
         kept = self.sample.x
         if feature >= kept.shape[1]:
             return np.full(levels.shape[0], np.nan)
@@ -248,7 +245,7 @@ class StreamSummaries:
         return np.quantile(known, levels) if known.shape[0] else np.full(levels.shape[0], np.nan)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """JSON header and float64 arrays; `from_state` restores the same bits."""
+        """Return JSON header and float64 arrays; `from_state` restores the same bits."""
         header = {
             "seed": self.seed,
             "rows": self.rows,
@@ -266,7 +263,7 @@ class StreamSummaries:
     def from_state(
         cls, header: Mapping[str, Any], arrays: dict[str, FloatArray]
     ) -> StreamSummaries:
-        """The summaries that `to_state` described."""
+        """Restore the summaries from `to_state`."""
         summaries = cls(len(header["features"]["level"]))
         summaries.seed, summaries.rows = (
             check_stored_count(header["seed"]),

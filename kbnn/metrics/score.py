@@ -1,13 +1,11 @@
-"""A score: the figures of one target, row after row, in constant memory.
+"""Streaming scores of one target, in row order and constant memory.
 
-It adds up the terms of its task's figures in row order, so the same bits come out however the rows
-are cut into blocks. Sums are stored under the names of their figures: a record written before a
-figure was thought of starts it empty, and its mean is over the rows since.
+A `Score` adds up the terms of its target type's metrics in row order, so the result is the same,
+bit for bit, however the rows are cut into batches. Sums are stored by name: a metric missing from
+an older record starts empty, and its mean is over the rows since.
 
-The pinball loss of quantiles, in row order and constant memory.
-
-A quantile of share p that lies g below the truth costs p g, one that lies g above costs (1 - p) g;
-none costs less on average than the true one.
+`PinballLoss` scores quantiles: a quantile of level p that lies g below the true value costs p g,
+one that lies g above costs (1 - p) g; the true quantile has the lowest mean cost.
 """
 
 from __future__ import annotations
@@ -31,29 +29,29 @@ from kbnn.metrics.figures import (
 )
 
 LARGEST_SUM = 1e220
-"""No sum is larger: terms are cut before they are squared, see kbnn.metrics.figures."""
+"""Limit of a sum: terms are clipped before they are squared, see kbnn.metrics.figures."""
 LARGEST_WEIGHTED = 1e204
-"""Of a row's term times its weight: the sum of 10^16 rows is within LARGEST_SUM."""
+"""Limit of a row's term times its weight: the sum of 10^16 rows is within LARGEST_SUM."""
 
 CURVE_LINES = ("loss", "nll", "coverage_90")
 """The lines of a learning curve."""
 
 
 class ScoredBatch(Protocol):
-    """A block of forecasts beside what came true: the rows that have both."""
+    """A batch of forecasts with their true values: the rows that have both."""
 
     weight: FloatArray
-    """(n,) of the rows that can be judged."""
+    """(n,) weights of the rows that can be scored."""
     is_unweighted: bool
     """Whether every weight is 1."""
     skipped: int
     """Rows without a target."""
     invalid: int
-    """Rows whose forecast was no distribution; a model gives none."""
+    """Rows whose forecast is not a distribution; models do not make such forecasts."""
 
 
 class Score:
-    """Streaming figures of one target; a task adds what its baseline and pictures need."""
+    """Streaming metrics of one target; subclasses add baselines and data for charts."""
 
     figures_listed: Sequence[Metric] = ()
 
@@ -68,13 +66,13 @@ class Score:
         self._sums = np.zeros(len(self._summed_metrics))
         self._start_weights = np.zeros(
             len(self._summed_metrics)
-        )  # weight of the rows before each began
+        )  # weight of the rows before each metric started
         self._recent = np.zeros(
             1 + len(self._curve_indices)
-        )  # weight and sums since the last `mark`
+        )  # weight and sums since the last `start_curve_segment`
 
     def add(self, judged: ScoredBatch) -> None:
-        """Count rows in order."""
+        """Add rows in order."""
         self.skipped += judged.skipped
         self.invalid += judged.invalid
         n = judged.weight.shape[0]
@@ -93,24 +91,24 @@ class Score:
         self.rows += n
 
     def start_curve_segment(self) -> None:
-        """Start a new stretch of the learning curve."""
+        """Start a new segment of the learning curve."""
         self._recent = np.zeros_like(self._recent)
 
     def mean_term(self, name: str) -> float | None:
-        """Weighted mean of a figure's term over its rows, None before the first."""
+        """Return the weighted mean of a metric's term over its rows; None before the first."""
         at = self._index_by_name[name]
         weight = self._weight - float(self._start_weights[at])
         return float(self._sums[at]) / weight if weight > 0 else None
 
     def metric_value(self, figure: Metric) -> float | None:
-        """The figure now; None where it is undefined."""
+        """Return the current value of a metric; None if it is undefined."""
         if figure.derive is not None:
             return figure.derive(self)
         mean = self.mean_term(figure.name)
         return None if mean is None else figure.finish(mean)
 
     def metric_values(self) -> dict[str, Any]:
-        """All figures under the names of `kbnn evaluate --json`."""
+        """Return all metrics under the names of `kbnn evaluate --json`."""
         return {
             "rows": self.rows,
             "skipped": self.skipped,
@@ -120,7 +118,7 @@ class Score:
         }
 
     def curve_values(self) -> dict[str, tuple[float | None, float | None]]:
-        """What a learning curve shows: overall, and since the last `mark`."""
+        """Return the values of the learning curve: overall, and in the current segment."""
         found: dict[str, tuple[float | None, float | None]] = {}
         weight, *recent = to_float_list(self._recent)
         for at, since in zip(self._curve_indices, recent, strict=True):
@@ -134,7 +132,7 @@ class Score:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The whole state; `from_json` restores it bit for bit."""
+        """Return the whole state; `from_json` restores it bit for bit."""
         names = list(self._index_by_name)
         drawn = [names[at] for at in self._curve_indices]
         began = {name: float(value) for name, value in zip(names, self._start_weights, strict=True)}
@@ -150,7 +148,7 @@ class Score:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> Self:
-        """The score that `to_json` described, whichever figures it knew."""
+        """Restore a score from `to_json`, whichever metrics it has."""
         score = cls()
         score.rows, score.skipped = (
             check_stored_count(state["rows"]),
@@ -173,7 +171,7 @@ class Score:
         return score
 
     def restore_sums(self, sums: Mapping[str, float], recent: Mapping[str, float]) -> None:
-        """Take over sums by name, `weight` among them; a figure that has none begins here."""
+        """Set sums by name, including `weight`; a metric that has none starts here."""
         self._weight, self._recent[0] = sums["weight"], recent["weight"]
         for name, at in self._index_by_name.items():
             self._sums[at] = sums.get(name, 0.0)
@@ -184,13 +182,13 @@ class Score:
 
 
 def _limit_terms(terms: FloatArray) -> FloatArray:
-    """Limit terms to what can be added up; the same array where none is beyond."""
+    """Clip terms so that sums stay finite; return the same array if none is beyond."""
     far = np.abs(terms) > LARGEST_WEIGHTED
     return np.clip(terms, -LARGEST_WEIGHTED, LARGEST_WEIGHTED) if far.any() else terms
 
 
 def check_finite(score: Score) -> None:
-    """Refuse, with ValueError, a score whose figures and lines are not all finite numbers."""
+    """Raise ValueError if any metric of a score or of its learning curve is not finite."""
     found = [value for pair in score.curve_values().values() for value in pair]
     found += flatten_metrics(score.metric_values()).values()
     if not all(value is None or math.isfinite(value) for value in found):
@@ -198,21 +196,21 @@ def check_finite(score: Score) -> None:
 
 
 def check_stored_count(value: object) -> int:
-    """A stored count, which a float64 holds too; ValueError when it is none."""
+    """Return a stored count that is exact in float64; ValueError if it is not one."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
         raise ValueError(f"expected a count, found {value!r:.40}")
     return value
 
 
 class PinballLoss:
-    """The mean loss of several quantiles of one target."""
+    """Mean pinball loss of several quantiles of one target."""
 
     def __init__(self, shares: Sequence[float]) -> None:
         self.shares = np.array(shares, dtype=np.float64)
         self._sums = np.zeros(1 + len(self.shares))  # weight, then losses
 
     def add(self, y: FloatArray, quantiles: FloatArray, weight: FloatArray | None) -> None:
-        """Count rows in order: y (n,) beside its quantiles (n, shares)."""
+        """Add rows in order: y (n,) with its quantiles (n, levels)."""
         known = np.isfinite(y) & np.isfinite(quantiles).all(axis=1)
         gap = clip_terms(y[known, None] - quantiles[known])
         w = shared_ones(len(gap)) if weight is None else weight[known]
@@ -220,6 +218,6 @@ class PinballLoss:
         self._sums = sum_in_order(self._sums, [w, *(w[:, None] * loss).T])
 
     def mean_losses(self) -> list[float | None]:
-        """Of each share; None before the first row."""
+        """Return the mean loss of each level; None before the first row."""
         weight = float(self._sums[0])
         return [float(loss) / weight if weight > 0.0 else None for loss in self._sums[1:]]

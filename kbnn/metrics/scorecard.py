@@ -1,21 +1,16 @@
-"""Everything that is recorded about forecasts and what came true: scores, curve, summaries.
+"""The scorecard of a stream: scores of every target, learning curve and summaries.
 
-One object for `train` (prequential: each row is forecast before it is learned), for `evaluate`, and
-for the model file. What a score is made of is the task's business.
-
-The best constant for the same rows, beside which forecasts of numbers are judged.
-
-Its mean m and the sum of squares M2 about it follow Welford's recursion, for a row of weight w
+It is used by `train` (prequential: each row is predicted before it is learned), by `evaluate`, and
+stored in the model file. `ConstantBaseline` is the best constant for the same rows. Its mean m and
+the sum of squares M2 about it follow Welford's recursion, for a row of weight w
 
     m_t = m_(t-1) + w d / W_t      M2_t = M2_(t-1) + w d (y - m_t)      d = y - m_(t-1)
 
-with m_t written as origin + (sum of w (y - origin)) / W_t, the origin being the first number. So it
-is exact in row order however rows were cut into blocks, and M2 adds up terms that cannot cancel.
+with m_t written as origin + (sum of w (y - origin)) / W_t, the origin being the first number. The
+result does not depend on how rows are cut into batches, and M2 adds up terms that cannot cancel.
 
-The learning curve: figures at 32, 64, 128, ... rows, each overall and since the point before.
-
-Doubling keeps it short for ever (a curve of 10^12 rows has 36 points) and even on a log axis. The
-points fall on the same rows however the stream is cut, because blocks are split at them.
+`LearningCurve` holds metrics at 32, 64, 128, ... rows, each overall and since the previous point. A
+curve of 10^12 rows has 36 points, evenly spaced on a log axis. Batches are split at the points.
 """
 
 from __future__ import annotations
@@ -47,14 +42,14 @@ SCORECARD_ARRAYS = (
 
 
 class ScoredRows(ScoredBatch, Protocol):
-    """A block of one target's forecasts, row by row."""
+    """A batch of one target's forecasts with a loss per row."""
 
     @property
     def row_losses(self) -> FloatArray: ...
 
 
 class ForecastScorer(Protocol):
-    """What a scorecard needs of a task."""
+    """The part of a target type that a scorecard needs."""
 
     @property
     def targets(self) -> Sequence[str]: ...
@@ -83,11 +78,11 @@ class Scorecard:
         self.summaries = StreamSummaries(features, seed, sample)
 
     def copy(self) -> Scorecard:
-        """Copy everything but the judge."""
+        """Copy everything except the scorer."""
         return deepcopy(self, {id(self.scorer): self.scorer})
 
     def add_columns(self, unseen: FloatArray) -> None:
-        """Make room for columns of x up to the last of `unseen`: what they held in rows so far."""
+        """Add columns of x; `unseen` holds the values of all columns in the rows so far."""
         self.summaries.add_columns(unseen)
 
     def add(
@@ -98,9 +93,9 @@ class Scorecard:
         weight: FloatArray | None = None,
         number: IntArray | None = None,
     ) -> None:
-        """Score a block in row order: x (n, D), y (n, T) and the task's forecast of its rows."""
+        """Score a batch in row order: x (n, D), y (n, T) and the forecasts of its rows."""
         surprise = np.empty(y.shape[0])
-        said: list[FloatArray] = []
+        parts: list[FloatArray] = []
         for piece in self.curve.split_at_points(y.shape[0]):
             part = type(forecast)(*(array[piece] for array in forecast))
             w = None if weight is None else weight[piece]
@@ -108,14 +103,14 @@ class Scorecard:
             for score, one in zip(self.scores, compared, strict=True):
                 score.add(one)
             surprise[piece] = _sum_targets([one.row_losses for one in compared])
-            said.append(self.scorer.prediction_columns(part, compared))
+            parts.append(self.scorer.prediction_columns(part, compared))
             self.curve.advance_rows(piece.stop - piece.start, self.scores)
-        if said:
-            told = said[0] if len(said) == 1 else np.concatenate(said)
-            self.summaries.add(x, y, told, surprise, number)
+        if parts:
+            columns = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            self.summaries.add(x, y, columns, surprise, number)
 
     def metric_values(self, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Figures of `train --json`: flat for one target, else per name under `targets`."""
+        """Return the metrics of `train --json`: flat for one target, otherwise under `targets`."""
         if len(self.scores) == 1:
             return self.scores[0].metric_values()
         labels = names if names is not None else [str(j) for j in range(len(self.scores))]
@@ -128,11 +123,11 @@ class Scorecard:
         }
 
     def curve_points(self) -> list[list[CurvePoint]]:
-        """The learning curve of each target, closed by the present figures."""
+        """Return the learning curve of each target, ending with the current metrics."""
         return self.curve.points_to_date(self.scores)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """JSON header and float64 arrays; `from_state` restores the same bits."""
+        """Return JSON header and float64 arrays; `from_state` restores the same bits."""
         header, arrays = self.summaries.to_state()
         return {
             "scores": [score.to_json() for score in self.scores],
@@ -148,16 +143,16 @@ class Scorecard:
         arrays: dict[str, FloatArray],
         name: str = "the model",
     ) -> Scorecard:
-        """The scorecard that `to_state` described; ModelError when it cannot be one."""
+        """Restore the scorecard from `to_state`; ModelError if it is damaged."""
         card = cls(scorer)
         try:
             card.scores = [scorer.score.from_json(state) for state in header["scores"]]
             card.curve = LearningCurve.from_json(header["curve"])
             card.summaries = StreamSummaries.from_state(header["summaries"], arrays)
             if not len(card.curve.points) == len(card.scores) == len(scorer.targets):
-                raise ValueError("its parts speak of different targets")
+                raise ValueError("its parts are of different targets")
             for score in card.scores:
-                check_finite(score)  # sums that no rows can have do not make figures
+                check_finite(score)  # reject sums that no rows can produce
         except (
             KeyError,
             TypeError,
@@ -173,7 +168,7 @@ class Scorecard:
 
 
 def _sum_targets(surprises: Sequence[FloatArray]) -> FloatArray:
-    """Summed over the targets that can be judged; NaN where none can."""
+    """Sum losses over the targets that can be scored; NaN if none can."""
     if len(surprises) == 1:
         return surprises[0]
     known = [np.isfinite(part) for part in surprises]
@@ -184,7 +179,7 @@ def _sum_targets(surprises: Sequence[FloatArray]) -> FloatArray:
 
 
 LARGEST_SPREAD = 1e300
-"""Of M2: a weight of 1e140 times the square of a deviation of 1e100 is no number any more."""
+"""Limit of M2: large weights times squared deviations can overflow."""
 
 _SUM_NAMES = ("weight", "shift", "spread")
 
@@ -194,10 +189,10 @@ class ConstantBaseline:
 
     def __init__(self) -> None:
         self.sums = np.array([np.nan, 0.0, 0.0, 0.0])
-        """What numbers are counted from (NaN before the first), then W, W (m - origin) and M2."""
+        """The origin (NaN before the first number), then W, W (m - origin) and M2."""
 
     def add(self, y: FloatArray, weight: FloatArray) -> None:
-        """Count numbers in order."""
+        """Add numbers in order."""
         if not len(y):
             return
         if kernel.is_compiled():
@@ -220,12 +215,12 @@ class ConstantBaseline:
         self._limit_spread()
 
     def _limit_spread(self) -> None:
-        """Keep M2 a number where large weights meet large deviations."""
+        """Keep M2 finite for large weights and deviations."""
         self.sums[3] = min(self.sums[3], LARGEST_SPREAD)
 
     @property
     def variance(self) -> float | None:
-        """The mean square error of the best constant, None before the first number."""
+        """Mean squared error of the best constant, None before the first number."""
         _, total, _, spread = to_float_list(self.sums)
         return spread / total if total > 0.0 else None
 
@@ -236,7 +231,7 @@ class ConstantBaseline:
         return origin + shift / total if total > 0.0 else None
 
     def to_json(self) -> dict[str, Any]:
-        """The whole state; `from_json` restores it bit for bit."""
+        """Return the whole state; `from_json` restores it bit for bit."""
         origin, *sums = to_float_list(self.sums)
         return {
             "origin": None if np.isnan(origin) else origin,
@@ -245,20 +240,20 @@ class ConstantBaseline:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> ConstantBaseline:
-        """The constant that `to_json` described."""
+        """Restore the baseline from `to_json`."""
         constant = cls()
         total, shift, spread = to_float_list(
             restore_floats([state[name] for name in _SUM_NAMES], (3,))
         )
         if not (abs(shift) <= 2.0 * LARGEST_TERM * total and spread >= 0.0):
-            raise ValueError("its baseline is none")
+            raise ValueError("its baseline is invalid")
         origin = np.nan if state["origin"] is None else float(restore_floats(state["origin"], ()))
         constant.sums = np.array([origin, total, shift, spread])
         return constant
 
 
 def _partial_sums(carry: float, values: FloatArray) -> FloatArray:
-    """The n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
+    """Return the n + 1 partial sums carry, carry + x_1, carry + x_1 + x_2, ... in row order."""
     partial = np.empty(values.shape[0] + 1)
     partial[0] = carry
     partial[1:] = values
@@ -266,15 +261,15 @@ def _partial_sums(carry: float, values: FloatArray) -> FloatArray:
 
 
 FIRST_POINT_ROWS = 32
-"""Rows at the first point."""
+"""Rows at the first point of the learning curve."""
 
 
 @dataclass(frozen=True)
 class CurvePoint:
     """One target at one row count; `loss` is RMSE or error rate, `nll` the NLL or log-loss.
 
-    `since_*` are the same over the rows after the point before. What a task has no figure for
-    (classes have no intervals) is None, and so is anything while there was no row to judge.
+    `since_*` are the same over the rows since the previous point. A metric that the target type
+    does not have (classes have no intervals) is None, as is any metric without scored rows.
     """
 
     rows: int
@@ -289,7 +284,7 @@ class CurvePoint:
         return self  # it never changes
 
     def to_json(self) -> list[float | None]:
-        """The fields in order."""
+        """Return the fields in order."""
         return [
             self.rows,
             self.loss,
@@ -302,7 +297,7 @@ class CurvePoint:
 
     @classmethod
     def from_json(cls, fields: Sequence[Any]) -> CurvePoint:
-        """The point that `to_json` described."""
+        """Restore the point from `to_json`."""
         rows, *values = fields
         if len(values) != 6:
             raise ValueError("a point of the learning curve is damaged")
@@ -311,7 +306,7 @@ class CurvePoint:
 
 
 def make_curve_point(rows: int, score: Score) -> CurvePoint:
-    """What `score` says now, after `rows` rows of the stream."""
+    """Make a point from the current values of `score`, after `rows` rows of the stream."""
     lines = score.curve_values()
     pairs = [lines.get(name, (None, None)) for name in CURVE_LINES]
     return CurvePoint(rows, *(now for now, _ in pairs), *(since for _, since in pairs))
@@ -322,16 +317,16 @@ class LearningCurve:
 
     def __init__(self, targets: int) -> None:
         self.rows = 0
-        """Rows offered so far, scored or not: all targets share the axis."""
+        """Rows so far, scored or not: all targets share the axis."""
         self.points: list[list[CurvePoint]] = [[] for _ in range(targets)]
 
     @property
     def next_point_rows(self) -> int:
-        """Row count at which the next point falls."""
+        """Row count of the next point."""
         return FIRST_POINT_ROWS << len(self.points[0])
 
     def split_at_points(self, rows: int) -> Iterator[slice]:
-        """Cut a block of `rows` rows so that every piece ends at the next point or before it."""
+        """Split a batch of `rows` rows so that no piece extends beyond the next point."""
         start = 0
         while start < rows:
             stop = min(rows, start + self.next_point_rows - self.rows)
@@ -339,7 +334,7 @@ class LearningCurve:
             start = stop
 
     def advance_rows(self, rows: int, scores: Sequence[Score]) -> bool:
-        """Count a piece that `scores` have just taken in; True if a point fell at its end."""
+        """Count a piece that was added to `scores`; return whether it ends at a point."""
         self.rows += rows
         if self.rows < self.next_point_rows:
             return False
@@ -349,7 +344,7 @@ class LearningCurve:
         return True
 
     def points_to_date(self, scores: Sequence[Score]) -> list[list[CurvePoint]]:
-        """The points of each target, closed by the present figures."""
+        """Return the points of each target, ending with the current metrics."""
         if not self.rows or (self.points[0] and self.points[0][-1].rows == self.rows):
             return [list(points) for points in self.points]
         return [
@@ -358,7 +353,7 @@ class LearningCurve:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The whole state; `from_json` restores it exactly."""
+        """Return the whole state; `from_json` restores it exactly."""
         return {
             "rows": self.rows,
             "points": [[p.to_json() for p in points] for points in self.points],
@@ -366,7 +361,7 @@ class LearningCurve:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> LearningCurve:
-        """The curve that `to_json` described."""
+        """Restore the curve from `to_json`."""
         return cls.restore(
             check_stored_count(state["rows"]),
             [[CurvePoint.from_json(p) for p in points] for points in state["points"]],
@@ -374,9 +369,9 @@ class LearningCurve:
 
     @classmethod
     def restore(cls, rows: int, points: list[list[CurvePoint]]) -> LearningCurve:
-        """Make a curve of stored points; ValueError where no stream of rows has them.
+        """Make a curve from stored points; ValueError if no stream can have them.
 
-        A curve whose next point lies behind its last row would never come to it.
+        A curve whose next point lies before its last row would never reach it.
         """
         curve = cls(len(points))
         known = points[0] if points else []

@@ -1,27 +1,22 @@
-"""A verdict: figures in plain words.
-
-The figures in plain words, with the doubt that the number of rows leaves.
+"""Turn metrics into verdicts in plain words, and describe charts as plain data.
 
 Every judgement compares a deviation with its sampling error over n independent rows:
 
-    coverage of level p          sqrt(p (1 - p) / n)
-    mean error (bias)            sqrt((RMSE^2 - bias^2) / n)
-    mean of z^2 (1 when honest)  sqrt(2 / n)
-    share of variance explained  about 4 / n is what chance alone gives
+    coverage of level p               sqrt(p (1 - p) / n)
+    mean error (bias)                 sqrt((RMSE^2 - bias^2) / n)
+    mean of z^2 (1 if calibrated)     sqrt(2 / n)
+    share of variance explained       about 4 / n is what chance alone gives
 
-so a small test set is not judged harshly, and a large one is not praised for a tiny flaw.
+so a small test set is not judged harshly, and a large one is not judged by a tiny deviation.
 
-Class figures in plain words, with the doubt that the number of rows leaves.
+The baseline of classes predicts the class frequencies. Confidence is judged by the mean of max p
+against the accuracy a, whose sampling error is sqrt(a (1 - a) / n). The expected calibration error
+of calibrated probabilities is not 0 on n rows: a bin of n_b rows with confidence q adds about
+sqrt(2 q (1 - q) n_b / pi) / n by chance, and twice that is allowed.
 
-The baseline knows the class frequencies. Confidence is judged by the mean of max p against the
-share correct, whose sampling error is sqrt(a (1 - a) / n). The calibration error of honest
-probabilities is not 0 on n rows: a bin of n_b rows with confidence q adds about
-sqrt(2 q (1 - q) n_b / pi) / n by chance, and twice that is forgiven.
-
-What is shown of one target, as plain data: the terminal and the report only render it.
-
-A chart names its kind and carries its numbers; whoever draws knows kinds, never tasks. A chart with
-a `hint` is drawn in the terminal, one with a `reading` on the page.
+Charts are described as data (`ChartSpec`); the terminal and the report render them by kind without
+knowing the target type. A chart with a `hint` is drawn in the terminal, one with a `reading` in the
+report.
 """
 
 from __future__ import annotations
@@ -44,22 +39,22 @@ if TYPE_CHECKING:
 Level = Literal["good", "fair", "poor", "unknown"]
 
 MIN_VERDICT_ROWS = 20
-"""Fewer rows than this are not judged at all."""
+"""Minimum number of scored rows for a verdict."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A judgement: how good in one word, a headline, and the sentences that give the reasons."""
+    """A judgement: a level, a headline, and the sentences that give the reasons."""
 
     level: Level
     headline: str
     sentences: tuple[str, ...]
-    overconfident: bool = False  # intervals or probabilities hold clearly less than they promise
+    overconfident: bool = False  # coverage or accuracy is clearly below its nominal value
 
 
 def too_few_rows_verdict(rows: int) -> Verdict:
-    """The verdict on next to nothing."""
-    text = f"{format_rows(rows)} scored: judge from {MIN_VERDICT_ROWS} rows on."
+    """Return the verdict for fewer than MIN_VERDICT_ROWS scored rows."""
+    text = f"{format_rows(rows)} scored: a verdict needs at least {MIN_VERDICT_ROWS} rows."
     return Verdict("unknown", "Too few rows to judge", (text.capitalize(),))
 
 
@@ -68,7 +63,10 @@ GROSS_BIAS_SHARE = 0.5
 
 
 def describe_coverage(level: int, inside: float, rows: int) -> tuple[int, str]:
-    """How the central `level` % interval did: severity -3 (far too narrow) to 3, and a sentence."""
+    """Compare the coverage of the central `level` % interval with its nominal value.
+
+    Returns a severity from -3 (far too narrow) to 2 (too wide), and a sentence.
+    """
     p = level / 100
     gap = inside - p
     error = math.sqrt(p * (1 - p) / rows)
@@ -80,7 +78,7 @@ def describe_coverage(level: int, inside: float, rows: int) -> tuple[int, str]:
         return 0, text + "as they should"
     if size > max(min(0.10, p / 4), 3.5 * error) and sign < 0:
         return -3, text + "far too narrow"
-    # Nothing can hold more than all rows, so too wide shows in smaller steps near 100 %.
+    # Coverage cannot exceed 100 %, so near 100 % a smaller excess already means too wide.
     room = (1 - p) if sign > 0 else 0.06
     if size > max(room / 2, 2.5 * error):
         return 2 * sign, text + f"too {side}"
@@ -107,8 +105,9 @@ def judge_numeric_score(score: NumericScore) -> Verdict:
     sentences += [text for text in (spread_text, bias) if text]
     if figures["baseline_nll"] is not None and figures["nll"] > figures["baseline_nll"] and useful:
         sentences.append(
-            f"Its NLL of {format_number(figures['nll'])} is worse than the constant's "
-            f"{format_number(figures['baseline_nll'])}: the predictions help, the error bars mislead."
+            f"The NLL of {format_number(figures['nll'])} is worse than the constant's "
+            f"{format_number(figures['baseline_nll'])}: the predictions are useful, "
+            "but the error bars mislead."
         )
     gross = abs(figures["bias"]) > GROSS_BIAS_SHARE * figures["rmse"]
     level, head = choose_headline(useful, severity, spread, biased, gross)
@@ -118,7 +117,7 @@ def judge_numeric_score(score: NumericScore) -> Verdict:
 def choose_headline(
     useful: bool, severity: int, spread: int, biased: bool, gross: bool = True
 ) -> tuple[Level, str]:
-    """The gravest of the findings names the verdict."""
+    """Choose level and headline by the most severe finding."""
     if not useful:
         return "poor", "No better than a constant"
     if severity <= -2 or (spread > 0 and severity < 0):
@@ -126,11 +125,11 @@ def choose_headline(
     if biased and gross:
         return "poor", "Biased: the predictions are off to one side"
     if severity >= 2 and spread <= 0:
-        return "fair", "Under-confident: the error bars are larger than they need be"
+        return "fair", "Under-confident: the error bars are larger than necessary"
     if biased:
         return "fair", "Useful, but slightly biased to one side"
     if spread > 0:
-        return "fair", "Good in general, but some errors are far larger than stated"
+        return "fair", "Good in general, but some errors are far larger than predicted"
     if severity:
         side = "narrow" if severity < 0 else "wide"
         return "good", f"Good: useful predictions, error bars slightly too {side}"
@@ -138,11 +137,11 @@ def choose_headline(
 
 
 MOST_RATIO = 1e100
-"""Of two errors, beyond which nothing more is said: its square is a number yet."""
+"""Limit of RMSE / baseline, so that its square does not overflow."""
 
 
 def describe_accuracy(rmse: float, baseline: float, rows: int) -> tuple[bool, str]:
-    """Whether the predictions beat the best constant, R2 = 1 - (RMSE / baseline)^2, and by what."""
+    """Say whether the predictions beat the best constant, by R2 = 1 - (RMSE / baseline)^2."""
     if baseline == 0:
         return (
             True,
@@ -151,27 +150,27 @@ def describe_accuracy(rmse: float, baseline: float, rows: int) -> tuple[bool, st
     r2 = 1 - min(rmse / baseline, MOST_RATIO) ** 2
     against = f"RMSE {format_number(rmse)} against {format_number(baseline)} for the best constant"
     if r2 <= max(0.01, 4 / rows):
-        return False, f"{against}: no better than always saying the mean."
+        return False, f"{against}: no better than always predicting the mean."
     return True, f"{against}: it explains {format_percent(r2)} of the variance."
 
 
 def describe_spread(ratio: float, rows: int) -> tuple[int, str]:
-    """Root mean square of error / stated sd: 1 (errors larger), -1 (smaller) or 0, and words."""
+    """Judge the root mean square of error / predicted sd: 1 (too large), -1 (too small) or 0."""
     error = math.sqrt(0.5 / rows)
     if ratio > 1 + max(0.15, 3 * error):
         return (
             1,
-            f"Errors are {format_number(ratio, 3)} times as large as stated (root mean square).",
+            f"Errors are {format_number(ratio, 3)} times as large as predicted (root mean square).",
         )
     if ratio < 1 - max(0.15, 3 * error):
-        return -1, f"Errors are only {format_number(ratio, 3)} times as large as stated."
+        return -1, f"Errors are only {format_number(ratio, 3)} times as large as predicted."
     return 0, ""
 
 
 def describe_bias(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
-    """Whether the mean error is more than chance and more than a fifth of the RMSE, and words.
+    """Say whether the mean error exceeds both chance and a fifth of the RMSE.
 
-    The limit of 3 standard errors grows for few rows, where that error is itself uncertain.
+    The limit of 3 standard errors grows for few rows, where the standard error is itself uncertain.
     """
     error = math.sqrt(max(rmse**2 - bias**2, 0.0) / rows)
     if rmse == 0 or abs(bias) <= max(0.2 * rmse, (3 + 15 / rows) * error):
@@ -186,12 +185,12 @@ def describe_bias(bias: float, rmse: float, rows: int) -> tuple[bool, str]:
 
 
 def capitalize_first(text: str) -> str:
-    """First letter upper case, the rest as it is."""
+    """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def chance_calibration_error(score: ClassScore) -> float:
-    """Calibration error that honest probabilities show on these rows by chance."""
+    """Compute the calibration error that calibrated probabilities show on these rows by chance."""
     weight, confidence, _ = score.reliability_curve()
     total = float(weight.sum())
     noise = [
@@ -218,34 +217,39 @@ def judge_class_score(score: ClassScore) -> Verdict:
     chance = chance_calibration_error(score)
     uneven = figures["ece"] > chance + max(0.03, chance)
     right = (
-        f"Right for {format_percent(accuracy)} of {format_rows(n)}; the commonest class alone is right for "
-        f"{format_percent(constant)}."
+        f"Correct for {format_percent(accuracy)} of {format_rows(n)}; always predicting the most "
+        f"common class is correct for {format_percent(constant)}."
     )
-    loss = f"Log-loss {format_number(log_loss)} against {format_number(frequency)} for the class frequencies"
-    sure = f"On average {format_percent(confidence)} sure and {format_percent(accuracy)} right"
+    loss = (
+        f"Log-loss {format_number(log_loss)} against {format_number(frequency)} "
+        "for the class frequencies"
+    )
+    sure = f"Mean confidence {format_percent(confidence)}, accuracy {format_percent(accuracy)}"
     useful = accuracy > constant + error or log_loss < frequency - 2 / n
     if abs(gap) <= max(0.02, 2.5 * error) and not uneven:
-        sure += ": honest."
+        sure += ": well calibrated."
     elif abs(gap) <= max(0.02, 2.5 * error):
         sure += f", but the calibration error is {format_percent(figures['ece'])}."
     else:
         sure += ": over-confident." if gap > 0 else ": under-confident."
     sentences = (right, f"{loss}{'.' if log_loss < frequency else ': no better.'}", sure)
-    surer = gap > max(0.02, 2.5 * error)
+    overconfident = gap > max(0.02, 2.5 * error)
     if not useful:
-        return Verdict("poor", "No better than the class frequencies", sentences, surer)
+        return Verdict("poor", "No better than the class frequencies", sentences, overconfident)
     if abs(gap) > max(0.02, 2.5 * error):
         if gap > 0:
             level: Level = "poor" if gap > 0.05 or log_loss > frequency else "fair"
-            return Verdict(level, "Over-confident: surer than it is right", sentences, surer)
-        return Verdict("fair", "Under-confident: righter than it is sure", sentences)
+            return Verdict(
+                level, "Over-confident: confidence exceeds accuracy", sentences, overconfident
+            )
+        return Verdict("fair", "Under-confident: accuracy exceeds confidence", sentences)
     if uneven:
-        return Verdict("fair", "Useful, but the probabilities are uneven", sentences)
+        return Verdict("fair", "Useful, but the probabilities are poorly calibrated", sentences)
     return Verdict("good", "Good: useful predictions with honest probabilities", sentences)
 
 
 class ChartSpec(NamedTuple):
-    """One picture: its kind, its words, and the arguments of the function that draws it."""
+    """One chart: its kind, its texts, and the arguments of the function that draws it."""
 
     kind: str
     title: str
@@ -262,7 +266,7 @@ class ChartGroup(NamedTuple):
 
 
 class ConfusionMatrix(NamedTuple):
-    """A table of counts: what was true down, what was said across."""
+    """A table of counts: true classes down, predicted classes across."""
 
     title: str
     names: Sequence[str]
@@ -270,7 +274,7 @@ class ConfusionMatrix(NamedTuple):
 
 
 class MetricTile(NamedTuple):
-    """A headline figure: name, value, remark."""
+    """A headline metric: name, value, remark."""
 
     label: str
     value: str
@@ -278,7 +282,7 @@ class MetricTile(NamedTuple):
 
 
 class TargetSection(NamedTuple):
-    """Everything about one target but what only the model knows."""
+    """Everything shown of one target, except what only the model knows."""
 
     name: str
     verdict: Verdict
@@ -289,27 +293,27 @@ class TargetSection(NamedTuple):
 
 
 class PredictionCurve(NamedTuple):
-    """What is drawn of forecasts, each (n,)."""
+    """What is drawn of forecasts; each array is (n,)."""
 
     value: FloatArray
     sd: FloatArray
-    function_sd: FloatArray | None = None  # None: it has no bands
+    function_sd: FloatArray | None = None  # None: no bands are drawn
     lower: FloatArray | None = None  # of the 90 % interval
     upper: FloatArray | None = None
 
 
 class PartialDependenceSpec(NamedTuple):
-    """A target as a function of its inputs, for partial dependences and the main picture.
+    """How a target is drawn as a function of its inputs.
 
-    values   makes of forecasts what is drawn
-    truth    makes of targets (n,) what they are drawn as
-    marks    whether the truth is yes or no: rows are marked, not placed
-    chart    the picture where there are too many inputs for one of the function
+    values   convert forecasts to what is drawn
+    truth    convert targets (n,) to what is drawn
+    marks    whether the truth is binary: rows are marked, not placed by value
+    chart    the chart shown when there are too many inputs to draw the function
     """
 
     name: str
     sd_name: str
-    effect: str  # what an effect of a feature is a change of
+    effect: str  # the quantity that a feature changes
     values: Callable[[Forecast], PredictionCurve]
     truth: Callable[[FloatArray], FloatArray]
     marks: bool
@@ -324,11 +328,11 @@ def make_learning_chart(
     *,
     terminal: bool = True,
 ) -> ChartSpec:
-    """A figure against rows seen."""
+    """Describe the chart of one metric against the number of rows seen."""
     return ChartSpec(
         "learning",
         f"{name} by rows seen",
         {"points": points, "field": line, "name": name, "baseline": baseline},
-        "Each row is predicted before it is learned.",
+        "Each row is predicted before the model learns from it.",
         "line latest, dots all, level constant" if terminal else "",
     )

@@ -1,12 +1,12 @@
-"""An amount: exactly 0 in many rows, else a number above 0; rain, sales, claims, seconds of calls.
+"""Amounts: exactly 0 in many rows, otherwise a number above 0 (rain, sales, claims, call times).
 
 The network has two outputs for each target. The first is that of a positive target
-(kbnn.targets.positive) and learns from rows with an amount alone; the second says whether there is
-any, as of two classes. What is learned is the link's z, and -inf, its limit at 0, where there is
-none. Stated is the product of both (kbnn.distributions.hurdle).
+(kbnn.targets.positive) and learns only from rows with an amount; the second is a binary class:
+whether there is an amount. The network learns the link's z, and its limit -inf where the target is
+0. The predictive distribution combines both (kbnn.distributions.hurdle).
 
-Two rows are kept of the tails of each target: how amounts are spread, and then the intervals, which
-are those of the whole.
+The calibration state has two rows per target: the mixture of the amounts, and the intervals of the
+whole distribution.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kbnn.targets.positive import Positive
 from kbnn.targets.prediction import Forecast
 
 UNKNOWN_AMOUNT_SD = 1.0
-"""The spread of what is learned where all amounts so far were the same: about a factor e."""
+"""Sd of the linked target while all amounts so far were the same: about a factor e."""
 
 
 class Amount(Positive):
@@ -49,15 +49,15 @@ class Amount(Positive):
     observation = "amount"
 
     def count_outputs(self, y: FloatArray, known: int = 0) -> int:
-        """Of each target how much, then of each whether there is any."""
+        """Return two outputs per target: all amounts, then whether each is present."""
         return 2 * len(self.targets)
 
     def is_valid_output_count(self, outputs: int) -> bool:
-        """As many."""
+        """Return whether there are two outputs per target."""
         return outputs == 2 * len(self.targets)
 
     def initial_output_mean(self, y: FloatArray) -> FloatArray:
-        """How often there is an amount, seen through the link."""
+        """Return the share of rows with an amount, on the scale of the presence output."""
         known, some = np.sum(~np.isnan(y), axis=0), np.sum(np.isfinite(y), axis=0)
         share = (some + 0.5) / (known + 1.0)
         side = np.where(share < 0.5, 1.0, -1.0)
@@ -66,23 +66,23 @@ class Amount(Positive):
         return np.concatenate((np.zeros(len(share)), whether))
 
     def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
-        """Of the amounts, then of the whole."""
+        """Initialise the state of the amounts, then that of the whole distributions."""
         amounts = super().init_calibration(mixed, y)
         whole = calibration.init_calibration(len(self.targets), False)
         whole[:, LINK_UNIT] = amounts[:, LINK_UNIT]
         return np.concatenate((amounts, whole))
 
     def zero_bin_width(self, calibration_state: FloatArray) -> float:
-        """What is rounded to 0, of the finest target."""
+        """Return the width of the values rounded to 0, for the target with the smallest unit."""
         return float(np.min(hurdle.zero_bin_width(calibration_state[:, LINK_UNIT])))
 
     def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
-        """Through the link, -inf where there is none; what is below 0 is no label."""
+        """Apply the link: -inf for 0, NaN (no label) for values below 0."""
         z = log_link.apply_link(y, calibration_state[: len(self.targets), LINK_UNIT])
         return np.where(y == 0.0, -np.inf, z)
 
     def inverse_link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
-        """The values; NaN where there was no label."""
+        """Return the values; NaN where there was no label."""
         values = super().inverse_link(y, calibration_state[: len(self.targets)])
         return np.where(y == -np.inf, 0.0, values)
 
@@ -94,15 +94,15 @@ class Amount(Positive):
         calibration_state: FloatArray,
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
-        """Both parts together, and what is unknown of either."""
+        """Combine amount and presence, and the uncertainty about both."""
         t = len(self.targets)
         amounts, whether = (
             _select_outputs(prediction, slice(0, t)),
             _select_outputs(prediction, slice(t, None)),
         )
         plain = None if update is None else update._replace(tracked=False)
-        said = super().build_forecast(amounts, scaled, robust, calibration_state[:t], plain)
-        rows = said.stated
+        forecast = super().build_forecast(amounts, scaled, robust, calibration_state[:t], plain)
+        rows = forecast.stated
         none = presence_probability(-whether.mean, whether.function_var)
         rows[..., PARAM.kind] = HURDLE_CODE
         rows[:, scaled.scale == 0.0, PARAM.spread] = UNKNOWN_AMOUNT_SD
@@ -112,12 +112,12 @@ class Amount(Positive):
             self._calibrate_intervals(calibration_state[t:], rows, update.y, update.tracked)
         mean, sd = self.mean_and_sd(rows)
         much, spread = super().mean_and_sd(rows)
-        share = np.divide(said.function_sd, spread, out=np.zeros_like(sd), where=spread > 0.0)
+        share = np.divide(forecast.function_sd, spread, out=np.zeros_like(sd), where=spread > 0.0)
         whether_sd = np.sqrt(_presence_var(whether))
         function_sd = np.hypot(whether_sd * much, (1.0 - rows[..., PARAM.none]) * share * spread)
         function_sd = np.minimum(function_sd, sd)
         known_share = np.divide(function_sd, sd, out=np.zeros_like(sd), where=sd > 0.0)
-        return said._replace(
+        return forecast._replace(
             mean=mean,
             sd=sd,
             function_sd=function_sd,
@@ -131,7 +131,7 @@ class Amount(Positive):
         z: FloatArray,
         calibrated: bool,
     ) -> None:
-        """Write the gains into what is stated, and let them follow what came true."""
+        """Write the interval gains into the distributions, and update them with the labels."""
         z = np.where(z == np.inf, np.nan, z)
         y = np.where(
             z == -np.inf, 0.0, log_link.apply_inverse_link(z, calibration_state[:, LINK_UNIT])
@@ -147,26 +147,29 @@ class Amount(Positive):
             distribution[:, j] = rows
 
     def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """With w = 1 - p_0 and mean M and variance V of an amount, w M and w V + w p_0 M^2."""
+        """Return the mean w M and the sd, sd^2 = w V + w p_0 M^2.
+
+        Here w = 1 - p_0, and M and V are mean and variance of an amount.
+        """
         much, spread = super().mean_and_sd(distribution)
         none = distribution[..., PARAM.none]
         sd = np.sqrt(1.0 - none) * np.hypot(spread, np.sqrt(none) * much)
         return (1.0 - none) * much, sd
 
     def make_cold_start(self) -> ColdStart:
-        """The share of zeros among the rows before, and mean and spread of the others."""
+        """Predict the share of zeros among the rows before, and mean and spread of the others."""
         return AmountColdStart(self)
 
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
-        """A log-normal, and something at all."""
-        told = calibration.apply_calibration(
+        """Build a log-normal; the share of zeros is added by the caller."""
+        rows = calibration.apply_calibration(
             self.init_calibration(False)[: len(self.targets)], mean, sd
         )
-        told[..., PARAM.kind] = HURDLE_CODE
-        return told
+        rows[..., PARAM.kind] = HURDLE_CODE
+        return rows
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
-        """Whether there is any, and how much."""
+        """Return the log likelihood of presence and, where present, of the amount."""
         t = len(self.targets)
         whether = _select_outputs(prediction, slice(t, None))
         much = super().log_likelihood(_select_outputs(prediction, slice(0, t)), y)
@@ -177,7 +180,7 @@ class Amount(Positive):
         return np.asarray(much + np.sum(np.where(y < np.inf, p, 0.0), axis=1))
 
     def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
-        """The probability of none at all is added."""
+        """Add the probability of 0."""
         made = super().output_fields(wanted)
         for j, target in enumerate(self.targets):
             suffix = f"_{target}" if len(self.targets) > 1 else ""
@@ -187,7 +190,7 @@ class Amount(Positive):
         return made
 
     def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
-        """The predicted mean of each target, then the probability that it is not 0."""
+        """List the predicted mean of each target, then the probability that it is not 0."""
         return super().effect_quantities(outputs) + [
             EffectQuantity(
                 f"{name} > 0",
@@ -201,14 +204,14 @@ class Amount(Positive):
 
 
 def _select_outputs(prediction: Prediction, outputs: slice) -> Prediction:
-    """What is predicted of some outputs."""
+    """Select some outputs of a prediction."""
     parts = prediction.mean, prediction.function_var, prediction.noise_var
     mean, function_var, noise_var = (np.ascontiguousarray(part[:, outputs]) for part in parts)
     return prediction._replace(mean=mean, function_var=function_var, noise_var=noise_var)
 
 
 def _presence_var(whether: Prediction) -> FloatArray:
-    """The variance that doubt about the network gives to the probability of an amount."""
+    """Return the variance of the presence probability that is due to the network's uncertainty."""
     mean, var = PRESENCE_RATE * whether.mean, PRESENCE_RATE**2 * whether.function_var
     found = ACTIVATIONS["sigmoid"].moments(mean.ravel(), np.maximum(var.ravel(), 1e-12))
     return np.asarray(np.maximum(found.var, 0.0).reshape(mean.shape))

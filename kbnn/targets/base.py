@@ -1,8 +1,8 @@
-"""A task: what a target is, and everything that depends on it.
+"""Define the interface of target types: likelihood, predictive distribution and presentation.
 
-It chooses the observation model of the network, turns what the network says into a predictive
-distribution in the user's units, and owns the figures, the verdict, the columns written and, as
-plain data, all that is shown. No module outside this package asks which task it is.
+A target type chooses the observation model of the network, turns network outputs into a predictive
+distribution in the user's units, and provides metrics, verdict, output columns and chart data. No
+module outside this package depends on a particular target type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class TargetSchema(Protocol):
-    """What a task needs to know of the columns (see kbnn.data.schema.Schema)."""
+    """What a target type needs to know of the columns (see kbnn.data.schema.Schema)."""
 
     @property
     def targets(self) -> list[str]: ...
@@ -51,13 +51,13 @@ class OutputField(NamedTuple):
 
 
 class EffectQuantity(NamedTuple):
-    """What the effects of features are changes of, in units that forecasts are in."""
+    """A quantity whose changes are shown as effects of features, in the units of forecasts."""
 
     name: str
     title: str
     unit: str
     values: Callable[[Forecast], FloatArray]  # (n,)
-    target: int | None  # the target whose mean it is; None: a probability
+    target: int | None  # index of the target if it is a mean; None: a probability
 
 
 class TargetScale(NamedTuple):
@@ -68,141 +68,150 @@ class TargetScale(NamedTuple):
 
 
 class ProgressColumn(NamedTuple):
-    """One column of the lines that training prints: its head, its width, its cell."""
+    """One column of the progress lines of training: head, width and cell."""
 
     head: str
     width: int
-    cell: Callable[[CurvePoint, float | None], str]  # of a point and the noise sd
+    cell: Callable[[CurvePoint, float | None], str]  # from a point and the noise sd
 
 
 class CalibrationUpdate(NamedTuple):
-    """What tails and sharpness of a forecast learn from (see kbnn.distributions.calibration, sharpness)."""
+    """The labels that calibration and temperature learn from.
+
+    See kbnn.distributions.calibration and kbnn.distributions.temperature.
+    """
 
     y: FloatArray | None  # (n, T) as the network learns it
-    mixed: bool  # whether the mixture is learned
-    tracked: bool  # whether intervals are kept to their promise
-    compiled: bool | None = None  # whether the kernel serves, where that is known
-    weight: FloatArray | None = None  # how often each row counts, once if not said
+    mixed: bool  # whether the outlier mixture is learned
+    tracked: bool  # whether intervals are calibrated online
+    compiled: bool | None = None  # whether the compiled kernel is used; None: if available
+    weight: FloatArray | None = None  # weight of each row; None: 1
 
 
 FROZEN: Final = CalibrationUpdate(None, False, False)
-"""Of a model that learns no more."""
+"""The update of a model that no longer learns."""
 
 
 class OutputOptions(NamedTuple):
-    """Which predicted columns are asked for."""
+    """Which predicted columns are requested."""
 
-    interval: float = 0.9  # the share between lower and upper
+    interval: float = 0.9  # probability between lower and upper
     quantiles: tuple[float, ...] = ()
     decompose: bool = False  # both parts of sd
     outlier: bool = False
-    open: bool = False  # more classes may still come
+    open: bool = False  # more classes may still appear
 
 
 class ColdStart(ABC):
-    """Who speaks before there is a network, from the rows told so far; each counts once."""
+    """Cold-start predictor: used until the scaler has enough rows to initialise the network."""
 
     @abstractmethod
     def predict_then_update(self, y: FloatArray) -> Forecast:
-        """What is said of rows with these targets (n, T): of each before it counts."""
+        """Predict each row of these targets (n, T) before it is learned from."""
 
     @abstractmethod
     def rows_until_varied(self, y: FloatArray) -> int:
-        """How many of these rows it takes until every target has varied; n + 1 if more."""
+        """Return how many of these rows are needed until every target has varied; n + 1 if more."""
 
 
 class TargetType(ABC):
-    """One kind of target; an instance knows the names of a model's targets."""
+    """One target type; an instance knows the names of a model's targets."""
 
     name: ClassVar[str]
     title: ClassVar[str] = ""
-    """What it is called before "of" and the target, if not by its name."""
+    """Name shown before "of" and the target; the default is `name`."""
     observation: ClassVar[str]
     score: ClassVar[type[Score]]
     baseline_name: ClassVar[str]
-    """What the best constant is called in tables."""
+    """Name of the best constant in tables."""
     baseline_phrase: ClassVar[str]
-    """The same in a remark: for .."""
+    """Name of the best constant in a remark: for ..."""
     labels: ClassVar[bool]
     """Whether the target is read as labels, which become class indices."""
     value_description: ClassVar[str] = "any number"
-    """What values it can have."""
+    """The values that it allows, in words."""
     paper_deviations: ClassVar[Sequence[str]] = ()
-    """In what its labels are not learned as the paper prints it."""
+    """In which respects its labels are not learned as in the paper."""
     supports_batched_kernel: ClassVar[bool] = False
-    """Whether the kernel learns many models of one such target side by side (kbnn.fleet)."""
+    """Whether the kernel learns many models of one such target at once (kbnn.fleet)."""
     is_default: ClassVar[bool] = False
-    """Whether it takes any number: what is believed until something else is shown."""
+    """Whether it allows any number and is assumed until the data show another type."""
     requires_margin: ClassVar[bool] = False
-    """Whether it must be ahead of the safest by some margin before it is believed."""
+    """Whether it must lead the default type by a margin of evidence."""
     supports_differencing: ClassVar[bool] = False
-    """Whether the target can be learned as a change, and so be forecast steps ahead."""
+    """Whether the target can be learned as a difference, and so be forecast steps ahead."""
     error_power: ClassVar[int]
-    """The power of errors that `errors` are: 2 of squares, 1 of shares."""
+    """The power of the values of `errors`: 2 for squared errors, 1 for error rates."""
     progress_columns: ClassVar[Sequence[ProgressColumn]]
-    """The figures of the lines that training prints."""
+    """The columns of the progress lines that training prints."""
 
     def __init__(self, schema: TargetSchema) -> None:
         self.schema = schema
         self.targets: tuple[str, ...] = tuple(schema.targets)
-        """The names of the targets; they never change."""
+        """Names of the targets; they never change."""
         self.scaled = 0 if self.labels else len(self.targets)
-        """Targets that are standardised, all or none."""
+        """Number of targets that are standardised: all or none."""
         self.numbers = 0 if self.labels else len(self.targets)
-        """Targets that are forecast as numbers, all or none."""
+        """Number of targets that are forecast as numbers: all or none."""
 
-    # The columns.
+    # Columns.
 
     @classmethod
     def is_classification(cls, numbers: T, labels: T) -> T:
-        """Of what is done with numbers and what is done with labels, that which is for it."""
+        """Return `labels` for class targets and `numbers` for numeric targets."""
         return numbers
 
     @classmethod
     def supports_target_count(cls, targets: int) -> bool:
-        """Whether so many targets can be learned together."""
+        """Return whether this number of targets can be learned together."""
         return True
 
     @classmethod
     def supports_lags(cls, kind: str) -> bool:
-        """Whether earlier values of a target in a column of that kind can be inputs."""
+        """Return whether earlier values of a target in a column of this type can be inputs."""
         return kind == "number"
 
     @classmethod
     def uses_differencing(cls, targets: Sequence[str], last: frozenset[str]) -> bool:
-        """Whether targets are learned as changes; the last value of the columns `last` is known."""
+        """Return whether targets are learned as differences.
+
+        `last` holds the columns whose last value is known.
+        """
         return cls.supports_differencing and last.issuperset(targets)
 
     @classmethod
     def is_series(cls, columns: int) -> bool:
-        """Whether a target is a series of its own, with so many columns beside the clock."""
+        """Return whether a target is a series of its own, given the number of columns.
+
+        The time column is not counted.
+        """
         return cls.supports_differencing and columns == 1
 
     def first_invalid_row(self, y: FloatArray) -> int:
-        """The first row with a target (n, T) that it cannot have; n if there is none."""
+        """Return the first row with a target (n, T) that the type does not allow; n if none."""
         return len(y)
 
-    # The network.
+    # Network.
 
     @abstractmethod
     def count_outputs(self, y: FloatArray, known: int = 0) -> int:
-        """Outputs that a network needs for these targets (n, T), `known` or more."""
+        """Return the outputs that a network needs for targets (n, T), at least `known`."""
 
     @property
     def max_outputs(self) -> int:
-        """Outputs that a network has when all that is known of the targets has come."""
+        """Number of outputs when everything known of the targets has been seen."""
         return self.count_outputs(np.zeros((0, len(self.targets))))
 
     def first_row_without_output(self, y: FloatArray, outputs: int) -> int:
-        """The first row whose target a network of so many outputs has no output for; n if none."""
+        """Return the first row whose target has no output in the network; n if none."""
         return len(y)
 
     def is_valid_output_count(self, outputs: int) -> bool:
-        """Whether a network of so many outputs can be one of this task's."""
+        """Return whether a network of this type can have this number of outputs."""
         return outputs == len(self.targets)
 
     def choose_covariance(self, outputs: int) -> str:
-        """The structure that suits so many outputs."""
+        """Choose the covariance structure for this number of outputs."""
         return "group"
 
     @property
@@ -216,7 +225,10 @@ class TargetType(ABC):
         return self.has_noise
 
     def given_noise_var(self, noise: str | float, scale: float) -> float | None:
-        """The variance of a noise that was given, the target's scale being that; None if not."""
+        """Return the variance of a given noise in standardised units; None if none was given.
+
+        `scale` is the scale of the target.
+        """
         if not self.supports_given_noise or isinstance(noise, str):
             return None
         ratio = min(float(noise) / scale, MAX_NOISE_VARIANCE)
@@ -225,9 +237,9 @@ class TargetType(ABC):
     def noise_sd(
         self, learned: FloatArray, given: float | None, scale: Sequence[float]
     ) -> list[float]:
-        """The level of each target's noise in its units; empty where there is none.
+        """Return the noise sd of each target in its units; empty if there is none.
 
-        `learned` (T, 2) is what a network has learned of it, (0, 2) where it was given.
+        `learned` (T, 2) is the noise state of the network, (0, 2) if the noise was given.
         """
         if not self.has_noise:
             return []
@@ -245,38 +257,38 @@ class TargetType(ABC):
         scaled: TargetScale,
         calibration_state: FloatArray,
     ) -> list[float]:
-        """The quantity of the noise that training prints, as `lines` names it, of each target."""
+        """Return the noise of each target, as in the last of `progress_columns`."""
         return self.noise_sd(learned, given, scaled.scale.tolist())
 
     def describe_noise(self, noise: str | float, levels: dict[str, float]) -> list[tuple[str, str]]:
-        """How it is learned and what its levels are, label and value."""
+        """Describe how the noise is learned and its levels, as pairs of label and value."""
         if not self.has_noise:
             return []
-        said = {"auto": "learned, depends on the input", "constant": "learned, constant"}
+        modes = {"auto": "learned, depends on the input", "constant": "learned, constant"}
         level = ", ".join(
             f"{format_number(sd)} ({clean_text(name)})" if len(levels) > 1 else format_number(sd)
             for name, sd in levels.items()
         )
-        how = said.get(str(noise), "as given")
+        how = modes.get(str(noise), "as given")
         return [("noise", how + (f"; typical sd {level}" if level else ""))]
 
     def uses_scale_calibration(self, mixed: bool) -> bool:
-        """Whether the width of what is stated is learned from errors in the network's scale."""
+        """Return whether the scale of the predictive distribution is calibrated."""
         return mixed and self.scaled > 0
 
     def standardize_targets(self, y: FloatArray, standard: FloatArray) -> FloatArray:
-        """What a network learns of targets (n, T), by those that are standardised."""
+        """Return what a network learns for targets (n, T): `standard` if they are scaled."""
         return standard if self.scaled else y
 
     def initial_output_mean(self, y: FloatArray) -> FloatArray | None:
-        """Where the outputs of a network begin that these targets (n, T) call for; None: at 0."""
+        """Return the initial mean of the outputs, from targets (n, T); None: 0."""
         return None
 
     def displayed_scale(self, scaled: TargetScale, calibration_state: FloatArray) -> TargetScale:
-        """Center and scale of what the network learns, in the units of the targets.
+        """Return center and scale of what the network learns, in the units of the targets.
 
-        Through a link that is the value at the center, and half the distance between the values
-        one scale below and above it.
+        Through a link that is the value at the center, and half the distance between the values one
+        scale below and above it.
         """
         low, center, high = (
             self.inverse_link((scaled.center + step * scaled.scale)[None], calibration_state)[0]
@@ -285,25 +297,26 @@ class TargetType(ABC):
         return TargetScale(center, 0.5 * (high - low))
 
     def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
-        """Targets (n, T) as the network learns them, before they are scaled: here as they are.
+        """Map targets (n, T) to the scale on which the network learns, before standardisation.
 
-        `known` of the tails says in which unit.
+        The default is the identity. `calibration_state` holds the unit of the link.
         """
         return y
 
     def inverse_link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
-        """The inverse of `linked`."""
+        """Invert `link`."""
         return y
 
     # Forecasts.
 
     @abstractmethod
     def make_cold_start(self) -> ColdStart:
-        """What is said before there is a network."""
+        """Make the predictor used before there is a network."""
 
     def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
-        """What is known of the tails of forecasts before the first row, but for the targets (n, T)
-        of the rows held; classes have none.
+        """Initialise the calibration state; `y` (n, T) are the targets of the warm-up rows.
+
+        Classes have none.
         """
         return calibration.init_calibration(0, mixed)
 
@@ -316,12 +329,16 @@ class TargetType(ABC):
         calibration_state: FloatArray,
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
-        """What the network said, in the user's units; `known` of the tails, in place, learns."""
+        """Turn network outputs into forecasts in the user's units.
+
+        With an `update`, `calibration_state` is updated in place.
+        """
 
     @classmethod
     def init_temperature(cls, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
-        """What is known of the sharpness of forecasts before the first row, but for the targets
-        (n, T) of the rows held; numbers have none, and not `mixed` nothing has.
+        """Initialise the temperature state; `y` (n, T) are the targets of the warm-up rows.
+
+        Numbers have none, and without `mixed` no target type has one.
         """
         return NO_TEMPERATURE
 
@@ -331,76 +348,79 @@ class TargetType(ABC):
         temperature_state: FloatArray,
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
-        """The forecast as sharp as it may be; what is known of that, in place, learns."""
+        """Apply the temperature to a forecast; with an `update`, the state is updated in place."""
         return forecast
 
     @abstractmethod
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
-        """log p of each row's label (n, T) in the network's units; 0 where there is none."""
+        """Return log p of each row's label (n, T) in the network's units; 0 where it is missing."""
 
     @abstractmethod
     def log_density(
         self, forecast: Forecast, y: FloatArray, zero_bin_width: float = 1.0
     ) -> FloatArray:
-        """log p of each row's target (n, T) in the user's units; 0 where there is none.
+        """Return log p of each row's target (n, T) in the user's units; 0 where it is missing.
 
-        For `finest` see kbnn.distributions.dispatch.
+        For `zero_bin_width` see `finest` in kbnn.distributions.dispatch.
         """
 
     @abstractmethod
     def standardized_residuals(self, y: FloatArray, forecast: Forecast) -> FloatArray:
-        """How far targets (n, T) are from what was said, in standard deviations of it."""
+        """Return the distance of targets (n, T) from their forecasts, in standard deviations."""
 
     @property
     def supports_paths(self) -> bool:
-        """Whether steps ahead have closed-form error bars: of one target of any size."""
+        """Whether forecasts several steps ahead have closed-form error bars: one real target."""
         return self.supports_differencing and len(self.targets) == 1
 
     def check_horizon_support(self) -> None:
-        """Refuse to forecast steps ahead what cannot be."""
+        """Raise UsageError if the target cannot be forecast several steps ahead."""
         if not self.supports_paths:
             raise UsageError(
-                "--horizon: steps ahead are forecast of one target of --task regression, "
-                f"and this is a model of {self.name}"
+                "--horizon: several steps ahead need one target of --task regression, "
+                f"and this model is of --task {self.name}"
             )
 
     def zero_bin_width(self, calibration_state: FloatArray) -> float:
-        """In which steps a 0 is told from other values, by what is known of the tails."""
+        """Return the bin width at 0, from the calibration state."""
         return 1.0
 
-    # Judgement.
+    # Metrics and charts.
 
     @abstractmethod
     def score_forecasts(
         self, y: FloatArray, forecast: Forecast, weight: FloatArray | None
     ) -> Sequence[ScoredRows]:
-        """Each target's forecasts beside what came true."""
+        """Pair each target's forecasts with the true values."""
 
     @abstractmethod
     def prediction_columns(self, forecast: Forecast, scored: Sequence[ScoredRows]) -> FloatArray:
-        """The forecast, beside how it turned out, as columns (n, F), for rows that are kept."""
+        """Return the forecast as columns (n, F) for the sampled rows."""
 
     @abstractmethod
     def errors(self, y: FloatArray, columns: FloatArray) -> FloatArray:
-        """Of each kept row (n,), by its targets (n, T) and what `said` of it (n, F)."""
+        """Return the error of each sampled row (n,).
+
+        `y` are targets (n, T) and `columns` the result of `prediction_columns` (n, F).
+        """
 
     @abstractmethod
     def format_error(self, mean: float) -> str:
-        """The mean of such errors in words."""
+        """Format the mean of `errors`."""
 
     @abstractmethod
     def build_verdict(self, score: Score) -> Verdict:
-        """The figures in plain words."""
+        """Turn the metrics into a verdict in plain words."""
 
     def build_table(self, values: MetricValues, target: str, *, brief: bool = False) -> MetricTable:
-        """The figures of one target beside those of the best constant."""
+        """Build the table of one target's metrics beside those of the best constant."""
         return MetricTable(
             self.baseline_name,
             format_metric_rows(self.score.figures_listed, values, target, brief=brief),
         )
 
     def build_tiles(self, values: MetricValues, target: str, unreadable: int) -> list[MetricTile]:
-        """The figures as headlines."""
+        """Build the headline tiles of one target's metrics."""
         left = [
             f"{format_count(number)} {what}"
             for number, what in (
@@ -431,60 +451,60 @@ class TargetType(ABC):
         points: Sequence[CurvePoint],
         unreadable: int = 0,
     ) -> TargetSection:
-        """Everything to show of one target; `points` are empty where nothing was learned."""
+        """Build everything shown of one target; `points` are empty if nothing was learned."""
 
     @abstractmethod
     def format_row(self, y: FloatArray, columns: FloatArray, target: int) -> tuple[str, str]:
-        """What was true of a kept row and what was said of it, as text."""
+        """Format the true value and the prediction of a sampled row."""
 
     @abstractmethod
     def partial_dependence_spec(
         self, score: Score, summaries: StreamSummaries, target: int
     ) -> PartialDependenceSpec:
-        """The target as a function of the inputs."""
+        """Describe how the target is drawn as a function of the inputs."""
 
     @abstractmethod
     def format_headline(self, values: MetricValues) -> str:
-        """The figure that matters most, for a progress bar."""
+        """Format the most important metric, for a progress bar."""
 
-    # Columns and words.
+    # Output columns and texts.
 
     @abstractmethod
     def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
-        """The predicted columns."""
+        """List the predicted columns."""
 
     @abstractmethod
     def single_prediction(self, forecast: Forecast) -> Any:
-        """The forecast of the first row: a `Number`, a dict of them by target, or a `Label`."""
+        """Return the forecast of the first row: a `Number`, a dict by target, or a `Label`."""
 
     @abstractmethod
     def numeric_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
-        """What is told of numbers (n, T), (n,) of a single one; UsageError of classes."""
+        """Return numeric values (n, T), or (n,) for a single target; UsageError for classes."""
 
     @abstractmethod
     def class_probabilities(self, forecast: Forecast) -> FloatArray:
-        """(n, classes) in the order of `class_names`; UsageError of numbers."""
+        """Return (n, classes) in the order of `class_names`; UsageError for numbers."""
 
     @property
     def class_names(self) -> list[str]:
-        """The classes by name; numbers have none."""
+        """Names of the classes; empty for numbers."""
         return []
 
     def interval_mode(self, mode: str) -> str | None:
-        """How intervals are kept, `tracked` or `stated`; None where there are none."""
+        """Return how intervals are made, `tracked` or `stated`; None if there are none."""
         return mode
 
     @abstractmethod
     def decode_targets(self, y: FloatArray) -> FloatArray | list[str | None]:
-        """Targets (n,) as a reader knows them."""
+        """Return targets (n,) in the form that users know."""
 
     @abstractmethod
     def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
-        """What effects of features are shown on, of a network with so many outputs."""
+        """List the quantities that effects are shown on, given the number of outputs."""
 
     @property
     def description(self) -> str:
-        """What it is, in words."""
+        """Description of the target type and its targets."""
         return (
             f"{self.title or self.name} of {', '.join(clean_text(name) for name in self.targets)}"
         )
@@ -492,12 +512,12 @@ class TargetType(ABC):
     def target_details(
         self, temperature_state: FloatArray = NO_TEMPERATURE
     ) -> list[tuple[str, str]]:
-        """What else describes the targets and what is said of them, label and value."""
+        """Return further details of targets and forecasts, as pairs of label and value."""
         return []
 
 
 def make_empty_forecast(rows: int, targets: int) -> Forecast:
-    """A forecast that says nothing."""
+    """Make a forecast without information."""
     none = np.zeros((rows, targets))
     return Forecast(
         none,

@@ -1,6 +1,7 @@
-"""A class target: the probability of every class, and classes may come while it learns.
+"""Class targets: the probability of every class, where classes may appear while learning.
 
-Two classes the paper's way: one output, a sigmoid on it, and a Gaussian label 0 or 1.
+`Classes` uses one output per class. `SigmoidClasses` follows the paper for two classes: one output,
+a sigmoid on it, and a Gaussian label 0 or 1.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ from kbnn.targets.prediction import IN_WARMUP, Forecast, Label
 from kbnn.wording import clean_text, format_number, format_percent, format_rows
 
 MAX_GROUPED_CLASSES = 4
-"""Group blocks cost in proportion to the outputs; with more classes neurons are kept apart."""
+"""Up to this many classes, covariance blocks span groups; their cost grows with the outputs."""
 UNCHANGED_TEMPERATURE_MARGIN = 0.05
-"""A sharpness no farther from 1 than this changes no probability by much."""
+"""An inverse temperature this close to 1 leaves probabilities almost unchanged."""
 
 
 class Classes(TargetType):
@@ -73,49 +74,49 @@ class Classes(TargetType):
 
     @classmethod
     def is_classification(cls, numbers: T, labels: T) -> T:
-        """What is done with labels."""
+        """Return `labels`."""
         return labels
 
     @classmethod
     def supports_target_count(cls, targets: int) -> bool:
-        """One."""
+        """Return whether there is one target."""
         return targets == 1
 
     @classmethod
     def supports_lags(cls, kind: str) -> bool:
-        """Classes are no inputs."""
+        """Return False: earlier classes cannot be inputs."""
         return False
 
     def count_outputs(self, y: FloatArray, known: int = 0) -> int:
-        """One for each class."""
+        """Return one output per class."""
         return self.count_classes(y, known)
 
     def count_classes(self, y: FloatArray, known: int = 0) -> int:
-        """Classes that these rows have shown, or all where there can be no more; two or more."""
+        """Return the number of classes seen, or of all classes if they are closed; at least 2."""
         labels = y[np.isfinite(y)]
         complete = len(self.schema.classes) if self.schema.closed else 0
         return max(2, known, complete, int(np.max(labels)) + 1 if len(labels) else 0)
 
     @property
     def max_outputs(self) -> int:
-        """One for each class by name."""
+        """One output per named class, at least 2."""
         return max(2, len(self.schema.classes))
 
     def first_row_without_output(self, y: FloatArray, outputs: int) -> int:
-        """The first label that is new."""
+        """Return the first row with a new label; n if none."""
         new = y[:, 0] >= outputs
         return int(np.argmax(new)) if new.any() else len(y)
 
     def is_valid_output_count(self, outputs: int) -> bool:
-        """Two or more, and each has a name but for a second one that has not come yet."""
+        """Return whether there are 2 outputs, or more and each has a named class."""
         return 2 <= outputs <= max(2, len(self.schema.classes))
 
     def choose_covariance(self, outputs: int) -> str:
-        """Groups for few classes."""
+        """Choose groups for few classes, neurons for many."""
         return "group" if outputs <= MAX_GROUPED_CLASSES else "neuron"
 
     def make_cold_start(self) -> ColdStart:
-        """Class frequencies of the rows before."""
+        """Predict the class frequencies of the rows before."""
         return ClassColdStart(self.count_classes)
 
     def build_forecast(
@@ -126,15 +127,15 @@ class Classes(TargetType):
         calibration_state: FloatArray,
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
-        """The probabilities as the network has them."""
-        said = make_empty_forecast(len(prediction.status), 0)
-        return said._replace(
+        """Return the probabilities of the network."""
+        empty = make_empty_forecast(len(prediction.status), 0)
+        return empty._replace(
             probability=prediction.probability, status=prediction.status.astype(np.int64)
         )
 
     @classmethod
     def init_temperature(cls, mixed: bool, outputs: int, y: FloatArray | None = None) -> FloatArray:
-        """How common classes were."""
+        """Initialise the state with the class counts of the warm-up rows."""
         held = np.zeros(0) if y is None else y[:, 0]
         return temperature.init_temperature(held, max(2, outputs)) if mixed else NO_TEMPERATURE
 
@@ -144,7 +145,7 @@ class Classes(TargetType):
         temperature_state: FloatArray,
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
-        """The probabilities as sharp as the labels so far allow."""
+        """Apply the temperature learned from the labels so far."""
         if not len(temperature_state):
             return forecast
         p = np.ascontiguousarray(forecast.probability)
@@ -158,40 +159,40 @@ class Classes(TargetType):
         return forecast._replace(probability=p)
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
-        """The logarithm of the label's probability."""
+        """Return the logarithm of the label's probability."""
         return _log_probability(prediction.probability, y[:, 0])
 
     def log_density(
         self, forecast: Forecast, y: FloatArray, zero_bin_width: float = 1.0
     ) -> FloatArray:
-        """The same."""
+        """Return the logarithm of the label's probability."""
         return _log_probability(forecast.probability, y[:, 0])
 
     def standardized_residuals(self, y: FloatArray, forecast: Forecast) -> FloatArray:
-        """The labels themselves: there is no distance."""
+        """Return the labels: classes have no distance."""
         return y
 
     def score_forecasts(
         self, y: FloatArray, forecast: Forecast, weight: FloatArray | None
     ) -> list[ScoredClassBatch]:
-        """The label beside its probabilities."""
+        """Pair the labels with their probabilities."""
         return [ScoredClassBatch(y[:, 0], forecast.probability, weight)]
 
     def prediction_columns(self, forecast: Forecast, scored: Sequence[ScoredRows]) -> FloatArray:
-        """The probabilities."""
+        """Return the probabilities."""
         return forecast.probability
 
     def build_verdict(self, score: Score) -> Verdict:
-        """Useful, surer than right, or righter than sure?"""
+        """Judge whether probabilities are useful, over-confident or under-confident."""
         assert isinstance(score, ClassScore)
         return judge_class_score(score)
 
     def format_headline(self, values: MetricValues) -> str:
-        """The accuracy."""
+        """Format the accuracy."""
         return f"accuracy {format_percent(values['accuracy'])}"
 
     def class_name(self, index: int) -> str:
-        """The name of a class."""
+        """Return the name of a class."""
         names = self.schema.classes
         return names[index] if index < len(names) else str(index)
 
@@ -203,7 +204,7 @@ class Classes(TargetType):
         points: Sequence[CurvePoint],
         unreadable: int = 0,
     ) -> TargetSection:
-        """Can the probabilities be trusted, which classes are mistaken, how was it learned."""
+        """Build the charts of reliability, confusion and learning, with verdict and metrics."""
         assert isinstance(score, ClassScore)
         values, name = score.metric_values(), self.targets[target]
         groups: list[ChartGroup] = []
@@ -227,14 +228,14 @@ class Classes(TargetType):
         )
 
     def format_row(self, y: FloatArray, columns: FloatArray, target: int) -> tuple[str, str]:
-        """The label, and the most probable one."""
+        """Format the label, and the most probable class."""
         top = int(np.argmax(columns))
         return self.class_name(int(y[0])), f"{self.class_name(top)} ({100 * columns[top]:.1f} %)"
 
     def partial_dependence_spec(
         self, score: Score, summaries: StreamSummaries, target: int
     ) -> PartialDependenceSpec:
-        """The probability of one class: the second of two, else the commonest."""
+        """Describe the probability of one class: the second of two, otherwise the most common."""
         assert isinstance(score, ClassScore)
         shown = min(1, max(len(self.schema.classes) - 1, 0))
         if len(self.schema.classes) > 2 and score.confusion.size:
@@ -258,7 +259,10 @@ class Classes(TargetType):
         )
 
     def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
-        """The label and each class's probability; while classes may come, the label's alone."""
+        """List the label and the probability of each class.
+
+        While classes may still appear, only the probability of the predicted label is listed.
+        """
         for asked, option in ((wanted.quantiles, "--quantiles"), (wanted.decompose, "--decompose")):
             if asked:
                 raise UsageError(f"{option} is for numbers, and the target holds classes")
@@ -274,52 +278,53 @@ class Classes(TargetType):
         p = forecast.probability
         if not p.shape[1]:
             return [None] * len(p)
-        # Before any class has come all are as probable, and the first would be the row's own.
+        # Before any class is known all are equally probable, and naming the first class would
+        # reveal the row's own label.
         even = (forecast.status & IN_WARMUP > 0) & (p.max(axis=1) * np.sum(p > 0.0, axis=1) <= 1.0)
         known = np.atleast_1d(np.isfinite(p).all(axis=1) & ~even).tolist()
         best = p.argmax(axis=1).tolist()
         return [self.class_name(k) if sure else None for k, sure in zip(best, known, strict=True)]
 
     def single_prediction(self, forecast: Forecast) -> Label:
-        """The label, and the probability of each class."""
+        """Return the label, and the probability of each class."""
         known = forecast.probability[0].tolist()
         names = enumerate(self.class_names)
         named = {name: known[k] if k < len(known) else 0.0 for k, name in names}
         return Label(max(named, key=named.__getitem__) if named else None, named)
 
     def numeric_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
-        """There are none."""
+        """Raise UsageError: classes have no numeric values."""
         raise UsageError(f"classes have no {what}: see label and probability")
 
     def class_probabilities(self, forecast: Forecast) -> FloatArray:
-        """Of classes that came after the forecast, 0."""
+        """Return probabilities of all classes; 0 for classes that appeared after the forecast."""
         known, classes = forecast.probability, len(self.class_names)
         missing = max(classes - known.shape[1], 0)
         return np.pad(known, ((0, 0), (0, missing)))[:, :classes]
 
     @property
     def class_names(self) -> list[str]:
-        """All so far."""
+        """Names of all classes so far."""
         return list(self.schema.classes)
 
     def interval_mode(self, mode: str) -> None:
-        """There are none."""
+        """Return None: classes have no intervals."""
 
     def errors(self, y: FloatArray, columns: FloatArray) -> FloatArray:
-        """1 where the most probable class was another."""
+        """Return 1 where the most probable class was wrong."""
         wrong = np.argmax(columns, axis=1) != y[:, 0]
         return np.where(np.isfinite(y[:, 0]), wrong.astype(np.float64), np.nan)
 
     def format_error(self, mean: float) -> str:
-        """The share that is right."""
+        """Format the accuracy."""
         return f"{format_percent(1.0 - mean)} right"
 
     def decode_targets(self, y: FloatArray) -> list[str | None]:
-        """The labels."""
+        """Return the labels."""
         return [None if np.isnan(value) else self.class_name(int(value)) for value in y]
 
     def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
-        """The probability of each class; of two classes, of the second."""
+        """List the probability of each class; for two classes, that of the second."""
         names = list(enumerate(self.schema.classes[: max(2, outputs)]))
         return [
             EffectQuantity(
@@ -335,7 +340,7 @@ class Classes(TargetType):
     def target_details(
         self, temperature_state: FloatArray = NO_TEMPERATURE
     ) -> list[tuple[str, str]]:
-        """The classes by name, and how sharp their probabilities are."""
+        """Return the names of the classes, and the temperature of their probabilities."""
         found = [("classes", ", ".join(clean_text(name) for name in self.schema.classes))]
         if len(temperature_state) and temperature_state[temperature.EVIDENCE_ROWS]:
             s, rows = (
@@ -345,10 +350,10 @@ class Classes(TargetType):
             how = "raised to this power" if s > 1.0 else "drawn towards the class shares"
             if abs(s - 1.0) < UNCHANGED_TEMPERATURE_MARGIN:
                 how = "left as they are"
-            said = (
+            text = (
                 f"{format_number(s, 3)}: probabilities are {how}, learned from {format_rows(rows)}"
             )
-            found.append(("sharpness", said))
+            found.append(("sharpness", text))
         return found
 
 
@@ -368,21 +373,21 @@ def _reliability_charts(score: ClassScore, accuracy: float) -> ChartGroup:
                 "reliability",
                 "Reliability",
                 {"weight": weight, "confidence": confidence, "right": right},
-                "On the dashed line it is as often right as it is sure; below, over-confident. "
+                "On the dashed line accuracy equals confidence; below, over-confident. "
                 "Bars: what chance allows.",
-                "right by sure %; low: over-confident",
+                "accuracy by %; low: over-confident",
             ),
             ChartSpec(
                 "confidence_bars",
-                "How sure it was",
+                "Confidence",
                 {"weight": weight, "accuracy": accuracy, "confidence": sure},
                 "Share of rows by the probability of the most probable class.",
             ),
             ChartSpec(
                 "selective",
-                "Keeping only the sure ones",
+                "Accuracy of the most confident rows",
                 {"weight": weight, "right": right},
-                "Share right among the rows it was at least so sure of, and how many those are.",
+                "Accuracy among rows of at least this confidence, and the share of those rows.",
             ),
         ],
     )
@@ -408,35 +413,35 @@ def _log_probability(probability: FloatArray, label: FloatArray) -> FloatArray:
 
 
 class SigmoidClasses(Classes):
-    """The second of two classes has probability E sigmoid(a); there cannot be a third."""
+    """Two classes; the second has probability E sigmoid(a)."""
 
     observation = "sigmoid"
     paper_deviations = ()
 
     @property
     def supports_given_noise(self) -> bool:
-        """That of the label; it is 0 where none is given."""
+        """True: the noise of the label; 0 if none is given."""
         return True
 
     def count_outputs(self, y: FloatArray, known: int = 0) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     @property
     def max_outputs(self) -> int:
-        """One."""
+        """One output."""
         return 1
 
     def first_row_without_output(self, y: FloatArray, outputs: int) -> int:
-        """The first label of a third class; DataError when it has come."""
+        """Return the first row of a third class; raise DataError if that is the first row."""
         third = np.flatnonzero(y[:, 0] >= 2)
         if len(third) and third[0] == 0:
             raise DataError(
                 f"target '{self.targets[0]}' has a third class, '{self.class_name(int(y[0, 0]))}': "
-                "--link sigmoid tells two apart (use --link probit)"
+                "--link sigmoid supports two (use --link probit)"
             )
         return int(third[0]) if len(third) else len(y)
 
     def is_valid_output_count(self, outputs: int) -> bool:
-        """One."""
+        """Return whether there is one output."""
         return outputs == 1

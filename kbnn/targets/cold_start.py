@@ -1,7 +1,4 @@
-"""What is said of numbers before there is a network: mean and spread of the rows before.
-
-What is said of classes before there is a network: how often each has come.
-"""
+"""Cold-start predictors: running mean and spread of numbers, running frequencies of classes."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ from kbnn.targets.base import ColdStart, make_empty_forecast
 from kbnn.targets.prediction import Forecast
 
 MIN_SD_SHARE: Final = 1e-6
-"""Of a constant target, as a share of its size."""
+"""Minimum sd of a constant target, as a share of 1 + its absolute value."""
 
 
 class NumericDistributionSource(Protocol):
-    """What is asked of a task."""
+    """The part of a numeric target type that cold-start predictors need."""
 
     targets: tuple[str, ...]
 
@@ -32,7 +29,7 @@ class NumericDistributionSource(Protocol):
 
 
 class NumericColdStart(ColdStart):
-    """Running sums of each target; nothing is said of the very first row."""
+    """Running sums of each target; the first row has no prediction."""
 
     def __init__(self, task: NumericDistributionSource) -> None:
         targets = len(task.targets)
@@ -42,8 +39,8 @@ class NumericColdStart(ColdStart):
         self._high = self._low
 
     def predict_then_update(self, y: FloatArray) -> Forecast:
-        """sd^2 = var (1 + 2/n): the doubt about the mean, and as much again about the spread."""
-        told: list[float] = []
+        """Predict with sd^2 = var (1 + 2/n): 1/n each for uncertain mean and uncertain spread."""
+        moments: list[float] = []
         for j, column in enumerate(
             self._task.link(y, self._task.init_calibration(False)).T.tolist()
         ):
@@ -52,22 +49,22 @@ class NumericColdStart(ColdStart):
                 if n:
                     spread = math.sqrt(squares / n) if n > 1 else abs(center)
                     least = MIN_SD_SHARE * (1.0 + abs(center))
-                    told += center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
+                    moments += center, max(spread * math.sqrt(1.0 + 2.0 / n), least)
                 else:
-                    told += math.nan, math.nan
+                    moments += math.nan, math.nan
                 if math.isfinite(value):
                     n += 1
                     gap = value - center
                     center += gap / n
                     squares += gap * (value - center)
             self._sums[j] = n, center, squares
-        mean, sd = np.array(told).reshape(*y.T.shape, 2).T
+        mean, sd = np.array(moments).reshape(*y.T.shape, 2).T
         low, high = self._running_extremes(y)
         self._low, self._high = low[-1:], high[-1:]
-        said = make_empty_forecast(*y.shape)
+        empty = make_empty_forecast(*y.shape)
         stated = self._task.cold_start_distribution(mean, sd)
         mean, sd = self._task.mean_and_sd(stated)
-        return said._replace(
+        return empty._replace(
             mean=mean,
             sd=sd,
             noise_sd=sd,
@@ -76,13 +73,13 @@ class NumericColdStart(ColdStart):
         )
 
     def rows_until_varied(self, y: FloatArray) -> int:
-        """Until every target has had two values."""
+        """Return the number of rows until every target has had two values."""
         low, high = self._running_extremes(y)
         varied = (low < high).all(axis=1)
         return int(np.argmax(varied)) if varied.any() else len(y) + 1
 
     def _running_extremes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The least and the greatest of each target so far, and after each of these rows."""
+        """Return running minimum and maximum of each target, before and after each row."""
         seen = np.where(np.isfinite(y), y, np.nan)
         return (
             np.fmin.accumulate(np.concatenate((self._low, seen)), axis=0),
@@ -91,7 +88,7 @@ class NumericColdStart(ColdStart):
 
 
 class AmountColdStart(NumericColdStart):
-    """Of amounts also how often there was none, one row with and one without added."""
+    """Running sums of amounts, and the share of zeros with one row of each kind added."""
 
     def __init__(self, task: NumericDistributionSource) -> None:
         super().__init__(task)
@@ -99,24 +96,24 @@ class AmountColdStart(NumericColdStart):
         self._none: FloatArray = self._seen
 
     def predict_then_update(self, y: FloatArray) -> Forecast:
-        """Nothing is said before the first amount."""
-        said = super().predict_then_update(y)
+        """Predict as for numbers, with the share of zeros; NaN before the first amount."""
+        forecast = super().predict_then_update(y)
         seen = np.cumsum(np.concatenate((self._seen, (y >= 0.0) * 1.0)), axis=0)
         none = np.cumsum(np.concatenate((self._none, (y == 0.0) * 1.0)), axis=0)
         self._seen, self._none = seen[-1:], none[-1:]
-        said.stated[..., PARAM.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
-        mean, sd = self._task.mean_and_sd(said.stated)
-        return said._replace(mean=mean, sd=sd, noise_sd=sd)
+        forecast.stated[..., PARAM.none] = (none[:-1] + 1.0) / (seen[:-1] + 2.0)
+        mean, sd = self._task.mean_and_sd(forecast.stated)
+        return forecast._replace(mean=mean, sd=sd, noise_sd=sd)
 
 
 class ClassColdStart(ColdStart):
-    """How often each class has come, one added to each."""
+    """Running class frequencies, with one row added to each class."""
 
     def __init__(self, count_classes: Callable[[FloatArray], int]) -> None:
         self._count_classes, self._seen = count_classes, np.zeros((0, 1))
 
     def predict_then_update(self, y: FloatArray) -> Forecast:
-        """The shares of the classes that are known by then."""
+        """Predict the frequencies of the classes known at each row."""
         first, seen = len(self._seen), np.concatenate((self._seen, y))
         known = [self._count_classes(seen[:row]) for row in range(first, len(seen))]
         probability = np.zeros((len(y), max(known, default=0)))
@@ -128,5 +125,5 @@ class ClassColdStart(ColdStart):
         return make_empty_forecast(len(y), 0)._replace(probability=probability)
 
     def rows_until_varied(self, y: FloatArray) -> int:
-        """A single class is a beginning too."""
+        """Return 0: a single class is enough to start."""
         return 0

@@ -1,8 +1,9 @@
-"""A count: a negative binomial whose rate is an exponential of the network's output.
+"""Counts: a negative binomial whose rate is the exponential of the network's output.
 
-The network says mean and variance of the logarithm of the rate, m and q, and a dispersion phi (see
-kbnn.core.likelihoods). Stated is the negative binomial with the first two moments of all that,
-mu = e^(m + q/2) and 1/alpha = e^q (1 + phi) - 1, and outliers (kbnn.distributions.calibration).
+The network predicts mean m and variance q of the logarithm of the rate, and a dispersion phi (see
+kbnn.core.likelihoods). The predictive distribution is the negative binomial with the same first two
+moments, mu = e^(m + q/2) and 1/alpha = e^q (1 + phi) - 1, mixed with outliers
+(kbnn.distributions.calibration).
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from kbnn.targets.prediction import Forecast
 from kbnn.wording import format_number
 
 MAX_COUNT_MEDIANS = 20.0
-"""Medians beyond which a count says nothing of where a network should begin."""
+"""Counts are clipped to this many medians (plus one) for the initial output mean."""
 
 
 class Count(NumericTarget):
-    """Numbers of things: 0, 1, 2, .."""
+    """Numbers of things: 0, 1, 2, ..."""
 
     name = "count"
     observation = "count"
@@ -62,15 +63,15 @@ class Count(NumericTarget):
         scaled: TargetScale,
         calibration_state: FloatArray,
     ) -> list[float]:
-        """The dispersion phi: the variance of a count of mean mu is mu + phi mu^2."""
+        """Return the dispersion phi: the variance of a count of mean mu is mu + phi mu^2."""
         return [count_dispersion((float(a), float(b))) for a, b in learned]
 
     def first_invalid_row(self, y: FloatArray) -> int:
-        """The first row with another number."""
+        """Return the first row with a target that is not a count; n if none."""
         return first_impossible_row(y, self.possible)
 
     def initial_output_mean(self, y: FloatArray) -> FloatArray:
-        """The logarithm of the mean, seen through the link; no count is far beyond the others."""
+        """Return the logarithm of the mean on the scale of the output; large counts are clipped."""
         known = np.where(np.isfinite(y) & (y >= 0.0), y, np.nan)
         if not len(known):
             return np.zeros(y.shape[1])
@@ -82,7 +83,7 @@ class Count(NumericTarget):
         )
 
     def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
-        """As many outliers as inference reckons with."""
+        """Initialise the state with the outlier share that inference assumes."""
         return calibration.init_count_calibration(len(self.targets), mixed)
 
     def build_forecast(
@@ -93,13 +94,15 @@ class Count(NumericTarget):
         calibration_state: FloatArray,
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
-        """What is stated, and the parts of its spread that more rows would and would not mend."""
+        """Build the distribution, and split its sd into function_sd and noise_sd."""
         m = np.clip(COUNT_RATE * prediction.mean, -LOG_RATE_LIMIT, LOG_RATE_LIMIT)
         q = np.clip(COUNT_RATE**2 * prediction.function_var, LEAST_RATE_VAR, MOST_RATE_VAR)
         phi = np.clip(prediction.noise_var, LEAST_DISPERSION, MOST_DISPERSION)
         mu = np.exp(np.minimum(m + 0.5 * q, LOG_RATE_LIMIT))
-        told = self.build_distribution(mu, np.exp(q) * (1.0 + phi) - 1.0, calibration_state, update)
-        mean, sd = self.mean_and_sd(told)
+        distribution = self.build_distribution(
+            mu, np.exp(q) * (1.0 + phi) - 1.0, calibration_state, update
+        )
+        mean, sd = self.mean_and_sd(distribution)
         function_sd = np.minimum(mean * np.sqrt(np.expm1(q)), sd)
         return Forecast(
             mean,
@@ -109,7 +112,7 @@ class Count(NumericTarget):
             prediction.probability,
             1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
             prediction.status.astype(np.int64),
-            told,
+            distribution,
         )
 
     def build_distribution(
@@ -119,18 +122,18 @@ class Count(NumericTarget):
         calibration_state: FloatArray,
         update: CalibrationUpdate | None,
     ) -> FloatArray:
-        """The rows of means mu and dispersions 1/alpha, as they follow what came true."""
+        """Build distributions of means mu and dispersions 1/alpha, updating the calibration."""
         plain = calibration_state.copy()
         plain[:, calibration.MEAN_SCALE_FACTOR] = 1.0
         if update is None:
             sd = sd * calibration_state[:, calibration.MEAN_SCALE_FACTOR]
-        told = calibration.apply_calibration(plain, mean, sd)
-        told[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
+        distribution = calibration.apply_calibration(plain, mean, sd)
+        distribution[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
         if update is None or update.y is None:
-            return told
+            return distribution
         for j in range(len(self.targets)):
             y = update.y[:, j]
-            rows = np.ascontiguousarray(told[:, j])
+            rows = np.ascontiguousarray(distribution[:, j])
             y = np.where(negative_binomial.possible(y) > 0.0, y, np.nan)
             if update.mixed:
                 calibration.update_count_mixture(calibration_state[j], y, rows)
@@ -141,32 +144,32 @@ class Count(NumericTarget):
             calibration.update_count_intervals(
                 calibration_state[j], y, u, none, update.tracked, rows
             )
-            told[:, j] = rows
-        return told
+            distribution[:, j] = rows
+        return distribution
 
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
-        """A negative binomial of that mean and spread."""
+        """Build a negative binomial of this mean and sd."""
         mu = np.maximum(mean, 1e-9)
         spread = np.clip((sd**2 - mu) / mu**2, LEAST_DISPERSION, MOST_DISPERSION)
-        told = calibration.apply_calibration(self.init_calibration(False), mu, spread)
-        told[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
-        return told
+        distribution = calibration.apply_calibration(self.init_calibration(False), mu, spread)
+        distribution[..., PARAM.kind] = NEGATIVE_BINOMIAL_CODE
+        return distribution
 
     def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation; no mean is above the largest count seen."""
+        """Return mean and sd; no mean is above the largest count seen."""
         mu, most = distribution[..., PARAM.place], distribution[..., PARAM.most]
         mean = np.where(np.isfinite(most), np.minimum(mu, np.maximum(most, 0.5)), mu)
         return mean, np.sqrt(mean + mean**2 * distribution[..., PARAM.spread])
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
-        """The mass of what a member states, none less than e^-50."""
-        said = self.build_forecast(
+        """Return the log mass of each row under one network's prediction, at least -50."""
+        forecast = self.build_forecast(
             prediction, TargetScale(np.zeros(0), np.zeros(0)), False, self.init_calibration(False)
         )
-        return np.asarray(np.maximum(self.log_density(said, y), -50.0))
+        return np.asarray(np.maximum(self.log_density(forecast, y), -50.0))
 
     def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
-        """The probability of none at all is added."""
+        """Add the probability of 0."""
         made = super().output_fields(wanted)
         for j, target in enumerate(self.targets):
             suffix = f"_{target}" if len(self.targets) > 1 else ""

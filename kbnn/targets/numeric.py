@@ -1,4 +1,4 @@
-"""Numbers: forecasts with error bars, whichever distribution is stated."""
+"""Base class of numeric targets: forecasts with error bars, for any predictive distribution."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from kbnn.targets.prediction import Forecast, Number
 from kbnn.wording import format_number, format_percent, format_rows
 
 IMPOSSIBLE_PENALTY_NATS = 50.0
-"""Nats that a value costs which what is stated cannot have."""
+"""Penalty, in nats, for a value outside the support of the predictive distribution."""
 
 
 class NumericTarget(TargetType):
@@ -59,75 +59,75 @@ class NumericTarget(TargetType):
     )
 
     def count_outputs(self, y: FloatArray, known: int = 0) -> int:
-        """One for each target."""
+        """Return one output per target."""
         return len(self.targets)
 
     def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
-        """What is known of the tails before the first row; not `mixed`, they are a Gaussian's."""
+        """Initialise the calibration state; without `mixed` the distribution is a Gaussian."""
         return calibration.init_calibration(len(self.targets), mixed)
 
     @abstractmethod
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
-        """What is stated where no more than mean and spread of targets, linked, are known."""
+        """Build predictive distributions from mean and sd of the linked targets alone."""
 
     @abstractmethod
     def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation in the user's units of what is stated (n, T, fields)."""
+        """Return mean and sd, in the user's units, of predictive distributions (n, T, fields)."""
 
     def make_cold_start(self) -> ColdStart:
-        """Mean and spread of the rows before."""
+        """Predict mean and spread of the rows before."""
         return NumericColdStart(self)
 
     def log_density(
         self, forecast: Forecast, y: FloatArray, zero_bin_width: float = 1.0
     ) -> FloatArray:
-        """That of what is stated of the targets."""
+        """Sum the log densities of the targets under their predictive distributions."""
         total = np.zeros(len(y))
         for j in range(len(self.targets)):
-            told = forecast.stated[:, j]
+            rows = forecast.stated[:, j]
             known = np.isfinite(y[:, j]) & np.isfinite(forecast.mean[:, j])
-            possible = known & (dispatch.possible(y[:, j], told) > 0.0)
+            possible = known & (dispatch.possible(y[:, j], rows) > 0.0)
             if possible.all():
-                total += dispatch.log_density(y[:, j], told, zero_bin_width)
+                total += dispatch.log_density(y[:, j], rows, zero_bin_width)
                 continue
             total[known & ~possible] -= IMPOSSIBLE_PENALTY_NATS
-            total[possible] += dispatch.log_density(y[possible, j], told[possible], zero_bin_width)
+            total[possible] += dispatch.log_density(y[possible, j], rows[possible], zero_bin_width)
         return total
 
     def standardized_residuals(self, y: FloatArray, forecast: Forecast) -> FloatArray:
-        """Errors in standard deviations."""
+        """Return (y - mean) / sd."""
         return np.asarray((y - forecast.mean) / forecast.sd)
 
     def score_forecasts(
         self, y: FloatArray, forecast: Forecast, weight: FloatArray | None
     ) -> list[ScoredNumericBatch]:
-        """Each target's errors."""
+        """Pair each target's forecasts with the true values."""
         return [
             ScoredNumericBatch(y[:, j], forecast.mean[:, j], forecast.stated[:, j], weight)
             for j in range(len(self.targets))
         ]
 
     def prediction_columns(self, forecast: Forecast, scored: Sequence[ScoredRows]) -> FloatArray:
-        """The means, then standard deviations, then lower and upper edges of 90 %."""
+        """Return the means, then the sds, then the lower and upper edges of 90 % intervals."""
         edges = [one.interval_edges for one in scored if isinstance(one, ScoredNumericBatch)]
         return np.column_stack(
             (forecast.mean, forecast.sd, *(e[0] for e in edges), *(e[1] for e in edges))
         )
 
     def errors(self, y: FloatArray, columns: FloatArray) -> FloatArray:
-        """Squares, the mean over targets, each in its scale where there are several."""
+        """Return squared errors, averaged over targets in units of their variance if several."""
         targets = len(self.targets)
         scale = np.nanvar(y, axis=0) if targets > 1 else np.ones(1)
         squares = (y - columns[:, :targets]) ** 2 / np.where(scale > 0.0, scale, 1.0)
         return np.asarray(np.mean(squares, axis=1))
 
     def format_error(self, mean: float) -> str:
-        """Its root."""
+        """Format the square root of the mean."""
         what = "RMSE" if len(self.targets) == 1 else "a standardised RMSE of"
         return f"{what} {format_number(float(np.sqrt(mean)), 3)}"
 
     def single_prediction(self, forecast: Forecast) -> Number | dict[str, Number]:
-        """A number, or each target's."""
+        """Return a `Number`, or a dict of them by target."""
         made = [self._single_number(forecast, j) for j in range(len(self.targets))]
         return made[0] if len(made) == 1 else dict(zip(self.targets, made, strict=True))
 
@@ -143,29 +143,29 @@ class NumericTarget(TargetType):
         )
 
     def numeric_values(self, values: FloatArray, what: str = "mean") -> FloatArray:
-        """As they are."""
+        """Return the values; of a single target as (n,)."""
         return values[:, 0] if values.shape[1] == 1 else values
 
     def class_probabilities(self, forecast: Forecast) -> FloatArray:
-        """There are none."""
+        """Raise UsageError: numbers have no classes."""
         raise UsageError("numbers have no classes: see mean and sd")
 
     def build_verdict(self, score: Score) -> Verdict:
-        """Useful, biased, over- or under-confident?"""
+        """Judge whether forecasts are useful, biased, over- or under-confident."""
         assert isinstance(score, NumericScore)
         return judge_numeric_score(score)
 
     def format_headline(self, values: MetricValues) -> str:
-        """The RMSE."""
+        """Format the RMSE."""
         return f"RMSE {format_number(values['rmse'], 3)}"
 
     def sampled_predictions(self, summaries: StreamSummaries, target: int) -> dict[str, FloatArray]:
-        """Truth, mean and the edges of the 90 % interval of the sampled rows."""
+        """Return truth, mean and the edges of the 90 % interval of the sampled rows."""
         sample, targets = summaries.sample, len(self.targets)
         if not len(sample):
             return {name: np.zeros(0) for name in ("y", "mean", "lower", "upper")}
-        truth, said = sample.y[:, target], sample.forecast
-        mean, lower, upper = (said[:, k * targets + target] for k in (0, 2, 3))
+        truth, columns = sample.y[:, target], sample.forecast
+        mean, lower, upper = (columns[:, k * targets + target] for k in (0, 2, 3))
         kept = np.isfinite(truth) & np.isfinite(mean) & np.isfinite(lower) & np.isfinite(upper)
         return {
             "y": truth[kept],
@@ -182,7 +182,7 @@ class NumericTarget(TargetType):
         points: Sequence[CurvePoint],
         unreadable: int = 0,
     ) -> TargetSection:
-        """Can the error bars be trusted, what was predicted, how was it learned."""
+        """Build the charts of calibration, predictions and learning, with verdict and metrics."""
         assert isinstance(score, NumericScore)
         values, name = score.metric_values(), self.targets[target]
         groups: list[ChartGroup] = []
@@ -200,14 +200,14 @@ class NumericTarget(TargetType):
         )
 
     def format_row(self, y: FloatArray, columns: FloatArray, target: int) -> tuple[str, str]:
-        """The number, and mean ± sd."""
+        """Format the number, and mean ± sd."""
         mean, sd = float(columns[target]), float(columns[len(self.targets) + target])
         return format_number(float(y[target])), f"{format_number(mean)} ± {format_number(sd, 3)}"
 
     def partial_dependence_spec(
         self, score: Score, summaries: StreamSummaries, target: int
     ) -> PartialDependenceSpec:
-        """The mean, with the band of the prediction and that of the function."""
+        """Describe the mean, with the bands of the prediction and of the function."""
         name = self.targets[target]
 
         def predict_curve(f: Forecast) -> PredictionCurve:
@@ -227,7 +227,7 @@ class NumericTarget(TargetType):
         )
 
     def output_fields(self, wanted: OutputOptions) -> list[OutputField]:
-        """mean, sd, lower and upper, then what else is wanted."""
+        """List mean, sd, lower and upper, then what else is requested."""
         made: list[OutputField] = []
         for j, target in enumerate(self.targets):
             suffix = f"_{target}" if len(self.targets) > 1 else ""
@@ -237,11 +237,11 @@ class NumericTarget(TargetType):
         )
 
     def decode_targets(self, y: FloatArray) -> FloatArray:
-        """The numbers."""
+        """Return the numbers unchanged."""
         return y
 
     def effect_quantities(self, outputs: int) -> list[EffectQuantity]:
-        """The predicted mean of each target."""
+        """List the predicted mean of each target."""
         return [
             EffectQuantity(name, name, f"units of {name}", lambda f, j=j: f.mean[:, j], j)  # type: ignore[misc]  # bound now
             for j, name in enumerate(self.targets)
@@ -249,7 +249,7 @@ class NumericTarget(TargetType):
 
 
 def first_impossible_row(y: FloatArray, possible: Callable[[FloatArray], FloatArray]) -> int:
-    """The first row with a target (n, T) that is not possible; n if there is none."""
+    """Return the first row with a target (n, T) that is not possible; n if none."""
     wrong = np.any(np.isfinite(y) & (possible(y) == 0.0), axis=1)
     return int(np.argmax(wrong)) if wrong.any() else len(y)
 
@@ -285,7 +285,7 @@ def _target_fields(j: int, suffix: str, wanted: OutputOptions) -> list[OutputFie
 
 
 def quantile_name(share: float) -> str:
-    """q05 for 0.05, q975 for 0.975."""
+    """Name the column of a quantile: q05 for 0.05, q975 for 0.975."""
     return "q" + f"{share:.12g}".removeprefix("0.").ljust(2, "0")
 
 
@@ -298,9 +298,9 @@ def _calibration_charts(score: NumericScore, sample: dict[str, FloatArray]) -> C
                 "calibration",
                 "Calibration",
                 {"levels": levels, "observed": observed, "rows": score.rows},
-                "On the dashed line the intervals keep their promise; below, they are too narrow. "
-                "Grey: what chance allows.",
-                "inside by promised %; low: too narrow",
+                "On the dashed line the intervals have their nominal coverage; below, they are "
+                "too narrow. Grey: what chance allows.",
+                "inside by nominal %; low: too narrow",
             ),
             ChartSpec(
                 "pit",
@@ -313,7 +313,8 @@ def _calibration_charts(score: NumericScore, sample: dict[str, FloatArray]) -> C
                 "width_error",
                 "Interval width and error",
                 sample,
-                "Wide intervals should hold the large errors; above the line (orange) they missed.",
+                "Wide intervals should contain the large errors; above the line (orange) they "
+                "missed.",
             ),
         ],
     )
@@ -335,13 +336,13 @@ def _prediction_charts(sample: dict[str, FloatArray], name: str) -> ChartGroup:
                 "residuals",
                 "Residuals",
                 sample,
-                "Errors in units of the reach of their 90 % interval; 90 % belong in the band.",
+                "Errors in units of their 90 % half-interval; 90 % should lie in the band.",
             ),
             ChartSpec(
                 "bell",
                 "Errors and the bell curve",
                 sample,
-                "Errors in units of what was stated follow the line where tails are light.",
+                "Errors in units of the predicted spread follow the line where tails are light.",
             ),
             ChartSpec(
                 "funnel",
@@ -355,12 +356,12 @@ def _prediction_charts(sample: dict[str, FloatArray], name: str) -> ChartGroup:
 
 def _numeric_learning_charts(points: Sequence[CurvePoint], values: MetricValues) -> ChartGroup:
     inside = make_learning_chart(points, "coverage_90", "90 % intervals", 0.9, terminal=False)
-    inside.data.update(name="rows inside, share", baseline_name="promised")
+    inside.data.update(name="rows inside, share", baseline_name="nominal")
     return ChartGroup(
         "How it learned",
         [
             make_learning_chart(points, "loss", "RMSE", values["baseline_rmse"]),
             make_learning_chart(points, "nll", "NLL", values["baseline_nll"]),
-            inside._replace(reading="Rows inside the interval; the dashed line is the promise."),
+            inside._replace(reading="Rows inside the interval; the dashed line is nominal."),
         ],
     )

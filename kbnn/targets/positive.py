@@ -1,4 +1,4 @@
-"""A positive target: a number above 0, learned through the link of kbnn.distributions.log_link."""
+"""Positive targets: numbers above 0, learned through the link of kbnn.distributions.log_link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kbnn.targets.numeric import first_impossible_row
 from kbnn.targets.regression import Real
 
 MAX_LOG_VAR = 40.0
-"""Of a logarithm: the mean of what is wider says nothing."""
+"""Limit of the variance of a logarithm: the mean of a wider distribution is meaningless."""
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _NODE_SHARES = _WEIGHTS / np.sum(_WEIGHTS)
 
@@ -33,7 +33,7 @@ class Positive(Real):
 
     @property
     def has_noise(self) -> bool:
-        """Of what is learned, and not in units that could be given."""
+        """False: the learned noise is on the log scale, not in units that could be given."""
         return False
 
     def displayed_noise(
@@ -43,7 +43,7 @@ class Positive(Real):
         scaled: TargetScale,
         calibration_state: FloatArray,
     ) -> list[float]:
-        """The noise at the center of what is learned, in the units of the target."""
+        """Return the noise sd at the center of the linked targets, in the units of the target."""
         if not len(learned):
             return []
         targets = len(self.targets)
@@ -56,22 +56,22 @@ class Positive(Real):
         ]
 
     def first_invalid_row(self, y: FloatArray) -> int:
-        """The first row with another number."""
+        """Return the first row with a target that the type does not allow; n if none."""
         return first_impossible_row(y, self.possible)
 
     def init_calibration(self, mixed: bool, y: FloatArray | None = None) -> FloatArray:
-        """With the unit of the link that the first targets call for."""
+        """Initialise the state, with the unit of the link chosen from the first targets."""
         known = super().init_calibration(mixed)
         if y is not None:
             known[:, LINK_UNIT] = [log_link.choose_link_unit(column) for column in y.T]
         return known
 
     def link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
-        """Through the link; what is not above 0 is no label."""
+        """Apply the link; NaN (no label) for values that are not above 0."""
         return log_link.apply_link(y, calibration_state[:, LINK_UNIT])
 
     def inverse_link(self, y: FloatArray, calibration_state: FloatArray) -> FloatArray:
-        """The values; NaN where there was no label."""
+        """Return the values; NaN where there was no label."""
         return np.where(
             np.isfinite(y), log_link.apply_inverse_link(y, calibration_state[:, LINK_UNIT]), np.nan
         )
@@ -79,20 +79,20 @@ class Positive(Real):
     def convert_distribution(
         self, told: CalibratedPrediction, prediction: Prediction
     ) -> CalibratedPrediction:
-        """The mixture is one of what is learned."""
+        """Mark the mixture as one of linked values, and compute mean and sd of the values."""
         told.stated[..., PARAM.kind] = LOG_LINK_CODE
         mean, sd = self.mean_and_sd(told.stated)
         split = calibration.split_sd(sd, prediction.function_var, prediction.noise_var)
         return CalibratedPrediction(told.stated, mean, sd, *split)
 
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
-        """A log-normal."""
-        told = super().cold_start_distribution(mean, sd)
-        told[..., PARAM.kind] = LOG_LINK_CODE
-        return told
+        """Build a log-normal."""
+        rows = super().cold_start_distribution(mean, sd)
+        rows[..., PARAM.kind] = LOG_LINK_CODE
+        return rows
 
     def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Of the ordinary values; no mean is above the largest value seen."""
+        """Return mean and sd without outliers; no mean is above the largest value seen."""
         place, unit, most = (distribution[..., at] for at in (PARAM.place, PARAM.unit, PARAM.most))
         var = np.minimum(distribution[..., PARAM.spread] ** 2, MAX_LOG_VAR)
         mean, sd = exp_clipped(place + 0.5 * var), np.zeros_like(place)
@@ -100,7 +100,7 @@ class Positive(Real):
             z = place[..., None] + np.sqrt(var)[..., None] * _NODES
             soft = log_link.apply_inverse_link(
                 z, np.ones(1)
-            )  # in units: squares of values may be beyond all
+            )  # in units of the link: squares of the values may overflow
             first = np.sum(soft * _NODE_SHARES, axis=-1)
             var_soft = np.sum((soft - first[..., None]) ** 2 * _NODE_SHARES, axis=-1)
             sd = log_link.multiply_clipped(unit, np.sqrt(var_soft))

@@ -1,9 +1,4 @@
-"""What was said of rows before their targets were seen.
-
-What is said of a single row, as whoever asked for one takes it.
-
-Half-widths of the usual central intervals of a normal distribution.
-"""
+"""Forecasts of batches and of single rows, as returned by models."""
 
 from __future__ import annotations
 
@@ -17,35 +12,35 @@ from kbnn.array_types import FloatArray, IntArray
 from kbnn.distributions.normal_mixture import PARAM, PARAM_COUNT
 
 IN_WARMUP = 16
-"""A further bit of `Forecast.status`: the row waits until the scale is known."""
+"""A further bit of `Forecast.status`: the row is held until warm-up is complete."""
 
 
 class Forecast(NamedTuple):
-    """Forecasts of n rows; parts that a task does not have are without columns."""
+    """Forecasts of n rows; parts that a target type does not have are without columns."""
 
     mean: FloatArray  # (n, targets)
     sd: FloatArray  # (n, targets) of the predictive distribution
-    function_sd: FloatArray  # (n, targets) what the model does not know yet
-    noise_sd: FloatArray  # (n, targets) what no model could know
+    function_sd: FloatArray  # (n, targets) epistemic: reducible by more rows
+    noise_sd: FloatArray  # (n, targets) aleatoric: noise of the target
     probability: FloatArray  # (n, classes)
-    outlier: FloatArray  # (n,) probability that the target was an outlier, NaN where not asked
+    outlier: FloatArray  # (n,) probability that the target was an outlier, NaN if not requested
     status: IntArray  # (n,) bits LEARNED, REJECTED, ALARM, UNLABELLED, HELD
     stated: FloatArray  # (n, targets, fields) the distribution, see kbnn.distributions.dispatch
 
 
 def select_rows(forecast: Forecast, rows: slice | NDArray[np.bool_] | IntArray) -> Forecast:
-    """The forecasts of some rows."""
+    """Select the forecasts of some rows."""
     return Forecast._make(part[rows] for part in forecast)
 
 
 def blank_rows(forecast: Forecast, rows: NDArray[np.bool_]) -> Forecast:
-    """The forecast with nothing said of these rows."""
+    """Replace the forecasts of these rows by NaN."""
     blank = [np.where(rows.reshape(-1, *[1] * (part.ndim - 1)), np.nan, part) for part in forecast]
     return Forecast._make(blank)._replace(status=forecast.status)
 
 
 def make_missing_forecast(rows: int, numbers: int) -> Forecast:
-    """The forecast of rows that nothing is known of."""
+    """Make a forecast of NaN."""
     none = np.full((rows, numbers), np.nan)
     stated = np.full((rows, numbers, PARAM_COUNT), np.nan)
     blank = (none, none, none, none, np.zeros((rows, 0)), np.full(rows, np.nan))
@@ -53,14 +48,14 @@ def make_missing_forecast(rows: int, numbers: int) -> Forecast:
 
 
 def shift_forecast(forecast: Forecast, base: FloatArray) -> Forecast:
-    """The forecast of targets that are so much larger (n, targets); they are real."""
+    """Add `base` (n, targets) to forecasts of real targets."""
     stated = forecast.stated.copy()
     stated[..., PARAM.place] += base
     return forecast._replace(mean=forecast.mean + base, stated=stated)
 
 
 def join_forecasts(parts: Sequence[Forecast]) -> Forecast:
-    """Forecasts one after another; classes unknown to earlier rows had probability 0."""
+    """Concatenate forecasts; classes unknown to earlier rows get probability 0."""
     if len(parts) == 1:
         return parts[0]
     columns = list(zip(*parts, strict=True))
@@ -77,8 +72,10 @@ def _pad_probability(probability: FloatArray, classes: int) -> FloatArray:
 
 
 class Number(NamedTuple):
-    """The forecast of one number: `sd` is made of `function_sd` (what the model does not know yet)
-    and `noise_sd` (what no model could know); 90 % of the values lie between `lower` and `upper`.
+    """Forecast of one number.
+
+    `sd` combines `function_sd` (epistemic: reducible by more rows) and `noise_sd` (aleatoric); 90 %
+    of the values lie between `lower` and `upper`.
     """
 
     mean: float
@@ -90,7 +87,7 @@ class Number(NamedTuple):
 
 
 class Label(NamedTuple):
-    """The forecast of one label: the most probable class, and the probability of each."""
+    """Forecast of one label: the most probable class, and the probability of each."""
 
     label: str | None
     probability: dict[str, float]

@@ -1,4 +1,4 @@
-"""The tasks, listed once, and which of them a target calls for."""
+"""List the target types, and choose the types that a target column allows."""
 
 from __future__ import annotations
 
@@ -22,41 +22,39 @@ TARGET_TYPES: Final[dict[str, type[TargetType]]] = {
 
 
 LARGE_COUNT_MEDIAN: Final = 100.0
-"""Whole numbers above 0 that are typically as large as this are told by their size, not counted:
-prices in whole euros are positive numbers."""
+"""Positive whole numbers with a median from here on are sizes (prices in euros), not counts."""
 MEDIUM_COUNT_MEDIAN: Final = 10.0
-"""From here on whole numbers may be counts or amounts."""
+"""From this median on, whole numbers may be counts or amounts."""
 
 
 MIN_ZERO_ROWS: Final = 2
 MIN_ZERO_SHARE: Final = 0.05
-"""As many of the first values, and so large a share of them, are 0 where 0 may be a value of its
-own."""
+"""Minimum number and share of zeros among the first values for a target to be an amount."""
 
 
 class ValueRange(NamedTuple):
-    """What values a kind of number has."""
+    """The values that a numeric target type allows."""
 
     words: str
     possible: Callable[[FloatArray], FloatArray]
 
 
 FALLBACK_TYPES: Final = {Positive.name: Amount.name, Count.name: Amount.name}
-"""What a kind of number that was found by evidence is given up for first."""
+"""Type tried first when a value contradicts a target type that was selected from the data."""
 VALUE_RANGES: Final[dict[str, ValueRange]] = {
     kind.name: ValueRange(kind.value_description, kind.possible)
     for kind in (Count, Positive, Amount)
 }
-"""Of kinds that cannot have any value."""
+"""Ranges of the target types that do not allow every number."""
 
 
 def find_value_ranges(kind: str) -> dict[str, ValueRange]:
-    """Those of all kinds that a target may turn out to be which is taken for this one."""
+    """Return the ranges that can apply to targets of this type; none for classes."""
     return TARGET_TYPES[kind].is_classification(VALUE_RANGES, {})
 
 
 def widen_target_type(kind: str, y: FloatArray) -> str:
-    """What targets (n, T) are taken for that a kind found by evidence cannot have."""
+    """Choose the type for targets (n, T) that contradict a type selected from the data."""
     other = FALLBACK_TYPES.get(kind, Real.name)
     if other in VALUE_RANGES and not np.all(VALUE_RANGES[other].possible(y[np.isfinite(y)])):
         return Real.name
@@ -64,14 +62,14 @@ def widen_target_type(kind: str, y: FloatArray) -> str:
 
 
 class NamedTargetSchema(TargetSchema, Protocol):
-    """A schema says its task by name."""
+    """A schema that names its target type."""
 
     @property
     def task(self) -> str: ...
 
 
 class TargetSettings(Protocol):
-    """What settings say of the task."""
+    """The settings that affect the target type."""
 
     @property
     def link(self) -> str: ...
@@ -80,7 +78,7 @@ class TargetSettings(Protocol):
 
 
 def make_target_type(schema: NamedTargetSchema, settings: TargetSettings) -> TargetType:
-    """The task of a schema: numbers are of the chosen kind, class labels have the chosen link."""
+    """Make the target type of a schema, with the selected numeric type or class link."""
     kind = TARGET_TYPES[schema.task]
     if not kind.labels:
         return (kind if settings.kind == "auto" else TARGET_TYPES[settings.kind])(schema)
@@ -88,54 +86,58 @@ def make_target_type(schema: NamedTargetSchema, settings: TargetSettings) -> Tar
         return kind(schema)
     if len(schema.classes) > 2:
         raise UsageError(
-            f"--link sigmoid tells two classes apart, but '{schema.targets[0]}' has "
+            f"--link sigmoid supports two classes, but '{schema.targets[0]}' has "
             f"{len(schema.classes)} (use --link probit)"
         )
     return SigmoidClasses(schema)
 
 
 NUMERIC_TYPES: Final = tuple(name for name, task in TARGET_TYPES.items() if not task.labels)
-"""The kinds of numbers by name."""
+"""Names of the numeric target types."""
 DEFAULT_TYPE: Final = next(name for name in NUMERIC_TYPES if TARGET_TYPES[name].is_default)
 
 
 def choose_default_type(kinds: Sequence[str]) -> str:
-    """The one that takes any number, or the first where none does."""
+    """Return the type that allows any number, or the first type if none does."""
     return DEFAULT_TYPE if DEFAULT_TYPE in kinds else kinds[0]
 
 
 LEAD_MARGIN_NATS: Final = 10.0
-"""Nats: by less a hasty kind is not believed rather than the safest."""
+"""Evidence, in nats, by which a type with `requires_margin` must lead the default type."""
 
 
 def may_lead(kind: str, evidence: float, best: Mapping[str, float]) -> bool:
-    """Whether a candidate of that kind and evidence may lead; `best` is that of every kind."""
+    """Return whether a candidate of this type and evidence may lead.
+
+    `best` holds the best evidence of every type.
+    """
     close = DEFAULT_TYPE in best and evidence <= best[DEFAULT_TYPE] + LEAD_MARGIN_NATS
     return not (close and TARGET_TYPES[kind].requires_margin)
 
 
 def find_rival_type(kind: str, behind: Sequence[tuple[float, str]]) -> tuple[float, str] | None:
-    """The nearest of other kinds by nats behind, but the safest where that is among them.
+    """Return the closest candidate of another type, as nats behind and type.
 
-    None where there is none, and beside the safest: that is no news.
+    The default type is preferred if it is among them. None without another type, or if `kind` is
+    the default type itself.
     """
     others = [one for one in behind if one[1] != kind and kind != DEFAULT_TYPE]
     return min([one for one in others if one[1] == DEFAULT_TYPE] or others, default=None)
 
 
 def requested_numeric_type(stated: str) -> str | None:
-    """The kind of number that a stated task is; None where none was stated."""
+    """Return the numeric type requested by --task; None if none was."""
     return None if stated == "auto" or TARGET_TYPES[stated].labels else stated
 
 
 def candidate_types(schema: NamedTargetSchema, y: FloatArray) -> list[str]:
-    """The tasks that the first targets (n, T) can be taken for, the likeliest first.
+    """List the target types that the first targets (n, T) allow, the most likely first.
 
-    That is a real target, but for whole numbers of several sizes with a 0 among them, and for
-    amounts, among which there are several zeros.
+    The most likely type is a real target, except for whole numbers of several sizes that include 0
+    (counts), and for targets with several zeros (amounts).
     """
     if TARGET_TYPES[schema.task].labels:
-        return [Real.name]  # of no consequence
+        return [Real.name]  # ignored for classes
     if schema.task != Real.name or len(schema.targets) > 1:
         return [schema.task]
     y = y[np.isfinite(y)]
@@ -160,24 +162,24 @@ class TargetSample(NamedTuple):
 
     name: str
     kind: str  # number, boolean or category
-    values: set[str]  # as text, the missing ones left out
-    numbers: set[float] | None  # the same, where all of them are numbers
+    values: set[str]  # as text, without missing values
+    numbers: set[float] | None  # the same values if all of them are numbers
 
 
 class TargetChoice(NamedTuple):
-    """A task by name, the classes known from the start, whether that is all, and why."""
+    """A target type by name, the classes known from the start, and the reason for the choice."""
 
     task: str
     classes: list[str]
     closed: bool = False
     notice: str = ""
-    guessed: bool = False  # numbers are learned as such, which nobody said
+    guessed: bool = False  # a numeric type was inferred, not requested
 
 
 def choose_target_type(targets: list[TargetSample], stated: str) -> TargetChoice:
-    """The task that the targets call for, or the one that was stated; UsageError if it cannot be.
+    """Choose the target type from the columns, or check the requested one.
 
-    `stated` is "auto" or a task's name.
+    `stated` is "auto" or the name of a type. Raises UsageError if the type does not fit.
     """
     labelled = next((target for target in targets if target.kind == "category"), None)
     _check_values(targets, stated)
@@ -186,7 +188,7 @@ def choose_target_type(targets: list[TargetSample], stated: str) -> TargetChoice
     if len(targets) > 1:
         if TARGET_TYPES[numeric].labels or labelled is not None:
             name = labelled.name if labelled else targets[0].name
-            raise UsageError(f"several targets need numbers, but '{name}' holds classes")
+            raise UsageError(f"several targets must be numeric, but '{name}' holds classes")
         return TargetChoice(numeric, [])
     target = targets[0]
     binary = target.kind == "number" and target.numbers == {0.0, 1.0}
@@ -216,7 +218,7 @@ def choose_target_type(targets: list[TargetSample], stated: str) -> TargetChoice
 
 
 def _check_values(targets: list[TargetSample], stated: str) -> None:
-    """Refuse first values that a stated kind of number cannot have."""
+    """Reject first values that a requested target type does not allow."""
     if stated not in VALUE_RANGES:
         return
     words, possible = VALUE_RANGES[stated]
@@ -231,25 +233,28 @@ def _check_values(targets: list[TargetSample], stated: str) -> None:
 
 
 class DeclaredTarget(NamedTuple):
-    """A target that is known before any row: the kind of its columns, and the choice."""
+    """A target declared before any row is read: its column type and its target type."""
 
     kind: Literal["number", "category"]
     choice: TargetChoice
 
 
 def declare_numeric_target() -> DeclaredTarget:
-    """Numbers of any size."""
+    """Declare a target of any numbers."""
     return DeclaredTarget("number", TargetChoice(Real.name, []))
 
 
 def declare_class_target(classes: Sequence[str]) -> DeclaredTarget:
-    """One of these classes."""
+    """Declare a target of these classes."""
     return DeclaredTarget("category", TargetChoice(Classes.name, list(classes), closed=True))
 
 
 def suggest_task_option(value: float | None) -> str:
-    """What to do about a value of a target of which only 0 and 1 came first; None: no number."""
+    """Suggest a fix for a value of a target whose first values were only 0 and 1.
+
+    `value` is None if it is not a number.
+    """
     if value is None or value < 0.0:
         return "use --task regression or --on-error skip"
-    kind = "count if it counts things" if value.is_integer() else "amount if 0 is none at all"
+    kind = "count if it counts things" if value.is_integer() else "amount if 0 means nothing"
     return f"use --task {kind}, --task regression for any number, or --on-error skip"

@@ -1,4 +1,4 @@
-"""A real target: any number, ordinary ones around the network's mean, and outliers."""
+"""Real targets: any number, a Gaussian around the network's mean, mixed with outliers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Real(NumericTarget):
 
     @property
     def has_noise(self) -> bool:
-        """It has."""
+        """True: the noise is given or learned."""
         return True
 
     def build_forecast(
@@ -36,36 +36,36 @@ class Real(NumericTarget):
         calibration_state: FloatArray,
         update: CalibrationUpdate | None = None,
     ) -> Forecast:
-        """What is stated, in the user's units, and the two parts of its spread."""
-        said = prediction.mean, prediction.function_var, prediction.noise_var, *scaled
-        told = self.convert_distribution(
-            calibration.calibrate_outputs(calibration_state, said, *(update or FROZEN)[:4]),
+        """Build the predictive distribution in the user's units, and split its sd."""
+        outputs = prediction.mean, prediction.function_var, prediction.noise_var, *scaled
+        calibrated = self.convert_distribution(
+            calibration.calibrate_outputs(calibration_state, outputs, *(update or FROZEN)[:4]),
             prediction,
         )
         return Forecast(
-            *told[1:],
+            *calibrated[1:],
             prediction.probability,
             1.0 - prediction.inlier if robust else np.full(len(prediction.inlier), np.nan),
             prediction.status.astype(np.int64),
-            told.stated,
+            calibrated.stated,
         )
 
     def convert_distribution(
         self, told: CalibratedPrediction, prediction: Prediction
     ) -> CalibratedPrediction:
-        """What is stated, as the kind of target has it."""
+        """Adapt the distribution to the target type; here unchanged."""
         return told
 
     def mean_and_sd(self, distribution: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Place and spread of the ordinary values."""
+        """Return location and spread of the ordinary values."""
         return distribution[..., PARAM.place].copy(), distribution[..., PARAM.spread].copy()
 
     def cold_start_distribution(self, mean: FloatArray, sd: FloatArray) -> FloatArray:
-        """A Gaussian."""
+        """Build a Gaussian."""
         return calibration.apply_calibration(self.init_calibration(False), mean, sd)
 
     def log_likelihood(self, prediction: Prediction, y: FloatArray) -> FloatArray:
-        """The Gaussian density, with no row more than 100 squared deviations away."""
+        """Return the Gaussian log density, with squared standardised errors clipped at 100."""
         var = np.maximum(prediction.function_var + prediction.noise_var, 1e-300)
         score = -0.5 * (
             np.log(2.0 * np.pi * var) + np.minimum((y - prediction.mean) ** 2 / var, 100.0)

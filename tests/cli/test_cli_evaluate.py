@@ -153,7 +153,7 @@ def test_report_and_plot(moons: str, tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     text = page.read_text(encoding="utf-8")
     assert "moons.npz on moons.csv" in text
-    assert "Keeping only the sure ones" in text
+    assert "Accuracy of the most confident rows" in text
     assert "by rows seen" not in text  # the model stood still
     assert str(tmp_path) not in text
     assert "probability of 1" in picture.read_text(encoding="utf-8")
@@ -176,7 +176,7 @@ def test_a_pipe_gives_what_a_file_gives(cubic: str) -> None:
         (
             ["--fail-if", "foo>3"],
             2,
-            "--fail-if 'foo>3': there is no figure 'foo' (choose from rows, skipped, rmse, mae, "
+            "--fail-if 'foo>3': unknown metric 'foo' (choose from rows, skipped, rmse, mae, "
             "r2, nll, crps, coverage_50, coverage_80, coverage_90, coverage_95, "
             "interval_width_90, bias, spread, baseline_rmse, baseline_nll)",
         ),

@@ -77,12 +77,12 @@ def test_several_targets() -> None:
         ("rmse=3", "--fail-if 'rmse=3': write a check such as 'rmse>3'"),
         (
             "rmsee>3",
-            "--fail-if 'rmsee>3': there is no figure 'rmsee' "
+            "--fail-if 'rmsee>3': unknown metric 'rmsee' "
             "(choose from rows, rmse, nll, coverage_50, coverage_90, baseline_rmse)",
         ),
-        ("rmse>three", "--fail-if 'rmse>three': 'three' is neither a number nor a figure"),
-        ("rmse>nan", "--fail-if 'rmse>nan': 'nan' is neither a number nor a figure"),
-        ("rmse>inf", "--fail-if 'rmse>inf': 'inf' is neither a number nor a figure"),
+        ("rmse>three", "--fail-if 'rmse>three': 'three' is neither a number nor a metric"),
+        ("rmse>nan", "--fail-if 'rmse>nan': 'nan' is neither a number nor a metric"),
+        ("rmse>inf", "--fail-if 'rmse>inf': 'inf' is neither a number nor a metric"),
     ],
 )
 def test_what_means_nothing(text: str, message: str) -> None:

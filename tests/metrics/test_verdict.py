@@ -56,7 +56,7 @@ def test_over_confident() -> None:
     assert result.level == "poor"
     assert result.headline.startswith("Over-confident")
     assert "far too narrow" in result.sentences[1]
-    assert "times as large as stated" in result.sentences[2]
+    assert "times as large as predicted" in result.sentences[2]
 
 
 def test_under_confident() -> None:
@@ -83,7 +83,7 @@ def test_a_small_bias_is_not_a_disaster() -> None:
 
 def test_forecasts_without_any_error_state_too_much() -> None:
     result = judge_numeric_score(made(noise=0.0))
-    assert any("only 0.00 times as large as stated" in sentence for sentence in result.sentences)
+    assert any("only 0.00 times as large as predicted" in sentence for sentence in result.sentences)
 
 
 def test_useless_even_with_honest_error_bars() -> None:
@@ -94,7 +94,7 @@ def test_useless_even_with_honest_error_bars() -> None:
     result = judge_numeric_score(score)
     assert result.level == "poor"
     assert result.headline == "No better than a constant"
-    assert "no better than always saying the mean" in result.sentences[0]
+    assert "no better than always predicting the mean" in result.sentences[0]
     worse = NumericScore()
     worse.add(judged(y, rng.normal(5, 2, 3000), np.full(3000, 3.0)))
     assert judge_numeric_score(worse).headline == "No better than a constant"
@@ -102,7 +102,7 @@ def test_useless_even_with_honest_error_bars() -> None:
 
 def test_useful_means_with_misleading_bars_are_named() -> None:
     result = judge_numeric_score(made(stated=0.2))
-    assert "the predictions help, the error bars mislead" in result.sentences[-1]
+    assert "the predictions are useful, but the error bars mislead" in result.sentences[-1]
 
 
 def test_a_handful_of_rows_is_not_judged() -> None:
@@ -179,7 +179,7 @@ def test_too_sure_by_a_twentieth_is_poor_and_by_less_is_fair() -> None:
 def test_a_calibration_error_is_forgiven_up_to_twice_what_chance_does() -> None:
     """Chance makes 0.079 of these 40 rows; the errors are 0.125 and 0.2."""
     assert judge_class_score(sure((0.6, 20, 9), (0.8, 20, 18))).level == "good"
-    assert "uneven" in judge_class_score(sure((0.6, 20, 6), (0.8, 20, 20))).headline
+    assert "poorly calibrated" in judge_class_score(sure((0.6, 20, 6), (0.8, 20, 20))).headline
 
 
 def classes(n: int, sharpen: float, informed: float = 2.0, seed: int = 0) -> ClassScore:

@@ -194,7 +194,7 @@ def test_every_picture_and_part_is_there(numeric_page: str) -> None:
 def test_class_report_has_its_own_pictures(class_page: str) -> None:
     reader = read(class_page)
     words = " ".join(reader.text)
-    for title in ("Reliability", "How sure it was", "Confusion", "Log-loss", "Brier", "Accuracy"):
+    for title in ("Reliability", "Confidence", "Confusion", "Log-loss", "Brier", "Accuracy"):
         assert title in words, title
     assert reader.tags.count("svg") == 5
     assert reader.tags.count("table") == 2

@@ -1,4 +1,4 @@
-/* Rows of many models, as kbnn/fleet/herd.py has them learned. */
+/* Learn rows of many models, for kbnn/fleet/batched.py. */
 #include "batched.h"
 
 #include <float.h>
@@ -10,14 +10,14 @@
 #include "scale.h"
 #include "calibration.h"
 
-/* What numpy does for a model alone is rounded after every step. */
+/* No fused operations: numpy rounds after every step. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-/* The arrays of a belief, one after another. */
+/* Set pointers to the arrays of a state, which lie one after another. */
 static void point_to(const kb_net *net, double *belief, kb_state *state)
 {
     kb_lengths lengths;
@@ -61,7 +61,7 @@ static void keep(const kb_packed_layout *form, double *model, int64_t inputs, co
     counts[KB_OF_KEPT]++;
 }
 
-/* What is said of row k in the user's units. */
+/* Write the calibrated prediction of row k, in the user's units. */
 static void say(const kb_batched_outputs *said, int64_t k, const kb_records *made, double *tail,
                 const double *column, double y, const kb_learn_options *m, const kb_constants *c)
 {

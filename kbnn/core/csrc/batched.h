@@ -1,5 +1,5 @@
-/* Packed models side by side, each a row of numbers as kbnn/fleet/packed.py lays it out: rows of many
- * of them are learned in one call. */
+/* Batched models, each a row of numbers with the layout of kbnn/fleet/packing.py: rows of many models
+ * are learned in one call. */
 #ifndef KBNN_BATCHED_H
 #define KBNN_BATCHED_H
 
@@ -7,14 +7,14 @@
 
 #include <stdint.h>
 
-/* What a model counts, see kbnn/fleet/packed.py. */
+/* Counts of a model, see kbnn/fleet/packing.py. */
 enum { KB_OF_SEEN, KB_OF_CHANGES, KB_OF_MET, KB_OF_SKIPPED, KB_OF_LET_GO, KB_OF_KEPT, KB_OF_SCORED,
        KB_OF_UNSCORED, KB_OF_INVALID, KB_OF_CURVE };
 
-/* What is kept of a row, its inputs after it. */
+/* Fields of a row in the replay buffer, followed by its inputs. */
 enum { KB_KEPT_Y, KB_KEPT_WEIGHT, KB_KEPT_NUMBER, KB_KEPT_TRUST, KB_KEPT_X };
 
-/* Where parts of a model begin, the belief being first, and how long some are. */
+/* Offsets of the parts of a model, after its state, and some lengths. */
 typedef struct {
     int64_t size, columns, tails, sums, recent, constant, pit, counts, kept;
     int64_t keep, summed, drawn, bins;
@@ -39,20 +39,20 @@ typedef struct {
 
 enum { KB_LEFT, KB_DONE, KB_JUDGED }; /* what became of a row */
 
-/* In the order of the rows; what is said of one that is left alone is not touched. */
+/* In the order of the rows; outputs of rows that are left alone are not written. */
 typedef struct {
     double *mean, *sd, *function_sd, *noise_sd, *outlier, *stated, *judged;
     int64_t *status;
     unsigned char *done;
 } kb_batched_outputs;
 
-/* Each row is scaled, predicted, learned, stated, kept and judged as a model alone would have it. One
- * at which anything else is due is left alone, and with it all later ones of its model. */
+/* Scale, predict, learn, calibrate, buffer and score each row exactly as a single model would. A row
+ * that needs anything else is left alone, with all later rows of its model. */
 int kb_batched_learn(kb_session **session, const kb_net *net, const kb_packed_layout *form, const kb_learn_options *manner,
                   double *models, const kb_batched_rows *rows, const kb_batched_outputs *said);
 
-/* Counts judged rows into the records of their models: terms (rows, summed) of the sums, of which
- * `drawn` are summed since the last point of the curve too, and the best constant. */
+/* Add scored rows to the records of their models: terms (rows, summed) of the sums, of which `drawn`
+ * are also summed since the last point of the learning curve, and the best constant. */
 void kb_batched_count(const kb_packed_layout *form, double *models, int64_t rows, const int64_t *at,
                    const double *terms, const int64_t *drawn, const int64_t *bin, const double *y,
                    const kb_constants *k);

@@ -1,4 +1,4 @@
-/* How what is stated follows a stream. */
+/* Online calibration of predictive distributions. */
 #include "mixture.h"
 
 #include <float.h>
@@ -19,13 +19,13 @@ static int is_due(const double *tail, const kb_constants *k)
     return tail[KB_TAIL_SEEN] < k->tails_young || turns == floor(turns);
 }
 
-/* The log odds that a value is no outlier, before it is looked at. */
+/* Prior log odds that a value is not an outlier. */
 static double usual_odds(const mixture *m)
 {
     return log((1.0 - m->share) / m->share) + 0.5 * log(m->ratio);
 }
 
-/* One more value, an outlier with probability w. */
+/* Add a value that is an outlier with probability w. */
 static void count_among(double *tail, double w, const kb_constants *k)
 {
     tail[KB_OUTLIERS] += w;
@@ -39,7 +39,7 @@ static void count_among(double *tail, double w, const kb_constants *k)
         tail[KB_OUTLIERS] = least;
 }
 
-/* How the share, size and place of outliers and the ordinary width follow a value. */
+/* Update share, size and location of outliers, and the scale factor, with a value. */
 static void learn_tail(double *tail, const mixture *m, double usual, double t, const kb_constants *k)
 {
     double far = t - m->shift, odds = usual - 0.5 * (t * t - far * far / m->ratio);
@@ -61,7 +61,7 @@ static void learn_tail(double *tail, const mixture *m, double usual, double t, c
                                  least > k->least_width ? least : k->least_width, k->most_width);
 }
 
-/* Running variance of the values and mean of the stated ones. */
+/* Update the running variance of the values and the mean predicted variance. */
 static void learn_sizes(double *tail, double y, double spread, const kb_constants *k)
 {
     double seen = tail[KB_TAIL_SEEN] + 1.0;
@@ -72,7 +72,7 @@ static void learn_sizes(double *tail, double y, double spread, const kb_constant
     tail[KB_SPREAD_VAR] += rate * (spread * spread - tail[KB_SPREAD_VAR]);
 }
 
-/* The edges move out by a little where a value lay beyond, and in by less where it did not. */
+/* Move each edge out by a little if the value lay beyond it, and in by less if it did not. */
 static void track(double *gains, const mixture *m, const margins *known, double t,
                   const double (*factors)[2], const kb_constants *k)
 {
@@ -91,8 +91,7 @@ static double rate_of(double seen, const kb_constants *k)
     return 1.0 / (seen < k->tails_memory ? seen : k->tails_memory);
 }
 
-/* What gains have been on average, 1 for some rows before the first: a model that learns no more goes by
- * that. */
+/* Update the averages of the gains, which start at 1 and are used by frozen models. */
 static void average(double *tail, const kb_constants *k)
 {
     double rate = rate_of(tail[KB_TAIL_SEEN], k);
@@ -100,7 +99,7 @@ static void average(double *tail, const kb_constants *k)
         tail[KB_MEAN_GAINS + at] += rate * (tail[KB_GAINS + at] - tail[KB_MEAN_GAINS + at]);
 }
 
-/* And the width of a count, 1 for fewer. */
+/* Update the average scale factor of a count, which starts at 1. */
 static void average_width(double *tail, double seen, const kb_constants *k)
 {
     seen += 1.0 + k->width_rest;

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* What numpy does is rounded after every step. */
+/* No fused operations: numpy rounds after every step. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)

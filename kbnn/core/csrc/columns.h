@@ -7,7 +7,7 @@
 /* To each of the sums its column, v_1, then v_2, ... in this order. */
 void kb_sum_in_order(double *sums, const double *const *columns, int64_t width, int64_t rows);
 
-/* The best constant of numbers, see kbnn/score/constant.py: what they are counted from, the sum of
+/* The best constant of numbers, see kbnn/metrics/scorecard.py: the origin, the sum of
  * weights, that of weighted differences and that of their squares about the mean. */
 typedef struct {
     double origin, total, shift, spread;

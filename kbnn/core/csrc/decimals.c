@@ -35,7 +35,7 @@ static const char *digits(const char *at, uint64_t *whole)
     return at;
 }
 
-/* The number that begins at `at`; where it ends, NULL when it is no plain decimal. */
+/* The number that begins at `at`; where it ends, NULL if it is not a plain decimal. */
 static const char *decimal(const char *at, double *value)
 {
     int negative = *at == '-';
@@ -56,7 +56,7 @@ static const char *decimal(const char *at, double *value)
     }
     if (count > DIGITS || whole > (uint64_t)1 << 53)
         return 0;
-    static const double sign[2] = {1.0, -1.0}; /* without a branch: signs cannot be foretold */
+    static const double sign[2] = {1.0, -1.0}; /* without a branch: signs are unpredictable */
     *value = sign[negative] * (double)whole / power_of_ten[places];
     return at;
 }

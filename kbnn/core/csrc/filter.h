@@ -1,4 +1,4 @@
-/* The block filter, as in kbnn/core/filter.py. */
+/* The block filter, as in kbnn/core/block_filter.py. */
 #ifndef KBNN_FILTER_H
 #define KBNN_FILTER_H
 
@@ -263,7 +263,7 @@ KB_PART int KB(joint_update)(kb_work *w)
 {
     double check = 0.0;
     for (int64_t o = 0; o < w->outputs; o++) {
-        double square = 0.0; /* of the gain alone: that of the step may be beyond all numbers */
+        double square = 0.0; /* of the gain alone: the step may overflow */
         for (const kb_block *block = w->block; block < w->block + w->net->blocks; block++) {
             const double *gain = block->g + o * block->tiles->padded;
             square += KB(dot)(gain, gain, block->tiles->padded);

@@ -1,4 +1,4 @@
-/* Missing and noisy inputs, as in kbnn/core/inputs.py. */
+/* Missing and noisy inputs, as in kbnn/core/input_moments.py. */
 #ifndef KBNN_INPUTS_H
 #define KBNN_INPUTS_H
 

@@ -1,4 +1,4 @@
-/* The compiled twin of kbnn.core.twin: a session that learns and predicts rows. */
+/* The compiled version of kbnn/core/reference.py: a session that learns and predicts rows. */
 #ifndef KBNN_KERNEL_H
 #define KBNN_KERNEL_H
 
@@ -58,7 +58,7 @@ typedef struct {
     int64_t paper;             /* the paper's scheme instead of the block filter */
     int64_t separate;          /* a block is one unit's incoming weights */
     int64_t observation;       /* a code of observe.h */
-    int64_t labels, classes;   /* numbers in a label, classes that it tells apart */
+    int64_t labels, classes;   /* numbers in a label, number of classes */
     int64_t learns_noise, head, robust, drift;
     int64_t directions;        /* of a wide network's inputs, else 0; the first of widths counts them */
     int64_t printed;           /* a sigmoid output's variance is the one the paper prints */
@@ -67,13 +67,13 @@ typedef struct {
     double floor;              /* least variance of a weight over that of its prior */
     double least_noise;        /* least share of an output's variance that counts as noise */
     double cap, slack, threshold, forget; /* of the drift detector */
-    double repeats;            /* the power by which repeated rows widen, see kbnn/core/config.py */
+    double repeats;            /* power of the variance inflation, `repeats` in kbnn/core/config.py */
     int64_t blocks;
     const int64_t *pieces;       /* each a kb_piece */
     const int64_t *block_pieces; /* blocks + 1 */
 } kb_net;
 
-/* The belief, in the order of ARRAYS in kbnn/core/state.py. */
+/* The state, in the order of ARRAYS in kbnn/core/state.py. */
 typedef struct {
     double *mean, *cov, *prior_mean, *prior_var, *noise, *head_mean, *head_cov;
     double *input_mean, *input_cov, *surprise;
@@ -81,7 +81,7 @@ typedef struct {
     double *view;
 } kb_state;
 
-/* How many numbers each array of a belief has, in the same order. */
+/* Length of each array of a state, in the same order. */
 typedef struct {
     int64_t mean, cov, prior_mean, prior_var, noise, head_mean, head_cov;
     int64_t input_mean, input_cov, surprise, counts, view;
@@ -95,13 +95,13 @@ typedef struct {
 /* A block of rows; x_var and weight may be NULL. */
 typedef struct {
     int64_t rows;
-    int64_t role; /* new; of a later pass; rehearsed; or rehearsed for the means alone */
+    int64_t role; /* new; of a later pass; replayed; or replayed for the means alone */
     const double *x, *x_var, *y, *weight;
 } kb_data;
 
 void kb_lengths_of(const kb_net *net, kb_lengths *lengths);
 
-/* A belief opened in working memory of its own. Updates may be pending between two calls; whether
+/* A state opened in working memory of its own. Updates may be pending between two calls; whether
  * they are makes no difference to any result. One thread at a time. */
 typedef struct kb_session kb_session;
 
@@ -111,13 +111,13 @@ enum { KB_OPENED, KB_NO_MEMORY, KB_UNKNOWN_ACTIVATION, KB_UNKNOWN_OBSERVATION };
 int kb_open(kb_session **session, const kb_net *net, const kb_state *state);
 void kb_close(kb_session *session);
 
-/* Another belief of the same network in the place of the one that is open. */
+/* Replace the open state by another one of the same network. */
 void kb_switch_state(kb_session *session, const kb_state *state);
 
 /* Predicts each row and, if it is to `learn`, learns it; KB_NO_MEMORY before anything changed. */
 int kb_run(kb_session *session, const kb_data *data, kb_records *records, int learn);
 
-/* The belief as it is now, copied out; prior_var never changes and is left alone. */
+/* Copy out the current state; prior_var never changes and is not written. */
 void kb_save(kb_session *session, kb_state *out);
 
 /* The counts, and (a, b) of every output's noise; valid until the next row. */

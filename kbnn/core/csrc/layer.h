@@ -172,7 +172,7 @@ KB_PART void KB(separate_update)(kb_layer *a)
     }
 }
 
-/* Brings every covariance up to date: moments that nobody looks at do it for the lanes. */
+/* Bring every covariance up to date; for the lanes by computing moments that are not used. */
 static void KB(settle)(kb_work *w)
 {
     for (int64_t l = 0; l < w->net->layers; l++)

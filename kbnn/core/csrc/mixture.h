@@ -1,5 +1,5 @@
-/* The mixture that is stated of a real target, in units of its ordinary spread: as in
- * kbnn/core/mixture.py. */
+/* The predictive mixture of a real target in units of its ordinary spread, as in
+ * kbnn/distributions/normal_mixture.py. */
 #ifndef KBNN_MIXTURE_H
 #define KBNN_MIXTURE_H
 
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* How much lies beyond an interval of that level on each side. */
+/* Probability beyond an interval of this level on each side. */
 static inline double outside_of(int level, const kb_constants *k)
 {
     const double outside[KB_LEVELS] = {k->outside_50, k->outside_80, k->outside_90, k->outside_95};
@@ -114,8 +114,8 @@ static inline margins margins_of(const mixture *m, const kb_constants *k)
 }
 
 /* Whether t lies beyond the edge of an interval on its side, whose distance from the median is held by the
- * gain of that side. The edge need not be known: t lies beyond it where less than promised lies beyond t,
- * drawn to the median by the gain. */
+ * gain of that side. The edge need not be computed: t lies beyond it if t, moved towards the median by the
+ * gain, has less than the nominal share beyond it. */
 static inline int is_outside(const mixture *m, const margins *known, double t, const double *gains, int level)
 {
     int over = t > known->median;

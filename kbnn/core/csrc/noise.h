@@ -1,4 +1,4 @@
-/* The observation noise of real targets, as in kbnn/core/noise.py. */
+/* The observation noise of real targets, as in kbnn/core/likelihoods.py. */
 #ifndef KBNN_NOISE_H
 #define KBNN_NOISE_H
 
@@ -17,7 +17,7 @@ KB_PART void KB(noise_forecast)(kb_work *w)
         w->noise_var[o] = net->noise;
         if (!net->learns_noise)
             continue;
-        if (o >= net->labels) { /* whether there is anything has none */
+        if (o >= net->labels) { /* presence outputs have no noise */
             w->noise_var[o] = 0.0;
             continue;
         }

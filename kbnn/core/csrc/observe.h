@@ -146,7 +146,7 @@ KB_INLINE void KB(catch_up)(const double *information, double *cov, double *gain
  * The same measurements as `measure_probit` of e_label - e_k for every k in order, to the bit, but
  * a rival's column of Q and of A is asked for once, at its turn: it is brought up to date then, by
  * the updates before it, and not with every one of them. Its row of now_cov and of now_gain, which
- * nobody needs after that, keeps the Q d and A d of its own update. */
+ * is not needed after that, keeps the Q d and A d of its own update. */
 KB_PART void KB(observe_categorical)(kb_work *w, int64_t label, double weight)
 {
     const kb_constants *c = w->net->k;
@@ -254,7 +254,7 @@ KB_PART void KB(observe_gaussian)(kb_work *w, const double *y, double weight, do
     }
 }
 
-/* How surprising the outcome of two is whose probabilities are given. */
+/* Surprise of one of two outcomes whose probabilities are given. */
 KB_INLINE double KB(two_surprise)(const kb_constants *k, double p, double other)
 {
     double here = -log(KB(larger)(p, k->tiny)), there = -log(KB(larger)(other, k->tiny));
@@ -263,7 +263,7 @@ KB_INLINE double KB(two_surprise)(const kb_constants *k, double p, double other)
     return (here - entropy) / sqrt(2.0 * (second - entropy * entropy + k->surprise_var));
 }
 
-/* Each target's amount, a real number, and then whether there is any. */
+/* Measure each target's amount, a real number, and then its presence. */
 KB_PART void KB(observe_amount)(kb_work *w, const double *y, double weight, double *inlier,
                                 double *surprise)
 {
@@ -289,7 +289,7 @@ KB_PART void KB(observe_amount)(kb_work *w, const double *y, double weight, doub
     *surprise = parts ? total / (double)parts : 0.0;
 }
 
-/* What is believed of the logarithm of a count's rate, and of the count; kbnn/core/counts.py. */
+/* Moments of the logarithm of a count's rate, and of the count; see kbnn/core/likelihoods.py. */
 typedef struct {
     double mean, var, mu, inverse;
 } KB(rate_t);
@@ -446,7 +446,7 @@ KB_INLINE double KB(class_surprise)(const kb_work *w, double y)
     return (loss - entropy) / sqrt(2.0 * (second - entropy * entropy + w->net->k->surprise_var));
 }
 
-/* Whether a label says that there is none at all. */
+/* Whether a label is an amount of 0. */
 KB_INLINE int KB(is_none)(const kb_work *w, double y)
 {
     return w->net->observation == KB_AMOUNT && y == -INFINITY;
@@ -462,7 +462,7 @@ KB_INLINE int KB(label_fits)(const kb_work *w, const double *y)
     return !w->net->classes || (y[0] >= 0.0 && y[0] < (double)w->net->classes);
 }
 
-/* Works the label into evidence; returns how surprising it was. */
+/* Add the evidence of the label; return its surprise. */
 KB_PART double KB(observe)(kb_work *w, const double *y, double weight, double *inlier)
 {
     double surprise = w->net->classes ? KB(class_surprise)(w, y[0]) : 0.0;

@@ -1,4 +1,4 @@
-/* The paper's filter and smoother, as in kbnn/core/smoother.py. */
+/* The paper's filter and smoother, as in kbnn/core/paper_smoother.py. */
 #ifndef KBNN_PAPER_H
 #define KBNN_PAPER_H
 

@@ -251,7 +251,7 @@ static void kb_copy(void *to, const void *from, int64_t length)
         memcpy(to, from, (size_t)length * 8);
 }
 
-/* The arrays that are kept as they are, from one belief to another. */
+/* Copy the arrays that need no reordering from one state to another. */
 static void kb_copy_state(const kb_net *net, kb_state *to, const kb_state *from)
 {
     kb_lengths n;
@@ -275,7 +275,7 @@ static void kb_work_close(kb_work *w)
     free(w->tiles);
 }
 
-/* The belief that is worked on from now on; whatever was there before leaves no trace. */
+/* Load a state into working memory, replacing all of the previous one. */
 static void kb_work_take(kb_work *w, const kb_state *state)
 {
     const kb_net *net = w->net;

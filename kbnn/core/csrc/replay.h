@@ -1,5 +1,5 @@
-/* Rows rehearsed for the means alone: the covariances are put back afterwards, so that a row that
- * was learned before is no new information. */
+/* Rows replayed for the means alone: the covariances are restored afterwards, because a row that was
+ * learned before adds no information. */
 #ifndef KBNN_REPLAY_H
 #define KBNN_REPLAY_H
 
@@ -55,7 +55,7 @@ static inline int kb_covs_keep(kb_work *w)
     return 0;
 }
 
-/* Puts them back; what was pending meanwhile is forgotten, and so are its repairs. */
+/* Restore them; pending updates and their repairs are discarded. */
 static inline void kb_covs_put_back(kb_work *w, int64_t repairs)
 {
     for (kb_layer *a = w->layer; a < w->layer + w->net->layers; a++)

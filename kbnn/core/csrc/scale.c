@@ -1,4 +1,4 @@
-/* The compiled twin of kbnn/model/scaling.py: running statistics and standardised values, row by row. */
+/* The compiled version of kbnn/model/scaler.py: running statistics and standardised values, row by row. */
 #include "scale.h"
 
 #include "target.h"

@@ -1,10 +1,10 @@
-/* Intervals of what was stated, and values that came true beside it. */
+/* Intervals of predictive distributions, and scores of true values. */
 #include "mixture.h"
 
 #define KB_TARGET judge
 #include "normal.h"
 
-enum { SHOWN = 2 }; /* the level whose edges are told, 90 % */
+enum { SHOWN = 2 }; /* the level whose edges are reported, 90 % */
 
 /* The gain of an edge that lies z from a normal's mean, between those of two levels. */
 static double gain_at(const double *gains, double z, const kb_constants *k)
@@ -63,7 +63,7 @@ static double distance_of_two(const mixture *m)
            + 2.0 * share * near * between * distance(&other, u);
 }
 
-/* Rows that are judged side by side, so that their normals vectorise. */
+/* Rows that are scored at a time, so that their normals vectorise. */
 enum { SIDE_BY_SIDE = 64 };
 
 /* Densities at u, and the shares beyond it on the side where that is small. */
@@ -125,7 +125,7 @@ static double far_nll(const mixture *m, double t, double far)
     return 0.9189385332046727 - most - (m->share > 0.0 ? log1p(exp(least - most)) : 0.0);
 }
 
-/* A mixture, and what of it serves every row of which it was stated. */
+/* A mixture, and what all rows with this mixture share. */
 typedef struct {
     mixture m;
     margins known;
@@ -143,7 +143,7 @@ static shape shape_of(const double *stated, const kb_constants *k)
     return s;
 }
 
-/* A few rows of which one shape was stated; `pitch` from one field of them to the next. */
+/* Score a few rows of one shape; `pitch` is the distance from one field to the next. */
 KB_WIDER static void judge_few(const shape *s, const double *y, const double *stated, int64_t rows, int64_t pitch,
                       double *judged, const kb_constants *k)
 {

@@ -1,4 +1,4 @@
-/* How sharp what is stated of classes is, and how that follows a stream. */
+/* Online temperature of class probabilities. */
 #include "temperature.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static void weigh(const kb_temperature *s, const double *evidence, double *weigh
         weight[g] /= total;
 }
 
-/* What was before counts half. */
+/* Halve evidence and counts. */
 static void age(const kb_temperature *s, double *evidence, double *counts)
 {
     double most = -INFINITY;

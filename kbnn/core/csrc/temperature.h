@@ -1,5 +1,5 @@
-/* What is stated of classes: probabilities as sharp as the stream has shown that they may be. As in
- * kbnn/core/sharpness.py. */
+/* Class probabilities with a temperature learned from the stream, as in
+ * kbnn/distributions/temperature.py. */
 #ifndef KBNN_TEMPERATURE_H
 #define KBNN_TEMPERATURE_H
 
@@ -9,8 +9,8 @@
 
 enum { KB_MOST_POWERS = 64 };
 
-/* Powers and the logarithms of their prior; what is known, which begins with the rows seen and goes
- * on with the evidence of every power and the counts of every class. */
+/* Powers and the logarithms of their prior; the state: rows of evidence, evidence of every power,
+ * counts of every class. */
 typedef struct {
     int64_t powers, classes;
     const double *power, *log_prior;
@@ -18,7 +18,7 @@ typedef struct {
     double *work; /* 3 x classes + powers */
 } kb_temperature;
 
-/* States (rows, classes) from probabilities alike; with labels what is known learns from each, which
+/* Write tempered probabilities (rows, classes); with labels the state is updated with each row, which
  * counts `weight` times if that is not NULL. */
 void kb_apply_temperature(const kb_temperature *s, int64_t rows, const double *p, const double *label,
                          const double *weight, double *stated, const kb_constants *k);

@@ -1,4 +1,4 @@
-/* Many inputs, as in kbnn/core/wide.py: leading directions joint, the rest diagonal. The loose
+/* Many inputs, as in kbnn/core/input_moments.py: leading directions joint, the rest diagonal. The loose
  * variances of the first layer's weights lie in lanes beside its weights; every write of them is
  * here. */
 #ifndef KBNN_WIDE_H
@@ -66,7 +66,7 @@ KB_PART void KB(directions_given)(const kb_work *w, double *a, double *s)
 }
 
 /* Mean and variance of every input given those that were measured; x holds them in our units, NaN
- * where missing, `noise` what is known of their variance. */
+ * where missing, `noise` their measurement variance. */
 KB_PART void KB(complete)(kb_work *w, const double *noise)
 {
     const int64_t d = w->inputs, n = w->directions, pitch = n + 2;

@@ -1,4 +1,4 @@
-/* Working memory: the belief in the order in which the row loop wants it.
+/* Working memory: the state in the order that the row loop needs.
  *
  * A layer of separate neurons is kept in groups of `width` *lanes*: weights [group][input][lane],
  * covariance triangles [group][entry][lane], so that every vector register is full and every access
@@ -80,10 +80,10 @@ typedef struct {
     int64_t unseen;        /* repairs that are not counted: those of the heads */
     double *memory;
     size_t size;           /* of it, in bytes */
-    double *before;        /* what a rehearsal puts back, see kbnn/core/csrc/replay.h */
+    double *before;        /* what a replay restores, see kbnn/core/csrc/replay.h */
     double *q;             /* (outputs, outputs) covariance of the outputs */
     double *out_mean, *out_var, *stated_var, *input_var, *target, *label_var, *residual;
-    double *now_mean, *now_cov, *now_gain; /* m, Q, A while a label is worked in */
+    double *now_mean, *now_cov, *now_gain; /* m, Q, A while a label is processed */
     double *pull, *spread; /* b, and B column after column */
     int64_t columns;
     double *direction, *cov_d, *gain_d;
@@ -92,7 +92,7 @@ typedef struct {
     double *head_gain, *head_log_mean, *head_log_var, *noise_var, *new_noise, *share;
     double *probability;   /* of each class, before the row's label */
     double *scratch, *zeros;
-    double kappa;          /* what repeated passes ask for, see kbnn/core/belief.py */
+    double kappa;          /* variance inflation, see kbnn/core/belief.py */
     int64_t role;          /* of the rows, see kb_data */
     int64_t raised;        /* this row's variances that the paper's formula puts too low */
     int uncertain;         /* this row's inputs have a variance */
@@ -143,7 +143,7 @@ static inline void kb_triangles_move(const kb_layer *a, int64_t width, double *c
         }
 }
 
-/* Loose variances, and as lanes once more what is given for each of them. */
+/* Loose variances, and as further lanes the values given for each of them. */
 static inline void kb_loose_move(const kb_layer *a, int64_t width, double *cov, int load)
 {
     int64_t n = a->inputs - a->joint;
