@@ -72,10 +72,10 @@ class ClockMonitor:
 
 
 _CLOCK_NOTICES = {
-    "back": "the clock goes back in row {:,}: rows are taken in the order they come (where "
-    "another series begins, --key COLUMN keeps a model for each)",
-    "twice": "row {:,} has the time of the row above it: the two are taken one after the other",
-    "gap": "there is a gap before row {:,}: lags count rows (--lags 1h,1d count time)",
+    "back": "the time goes backwards in row {:,}: rows are processed in the given order "
+    "(if another series begins there, --key COLUMN keeps one model per series)",
+    "twice": "row {:,} has the same time as the row before it: both are processed, in this order",
+    "gap": "there is a time gap before row {:,}: lags count rows (--lags 1h,1d count time)",
 }
 
 

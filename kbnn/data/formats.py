@@ -88,7 +88,7 @@ def check_text(line: bytes, name: str) -> None:
         raise DataError(f"{name}: is not a table (the first line holds binary data)")
     if line.lstrip().startswith(b"["):
         raise DataError(
-            f"{name}: is a JSON array: one object per line is needed (jq -c '.[]' makes them)"
+            f"{name}: is a JSON array: one object per line is needed (convert it with jq -c '.[]')"
         )
 
 
@@ -97,8 +97,8 @@ def check_comment(line: bytes, name: str) -> None:
     lone = not any(delimiter.encode() in line for delimiter in DELIMITERS)
     if line.startswith(b"#") and (lone or line[1:2].isspace()):
         raise DataError(
-            f"{name}:1: the first line is a comment, not the names of the columns (leave it out: "
-            f"grep -v '^#' {name} | kbnn train -; or say --header if it names them)"
+            f"{name}:1: the first line is a comment, not the names of the columns (remove it: "
+            f"grep -v '^#' {name} | kbnn train -; or add --header if it names them)"
         )
 
 

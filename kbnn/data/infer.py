@@ -79,7 +79,7 @@ def infer_schema(
     _report_column_formats(columns, found, options, notice)
     has_lags = options.time_options.lags not in (None, LAGS_OFF)
     if not has_lags and not any(column.role == "feature" for column in columns):
-        why = ", ".join(unusable[:3]) or "every one is the target or ignored"
+        why = ", ".join(unusable[:3]) or "every column is the target or ignored"
         raise DataError(
             f"no column is left to learn from: {why}. To forecast a series from its own past, "
             "add --lags 1,2."
@@ -121,9 +121,11 @@ def _detect_time_column(
     """The column that tells the time, if there is one."""
     named = options.time_options.time
     if named is not None and named in (*options.ignore, options.weight):
-        raise UsageError(f"column '{named}' cannot be the clock and left out of it")
+        raise UsageError(f"column '{named}' cannot be both the clock and ignored or the weight")
     if named is not None and named in options.columns_with_kind:
-        raise UsageError(f"column '{named}' cannot be the clock and of another kind")
+        raise UsageError(
+            f"column '{named}' cannot be both the clock and categorical, numeric or hashed"
+        )
     others = (*options.ignore, *sd_of, *options.columns_with_kind, options.weight, options.id)
     rows = _select_one_series(found, options.key)
     values = {
@@ -157,7 +159,7 @@ def _choose_targets(
     named = _drop_empty_columns(names, found)
     targets = list(dict.fromkeys(options.target)) or [_choose_last_column(named, found, options)]
     if not options.target:
-        last = "last column" if targets[0] == named[-1] else "last column but the clock,"
+        last = "last column" if targets[0] == named[-1] else "last column except the clock,"
         last += " that is not empty," if targets[0] == named[-1] != names[-1] else ""
         notice(f"target: {last} '{targets[0]}' (choose with --target)")
     for name in targets:
@@ -195,7 +197,7 @@ def _match_input_sd(names: list[str], targets: list[str], options: ColumnOptions
     pairs = {f"{name}_sd": name for name in names if name not in targets}
     found = {sd: name for sd, name in pairs.items() if sd in names and sd not in targets}
     if not found:
-        raise UsageError("--input-sd: no column is named like another one with _sd at its end")
+        raise UsageError("--input-sd: no column is named like another column with _sd appended")
     return found
 
 
@@ -249,8 +251,8 @@ def _check_target_kind(
             first = f" such as '{shorten(seen.present_values[0])}'" if seen.present_values else ""
             raise DataError(
                 f"target '{name}' holds dates or times{first}, which cannot be predicted (choose "
-                "another with --target; of a time to be foretold, learn the days or hours "
-                "until then)"
+                "another with --target; to predict a time, use the days or hours until then as "
+                "the target)"
             )
         different = (
             f" ({len(set(seen.values))} different values)"

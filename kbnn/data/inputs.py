@@ -62,7 +62,7 @@ class TableSource:
         if isinstance(table, np.ndarray):
             return _table_from_array(table, columns)
         if columns is not None:
-            raise UsageError("columns names those of a numpy array: this table has names")
+            raise UsageError("columns names the columns of a numpy array: this table has names")
         return _table_from_columns(table) if isinstance(table, Mapping) else table
 
     def open(self) -> BatchReader:
@@ -123,11 +123,13 @@ def _table_from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     for name, values in columns.items():
         if not is_encodable(str(name)):
             raise DataError(
-                f"{TABLE_NAME}: column {name!a}: the name holds a lone surrogate, which is no text"
+                f"{TABLE_NAME}: column {name!a}: the name holds a lone surrogate, which is not "
+                "valid Unicode text"
             )
         if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
             raise DataError(
-                f"{TABLE_NAME}: column '{name}' is no list or array of values (one row: learn_one)"
+                f"{TABLE_NAME}: column '{name}' is not a list or array of values (for one row, "
+                "use learn_one)"
             )
         try:
             arrays[str(name)] = _make_arrow_column(values)
@@ -138,7 +140,7 @@ def _table_from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"'{name}' {length:,}" for name, length in list(lengths.items())[:4])
-        raise DataError(f"{TABLE_NAME}: its columns differ in length ({shown})")
+        raise DataError(f"{TABLE_NAME}: the columns differ in length ({shown})")
     return pa.table(arrays)
 
 
@@ -191,7 +193,7 @@ _LONG_UNITS = ("m", "h", "W", "M", "Y")
 
 def _table_from_array(array: np.ndarray[Any, Any], columns: Sequence[str] | None) -> pa.Table:
     if array.ndim != 2:
-        raise DataError(f"{TABLE_NAME}: a numpy array of rows has two dimensions, not {array.ndim}")
+        raise DataError(f"{TABLE_NAME}: a numpy array must have two dimensions, not {array.ndim}")
     width = array.shape[1]
     names = [f"column{at}" for at in range(1, width + 1)] if columns is None else list(columns)
     if len(names) != width:
@@ -267,7 +269,7 @@ class SourceList(Closeable):
 
     def _refuse_columns(self) -> None:
         if self._more is None:
-            raise UsageError("columns names those of a numpy array: a file has names")
+            raise UsageError("columns names the columns of a numpy array: a file has names")
 
     def _make_sources(self, item: Any) -> Iterable[AnySource]:
         if isinstance(item, str | os.PathLike):
@@ -289,8 +291,8 @@ class SourceList(Closeable):
         found = {one: parse_folder_columns(path, one) for one in expand_paths([path])}
         named = dict.fromkeys(name for columns in found.values() for name in columns)
         if named:
-            told = ", ".join(map(shorten, named))
-            self._notice(f"{path}: the names of its folders are columns: {told}")
+            shown = ", ".join(map(shorten, named))
+            self._notice(f"{path}: folder names are read as columns: {shown}")
         return [self._make_file_source(one, columns) for one, columns in found.items()]
 
     def _make_file_source(self, path: str, columns: dict[str, str | None]) -> Source:

@@ -35,7 +35,7 @@ from kbnn.data.values import number_to_text
 from kbnn.errors import DataError
 
 _JSON_SKIP_HINT: Final = "use --on-error skip"
-_FEWER_KEYS_HINT: Final = "keep those that are needed: jq -c '{a, b, y}' makes such lines"
+_FEWER_KEYS_HINT: Final = "keep only the needed keys, for example with jq -c '{a, b, y}'"
 _WHOLE_LINE: Final = re.compile(rb"^\{.*\}\r?$", re.M)
 _ANY_LINE: Final = re.compile(rb"^[^\r\n]", re.M)
 
@@ -296,7 +296,7 @@ class LateKeyDetector:
         self._name = name
         self._admit = admit
         self._notice = notice
-        self._why = "none of the known columns" if known else "to learn from it use --features"
+        self._why = "unknown to the model" if known else "to learn from it, use --features"
         self._columns: frozenset[str] = frozenset()
         self._known_keys: set[bytes] = set()
         self._reported_keys: set[str] = set()
@@ -338,7 +338,7 @@ class LateKeyDetector:
             return
         self._reported_keys.add(key)
         if len(self._reported_keys) > _MAX_REPORTED_KEYS:
-            self._notice(f"{self._name}: more keys come from row {row:,} on and are ignored")
+            self._notice(f"{self._name}: further new keys from row {row:,} on are ignored")
         else:
             first = f"the key '{shorten(key)}' comes first in row {row:,}"
             self._notice(f"{self._name}: {first} and is ignored ({self._why})")

@@ -62,7 +62,7 @@ def parse_lags(text: str) -> tuple[LagSpec, ...]:
         for item in (listed if colon else group).split(","):
             found.append(_parse_lag(column.strip() if colon else None, item.strip()))
     if len(found) > MAX_LAGS:
-        raise UsageError(f"--lags: {MAX_LAGS} are the most, not {len(found)}")
+        raise UsageError(f"--lags: at most {MAX_LAGS} lags are allowed, not {len(found)}")
     return tuple(dict.fromkeys(found))
 
 

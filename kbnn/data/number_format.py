@@ -50,7 +50,10 @@ class Form:
     def __post_init__(self) -> None:
         marks = self.decimal in (".", ",") and self.thousands in ("", *THOUSANDS_MARKS)
         if not marks or self.decimal == self.thousands:
-            raise ValueError(f"no number has the marks '{self.decimal}' and '{self.thousands}'")
+            raise ValueError(
+                f"cannot combine decimal mark '{self.decimal}' and thousands mark "
+                f"'{self.thousands}'"
+            )
 
     @property
     def is_plain(self) -> bool:
@@ -129,9 +132,9 @@ class NumberMarks:
     def __init__(self, decimal: str = "", thousands: str = "") -> None:
         thousands = {"space": " ", "\u00a0": " ", "\u2019": "'"}.get(thousands, thousands)
         if decimal not in ("", *DECIMAL_MARKS):
-            raise UsageError(f"--decimal is {' or '.join(DECIMAL_MARKS)} and not '{decimal}'")
+            raise UsageError(f"--decimal must be {' or '.join(DECIMAL_MARKS)} (got '{decimal}')")
         if thousands not in ("", *THOUSANDS_MARKS):
-            raise UsageError(f"--thousands is , or . or ' or space and not '{thousands}'")
+            raise UsageError(f"--thousands must be , or . or ' or space (got '{thousands}')")
         if decimal and decimal == thousands:
             raise UsageError(f"--decimal and --thousands cannot both be '{decimal}'")
         self.decimal = decimal or {".": ",", ",": "."}.get(thousands, "")

@@ -84,7 +84,7 @@ def check_stated_kinds(
             why = {
                 "target": "is the target (--task classification learns classes)",
                 "none": "is ignored",
-            }.get(role, "is no feature")
+            }.get(role, "is not a feature")
             raise UsageError(f"{option} {name}: that column {why}")
 
 
@@ -191,7 +191,7 @@ class ReadOptions(ColumnRoles):
             raise UsageError(f"--limit must be at least 1, not {self.limit}")
         if not 0.0 <= self.test_split < 1.0:
             raise UsageError(
-                f"--test-split is a share of the rows below 1, not {self.test_split:g}"
+                f"--test-split must be at least 0 and below 1, not {self.test_split:g}"
             )
         if self.epochs < 1:
             raise UsageError(f"--epochs must be at least 1, not {self.epochs}")
@@ -206,15 +206,16 @@ class ReadOptions(ColumnRoles):
         option = self.reordering_option or ("--epochs" if self.epochs > 1 else "")
         if self.id is not None and option:
             raise UsageError(
-                f"--id and {option} contradict each other: rows come in their order, and each is "
-                "learned once, when its label is there"
+                f"--id and {option} contradict each other: rows are processed in order, and each "
+                "is learned once, when its label arrives"
             )
 
     def check_against(self, schema: Schema) -> None:
         """Options that contradict a schema are an error."""
         if self.target and set(self.target) != set(schema.targets):
             raise UsageError(
-                f"the model predicts {_quote_names(schema.targets)}, not {_quote_names(self.target)}"
+                f"the model predicts {_quote_names(schema.targets)}, "
+                f"not {_quote_names(self.target)}"
             )
         if self.weight is not None and self.weight != schema.weight:
             raise UsageError(f"the model was trained without the weight '{self.weight}'")
@@ -223,7 +224,7 @@ class ReadOptions(ColumnRoles):
         if self.reordering_option and (schema.lags or schema.id is not None):
             what = "an id" if schema.id is not None else "lags"
             raise UsageError(
-                f"{self.reordering_option}: the model has {what}, and takes rows in their order"
+                f"{self.reordering_option}: the model has {what} and needs rows in order"
             )
 
 

@@ -210,10 +210,10 @@ class ChunkReader:
 
 def _describe_no_header(columns: list[str], expected: ExpectedColumns | None) -> str:
     if expected is not None:
-        return "columns are taken by position"
+        return "columns are matched by position"
     return (
         f"the first line is all numbers, so columns are named {columns[0]} to {columns[-1]} "
-        "(otherwise use --header)"
+        "(use --header if it names them)"
     )
 
 

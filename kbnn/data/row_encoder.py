@@ -133,7 +133,7 @@ class RowEncoder:
             return np.full((1, 2), _NAN)
         made = parse_time_value(value, clock.unit, clock.day_first)
         if made is None:
-            raise self._value_error(clock.column, value, "a point of time")
+            raise self._value_error(clock.column, value, "a timestamp")
         return np.array([made])
 
     def _clean_text(self, value: Any) -> str | None:
@@ -167,7 +167,7 @@ class RowEncoder:
         if math.isinf(value):
             raise DataError(f"column '{name}': {value} is not a finite number")
         if abs(value) > MAX_ABS_VALUE:
-            raise DataError(f"column '{name}': {value:g} is too large to reckon with")
+            raise DataError(f"column '{name}': {value:g} is too large (limit {MAX_ABS_VALUE:g})")
         return 0.0 if abs(value) < MIN_ABS_VALUE else float(value)
 
     def _parse_boolean(self, name: str, value: Any) -> float:
@@ -205,11 +205,11 @@ class RowEncoder:
         for name, value in new:
             check_column_name(name)
             new_column, what = self._infer_feature(name, value)
-            kind = new_column.kind
+            kind, reason = new_column.kind, f"it holds {what}"
             if kind != "ignored" and schema.late_feature_count >= MAX_LATE_COLUMNS:
-                kind, what = "ignored", f"one more than the {MAX_LATE_COLUMNS} that may come late"
+                kind, reason = "ignored", f"at most {MAX_LATE_COLUMNS} columns may come late"
             schema.add_late_column(name, kind).form = new_column.form
-            fate = f"ignored: it holds {what}" if kind == "ignored" else "learned from now on"
+            fate = f"ignored: {reason}" if kind == "ignored" else "learned from now on"
             self._notice(f"column '{shorten(name)}' is new: it is {fate}")
         self.schema = schema
         self._index_schema()
@@ -270,7 +270,10 @@ class RowEncoder:
             raise DataError(f"column '{name}': {shown} is neither {' nor '.join(self._labels)}")
         check_label(name, label)
         if len(label) > MAX_LABEL_LENGTH or len(self._labels) >= MAX_CLASSES:
-            raise DataError(f"column '{name}': '{shown}' cannot be one more class")
+            raise DataError(
+                f"column '{name}': cannot add the class '{shown}' (at most {MAX_CLASSES} classes "
+                f"of {MAX_LABEL_LENGTH} characters)"
+            )
         self.schema = self.schema.copy()
         self.schema.classes.append(label)
         self._index_schema()
@@ -338,7 +341,8 @@ def check_row(x: object) -> None:
     """Refuse what is no row."""
     if not isinstance(x, Mapping):
         raise ArgumentError(
-            f"a row is a dict of its columns by name, not {shorten(repr(x))} ({type(x).__name__})"
+            f"a row must be a dict of values by column name, not {shorten(repr(x))} "
+            f"({type(x).__name__})"
         )
 
 
@@ -379,15 +383,19 @@ def value_to_text(value: Any) -> str | None:
 def check_column_name(name: object) -> None:
     """Refuse what cannot be the name of a column."""
     if not isinstance(name, str):
-        raise ArgumentError(f"the names of columns are texts, not {shorten(repr(name))}")
+        raise ArgumentError(f"column names must be strings, not {shorten(repr(name))}")
     if not is_encodable(name):
-        raise UsageError(f"column {name!a}: the name holds a lone surrogate, which is no text")
+        raise UsageError(
+            f"column {name!a}: the name holds a lone surrogate, which is not valid Unicode text"
+        )
 
 
 def check_label(name: str, label: str) -> None:
     """Refuse what cannot be a class or a category of a column."""
     if not is_encodable(label):
-        raise DataError(f"column '{name}': {label!a} holds a lone surrogate, which is no text")
+        raise DataError(
+            f"column '{name}': {label!a} holds a lone surrogate, which is not valid Unicode text"
+        )
 
 
 def infer_row_schema(

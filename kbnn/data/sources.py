@@ -49,7 +49,7 @@ def expand_paths(sources: Sequence[str]) -> list[str]:
         if source == STDIN:
             found.append(source)
         elif "://" in source and not os.path.exists(source):
-            raise DataError(f"{source}: is an address, not a file ({_suggest_fetch(source)})")
+            raise DataError(f"{source}: is a URL, not a file ({_suggest_fetch(source)})")
         elif os.path.isdir(source):
             found.extend(_list_parquet_files(source))
         elif os.path.exists(source):
@@ -265,7 +265,7 @@ class ByteReader(Closeable):
         except OSError as error:
             raise DataError(
                 f"{self.source.name}: cannot be kept in a temporary file ({_format_reason(error)}; "
-                "TMPDIR names another folder for it)"
+                "set TMPDIR to use another folder)"
             ) from error
 
     def close(self) -> None:

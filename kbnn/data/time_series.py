@@ -114,8 +114,8 @@ MAX_WEEK_ROWS: Final = 2016
 """Rows of a week that a lag looks back over: one in five minutes."""
 
 _NO_SPLIT_REASON: Final = (
-    ", and a row held out would be the past of those after it (every row is forecast before it is "
-    "learned: the record of a run is its test)"
+    ", and a held-out row would be the past of the rows after it (every row is predicted before it "
+    "is learned, so the scores of a run are already a test)"
 )
 
 Notice = Callable[[str], None]
@@ -144,13 +144,15 @@ class TimeOptions(NamedTuple):
         parse_lags(self.lags)
         if self.has_late_labels:
             raise UsageError(
-                "--lags and --id contradict each other: a target that comes late is not known "
-                "before the next row"
+                "--lags and --id contradict each other: a late target is not known when the next "
+                "row arrives"
             )
         if self.reordering_option:
             raise UsageError(
-                f"--lags and {self.reordering_option} contradict each other: lags need rows in order"
-                + _NO_SPLIT_REASON * (self.reordering_option == "--test-split")
+                f"--lags and {self.reordering_option} contradict each other: "
+                "lags need rows in order"
+                + _NO_SPLIT_REASON
+                * (self.reordering_option == "--test-split")
             )
 
 
@@ -199,8 +201,8 @@ def add_clock_and_lags(
         )
         if has_repeated_times([each.instant for each in found.points.points]):
             notice(
-                f"rows of '{found.name}' come several at a time: where a file holds more than one "
-                "series, --key COLUMN keeps a model for each, with lags and cycles of its own"
+                f"several rows have the same time in '{found.name}': if the data hold more than "
+                "one series, --key COLUMN keeps one model per series, with its own lags and cycles"
             )
     if asked.lags == LAGS_OFF or (asked.lags is None and not lone):
         return
@@ -253,7 +255,7 @@ def _check_lag_column(column: Column, task: type[TargetType]) -> None:
         usable, what = task.supports_lags(column.kind), "is a class"
     else:
         usable = column.role == "feature" and column.kind in ("number", "boolean")
-        what = "is no number that is learned from"
+        what = "is not a numeric feature"
     if not usable:
         raise UsageError(f"--lags: column '{column.name}' {what}")
 

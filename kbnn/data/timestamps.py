@@ -395,7 +395,8 @@ def require_times(name: str, values: Sequence[str | None], unit: str) -> TimeSam
     if found is None:
         example = next((value for value in present), "nothing")
         raise DataError(
-            f"--time {name}: '{example}' is no point of time (--time-unit says what numbers are)"
+            f"--time {name}: cannot read '{example}' as a timestamp "
+            "(--time-unit sets the unit of numbers)"
         )
     return found
 
