@@ -214,8 +214,8 @@ COLUMNS: Final = [
     _case(
         "one column",
         "y\n1\n2\n",
-        "no column is left to learn from: every column is the target or ignored. To forecast a series "
-        "from its own past, add --lags 1,2.",
+        "no column is left to learn from: every column is the target or ignored. To forecast a "
+        "series from its own past, add --lags 1,2.",
     ),
     _case(
         "timestamp target",
