@@ -103,7 +103,7 @@ def _name_by_position(
 ) -> list[str]:
     """Name the columns of a file without header by position, as in the earlier data.
 
-    Raise DataError if the line is not data, unless the user `stated` that there is no header.
+    Raise DataError if the line is not data, unless the user `stated` that the header is absent.
     """
     for names in _list_expected_names(expected):
         if len(names) == len(cells):

@@ -207,7 +207,7 @@ class _Activity:
 
 
 def _longest_usual_repetition(changes: int, rows: int) -> int:
-    """Return REPEATED_ROWS if the value changed in half of the rows (at least 100), else no limit."""
+    """Return REPEATED_ROWS if at least half of the rows, and 100, changed; else no limit."""
     return REPEATED_ROWS if 2 * changes >= max(rows, GAP_ROWS) else sys.maxsize
 
 

@@ -9,7 +9,7 @@ from kbnn.errors import DataError
 
 
 class BinaryFormat(NamedTuple):
-    """A binary table format: its first bytes, its name in `--format`, and its reader."""
+    """A binary table format: its first bytes, its name in `--format`, and the reader to call."""
 
     magic: bytes
     format: str

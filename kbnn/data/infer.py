@@ -141,7 +141,7 @@ def _detect_time_column(
 
 
 def _select_one_series(found: dict[str, ColumnSample], key: tuple[str, ...]) -> list[int]:
-    """Return the positions of the rows of the most frequent key; all rows if there is no key."""
+    """Return the positions of the rows of the most frequent key; all rows without keys."""
     count = min(len(seen.values) for seen in found.values())
     keys = [tuple(found[name].values[at] for name in key if name in found) for at in range(count)]
     if not keys:

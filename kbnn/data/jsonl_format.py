@@ -2,8 +2,8 @@
 
 A chunk is parsed in bulk with the types of the schema. If it does not fit them, it is parsed line
 by line, which gives the same values and finds the bad lines. Keys that first appear after the
-columns are fixed are added as columns or reported; a scan of the bytes finds candidates, so that
-only lines with a new key are parsed for it.
+columns are fixed are added as columns or reported; a scan of the bytes finds possible new keys, so
+that only their lines are parsed again.
 """
 
 from __future__ import annotations

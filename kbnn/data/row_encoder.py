@@ -1,9 +1,7 @@
-"""One row at a time, as a dict: read by the schema, which grows on the way.
+"""Encode rows given one at a time as dicts, and infer a schema from the first row.
 
-A value means what it means in a table (kbnn.data.values). A key that is not there is missing, the
-order of the keys means nothing, and a key that comes late becomes a column, announced once.
-
-The schema that a first row suggests, where rows come one at a time.
+Values are read as in a table (kbnn.data.values). An absent key is a missing value, the order of
+keys does not matter, and a key that first appears later becomes a column and is reported once.
 """
 
 from __future__ import annotations
@@ -42,17 +40,17 @@ _NAN: Final = math.nan
 
 
 class RowEncoder:
-    """Reads dicts; `schema` is as it is after the last of them, and a new object when it grew."""
+    """Encodes dicts; `schema` is the schema after the last row, a new object whenever it grew."""
 
     def __init__(self, schema: Schema, notice: Notice) -> None:
         self.schema = schema
         self.plain_columns: list[str] | None = None
-        """The names of the columns of x in their order, where all are numbers."""
+        """The names of the columns of x in order, if all are numbers; otherwise None."""
         self._notice = notice
         self._index_schema()
 
     def _index_schema(self) -> None:
-        """Look up once what every row needs."""
+        """Build the lookup tables that every row needs."""
         schema = self.schema
         tokens = missing_tokens(schema.missing)
         self._missing = frozenset(tokens)
@@ -81,7 +79,7 @@ class RowEncoder:
         self._id = schema.id
 
     def encode_features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
-        """(1, D) of one row; with `admit` the schema grows where it must."""
+        """Encode the features of one row as (1, D); with `admit`, the schema may grow."""
         if admit and not self.schema.chosen and not self._known.issuperset(x):
             self._admit_columns(x)
         if self.plain_columns is not None:
@@ -118,13 +116,13 @@ class RowEncoder:
                     row[0, places[label]] = 1.0
             elif column.kind == "number":
                 row[0, places[None]] = self._parse_number(column.name, value)
-            else:  # undecided or ignored: as good as missing
+            else:  # undecided and ignored columns count as missing
                 truth = column.kind == "boolean"
                 row[0, places[None]] = self._parse_boolean(column.name, value) if truth else _NAN
         return row
 
     def encode_time(self, x: Mapping[str, Any]) -> FloatArray | None:
-        """(1, 2) what the clock says, None where there is none."""
+        """Encode the time of one row as (1, 2); None if the schema has no clock."""
         clock = self.schema.clock
         if clock is None:
             return None
@@ -137,12 +135,12 @@ class RowEncoder:
         return np.array([made])
 
     def _clean_text(self, value: Any) -> str | None:
-        """A value as text, None where it is missing."""
+        """Convert a value to text, None if it is missing."""
         text = value_to_text(value)
         return None if text is None or text in self._missing else text
 
     def _clean_label(self, value: Any) -> str | None:
-        """The same of a label."""
+        """Convert a label to text, None if it is missing."""
         text = value_to_text(value)
         return None if text is None or text in self._no_label else text
 
@@ -188,15 +186,15 @@ class RowEncoder:
         return None if text is None or len(text) > MAX_LABEL_LENGTH else text
 
     def _infer_feature(self, name: str, value: Any) -> tuple[Column, str]:
-        """What a column is by its first value, and what it holds if it is of no use."""
+        """Infer a feature from its first value; also return what it holds if it is ignored."""
         marks = NumberMarks(self.schema.decimal, self.schema.thousands)
         return infer_column(name, value, "feature", ColumnOptions(marks=marks), self._notice)
 
     def _admit_columns(self, x: Mapping[str, Any]) -> None:
-        """Keys that are new and have a value become columns."""
+        """Add new keys that have a value as columns."""
         new = [
             (name, x[name])
-            for name in sorted(x, key=str)  # the order of keys means nothing
+            for name in sorted(x, key=str)  # the order of keys must not matter
             if name not in self._known and self._clean_text(x[name]) is not None
         ]
         if not new:
@@ -215,7 +213,7 @@ class RowEncoder:
         self._index_schema()
 
     def _admit_values(self, x: Mapping[str, Any]) -> None:
-        """Undecided columns that have their first value, and new categories."""
+        """Infer undecided columns that have a first value, and add new categories."""
         schema = None
         for column in self._features:
             value = x.get(column.name)
@@ -235,7 +233,7 @@ class RowEncoder:
             self._index_schema()
 
     def encode_targets(self, y: Any) -> FloatArray:
-        """(1, T): one value, or for several targets a dict or a sequence of them."""
+        """Encode the targets as (1, T); several targets come as a dict or a sequence."""
         return self._read(y)
 
     def _encode_class(self, y: Any) -> FloatArray:
@@ -279,7 +277,7 @@ class RowEncoder:
         self._index_schema()
 
     def encode_row(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
-        """A row to learn."""
+        """Encode a row to learn."""
         if type(weight) is not float or weight != 1.0:
             weight = _validate_weight(weight)
         inputs = self.encode_features(x, admit=True)
@@ -296,7 +294,7 @@ class RowEncoder:
         )
 
     def encode_query(self, x: Mapping[str, Any]) -> Rows:
-        """A row to predict."""
+        """Encode a row to predict."""
         inputs = self.encode_features(x, admit=False)
         target = np.full((1, len(self._targets)), _NAN)
         return Rows(
@@ -325,7 +323,7 @@ class RowEncoder:
 
 
 def split_targets(names: Sequence[str], y: Any) -> list[Any]:
-    """The values of several targets that come as a sequence."""
+    """Return the values of several targets given as a sequence; raise an error otherwise."""
     if isinstance(y, str) or not isinstance(y, Iterable):
         raise ArgumentError(
             f"a row has {len(names)} targets: give a dict by name or a sequence, "
@@ -338,7 +336,7 @@ def split_targets(names: Sequence[str], y: Any) -> list[Any]:
 
 
 def check_row(x: object) -> None:
-    """Refuse what is no row."""
+    """Raise ArgumentError if a row is not a dict."""
     if not isinstance(x, Mapping):
         raise ArgumentError(
             f"a row must be a dict of values by column name, not {shorten(repr(x))} "
@@ -347,7 +345,7 @@ def check_row(x: object) -> None:
 
 
 def _validate_weight(weight: Any) -> float:
-    """A weight as a number; refuse what is none, or not positive and finite."""
+    """Return a weight as a float; raise an error unless it is positive and finite."""
     try:
         number = math.nan if isinstance(weight, str | bytes) else float(weight)
     except (TypeError, ValueError):
@@ -365,7 +363,7 @@ _NO_NUMBER: Final = np.zeros(1, np.int64)
 
 
 def value_to_text(value: Any) -> str | None:
-    """A value as text, None where it is missing."""
+    """Convert a value to text, None if it is missing."""
     value = normalize_cell(value)
     if value is None:
         return None
@@ -381,7 +379,7 @@ def value_to_text(value: Any) -> str | None:
 
 
 def check_column_name(name: object) -> None:
-    """Refuse what cannot be the name of a column."""
+    """Raise an error if this cannot be a column name."""
     if not isinstance(name, str):
         raise ArgumentError(f"column names must be strings, not {shorten(repr(name))}")
     if not is_encodable(name):
@@ -391,7 +389,7 @@ def check_column_name(name: object) -> None:
 
 
 def check_label(name: str, label: str) -> None:
-    """Refuse what cannot be a class or a category of a column."""
+    """Raise DataError if a label cannot be a class or a category."""
     if not is_encodable(label):
         raise DataError(
             f"column '{name}': {label!a} holds a lone surrogate, which is not valid Unicode text"
@@ -404,7 +402,7 @@ def infer_row_schema(
     options: ColumnOptions,
     notice: Notice = lambda text: None,
 ) -> Schema:
-    """The schema that a first row suggests; the kind of a value is all there is to go by."""
+    """Infer a schema from the values of a first row and from the options."""
     columns: list[Column] = []
     seen: list[TargetSample] = []
     for name in (*targets, *x):
@@ -455,7 +453,7 @@ def infer_row_schema(
 def infer_column(
     name: str, value: Any, role: ColumnRole, options: ColumnOptions, notice: Notice
 ) -> tuple[Column, str]:
-    """A column by its first value and by what was said of it, and what it holds if of no use."""
+    """Infer a column from its first value and the options, and what it holds if it is ignored."""
     seen = _sample_value(value)
     form = detect_column_format(seen, options.marks, any_sign=name in options.numeric)
     kind, what = infer_kind(seen, form)
