@@ -73,7 +73,11 @@ class Chunk:
             self.source,
             self.batch.slice(start, stop - start),
             self.first_row + start,
-            {at - start: flaw for at, flaw in self.row_errors.items() if start <= at < stop},
+            {
+                at - start: row_error
+                for at, row_error in self.row_errors.items()
+                if start <= at < stop
+            },
             self.line_of,
             self.offset + start,
             (begin + int(each * start), end if stop >= self.size else begin + int(each * stop)),
@@ -81,12 +85,14 @@ class Chunk:
             None if self.table is None else self.table[:, start:stop],
         )
 
-    def make_bad_row(self, position: int, flaw: RowError) -> BadRow:
+    def make_bad_row(self, position: int, row_error: RowError) -> BadRow:
         """Describe a bad row: its place in the source and its error."""
         text = self.line_of is not None
         row = self.first_row + position
         line = self.line_of(self.offset + position) if self.line_of else row
-        return BadRow(self.source, line, flaw.column, flaw.value, flaw.reason, text, row)
+        return BadRow(
+            self.source, line, row_error.column, row_error.value, row_error.reason, text, row
+        )
 
 
 def shorten(value: str, limit: int = 40) -> str:

@@ -126,8 +126,10 @@ def are_booleans(values: Sequence[str]) -> bool:
     if lower <= {"true", "false"}:
         return True
     words = lower - {"0", "1", "0.0", "1.0"}
-    spelt = len(set(values))
-    return bool(words) and lower <= BOOLEAN_VALUES.keys() and (spelt > 2 or spelt > len(lower))
+    spellings = len(set(values))
+    return (
+        bool(words) and lower <= BOOLEAN_VALUES.keys() and (spellings > 2 or spellings > len(lower))
+    )
 
 
 SENTINEL_VALUES: Final = (-99.0, -999.0, -9999.0, -99999.0)

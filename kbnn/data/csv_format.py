@@ -196,8 +196,10 @@ class CsvReader:
         try:
             return cell.decode()
         except UnicodeDecodeError as error:
-            flaw = encoding_error("", error)
-            raise DataError(f"{self.name}:{self._line}: {flaw.reason} ({flaw.remedy})") from error
+            row_error = encoding_error("", error)
+            raise DataError(
+                f"{self.name}:{self._line}: {row_error.reason} ({row_error.remedy})"
+            ) from error
 
     def _too_long_error(self) -> DataError:
         size = f"{MAX_RECORD_BYTES >> 20} MiB"
@@ -241,32 +243,36 @@ class CsvReader:
             return
         if data.lstrip(b"\r\n"):
             numbers = self._hints.numbers
-            flaws: dict[int, RowError] = {}
+            row_errors: dict[int, RowError] = {}
             batch = self._parse_bulk(
                 data, lambda name: pa.float64() if name in numbers else pa.string()
             )
             if batch is None:
-                batch, flaws = self._read_slowly(self._split_records(data), {})
-            yield self._make_chunk(data, batch, flaws)
+                batch, row_errors = self._read_slowly(self._split_records(data), {})
+            yield self._make_chunk(data, batch, row_errors)
         self._line += count_lines(data)
 
     def _parse_lines(self, data: bytes) -> Iterator[Chunk]:
         """Parse the end of a text with an unclosed quote line by line, to keep the good rows."""
         lines = [line for line in data.replace(b"\r", b"\n").split(b"\n") if line]
-        flaws = {
+        row_errors = {
             at: _UNBALANCED_QUOTE
             for at, line in enumerate(lines)
             if not is_closed(line, self.delimiter)
         }
-        batch, flaws = self._read_slowly([line + b"\n" for line in lines], flaws)
-        yield self._make_chunk(data, batch, flaws, by_line=True)
+        batch, row_errors = self._read_slowly([line + b"\n" for line in lines], row_errors)
+        yield self._make_chunk(data, batch, row_errors, by_line=True)
 
     def _make_chunk(
-        self, data: bytes, batch: pa.RecordBatch, flaws: dict[int, RowError], by_line: bool = False
+        self,
+        data: bytes,
+        batch: pa.RecordBatch,
+        row_errors: dict[int, RowError],
+        by_line: bool = False,
     ) -> Chunk:
         row, self._row = self._row, self._row + batch.num_rows
         line_of = make_line_finder(data, self._line, None if by_line else self.delimiter)
-        return Chunk(self.name, batch, row, flaws, line_of)
+        return Chunk(self.name, batch, row, row_errors, line_of)
 
     def _split_records(self, data: bytes) -> list[bytes]:
         starts = [*find_record_starts(data, self.delimiter), len(data)]
@@ -312,28 +318,28 @@ class CsvReader:
         return record.count(self.delimiter.encode()) + 1
 
     def _read_slowly(
-        self, records: list[bytes], flaws: dict[int, RowError]
+        self, records: list[bytes], row_errors: dict[int, RowError]
     ) -> tuple[pa.RecordBatch, dict[int, RowError]]:
         """Parse as raw text; a record with an error becomes an empty row."""
         width = len(self.columns)
         empty = self.delimiter.encode() * (width - 1) + b"\n" if width > 1 else b'""\n'
-        records = [empty if at in flaws else record for at, record in enumerate(records)]
+        records = [empty if at in row_errors else record for at, record in enumerate(records)]
         for at, record in enumerate(records):
             fields = self._count_fields(record)
             if fields != width:
                 text = record.rstrip(b"\r\n").decode(errors="backslashreplace")
                 what = "the header" if self.header else "the first line"
                 reason = f"has {format_plural(fields, 'field')}, {what} has {width}"
-                flaws[at] = RowError("", text, reason, "use --on-error skip")
+                row_errors[at] = RowError("", text, reason, "use --on-error skip")
                 records[at] = empty
         batch = self._parse_bulk(b"".join(records), lambda _: pa.binary())
         if batch is None or batch.num_rows != len(records):
             raise DataError(f"{self.name}:{self._line}: cannot be read as delimited text")
         columns = [
-            _decode_text_column(name, array, flaws)
+            _decode_text_column(name, array, row_errors)
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), flaws
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), row_errors
 
 
 def _to_single_batch(table: pa.Table) -> pa.RecordBatch:
@@ -341,7 +347,7 @@ def _to_single_batch(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def _decode_text_column(name: str, array: pa.Array, flaws: dict[int, RowError]) -> pa.Array:
+def _decode_text_column(name: str, array: pa.Array, row_errors: dict[int, RowError]) -> pa.Array:
     """Decode raw text; a value that is not UTF-8 becomes null and adds an error to its row."""
     try:
         return array.cast(pa.string())
@@ -352,6 +358,6 @@ def _decode_text_column(name: str, array: pa.Array, flaws: dict[int, RowError]) 
         try:
             texts.append(value.decode())
         except UnicodeDecodeError as error:
-            flaws.setdefault(at, encoding_error(name, error))
+            row_errors.setdefault(at, encoding_error(name, error))
             texts.append(None)
     return pa.array(texts, pa.string())

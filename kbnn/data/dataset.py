@@ -46,11 +46,11 @@ class FirstRows(NamedTuple):
     seen: dict[str, list[pa.Array]]
 
 
-def first_row_error(chunk: Chunk, flaws: dict[int, RowError]) -> DataError:
+def first_row_error(chunk: Chunk, row_errors: dict[int, RowError]) -> DataError:
     """Make the error that stops a stream at its first bad row."""
-    at = min(flaws)
-    remedy = f" ({flaws[at].remedy})" if flaws[at].remedy else ""
-    return DataError(f"{chunk.make_bad_row(at, flaws[at])}{remedy}")
+    at = min(row_errors)
+    remedy = f" ({row_errors[at].remedy})" if row_errors[at].remedy else ""
+    return DataError(f"{chunk.make_bad_row(at, row_errors[at])}{remedy}")
 
 
 def read_first_rows(
@@ -148,8 +148,8 @@ def _find_first_value(
         column = _get_column(early[at].batch, name)
         held = find_present_rows(column, tokens)
         held[list(early[at].row_errors)] = False
-        flaws = [row for row in early[at].row_errors if not held[:row].any()]
-        if stop and flaws:
+        row_errors = [row for row in early[at].row_errors if not held[:row].any()]
+        if stop and row_errors:
             raise first_row_error(early[at], early[at].row_errors)
         if held.any():
             seen.append(column.slice(int(np.argmax(held)), 1))
@@ -436,15 +436,15 @@ class Stream(Closeable):
                 chunk = whole.slice(start, min(start + self._pace.rows, whole.size))
                 start += chunk.size
                 self.source = chunk.source
-                block, flaws, stopped = encoder.encode(chunk)
+                block, row_errors, stopped = encoder.encode(chunk)
                 if stopped:
                     if block is not None:
                         yield block
-                    raise first_row_error(chunk, flaws)
-                for at, flaw in flaws.items():
+                    raise first_row_error(chunk, row_errors)
+                for at, row_error in row_errors.items():
                     # Bad rows before the point of resumption were reported by the first run.
                     good_rows = [
-                        k for k in range(at) if options.on_error == "keep" or k not in flaws
+                        k for k in range(at) if options.on_error == "keep" or k not in row_errors
                     ]
                     if (
                         good
@@ -453,7 +453,7 @@ class Stream(Closeable):
                     ):
                         self.bad_rows += 1
                         if not self._testing:
-                            self._on_bad_row(chunk.make_bad_row(at, flaw))
+                            self._on_bad_row(chunk.make_bad_row(at, row_error))
                 self._bytes = chunk.span[1]
                 if block is not None:
                     good += self._count_pass_rows(block.number)

@@ -89,13 +89,13 @@ class ColumnDecoder:
         self.tiny_columns: set[str] = set()  # columns with values that count as 0
         self._places = {name: at for at, name in enumerate(chunk.batch.schema.names)}
         self._rank = {column.name: at for at, column in enumerate(schema.columns)}
-        for at, flaw in chunk.row_errors.items():
-            self._add_row_error(at, -1, flaw)
+        for at, row_error in chunk.row_errors.items():
+            self._add_row_error(at, -1, row_error)
 
-    def _add_row_error(self, at: int, rank: int, flaw: RowError) -> None:
+    def _add_row_error(self, at: int, rank: int, row_error: RowError) -> None:
         """Record a row error; of several in one row, the one of the first column is kept."""
         if at not in self.row_errors or rank < self.row_errors[at][0]:
-            self.row_errors[at] = (rank, flaw)
+            self.row_errors[at] = (rank, row_error)
         self.good[at : None if self.stop else at + 1] = False
 
     def _get_array(self, name: str) -> pa.Array:
@@ -201,8 +201,8 @@ class ColumnDecoder:
     ) -> None:
         for at in np.flatnonzero(where).tolist():
             shown = "missing" if np.isnan(values[at]) else number_to_text(values[at])
-            flaw = RowError(column.name, shown, reason.format(shown), _SKIP_HINT)
-            self._add_row_error(at, self._rank[column.name], flaw)
+            row_error = RowError(column.name, shown, reason.format(shown), _SKIP_HINT)
+            self._add_row_error(at, self._rank[column.name], row_error)
 
     def read_ids(self) -> list[str | None] | None:
         """Read the id of each row; None if the stream has no id column."""

@@ -337,25 +337,25 @@ class ChunkEncoder:
         found.read_categories()
         if self._admit:
             self._sentinels.check_chunk(found.values, found.good, chunk)
-        flaws = {at: flaw for at, (_, flaw) in sorted(found.row_errors.items())}
-        stopped = found.stop and bool(flaws)
+        row_errors = {at: row_error for at, (_, row_error) in sorted(found.row_errors.items())}
+        stopped = found.stop and bool(row_errors)
         if stopped:
-            first = min(flaws)
-            flaws = {first: flaws[first]}
+            first = min(row_errors)
+            row_errors = {first: row_errors[first]}
         size = measure_schema(self.schema)
         if size != self._size:
             self._sent_schema, self._size = self.schema.copy(), size
         if self._on_error == "keep":
-            rows = self._make_rows(found, None, ~found.good if flaws else None)
+            rows = self._make_rows(found, None, ~found.good if row_errors else None)
         elif found.good.all():
             rows = self._make_rows(found, None, None)
         elif found.good.any():
             rows = self._make_rows(found, np.flatnonzero(found.good), None)
         else:
-            return EncodedChunk(None, flaws, stopped)
+            return EncodedChunk(None, row_errors, stopped)
         if self._admit:
             self._dead_columns.look(rows, self._sent_schema, chunk.source)
-        return EncodedChunk(rows, flaws, stopped)
+        return EncodedChunk(rows, row_errors, stopped)
 
     def _report_tiny_values(self, names: set[str]) -> None:
         """Report, once per column, that it has values so small that they count as 0."""

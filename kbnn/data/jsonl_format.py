@@ -93,16 +93,16 @@ class JsonReader:
 
     def _make_chunk(self, data: bytes) -> Chunk:
         data = _empty_blank_lines(data)
-        flaws: dict[int, RowError] = {}
+        row_errors: dict[int, RowError] = {}
         if self._has_columns:
             self._late.scan_lines(data, self._row)
         batch = self._parse_bulk(data) if self._has_columns else None
         typed: dict[str, BoolArray] = {}
         if batch is None:
-            batch, flaws, typed = self._read_lines(data)
+            batch, row_errors, typed = self._read_lines(data)
         row, self._row = self._row, self._row + batch.num_rows
         line_of = make_line_finder(data, self._line, None)
-        return Chunk(self.name, batch, row, flaws, line_of, typed=typed)
+        return Chunk(self.name, batch, row, row_errors, line_of, typed=typed)
 
     def fix_columns(self, names: Iterable[str]) -> None:
         """Fix the columns; keys that appear from now on are late."""
@@ -167,12 +167,12 @@ class JsonReader:
         For text columns, also return which values were JSON numbers.
         """
         starts = [*find_record_starts(data, None), len(data)]
-        flaws: dict[int, RowError] = {}
+        row_errors: dict[int, RowError] = {}
         rows: list[dict[str, Any]] = []
         for at, (start, end) in enumerate(pairwise(starts)):
             found = _parse_line(data[start:end], any_width=self._hints.wanted is not None)
             if isinstance(found, RowError):
-                flaws[at] = found
+                row_errors[at] = found
                 found = {}
             rows.append(found)
         if not self._has_columns:
@@ -190,7 +190,7 @@ class JsonReader:
                     typed[name] = which
         if not columns:  # only bad lines so far: a dummy column keeps the number of rows
             columns, names = [pa.nulls(len(rows))], [""]
-        return pa.RecordBatch.from_arrays(columns, names=names), flaws, typed
+        return pa.RecordBatch.from_arrays(columns, names=names), row_errors, typed
 
 
 def _empty_blank_lines(data: bytes) -> bytes:

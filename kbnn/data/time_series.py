@@ -205,8 +205,8 @@ def add_clock_and_lags(
             )
     if asked.lags == LAGS_OFF or (asked.lags is None and not lone):
         return
-    said = parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock)
-    schema.lags = _build_lags(schema, said)
+    specs = parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock)
+    schema.lags = _build_lags(schema, specs)
     schema.layout += [Place(lag.name, None) for lag in schema.lags]
     last = frozenset(lag.column for lag in schema.lags if lag.rows == 1)
     schema.changes = TARGET_TYPES[schema.task].uses_differencing(schema.targets, last)
@@ -233,10 +233,10 @@ def _default_lags(clock: Clock | None) -> tuple[LagSpec, ...]:
     return tuple(LagSpec(None, str(k), k, 0.0) for k in rows)
 
 
-def _build_lags(schema: Schema, said: Sequence[LagSpec]) -> list[Lag]:
+def _build_lags(schema: Schema, specs: Sequence[LagSpec]) -> list[Lag]:
     known = {column.name: column for column in schema.columns}
     taken, lags = [*known, *schema.derived_columns], []
-    for column, text, rows, seconds in said:
+    for column, text, rows, seconds in specs:
         if not rows and schema.clock is None:
             raise UsageError(f"--lags {text}: a duration needs a clock (--time names its column)")
         if column is not None and column not in known:
