@@ -74,7 +74,10 @@ TEXT: Final = [
         "{f}:2: a record is longer than 16 MiB (an unbalanced quote?)",
     ),
     _case(
-        "every row bad", "a,y\n1\n2\n", "no row can be used: every one is flawed", on_error="skip"
+        "every row bad",
+        "a,y\n1\n2\n",
+        "no row can be used: every row has an error",
+        on_error="skip",
     ),
 ]
 
@@ -117,7 +120,7 @@ VALUES: Final = [
     _case(
         "squares beyond float",
         "a,y\n1,2\n1e300,4\n",
-        f"{{f}}:3: column 'a': 1e+300 is too large to reckon with {_SKIP}",
+        f"{{f}}:3: column 'a': 1e+300 is too large (limit 1e+140) {_SKIP}",
     ),
     _case(
         "first of two flaws",
@@ -152,7 +155,7 @@ VALUES: Final = [
         "a,y\n"
         + "".join(f"{at},c{at % 8}\n" for at in range(32))
         + "".join(f"{at},c{at}\n" for at in range(70)),
-        f"{{f}}:98: column 'y': 'c64' would be class 65, 64 are the most {_SKIP}",
+        f"{{f}}:98: column 'y': 'c64' would be class 65, the limit is 64 {_SKIP}",
     ),
     _case(
         "weight zero",
@@ -184,11 +187,11 @@ COLUMNS: Final = [
     _case(
         "no such target", "temp,y\n1,2\n", "no column 'tmp' (did you mean 'temp'?)", target=("tmp",)
     ),
-    _case("no such feature", "a,y\n1,2\n", "no column 'zz' (there are: a, y)", features=("zz",)),
+    _case("no such feature", "a,y\n1,2\n", "no column 'zz' (available: a, y)", features=("zz",)),
     _case(
-        "no such ignored column", "a,y\n1,2\n", "no column 'zz' (there are: a, y)", ignore=("zz",)
+        "no such ignored column", "a,y\n1,2\n", "no column 'zz' (available: a, y)", ignore=("zz",)
     ),
-    _case("no such weight", "a,y\n1,2\n", "no column 'w' (there are: a, y)", weight="w"),
+    _case("no such weight", "a,y\n1,2\n", "no column 'w' (available: a, y)", weight="w"),
     _case(
         "target and feature",
         "a,y\n1,2\n",
@@ -211,15 +214,15 @@ COLUMNS: Final = [
     _case(
         "one column",
         "y\n1\n2\n",
-        "no column is left to learn from: every one is the target or ignored. To forecast a series "
-        "from its own past, add --lags 1,2.",
+        "no column is left to learn from: every column is the target or ignored. To forecast a "
+        "series from its own past, add --lags 1,2.",
     ),
     _case(
         "timestamp target",
         "a,when\n1,2020-01-01\n2,2020-01-02\n",
         "target 'when' holds dates or times such as '2020-01-01', which cannot be predicted "
-        "(choose another with --target; of a time to be foretold, learn the days or hours until "
-        "then)",
+        "(choose another with --target; to predict a time, use the days or hours until then as "
+        "the target)",
         target=("when",),
     ),
     _case(
@@ -255,7 +258,7 @@ COLUMNS: Final = [
     _case(
         "no sd column",
         "a,b,y\n1,1,2\n",
-        "--input-sd: no column is named like another one with _sd at its end",
+        "--input-sd: no column is named like another column with _sd appended",
         input_sd=True,
     ),
 ]
@@ -264,7 +267,7 @@ FORMATS: Final = [
     _case(
         "JSON array",
         '[{"a": 1}]',
-        "{f}: is a JSON array: one object per line is needed (jq -c '.[]' makes them)",
+        "{f}: is a JSON array: one object per line is needed (convert it with jq -c '.[]')",
     ),
     _case(
         "broken JSON",

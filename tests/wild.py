@@ -94,7 +94,7 @@ def _numbers() -> Iterator[Wild]:
                {0: SIZE[0] + 0.125}, options={"decimal": ","})  # fmt: skip
     yield Wild("--thousands .", _file(lambda at: f"{1 + at % 8}.250"), (read,), {0: 1250.0},
                options={"thousands": "."})  # fmt: skip
-    kind = {"kind": "category", "said": ("are taken for categories",)}
+    kind = {"kind": "category", "said": ("are read as categories",)}
     some = [f"{at % 9} {'km' if at % 2 else 'mi'}" for at in range(ROWS)]
     yield Wild("km and mi", _file(some.__getitem__), **kind)  # type: ignore[arg-type]
     some = [f"{'$' if at % 2 else '€'}{at % 9}" for at in range(ROWS)]
@@ -195,7 +195,7 @@ def _dates() -> Iterator[Wild]:
     yield Wild("dates: 20240105", number, ("looks like a date",), {0: 20200101.0})
     yield Wild("dates: 20240105 as the clock", number, ("'a' is the clock",), options={"time": "a"})
     target = _file(lambda at: str(SIZE[at]), target=lambda at: "{}-{:02}-{:02}".format(*day[at]))
-    yield Wild("a date at the end", target, ("last column but the clock, 'b'",))
+    yield Wild("a date at the end", target, ("last column except the clock, 'b'",))
     error = "holds dates or times such as '2020-01-01'"
     yield Wild("a date as target", target, error=error, options={"target": ("y",)})
 

@@ -1,4 +1,8 @@
-"""Parquet and Arrow IPC to chunks."""
+"""Read Parquet files, Arrow files, Arrow streams and tables in memory into chunks.
+
+Encoded Arrow types (dictionaries, run-length encoding, views) are decoded here, so that later
+steps see plain columns only. Damaged files raise DataError and never crash the process.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from kbnn.errors import DataError
 
 ARROW_BATCH_ROWS: Final = 4096
 
-# Everything a damaged file makes Arrow raise; it has no common base class of its own.
+# Arrow raises all of these on damaged files; they have no common base class.
 _ARROW_ERRORS: Final = (
     pa.ArrowException,
     OSError,
@@ -38,7 +42,7 @@ _ARROW_ERRORS: Final = (
 
 
 class ArrowReader:
-    """Reads record batches; rows are numbered from 1."""
+    """Read record batches as chunks; rows are numbered from 1."""
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class ArrowReader:
         progress: Callable[[int], None] = lambda rows: None,
         constant: Mapping[str, str | None] | None = None,
     ) -> None:
-        """`constant` columns, which stand first, have one value in all rows."""
+        """Open a source; `constant` columns come first and have one value in all rows."""
         self.name = name
         own = frozenset(schema.names)
         self._constant = {n: v for n, v in (constant or {}).items() if n not in own}
@@ -66,8 +70,8 @@ class ArrowReader:
             raise damaged_data_error(name, what, error) from error
         check_unique_names(self.columns, name)
         self.notices = [
-            f"{name}: column '{shorten(field.name)}': the time zone '{shorten(field.type.tz)}' is "
-            "unknown here: its times are read as UTC"
+            f"{name}: column '{shorten(field.name)}': unknown time zone "
+            f"'{shorten(field.type.tz)}': its times are read as UTC"
             for field in schema
             if pa.types.is_timestamp(field.type)
             and not is_known_zone(field.type.tz)
@@ -78,7 +82,7 @@ class ArrowReader:
             raise DataError(f"{name}: has no columns")
 
     def read_chunks(self) -> Iterator[Chunk]:
-        """All batches, in order, as they arrive."""
+        """Yield all batches as chunks, in order, as they arrive."""
         row = 1
         while True:
             try:
@@ -108,7 +112,7 @@ class ArrowReader:
         return pa.RecordBatch.from_arrays([*values, *batch.columns], names=names)
 
     def _select_wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The wanted columns, checked."""
+        """Select the wanted columns and validate them."""
         chosen = [
             (at, name) for at, name in enumerate(batch.schema.names) if self._hints.is_wanted(name)
         ]
@@ -117,7 +121,7 @@ class ArrowReader:
         for at, name in chosen:
             column = batch.column(at)
             try:
-                column.validate(full=True)  # a damaged file may otherwise crash what follows
+                column.validate(full=True)  # damaged data may crash Arrow's functions later
             except _ARROW_ERRORS:
                 if name not in self._hints.ignored:
                     raise
@@ -127,16 +131,16 @@ class ArrowReader:
 
 
 def _decode_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns of types that Arrow's functions take, a few rows at a time."""
+    """Decode every column of a batch to a type that Arrow's compute functions support."""
     columns = [decode_column(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def decode_column(column: pa.Array) -> pa.Array:
-    """Decode a column: dictionaries, runs and views become plain values, at any depth.
+    """Decode dictionaries, run-length encoding and views to plain values, at any depth.
 
-    Few of Arrow's functions take these. A time zone that is unknown here is left out, so that the
-    times are those of UTC; values that cannot be decoded become texts.
+    Few of Arrow's functions support the encoded types. An unknown time zone is dropped, so that
+    its times are read as UTC. Values that cannot be decoded become text.
     """
     try:
         return _decode_encoded_column(column)
@@ -171,7 +175,7 @@ def _decode_encoded_column(column: pa.Array) -> pa.Array:
 
 
 def _is_encoded(kind: pa.DataType) -> bool:
-    """Whether a type is, or holds, one that few of Arrow's functions take."""
+    """Return whether a type is, or contains, an encoded type or an unknown time zone."""
     inner = [kind.field(at).type for at in range(kind.num_fields)]
     return (
         pa.types.is_dictionary(kind)
@@ -185,27 +189,27 @@ def _is_encoded(kind: pa.DataType) -> bool:
 
 @cache
 def is_known_zone(zone: str | None) -> bool:
-    """Whether times of a zone can be told by the clock on its walls."""
+    """Return whether times of a zone can be converted to local time."""
     if zone is None:
         return True
     start = pa.array([0], pa.timestamp("s", tz=zone))
     try:
         pc.local_timestamp(start)
-        start.to_pylist()  # Python has a list of zones of its own
+        start.to_pylist()  # Python has its own list of zones
     except (pa.ArrowException, KeyError, ValueError):
         return False
     return True
 
 
 def damaged_data_error(name: str, what: str, error: BaseException) -> DataError:
-    """The error for a file that Arrow cannot read."""
+    """Make the error for data that Arrow cannot read."""
     lines = str(error).strip().splitlines()
     first = lines[0] if lines else type(error).__name__
     return DataError(f"{name}: the {what} data are damaged ({first[:120].rstrip('. ')})")
 
 
 def open_parquet(reader: ByteReader, hints: ReadHints) -> ArrowReader:
-    """Open a Parquet file; a pipe goes to a temporary file first, for the index is at the end."""
+    """Open a Parquet file; a pipe is first copied to a temporary file (the index is at the end)."""
     name = reader.source.name
     path = reader.source.seekable_path(reader)
     try:
@@ -230,10 +234,10 @@ def open_parquet(reader: ByteReader, hints: ReadHints) -> ArrowReader:
 
 
 def _read_parquet_width(path: str) -> int:
-    """The number of columns as the index of a Parquet file begins with it; 0 when it does not.
+    """Read the number of columns from the start of a Parquet index; 0 if it cannot be read.
 
-    To have it from Arrow is to have the whole index, 2 kB a column. The index is Thrift: field 1
-    is the version, field 2 a list, which begins with its length, of the root and the columns.
+    Arrow would load the whole index, 2 kB per column. The index is encoded in Thrift: field 1 is
+    the version; field 2 is a list of the root and the columns, which begins with its length.
     """
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -256,7 +260,7 @@ def _read_parquet_width(path: str) -> int:
 
 
 def open_arrow_file(reader: ByteReader, hints: ReadHints) -> ArrowReader:
-    """Open an Arrow file; a pipe goes to a temporary file first."""
+    """Open an Arrow file; a pipe is first copied to a temporary file."""
     name = reader.source.name
     path = reader.source.seekable_path(reader)
     try:
@@ -277,7 +281,7 @@ def open_arrow_file(reader: ByteReader, hints: ReadHints) -> ArrowReader:
 
 
 def open_arrow_stream(reader: ByteReader, hints: ReadHints) -> ArrowReader:
-    """Open an Arrow stream: batches are delivered as they arrive, from a pipe too."""
+    """Open an Arrow stream; batches are delivered as they arrive, also from a pipe."""
     name = reader.source.name
     try:
         stream = pyarrow.ipc.open_stream(pa.PythonFile(_ExactReader(reader), mode="r"))
@@ -293,7 +297,7 @@ def open_table(reader: BatchReader, hints: ReadHints) -> ArrowReader:
 
 
 class _ExactReader:
-    """A file over a byte reader that returns as many bytes as asked for, unless at the end."""
+    """File over a byte reader that returns exactly the requested bytes, fewer only at the end."""
 
     closed = False
 

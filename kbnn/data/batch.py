@@ -1,4 +1,8 @@
-"""Rows on their way from a stream to a learner: one tuple; and what comes of them."""
+"""Batches of encoded rows, as passed from a stream to a model, and the result of learning them.
+
+`Rows` holds the arrays of one batch. The module also defines the range of supported numbers and
+the rule by which a column counts as silent.
+"""
 
 from __future__ import annotations
 
@@ -12,65 +16,64 @@ from kbnn.data.schema import Schema
 from kbnn.targets.prediction import Forecast
 
 MAX_ABS_VALUE = 1e140
-"""The largest number taken: sums of squares of larger ones leave the range of float64."""
+"""Largest supported absolute value: sums of squares of larger ones may overflow float64."""
 
 MIN_ABS_VALUE = 1e-140
-"""What is closer to 0 counts as 0: its square is no number, and no scale can be made of it."""
+"""Values closer to 0 count as 0: their squares underflow, so no scale can be computed."""
 
 
 GAP_ROWS: Final = 200
 GAP_VALUES: Final = 20
-"""Rows without a value, and values to be expected in them, from which on a column seems dead."""
+"""A column counts as dead after GAP_ROWS rows without a value in which GAP_VALUES were expected."""
 
 
 def longest_usual_gap(active: int, rows: int) -> int:
-    """Rows in which GAP_VALUES values are to be expected, given rows with a value among all.
+    """Compute the number of rows in which GAP_VALUES values are expected, at least GAP_ROWS.
 
-    The share is taken of GAP_ROWS rows at least: the first few values say little about it.
+    The expected gap is GAP_VALUES * max(rows, GAP_ROWS) / active, rounded up, where `active` of
+    `rows` rows had a value. The lower bound on rows keeps the first few values from deciding.
     """
     return max(GAP_ROWS, -(-GAP_VALUES * max(rows, GAP_ROWS) // active))
 
 
 class Rows(NamedTuple):
-    """n rows; NaN is missing."""
+    """A batch of n rows; NaN means missing."""
 
     x: FloatArray  # (n, D) as the schema lays it out
     y: FloatArray  # (n, T); the class index where the target is a label
     number: IntArray  # (n,) row number in the source, from 1
-    x_sd: FloatArray | None = None  # (n, D) stated standard deviations, 0 = exact
+    x_sd: FloatArray | None = None  # (n, D) standard deviations of the inputs, 0 = exact
     weight: FloatArray | None = None  # (n,) positive
-    unreadable: NDArray[np.bool_] | None = None  # (n,) rows of which nothing is known
-    schema: Schema | None = None  # as it is after these rows, where it may have grown
-    original: Any = None  # the columns as they were read (an Arrow batch), when asked for
-    time: FloatArray | None = None  # (n, 2) as kbnn.data.clock has it
-    id: list[str | None] | None = (
-        None  # by which a label finds its row, see kbnn.model.pending_labels
-    )
+    unreadable: NDArray[np.bool_] | None = None  # (n,) rows that could not be parsed
+    schema: Schema | None = None  # the schema after these rows, which may have added to it
+    original: Any = None  # the columns as read (an Arrow batch), if requested
+    time: FloatArray | None = None  # (n, 2) instant and local time, see kbnn.data.clock
+    id: list[str | None] | None = None  # matches labels to rows, see kbnn.model.pending_labels
 
     @property
     def count(self) -> int:  # type: ignore[override]  # rows, not equal entries
-        """How many."""
+        """The number of rows."""
         return len(self.number)
 
 
 class TargetTypeChange(NamedTuple):
-    """A kind of target that was found by evidence, and the row that it cannot have."""
+    """A switch of an inferred target type, caused by a row whose target does not fit it."""
 
     old_type: str
     row: int
     value: float
-    new_type: str  # what is learned from now on
+    new_type: str  # the target type from this row on
 
 
 class LearnResult(NamedTuple):
-    """What a model said of rows, and which kinds of target were given up among them."""
+    """The predictions for a batch, made before learning it, and the target type changes in it."""
 
     forecast: Forecast
     type_changes: tuple[TargetTypeChange, ...] = ()
 
 
 def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
-    """The rows from `start` up to `stop`, without copying."""
+    """Return the rows from `start` up to `stop`, without copying."""
     return Rows(
         rows.x[start:stop],
         rows.y[start:stop],
@@ -86,12 +89,12 @@ def slice_rows(rows: Rows, start: int, stop: int) -> Rows:
 
 
 def make_fill_values(indicators: FloatArray) -> FloatArray:
-    """What columns of x held before they were known: a category was not there, a number missing."""
+    """Return the values of new columns of x in earlier rows: 0 for indicators, NaN for numbers."""
     return np.where(indicators > 0.0, 0.0, np.nan)
 
 
 def pad_columns(rows: FloatArray, width: int, fill: FloatArray | None = None) -> FloatArray:
-    """The columns of x, and on their right up to `width` those of `fill`, or zeros."""
+    """Cut or pad x to `width` columns; new columns on the right take `fill`, or zeros."""
     known = rows.shape[1]
     if known >= width:
         return rows[:, :width]

@@ -1,12 +1,9 @@
-"""Chunks: rows as they were read, with what is known to be wrong with some of them.
+"""Chunks of rows as read from a source, the errors of single rows, batch sizes and read-ahead.
 
-How many rows make a block: as many as keep whoever uses it busy for a fifth of a second.
-
-Signals, checkpoints and progress wait for the end of a block, and a row may take a microsecond or,
-in a very large network, a second. To open and close a belief takes as long as 15 to 50 of its rows,
-so there is a least size. No result depends on where a stream is cut.
-
-Read ahead in a thread, a bounded distance, so that reading overlaps with learning.
+`BatchSizer` chooses batches that take about a fifth of a second each, because signals,
+checkpoints and progress wait for the end of a batch. Batches have a minimum size, because opening
+and closing a model state takes as long as 15 to 50 rows. `ReadAhead` reads a bounded distance
+ahead in a thread. No result depends on where a stream is cut.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from kbnn.array_types import BoolArray, FloatArray
 
 
 class RowError(NamedTuple):
-    """Why a row cannot be used; column and value are empty when the whole row is meant."""
+    """Why a row cannot be used; column and value are empty if the whole row is meant."""
 
     column: str
     value: str
@@ -40,7 +37,7 @@ class BadRow(NamedTuple):
     value: str
     reason: str
     text: bool
-    row: int  # number of the row in its source, as in `Block.rows`
+    row: int  # number of the row in its source, as in `Rows.number`
 
     def __str__(self) -> str:
         place = f"{self.source}:{self.line}: " if self.text else f"{self.source}: row {self.line}: "
@@ -51,15 +48,15 @@ class BadRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive rows of one source, flawed ones in their places."""
+    """Consecutive rows of one source, including the rows with errors."""
 
     source: str
     batch: pa.RecordBatch
     first_row: int  # number of the first row, counted from 1 without the header
     row_errors: dict[int, RowError] = field(default_factory=dict)  # by position in the batch
-    line_of: Callable[[int], int] | None = None  # physical line of a position; None: not text
+    line_of: Callable[[int], int] | None = None  # physical line by position; None: not text
     offset: int = 0  # position of the first row for `line_of`
-    span: tuple[int, int] = (0, 0)  # bytes of the sources read before it, and with it
+    span: tuple[int, int] = (0, 0)  # bytes read before this chunk, and including it
     typed: Mapping[str, BoolArray] = field(default_factory=dict)  # texts that were numbers
     table: FloatArray | None = None  # (columns, rows) where every value is a plain decimal
 
@@ -69,14 +66,18 @@ class Chunk:
         return int(self.batch.num_rows)
 
     def slice(self, start: int, stop: int) -> Chunk:
-        """The rows from `start` up to `stop`."""
+        """Return the rows from `start` up to `stop`."""
         begin, end = self.span
         each = (end - begin) / max(self.size, 1)
         return Chunk(
             self.source,
             self.batch.slice(start, stop - start),
             self.first_row + start,
-            {at - start: flaw for at, flaw in self.row_errors.items() if start <= at < stop},
+            {
+                at - start: row_error
+                for at, row_error in self.row_errors.items()
+                if start <= at < stop
+            },
             self.line_of,
             self.offset + start,
             (begin + int(each * start), end if stop >= self.size else begin + int(each * stop)),
@@ -84,22 +85,24 @@ class Chunk:
             None if self.table is None else self.table[:, start:stop],
         )
 
-    def make_bad_row(self, position: int, flaw: RowError) -> BadRow:
-        """Name the place of a flaw."""
+    def make_bad_row(self, position: int, row_error: RowError) -> BadRow:
+        """Describe a bad row: its place in the source and its error."""
         text = self.line_of is not None
         row = self.first_row + position
         line = self.line_of(self.offset + position) if self.line_of else row
-        return BadRow(self.source, line, flaw.column, flaw.value, flaw.reason, text, row)
+        return BadRow(
+            self.source, line, row_error.column, row_error.value, row_error.reason, text, row
+        )
 
 
 def shorten(value: str, limit: int = 40) -> str:
-    """A value as it may stand in a message: printable and not too long."""
+    """Make a value printable and at most `limit` characters long, for messages."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
 def encoding_error(column: str, error: UnicodeDecodeError) -> RowError:
-    """The flaw of a value in another encoding."""
+    """Make the row error for a value that is not UTF-8."""
     value = shorten(error.object.decode(errors="backslashreplace"))
     reason = f"byte 0x{error.object[error.start]:02X} is not UTF-8"
     return RowError(column, value, reason, "convert it with iconv -f WINDOWS-1252 -t UTF-8")
@@ -107,12 +110,12 @@ def encoding_error(column: str, error: UnicodeDecodeError) -> RowError:
 
 @dataclass
 class ReadHints:
-    """What the readers may know about columns; it changes how values travel, never what they are.
+    """Hints that make reading faster; they never change the values that are read.
 
-    Columns in `numbers` are parsed to float64 on the way in; only columns in `wanted` are parsed
-    at all (None: every column), and where `late` is true those that are not `known`. `named` are
-    those that the user named: a first line with one of them is a header. Columns in `ignored` may
-    hold anything, damaged values too.
+    Columns in `numbers` are parsed directly to float64. Only columns in `wanted` are parsed
+    (None: every column) and, if `late` is true, those not in `known`. `named` are the columns
+    that the user named: a first line that contains one of them is a header. Columns in `ignored`
+    may hold anything, even damaged values.
     """
 
     numbers: frozenset[str] = frozenset()
@@ -125,7 +128,7 @@ class ReadHints:
     ignored: frozenset[str] = frozenset()
 
     def is_wanted(self, name: str) -> bool:
-        """Whether a column is to be parsed."""
+        """Return whether a column is to be parsed."""
         if self.wanted is None or name in self.wanted:
             return True
         return self.late and name not in self.known
@@ -137,14 +140,14 @@ MAX_BATCH_GROWTH = 4
 
 
 class BatchSizer:
-    """The size of the next block, at most `most`."""
+    """Chooses the number of rows of the next batch, at most `max_rows`."""
 
     def __init__(self, max_rows: int) -> None:
         self.max_rows = max_rows
         self.rows = min(MIN_BATCH_ROWS, max_rows)
 
     def record_duration(self, rows: int, seconds: float) -> None:
-        """A block of so many rows was used for so long."""
+        """Adapt the batch size to the time that the last batch took."""
         fits = int(rows * TARGET_BATCH_SECONDS / max(seconds, 1e-9))
         self.rows = min(max(fits, MIN_BATCH_ROWS), MAX_BATCH_GROWTH * self.rows, self.max_rows)
 
@@ -154,17 +157,18 @@ READ_AHEAD_ITEMS: Final = 2
 
 
 class _EndOfItems:
-    """The end of the items, with the error that caused it, if any."""
+    """Marks the end of the items, with the error that caused it, if any."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 class ReadAhead(Generic[T]):
-    """The same items as the iterator it is given, in order, and the same error at the same place.
+    """Iterate over the items of an iterator, read ahead in a thread.
 
-    At most DEPTH items wait and one is being made. `close` ends the thread; an
-    iterator that it never began is left to whoever made it.
+    Items come in the same order, and an error is raised at the same place. At most
+    READ_AHEAD_ITEMS items wait while one more is read. `close` ends the thread; it does not close
+    an iterator from which nothing was read.
     """
 
     def __init__(self, items: Iterator[T]) -> None:
@@ -172,7 +176,7 @@ class ReadAhead(Generic[T]):
         self._queue: queue.Queue[T | _EndOfItems] = queue.Queue(READ_AHEAD_ITEMS)
         self._stop = threading.Event()
         self._done = False
-        self._thread: threading.Thread | None = None  # begins with the first item asked for
+        self._thread: threading.Thread | None = None  # started by the first __next__
 
     def _read_items(self) -> None:
         error: BaseException | None = None
@@ -181,7 +185,7 @@ class ReadAhead(Generic[T]):
                 self._queue.put(item)
                 if self._stop.is_set():
                     break
-        except BaseException as caught:  # handed to the consumer, whatever it is
+        except BaseException as caught:  # raised again in the consumer's thread
             error = caught
         finally:
             close = getattr(self._items, "close", None)
@@ -210,7 +214,7 @@ class ReadAhead(Generic[T]):
         raise StopIteration
 
     def close(self) -> None:
-        """Stop reading: what was read ahead is dropped."""
+        """Stop reading and drop what was read ahead."""
         self._stop.set()
         if self._thread is None:
             self._done = True

@@ -1,9 +1,9 @@
-"""The clock of a stream: which column tells the time, and what is learned from it.
+"""The clock of a stream: its time column and the inputs computed from it.
 
-Cycles are pairs of sine and cosine; they pass into the network as they are. What is fixed here is
-fixed by the first rows and lives in the schema, so that a row means the same whenever it comes. The
-calendar is that of the clock on the wall, as it was written; time that passes is counted in
-instants, so that a change to summer time moves the one and not the other.
+Calendar cycles (day, week, year) become pairs of sine and cosine, which enter the network without
+standardisation. The clock is fixed by the first rows and stored in the schema, so that a row is
+encoded the same whenever it arrives. Cycles follow local time as written; elapsed time is
+computed from instants, so a change to summer time shifts the cycles but not elapsed time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ YEAR_SECONDS: Final = 365.25 * DAY_SECONDS
 MONTH_SECONDS: Final = YEAR_SECONDS / 12
 
 CYCLES: Final = {"day": DAY_SECONDS, "week": 7 * DAY_SECONDS, "year": YEAR_SECONDS}
-"""The cycles that a calendar has, by their length in seconds."""
+"""Calendar cycles and their lengths in seconds."""
 
 TimeUnit = Literal["text", "s", "ms", "us", "ns", "year"]
 TimestampStyle = Literal["text", "day", "month", "number"]
@@ -29,13 +29,13 @@ TimestampStyle = Literal["text", "day", "month", "number"]
 
 @dataclass(frozen=True)
 class Clock:
-    """What is known of the clock.
+    """The time column of a stream and the columns of x made from it.
 
-    unit      how its numbers are read; texts and points of time read themselves
-    start     the instant that elapsed time is counted from, in seconds since 1970
-    step      seconds between two rows, 0 where rows come in no order
-    cycles    those of the calendar that the rows can show
-    names     of the columns of x: two for each cycle, and one for elapsed time if it has one
+    unit      unit of numeric times; "text" for texts and timestamps, which need none
+    start     origin of elapsed time, in seconds since 1970
+    step      seconds between two rows, 0 if the rows are not in order of time
+    cycles    calendar cycles that the rows can resolve
+    names     names of the columns of x: two per cycle, and one for elapsed time if it is used
     """
 
     column: str
@@ -50,13 +50,13 @@ class Clock:
 
     @property
     def months_per_step(self) -> int:
-        """Whole months between two rows, 0 where a step is no such thing."""
+        """Whole months between two rows, 0 if the step is not a whole number of months."""
         months = round(self.step / MONTH_SECONDS)
         return months if months and abs(self.step / MONTH_SECONDS - months) < 0.1 * months else 0
 
     @property
     def season_steps(self) -> int:
-        """Steps after which the calendar comes round, 0 where no round is short enough."""
+        """Steps per season (a day, a week or a year, by the step), 0 if no season is usable."""
         step = self.step
         if self.months_per_step:
             return (
@@ -74,7 +74,11 @@ class Clock:
         return {1: 7, 7: 52}.get(round(step / DAY_SECONDS), 0)
 
     def encode_times(self, time: FloatArray) -> FloatArray:
-        """(n, names) of instants and what the clock on the wall said (n, 2)."""
+        """Compute the columns of x (n, names) from instants and local times (n, 2).
+
+        A cycle with phase p in [0, 1) gives sin(2 pi p) and cos(2 pi p); elapsed time is
+        (instant - start) in days.
+        """
         out = np.empty((len(time), len(self.names)))
         for at, cycle in enumerate(self.cycles):
             angle = 2.0 * np.pi * compute_cycle_phase(cycle, time[:, 1])
@@ -84,7 +88,7 @@ class Clock:
         return out
 
     def extend_times(self, time: FloatArray, steps: int) -> FloatArray:
-        """(steps, 2): the points of time that follow one (2,)."""
+        """Compute the times (steps, 2) that follow one time (2,)."""
         ahead = np.arange(1, steps + 1)
         if not self.months_per_step:
             return np.asarray(time + np.outer(ahead * self.step, [1.0, 1.0]))
@@ -96,7 +100,7 @@ MAX_SEASON_STEPS: Final = 1440
 
 
 def compute_cycle_phase(cycle: str, local: FloatArray) -> FloatArray:
-    """Where in a cycle, from 0 to 1, the clock on the wall stands; NaN where nobody knows."""
+    """Compute the phase of local times in a cycle, from 0 to 1; NaN where the time is missing."""
     known = np.isfinite(local)
     seconds = np.where(known, local, 0.0)
     if cycle != "year":
@@ -114,21 +118,21 @@ def compute_cycle_phase(cycle: str, local: FloatArray) -> FloatArray:
 def name_time_columns(
     column: str, cycles: Sequence[str], elapsed: bool, taken: Sequence[str]
 ) -> list[str]:
-    """Names for the columns of x that a clock makes."""
+    """Name the columns of x that a clock adds."""
     wanted = [f"{column} {cycle} {wave}" for cycle in cycles for wave in ("sin", "cos")]
     wanted += [f"{column} elapsed"] if elapsed else []
     return [make_unique_name(name, taken) for name in wanted]
 
 
 def make_unique_name(name: str, taken: Sequence[str]) -> str:
-    """The name, or one like it that no column has."""
+    """Append apostrophes to a name until no other column has it."""
     while name in taken:
         name += "'"
     return name
 
 
 def _add_months(local: float, months: int) -> float:
-    """The same day and hour some months later, or the last day of a shorter month."""
+    """Add months to a local time; a day past the end of a shorter month becomes its last day."""
     whole = np.datetime64(int(np.floor(local)), "s")
     month = whole.astype("datetime64[M]")
     begin = float(month.astype("datetime64[s]").astype(np.int64))
@@ -139,7 +143,7 @@ def _add_months(local: float, months: int) -> float:
 
 
 def format_times(clock: Clock, time: FloatArray) -> list[str]:
-    """Points of time (n, 2) as the stream writes them."""
+    """Format times (n, 2) in the way the stream writes them."""
     return [_format_time(clock, float(instant), float(local)) for instant, local in time]
 
 

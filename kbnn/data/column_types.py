@@ -1,11 +1,9 @@
-"""What a column is by its first values: numbers, truth values, categories, or nothing of use.
+"""Infer the kind of a column from its first values, and report what the user may want to change.
 
-An eye on the first negative number of each column: a -999 among measurements may be a gap.
-
-Only the first is looked at, in whatever rows it comes, so that a column that goes below 0 as a
-matter of course is never remarked on, and any cut of a stream says the same.
-
-What the first rows suggest that nobody asked: said once, with the option that would do it.
+A column holds numbers, booleans or categories, or is ignored. Notices suggest options where the
+first rows leave room for doubt: codes, dates, row counters, classes written as numbers.
+`SentinelDetector` reports a first negative number such as -999, which often means missing; it
+looks at the first negative number only, so that the report does not depend on chunk boundaries.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ _MIN_UNIQUE_VALUES: Final = 20  # values needed before "nearly all differ" means
 
 
 class ColumnSample(NamedTuple):
-    """The first values of a column as texts (None: missing), or why it cannot be used."""
+    """The first values of a column as text (None: missing), or why it cannot be used."""
 
     values: list[str | None]
     unusable: str | None
@@ -58,12 +56,12 @@ class ColumnSample(NamedTuple):
 
     @property
     def present_values(self) -> list[str]:
-        """The values that are there."""
+        """The values that are not missing."""
         return [value for value in self.values if value is not None]
 
 
 def sample_column(arrays: Sequence[pa.Array], tokens: pa.Array) -> ColumnSample:
-    """Look at the first values of a column, whatever types they came in."""
+    """Collect the first values of a column as text, from arrays of any type."""
     values: list[str | None] = []
     unusable = None
     for array in arrays:
@@ -80,7 +78,7 @@ def sample_column(arrays: Sequence[pa.Array], tokens: pa.Array) -> ColumnSample:
 def detect_column_format(
     seen: ColumnSample, stated: NumberMarks, first: str = "", *, any_sign: bool = False
 ) -> Form:
-    """How a column's numbers are written, its gaps among them."""
+    """Detect how a column writes numbers and missing values."""
     present = seen.present_values
     if not present or (seen.typed and not all(map(str.isdecimal, present))):
         return PLAIN_FORM
@@ -90,10 +88,10 @@ def detect_column_format(
 
 
 def infer_kind(seen: ColumnSample, form: Form = PLAIN_FORM) -> tuple[ColumnKind, str]:
-    """The kind of a column and, when it is ignored, what it holds instead of values.
+    """Infer the kind of a column and, if it is ignored, what it holds instead.
 
-    Three quarters numbers make a number column: then the odd text is reported by its line rather
-    than quietly turning a measurement into labels.
+    A column is numeric if at least three quarters of its values are numbers: a stray text is then
+    reported with its line instead of silently turning a measurement into labels.
     """
     if seen.unusable:
         return "ignored", seen.unusable
@@ -119,24 +117,26 @@ def infer_kind(seen: ColumnSample, form: Form = PLAIN_FORM) -> tuple[ColumnKind,
 
 
 def are_booleans(values: Sequence[str]) -> bool:
-    """Whether values are true or false: by these words, or in more spellings than two.
+    """Return whether values are booleans: `true` and `false`, or two values in several spellings.
 
-    `yes` and `no` alone are labels like others, and a third may come; `Yes`, `yes`, `N` and `no`
-    are two values in four spellings. `0`, `1` and `1.0` without a word among them are numbers.
+    `yes` and `no` alone are ordinary labels, since a third label may follow; `Yes`, `yes`, `N`
+    and `no` are two values in four spellings. `0`, `1` and `1.0` without a word are numbers.
     """
     lower = {value.lower() for value in values}
     if lower <= {"true", "false"}:
         return True
     words = lower - {"0", "1", "0.0", "1.0"}
-    spelt = len(set(values))
-    return bool(words) and lower <= BOOLEAN_VALUES.keys() and (spelt > 2 or spelt > len(lower))
+    spellings = len(set(values))
+    return (
+        bool(words) and lower <= BOOLEAN_VALUES.keys() and (spellings > 2 or spellings > len(lower))
+    )
 
 
 SENTINEL_VALUES: Final = (-99.0, -999.0, -9999.0, -99999.0)
 
 
 class SentinelDetector:
-    """Tells, once of each column, of a first negative number that many write for a gap."""
+    """Reports, once per column, a first negative number that often means missing (-999)."""
 
     def __init__(self, notice: Notice) -> None:
         self._notice = notice
@@ -145,7 +145,7 @@ class SentinelDetector:
     def check_chunk(
         self, values: Mapping[str, FloatArray], good: npt.NDArray[np.bool_], chunk: Chunk
     ) -> None:
-        """Look at the rows of a chunk that are used, in order."""
+        """Check the usable rows of a chunk, in order."""
         for name, column in values.items():
             if name in self._decided or not np.fmin.reduce(column, initial=0.0) < 0.0:
                 continue
@@ -158,14 +158,14 @@ class SentinelDetector:
                 row, shown = chunk.first_row + int(below[0]), f"{value:.15g}"
                 self._notice(
                     f"column '{shorten(name)}': {shown} in row {row:,} is its first negative "
-                    f"number and is read as one (--na {shown} if it is a gap)"
+                    f"number and is read as a number (--na {shown} if it means missing)"
                 )
 
 
 Notice = Callable[[str], None]
 
 MAX_SUGGESTED_CLASSES: Final = 10
-_MIN_HINT_VALUES: Final = 20  # values before their number says anything
+_MIN_HINT_VALUES: Final = 20  # fewer values are too few for a suggestion
 _MEASURE: Final = re.compile(
     r"(?:[-+~<>=≤≥±$€£¥₹]|EUR|USD|GBP|CHF)?\s?[-+$€£¥₹]?\d[\d.,']*\s?[%‰°$€£¥₹]?[a-zA-Zµ/²³]{0,5}"
 )
@@ -178,7 +178,7 @@ _COUNTER_COLUMN_NAME: Final = re.compile(
 
 
 def report_column(column: Column, seen: ColumnSample, notice: Notice) -> None:
-    """What there is to say of a column by itself."""
+    """Report what is doubtful about a single column."""
     if column.kind == "number" and column.form.is_plain and not seen.typed:
         report_ambiguous_points(column.name, seen.present_values, notice)
     if column.role == "feature" and column.kind == "number":
@@ -195,23 +195,24 @@ def report_column(column: Column, seen: ColumnSample, notice: Notice) -> None:
 
 
 def report_measures(column: Column, seen: ColumnSample, notice: Notice) -> None:
-    """Say so when numbers with different signs or units ($3, €5, 20 furlongs) are mere texts."""
+    """Report numbers with differing signs or units ($3, €5) that are read as text."""
     if column.kind != "category" or column.role not in ("feature", "target") or column.buckets:
         return
     present = [value for value in seen.present_values if len(value) <= MAX_LABEL_LENGTH]
     measures = [value for value in present if _MEASURE.fullmatch(value)]
     marked = [value for value in measures if column.form.parse_number(value) is None]
     if marked and 2 * len(measures) > len(present):
-        taken = "classes" if column.role == "target" else "categories"
+        noun = "classes" if column.role == "target" else "categories"
         name = shorten(column.name)
         notice(
             f"column '{name}' holds text such as '{shorten(marked[0])}': numbers with a sign or "
-            f"unit are taken for {taken} (--numeric {name} reads them where it is always the same)"
+            f"unit are read as {noun} (--numeric {name} reads them as numbers if the unit is "
+            "always the same)"
         )
 
 
 def _report_codes(column: Column, seen: ColumnSample, notice: Notice) -> None:
-    """Numbers that look like names: with zeros before them, or counting the rows."""
+    """Report numbers that may be codes, dates, Excel day numbers or row counters."""
     name = shorten(column.name)
     codes = [value for value in seen.present_values if _CODE.fullmatch(value)]
     if codes and not seen.typed:
@@ -230,8 +231,8 @@ def _report_codes(column: Column, seen: ColumnSample, notice: Notice) -> None:
     days = [column.form.parse_number(value) for value in seen.present_values]
     if TIME_COLUMN_NAME.fullmatch(column.name) and len(days) > 1 and all(map(_is_excel_day, days)):
         notice(
-            f"column '{name}': '{seen.present_values[0]}' may be a date as Excel counts days and is "
-            "learned as a number (written as a date it is the clock)"
+            f"column '{name}': '{seen.present_values[0]}' may be an Excel day number and is "
+            "learned as a number (write it as a date to make it the clock)"
         )
         return
     if len(seen.present_values) < _MIN_HINT_VALUES or not _COUNTER_COLUMN_NAME.fullmatch(
@@ -240,16 +241,19 @@ def _report_codes(column: Column, seen: ColumnSample, notice: Notice) -> None:
         return
     values = [column.form.parse_number(value) for value in seen.present_values]
     if all(b is not None and a is not None and b == a + 1 for a, b in pairwise(values)):
-        notice(f"column '{name}' counts the rows and is learned as a number (--ignore {name})")
+        notice(
+            f"column '{name}' counts the rows and is learned as a number "
+            f"(--ignore {name} leaves it out)"
+        )
 
 
 def _is_excel_day(value: float | None) -> bool:
-    """Whether a number is a day of our time, counted from 1900."""
+    """Return whether a number is a plausible Excel date (days since 1900)."""
     return value is not None and _EXCEL_DAY_RANGE[0] <= value <= _EXCEL_DAY_RANGE[1]
 
 
 def suggest_classification(target: Column, seen: ColumnSample, notice: Notice) -> None:
-    """A target of few whole numbers may be a class."""
+    """Suggest classification for a target with few different whole numbers."""
     values = {target.form.parse_number(value) for value in seen.present_values}
     whole = all(value is not None and value.is_integer() for value in values)
     if len(seen.present_values) < _MIN_HINT_VALUES or not whole:
@@ -267,5 +271,5 @@ def suggest_classification(target: Column, seen: ColumnSample, notice: Notice) -
 
 
 def suggest_hashing(name: str) -> str:
-    """The remedy for a column of many values."""
-    return f"--hash {name}:32 learns from those that come back"
+    """Suggest hashing for a column of many different values."""
+    return f"--hash {name}:32 learns from values that recur"

@@ -1,16 +1,9 @@
-"""Tables of plain decimals, the usual content of a text, read by the compiled module.
+"""Read delimited text (CSV, TSV) into chunks, decompressed if necessary.
 
-A plain decimal is [-]digits[.digits]; what it is read as is the double nearest to it, as from any
-other reading. Whatever else a text holds (a missing value, a quote, an exponent, an empty line) is
-left to others.
-
-From the bytes of a text source to decompressed pieces of text without a byte-order mark.
-
-Delimited text to chunks: records are cut here, and parsed in bulk with pinned types.
-
-A chunk whose numbers all read goes straight to float64. Any trouble in a chunk sends it through a
-second, slower reading as raw text, which finds the rows at fault; both readings give the same
-values, so it does not matter where chunks begin and end.
+Complete records are parsed in bulk. Tables of plain decimals ([-]digits[.digits]) are parsed by
+the compiled module, others by Arrow with the types of the schema; both give the double nearest to
+each decimal. A chunk that does not fit is parsed again as raw text, which is slower and finds the
+bad rows. All ways give the same values, so chunk boundaries do not matter.
 """
 
 from __future__ import annotations
@@ -63,19 +56,19 @@ except ImportError:  # built without a compiler
 
 
 def parse_decimals(text: bytes, delimiter: str, columns: int) -> FloatArray | None:
-    """Numbers (columns, lines) of a text; None when it is anything else or split otherwise."""
+    """Parse a text of plain decimals to (columns, lines); None if it holds anything else."""
     if not _BUILT or delimiter not in DELIMITERS:
         return None
     return _kernel.parse_decimals(text, delimiter, columns)
 
 
 def count_lines(text: bytes) -> int:
-    """How many newlines there are."""
+    """Count the newlines of a text."""
     return _kernel.count_lines(text) if _BUILT else text.count(b"\n")
 
 
 def read_plain_row(x: Mapping[str, Any], names: list[str]) -> FloatArray | None:
-    """(1, D) of one row with a plain float by each name; None when it is anything else."""
+    """Read one row of plain floats as (1, D); None if any value is missing or not a plain float."""
     return _kernel.read_plain_row(x, names, MIN_ABS_VALUE, MAX_ABS_VALUE) if _BUILT else None
 
 
@@ -83,7 +76,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class DecompressedText:
-    """Pieces of text as they arrive; `kind` says what is inside."""
+    """Pieces of decompressed text as they arrive; `content_type` is the format inside."""
 
     def __init__(self, reader: ByteReader) -> None:
         name = reader.source.name
@@ -123,10 +116,10 @@ class DecompressedText:
 
 
 def _normalize_newlines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Turn lone carriage returns to newlines when the first line ends in one (old Mac files)."""
+    """Replace lone carriage returns by newlines if the first line ends in one (old Mac files)."""
     head, classic = b"", False
     for piece in pieces:
-        looked = max(0, len(head) - 1)  # what follows a carriage return tells what it is
+        looked = max(0, len(head) - 1)  # the byte after a carriage return decides what it is
         head += piece
         newline, lone = head.find(b"\n", looked), head.find(b"\r", looked, len(head) - 1)
         if newline >= 0 or lone >= 0 or len(head) > MAX_RECORD_BYTES:
@@ -143,7 +136,7 @@ _UNBALANCED_QUOTE = RowError("", "", "a quote is opened and never closed", "use 
 
 
 class CsvReader:
-    """Reads one delimited text; names, delimiter and header are known once it is made."""
+    """Read one delimited text; the constructor determines names, delimiter and header."""
 
     def __init__(
         self,
@@ -162,7 +155,7 @@ class CsvReader:
         self._row = 1
         first, self._head = self._read_first_record(b"", delimiter or "".join(DELIMITERS))
         stated = _SEPARATOR.fullmatch(first)
-        if stated is not None:  # Excel's own line, which says what separates the cells below
+        if stated is not None:  # a `sep=;` line, with which Excel declares the delimiter
             self._line += 1
             delimiter = delimiter or stated[1].decode()
             first, self._head = self._read_first_record(self._head, delimiter)
@@ -181,7 +174,7 @@ class CsvReader:
             self._head = first + self._head
 
     def _read_first_record(self, data: bytes, delimiters: str) -> tuple[bytes, bytes]:
-        """The first record that is not blank, and what came behind it."""
+        """Return the first record that is not blank, and the bytes after it."""
         for piece in chain([b""], self._pieces):
             data += piece
             found = find_first_record(data, delimiters)
@@ -203,8 +196,10 @@ class CsvReader:
         try:
             return cell.decode()
         except UnicodeDecodeError as error:
-            flaw = encoding_error("", error)
-            raise DataError(f"{self.name}:{self._line}: {flaw.reason} ({flaw.remedy})") from error
+            row_error = encoding_error("", error)
+            raise DataError(
+                f"{self.name}:{self._line}: {row_error.reason} ({row_error.remedy})"
+            ) from error
 
     def _too_long_error(self) -> DataError:
         size = f"{MAX_RECORD_BYTES >> 20} MiB"
@@ -213,7 +208,7 @@ class CsvReader:
         )
 
     def read_chunks(self) -> Iterator[Chunk]:
-        """All records, as they become complete."""
+        """Yield all records in chunks, as they become complete."""
         splitter = RecordSplitter(self.delimiter)
         for piece in chain([self._head], self._pieces):
             data = splitter.feed(piece)
@@ -238,49 +233,53 @@ class CsvReader:
         yield from self._parse_records(data)
 
     def _parse_records(self, data: bytes) -> Iterator[Chunk]:
-        """Complete records to a chunk; blank lines alone make none."""
+        """Parse complete records to a chunk; blank lines alone give no chunk."""
         table = self._read_decimals(data)
         if table is not None:
             columns = [pa.array(column) for column in table]
             batch = pa.RecordBatch.from_arrays(columns, names=self.columns)
             yield replace(self._make_chunk(data, batch, {}), table=table)
-            self._line += batch.num_rows  # such a table has a row in every line
+            self._line += batch.num_rows  # a table of plain decimals has one row per line
             return
         if data.lstrip(b"\r\n"):
             numbers = self._hints.numbers
-            flaws: dict[int, RowError] = {}
+            row_errors: dict[int, RowError] = {}
             batch = self._parse_bulk(
                 data, lambda name: pa.float64() if name in numbers else pa.string()
             )
             if batch is None:
-                batch, flaws = self._read_slowly(self._split_records(data), {})
-            yield self._make_chunk(data, batch, flaws)
+                batch, row_errors = self._read_slowly(self._split_records(data), {})
+            yield self._make_chunk(data, batch, row_errors)
         self._line += count_lines(data)
 
     def _parse_lines(self, data: bytes) -> Iterator[Chunk]:
-        """The end of a text whose last quote never closes: line by line, to save what is whole."""
+        """Parse the end of a text with an unclosed quote line by line, to keep the good rows."""
         lines = [line for line in data.replace(b"\r", b"\n").split(b"\n") if line]
-        flaws = {
+        row_errors = {
             at: _UNBALANCED_QUOTE
             for at, line in enumerate(lines)
             if not is_closed(line, self.delimiter)
         }
-        batch, flaws = self._read_slowly([line + b"\n" for line in lines], flaws)
-        yield self._make_chunk(data, batch, flaws, by_line=True)
+        batch, row_errors = self._read_slowly([line + b"\n" for line in lines], row_errors)
+        yield self._make_chunk(data, batch, row_errors, by_line=True)
 
     def _make_chunk(
-        self, data: bytes, batch: pa.RecordBatch, flaws: dict[int, RowError], by_line: bool = False
+        self,
+        data: bytes,
+        batch: pa.RecordBatch,
+        row_errors: dict[int, RowError],
+        by_line: bool = False,
     ) -> Chunk:
         row, self._row = self._row, self._row + batch.num_rows
         line_of = make_line_finder(data, self._line, None if by_line else self.delimiter)
-        return Chunk(self.name, batch, row, flaws, line_of)
+        return Chunk(self.name, batch, row, row_errors, line_of)
 
     def _split_records(self, data: bytes) -> list[bytes]:
         starts = [*find_record_starts(data, self.delimiter), len(data)]
         return [data[start:end] for start, end in pairwise(starts)]
 
     def _read_decimals(self, data: bytes) -> FloatArray | None:
-        """Parse a table of plain decimals; None when a column is none of numbers, or a value."""
+        """Parse a table of plain decimals; None if a column or a value is anything else."""
         if not self._hints.numbers.issuperset(self.columns):
             return None
         if not all(map(self._hints.is_wanted, self.columns)):
@@ -290,7 +289,7 @@ class CsvReader:
     def _parse_bulk(
         self, data: bytes, type_of: Callable[[str], pa.DataType]
     ) -> pa.RecordBatch | None:
-        """Parse in bulk; None when a value does not fit its type or a row has not all fields."""
+        """Parse in bulk; None if a value does not fit its type or a row lacks fields."""
         included = [name for name in self.columns if self._hints.is_wanted(name)]
         included = included or self.columns[:1]
         try:
@@ -319,28 +318,28 @@ class CsvReader:
         return record.count(self.delimiter.encode()) + 1
 
     def _read_slowly(
-        self, records: list[bytes], flaws: dict[int, RowError]
+        self, records: list[bytes], row_errors: dict[int, RowError]
     ) -> tuple[pa.RecordBatch, dict[int, RowError]]:
-        """Parse as raw text, an empty row in the place of every record that is none."""
+        """Parse as raw text; a record with an error becomes an empty row."""
         width = len(self.columns)
         empty = self.delimiter.encode() * (width - 1) + b"\n" if width > 1 else b'""\n'
-        records = [empty if at in flaws else record for at, record in enumerate(records)]
+        records = [empty if at in row_errors else record for at, record in enumerate(records)]
         for at, record in enumerate(records):
             fields = self._count_fields(record)
             if fields != width:
                 text = record.rstrip(b"\r\n").decode(errors="backslashreplace")
                 what = "the header" if self.header else "the first line"
                 reason = f"has {format_plural(fields, 'field')}, {what} has {width}"
-                flaws[at] = RowError("", text, reason, "use --on-error skip")
+                row_errors[at] = RowError("", text, reason, "use --on-error skip")
                 records[at] = empty
         batch = self._parse_bulk(b"".join(records), lambda _: pa.binary())
         if batch is None or batch.num_rows != len(records):
             raise DataError(f"{self.name}:{self._line}: cannot be read as delimited text")
         columns = [
-            _decode_text_column(name, array, flaws)
+            _decode_text_column(name, array, row_errors)
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), flaws
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), row_errors
 
 
 def _to_single_batch(table: pa.Table) -> pa.RecordBatch:
@@ -348,8 +347,8 @@ def _to_single_batch(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def _decode_text_column(name: str, array: pa.Array, flaws: dict[int, RowError]) -> pa.Array:
-    """Raw text as strings; a value that is not UTF-8 flaws its row and is left empty."""
+def _decode_text_column(name: str, array: pa.Array, row_errors: dict[int, RowError]) -> pa.Array:
+    """Decode raw text; a value that is not UTF-8 becomes null and adds an error to its row."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -359,6 +358,6 @@ def _decode_text_column(name: str, array: pa.Array, flaws: dict[int, RowError]) 
         try:
             texts.append(value.decode())
         except UnicodeDecodeError as error:
-            flaws.setdefault(at, encoding_error(name, error))
+            row_errors.setdefault(at, encoding_error(name, error))
             texts.append(None)
     return pa.array(texts, pa.string())

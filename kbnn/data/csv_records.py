@@ -1,11 +1,9 @@
-"""Which line names the columns, and whether a source has the columns that are needed.
+"""Find the header and split a byte stream into complete records, with quoted newlines.
 
-Cut a byte stream after complete records, minding quoted newlines, and find records again.
-
-The rule is the bulk parser's: a quote opens a quoted stretch only at the start of a field, `""`
-inside it is a quote, and whatever follows the closing quote is plain. Cutting by the parity of
-quotes alone would go wrong at a stray one (`5" pipe`), so parity is used only where every opening
-quote is checked to be at the start of a field, and the exact scan serves otherwise.
+The quoting rules are those of Arrow's CSV parser: a quote opens a quoted section only at the start
+of a field, `""` inside it is a quote, and text after the closing quote is plain. Splitting by the
+parity of quotes alone fails at a stray quote (`5" pipe`). Parity is therefore used only if every
+opening quote is at the start of a field; otherwise an exact scan is used.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from kbnn.data.number_format import PLAIN_FORM, looks_numeric
 from kbnn.errors import DataError
 
 MAX_COLUMNS: Final = 20_000
-"""Columns that are read: a network of 50 units has a million weights with as many."""
+"""Largest number of columns: a network of 50 units then has a million weights."""
 MAX_NAME_LENGTH: Final = 1000
-"""Characters of a column's name."""
+"""Largest number of characters of a column name."""
 
 
 class ExpectedColumns(NamedTuple):
-    """What the columns should be: names in order, those without the target, and a test of data."""
+    """The expected columns: names in order, names without the target, and a check for data."""
 
     names: list[str]
     without_target: list[str] | None  # the names when the target may be absent, else None
@@ -45,7 +43,7 @@ class FirstLine(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Whether a trimmed text reads as a number."""
+    """Return whether a trimmed text is a number."""
     return PLAIN_FORM.parse_number(text) is not None
 
 
@@ -59,12 +57,12 @@ def read_first_line(
 ) -> FirstLine:
     """Decide whether the first line is a header and name the columns.
 
-    A line that shares a name with what is expected is a header. Without expectation a line of
-    nothing but numbers (and missing values) is data, unless one of them is a column that the user
-    `named`. Columns without names are column1, column2...
+    A line that shares a name with the expected columns is a header. Without expected columns, a
+    line of only numbers and missing values is data, unless one of them is a column that the user
+    `named`. Columns without names are called column1, column2, ...
     """
     cells = [cell.strip() for cell in cells]
-    told = header is not None
+    stated = header is not None
     if header is None:
         numbers = [is_number(cell) or looks_numeric(cell) for cell in cells]
         numeric = any(numbers) and all(
@@ -73,8 +71,8 @@ def read_first_line(
         if expected is None:
             header = not numeric or not set(cells).isdisjoint(named)
         else:
-            # A value may happen to be a name (columns may be called 0, 1, 2): a line that reads
-            # as data is a header only when all names are in it.
+            # A value may equal a name (columns may be called 0, 1, 2): a line that can be read
+            # as data is a header only if it contains all names.
             shared = set(cells) & set(expected.names)
             header = len(shared) == len(expected.names) or (
                 bool(shared) and not (any(numbers) and _fits_expected(cells, expected))
@@ -85,7 +83,7 @@ def read_first_line(
         return FirstLine(names, True)
     if expected is None:
         return FirstLine([f"column{at}" for at in range(1, len(cells) + 1)], False)
-    return FirstLine(_name_by_position(cells, source, expected, told), False)
+    return FirstLine(_name_by_position(cells, source, expected, stated), False)
 
 
 def _list_expected_names(expected: ExpectedColumns) -> list[list[str]]:
@@ -101,15 +99,15 @@ def _fits_expected(cells: list[str], expected: ExpectedColumns) -> bool:
 
 
 def _name_by_position(
-    cells: list[str], source: str, expected: ExpectedColumns, told: bool
+    cells: list[str], source: str, expected: ExpectedColumns, stated: bool
 ) -> list[str]:
-    """The names of a line without header: by position, as in the data seen before.
+    """Name the columns of a file without header by position, as in the earlier data.
 
-    A line that does not read as data is refused, unless the user said that it is data.
+    Raise DataError if the line is not data, unless the user `stated` that the header is absent.
     """
     for names in _list_expected_names(expected):
         if len(names) == len(cells):
-            why = None if told else expected.misfit(names, cells)
+            why = None if stated else expected.misfit(names, cells)
             if why is None:
                 return names
             raise DataError(
@@ -117,8 +115,9 @@ def _name_by_position(
                 f"({_format_names(expected.names)}) nor data: {why}"
             )
     raise DataError(
-        f"{source}:1: the first line is not the expected header ({_format_names(expected.names)}) and has "
-        f"{format_plural(len(cells), 'field')} where the data have {len(expected.names)}"
+        f"{source}:1: the first line is not the expected header "
+        f"({_format_names(expected.names)}) and has {format_plural(len(cells), 'field')} where "
+        f"the data have {len(expected.names)}"
     )
 
 
@@ -128,12 +127,12 @@ def _format_names(names: Sequence[str]) -> str:
 
 
 def format_plural(number: int, noun: str) -> str:
-    """`1 field`, `2 fields`."""
+    """Format a number with a noun: `1 field`, `2 fields`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def check_unique_names(names: Sequence[str], source: str) -> None:
-    """Refuse two columns of one name."""
+    """Raise DataError if two columns have the same name, or a name is too long."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -142,38 +141,38 @@ def check_unique_names(names: Sequence[str], source: str) -> None:
             )
         if len(name) > MAX_NAME_LENGTH:
             raise DataError(
-                f"{source}: the name of a column has {len(name):,} characters, {MAX_NAME_LENGTH:,} are "
-                f"the most: '{shorten(name)}'"
+                f"{source}: a column name has {len(name):,} characters, the limit is "
+                f"{MAX_NAME_LENGTH:,}: '{shorten(name)}'"
             )
         seen.add(name)
 
 
 def check_width(columns: int, source: str, hints: ReadHints) -> None:
-    """Refuse more columns than are ever read, before any of them is, unless some are chosen."""
+    """Raise DataError if there are too many columns, unless the user chose some of them."""
     if columns > MAX_COLUMNS and hints.wanted is None:
         raise DataError(
-            f"{source}: has {columns:,} columns, {MAX_COLUMNS:,} are the most that are read "
+            f"{source}: has {columns:,} columns, the limit is {MAX_COLUMNS:,} "
             "(choose some: --target and --features for train, --only-predictions for predict)"
         )
 
 
 def has_close_match(name: str, names: Sequence[str]) -> bool:
-    """Whether one of the names may be the same one, spelt otherwise."""
+    """Return whether one of the names is similar to `name`, perhaps a different spelling."""
     return bool(difflib.get_close_matches(name, names, 1))
 
 
 def missing_column_error(name: str, names: Sequence[str], source: str = "") -> DataError:
-    """The error for a column that is not there, with the closest names that are."""
+    """Make the error for a missing column, with the most similar names that exist."""
     close = difflib.get_close_matches(name, names, 2)
     hint = " or ".join(f"'{match}'" for match in close)
     place = f"{source}: " if source else ""
-    remedy = f" (did you mean {hint}?)" if close else f" (there are: {_format_names(names)})"
+    remedy = f" (did you mean {hint}?)" if close else f" (available: {_format_names(names)})"
     return DataError(f"{place}no column '{shorten(name)}'{remedy}")
 
 
 _Bytes = NDArray[np.uint8]
 
-MAX_RECORD_BYTES: Final = 16 << 20  # a longer record means an unbalanced quote or no table at all
+MAX_RECORD_BYTES: Final = 16 << 20  # a longer record means an unclosed quote or not a table
 _NEWLINE: Final = 10
 _RETURN: Final = 13
 _QUOTE: Final = 34
@@ -182,7 +181,7 @@ _SPECIAL: Final = re.compile(rb'[\r\n"]')
 
 
 def find_last_end(data: bytes, delimiters: str) -> int:
-    """The position after the last complete record in `data`, which starts at a record."""
+    """Return the position after the last complete record in `data`, which starts at a record."""
     if b'"' not in data:
         return data.rfind(b"\n") + 1
     values = np.frombuffer(data, np.uint8)
@@ -199,7 +198,7 @@ def find_last_end(data: bytes, delimiters: str) -> int:
 
 
 def _is_parity_reliable(values: _Bytes, quotes: IntArray, delimiters: str) -> bool:
-    """Whether every second of these quotes opens a field, or is one of a pair inside it."""
+    """Return whether every second quote opens a field or belongs to a pair inside one."""
     openers = quotes[::2]
     before = values[openers - 1]
     starts = _field_starts(delimiters)[before] | (before == _QUOTE) | (openers == 0)
@@ -207,7 +206,7 @@ def _is_parity_reliable(values: _Bytes, quotes: IntArray, delimiters: str) -> bo
 
 
 def _field_starts(delimiters: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which bytes may stand before the first byte of a field."""
+    """Return a table of the bytes that may precede the first byte of a field."""
     table = np.zeros(256, np.bool_)
     table[[ord(delimiter) for delimiter in delimiters]] = True
     table[[_NEWLINE, _RETURN]] = True
@@ -215,7 +214,7 @@ def _field_starts(delimiters: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 def _scan_last_end(data: bytes, delimiters: str) -> int:
-    """The same as `last_end`, quote by quote."""
+    """Do the same as `find_last_end`, quote by quote."""
     starts = _field_starts(delimiters)
     at = end = 0
     while True:
@@ -233,9 +232,9 @@ def _scan_last_end(data: bytes, delimiters: str) -> int:
 
 
 def _find_closing_quote(data: bytes, at: int) -> int:
-    """The position after the quote that closes a stretch whose inside starts at `at`; -1: none.
+    """Return the position after the quote that closes the quoted section at `at`; -1 if none.
 
-    A quote at the very end may be the first of a pair, so it does not close yet.
+    A quote at the very end may be the first of a pair, so it does not count as closing.
     """
     while True:
         close = data.find(b'"', at)
@@ -247,7 +246,7 @@ def _find_closing_quote(data: bytes, at: int) -> int:
 
 
 class RecordSplitter:
-    """Collects pieces of any size and hands out complete records."""
+    """Collects pieces of any size and returns complete records."""
 
     def __init__(self, delimiters: str | None) -> None:
         self._delimiters = delimiters
@@ -256,11 +255,11 @@ class RecordSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes wait for the end of their record."""
+        """The number of bytes of the incomplete record at the end."""
         return self._size
 
     def feed(self, piece: bytes) -> bytes:
-        """Add a piece; return all records complete by now, or nothing."""
+        """Add a piece and return all records that are now complete."""
         waiting, self._size = self._pending, self._size + len(piece)
         if b"\n" not in piece:
             waiting.append(piece)
@@ -278,21 +277,21 @@ class RecordSplitter:
         return data
 
     def take_rest(self) -> bytes:
-        """The bytes after the last complete record; the splitter is empty afterwards."""
+        """Remove and return the bytes after the last complete record."""
         data = b"".join(self._pending)
         self._pending, self._size = [], 0
         return data
 
 
 def is_closed(data: bytes, delimiters: str) -> bool:
-    """Whether the last record would be complete if a newline followed."""
+    """Return whether the last record would be complete if a newline followed."""
     return find_last_end(data + b"\n", delimiters) == len(data) + 1
 
 
 def find_record_starts(data: bytes, delimiter: str | None) -> list[int]:
-    """Where each record in `data` starts; blank lines are no records.
+    """Return where each record in `data` starts; blank lines do not count as records.
 
-    For looking up a line number or a bad record, so plain code rather than fast code.
+    Used only to look up line numbers and bad records, so it need not be fast.
     """
     starts: list[int] = []
     fields = None if delimiter is None else _field_starts(delimiter)
@@ -309,7 +308,7 @@ def find_record_starts(data: bytes, delimiter: str | None) -> list[int]:
 def _find_record_end(
     data: bytes, start: int, fields: np.ndarray[tuple[int], np.dtype[np.bool_]] | None
 ) -> int:
-    """The position of the line end that closes the record at `start`."""
+    """Return the position of the line end that closes the record at `start`."""
     at = start
     special = _LINE_END if fields is None else _SPECIAL
     while found := special.search(data, at):
@@ -326,7 +325,7 @@ def _find_record_end(
 
 
 def _find_first_end(data: bytes, start: int, delimiters: str) -> int:
-    """The same as `_record_end`, at once where quotes are as they should be."""
+    """Do the same as `_find_record_end`, vectorised if the quotes are well-formed."""
     values = np.frombuffer(data, np.uint8, offset=start)
     quotes = np.flatnonzero(values == _QUOTE)
     ends = np.flatnonzero((values == _NEWLINE) | (values == _RETURN))
@@ -338,16 +337,16 @@ def _find_first_end(data: bytes, start: int, delimiters: str) -> int:
 
 
 def find_first_record(data: bytes, delimiters: str) -> tuple[int, int] | None:
-    """Start and end of the first record that is not blank; None while it is incomplete."""
+    """Return start and end of the first record that is not blank; None while incomplete."""
     start = len(data) - len(data.lstrip(b"\r\n"))
     newline = data.find(b"\n", start)
-    if data.find(b'"', start, newline) >= 0:  # the line may go on inside quotes
+    if data.find(b'"', start, newline) >= 0:  # a quoted newline may continue the record
         newline = data.find(b"\n", _find_first_end(data, start, delimiters))
     return None if newline < 0 else (start, newline + 1)
 
 
 def max_field_count(record: bytes, delimiter: str) -> int:
-    """How many fields one record can have, counted without cutting it."""
+    """Count the fields that one record can have at most, without splitting it."""
     values = np.frombuffer(record, np.uint8)
     quotes = np.flatnonzero(values == _QUOTE)
     splits = np.flatnonzero(values == ord(delimiter))
@@ -356,7 +355,7 @@ def max_field_count(record: bytes, delimiter: str) -> int:
 
 
 def make_line_finder(data: bytes, first_line: int, delimiter: str | None) -> Callable[[int], int]:
-    """A function from a record's position to its physical line, which looks only when asked."""
+    """Make a function from a record's position to its physical line; it computes lazily."""
     starts: list[int] = []
 
     def line_of(position: int) -> int:

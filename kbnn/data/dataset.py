@@ -1,9 +1,8 @@
-"""The first rows of a stream, from which the kinds of its columns are inferred.
+"""Open sources, infer or check their schema, and iterate over batches of encoded rows.
 
-They are the first 32 that are whole, whatever chunks they came in. Where the target has no value in
-them, reading goes on to its first value, so that the task can be told.
-
-The way in: from sources to blocks, with the schema found on the way.
+The schema is inferred from the first 32 rows without errors, whatever chunks they came in. If the
+target has no value in them, reading continues to its first value, so that the target type can be
+chosen. `Stream` then yields batches, pass by pass.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ from kbnn.data.values import find_present_rows, missing_tokens
 from kbnn.errors import DataError
 from kbnn.sink import Closeable
 
-MAX_TARGET_SEARCH_ROWS: Final = 100_000  # rows read at most in search of a first target value
+MAX_TARGET_SEARCH_ROWS: Final = 100_000  # rows searched at most for a first target value
 
 
 class FirstRows(NamedTuple):
-    """The chunks read so far, the column names, and the values seen, piece by piece."""
+    """The chunks read so far, the column names, and the first values of each column."""
 
     chunks: list[Chunk]
     names: list[str]
     seen: dict[str, list[pa.Array]]
 
 
-def first_row_error(chunk: Chunk, flaws: dict[int, RowError]) -> DataError:
-    """The error that ends a stream at its first flawed row."""
-    at = min(flaws)
-    remedy = f" ({flaws[at].remedy})" if flaws[at].remedy else ""
-    return DataError(f"{chunk.make_bad_row(at, flaws[at])}{remedy}")
+def first_row_error(chunk: Chunk, row_errors: dict[int, RowError]) -> DataError:
+    """Make the error that stops a stream at its first bad row."""
+    at = min(row_errors)
+    remedy = f" ({row_errors[at].remedy})" if row_errors[at].remedy else ""
+    return DataError(f"{chunk.make_bad_row(at, row_errors[at])}{remedy}")
 
 
 def read_first_rows(
@@ -62,7 +61,7 @@ def read_first_rows(
     tokens: pa.Array,
     stop: bool,
 ) -> FirstRows:
-    """Read until the kinds can be inferred; with `stop`, a flawed row on the way is an error."""
+    """Read until column kinds can be inferred; with `stop`, a bad row among these is an error."""
     early: list[Chunk] = []
     parts: list[pa.RecordBatch] = []
     rows = last = 0
@@ -75,7 +74,7 @@ def read_first_rows(
         if rows >= INFERENCE_ROWS:
             break
     if not rows:
-        raise DataError("no row can be used: every one is flawed")
+        raise DataError("no row can be used: every row has an error")
     names = _resolve_names(reading, last, features)
     seen = {name: [_get_column(part, name) for part in parts] for name in names}
     for target in targets or tuple(names[-1:]):
@@ -87,7 +86,7 @@ def read_first_rows(
 def _find_good_rows(
     chunk: Chunk, need: int, stop: bool
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    # The first `need` whole rows are among the first that many and one more for each flaw.
+    # The first `need` good rows are among the first `need` + (number of bad rows) rows.
     near = np.arange(min(chunk.size, need + len(chunk.row_errors)))
     good = np.setdiff1d(near, list(chunk.row_errors))[:need]
     if stop and chunk.row_errors and (len(good) < need or min(chunk.row_errors) < good[-1]):
@@ -96,20 +95,22 @@ def _find_good_rows(
 
 
 def _resolve_names(reading: ChunkReader, last: int, features: tuple[str, ...]) -> list[str]:
-    """The columns; in JSON those whose key was seen by the last of the rows, or is a feature.
+    """Return the columns; in JSON the keys seen up to row `last`, and the named features.
 
-    Of more columns than are read only those that were chosen count.
+    If there are more than MAX_COLUMNS, only the columns that the user chose are returned.
     """
     reader = reading.first_reader
     if isinstance(reader, JsonReader):
         seen = reader.seen_at.items()
         names = [name for name, row in seen if row <= last or reading.opened_sources > 1]
         if not names:
-            raise DataError(f"{reader.name}: every object is empty: there is no column")
+            raise DataError(f"{reader.name}: every object is empty: there are no columns")
         later = [name for name in dict.fromkeys(features) if name not in names]
         for name in later:
-            reading.notice(f"{reader.name}: no '{name}' in the first rows: missing until it comes")
-        first = [*later, *names]  # the last one seen stays the last
+            reading.notice(
+                f"{reader.name}: no '{name}' in the first rows: missing until it appears"
+            )
+        first = [*later, *names]  # the last column, the default target, stays last
         reader.fix_columns(first)
     else:
         first = reading.columns
@@ -132,7 +133,7 @@ def _find_first_value(
     tokens: pa.Array,
     stop: bool,
 ) -> None:
-    """Add the first value of a column to what was seen of it, unless there is one already."""
+    """Append the first value of a column to its sample, unless the sample has a value."""
     if any(find_present_rows(array, tokens).any() for array in seen):
         return
     at = 0
@@ -147,8 +148,8 @@ def _find_first_value(
         column = _get_column(early[at].batch, name)
         held = find_present_rows(column, tokens)
         held[list(early[at].row_errors)] = False
-        flaws = [row for row in early[at].row_errors if not held[:row].any()]
-        if stop and flaws:
+        row_errors = [row for row in early[at].row_errors if not held[:row].any()]
+        if stop and row_errors:
             raise first_row_error(early[at], early[at].row_errors)
         if held.any():
             seen.append(column.slice(int(np.argmax(held)), 1))
@@ -164,9 +165,25 @@ def open_stream(
     on_notice: Notice = lambda text: None,
     on_bad_row: Callable[[BadRow], None] = lambda bad: None,
 ) -> Stream:
-    """Open sources and find (or check) their schema; the caller's schema is left as it is.
+    """Open sources and infer their schema, or check them against one, which is not modified.
 
-    sources    a path, a table in memory, an iterator of such (kbnn.data.inputs), or a list
+    Parameters
+    ----------
+    sources
+        A path, a table in memory, an iterator of these (see kbnn.data.inputs), or a list.
+    options
+        How to read; the defaults if None.
+    schema
+        The schema of an existing model; None infers one from the first rows.
+    on_notice
+        Called with each notice, once per text.
+    on_bad_row
+        Called with each row that is left out.
+
+    Returns
+    -------
+    Stream
+        An iterator over batches of rows.
     """
     options = options or ReadOptions()
     options.check()
@@ -174,7 +191,7 @@ def open_stream(
 
 
 class Stream(Closeable):
-    """Blocks of rows, pass by pass; iterate, then `reopen` for the next pass."""
+    """Iterates over batches of rows; `start_next_pass` begins the next pass."""
 
     def __init__(
         self,
@@ -194,7 +211,7 @@ class Stream(Closeable):
         self._on_notice = on_notice
         self._on_bad_row = on_bad_row
         self._testing = False
-        self._first_rows = 0, 0  # how many were read before the schema was known, and their bytes
+        self._first_rows = 0, 0  # rows read to infer the schema, and their bytes
         self._sent_notices: set[str] = set()
         self._notices: deque[str] = deque()
         self._ahead: ReadAhead[Chunk] | None = None
@@ -235,17 +252,17 @@ class Stream(Closeable):
 
     @property
     def is_live(self) -> bool:
-        """Whether rows may still be on their way."""
+        """Whether more rows may still arrive."""
         return self._inputs is not None and self._inputs.is_live
 
     @property
     def total_bytes(self) -> int | None:
-        """The size of all sources, None when it cannot be known."""
+        """The size of all sources, None if unknown."""
         return None if self._inputs is None else self._inputs.total_bytes
 
     @property
     def expected_rows(self) -> int | None:
-        """About how many rows there are, by the size of the first ones; None where nobody knows."""
+        """The estimated number of rows, from the size of the first ones; None if unknown."""
         rows, size = self._first_rows
         if self.is_live or not size or self.total_bytes is None:
             return None
@@ -254,17 +271,17 @@ class Stream(Closeable):
 
     @property
     def bytes_read(self) -> int:
-        """The bytes of the rows handed out in this pass; more may have been read ahead."""
+        """The bytes of the rows delivered in this pass; more may have been read ahead."""
         return self._bytes
 
     @property
     def columns(self) -> list[str]:
-        """The names of the first source's columns, known when it has been opened."""
+        """The column names of the first source, known once it has been opened."""
         return self._chunk_reader.columns
 
     @property
     def delimiter(self) -> str | None:
-        """The delimiter found in the first source, None when it has none."""
+        """The delimiter of the first source, None if it has none."""
         return self._chunk_reader.delimiter
 
     def _make_chunk_reader(self, inputs: SourceList) -> ChunkReader:
@@ -279,7 +296,7 @@ class Stream(Closeable):
         )
 
     def _forward_notices(self) -> None:
-        """Pass on what was noticed, each sentence once, in the caller's thread."""
+        """Pass each notice on once, in the caller's thread."""
         while self._notices:
             text = self._notices.popleft()
             if text not in self._sent_notices:
@@ -299,7 +316,7 @@ class Stream(Closeable):
                     left -= chunk.size
 
     def _infer_schema(self, chunks: Iterator[Chunk]) -> tuple[Schema, list[Chunk]]:
-        """Infer the schema from the first good rows, 32 or what there is."""
+        """Infer the schema from the first good rows, at most 32."""
         options = self.options
         early, names, seen = read_first_rows(
             chunks,
@@ -315,7 +332,7 @@ class Stream(Closeable):
         return schema, early
 
     def _configure_readers(self) -> None:
-        """Tell the readers what the schema knows."""
+        """Configure the readers by the schema."""
         schema, options = self.schema, self.options
         used = self._used_columns()
         first = [column for column in schema.columns if not column.late]
@@ -325,7 +342,7 @@ class Stream(Closeable):
         self._hints.known = frozenset(column.name for column in schema.columns)
         self._hints.late = self._chunk_reader.admit
         self._hint_kinds()
-        late = schema.id is not None  # a source may hold rows alone, or targets alone
+        late = schema.id is not None  # a source may hold only rows, or only targets
         self._chunk_reader.features = frozenset(
             c.name
             for c in used
@@ -345,7 +362,7 @@ class Stream(Closeable):
         return self.options.use_target and not self.options.target_may_be_absent
 
     def _admits_new_columns(self, schema: Schema | None) -> bool:
-        """Whether columns that are new become features."""
+        """Return whether new columns become features."""
         chosen = bool(self.options.features) if schema is None else schema.chosen
         return self.options.admit and self.options.use_target and not chosen
 
@@ -362,7 +379,7 @@ class Stream(Closeable):
             self._hints.booleans = frozenset(c.name for c in columns if c.kind == "boolean")
 
     def _find_misfit(self, names: Sequence[str], cells: Sequence[str]) -> str | None:
-        """Why cells are not a row of data: the first number column whose cell is none."""
+        """Return why cells are not data: the first numeric column whose cell is not a number."""
         forms = {
             column.name: column.form for column in self._used_columns() if column.kind == "number"
         }
@@ -374,7 +391,7 @@ class Stream(Closeable):
         return None
 
     def _iter_pass(self, early: list[Chunk], skip: int) -> Generator[Rows]:
-        """One pass."""
+        """Yield the batches of one pass."""
         options = self.options
         chunks: Iterator[Chunk] = self._chunks or iter(())
         if options.read_ahead and self._inputs is not None and self._inputs.supports_read_ahead:
@@ -399,7 +416,7 @@ class Stream(Closeable):
         self._bytes = self._chunk_reader.bytes_read
 
     def _encode_chunks(self, chunks: Iterable[Chunk], skip: int) -> Iterator[Rows]:
-        """Encode in pieces of a block; report what is left out."""
+        """Encode chunks in pieces of one batch; report the rows that are left out."""
         options = self.options
         encoder = ChunkEncoder(
             self.schema,
@@ -419,15 +436,15 @@ class Stream(Closeable):
                 chunk = whole.slice(start, min(start + self._pace.rows, whole.size))
                 start += chunk.size
                 self.source = chunk.source
-                block, flaws, stopped = encoder.encode(chunk)
+                block, row_errors, stopped = encoder.encode(chunk)
                 if stopped:
                     if block is not None:
                         yield block
-                    raise first_row_error(chunk, flaws)
-                for at, flaw in flaws.items():
-                    # Rows before the point of resumption were reported the first time.
+                    raise first_row_error(chunk, row_errors)
+                for at, row_error in row_errors.items():
+                    # Bad rows before the point of resumption were reported by the first run.
                     good_rows = [
-                        k for k in range(at) if options.on_error == "keep" or k not in flaws
+                        k for k in range(at) if options.on_error == "keep" or k not in row_errors
                     ]
                     if (
                         good
@@ -436,7 +453,7 @@ class Stream(Closeable):
                     ):
                         self.bad_rows += 1
                         if not self._testing:
-                            self._on_bad_row(chunk.make_bad_row(at, flaw))
+                            self._on_bad_row(chunk.make_bad_row(at, row_error))
                 self._bytes = chunk.span[1]
                 if block is not None:
                     good += self._count_pass_rows(block.number)
@@ -446,7 +463,7 @@ class Stream(Closeable):
                     self._hint_kinds()
 
     def _count_pass_rows(self, number: IntArray) -> int:
-        """How many rows, by number, this pass hands out."""
+        """Count the rows, given by number, that this pass delivers."""
         options = self.options
         if not options.test_split:
             return len(number)
@@ -466,7 +483,7 @@ class Stream(Closeable):
             self._forward_notices()
 
     def start_next_pass(self, *, testing: bool = False) -> None:
-        """Start the next pass from the first row; `testing`: over the rows held out."""
+        """Start the next pass from the first row; `testing`: over the held-out rows."""
         self._stop_reading()
         assert self._inputs is not None
         self.epoch += 1
@@ -479,7 +496,7 @@ class Stream(Closeable):
         self._blocks = self._iter_pass([], 0)
 
     def _stop_reading(self) -> None:
-        """End the reading of this pass."""
+        """Stop reading this pass."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None

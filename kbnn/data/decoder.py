@@ -1,12 +1,9 @@
-"""Read the columns of a chunk, note what is wrong with its rows, and let the schema grow.
+"""Decode the columns of a chunk, collect row errors, and add new columns and labels to the schema.
 
-Everything happens in row order, and within a row in the order of the columns, so that kinds,
-classes and categories come out the same however rows are grouped into chunks.
-
-Labels in buckets: a column of any number of values has as many inputs as it has buckets.
-
-Which bucket a label falls into depends on its text alone, so that nothing has to be remembered and
-every reading of every format agrees. Labels that share a bucket are one to the network.
+Everything happens in row order, and within a row in column order, so that kinds, classes and
+categories do not depend on how rows are grouped into chunks. Labels of a hashed column are mapped
+to a fixed number of buckets by their text alone, so no table of labels is stored; labels in the
+same bucket are the same input to the network.
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ _SKIP_HINT: Final = "use --on-error skip"
 
 
 class ColumnDecoder:
-    """What one chunk holds; the steps are called in the order they are written."""
+    """Decodes one chunk; the steps must be called in the order in which they are defined."""
 
     def __init__(
         self,
@@ -79,10 +76,10 @@ class ColumnDecoder:
         self.values: dict[str, FloatArray] = {}
         self.labels: dict[str, Labels] = {}
         self.time: FloatArray | None = None
-        self.admitted: dict[int, int] = {}  # place in x -> row of first sight
+        self.admitted: dict[int, int] = {}  # column of x -> row in which it first appears
         self.row_errors: dict[
             int, tuple[int, RowError]
-        ] = {}  # row -> (position of the column, flaw)
+        ] = {}  # row -> (position of the column, error)
         self.good = np.ones(self.size, np.bool_)
         self._tokens = tokens
         self._admit = admit
@@ -92,13 +89,13 @@ class ColumnDecoder:
         self.tiny_columns: set[str] = set()  # columns with values that count as 0
         self._places = {name: at for at, name in enumerate(chunk.batch.schema.names)}
         self._rank = {column.name: at for at, column in enumerate(schema.columns)}
-        for at, flaw in chunk.row_errors.items():
-            self._add_row_error(at, -1, flaw)
+        for at, row_error in chunk.row_errors.items():
+            self._add_row_error(at, -1, row_error)
 
-    def _add_row_error(self, at: int, rank: int, flaw: RowError) -> None:
-        """Note a flaw: of several in one row, that of the first column counts."""
+    def _add_row_error(self, at: int, rank: int, row_error: RowError) -> None:
+        """Record a row error; of several in one row, the one of the first column is kept."""
         if at not in self.row_errors or rank < self.row_errors[at][0]:
-            self.row_errors[at] = (rank, flaw)
+            self.row_errors[at] = (rank, row_error)
         self.good[at : None if self.stop else at + 1] = False
 
     def _get_array(self, name: str) -> pa.Array:
@@ -111,9 +108,9 @@ class ColumnDecoder:
         return [column for column in self.schema.columns if column.role not in unused]
 
     def read_numbers(self) -> None:
-        """Read numbers and truth values, and note what is none or not finite.
+        """Read numbers, booleans and times, and record values that cannot be used.
 
-        Of plain decimals none is missing, and none is beyond what can be reckoned with.
+        A table of plain decimals needs no checks: none is missing or out of range.
         """
         table = self.chunk.table if are_default_tokens(self._tokens) else None
         for column in self._used_columns():
@@ -132,7 +129,7 @@ class ColumnDecoder:
         read = parse_times(self._get_array(column.name), clock.unit, clock.day_first, self._tokens)
         for at, text in read.unparsed.items():
             shown = shorten(text)
-            reason = f"cannot read '{shown}' as a point of time"
+            reason = f"cannot read '{shown}' as a timestamp"
             remedy = f"use --na '{shown}' or --on-error skip"
             self._add_row_error(
                 at, self._rank[column.name], RowError(column.name, text, reason, remedy)
@@ -156,9 +153,10 @@ class ColumnDecoder:
         if large:
             self._reject_rows(column, np.isinf(values), values, "{} is not a finite number")
             vast = np.isfinite(values) & (np.abs(values) > MAX_ABS_VALUE)
-            self._reject_rows(column, vast, values, "{} is too large to reckon with")
+            limit = f"{MAX_ABS_VALUE:g}"
+            self._reject_rows(column, vast, values, "{} is too large (limit " + limit + ")")
         if column.role == "weight" and self.schema.id is not None:
-            values = np.nan_to_num(values, nan=1.0)  # it stands in the row that the target is for
+            values = np.nan_to_num(values, nan=1.0)  # the row with the features has the weight
         if column.role == "weight":
             self._reject_rows(column, ~(values > 0), values, "a weight must be positive, not {}")
         elif column.role == "input_sd":
@@ -170,7 +168,7 @@ class ColumnDecoder:
         self.values[name] = values
 
     def _parse_numbers(self, column: Column) -> ParsedNumbers:
-        """The texts of a column in its form; a number that was never text means what it means."""
+        """Parse the texts of a column in its number format; typed numbers are used as they are."""
         array = self._get_array(column.name)
         read = parse_numbers(array, self._tokens, column.form)
         typed = self.chunk.typed.get(column.name)
@@ -181,7 +179,7 @@ class ColumnDecoder:
         return ParsedNumbers(np.where(typed, plain.values, read.values), unread)
 
     def _suggest_fix(self, column: Column, text: str) -> str:
-        """What to do about a text that is no number, or neither true nor false."""
+        """Suggest options for a text that is not a number, or not a boolean."""
         shown, name = shorten(text), shorten(column.name)
         marks = (
             suggest_mark_option(text, column.form)
@@ -203,16 +201,16 @@ class ColumnDecoder:
     ) -> None:
         for at in np.flatnonzero(where).tolist():
             shown = "missing" if np.isnan(values[at]) else number_to_text(values[at])
-            flaw = RowError(column.name, shown, reason.format(shown), _SKIP_HINT)
-            self._add_row_error(at, self._rank[column.name], flaw)
+            row_error = RowError(column.name, shown, reason.format(shown), _SKIP_HINT)
+            self._add_row_error(at, self._rank[column.name], row_error)
 
     def read_ids(self) -> list[str | None] | None:
-        """The id of each row, None where the stream has none."""
+        """Read the id of each row; None if the stream has no id column."""
         name = self.schema.id
         return None if name is None else read_texts(self._get_array(name), self._tokens)
 
     def decide_kinds(self) -> None:
-        """Settle columns that now have their first value, in row order; new ones come last."""
+        """Infer the kind of columns with a first value, in row order; new columns come last."""
         if not self._admit:
             return
         waiting = {
@@ -248,7 +246,7 @@ class ColumnDecoder:
                 self._read_column(column)
 
     def _set_kind(self, name: str, kind: ColumnKind, what: str, at: int) -> Column:
-        """A column whose kind is known now, a new one among them."""
+        """Set the kind of an undecided column, or add a new column of that kind."""
         if name in self._rank:
             column = self.schema.get_column(name)
             column.kind = kind
@@ -258,8 +256,10 @@ class ColumnDecoder:
         first = f"{self.chunk.source}: the column '{shorten(name)}' comes first in row"
         first = f"{first} {self.chunk.first_row + at:,}"
         if kind != "ignored" and self.schema.late_feature_count >= MAX_LATE_COLUMNS:
-            kind, what = "ignored", f"one more than the {MAX_LATE_COLUMNS} that may come late"
-            self._notice(f"{first} and is ignored: it is {what}")
+            kind = "ignored"
+            self._notice(
+                f"{first} and is ignored: at most {MAX_LATE_COLUMNS} columns may come late"
+            )
         elif kind == "ignored":
             self._notice(f"{first} and is ignored: it holds {what}")
         else:
@@ -270,14 +270,14 @@ class ColumnDecoder:
     def _find_new_labels(
         self, column: Column, found: Labels, known: dict[str, int]
     ) -> list[tuple[int, int]]:
-        """Labels not known yet, each as (first good row that has it, its number)."""
+        """Find unknown labels, each as (first good row that has it, its code)."""
         codes = np.where(self.good, found.codes, -1)
         unknown = [at for at, name in enumerate(found.names) if name not in known]
         firsts = [(int(np.argmax(codes == at)), at) for at in unknown if (codes == at).any()]
         return sorted(firsts)
 
     def read_classes(self) -> None:
-        """Read the target of a classification as class indices; new classes are admitted."""
+        """Read the target of a classification as class indices; new classes are added."""
         if not TARGET_TYPES[self.schema.task].labels or not self._use_target:
             return
         column = self.schema.get_column(self.schema.targets[0])
@@ -312,11 +312,11 @@ class ColumnDecoder:
         return Labels([number_to_text(value) for value in unique.tolist()], codes)
 
     def _check_new_class(self, column: Column, name: str) -> RowError | None:
-        """Why a class cannot be admitted; None when it can."""
+        """Return why a class cannot be added; None if it can."""
         shown = shorten(name)
         if len(name) > MAX_LABEL_LENGTH:
             reason = (
-                f"a text of {len(name):,} characters is no class, {MAX_LABEL_LENGTH} are the most"
+                f"class labels are limited to {MAX_LABEL_LENGTH} characters (got {len(name):,})"
             )
             return RowError(column.name, name, reason, _SKIP_HINT)
         if self.schema.closed:
@@ -326,12 +326,12 @@ class ColumnDecoder:
         if not self._admit:
             return RowError(column.name, name, f"class '{shown}' was never learned", _SKIP_HINT)
         if len(self.schema.classes) >= MAX_CLASSES:
-            reason = f"'{shown}' would be class {MAX_CLASSES + 1}, {MAX_CLASSES} are the most"
+            reason = f"'{shown}' would be class {MAX_CLASSES + 1}, the limit is {MAX_CLASSES}"
             return RowError(column.name, name, reason, _SKIP_HINT)
         return None
 
     def _read_category_labels(self, column: Column) -> Labels:
-        """The labels of a feature; a text too long to be one counts as missing."""
+        """Read the labels of a feature; a text that is too long counts as missing."""
         found = encode_labels(self._get_array(column.name), self._tokens)
         if column.buckets:
             return hash_labels(found, column.buckets)
@@ -340,12 +340,12 @@ class ColumnDecoder:
             found.codes[np.isin(found.codes, long)] = -1
             self._notice(
                 f"{self.chunk.source}: column '{shorten(column.name)}': a text of more than "
-                f"{MAX_LABEL_LENGTH} characters is no category: read as missing"
+                f"{MAX_LABEL_LENGTH} characters cannot be a category: read as missing"
             )
         return found
 
     def read_categories(self) -> None:
-        """Read category columns; new categories are admitted in row order, then column order."""
+        """Read category columns; new categories are added in row order, then column order."""
         events: list[tuple[int, int, Column, str]] = []
         for column in self._used_columns():
             if column.kind == "category" and column.role == "feature":
@@ -367,17 +367,17 @@ class ColumnDecoder:
             shown, most = shorten(name), self.schema.max_categories
             self._notice(
                 f"column '{shown}' has more than {most} values: those after the first {most} are "
-                f"not told apart (--hash {shown}:32 gives each its share of 32 inputs)"
+                f"treated alike (--hash {shown}:32 assigns every value to one of 32 inputs)"
             )
 
 
 def hash_label(label: str, buckets: int) -> str:
-    """The bucket of a label, as the name of a category."""
+    """Return the bucket of a label, crc32(label) mod buckets, as the name of a category."""
     return f"#{zlib.crc32(label.encode()) % buckets}"
 
 
 def hash_labels(found: Labels, buckets: int) -> Labels:
-    """The buckets of labels, in the place of the labels."""
+    """Replace labels by their buckets."""
     names: dict[str, int] = {}
     at = [names.setdefault(hash_label(name, buckets), len(names)) for name in found.names]
     codes = np.array([*at, -1], np.int64)[found.codes]
@@ -385,13 +385,14 @@ def hash_labels(found: Labels, buckets: int) -> Labels:
 
 
 def parse_hash_options(texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """`device:32` as a column and its buckets."""
+    """Parse texts such as `device:32` to pairs of a column and its number of buckets."""
     pairs = []
     for text in texts:
         name, _, number = text.rpartition(":")
         if not name or not number.isdecimal() or not 2 <= int(number) <= MAX_BUCKETS:
             raise UsageError(
-                f"--hash takes COLUMN:BUCKETS such as device:32, 2 to {MAX_BUCKETS:,}, not '{text}'"
+                "--hash takes COLUMN:BUCKETS such as device:32, with 2 to "
+                f"{MAX_BUCKETS:,} buckets, not '{text}'"
             )
         pairs.append((name, int(number)))
     return tuple(pairs)
@@ -400,14 +401,14 @@ def parse_hash_options(texts: Sequence[str]) -> tuple[tuple[str, int], ...]:
 def check_conflicting_kinds(
     categorical: Sequence[str], numeric: Sequence[str], hashed: Sequence[tuple[str, int]]
 ) -> None:
-    """Refuse two kinds for one column."""
-    said: dict[str, str] = {}
+    """Raise UsageError if two options state the kind of one column."""
+    stated: dict[str, str] = {}
     for option, names in (
         ("--categorical", categorical),
         ("--numeric", numeric),
         ("--hash", [name for name, _ in hashed]),
     ):
         for name in dict.fromkeys(names):
-            if name in said:
-                raise UsageError(f"column '{name}' cannot be both {said[name]} and {option}")
-            said[name] = option
+            if name in stated:
+                raise UsageError(f"column '{name}' cannot be both {stated[name]} and {option}")
+            stated[name] = option

@@ -1,22 +1,13 @@
-"""An eye on the clock: rows that go back, double or leave a gap are learned, and told of once.
+"""Encode chunks as arrays of rows, and report irregular times and features that stop.
 
-Watch for features that stop: no value any more, or the same value again and again.
+A batch is as wide as the schema at its end. An indicator column holds 0 for rows before its
+category first appeared, just as in earlier, narrower batches; a missing category is NaN in all
+indicators known at that row. Nothing depends on how rows are grouped into chunks.
 
-A dead sensor seldom ends a stream: its cells stay empty, or repeat the last value. Both are
-reported once per column, with the row where it began, and so is the row where the column comes
-back. Rows are looked at in the order of the sources, and the reports are the same however rows are
-grouped.
-
-A gap is reported after 200 rows, or more where the column was sparse before: rows in which 20
-values were to be expected from the share of rows that had one. Repetition is reported after 1,000
-rows of a column of numbers that changed in at least half of the rows before.
-
-Encode rows to arrays: schema and chunk in, Rows out, and the flaws of the rows left out.
-
-Nothing here depends on how rows are grouped into chunks. Categories and classes are admitted row by
-row, and within a row in the order of the columns; a block is as wide as the schema at its end, with
-0 in an indicator column for rows before its category was first seen, which is what a narrower
-earlier block stands for. A missing category is NaN in the indicators known by that row.
+`ClockMonitor` reports times that go backwards, repeat or leave a gap. `DeadColumns` reports, once
+per column, features without values and numbers that no longer change, and when they resume. A gap
+is reported after 200 rows, or after as many rows as should have held 20 values in a sparse column.
+Repetition is reported after 1,000 rows of a column that changed in at least half of its rows.
 """
 
 from __future__ import annotations
@@ -40,10 +31,10 @@ from kbnn.data.values import missing_tokens
 
 
 class ClockMonitor:
-    """Tells, once each, of what is unusual about the order of rows."""
+    """Reports, once each, times that go backwards, repeat or leave a gap."""
 
     def __init__(self, schema: Schema, notice: Notice, *, keyed: bool = False) -> None:
-        """`keyed`: rows are of many series, each with a past of its own."""
+        """Watch the clock of a schema; `keyed` rows belong to many series and are not checked."""
         self._clock = None if keyed else schema.clock
         self._by_rows = any(lag.rows for lag in schema.lags)
         self._notice = notice
@@ -51,7 +42,7 @@ class ClockMonitor:
         self._reported: set[str] = set()
 
     def check_chunk(self, time: FloatArray | None, chunk: Chunk) -> None:
-        """Look at the rows of a chunk, in order."""
+        """Check the times of a chunk, in row order."""
         clock = self._clock
         if time is None or clock is None or not clock.step:
             return
@@ -72,10 +63,10 @@ class ClockMonitor:
 
 
 _CLOCK_NOTICES = {
-    "back": "the clock goes back in row {:,}: rows are taken in the order they come (where "
-    "another series begins, --key COLUMN keeps a model for each)",
-    "twice": "row {:,} has the time of the row above it: the two are taken one after the other",
-    "gap": "there is a gap before row {:,}: lags count rows (--lags 1h,1d count time)",
+    "back": "the time goes backwards in row {:,}: rows are processed in the given order "
+    "(if another series begins there, --key COLUMN keeps one model per series)",
+    "twice": "row {:,} has the same time as the row before it: both are processed, in this order",
+    "gap": "there is a time gap before row {:,}: lags count rows (--lags 1h,1d count time)",
 }
 
 
@@ -83,7 +74,7 @@ REPEATED_ROWS: Final = 1000
 
 
 class _Event(NamedTuple):
-    """A column that has stopped, or goes on again, at a position among all rows."""
+    """A column that stopped or resumed, at a position among all rows."""
 
     position: int
     column: int
@@ -95,11 +86,12 @@ class _Event(NamedTuple):
 
 
 class _Activity:
-    """When each column was last active, and whether that was too long ago."""
+    """Tracks when each column was last active, and whether that was too long ago."""
 
     def __init__(self, least: int, patience: Callable[[int, int], int]) -> None:
-        """`patience` gives the silent rows that are usual, `least` or more, from active rows among
-        all rows.
+        """Set the rule: `patience(active, rows)` is the number of silent rows that is usual.
+
+        It is at least `least`, for a column that was active in `active` of `rows` rows.
         """
         self._least = least
         self._patience = patience
@@ -107,10 +99,10 @@ class _Activity:
         self._active = np.zeros(0, np.int64)  # active rows of each column so far
         self._first = np.zeros(0, np.int64)  # position of the first one
         self._last = np.zeros(0, np.int64)  # position of the last one
-        self._since = np.zeros(0, np.int64)  # row of the source after the last one
-        self._source = np.zeros(0, object)  # and its source
-        self._stopped = np.zeros(0, np.bool_)  # reported
-        self._resumed = np.zeros(0, np.bool_)  # reported too
+        self._since = np.zeros(0, np.int64)  # row number in the source after the last one
+        self._source = np.zeros(0, object)  # the source of that row
+        self._stopped = np.zeros(0, np.bool_)  # whether a stop was reported
+        self._resumed = np.zeros(0, np.bool_)  # whether a resumption was reported
         self._waiting = False  # whether a column has stopped and not resumed
 
     def follow(
@@ -121,15 +113,16 @@ class _Activity:
         rows: IntArray,
         source: str,
     ) -> Iterator[_Event]:
-        """Look at rows (n, columns); silence also ends where it is `broken`, which is no activity.
+        """Process rows (n, columns) and yield the columns that stop or resume.
 
-        `rows` are their numbers in the source.
+        A silent period also ends where `broken` is true, which does not count as activity. `rows`
+        are the row numbers in the source.
         """
         size, width = active.shape
         self._widen(width)
         ends = active if broken is None else active | broken
         acting = np.count_nonzero(active, axis=0)
-        if not self._waiting and ends.all():  # the usual case, which live streams have row by row
+        if not self._waiting and ends.all():  # fast path for the usual case
             self._count(active, acting)
             self._position += size
             self._last.fill(self._position - 1)
@@ -154,7 +147,7 @@ class _Activity:
         self._position += size
 
     def _count(self, active: BoolArray, acting: IntArray) -> None:
-        """Count active rows, so many of each column."""
+        """Add the active rows of each column, and note the first one."""
         begun = (self._active == 0) & (acting > 0)
         self._active += acting
         if begun.any():
@@ -179,7 +172,7 @@ class _Activity:
         rows: IntArray,
         source: str,
     ) -> Iterator[_Event]:
-        """The events of one column among these rows."""
+        """Yield the events of one column among these rows."""
         values, start, silent = x[:, column], 0, 0
         if not self._stopped[column]:
             at = np.flatnonzero(ends)
@@ -214,12 +207,12 @@ class _Activity:
 
 
 def _longest_usual_repetition(changes: int, rows: int) -> int:
-    """REPEATED_ROWS where half of the rows changed, and 100 at least; else without limit."""
+    """Return REPEATED_ROWS if at least half of the rows, and 100, changed; else no limit."""
     return REPEATED_ROWS if 2 * changes >= max(rows, GAP_ROWS) else sys.maxsize
 
 
 class DeadColumns:
-    """Reports features that have no value any more, or do not change any more."""
+    """Reports features that no longer have values or no longer change."""
 
     def __init__(self, notice: Notice) -> None:
         self._notice = notice
@@ -227,17 +220,17 @@ class DeadColumns:
         self._places: IntArray = np.zeros(0, np.int64)
         self._numbers: BoolArray = np.zeros(0, np.bool_)
         self._schema: Schema | None = None
-        self._before = np.zeros(0)  # the row before
+        self._before = np.zeros(0)  # the previous row
         self._values = _Activity(GAP_ROWS, longest_usual_gap)
         self._changes = _Activity(REPEATED_ROWS, _longest_usual_repetition)
 
     def look(self, rows: Rows, schema: Schema, source: str) -> None:
-        """Look at rows that are learned, in the order of the source."""
+        """Check rows that are learned, in the order of the source."""
         if schema is not self._schema:
             self._find_places(schema)
         x, number = rows.x[:, self._places], rows.number
         there = ~np.isnan(x)
-        if schema.id is not None:  # a row that brings a late target has no features
+        if schema.id is not None:  # a row with a late target has no features
             with_features = there.any(axis=1)
             x, there, number = x[with_features], there[with_features], number[with_features]
         if not x.size:
@@ -260,7 +253,7 @@ class DeadColumns:
             self._notice(self._describe(event, repeated))
 
     def _find_places(self, schema: Schema) -> None:
-        """One column of x for each feature: of a category any, they are missing together."""
+        """Find one column of x per feature; the indicators of a category are missing together."""
         kinds = {column.name: column.kind for column in schema.columns if column.role == "feature"}
         first: dict[str, int] = {}
         for at, place in enumerate(schema.layout):
@@ -287,7 +280,7 @@ class DeadColumns:
 
 
 class EncodedChunk(NamedTuple):
-    """The rows (None: none is left), the flawed ones, and whether the first of them ends it all."""
+    """The encoded rows (None if none is left), the row errors, and whether to stop at the first."""
 
     rows: Rows | None
     row_errors: dict[int, RowError]
@@ -295,7 +288,7 @@ class EncodedChunk(NamedTuple):
 
 
 class ChunkEncoder:
-    """Turns chunks into blocks and lets the schema grow on the way."""
+    """Encodes chunks as batches and adds new columns and labels to the schema."""
 
     def __init__(
         self,
@@ -310,8 +303,8 @@ class ChunkEncoder:
         notice: Notice = lambda text: None,
     ) -> None:
         self.schema = schema
-        self._sent_schema = schema.copy()  # what goes out with rows is nobody's to change
-        self._size = measure_schema(schema)  # of what was told
+        self._sent_schema = schema.copy()  # attached to rows, so it must never be modified
+        self._size = measure_schema(schema)  # size of the schema that was last attached
         self._on_error = on_error
         self._admit = admit
         self._use_target = use_target
@@ -344,28 +337,28 @@ class ChunkEncoder:
         found.read_categories()
         if self._admit:
             self._sentinels.check_chunk(found.values, found.good, chunk)
-        flaws = {at: flaw for at, (_, flaw) in sorted(found.row_errors.items())}
-        stopped = found.stop and bool(flaws)
+        row_errors = {at: row_error for at, (_, row_error) in sorted(found.row_errors.items())}
+        stopped = found.stop and bool(row_errors)
         if stopped:
-            first = min(flaws)
-            flaws = {first: flaws[first]}
+            first = min(row_errors)
+            row_errors = {first: row_errors[first]}
         size = measure_schema(self.schema)
         if size != self._size:
             self._sent_schema, self._size = self.schema.copy(), size
         if self._on_error == "keep":
-            rows = self._make_rows(found, None, ~found.good if flaws else None)
+            rows = self._make_rows(found, None, ~found.good if row_errors else None)
         elif found.good.all():
             rows = self._make_rows(found, None, None)
         elif found.good.any():
             rows = self._make_rows(found, np.flatnonzero(found.good), None)
         else:
-            return EncodedChunk(None, flaws, stopped)
+            return EncodedChunk(None, row_errors, stopped)
         if self._admit:
             self._dead_columns.look(rows, self._sent_schema, chunk.source)
-        return EncodedChunk(rows, flaws, stopped)
+        return EncodedChunk(rows, row_errors, stopped)
 
     def _report_tiny_values(self, names: set[str]) -> None:
-        """Say once of each column that it has values too small to reckon with."""
+        """Report, once per column, that it has values so small that they count as 0."""
         for name in sorted(names - self._tiny):
             self._notice(f"column '{name}': values closer to 0 than {MIN_ABS_VALUE:g} count as 0")
         self._tiny |= names
@@ -379,7 +372,7 @@ class ChunkEncoder:
 
 
 def measure_schema(schema: Schema) -> tuple[int, ...]:
-    """Changes with every step in which a schema grows."""
+    """Return a tuple that changes whenever the schema grows."""
     labels = sum(len(column.categories) for column in schema.columns)
     bare = sum(place.category is None for place in schema.layout)
     decided = sum(column.kind != "undecided" for column in schema.columns)
@@ -389,7 +382,7 @@ def measure_schema(schema: Schema) -> tuple[int, ...]:
 def _assemble_rows(
     found: ColumnDecoder, unreadable: BoolArray | None, original: pa.RecordBatch | None
 ) -> Rows:
-    """Put the arrays together, with nothing known about the spoilt rows."""
+    """Assemble the arrays of a batch; all values of unreadable rows are missing."""
     schema, size = found.schema, found.size
     places: dict[str, list[int]] = {}
     for at, place in enumerate(schema.layout):
@@ -430,7 +423,7 @@ def _assemble_rows(
 
 
 def _fill_indicators(found: ColumnDecoder, x: FloatArray, own: list[int], name: str) -> None:
-    """Set the indicator columns of one feature: 1 for the label, NaN when it is missing."""
+    """Set the indicator columns of one feature: 1 for its label, NaN if it is missing."""
     names, codes = found.labels[name]
     at = {found.schema.layout[place].category: place for place in own}
     x[:, own] = 0.0
@@ -443,7 +436,7 @@ def _fill_indicators(found: ColumnDecoder, x: FloatArray, own: list[int], name: 
 
 
 def _assemble_input_sd(found: ColumnDecoder, places: dict[str, list[int]]) -> FloatArray | None:
-    """The stated standard deviations, 0 for every input that has none."""
+    """Assemble the standard deviations of the inputs, 0 for inputs without one."""
     pairs = [column for column in found.schema.columns if column.role == "input_sd"]
     if not pairs:
         return None

@@ -1,4 +1,4 @@
-"""What the bytes are: formats and compressions by content, the delimiter by the first line."""
+"""Detect formats and compressions from the first bytes, and the delimiter from the first line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kbnn.errors import DataError
 
 
 class BinaryFormat(NamedTuple):
-    """A format of binary tables: how it begins, what `--format` calls it, who reads it."""
+    """A binary table format: its first bytes, its name in `--format`, and the reader to call."""
 
     magic: bytes
     format: str
     noun: str
-    reader: str  # module:function, called with a ByteReader and Pins; loaded when it is needed
+    reader: str  # module:function, called with a ByteReader and ReadHints; imported when needed
 
 
 BINARIES: Final = (
@@ -22,7 +22,7 @@ BINARIES: Final = (
     BinaryFormat(b"ARROW1", "arrow", "Arrow", "kbnn.data.arrow_format:open_arrow_file"),
     BinaryFormat(b"\xff\xff\xff\xff", "arrow", "Arrow", "kbnn.data.arrow_format:open_arrow_stream"),
 )
-"""The binary formats, listed once."""
+"""The supported binary formats."""
 
 FORMAT_NOUNS: Final = {binary.format: binary.noun for binary in BINARIES}
 FORMATS: Final = ("auto", "csv", "tsv", "json", *FORMAT_NOUNS)
@@ -30,7 +30,7 @@ ContentType = Literal["text", "json", "gzip", "zstd", "bzip2"] | BinaryFormat
 DELIMITERS: Final = (",", ";", "\t", "|")
 COMPRESSIONS: Final = frozenset({"gzip", "zstd", "bzip2"})
 MAX_MAGIC_BYTES: Final = 8  # no magic number below is longer
-MAX_BLANK_BYTES: Final = 1 << 20  # white space looked through in search of the first byte of text
+MAX_BLANK_BYTES: Final = 1 << 20  # white space skipped at most before the first byte of text
 
 _MAGIC: Final[tuple[tuple[bytes, ContentType], ...]] = (
     (b"\x1f\x8b", "gzip"),
@@ -59,19 +59,19 @@ _UNSUPPORTED_FORMATS: Final = (
 )
 
 _SNIFF_BYTES: Final = 1 << 16
-"""Bytes of a line that tell its delimiter."""
+"""Bytes of the first line from which the delimiter is detected."""
 _QUOTED: Final = re.compile(rb'"(?:[^"]|"")*"')
 _DECIMAL_COMMA: Final = re.compile(rb"\s*[-+]?[\d.' ]*(,\d+)?\s*")
 
 
 def has_enough_bytes(head: bytes) -> bool:
-    """Whether the first bytes suffice to recognise a format: a few, or a line that is not blank."""
+    """Return whether the first bytes suffice to detect a format: 8, or a line not blank."""
     start = head.lstrip()
     return len(start) >= MAX_MAGIC_BYTES or b"\n" in start or len(head) > MAX_BLANK_BYTES
 
 
 def detect_format(head: bytes, name: str) -> ContentType:
-    """Say what a stream is from its first bytes; foreign binary formats are an error."""
+    """Detect the format of a stream from its first bytes; unsupported formats raise DataError."""
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
@@ -83,29 +83,29 @@ def detect_format(head: bytes, name: str) -> ContentType:
 
 
 def check_text(line: bytes, name: str) -> None:
-    """Refuse a first line that cannot be text; later lines are checked where they are parsed."""
+    """Raise DataError if the first line is not text; later lines are checked when parsed."""
     if b"\0" in line:
         raise DataError(f"{name}: is not a table (the first line holds binary data)")
     if line.lstrip().startswith(b"["):
         raise DataError(
-            f"{name}: is a JSON array: one object per line is needed (jq -c '.[]' makes them)"
+            f"{name}: is a JSON array: one object per line is needed (convert it with jq -c '.[]')"
         )
 
 
 def check_comment(line: bytes, name: str) -> None:
-    """Refuse a remark above the table; `#id,a,b` may well be a header."""
+    """Raise DataError if the first line is a comment; `#id,a,b` may be a header."""
     lone = not any(delimiter.encode() in line for delimiter in DELIMITERS)
     if line.startswith(b"#") and (lone or line[1:2].isspace()):
         raise DataError(
-            f"{name}:1: the first line is a comment, not the names of the columns (leave it out: "
-            f"grep -v '^#' {name} | kbnn train -; or say --header if it names them)"
+            f"{name}:1: the first line is a comment, not the names of the columns (remove it: "
+            f"grep -v '^#' {name} | kbnn train -; or add --header if it names them)"
         )
 
 
 def sniff_delimiter(line: bytes) -> str:
-    """The most frequent of `, ; tab |` outside quotes; the comma when there is none.
+    """Return the most frequent of `, ; tab |` outside quotes; the comma if there is none.
 
-    A line such as `1,5;2,25` has decimal commas: there the semicolon separates.
+    A line such as `1,5;2,25` has decimal commas: its delimiter is the semicolon.
     """
     bare = _QUOTED.sub(b"", line[:_SNIFF_BYTES]).rstrip(b"\r\n")
     cells = bare.split(b";")
@@ -116,9 +116,9 @@ def sniff_delimiter(line: bytes) -> str:
 
 
 def split_fields(record: bytes, delimiter: str) -> list[bytes]:
-    """The fields of one record: quotes open a field only at its start, `""` inside is one quote.
+    """Split one record into fields; a quote opens only at a field's start, `""` is a quote.
 
-    The same rules as the bulk parser's, for the few records that are looked at one by one.
+    The rules are those of Arrow's CSV parser; this is for the few records handled one by one.
     """
     data = record.rstrip(b"\r\n")
     separator = delimiter.encode()

@@ -1,4 +1,8 @@
-"""Infer the schema from the first rows: kinds by what the values read as, roles by the options."""
+"""Infer the schema from the first rows: column kinds from the values, roles from the options.
+
+The module also chooses the target, the target type, the clock and the number formats, and reports
+each choice that the user did not make.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ INFERENCE_ROWS: Final = 32
 def infer_schema(
     names: list[str], samples: list[ColumnSample], options: ColumnOptions, notice: Notice
 ) -> Schema:
-    """Build the schema from the samples of all columns and tell the user what was decided."""
+    """Build the schema from the samples of all columns and report what was decided."""
     found = dict(zip(names, samples, strict=True))
     targets = _choose_targets(names, found, options, notice)
     sd_of = _match_input_sd(names, targets, options)
@@ -49,14 +53,14 @@ def infer_schema(
     role_of = {name: _assign_role(name, targets, sd_of, features, options) for name in names}
     check_stated_kinds(role_of, options, names)
     clock = _detect_time_column(found, targets, features, sd_of, options)
-    told = None if clock is None else clock.name
-    used = {n: found[n] for n in names if role_of[n] not in ("none", "id") and n != told}
+    time = None if clock is None else clock.name
+    used = {n: found[n] for n in names if role_of[n] not in ("none", "id") and n != time}
     mark = options.marks.decimal or _detect_table_mark(used)
     for name in names:
         role = role_of[name]
         form = _detect_used_format(name, used, options, mark)
         kind, what = infer_kind(found[name], form)
-        if name == told:
+        if name == time:
             kind, role = "time", "feature"
         elif name in options.columns_with_kind:
             kind = stated_kind(name, found[name], options)
@@ -79,7 +83,7 @@ def infer_schema(
     _report_column_formats(columns, found, options, notice)
     has_lags = options.time_options.lags not in (None, LAGS_OFF)
     if not has_lags and not any(column.role == "feature" for column in columns):
-        why = ", ".join(unusable[:3]) or "every one is the target or ignored"
+        why = ", ".join(unusable[:3]) or "every column is the target or ignored"
         raise DataError(
             f"no column is left to learn from: {why}. To forecast a series from its own past, "
             "add --lags 1,2."
@@ -118,12 +122,14 @@ def _detect_time_column(
     sd_of: dict[str, str],
     options: ColumnOptions,
 ) -> TimeColumn | None:
-    """The column that tells the time, if there is one."""
+    """Find the time column, if there is one."""
     named = options.time_options.time
     if named is not None and named in (*options.ignore, options.weight):
-        raise UsageError(f"column '{named}' cannot be the clock and left out of it")
+        raise UsageError(f"column '{named}' cannot be both the clock and ignored or the weight")
     if named is not None and named in options.columns_with_kind:
-        raise UsageError(f"column '{named}' cannot be the clock and of another kind")
+        raise UsageError(
+            f"column '{named}' cannot be both the clock and categorical, numeric or hashed"
+        )
     others = (*options.ignore, *sd_of, *options.columns_with_kind, options.weight, options.id)
     rows = _select_one_series(found, options.key)
     values = {
@@ -135,7 +141,7 @@ def _detect_time_column(
 
 
 def _select_one_series(found: dict[str, ColumnSample], key: tuple[str, ...]) -> list[int]:
-    """Of the first rows those of one key, the commonest; all of them where there is none."""
+    """Return the positions of the rows of the most frequent key; all rows without keys."""
     count = min(len(seen.values) for seen in found.values())
     keys = [tuple(found[name].values[at] for name in key if name in found) for at in range(count)]
     if not keys:
@@ -157,7 +163,7 @@ def _choose_targets(
     named = _drop_empty_columns(names, found)
     targets = list(dict.fromkeys(options.target)) or [_choose_last_column(named, found, options)]
     if not options.target:
-        last = "last column" if targets[0] == named[-1] else "last column but the clock,"
+        last = "last column" if targets[0] == named[-1] else "last column except the clock,"
         last += " that is not empty," if targets[0] == named[-1] != names[-1] else ""
         notice(f"target: {last} '{targets[0]}' (choose with --target)")
     for name in targets:
@@ -172,7 +178,7 @@ def _choose_targets(
 
 
 def _drop_empty_columns(names: list[str], found: dict[str, ColumnSample]) -> list[str]:
-    """The columns without those at the end that have neither a name nor a value."""
+    """Drop columns at the end that have neither a name nor a value."""
     end = len(names)
     while end > 1 and names[end - 1] == f"column{end}" and not found[names[end - 1]].present_values:
         end -= 1
@@ -182,20 +188,20 @@ def _drop_empty_columns(names: list[str], found: dict[str, ColumnSample]) -> lis
 def _choose_last_column(
     names: list[str], found: dict[str, ColumnSample], options: ColumnOptions
 ) -> str:
-    """The last column, but for a clock."""
+    """Return the last column, or the one before it if the last is the clock."""
     last = names[-1]
     clock = last == options.time_options.time or looks_like_times(found[last].values)
     return names[-2] if clock and len(names) > 1 and names[-2] not in options.ignore else last
 
 
 def _match_input_sd(names: list[str], targets: list[str], options: ColumnOptions) -> dict[str, str]:
-    """Which columns hold the standard deviation of which others."""
+    """Match columns of standard deviations (NAME_sd) to the columns they describe."""
     if not options.input_sd:
         return {}
     pairs = {f"{name}_sd": name for name in names if name not in targets}
     found = {sd: name for sd, name in pairs.items() if sd in names and sd not in targets}
     if not found:
-        raise UsageError("--input-sd: no column is named like another one with _sd at its end")
+        raise UsageError("--input-sd: no column is named like another column with _sd appended")
     return found
 
 
@@ -249,8 +255,8 @@ def _check_target_kind(
             first = f" such as '{shorten(seen.present_values[0])}'" if seen.present_values else ""
             raise DataError(
                 f"target '{name}' holds dates or times{first}, which cannot be predicted (choose "
-                "another with --target; of a time to be foretold, learn the days or hours "
-                "until then)"
+                "another with --target; to predict a time, use the days or hours until then as "
+                "the target)"
             )
         different = (
             f" ({len(set(seen.values))} different values)"
@@ -272,7 +278,7 @@ def _check_target_kind(
 def _choose_task(
     targets: list[Column], found: dict[str, ColumnSample], stated: str
 ) -> TargetChoice:
-    """The task that the targets call for."""
+    """Choose the target type from the values of the targets."""
     seen = []
     for target in targets:
         values = {value for value in found[target.name].values if value is not None}
@@ -285,7 +291,7 @@ def _choose_task(
 
 
 def _detect_table_mark(used: Mapping[str, ColumnSample]) -> str:
-    """The decimal mark of the table, if a column is written otherwise than usual."""
+    """Detect the decimal mark of the table; "" if all numbers are in the plain format."""
     columns = [seen.present_values for seen in used.values()]
     if all(PLAIN_FORM.parse_number(value) is not None for values in columns for value in values):
         return ""

@@ -1,9 +1,8 @@
-"""Tables in memory as sources: whatever speaks Arrow's stream interface, dicts, numpy arrays.
+"""The sources of a stream: files, tables in memory, or iterators of these.
 
-A table from pandas, polars, pyarrow or duckdb is read where it lies, a slice at a time: nothing is
-copied but the rows that are being learned.
-
-The sources of a stream: files, tables in memory, or an iterator that brings them.
+Tables are objects with Arrow's stream interface (pandas, polars, pyarrow, duckdb), dicts of
+columns, and numpy arrays. They are read in place, a slice at a time: only the rows being learned
+are copied.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from kbnn.errors import DataError, UsageError
 from kbnn.sink import Closeable
 
 TABLE_NAME: Final = "data"
-"""What a table is called in messages."""
+"""The name of a table in messages."""
 
 INDEX_NAME: Final = "index"
-"""The name of a pandas index that has none, as `reset_index` gives it."""
+"""The name of an unnamed pandas index, as given by `reset_index`."""
 
-# What a table that cannot be had makes Arrow, pandas and others raise.
+# Raised by Arrow, pandas and others for tables that cannot be converted.
 _TABLE_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError)
 
 
 def is_table(data: object) -> bool:
-    """Whether this is a table in memory."""
+    """Return whether this is a table in memory."""
     return (
         hasattr(data, "__arrow_c_stream__")
         or hasattr(data, "__arrow_c_array__")
@@ -42,7 +41,7 @@ def is_table(data: object) -> bool:
 
 
 class TableSource:
-    """A table in memory; one that can be read only once is kept where `keep` asks for it."""
+    """A table in memory; with `keep`, one that can be read only once is stored for later passes."""
 
     is_live = False
     size: int | None = None
@@ -56,13 +55,13 @@ class TableSource:
         self._used = False
 
     def _prepare_table(self, table: Any, columns: Sequence[str] | None) -> Any:
-        """The table as one that speaks Arrow."""
+        """Convert a table to one with Arrow's stream interface."""
         if isinstance(table, np.ndarray) and table.dtype.names:
             return _table_from_columns({name: table[name] for name in table.dtype.names})
         if isinstance(table, np.ndarray):
             return _table_from_array(table, columns)
         if columns is not None:
-            raise UsageError("columns names those of a numpy array: this table has names")
+            raise UsageError("columns names the columns of a numpy array: this table has names")
         return _table_from_columns(table) if isinstance(table, Mapping) else table
 
     def open(self) -> BatchReader:
@@ -95,15 +94,15 @@ class TableSource:
             yield batch
 
     def close(self) -> None:
-        """Let go of what was kept."""
+        """Release the stored batches."""
         self._kept = []
 
 
 class BatchReader(Closeable):
-    """One reading of a table."""
+    """Reads the batches of a table once."""
 
     bytes_read = 0
-    """Bytes read, which nobody knows of a table."""
+    """Always 0: the size of a table in bytes is unknown."""
 
     def __init__(self, source: TableSource, schema: Any, batches: Any) -> None:
         self.source = source
@@ -112,7 +111,7 @@ class BatchReader(Closeable):
 
 
 def unreadable_table_error(error: BaseException) -> DataError:
-    """The error for a table that cannot be had."""
+    """Make the error for a table that cannot be read."""
     lines = str(error).strip().splitlines()
     why = lines[0] if lines else type(error).__name__
     return DataError(f"{TABLE_NAME}: cannot be read as a table ({why[:160].rstrip('. ')})")
@@ -123,11 +122,13 @@ def _table_from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     for name, values in columns.items():
         if not is_encodable(str(name)):
             raise DataError(
-                f"{TABLE_NAME}: column {name!a}: the name holds a lone surrogate, which is no text"
+                f"{TABLE_NAME}: column {name!a}: the name holds a lone surrogate, which is not "
+                "valid Unicode text"
             )
         if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
             raise DataError(
-                f"{TABLE_NAME}: column '{name}' is no list or array of values (one row: learn_one)"
+                f"{TABLE_NAME}: column '{name}' is not a list or array of values (for one row, "
+                "use learn_one)"
             )
         try:
             arrays[str(name)] = _make_arrow_column(values)
@@ -138,18 +139,18 @@ def _table_from_columns(columns: Mapping[Any, Any]) -> pa.Table:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"'{name}' {length:,}" for name, length in list(lengths.items())[:4])
-        raise DataError(f"{TABLE_NAME}: its columns differ in length ({shown})")
+        raise DataError(f"{TABLE_NAME}: the columns differ in length ({shown})")
     return pa.table(arrays)
 
 
 def rows_as_columns(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
-    """Rows one by one as columns, None where a row has no such key."""
+    """Convert a list of dicts to columns, with None where a row lacks a key."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def is_row_list(data: object) -> bool:
-    """Whether this is a list of dicts, one a row, and not of tables."""
+    """Return whether this is a list of dicts, one per row, and not a list of tables."""
     if not isinstance(data, list | tuple) or not all(isinstance(row, Mapping) for row in data):
         return False
     cells = (value for row in data for value in row.values())
@@ -157,7 +158,7 @@ def is_row_list(data: object) -> bool:
 
 
 def _make_arrow_column(values: Any) -> pa.Array:
-    """A column as an array; values of several types as the texts that they are in a row."""
+    """Convert a column to an array; values of mixed types become text."""
     values = _cast_long_units(values)
     try:
         return pa.array(values, from_pandas=True)
@@ -176,7 +177,7 @@ def _format_cell(value: Any) -> str | None:
 
 
 def _cast_long_units(values: Any) -> Any:
-    """Moments and spans of numpy in units that Arrow has no type for, to the second."""
+    """Cast numpy times and durations in units that Arrow lacks (minutes, days...) to seconds."""
     kind = getattr(values, "dtype", None)
     if not isinstance(kind, np.dtype) or kind.kind not in "mM":
         return values
@@ -191,7 +192,7 @@ _LONG_UNITS = ("m", "h", "W", "M", "Y")
 
 def _table_from_array(array: np.ndarray[Any, Any], columns: Sequence[str] | None) -> pa.Table:
     if array.ndim != 2:
-        raise DataError(f"{TABLE_NAME}: a numpy array of rows has two dimensions, not {array.ndim}")
+        raise DataError(f"{TABLE_NAME}: a numpy array must have two dimensions, not {array.ndim}")
     width = array.shape[1]
     names = [f"column{at}" for at in range(1, width + 1)] if columns is None else list(columns)
     if len(names) != width:
@@ -200,9 +201,10 @@ def _table_from_array(array: np.ndarray[Any, Any], columns: Sequence[str] | None
 
 
 def _order_columns(schema: pa.Schema) -> tuple[list[int], list[str]]:
-    """The columns to read, by place and by name: a pandas index is none, unless it holds times.
+    """Return positions and names of the columns to read; a pandas index is skipped unless temporal.
 
-    Such an index comes first, by its name or as `index`, unless a column has that name.
+    An index of timestamps comes first, under its name or as `index`, unless a column has that
+    name.
     """
     index = _index_columns(schema)
     order = [at for at, name in enumerate(schema.names) if name not in index]
@@ -215,16 +217,16 @@ def _order_columns(schema: pa.Schema) -> tuple[list[int], list[str]]:
 
 
 def _index_columns(schema: pa.Schema) -> frozenset[str]:
-    """The columns that hold a pandas index."""
-    said = (schema.metadata or {}).get(b"pandas")
-    if said is None:
+    """Return the columns that hold a pandas index."""
+    metadata = (schema.metadata or {}).get(b"pandas")
+    if metadata is None:
         return frozenset()
-    names = json.loads(said).get("index_columns", [])
+    names = json.loads(metadata).get("index_columns", [])
     return frozenset(name for name in names if isinstance(name, str))
 
 
 def to_arrow_table(data: Any) -> pa.Table:
-    """A table in memory, or rows as dicts, with the columns that would be read."""
+    """Convert a table in memory, or a list of dicts, to an Arrow table of the columns to read."""
     table = rows_as_columns(data) if is_row_list(data) else data
     reader = TableSource(table, None).open()
     return pa.Table.from_batches(list(reader.batches), schema=reader.schema)
@@ -234,10 +236,10 @@ AnySource = Source | TableSource
 
 
 class SourceList(Closeable):
-    """Sources in order, to be gone through once a pass.
+    """Sources in order, iterated over once per pass.
 
-    Those of an iterator are taken from it as they are needed, in the thread that reads them; they
-    stay for later passes where `keep` says that there are any.
+    Items of an iterator are taken when they are needed, in the thread that reads them. With
+    `keep`, they are stored for later passes.
     """
 
     def __init__(
@@ -267,7 +269,7 @@ class SourceList(Closeable):
 
     def _refuse_columns(self) -> None:
         if self._more is None:
-            raise UsageError("columns names those of a numpy array: a file has names")
+            raise UsageError("columns names the columns of a numpy array: a file has names")
 
     def _make_sources(self, item: Any) -> Iterable[AnySource]:
         if isinstance(item, str | os.PathLike):
@@ -283,14 +285,14 @@ class SourceList(Closeable):
         return [source]
 
     def _make_file_sources(self, path: str) -> list[Source]:
-        """The files that a path, a glob or a folder stands for."""
+        """Make a source for each file of a path, a glob or a folder."""
         if not os.path.isdir(path):
             return [self._make_file_source(one, {}) for one in expand_paths([path])]
         found = {one: parse_folder_columns(path, one) for one in expand_paths([path])}
         named = dict.fromkeys(name for columns in found.values() for name in columns)
         if named:
-            told = ", ".join(map(shorten, named))
-            self._notice(f"{path}: the names of its folders are columns: {told}")
+            shown = ", ".join(map(shorten, named))
+            self._notice(f"{path}: folder names are read as columns: {shown}")
         return [self._make_file_source(one, columns) for one, columns in found.items()]
 
     def _make_file_source(self, path: str, columns: dict[str, str | None]) -> Source:
@@ -309,22 +311,22 @@ class SourceList(Closeable):
 
     @property
     def is_single(self) -> bool:
-        """Whether there is but one source."""
+        """Whether there is exactly one source."""
         return self._more is None and len(self._made) == 1
 
     @property
     def is_live(self) -> bool:
-        """Whether rows may still be on their way."""
+        """Whether more rows may still arrive."""
         return self._more is not None or any(source.is_live for source in self._made)
 
     @property
     def supports_read_ahead(self) -> bool:
-        """Whether it helps to read ahead in a thread: files, and nothing that others run."""
+        """Whether reading ahead in a thread helps: only if all sources are regular files."""
         return not self.is_live and all(isinstance(source, Source) for source in self._made)
 
     @property
     def total_bytes(self) -> int | None:
-        """The size of all sources, None when it cannot be known."""
+        """The size of all sources, None if unknown."""
         sizes = [source.size for source in self._made]
         return None if self.is_live or None in sizes else sum(size or 0 for size in sizes)
 
@@ -335,7 +337,7 @@ class SourceList(Closeable):
 
 
 def _list_items(data: Any) -> list[Any]:
-    """One thing or several, each checked as far as it can be without being read."""
+    """Return the inputs as a list, checked as far as possible without reading them."""
     if is_row_list(data):
         data = rows_as_columns(data)
     several = list(data) if isinstance(data, list | tuple) else [data]
@@ -347,7 +349,7 @@ def _list_items(data: Any) -> list[Any]:
 
 
 def list_source_names(data: Any) -> tuple[str, ...]:
-    """The sources by name; whatever has none came from elsewhere, as standard input does."""
+    """Return the names of the sources; sources without a path are named like standard input."""
     return tuple(
         os.fspath(item) if isinstance(item, str | os.PathLike) else STDIN
         for item in _list_items(data)
@@ -355,5 +357,5 @@ def list_source_names(data: Any) -> tuple[str, ...]:
 
 
 def list_source_paths(data: Any) -> tuple[str, ...]:
-    """Those of the sources that have a name."""
+    """Return the paths of the sources that have one."""
     return tuple(name for name in list_source_names(data) if name != STDIN)

@@ -1,11 +1,9 @@
-"""JSON lines to chunks: one object per line, its keys are the columns.
+"""Read JSON lines into chunks: one object per line, whose keys are the columns.
 
-A chunk is parsed in bulk with the types the schema pins; whatever does not fit them sends the chunk
-through a reading line by line, which gives the same values and finds the lines at fault.
-
-Keys of JSON lines that come after the columns are settled: they are admitted, or it is said.
-
-A look at the bytes finds what may be a new key; only where there is one is a line taken apart.
+A chunk is parsed in bulk with the types of the schema. If it does not fit them, it is parsed line
+by line, which gives the same values and finds the bad lines. Keys that first appear after the
+columns are fixed are added as columns or reported; a scan of the bytes finds possible new keys, so
+that only their lines are parsed again.
 """
 
 from __future__ import annotations
@@ -35,13 +33,13 @@ from kbnn.data.values import number_to_text
 from kbnn.errors import DataError
 
 _JSON_SKIP_HINT: Final = "use --on-error skip"
-_FEWER_KEYS_HINT: Final = "keep those that are needed: jq -c '{a, b, y}' makes such lines"
+_FEWER_KEYS_HINT: Final = "keep only the needed keys, for example with jq -c '{a, b, y}'"
 _WHOLE_LINE: Final = re.compile(rb"^\{.*\}\r?$", re.M)
 _ANY_LINE: Final = re.compile(rb"^[^\r\n]", re.M)
 
 
 class JsonReader:
-    """Reads JSON lines; the columns are the keys of the first rows, in order of first sight."""
+    """Read JSON lines; the columns are the keys of the first rows, in order of appearance."""
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class JsonReader:
         notice: Callable[[str], None] = lambda text: None,
         admit: bool = False,
     ) -> None:
-        """`admit`: keys that come late are columns too."""
+        """Open a source; with `admit`, keys that first appear later become columns too."""
         self.name = name
         self._admit = admit
         self.columns: list[str] = []
@@ -71,7 +69,7 @@ class JsonReader:
         self._chunks = self._iter_chunks(pieces)
 
     def read_chunks(self) -> Iterator[Chunk]:
-        """All lines, as they become complete."""
+        """Yield all lines in chunks, as they become complete."""
         return self._chunks
 
     def _iter_chunks(self, pieces: Iterator[bytes]) -> Iterator[Chunk]:
@@ -95,31 +93,31 @@ class JsonReader:
 
     def _make_chunk(self, data: bytes) -> Chunk:
         data = _empty_blank_lines(data)
-        flaws: dict[int, RowError] = {}
+        row_errors: dict[int, RowError] = {}
         if self._has_columns:
             self._late.scan_lines(data, self._row)
         batch = self._parse_bulk(data) if self._has_columns else None
         typed: dict[str, BoolArray] = {}
         if batch is None:
-            batch, flaws, typed = self._read_lines(data)
+            batch, row_errors, typed = self._read_lines(data)
         row, self._row = self._row, self._row + batch.num_rows
         line_of = make_line_finder(data, self._line, None)
-        return Chunk(self.name, batch, row, flaws, line_of, typed=typed)
+        return Chunk(self.name, batch, row, row_errors, line_of, typed=typed)
 
     def fix_columns(self, names: Iterable[str]) -> None:
-        """Fix the columns: keys that come later are late."""
+        """Fix the columns; keys that appear from now on are late."""
         self.columns = list(names)
         self._has_columns = True
         check_unique_names(self.columns, self.name)
         self._late.set_columns(self.columns, self.seen_at)
 
     def _add_late_column(self, key: str) -> None:
-        """One more column, from here on; of more than are read no more are."""
+        """Add a column from here on, unless there are MAX_COLUMNS already."""
         if len(self.columns) < MAX_COLUMNS:
             self.columns.append(key)
 
     def _collect_columns(self, rows: list[dict[str, Any]]) -> None:
-        """Learn the columns from the keys; where columns are known, the first object suffices."""
+        """Collect the columns from the keys; with known columns, the first object suffices."""
         for row, found in enumerate(rows, self._row):
             for key in found:
                 self.seen_at.setdefault(key, row)
@@ -128,7 +126,7 @@ class JsonReader:
                 try:
                     self._check(list(found))
                 except DataError as error:
-                    self._refusal = (row, error)  # raised in its place, after the rows before it
+                    self._refusal = (row, error)  # raised after the rows before it are delivered
                 self.fix_columns(dict.fromkeys([*found, *self._known]))
                 return
         self.columns = list(self.seen_at) or list(self._known or ())
@@ -137,7 +135,7 @@ class JsonReader:
         return [name for name in self.columns if self._hints.is_wanted(name)]
 
     def _parse_bulk(self, data: bytes) -> pa.RecordBatch | None:
-        """Parse in bulk; None when anything is unusual."""
+        """Parse in bulk; None if any line needs to be parsed by itself."""
         rows = len(_ANY_LINE.findall(data))
         names = self._list_wanted()
         if not names or len(_WHOLE_LINE.findall(data)) != rows or not _is_utf8(data):
@@ -164,17 +162,17 @@ class JsonReader:
     def _read_lines(
         self, data: bytes
     ) -> tuple[pa.RecordBatch, dict[int, RowError], dict[str, BoolArray]]:
-        """Parse line by line; a line that is no object becomes an empty row with a flaw.
+        """Parse line by line; a line that is not an object becomes an empty row with an error.
 
-        Of columns of text it is said which values were numbers.
+        For text columns, also return which values were JSON numbers.
         """
         starts = [*find_record_starts(data, None), len(data)]
-        flaws: dict[int, RowError] = {}
+        row_errors: dict[int, RowError] = {}
         rows: list[dict[str, Any]] = []
         for at, (start, end) in enumerate(pairwise(starts)):
             found = _parse_line(data[start:end], any_width=self._hints.wanted is not None)
             if isinstance(found, RowError):
-                flaws[at] = found
+                row_errors[at] = found
                 found = {}
             rows.append(found)
         if not self._has_columns:
@@ -190,13 +188,13 @@ class JsonReader:
                 which = np.array([_json_kind(value) == "number" for value in values])
                 if which.any():
                     typed[name] = which
-        if not columns:  # nothing but flawed lines so far: only the number of rows counts
+        if not columns:  # only bad lines so far: a dummy column keeps the number of rows
             columns, names = [pa.nulls(len(rows))], [""]
-        return pa.RecordBatch.from_arrays(columns, names=names), flaws, typed
+        return pa.RecordBatch.from_arrays(columns, names=names), row_errors, typed
 
 
 def _empty_blank_lines(data: bytes) -> bytes:
-    """Make lines of spaces empty, so that every reading skips them alike."""
+    """Empty lines that hold only spaces, so that both parsers skip them."""
     return (
         re.sub(rb"^[ \t]+$", b"", data, flags=re.M) if b" \n" in data or b"\t\n" in data else data
     )
@@ -231,7 +229,7 @@ def _parse_line(line: bytes, *, any_width: bool) -> dict[str, Any] | RowError:
     if not isinstance(found, dict):
         return RowError("", shorten(text.strip()), "is not a JSON object", _JSON_SKIP_HINT)
     try:
-        # Escapes may spell halves of characters, which no text can hold.
+        # Escapes may encode lone surrogates, which cannot be encoded as UTF-8.
         json.dumps(found, ensure_ascii=False).encode()
     except (UnicodeEncodeError, ValueError, RecursionError):
         return RowError(
@@ -241,7 +239,7 @@ def _parse_line(line: bytes, *, any_width: bool) -> dict[str, Any] | RowError:
 
 
 def _make_json_column(values: list[Any]) -> pa.Array:
-    """One key's values as a typed column, or as text when the types are mixed or nested."""
+    """Convert the values of one key to a typed column, or to text if mixed or nested."""
     kinds = {_json_kind(value) for value in values if value is not None}
     if not kinds:
         return pa.nulls(len(values))
@@ -276,14 +274,12 @@ def _format_json_value(value: object) -> str:
 
 
 _KEY: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
-_MAX_REPORTED_KEYS: Final = 5  # keys that are named
-_MAX_SCANNED_CHUNKS: Final = (
-    50  # chunks in which something like a new key was looked for, to tell of it
-)
+_MAX_REPORTED_KEYS: Final = 5  # keys named in notices
+_MAX_SCANNED_CHUNKS: Final = 50  # chunks with possible new keys that are searched for notices
 
 
 class LateKeyDetector:
-    """Notices each key of a source that is none of the columns, at its first row."""
+    """Detects keys of a source that are not columns, at their first row."""
 
     def __init__(
         self,
@@ -292,25 +288,25 @@ class LateKeyDetector:
         known: bool,
         admit: Callable[[str], None] | None = None,
     ) -> None:
-        """`admit` takes each late key; without it they are told of."""
+        """Watch a source; `admit` is called with each late key, without it they are reported."""
         self._name = name
         self._admit = admit
         self._notice = notice
-        self._why = "none of the known columns" if known else "to learn from it use --features"
+        self._why = "unknown to the model" if known else "to learn from it, use --features"
         self._columns: frozenset[str] = frozenset()
         self._known_keys: set[bytes] = set()
         self._reported_keys: set[str] = set()
         self._looks = 0
 
     def set_columns(self, columns: Iterable[str], seen_at: Mapping[str, int]) -> None:
-        """These are the columns: a key that was seen meanwhile and is none of them is late."""
+        """Set the columns; keys seen before that are not among them are late."""
         self._columns = frozenset(columns)
         self._known_keys = {json.dumps(name)[1:-1].encode() for name in self._columns}
         for key, row in seen_at.items():
             self._report_key(key, row)
 
     def scan_lines(self, data: bytes, first_row: int) -> None:
-        """Look through complete lines."""
+        """Search complete lines for new keys."""
         if self._admit is None and (
             self._looks >= _MAX_SCANNED_CHUNKS or len(self._reported_keys) > _MAX_REPORTED_KEYS
         ):
@@ -338,7 +334,7 @@ class LateKeyDetector:
             return
         self._reported_keys.add(key)
         if len(self._reported_keys) > _MAX_REPORTED_KEYS:
-            self._notice(f"{self._name}: more keys come from row {row:,} on and are ignored")
+            self._notice(f"{self._name}: further new keys from row {row:,} on are ignored")
         else:
             first = f"the key '{shorten(key)}' comes first in row {row:,}"
             self._notice(f"{self._name}: {first} and is ignored ({self._why})")

@@ -1,12 +1,10 @@
-"""Lags: what columns were before a row, some rows or some time earlier.
+"""Lags: values of columns some rows, or some time, before a row.
 
-A lag is a column of x that the model fills in from what it has met: the values of rows before, as
-they were learned, and nothing of the row itself. What is needed for that is a `History`, part of
-the model: a stream that is cut, or grouped otherwise, has the same lags to the bit.
-
-Where the last value of a number is among them, what is learned is the change from it: a network
-tells a change from levels far better than the next level. `Past.base` is what it is the change
-from.
+A lag is a column of x that the model fills in from earlier rows as they were learned, never from
+the row itself. The values needed are kept in a `History`, which is part of the model, so that lags
+do not depend on how a stream is cut into batches. If the last value of the target is a lag, the
+model learns the change from it, which is easier to predict than the next level; `LagValues.base`
+is that last value.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ from kbnn.errors import UsageError
 
 MAX_LAGS: Final = 64
 DISPLAY_HISTORY_ROWS: Final = 96
-"""Rows that are kept in any case, to be drawn beside a forecast."""
+"""Rows that are always kept, to be plotted beside a forecast."""
 ERROR_WINDOW_ROWS: Final = 256
-"""Forecasts by which those of steps ahead may be made wider."""
+"""Recent forecast errors from which forecasts of several steps may be widened."""
 MAX_HISTORY_ROWS: Final = 100_000
-"""Rows that a history may have."""
+"""Largest number of rows in a history."""
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(s|min|h|d|w)")
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -37,7 +35,7 @@ _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800
 
 @dataclass(frozen=True)
 class Lag:
-    """One column of x: a column some rows ago, or that many seconds ago where rows is 0."""
+    """One column of x: a column `rows` rows ago, or `seconds` seconds ago if `rows` is 0."""
 
     name: str  # of the column of x
     column: str
@@ -46,7 +44,7 @@ class Lag:
 
 
 class LagSpec(NamedTuple):
-    """A lag as it is said; no column: every target."""
+    """A lag as written by the user; without a column it applies to every target."""
 
     column: str | None
     text: str  # 24, 7d
@@ -55,14 +53,14 @@ class LagSpec(NamedTuple):
 
 
 def parse_lags(text: str) -> tuple[LagSpec, ...]:
-    """What `1,2,24` or `temp:1,2;load:1h,7d` says; UsageError when it says nothing."""
+    """Parse `1,2,24` or `temp:1,2;load:1h,7d`; raise UsageError if it is malformed."""
     found = []
     for group in text.split(";"):
         column, colon, listed = group.rpartition(":")
         for item in (listed if colon else group).split(","):
             found.append(_parse_lag(column.strip() if colon else None, item.strip()))
     if len(found) > MAX_LAGS:
-        raise UsageError(f"--lags: {MAX_LAGS} are the most, not {len(found)}")
+        raise UsageError(f"--lags: at most {MAX_LAGS} lags are allowed, not {len(found)}")
     return tuple(dict.fromkeys(found))
 
 
@@ -78,9 +76,9 @@ def _parse_lag(column: str | None, item: str) -> LagSpec:
 
 
 class History:
-    """The last rows that lags look back to, and the last value and the range of each target.
+    """The last rows that lags need, and the last value and the range of each target.
 
-    `missed` are the errors of the last forecasts in units of their stated deviation.
+    `missed` holds the last forecast errors in units of their predicted standard deviation.
     """
 
     def __init__(self, columns: int, targets: int) -> None:
@@ -92,23 +90,23 @@ class History:
         self.missed = np.zeros((0, targets))
 
     def copy(self) -> History:
-        """The same, to go another way."""
+        """Return an independent copy."""
         other = History(self.values.shape[1], len(self.last))
         other.__dict__.update({name: array.copy() for name, array in self.__dict__.items()})
         return other
 
     def mark(self) -> dict[str, FloatArray]:
-        """What `reset` needs to forget all rows that are taken in later."""
+        """Return a mark with which `reset` drops all rows appended later."""
         return dict(self.__dict__)
 
     def reset(self, mark: dict[str, FloatArray]) -> None:
-        """Go back to a mark; `move` and `judge` replace arrays and never write into them."""
+        """Go back to a mark; valid because arrays are replaced and never modified in place."""
         self.__dict__.update(mark)
 
     def append_rows(
         self, time: FloatArray, values: FloatArray, y: FloatArray, window: LagWindow
     ) -> None:
-        """Take in rows."""
+        """Append rows and drop those that no lag can reach any more."""
         self.time = np.concatenate((self.time, time))
         self.values = np.concatenate((self.values, values))
         start = window.find_start(self.time[:, 0])
@@ -122,21 +120,21 @@ class History:
                 self.high[at] = np.fmax(self.high[at], seen.max())
 
     def record_errors(self, missed: FloatArray) -> None:
-        """Note how far off forecasts of rows (n, T) were; NaN where nothing was said or known."""
+        """Record standardised forecast errors (n, T); NaN where forecast or target is missing."""
         known = missed[np.isfinite(missed).any(axis=1)]
         known = np.clip(known, -LABEL_LIMIT, LABEL_LIMIT)
         self.missed = np.concatenate((self.missed, known))[-ERROR_WINDOW_ROWS:]
 
 
 class LagWindow(NamedTuple):
-    """How far lags look back: rows, and seconds with what a row may be early or late."""
+    """How far lags look back, in rows and in seconds; times match within `slack` seconds."""
 
     rows: int
     seconds: float
     slack: float
 
     def find_start(self, instants: FloatArray) -> int:
-        """The first of the rows met so far that the next row can look back to."""
+        """Return the first of the given rows that the next row can look back to."""
         first = max(0, len(instants) - self.rows)
         if self.seconds:
             newest = np.fmax.reduce(instants, initial=-np.inf)
@@ -153,9 +151,9 @@ class LagValues(NamedTuple):
 
 
 def compute_lag_window(lags: Sequence[Lag], step: float) -> LagWindow:
-    """How far they look back: a row counts as some time ago if it is by half a step.
+    """Compute how far lags look back; a time matches if it is within half a step.
 
-    Twice the longest time, so that rows that come late find theirs too.
+    The window is twice the longest time lag, so that late rows also find their lags.
     """
     rows = max((lag.rows for lag in lags), default=0)
     seconds = max((lag.seconds for lag in lags), default=0.0)
@@ -171,7 +169,7 @@ def look_up_lags(
     y: FloatArray,
     window: LagWindow,
 ) -> LagValues:
-    """What was before each of some rows: each sees the rows above it, and none sees itself."""
+    """Look up the lags of rows; each row sees only the rows before it."""
     before, n = len(history.values), len(y)
     every = np.concatenate((history.values, values))
     out = np.full((n, len(lags)), np.nan)
@@ -186,7 +184,7 @@ def look_up_lags(
 
 
 def _find_last_values(last: FloatArray, y: FloatArray) -> FloatArray:
-    """The last value known before each row."""
+    """Return the last known value of each target before each row."""
     rows = np.concatenate((last[None], y))[:-1]
     known = np.where(np.isfinite(rows), np.arange(len(rows))[:, None], 0)
     place = np.maximum.accumulate(known, axis=0)
@@ -202,7 +200,7 @@ def _fill_time_lags(
     out: FloatArray,
     window: LagWindow,
 ) -> None:
-    """Fill in what was some time ago: the last row met whose instant is nearest."""
+    """Fill in time lags from the row with the nearest instant; of equals, the latest row."""
     before = len(history.values)
     instants = np.concatenate((history.time[:, 0], time[:, 0]))
     wanted = [(at, lag.seconds, columns.index(lag.column)) for at, lag in enumerate(lags)
@@ -228,7 +226,7 @@ def _fill_time_lags(
 def _find_nearest_row(
     order: list[tuple[float, int]], wanted: float, slack: float, first: int
 ) -> int | None:
-    """The row nearest to an instant, the last of equals, no more than `slack` away."""
+    """Return the row nearest to an instant within `slack`; of equals, the last one."""
     at = bisect_left(order, (wanted - slack, -1))
     best: tuple[float, int] | None = None
     while at < len(order) and order[at][0] <= wanted + slack:

@@ -1,18 +1,10 @@
-"""How the numbers of a column are written: decimal mark, thousands mark, a sign, a gap.
+"""Detect and parse the number format of a column: decimal mark, thousands mark, sign, gap.
 
-`1.234,56`, `$14,612.87`, `14.5 %`, `(250.00)` and `-3 km` are numbers to whoever wrote them. The
-form is found in the first rows and kept in the schema, so that every later row, whatever chunk it
-comes in, is read alike. A text that does not keep to the form is no number: groups have three
-digits, and a per cent sign is there or not.
-
-Find out how the numbers of columns are written, and read them.
-
-A form is taken where the first values leave no doubt. `12,5` can only have a decimal comma,
-`1,250,000` only a thousands comma. `2,984` could be either: the other columns of the table decide,
-and where they are silent it is thousands, for hardly anybody writes every number with exactly three
-decimals. What was found is announced with an example, and the options win over all of it.
-
-What may stand with a number: currencies, units, and what is written where there is none.
+Numbers may be written as `1.234,56`, `$14,612.87`, `14.5 %`, `(250.00)` or `-3 km`. The format is
+detected in the first rows and stored in the schema, so that later rows are parsed the same way; a
+text that does not match the format is an error. `12,5` has a decimal comma and `1,250,000` a
+thousands comma. `2,984` is ambiguous: the other columns of the table decide and, failing that, it
+is read as thousands. The detected format is reported with an example; options override it.
 """
 
 from __future__ import annotations
@@ -35,30 +27,33 @@ _PLAIN_NUMBER: Final = re.compile(
     r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)", re.I
 )
 _REQUIRED_SIGNS: Final = ("%", "‰")
-"""Signs without which a number would be another one."""
+"""Signs that every number of a column must have, because they change its value."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """The marks of a column's numbers; the default is the usual form, `-1234.5e6`."""
+    """The number format of a column; the default is the plain format, `-1234.5e6`."""
 
     decimal: str = "."
     thousands: str = ""
-    sign: str = ""  # a currency, a unit or per cent, before or behind
-    gap: str = ""  # a text that stands for no value
+    sign: str = ""  # a currency, a unit or per cent, before or after the number
+    gap: str = ""  # a text that means missing
 
     def __post_init__(self) -> None:
         marks = self.decimal in (".", ",") and self.thousands in ("", *THOUSANDS_MARKS)
         if not marks or self.decimal == self.thousands:
-            raise ValueError(f"no number has the marks '{self.decimal}' and '{self.thousands}'")
+            raise ValueError(
+                f"cannot combine decimal mark '{self.decimal}' and thousands mark "
+                f"'{self.thousands}'"
+            )
 
     @property
     def is_plain(self) -> bool:
-        """Whether numbers are written as computers do."""
+        """Whether this is the plain format."""
         return self.decimal == "." and not (self.thousands or self.sign or self.gap)
 
     def parse_number(self, text: str) -> float | None:
-        """What a trimmed text stands for; None when it is no number of this form."""
+        """Parse a trimmed text; None if it is not a number in this format."""
         if self.is_plain:
             return float(text) if _PLAIN_NUMBER.fullmatch(text) else None
         found = _compile_pattern(self).fullmatch(normalize_marks(text))
@@ -76,7 +71,7 @@ class Form:
 
     @property
     def allowed_sign_counts(self) -> tuple[int, ...]:
-        """How often the sign may stand with a number."""
+        """How often the sign may occur with a number."""
         return (1,) if self.sign in _REQUIRED_SIGNS else (0, 1)
 
 
@@ -84,14 +79,14 @@ PLAIN_FORM: Final = Form()
 
 
 def normalize_marks(text: str) -> str:
-    """A text with the plain one of each kind of space, apostrophe and minus."""
+    """Replace typographic spaces, apostrophes and minus signs by their ASCII versions."""
     if text.isascii():
         return text
     return _SPACE_VARIANTS.sub(" ", text).replace("\u2019", "'").replace("\u2212", "-")
 
 
 def digits_pattern(form: Form) -> str:
-    """A number without minus and sign, as a regular expression of any dialect."""
+    """Return a regular expression, valid in Python and Arrow, for a number without signs."""
     mark, whole = re.escape(form.decimal), "[0-9]+"
     if form.thousands:
         whole = f"(?:[0-9]{{1,3}}(?:{re.escape(form.thousands)}[0-9]{{3}})+|[0-9]+)"
@@ -117,28 +112,28 @@ _NUMBER_WITH_SIGN: Final = re.compile(
 )
 _POINT_GROUP: Final = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
 MIN_GROUPED_VALUES: Final = 20
-"""Numbers of three decimals each, from which on that is worth a word."""
+"""Numbers with exactly three decimals each, from which on a notice is given."""
 DECIMAL_MARKS: Final = (".", ",")
 _POINT_FORMATS: Final = tuple(Form(".", mark) for mark in ("", ",", " ", "'"))
 _COMMA_FORMATS: Final = tuple(Form(",", mark) for mark in (".", "", " ", "'"))
 
 
 class NumberMarks:
-    """The marks that the user stated, "" where nothing was said."""
+    """The decimal and thousands marks stated by the user, "" if not stated."""
 
     def __init__(self, decimal: str = "", thousands: str = "") -> None:
         thousands = {"space": " ", "\u00a0": " ", "\u2019": "'"}.get(thousands, thousands)
         if decimal not in ("", *DECIMAL_MARKS):
-            raise UsageError(f"--decimal is {' or '.join(DECIMAL_MARKS)} and not '{decimal}'")
+            raise UsageError(f"--decimal must be {' or '.join(DECIMAL_MARKS)} (got '{decimal}')")
         if thousands not in ("", *THOUSANDS_MARKS):
-            raise UsageError(f"--thousands is , or . or ' or space and not '{thousands}'")
+            raise UsageError(f"--thousands must be , or . or ' or space (got '{thousands}')")
         if decimal and decimal == thousands:
             raise UsageError(f"--decimal and --thousands cannot both be '{decimal}'")
         self.decimal = decimal or {".": ",", ",": "."}.get(thousands, "")
         self.thousands = thousands
 
     def list_formats(self, first: str) -> list[Form]:
-        """The forms in question, the likeliest first; `first` is the decimal mark of the table."""
+        """List the possible formats, the likeliest first; `first` is the table's decimal mark."""
         marks = (
             [*_COMMA_FORMATS, *_POINT_FORMATS]
             if first == ","
@@ -154,7 +149,7 @@ class NumberMarks:
 def detect_number_format(
     values: Sequence[str], stated: NumberMarks, first: str = "", *, any_sign: bool = False
 ) -> Form:
-    """The form in which most values are numbers, the usual one where none is."""
+    """Return the format in which most values are numbers, or the plain one if fewer than 3/4."""
     free = not stated.decimal and not stated.thousands and first != ","
     if free and all(PLAIN_FORM.parse_number(value) is not None for value in values):
         return PLAIN_FORM
@@ -172,9 +167,9 @@ def detect_number_format(
 
 
 def _has_grouped_digits(values: Sequence[str], mark: str) -> bool:
-    """Whether a mark stands before three digits wherever it stands, and small numbers have none.
+    """Return whether a mark always precedes three digits and is absent from small numbers.
 
-    Decimals of that many digits would be there in all numbers.
+    Such a mark separates thousands: a decimal mark would occur in small numbers too.
     """
     digits = [re.sub(r"[^\d.,' ]", "", value).strip() for value in values]
     grouped = re.compile(rf"[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})+")
@@ -189,7 +184,7 @@ def _has_grouped_digits(values: Sequence[str], mark: str) -> bool:
 
 
 def _are_all_grouped(values: Sequence[str]) -> bool:
-    """Whether every number has a point before three digits, zeros at the end among them."""
+    """Return whether every number has a point before three digits, some ending in 0."""
     return (
         len(values) >= MIN_GROUPED_VALUES
         and all(map(_POINT_GROUP.fullmatch, values))
@@ -200,7 +195,7 @@ def _are_all_grouped(values: Sequence[str]) -> bool:
 def report_ambiguous_points(
     name: str, values: Sequence[str], notice: Callable[[str], None]
 ) -> None:
-    """Say so when points that are read as decimal might as well be those of thousands."""
+    """Report decimal points that may be thousands marks."""
     if _has_grouped_digits(values, ".") or _are_all_grouped(values):
         shown = max((value for value in values if "." in value), key=len)
         whole = Form(",", ".").parse_number(shown)
@@ -212,7 +207,7 @@ def report_ambiguous_points(
 
 
 def add_gap_spelling(form: Form, values: Sequence[str]) -> Form:
-    """The form, with the one spelling of a gap that stands among its numbers."""
+    """Add the spelling of missing values to a format, if exactly one occurs in the values."""
     others = {value for value in values if form.parse_number(value) is None}
     numbers = sum(form.parse_number(value) is not None for value in values)
     if len(others) != 1 or numbers < 2 or min(others).lower() not in GAP_SPELLINGS:
@@ -221,18 +216,18 @@ def add_gap_spelling(form: Form, values: Sequence[str]) -> Form:
 
 
 def detect_decimal_mark(columns: Iterable[Sequence[str]]) -> str:
-    """The decimal mark of which some columns leave no doubt; "" where they disagree."""
+    """Return the decimal mark that some columns have for certain; "" if none or they disagree."""
     proved = {mark for values in columns for mark in _find_certain_marks(values)}
     return proved.pop() if len(proved) == 1 else ""
 
 
 def looks_numeric(text: str) -> bool:
-    """Whether a text is a number in any form, signs left aside."""
+    """Return whether a text is a number in any format without a sign."""
     return any(form.parse_number(text) is not None for form in (*_POINT_FORMATS, *_COMMA_FORMATS))
 
 
 def _find_certain_marks(values: Sequence[str]) -> set[str]:
-    """The decimal marks of which a column leaves no doubt."""
+    """Return the decimal marks that more than half of the values of a column require."""
     sign = _find_common_sign(values, any_sign=False)
     points = [replace(form, sign=sign) for form in _POINT_FORMATS]
     commas = [replace(form, sign=sign) for form in _COMMA_FORMATS]
@@ -248,7 +243,7 @@ def _find_certain_marks(values: Sequence[str]) -> set[str]:
 
 
 def _find_common_sign(values: Sequence[str], any_sign: bool) -> str:
-    """The one sign that stands with the numbers, "" where there is none or more than one."""
+    """Return the only sign that occurs with the numbers; "" if there is none or several."""
     signs: set[str] = set()
     for value in values:
         found = _NUMBER_WITH_SIGN.fullmatch(normalize_marks(value))
@@ -273,7 +268,7 @@ def report_number_formats(
     stated: NumberMarks,
     notice: Callable[[str], None],
 ) -> None:
-    """Say of each form that is not the usual one what it makes of a value, and in which columns."""
+    """Report each format that is not plain, with an example and the columns that use it."""
     alike: dict[tuple[Form, bool], list[str]] = {}
     for name, form in forms.items():
         marks, values = replace(form, gap=""), columns[name]
@@ -300,7 +295,7 @@ def report_number_formats(
 
 
 def _choose_example(form: Form, values: Sequence[str]) -> str | None:
-    """The value that shows a form best; None where all are written as usual."""
+    """Return the value that shows a format best; None if all are in the plain format."""
     odd = [
         v
         for v in values
@@ -310,7 +305,7 @@ def _choose_example(form: Form, values: Sequence[str]) -> str | None:
 
 
 def _suggest_other_mark(form: Form, values: Sequence[str], text: str) -> str:
-    """The option for the other reading of values that could be read twice."""
+    """Suggest the option for the other reading of ambiguous values; "" if unambiguous."""
     others = {
         (".", ","): [Form(",", "", form.sign)],
         (",", "."): [Form(".", "", form.sign), Form(".", ",", form.sign)],
@@ -323,7 +318,7 @@ def _suggest_other_mark(form: Form, values: Sequence[str], text: str) -> str:
 
 
 def normalize_numbers(array: pa.Array, form: Form) -> pa.Array | None:
-    """Trimmed texts, all of them numbers of a form (or null), in the usual form; None if not."""
+    """Convert trimmed texts to the plain format; None if any is not a number in `form`."""
     sign = re.escape(form.sign)
     left, right = (f"(?:{sign} ?)?", f"(?: ?{sign})?") if sign else ("", "")
     if len(form.allowed_sign_counts) == 1 and sign:
@@ -343,8 +338,8 @@ def normalize_numbers(array: pa.Array, form: Form) -> pa.Array | None:
 
 
 def suggest_mark_option(text: str, form: Form) -> str | None:
-    """The option that makes a number of a text which is none in a column's form."""
-    if PLAIN_FORM.parse_number(text) is not None:  # it lacks the sign of all others
+    """Suggest the option with which a text would be a number; None if there is none."""
+    if PLAIN_FORM.parse_number(text) is not None:  # it only lacks the sign of the column
         return None
     found = [
         f"--{'decimal' if other.decimal != form.decimal else 'thousands'} "
@@ -356,7 +351,7 @@ def suggest_mark_option(text: str, form: Form) -> str | None:
 
 
 def format_mark(mark: str) -> str:
-    """A thousands mark as it is typed."""
+    """Format a thousands mark as typed on the command line."""
     return "space" if mark == " " else mark
 
 
@@ -378,6 +373,6 @@ UNITS: Final = frozenset(_UNITS.split())
 SPACED_UNITS: Final = frozenset(
     ["m", "g", "t", "l", "L", "s", "h", "d", "W", "V", "A", "K", "J", "N"]
 )
-"""Units that are told from a mere letter by the space before them."""
+"""Units that count as units only after a space: a bare letter may be part of a code."""
 GAP_SPELLINGS: Final = frozenset(_GAP_SPELLINGS.split())
-"""In lower case."""
+"""Spellings of missing values, in lower case."""

@@ -1,7 +1,4 @@
-"""What the user said about columns, and what of it cannot be.
-
-How to read: the options of a stream.
-"""
+"""The options for reading a stream and for its columns, and their validation."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from kbnn.targets.registry import TARGET_TYPES
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Which columns the user named, and as what."""
+    """The columns that the user named, by role and kind."""
 
     target: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
@@ -46,30 +43,30 @@ class ColumnRoles:
 
 @dataclass(frozen=True)
 class ColumnOptions(ColumnRoles):
-    """What the user said about columns."""
+    """The options about columns that schema inference needs."""
 
     hashed: Mapping[str, int] = field(default_factory=dict)  # buckets by column
     marks: NumberMarks = field(default_factory=NumberMarks)
     time_options: TimeOptions = field(default_factory=TimeOptions)
     id: str | None = None
-    wait: int = 0  # rows that may wait for their target, with an id
-    key: tuple[str, ...] = ()  # columns that say which series a row belongs to
+    wait: int = 0  # maximum number of pending rows, with an id
+    key: tuple[str, ...] = ()  # columns that identify the series of a row
 
     @property
     def has_label_target(self) -> bool:
-        """Whether the stated task takes its target as labels."""
+        """Whether the stated target type has labels as targets."""
         return self.task in TARGET_TYPES and TARGET_TYPES[self.task].labels
 
     @property
     def columns_with_kind(self) -> frozenset[str]:
-        """Columns whose kind was stated."""
+        """The columns whose kind the user stated."""
         return frozenset((*self.categorical, *self.numeric, *self.hashed))
 
 
 def check_stated_kinds(
     role_of: Mapping[str, ColumnRole], options: ColumnOptions, names: list[str]
 ) -> None:
-    """Refuse kinds stated of columns that are not there, or have none."""
+    """Raise an error if a kind is stated for a column that is missing or not a feature."""
     for option, stated in (
         ("--categorical", options.categorical),
         ("--numeric", options.numeric),
@@ -84,12 +81,12 @@ def check_stated_kinds(
             why = {
                 "target": "is the target (--task classification learns classes)",
                 "none": "is ignored",
-            }.get(role, "is no feature")
+            }.get(role, "is not a feature")
             raise UsageError(f"{option} {name}: that column {why}")
 
 
 def stated_kind(name: str, seen: ColumnSample, options: ColumnOptions) -> ColumnKind:
-    """The kind that the user stated."""
+    """Return the kind that the user stated; raise DataError if the values cannot have it."""
     if seen.unusable:
         what = "a number" if name in options.numeric else "a category"
         raise DataError(f"column '{name}' holds {seen.unusable}, which cannot be {what}")
@@ -98,42 +95,42 @@ def stated_kind(name: str, seen: ColumnSample, options: ColumnOptions) -> Column
 
 @dataclass(frozen=True)
 class ReadOptions(ColumnRoles):
-    """How to read; every default is the usual case."""
+    """All options for reading a stream."""
 
     format: str = "auto"
     delimiter: str | None = None
     header: bool | None = None
-    columns: tuple[str, ...] | None = None  # names of those of a numpy array
+    columns: tuple[str, ...] | None = None  # column names of a numpy array
     na: tuple[str, ...] = ()
     hashed: tuple[tuple[str, int], ...] = ()  # columns and their buckets
     decimal: str = ""
     thousands: str = ""
-    time: str | None = None  # the column that is the clock
+    time: str | None = None  # the time column
     time_unit: str = "auto"
-    lags: str | None = None  # None: a series gets its own
-    key: tuple[str, ...] = ()  # columns that say which series a row belongs to
-    id: str | None = None  # the column by which late targets find their rows
-    wait: int | None = None  # rows that may wait for theirs
+    lags: str | None = None  # None: default lags for a single series
+    key: tuple[str, ...] = ()  # columns that identify the series of a row
+    id: str | None = None  # the column that matches late targets to their rows
+    wait: int | None = None  # maximum number of pending rows
     on_error: OnError = "stop"
-    limit: int | None = None  # rows of the sources read, good or bad
-    skip: int = 0  # rows not delivered at the start of the first pass, to resume
+    limit: int | None = None  # rows to read from the sources, good or bad
+    skip: int = 0  # rows to skip at the start of the first pass, to resume
     shuffle: bool = False
     seed: int = 0
     shuffle_rows: int = SHUFFLE_ROWS
-    test_split: float = 0.0  # share of the rows that is held out
+    test_split: float = 0.0  # fraction of the rows that is held out
     epoch: int = 0  # the number of the first pass
-    epochs: int = 1  # passes in all; more than one keeps a pipe in a temporary file
+    epochs: int = 1  # total passes; more than one keeps a pipe in a temporary file
     admit: bool = True  # whether the schema may grow
     use_target: bool = True  # False: targets and weights may be absent and are not read
-    target_may_be_absent: bool = False  # they are read where they are there
-    original: bool = False  # whether blocks carry the source's columns
+    target_may_be_absent: bool = False  # targets and weights are read if present
+    original: bool = False  # whether batches carry the columns as read
     read_ahead: bool = True
     read_size: int = READ_SIZE
     block_rows: int = 16_384
 
     @property
     def column_options(self) -> ColumnOptions:
-        """What is said about columns."""
+        """The options about columns."""
         late = self.id is not None
         return ColumnOptions(
             **{field.name: getattr(self, field.name) for field in fields(ColumnRoles)},
@@ -149,24 +146,24 @@ class ReadOptions(ColumnRoles):
 
     @property
     def reordering_option(self) -> str:
-        """The option by which rows do not follow one another, "" where they do."""
+        """The option that changes the order of rows, "" if there is none."""
         return "--shuffle" if self.shuffle else "--test-split" if self.test_split else ""
 
     @property
     def only_columns(self) -> frozenset[str] | None:
-        """The only columns to read, where all of them are named; None: whatever is there."""
+        """The only columns to read, if target and features are named; None: all columns."""
         if not self.target or not self.features or self.input_sd:
             return None
         return self.named_columns
 
     @property
     def named_columns(self) -> frozenset[str]:
-        """Columns that have a role because the user named them."""
+        """The columns to which the user gave a role."""
         others = [name for name in (self.weight, self.time, self.id) if name is not None]
         return frozenset([*self.target, *self.features, *self.ignore, *self.key, *others])
 
     def check(self) -> None:
-        """Refuse values that make no sense."""
+        """Raise UsageError if an option is invalid."""
         NumberMarks(self.decimal, self.thousands)
         check_conflicting_kinds(self.categorical, self.numeric, self.hashed)
         if self.format not in FORMATS:
@@ -191,7 +188,7 @@ class ReadOptions(ColumnRoles):
             raise UsageError(f"--limit must be at least 1, not {self.limit}")
         if not 0.0 <= self.test_split < 1.0:
             raise UsageError(
-                f"--test-split is a share of the rows below 1, not {self.test_split:g}"
+                f"--test-split must be at least 0 and below 1, not {self.test_split:g}"
             )
         if self.epochs < 1:
             raise UsageError(f"--epochs must be at least 1, not {self.epochs}")
@@ -200,21 +197,22 @@ class ReadOptions(ColumnRoles):
                 raise UsageError(f"{name.replace('_', ' ')} must be at least 1")
 
     def _check_late_labels(self) -> None:
-        """Refuse what cannot be where targets come late."""
+        """Raise UsageError if options conflict with late labels."""
         if self.wait is not None and not 1 <= self.wait <= MAX_PENDING_LIMIT:
             raise UsageError(f"--wait is between 1 and {MAX_PENDING_LIMIT:,}, not {self.wait}")
         option = self.reordering_option or ("--epochs" if self.epochs > 1 else "")
         if self.id is not None and option:
             raise UsageError(
-                f"--id and {option} contradict each other: rows come in their order, and each is "
-                "learned once, when its label is there"
+                f"--id and {option} contradict each other: rows are processed in order, and each "
+                "is learned once, when its label arrives"
             )
 
     def check_against(self, schema: Schema) -> None:
-        """Options that contradict a schema are an error."""
+        """Raise UsageError if the options contradict the schema of a model."""
         if self.target and set(self.target) != set(schema.targets):
             raise UsageError(
-                f"the model predicts {_quote_names(schema.targets)}, not {_quote_names(self.target)}"
+                f"the model predicts {_quote_names(schema.targets)}, "
+                f"not {_quote_names(self.target)}"
             )
         if self.weight is not None and self.weight != schema.weight:
             raise UsageError(f"the model was trained without the weight '{self.weight}'")
@@ -223,7 +221,7 @@ class ReadOptions(ColumnRoles):
         if self.reordering_option and (schema.lags or schema.id is not None):
             what = "an id" if schema.id is not None else "lags"
             raise UsageError(
-                f"{self.reordering_option}: the model has {what}, and takes rows in their order"
+                f"{self.reordering_option}: the model has {what} and needs rows in order"
             )
 
 

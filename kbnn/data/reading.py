@@ -1,6 +1,6 @@
-"""Open a source as what it is, and read several sources as one sequence of chunks.
+"""Open each source with the reader of its format, and read all sources as one sequence of chunks.
 
-The list of rows that could not be read, for `--bad-rows`: one line of CSV for each.
+`BadRowWriter` writes the rows that could not be read to the CSV file of `--bad-rows`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kbnn.errors import DataError, UsageError
 from kbnn.sink import Closeable, open_sink
 
 MAX_SHOWN_COLUMNS: Final = 5
-"""Columns named in a message."""
-_ARROW_MODULE: Final = "kbnn.data.arrow_format"  # loaded when it is needed, as other binary formats
+"""Largest number of columns named in a message."""
+_ARROW_MODULE: Final = "kbnn.data.arrow_format"  # imported when needed, like other binary formats
 
 
 class FormatReader(Protocol):
-    """What every format's reader offers."""
+    """The interface of the readers of all formats."""
 
     columns: list[str]
 
@@ -36,7 +36,7 @@ class FormatReader(Protocol):
 
 
 class ChunkReader:
-    """Opens sources one after another; later ones must have the columns that are expected."""
+    """Opens sources one after another; later sources must have the expected columns."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class ChunkReader:
         self.expected: ExpectedColumns | None = None
         self.needed: list[str] = []
         self.features: frozenset[str] = frozenset()
-        """Those of the needed columns that count as missing where they are not there."""
+        """Needed columns whose values count as missing if a source lacks the column."""
         self.by_id: str | None = None  # the only column that every source must have
-        self.admit = False  # columns that are new are left to whoever encodes the rows
+        self.admit = False  # whether new columns are passed on to the encoder
         self.delimiter: str | None = None
         self.first_reader: FormatReader | None = None
         self.opened_sources = 0
@@ -68,16 +68,16 @@ class ChunkReader:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the first source's columns, none before it is opened."""
+        """The column names of the first source, empty before it is opened."""
         return self.first_reader.columns if self.first_reader else []
 
     @property
     def bytes_read(self) -> int:
-        """Bytes taken from all sources so far (compressed bytes, where compressed)."""
+        """Bytes read from all sources so far (compressed bytes for compressed files)."""
         return self.bytes_done + (self._bytes.bytes_read if self._bytes else 0)
 
     def read_chunks(self) -> Generator[Chunk]:
-        """All chunks of all sources."""
+        """Yield all chunks of all sources."""
         rows = before = 0
         for source in self.sources:
             with source.open() as reader:
@@ -101,7 +101,7 @@ class ChunkReader:
             raise DataError("the sources hold no rows")
 
     def _open_source(self, reader: ByteReader | BatchReader) -> FormatReader:
-        """Recognise the format and check the columns."""
+        """Detect the format of a source and check its columns."""
         name = reader.source.name
         opened = self._open_format(reader, name)
         if isinstance(opened, CsvReader) and self.first_reader is None:
@@ -123,20 +123,20 @@ class ChunkReader:
             table: FormatReader = import_module(_ARROW_MODULE).open_table(reader, self.hints)
             return table
         kind = detect_format(reader.peek_head(), name)
-        told = self._format
+        stated = self._format
         expected = self._get_expected()
-        if isinstance(kind, BinaryFormat) and told in ("auto", kind.format):
+        if isinstance(kind, BinaryFormat) and stated in ("auto", kind.format):
             module, function = kind.reader.split(":")
             binary: FormatReader = getattr(import_module(module), function)(reader, self.hints)
             return binary
-        if told in FORMAT_NOUNS:
+        if stated in FORMAT_NOUNS:
             raise DataError(
-                f"{name}: is {f'not {FORMAT_NOUNS[told]}' if reader.peek_head() else 'empty'}"
+                f"{name}: is {f'not {FORMAT_NOUNS[stated]}' if reader.peek_head() else 'empty'}"
             )
         if isinstance(kind, BinaryFormat):
-            raise DataError(f"{name}: is {kind.format.title()}, not {told.upper()}")
+            raise DataError(f"{name}: is {kind.format.title()}, not {stated.upper()}")
         text = DecompressedText(reader)
-        if told == "json" or (told == "auto" and text.content_type == "json"):
+        if stated == "json" or (stated == "auto" and text.content_type == "json"):
             known = None if expected is None else expected.without_target or expected.names
             return JsonReader(
                 name,
@@ -157,7 +157,7 @@ class ChunkReader:
         )
 
     def _get_expected(self) -> ExpectedColumns | None:
-        """What the columns should be: as the schema says, or as in the first source."""
+        """Return the expected columns: those of the schema, or of the first source."""
         if self.expected is not None or self.first_reader is None:
             return self.expected
         return ExpectedColumns(
@@ -167,7 +167,7 @@ class ChunkReader:
         )
 
     def _check_keys(self, keys: list[str], name: str) -> None:
-        """In JSON an absent key is a missing value, but not when all are absent."""
+        """Check the keys of a JSON source: absent keys count as missing, unless all are absent."""
         absent = [needed for needed in self.needed if needed not in keys]
         if absent and len(absent) == len(self.needed):
             raise missing_column_error(absent[0], keys, name)
@@ -176,18 +176,18 @@ class ChunkReader:
         self._report_unknown_columns(keys, name)
 
     def _check_columns(self, columns: list[str], name: str) -> None:
-        """Every needed column must be there, but for features that have vanished."""
+        """Check that all needed columns are present; absent features count as missing."""
         expected = self._get_expected()
         needed = self.needed if self.expected or expected is None else expected.names
         there = frozenset(columns)
         absent = [column for column in needed if column not in there]
-        strangers = [column for column in columns if column not in self.hints.known]
-        spared = self.features
+        unknown = [column for column in columns if column not in self.hints.known]
+        optional = self.features
         if self.by_id is not None and self.expected is None:
-            spared = frozenset(needed) - {self.by_id}
-        some = not spared.isdisjoint(there)
+            optional = frozenset(needed) - {self.by_id}
+        some = not optional.isdisjoint(there)
         for column in absent:
-            if column not in spared or not some or has_close_match(column, strangers):
+            if column not in optional or not some or has_close_match(column, unknown):
                 raise missing_column_error(column, columns, name)
             self.notice(f"{name}: has no column '{shorten(column)}': read as missing")
         self._report_unknown_columns(columns, name)
@@ -210,19 +210,19 @@ class ChunkReader:
 
 def _describe_no_header(columns: list[str], expected: ExpectedColumns | None) -> str:
     if expected is not None:
-        return "columns are taken by position"
+        return "columns are matched by position"
     return (
         f"the first line is all numbers, so columns are named {columns[0]} to {columns[-1]} "
-        "(otherwise use --header)"
+        "(use --header if it names them)"
     )
 
 
 BAD_ROW_COLUMNS = ("source", "row", "column", "value", "reason")
-"""`row` is the physical line in a text file (a header is line 1), otherwise the row's number."""
+"""`row` is the physical line in a text file (a header is line 1), otherwise the row number."""
 
 
 class BadRowWriter(Closeable):
-    """Takes bad rows and writes them to a file at once; without a file it only counts them."""
+    """Counts bad rows and, if it has a file, writes each to it immediately."""
 
     def __init__(self, path: str | None) -> None:
         self.count = 0
@@ -233,7 +233,7 @@ class BadRowWriter(Closeable):
         self._write_line(BAD_ROW_COLUMNS)
 
     def __call__(self, bad: BadRow) -> None:
-        """Take one."""
+        """Count a bad row and write it."""
         self.count += 1
         self._write_line((bad.source, bad.line, bad.column, bad.value, bad.reason))
 

@@ -1,11 +1,9 @@
-"""Rows joined, reordered and widened, with the columns as they were read.
+"""Select, concatenate, widen, shuffle and split batches of rows.
 
-Shuffle a stream of rows in bounded memory, the same way however the rows are grouped.
-
-A buffer of `size` rows is kept; each further row takes the place of a random one, which leaves. At
-the end the buffer leaves in random order. One random number is drawn for each row, in row order.
-
-Rows held out of learning: chosen by their number in the source and a seed alone.
+Shuffling uses a buffer of fixed size: each further row replaces a random row of the buffer, which
+is delivered; at the end the buffer is delivered in random order. One random number is drawn per
+row, in row order, so the result does not depend on batches. Held-out rows are chosen by their
+number in the source and the seed alone.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from kbnn.metrics.samples import hash_row_order
 
 
 def take_rows(rows: Rows, order: IntArray) -> Rows:
-    """The rows of the given positions, in that order."""
+    """Return the rows at the given positions, in that order."""
     return Rows(
         rows.x[order],
         rows.y[order],
@@ -41,7 +39,7 @@ def take_rows(rows: Rows, order: IntArray) -> Rows:
 
 
 def widen_batch(rows: Rows, schema: Schema | None, width: int) -> Rows:
-    """Columns appended on the right for what was admitted since: categories 0, numbers missing."""
+    """Pad x to `width` columns for columns added later: indicators are 0, numbers missing."""
     known = rows.x.shape[1]
     if width == known:
         return rows
@@ -53,7 +51,7 @@ def widen_batch(rows: Rows, schema: Schema | None, width: int) -> Rows:
 
 
 def concat_rows(parts: Sequence[Rows]) -> Rows:
-    """All rows of several blocks, one after another; the last knows the schema."""
+    """Concatenate batches; the result has the width and the schema of the last one."""
     width = parts[-1].x.shape[1]
     parts = [widen_batch(part, parts[-1].schema, width) for part in parts]
     x_sd = [part.x_sd for part in parts if part.x_sd is not None]
@@ -85,7 +83,7 @@ def _concat_ids(parts: Sequence[Rows]) -> list[str | None] | None:
 
 
 def _concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches as one; sources may differ in their extra columns and their types."""
+    """Concatenate Arrow batches, whose extra columns and types may differ between sources."""
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
@@ -102,7 +100,7 @@ SHUFFLE_ROWS: Final = 16_384
 
 
 def shuffle_batches(blocks: Iterator[Rows], size: int, seed: int, epoch: int) -> Iterator[Rows]:
-    """Blocks of the same rows in random order, as wide as the widest that came before."""
+    """Yield the rows in random order, in batches as wide as the widest before them."""
     random = np.random.default_rng([seed, epoch])
     held: Rows | None = None
     filling: list[Rows] = []
@@ -123,13 +121,13 @@ def shuffle_batches(blocks: Iterator[Rows], size: int, seed: int, epoch: int) ->
     if held is None and filling:
         held = concat_rows(filling)
     if held is not None:
-        # Drawn like the others, one number a row, so that the order depends on nothing else.
+        # One random number per row, as above, so that the order depends on nothing else.
         order = np.argsort(random.random(len(held.y)), kind="stable")
         yield take_rows(held, order)
 
 
 def _exchange_rows(held: Rows, block: Rows, slots: list[int]) -> tuple[Rows, Rows]:
-    """Put each row of `block` into its slot; what was there leaves, in that order."""
+    """Put each row of `block` into its slot; return the buffer and the replaced rows."""
     size = len(held.y)
     pool = concat_rows([held, block])
     content = list(range(size))
@@ -141,18 +139,18 @@ def _exchange_rows(held: Rows, block: Rows, slots: list[int]) -> tuple[Rows, Row
 
 
 _HELD_OUT_SALT: Final = 0x5EED_7E57
-"""Another choice than that of the rows sampled for pictures."""
+"""Makes the held-out rows independent of the rows sampled for figures."""
 
 
 def is_held_out(number: IntArray, share: float, seed: int) -> NDArray[np.bool_]:
-    """Which rows are held out."""
+    """Return which rows are held out."""
     return hash_row_order(number.astype(np.float64), seed + _HELD_OUT_SALT) < share
 
 
 def select_split(
     blocks: Iterator[Rows], share: float, seed: int, *, testing: bool
 ) -> Iterator[Rows]:
-    """The rows that are held out, or those that are not; blocks without any vanish."""
+    """Yield the held-out rows (`testing`) or the others; empty batches are dropped."""
     for block in blocks:
         wanted = is_held_out(block.number, share, seed) == testing
         if wanted.all():

@@ -1,9 +1,7 @@
-"""One row at a time, as a dict: read by the schema, which grows on the way.
+"""Encode rows given one at a time as dicts, and infer a schema from the first row.
 
-A value means what it means in a table (kbnn.data.values). A key that is not there is missing, the
-order of the keys means nothing, and a key that comes late becomes a column, announced once.
-
-The schema that a first row suggests, where rows come one at a time.
+Values are read as in a table (kbnn.data.values). An absent key is a missing value, the order of
+keys does not matter, and a key that first appears later becomes a column and is reported once.
 """
 
 from __future__ import annotations
@@ -42,17 +40,17 @@ _NAN: Final = math.nan
 
 
 class RowEncoder:
-    """Reads dicts; `schema` is as it is after the last of them, and a new object when it grew."""
+    """Encodes dicts; `schema` is the schema after the last row, a new object whenever it grew."""
 
     def __init__(self, schema: Schema, notice: Notice) -> None:
         self.schema = schema
         self.plain_columns: list[str] | None = None
-        """The names of the columns of x in their order, where all are numbers."""
+        """The names of the columns of x in order, if all are numbers; otherwise None."""
         self._notice = notice
         self._index_schema()
 
     def _index_schema(self) -> None:
-        """Look up once what every row needs."""
+        """Build the lookup tables that every row needs."""
         schema = self.schema
         tokens = missing_tokens(schema.missing)
         self._missing = frozenset(tokens)
@@ -81,7 +79,7 @@ class RowEncoder:
         self._id = schema.id
 
     def encode_features(self, x: Mapping[str, Any], *, admit: bool) -> FloatArray:
-        """(1, D) of one row; with `admit` the schema grows where it must."""
+        """Encode the features of one row as (1, D); with `admit`, the schema may grow."""
         if admit and not self.schema.chosen and not self._known.issuperset(x):
             self._admit_columns(x)
         if self.plain_columns is not None:
@@ -118,13 +116,13 @@ class RowEncoder:
                     row[0, places[label]] = 1.0
             elif column.kind == "number":
                 row[0, places[None]] = self._parse_number(column.name, value)
-            else:  # undecided or ignored: as good as missing
+            else:  # undecided and ignored columns count as missing
                 truth = column.kind == "boolean"
                 row[0, places[None]] = self._parse_boolean(column.name, value) if truth else _NAN
         return row
 
     def encode_time(self, x: Mapping[str, Any]) -> FloatArray | None:
-        """(1, 2) what the clock says, None where there is none."""
+        """Encode the time of one row as (1, 2); None if the schema has no clock."""
         clock = self.schema.clock
         if clock is None:
             return None
@@ -133,16 +131,16 @@ class RowEncoder:
             return np.full((1, 2), _NAN)
         made = parse_time_value(value, clock.unit, clock.day_first)
         if made is None:
-            raise self._value_error(clock.column, value, "a point of time")
+            raise self._value_error(clock.column, value, "a timestamp")
         return np.array([made])
 
     def _clean_text(self, value: Any) -> str | None:
-        """A value as text, None where it is missing."""
+        """Convert a value to text, None if it is missing."""
         text = value_to_text(value)
         return None if text is None or text in self._missing else text
 
     def _clean_label(self, value: Any) -> str | None:
-        """The same of a label."""
+        """Convert a label to text, None if it is missing."""
         text = value_to_text(value)
         return None if text is None or text in self._no_label else text
 
@@ -167,7 +165,7 @@ class RowEncoder:
         if math.isinf(value):
             raise DataError(f"column '{name}': {value} is not a finite number")
         if abs(value) > MAX_ABS_VALUE:
-            raise DataError(f"column '{name}': {value:g} is too large to reckon with")
+            raise DataError(f"column '{name}': {value:g} is too large (limit {MAX_ABS_VALUE:g})")
         return 0.0 if abs(value) < MIN_ABS_VALUE else float(value)
 
     def _parse_boolean(self, name: str, value: Any) -> float:
@@ -188,15 +186,15 @@ class RowEncoder:
         return None if text is None or len(text) > MAX_LABEL_LENGTH else text
 
     def _infer_feature(self, name: str, value: Any) -> tuple[Column, str]:
-        """What a column is by its first value, and what it holds if it is of no use."""
+        """Infer a feature from its first value; also return what it holds if it is ignored."""
         marks = NumberMarks(self.schema.decimal, self.schema.thousands)
         return infer_column(name, value, "feature", ColumnOptions(marks=marks), self._notice)
 
     def _admit_columns(self, x: Mapping[str, Any]) -> None:
-        """Keys that are new and have a value become columns."""
+        """Add new keys that have a value as columns."""
         new = [
             (name, x[name])
-            for name in sorted(x, key=str)  # the order of keys means nothing
+            for name in sorted(x, key=str)  # the order of keys must not matter
             if name not in self._known and self._clean_text(x[name]) is not None
         ]
         if not new:
@@ -205,17 +203,17 @@ class RowEncoder:
         for name, value in new:
             check_column_name(name)
             new_column, what = self._infer_feature(name, value)
-            kind = new_column.kind
+            kind, reason = new_column.kind, f"it holds {what}"
             if kind != "ignored" and schema.late_feature_count >= MAX_LATE_COLUMNS:
-                kind, what = "ignored", f"one more than the {MAX_LATE_COLUMNS} that may come late"
+                kind, reason = "ignored", f"at most {MAX_LATE_COLUMNS} columns may come late"
             schema.add_late_column(name, kind).form = new_column.form
-            fate = f"ignored: it holds {what}" if kind == "ignored" else "learned from now on"
+            fate = f"ignored: {reason}" if kind == "ignored" else "learned from now on"
             self._notice(f"column '{shorten(name)}' is new: it is {fate}")
         self.schema = schema
         self._index_schema()
 
     def _admit_values(self, x: Mapping[str, Any]) -> None:
-        """Undecided columns that have their first value, and new categories."""
+        """Infer undecided columns that have a first value, and add new categories."""
         schema = None
         for column in self._features:
             value = x.get(column.name)
@@ -235,7 +233,7 @@ class RowEncoder:
             self._index_schema()
 
     def encode_targets(self, y: Any) -> FloatArray:
-        """(1, T): one value, or for several targets a dict or a sequence of them."""
+        """Encode the targets as (1, T); several targets come as a dict or a sequence."""
         return self._read(y)
 
     def _encode_class(self, y: Any) -> FloatArray:
@@ -270,13 +268,16 @@ class RowEncoder:
             raise DataError(f"column '{name}': {shown} is neither {' nor '.join(self._labels)}")
         check_label(name, label)
         if len(label) > MAX_LABEL_LENGTH or len(self._labels) >= MAX_CLASSES:
-            raise DataError(f"column '{name}': '{shown}' cannot be one more class")
+            raise DataError(
+                f"column '{name}': cannot add the class '{shown}' (at most {MAX_CLASSES} classes "
+                f"of {MAX_LABEL_LENGTH} characters)"
+            )
         self.schema = self.schema.copy()
         self.schema.classes.append(label)
         self._index_schema()
 
     def encode_row(self, x: Mapping[str, Any], y: Any, weight: float, number: int) -> Rows:
-        """A row to learn."""
+        """Encode a row to learn."""
         if type(weight) is not float or weight != 1.0:
             weight = _validate_weight(weight)
         inputs = self.encode_features(x, admit=True)
@@ -293,7 +294,7 @@ class RowEncoder:
         )
 
     def encode_query(self, x: Mapping[str, Any]) -> Rows:
-        """A row to predict."""
+        """Encode a row to predict."""
         inputs = self.encode_features(x, admit=False)
         target = np.full((1, len(self._targets)), _NAN)
         return Rows(
@@ -322,7 +323,7 @@ class RowEncoder:
 
 
 def split_targets(names: Sequence[str], y: Any) -> list[Any]:
-    """The values of several targets that come as a sequence."""
+    """Return the values of several targets given as a sequence; raise an error otherwise."""
     if isinstance(y, str) or not isinstance(y, Iterable):
         raise ArgumentError(
             f"a row has {len(names)} targets: give a dict by name or a sequence, "
@@ -335,15 +336,16 @@ def split_targets(names: Sequence[str], y: Any) -> list[Any]:
 
 
 def check_row(x: object) -> None:
-    """Refuse what is no row."""
+    """Raise ArgumentError if a row is not a dict."""
     if not isinstance(x, Mapping):
         raise ArgumentError(
-            f"a row is a dict of its columns by name, not {shorten(repr(x))} ({type(x).__name__})"
+            f"a row must be a dict of values by column name, not {shorten(repr(x))} "
+            f"({type(x).__name__})"
         )
 
 
 def _validate_weight(weight: Any) -> float:
-    """A weight as a number; refuse what is none, or not positive and finite."""
+    """Return a weight as a float; raise an error unless it is positive and finite."""
     try:
         number = math.nan if isinstance(weight, str | bytes) else float(weight)
     except (TypeError, ValueError):
@@ -361,7 +363,7 @@ _NO_NUMBER: Final = np.zeros(1, np.int64)
 
 
 def value_to_text(value: Any) -> str | None:
-    """A value as text, None where it is missing."""
+    """Convert a value to text, None if it is missing."""
     value = normalize_cell(value)
     if value is None:
         return None
@@ -377,17 +379,21 @@ def value_to_text(value: Any) -> str | None:
 
 
 def check_column_name(name: object) -> None:
-    """Refuse what cannot be the name of a column."""
+    """Raise an error if this cannot be a column name."""
     if not isinstance(name, str):
-        raise ArgumentError(f"the names of columns are texts, not {shorten(repr(name))}")
+        raise ArgumentError(f"column names must be strings, not {shorten(repr(name))}")
     if not is_encodable(name):
-        raise UsageError(f"column {name!a}: the name holds a lone surrogate, which is no text")
+        raise UsageError(
+            f"column {name!a}: the name holds a lone surrogate, which is not valid Unicode text"
+        )
 
 
 def check_label(name: str, label: str) -> None:
-    """Refuse what cannot be a class or a category of a column."""
+    """Raise DataError if a label cannot be a class or a category."""
     if not is_encodable(label):
-        raise DataError(f"column '{name}': {label!a} holds a lone surrogate, which is no text")
+        raise DataError(
+            f"column '{name}': {label!a} holds a lone surrogate, which is not valid Unicode text"
+        )
 
 
 def infer_row_schema(
@@ -396,7 +402,7 @@ def infer_row_schema(
     options: ColumnOptions,
     notice: Notice = lambda text: None,
 ) -> Schema:
-    """The schema that a first row suggests; the kind of a value is all there is to go by."""
+    """Infer a schema from the values of a first row and from the options."""
     columns: list[Column] = []
     seen: list[TargetSample] = []
     for name in (*targets, *x):
@@ -447,7 +453,7 @@ def infer_row_schema(
 def infer_column(
     name: str, value: Any, role: ColumnRole, options: ColumnOptions, notice: Notice
 ) -> tuple[Column, str]:
-    """A column by its first value and by what was said of it, and what it holds if of no use."""
+    """Infer a column from its first value and the options, and what it holds if it is ignored."""
     seen = _sample_value(value)
     form = detect_column_format(seen, options.marks, any_sign=name in options.numeric)
     kind, what = infer_kind(seen, form)

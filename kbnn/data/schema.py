@@ -1,8 +1,8 @@
-"""The schema: what each column is, and which column of x each feature became.
+"""The schema: the kind and role of each column, and the columns of x made from it.
 
-It is plain data and lives in the model file. It only ever grows: classes and categories are added
-in order of first sight, and a new indicator column is appended at the right end of x, so that every
-index, once given, stays. It says nothing of the format: the same data give the same schema.
+The schema is plain data, stored in the model file. It only grows: classes and categories are added
+in order of appearance, and new indicator columns are appended at the right end of x, so that
+indices never change. It does not depend on the file format.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAX_CATEGORIES = 64
 MAX_CLASSES = 64
 MAX_BUCKETS = 4096
 MAX_LATE_COLUMNS = 64
-"""Columns that may come after the first rows."""
+"""Largest number of columns that may be added after the first rows."""
 
 DEFAULT_MAX_PENDING: Final = 10_000
-"""Rows that may wait where nothing else was said."""
+"""Default maximum number of pending rows."""
 MAX_PENDING_LIMIT: Final = 1_000_000
 
 
@@ -41,13 +41,13 @@ class Column:
     role: ColumnRole
     of: str | None = None
     categories: list[str] = field(default_factory=list)
-    late: bool = False  # it came after the first rows, in which it was missing
-    form: Form = PLAIN_FORM  # how its numbers are written
-    buckets: int = 0  # into which its labels are hashed; 0: each is a category of its own
+    late: bool = False  # first appeared after the first rows
+    form: Form = PLAIN_FORM  # number format
+    buckets: int = 0  # number of buckets for hashed labels; 0: one category per label
 
 
 class Place(NamedTuple):
-    """What one column of x holds: a feature, or the indicator of one of its categories."""
+    """The content of one column of x: a feature, or the indicator of one of its categories."""
 
     column: str
     category: str | None
@@ -55,32 +55,32 @@ class Place(NamedTuple):
 
 @dataclass
 class Schema:
-    """The columns in the order of the source, the task, and the layout of x."""
+    """The columns in the order of the source, the target type, and the layout of x."""
 
     columns: list[Column]
     task: str  # see kbnn.targets.registry
     classes: list[str] = field(default_factory=list)
-    closed: bool = False  # the classes are complete: {0, 1} and truth values admit no third
+    closed: bool = False  # no class may be added, as for {0, 1} and booleans
     layout: list[Place] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)  # spellings of "no value" besides the usual
+    missing: list[str] = field(default_factory=list)  # additional spellings of missing values
     max_categories: int = MAX_CATEGORIES
-    chosen: bool = False  # the features were named: no other column becomes one
-    decimal: str = ""  # marks of numbers, as stated or as the first rows have them
+    chosen: bool = False  # the user named the features: no other column becomes one
+    decimal: str = ""  # decimal mark, stated or detected in the first rows
     thousands: str = ""
     clock: Clock | None = None
     lags: list[Lag] = field(default_factory=list)
-    changes: bool = False  # what is learned is the change from the last value
-    wait: int = 0  # rows that may wait for their target, where there is an id
+    changes: bool = False  # the model learns the change from the last value
+    wait: int = 0  # maximum number of pending rows, if there is an id
 
     @property
     def derived_columns(self) -> list[str]:
-        """Columns of x that are made of others: by the clock, and of rows before."""
+        """Columns of x computed from other columns: clock columns and lags."""
         made = [] if self.clock is None else list(self.clock.names)
         return made + [lag.name for lag in self.lags]
 
     @property
     def cycle_columns(self) -> frozenset[str]:
-        """Columns of x that are sines and cosines."""
+        """Columns of x that are sines and cosines of calendar cycles."""
         clock = self.clock
         return frozenset() if clock is None else frozenset(clock.names[: 2 * len(clock.cycles)])
 
@@ -106,31 +106,31 @@ class Schema:
 
     @property
     def id(self) -> str | None:
-        """The name of the column by which late targets find their rows."""
+        """The name of the column that matches late targets to their rows."""
         return next(iter(self.get_names("id")), None)
 
     @property
     def is_ordered(self) -> bool:
-        """Whether rows must come in their order: each has a past, or waits for its target."""
+        """Whether rows must be processed in order, because of lags or pending labels."""
         return bool(self.lags) or self.id is not None
 
     def get_names(self, role: ColumnRole) -> list[str]:
-        """The names of all columns in a role."""
+        """Return the names of all columns with a role."""
         return [column.name for column in self.columns if column.role == role]
 
     def get_column(self, name: str) -> Column:
-        """The column of a name."""
+        """Return the column with a name."""
         return next(column for column in self.columns if column.name == name)
 
     def encoded_names(self) -> list[str]:
-        """A name for each column of x: the feature, or `feature=category`."""
+        """Return a name for each column of x: the feature, or `feature=category`."""
         return [p.column if p.category is None else f"{p.column}={p.category}" for p in self.layout]
 
     def add_category(self, column: Column, category: str) -> int | None:
-        """Give a category its column of x; None when the column has all it may have.
+        """Add a category and return its column of x; None if the column has its maximum.
 
-        The first category takes the place its feature has held from the start, the others are
-        appended: the layout is the same whenever the kind of the column became known.
+        The first category takes the place reserved for its feature; the others are appended. The
+        layout therefore does not depend on when the kind of the column became known.
         """
         if len(column.categories) >= (column.buckets or self.max_categories):
             return None
@@ -146,11 +146,11 @@ class Schema:
 
     @property
     def late_feature_count(self) -> int:
-        """Features that came late."""
+        """The number of features added after the first rows."""
         return sum(column.late and column.role == "feature" for column in self.columns)
 
     def add_late_column(self, name: str, kind: ColumnKind) -> Column:
-        """A column that was not there in the first rows: a feature unless it is to be ignored."""
+        """Add a column that was absent from the first rows: a feature, unless it is ignored."""
         role: ColumnRole = "none" if kind == "ignored" else "feature"
         column = Column(name, kind, role, late=True)
         self.columns.append(column)
@@ -159,14 +159,14 @@ class Schema:
         return column
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists, texts and numbers, for the header of the model file."""
+        """Convert to plain lists, strings and numbers, for the header of the model file."""
         plain = asdict(self)
         plain["layout"] = [list(place) for place in self.layout]
         return plain
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Schema:
-        """The inverse of `to_json`; checked, since files may be damaged."""
+        """Restore a schema from `to_json`; raise ModelError if it is damaged."""
         try:
             schema = read_dataclass(cls, plain)
         except (TypeError, ValueError) as error:
@@ -175,11 +175,11 @@ class Schema:
         return schema
 
     def copy(self) -> Schema:
-        """An independent copy."""
+        """Return an independent copy."""
         return Schema.from_json(json.loads(json.dumps(self.to_json())))
 
     def _unencoded_features(self) -> list[str]:
-        """Features that have a column of x of their own."""
+        """Return the features that have exactly one column of x and no categories."""
         return [
             column.name
             for column in self.columns
@@ -187,9 +187,9 @@ class Schema:
         ]
 
     def _has_valid_timing(self, known: dict[str, Column]) -> bool:
-        """Whether clock and lags fit the columns."""
+        """Return whether clock and lags are consistent with the columns."""
         clock = self.clock
-        told = [column.name for column in self.columns if column.kind == "time"]
+        timed = [column.name for column in self.columns if column.kind == "time"]
         lagged = all(
             lag.column in known
             and known[lag.column].role in ("target", "feature")
@@ -198,10 +198,10 @@ class Schema:
             for lag in self.lags
         )
         if clock is None:
-            return lagged and not told and all(lag.rows for lag in self.lags)
+            return lagged and not timed and all(lag.rows for lag in self.lags)
         sound = set(clock.cycles) <= set(CYCLES) and clock.step >= 0.0
         extra = len(clock.names) - 2 * len(clock.cycles)
-        return lagged and sound and told == [clock.column] and extra in (0, 1)
+        return lagged and sound and timed == [clock.column] and extra in (0, 1)
 
     def _check_consistency(self) -> None:
         names = [column.name for column in self.columns]

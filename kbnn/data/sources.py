@@ -1,11 +1,9 @@
-"""Where bytes come from: files, globs, folders of Parquet, pipes, and standard input.
+"""Read bytes from files, globs, folders of Parquet, pipes and standard input; decompress them.
 
-A pipe is read as it comes: `read` returns what is there and never waits for a block to fill.
-
-Decompression as the bytes arrive: what the compressor has flushed comes out at once.
-
-Each decoder is a pair of calls, `decode(data)` for the pieces that `data` makes available, none
-larger than PIECE, and `finish()` at the end of the input, which raises when the stream was cut.
+`ByteReader.read` returns the bytes that are available and never waits for a full buffer, so that
+a pipe is processed as it arrives. Decoders output data as soon as the compressor has flushed it:
+`decode(data)` yields pieces of at most PIECE_BYTES, and `finish()` raises DataError if the input
+was truncated.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ def expand_paths(sources: Sequence[str]) -> list[str]:
         if source == STDIN:
             found.append(source)
         elif "://" in source and not os.path.exists(source):
-            raise DataError(f"{source}: is an address, not a file ({_suggest_fetch(source)})")
+            raise DataError(f"{source}: is a URL, not a file ({_suggest_fetch(source)})")
         elif os.path.isdir(source):
             found.extend(_list_parquet_files(source))
         elif os.path.exists(source):
@@ -66,7 +64,7 @@ def expand_paths(sources: Sequence[str]) -> list[str]:
 
 
 def _suggest_fetch(address: str) -> str:
-    """How to read from an address: something else fetches it."""
+    """Suggest a command that downloads a URL."""
     kind, _, path = address.partition("://")
     if kind == "file":
         return f"read {path}"
@@ -75,7 +73,7 @@ def _suggest_fetch(address: str) -> str:
 
 
 def _list_parquet_files(folder: str) -> list[str]:
-    """The Parquet files below a folder, hidden and bookkeeping files left out."""
+    """List the Parquet files below a folder, except hidden files and metadata files."""
     names = [
         path
         for path in Path(folder).rglob("*")
@@ -89,7 +87,7 @@ def _list_parquet_files(folder: str) -> list[str]:
 
 
 def parse_folder_columns(folder: str, path: str) -> dict[str, str | None]:
-    """The columns that folders such as `year=2024` on the way from a folder to a file stand for."""
+    """Return the columns given by folder names such as `year=2024` between folder and file."""
     found: dict[str, str | None] = {}
     for part in Path(path).relative_to(folder).parts[:-1]:
         name, equals, value = part.partition("=")
@@ -109,7 +107,7 @@ def _suggest_similar(path: str) -> str:
 
 
 class Source:
-    """One input that can be opened again: a file, or a pipe kept in a temporary file."""
+    """One input that can be reopened: a file, or a pipe kept in a temporary file."""
 
     def __init__(
         self,
@@ -119,7 +117,7 @@ class Source:
         keep: bool = False,
         columns: Mapping[str, str | None] | None = None,
     ) -> None:
-        """`columns` have the same value in every row (see `folder_columns`)."""
+        """Describe an input; `columns` are constant columns (see `parse_folder_columns`)."""
         self.path = path
         self.columns = columns or {}
         self.name = "stdin" if path == STDIN else path
@@ -134,17 +132,17 @@ class Source:
 
     @property
     def is_live(self) -> bool:
-        """Whether rows may still be on their way: a pipe, a terminal, a socket."""
+        """Whether more rows may still arrive: a pipe, a terminal, a socket."""
         return self._spool is None and not stat.S_ISREG(self._stat.st_mode)
 
     @property
     def is_read_once(self) -> bool:
-        """Whether the bytes can be had only once."""
+        """Whether the bytes can be read only once."""
         return self.path == STDIN or not stat.S_ISREG(self._stat.st_mode)
 
     @property
     def size(self) -> int | None:
-        """The number of bytes, None when unknown."""
+        """The number of bytes, None if unknown."""
         return self._stat.st_size if stat.S_ISREG(self._stat.st_mode) else None
 
     def open(self) -> ByteReader:
@@ -163,7 +161,7 @@ class Source:
         return ByteReader(self, fd, live=not stat.S_ISREG(self._stat.st_mode), spool=spool)
 
     def seekable_path(self, reader: ByteReader) -> str:
-        """A path with all the bytes, for formats whose index is at their end."""
+        """Return a path to all the bytes, for formats whose index is at the end."""
         if not self.is_read_once:
             return self.path
         if self._spool is None:
@@ -187,13 +185,13 @@ class Source:
     def close(self) -> None:
         """Remove the temporary file, if there is one."""
         if self._spool is not None:
-            with suppress(OSError):  # what could not be written was said when it was written
+            with suppress(OSError):  # write errors were already reported by the write
                 self._spool.close()
             self._spool = None
 
 
 class ByteReader(Closeable):
-    """Reads one source from its start; counts what it has read."""
+    """Reads one source from its start and counts the bytes."""
 
     def __init__(
         self, source: Source, fd: int, *, live: bool, spool: IO[bytes] | None = None
@@ -222,11 +220,11 @@ class ByteReader(Closeable):
             self._copy_to_spool(piece)
 
     def push_back(self, data: bytes) -> None:
-        """Put back bytes that were only looked at."""
+        """Put back bytes so that they are read again."""
         self._unread.append(data)
 
     def peek_head(self) -> bytes:
-        """Look at the first bytes: as many as recognising the format takes, if there are."""
+        """Return the first bytes, enough to detect the format, without consuming them."""
         data = b""
         while not has_enough_bytes(data):
             more = self.read()
@@ -237,7 +235,7 @@ class ByteReader(Closeable):
         return data
 
     def read(self) -> bytes:
-        """What is there, at most about `read_size` bytes; empty at the end."""
+        """Return the available bytes, at most about `read_size`; empty at the end."""
         if self._unread:
             return self._unread.pop()
         size = self.source.read_size
@@ -265,7 +263,7 @@ class ByteReader(Closeable):
         except OSError as error:
             raise DataError(
                 f"{self.source.name}: cannot be kept in a temporary file ({_format_reason(error)}; "
-                "TMPDIR names another folder for it)"
+                "set TMPDIR to use another folder)"
             ) from error
 
     def close(self) -> None:
@@ -290,7 +288,7 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class Decoder(Protocol):
-    """What every decompressor does."""
+    """The interface of all decompressors."""
 
     def decode(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -298,7 +296,7 @@ class Decoder(Protocol):
 
 
 class GzipDecoder:
-    """Gzip, several members one after another included; zero padding at the end is allowed."""
+    """Decompress gzip, also several concatenated members; zero padding at the end is allowed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -331,7 +329,7 @@ class GzipDecoder:
 
 
 class Bzip2Decoder:
-    """Bzip2, several streams one after another included."""
+    """Decompress bzip2, also several concatenated streams."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -355,7 +353,7 @@ class Bzip2Decoder:
 
 
 class _FeedBuffer:
-    """A file that holds what has arrived so far and then pretends to end."""
+    """A file that returns the data received so far and then reports its end."""
 
     closed = False
 
@@ -380,10 +378,10 @@ class _FeedBuffer:
 
 
 class ZstdDecoder:
-    """Zstandard by Arrow's decompressor, which reports no count when its input runs dry.
+    """Decompress Zstandard with Arrow, which returns no length if its input ends within a frame.
 
     Two decompressors therefore read the same input into buffers filled with different bytes: the
-    output is as long as the buffers agree. Exact, and cheap beside the parsing that follows.
+    output ends where the buffers differ. This is exact and cheap compared with parsing.
     """
 
     def __init__(self, name: str) -> None:
@@ -396,7 +394,7 @@ class ZstdDecoder:
         self._open = False
 
     def _fill_buffer(self, which: int, filler: int) -> int | None:
-        """Decompress into a buffer: the length, or None when the input ran dry half-way."""
+        """Decompress into a buffer; return the length, or None if the input ended in a frame."""
         buffer = self._buffers[which]
         buffer[:] = filler
         try:

@@ -1,9 +1,8 @@
-"""Rows beside those before them: lags filled in, and targets as changes where those are learned.
+"""Choose the clock and the lags of a stream, and fill in the lags of its rows.
 
-What a stream's columns say about time: its clock, and which lags are learned.
-
-A file of a clock and one number is a series: its own past is all there is to learn from, so it has
-lags without being asked.
+A stream with only a clock and one number is a series: it gets lags by default, because its own
+past is all there is to learn from. If the last value is a lag, targets are learned as changes
+from it.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ from kbnn.targets.registry import TARGET_TYPES
 
 
 class LaggedBatch(NamedTuple):
-    """Rows with their lags, and what their targets are the change from (n, T); None: from 0."""
+    """Rows with lags, and the base (n, T) from which targets are changes; None: targets as is."""
 
     rows: Rows
     base: FloatArray | None
 
     @property
     def training_rows(self) -> Rows:
-        """The rows as they are learned."""
+        """The rows as learned, with targets as changes from the base."""
         return self.rows if self.base is None else self.rows._replace(y=self.rows.y - self.base)
 
     def restore_level(self, said: Forecast) -> Forecast:
-        """What was said of changes, said of the targets."""
+        """Convert a prediction of changes to a prediction of the targets."""
         return said if self.base is None else shift_forecast(said, self.base)
 
 
 class Timeline:
-    """How a schema's lags are filled in; what was before is a `History` that moves on."""
+    """Fills in the lags of a schema from a `History` of earlier rows."""
 
     def __init__(self, schema: Schema) -> None:
         self.lags = schema.lags
@@ -64,29 +63,29 @@ class Timeline:
         self.lag_window = compute_lag_window(self.lags, step)
 
     def make_history(self) -> History:
-        """A past in which nothing was."""
+        """Return an empty history."""
         return History(len(self.columns), len(self._targets))
 
     def make_history_like(self, history: History) -> History:
-        """A past in which nothing was, but for what was learned of ranges and errors."""
+        """Return a history without rows that keeps the ranges and errors of another."""
         empty = self.make_history()
         empty.low, empty.high, empty.missed = history.low, history.high, history.missed
         return empty.copy()
 
     def add_lags(self, history: History, rows: Rows) -> LaggedBatch:
-        """Rows beside what was before them; the history moves on."""
+        """Fill in the lags of rows and append the rows to the history."""
         placed = self.look_up_lags(history, rows)
         self.append_rows(history, rows)
         return placed
 
     def append_rows(self, history: History, rows: Rows) -> None:
-        """Rows become part of what was before."""
+        """Append rows to the history."""
         history.append_rows(
             _get_times(rows), self._select_lagged_values(rows), rows.y, self.lag_window
         )
 
     def look_up_lags(self, history: History, rows: Rows) -> LaggedBatch:
-        """Rows beside what was before them."""
+        """Fill in the lags of rows; the history is not changed."""
         values, time = self._select_lagged_values(rows), _get_times(rows)
         found = look_up_lags(
             self.lags, self.columns, history, time, values, rows.y, self.lag_window
@@ -96,7 +95,7 @@ class Timeline:
         return LaggedBatch(rows._replace(x=x), found.base if self.changes else None)
 
     def _select_lagged_values(self, rows: Rows) -> FloatArray:
-        """What the columns that lags look at hold (n, columns)."""
+        """Return the values (n, columns) of the columns that have lags."""
         out = np.empty((len(rows.y), len(self.columns)))
         for k, (name, at) in enumerate(zip(self.columns, self._inputs, strict=True)):
             out[:, k] = rows.y[:, self._targets.index(name)] if at < 0 else rows.x[:, at]
@@ -109,53 +108,55 @@ def _get_times(rows: Rows) -> FloatArray:
 
 LAGS_OFF: Final = "off"
 DEFAULT_LAG_ROWS: Final = (1, 2, 3)
-"""Lags of a series beside those of its season."""
+"""Default lags of a series, in addition to those of its season."""
 MAX_WEEK_ROWS: Final = 2016
-"""Rows of a week that a lag looks back over: one in five minutes."""
+"""Largest number of rows per week for which a weekly lag is added: one row in five minutes."""
 
 _NO_SPLIT_REASON: Final = (
-    ", and a row held out would be the past of those after it (every row is forecast before it is "
-    "learned: the record of a run is its test)"
+    ", and a held-out row would be the past of the rows after it (every row is predicted before it "
+    "is learned, so the scores of a run are already a test)"
 )
 
 Notice = Callable[[str], None]
 
 
 class TimeColumn(NamedTuple):
-    """The column that is the clock, and its first points of time."""
+    """The time column and its first timestamps."""
 
     name: str
     points: TimeSample
 
 
 class TimeOptions(NamedTuple):
-    """What was said about time."""
+    """The options about time."""
 
     time: str | None = None
     time_unit: str = "auto"
-    lags: str | None = None  # None: a series gets its own
-    reordering_option: str = ""  # the option by which rows do not follow one another
-    has_late_labels: bool = False  # and targets later than their rows
+    lags: str | None = None  # None: default lags for a single series
+    reordering_option: str = ""  # the option that changes the order of rows, if any
+    has_late_labels: bool = False  # whether targets may arrive after their rows
 
     def check(self) -> None:
-        """Refuse what makes no sense."""
+        """Raise UsageError if the options contradict each other."""
         if self.lags is None or self.lags == LAGS_OFF:
             return
         parse_lags(self.lags)
         if self.has_late_labels:
             raise UsageError(
-                "--lags and --id contradict each other: a target that comes late is not known "
-                "before the next row"
+                "--lags and --id contradict each other: a late target is not known when the next "
+                "row arrives"
             )
         if self.reordering_option:
             raise UsageError(
-                f"--lags and {self.reordering_option} contradict each other: lags need rows in order"
-                + _NO_SPLIT_REASON * (self.reordering_option == "--test-split")
+                f"--lags and {self.reordering_option} contradict each other: "
+                "lags need rows in order"
+                + _NO_SPLIT_REASON
+                * (self.reordering_option == "--test-split")
             )
 
 
 def looks_like_times(values: Sequence[str | None]) -> bool:
-    """Whether a column is spelt as points of time."""
+    """Return whether the values of a column are written as timestamps."""
     present = [value for value in values if value is not None]
     plain = any(not value.isdigit() for value in present)
     return plain and detect_times("", values) is not None
@@ -164,7 +165,7 @@ def looks_like_times(values: Sequence[str | None]) -> bool:
 def find_time_column(
     samples: Mapping[str, Sequence[str | None]], targets: Sequence[str], asked: TimeOptions
 ) -> TimeColumn | None:
-    """The clock among columns that may be one: the one named, or the first that is spelt so."""
+    """Find the time column: the one that the user named, or the first that holds timestamps."""
     if asked.time is not None:
         if asked.time not in samples:
             raise missing_column_error(asked.time, list(samples))
@@ -184,7 +185,7 @@ def find_time_column(
 def add_clock_and_lags(
     schema: Schema, found: TimeColumn | None, asked: TimeOptions, notice: Notice
 ) -> None:
-    """Give a schema its clock and its lags, with columns of x at its end, and say so."""
+    """Add clock and lags to a schema, append their columns of x, and report them."""
     names = [column.name for column in schema.columns]
     series = found is not None and _is_series(schema, found) and not asked.has_late_labels
     lone = series and not asked.reordering_option
@@ -199,13 +200,13 @@ def add_clock_and_lags(
         )
         if has_repeated_times([each.instant for each in found.points.points]):
             notice(
-                f"rows of '{found.name}' come several at a time: where a file holds more than one "
-                "series, --key COLUMN keeps a model for each, with lags and cycles of its own"
+                f"several rows have the same time in '{found.name}': if the data hold more than "
+                "one series, --key COLUMN keeps one model per series, with its own lags and cycles"
             )
     if asked.lags == LAGS_OFF or (asked.lags is None and not lone):
         return
-    said = parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock)
-    schema.lags = _build_lags(schema, said)
+    specs = parse_lags(asked.lags) if asked.lags is not None else _default_lags(schema.clock)
+    schema.lags = _build_lags(schema, specs)
     schema.layout += [Place(lag.name, None) for lag in schema.lags]
     last = frozenset(lag.column for lag in schema.lags if lag.rows == 1)
     schema.changes = TARGET_TYPES[schema.task].uses_differencing(schema.targets, last)
@@ -213,7 +214,7 @@ def add_clock_and_lags(
 
 
 def _is_series(schema: Schema, found: TimeColumn) -> bool:
-    """Whether there is a clock that runs forward, one number, and nothing else."""
+    """Return whether there is a clock in chronological order, one number, and nothing else."""
     others = [c for c in schema.columns if c.role != "none" and c.name != found.name]
     return (
         TARGET_TYPES[schema.task].is_series(len(others))
@@ -223,7 +224,7 @@ def _is_series(schema: Schema, found: TimeColumn) -> bool:
 
 
 def _default_lags(clock: Clock | None) -> tuple[LagSpec, ...]:
-    """The lags of a series: the last values, those of a season ago and, within days, a week ago."""
+    """Return the default lags: last values, a season ago and, for steps below a day, a week ago."""
     season = 0 if clock is None else clock.season_steps
     rounds = [season] if season else []
     if clock is not None and 0.0 < clock.step < DAY_SECONDS and 7 * season <= MAX_WEEK_ROWS:
@@ -232,10 +233,10 @@ def _default_lags(clock: Clock | None) -> tuple[LagSpec, ...]:
     return tuple(LagSpec(None, str(k), k, 0.0) for k in rows)
 
 
-def _build_lags(schema: Schema, said: Sequence[LagSpec]) -> list[Lag]:
+def _build_lags(schema: Schema, specs: Sequence[LagSpec]) -> list[Lag]:
     known = {column.name: column for column in schema.columns}
     taken, lags = [*known, *schema.derived_columns], []
-    for column, text, rows, seconds in said:
+    for column, text, rows, seconds in specs:
         if not rows and schema.clock is None:
             raise UsageError(f"--lags {text}: a duration needs a clock (--time names its column)")
         if column is not None and column not in known:
@@ -248,18 +249,18 @@ def _build_lags(schema: Schema, said: Sequence[LagSpec]) -> list[Lag]:
 
 
 def _check_lag_column(column: Column, task: type[TargetType]) -> None:
-    """Refuse lags of what is no number."""
+    """Raise UsageError if a column cannot have lags."""
     if column.role == "target":
         usable, what = task.supports_lags(column.kind), "is a class"
     else:
         usable = column.role == "feature" and column.kind in ("number", "boolean")
-        what = "is no number that is learned from"
+        what = "is not a numeric feature"
     if not usable:
         raise UsageError(f"--lags: column '{column.name}' {what}")
 
 
 def _report_lags(schema: Schema, asked: TimeOptions, notice: Notice) -> None:
-    """Say which lags there are."""
+    """Report the lags that are used."""
     by: dict[str, list[str]] = {}
     for lag in schema.lags:
         by.setdefault(lag.column, []).append(lag.name.removeprefix(f"{lag.column} lag "))

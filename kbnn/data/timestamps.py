@@ -1,12 +1,9 @@
-"""Read points of time: the instant, and what the clock on the wall said, in seconds since 1970.
+"""Parse timestamps, and detect the time column, its unit and its cycles from the first rows.
 
-A text without a zone is taken as it stands, for both. Years are those of the common calendar, and
-a date without an hour is its midnight.
-
-Find the clock among the columns, by the first rows: which one, in which unit, which cycles.
-
-A cycle is learned where the rows can show it: in a stream that runs forward when its steps are at
-most half as long as the cycle, otherwise when its phases differ.
+A timestamp is an instant and a local time, both in seconds since 1970. Without a time zone both
+are the time as written; a date without a time is midnight. A calendar cycle is used if the rows
+can resolve it: in a chronological stream if its steps are at most half a cycle long, otherwise if
+the rows have at least three different phases.
 """
 
 from __future__ import annotations
@@ -74,30 +71,30 @@ _TIMESTAMP_PATTERNS: Final = tuple(
     )
 )
 SHORT_YEARS: Final = (1969, 2068)
-"""What years of two digits are, as in POSIX."""
+"""The range of years written with two digits, as in POSIX."""
 
 
 class Timestamp(NamedTuple):
-    """A point of time as a text tells it."""
+    """A timestamp parsed from text."""
 
     instant: float
     local: float
     has_zone: bool = False
-    written: str = "text"  # "day" or "month" where no hour, or no day, was said
+    written: str = "text"  # "day" without a time of day, "month" without a day
     order: str = ""  # of 03/04/2026: "day", "month", or "either"
-    is_digits: bool = False  # nothing but digits: it may as well be a number
+    is_digits: bool = False  # only digits: it may also be a number
     has_short_year: bool = False  # the year has two digits
 
 
 class ParsedTimes(NamedTuple):
-    """A column as points of time (n, 2), NaN where missing, and the texts that are none."""
+    """A column as times (n, 2), NaN where missing, and the texts that could not be parsed."""
 
     values: FloatArray
     unparsed: dict[int, str]
 
 
 def parse_timestamp(text: str, day_first: bool = False) -> Timestamp | None:
-    """The point of time that a text tells, None if it tells none."""
+    """Parse a text as a timestamp; None if it is not one."""
     found = next((match for form in _TIMESTAMP_PATTERNS if (match := form.fullmatch(text))), None)
     if found is None:
         return None
@@ -137,14 +134,14 @@ def parse_timestamp(text: str, day_first: bool = False) -> Timestamp | None:
 
 
 def _join_seconds(second: int, nanosecond: int) -> float:
-    """Seconds since 1970, to the same bits as `seconds` of ticks."""
+    """Return seconds since 1970, bit for bit equal to `ticks_to_seconds`."""
     if nanosecond % 1000:
         return float(second * TICKS_PER_SECOND["ns"] + nanosecond) / TICKS_PER_SECOND["ns"]
     return float(second * TICKS_PER_SECOND["us"] + nanosecond // 1000) / TICKS_PER_SECOND["us"]
 
 
 def _parse_zone_offset(zone: str | None) -> int:
-    """Seconds that a zone is ahead."""
+    """Return the offset of a zone from UTC in seconds."""
     if zone is None or zone[0] not in "+-":
         return 0
     figures = zone[1:].replace(":", "")
@@ -153,12 +150,12 @@ def _parse_zone_offset(zone: str | None) -> int:
 
 
 def is_date_or_timestamp(kind: pa.DataType) -> bool:
-    """Whether a type holds points of time (a time of day is none)."""
+    """Return whether a type holds dates or timestamps (not times of day)."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def parse_times(array: pa.Array, unit: TimeUnit, day_first: bool, tokens: pa.Array) -> ParsedTimes:
-    """Read a column as points of time."""
+    """Read a column as timestamps."""
     if is_date_or_timestamp(array.type):
         values = _read_arrow_times(array)
         far = np.flatnonzero(np.abs(values[:, 0]) > _MAX_EPOCH_SECONDS).tolist()
@@ -173,7 +170,7 @@ def parse_times(array: pa.Array, unit: TimeUnit, day_first: bool, tokens: pa.Arr
 
 
 def _parse_time_numbers(values: FloatArray, unread: dict[int, str], unit: TimeUnit) -> ParsedTimes:
-    """Numbers as points of time: ticks since 1970, years, or digits such as 20260131."""
+    """Read numbers as timestamps: ticks since 1970, years, or digits such as 20260131."""
     if unit in TICKS_PER_SECOND:
         instants = values / TICKS_PER_SECOND[unit]
     else:
@@ -192,16 +189,16 @@ def _parse_time_numbers(values: FloatArray, unread: dict[int, str], unit: TimeUn
 
 
 _MAX_EPOCH_SECONDS: Final = 2.5e11
-"""Seconds from 1970 to the year 9892 or so: what is beyond was read in the wrong unit."""
+"""About the year 9892: later times were read in the wrong unit."""
 
 
 def _read_arrow_times(array: pa.Array) -> FloatArray:
-    """Arrow's own points of time, of any unit and zone."""
+    """Read Arrow timestamps and dates of any unit and zone."""
     local = array
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         try:
             local = pc.local_timestamp(array)
-        except pa.ArrowInvalid:  # no calendar goes that far: an hour more or less is nothing there
+        except pa.ArrowInvalid:  # outside the zone database: the offset is negligible there
             local = array
     return np.stack((_read_arrow_seconds(array), _read_arrow_seconds(local)), axis=1)
 
@@ -218,7 +215,7 @@ def _read_arrow_seconds(array: pa.Array) -> FloatArray:
 
 
 def _parse_time_texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> ParsedTimes:
-    """Texts, all at once where they are plain ISO 8601 and one by one otherwise."""
+    """Parse texts in bulk if all are ISO 8601, otherwise one by one."""
     gone = pc.is_in(array, value_set=tokens)
     array = pc.if_else(gone, pa.scalar(None, pa.string()), array)
     try:
@@ -238,7 +235,7 @@ def _parse_time_texts(array: pa.Array, day_first: bool, tokens: pa.Array) -> Par
 
 
 def parse_time_value(value: Any, unit: TimeUnit, day_first: bool) -> tuple[float, float] | None:
-    """One value of any kind as a point of time; None if it is none."""
+    """Parse one value of any type as (instant, local time); None if it is not a timestamp."""
     value = normalize_cell(value)
     if isinstance(value, datetime):
         fraction = 1000 * value.microsecond + getattr(value, "nanosecond", 0)
@@ -260,7 +257,7 @@ def parse_time_value(value: Any, unit: TimeUnit, day_first: bool) -> tuple[float
 
 
 def format_timestamps(array: pa.Array) -> list[str | None]:
-    """Arrow's points of time as texts that `point` reads, None where missing."""
+    """Format Arrow timestamps as texts that `parse_timestamp` reads, None where missing."""
     texts: list[str | None] = []
     for at, (instant, local) in enumerate(_read_arrow_times(array).tolist()):
         if not np.isfinite(instant):
@@ -289,7 +286,7 @@ _YEAR_COLUMN_NAME: Final = re.compile(r"years?|jahr|yyyy", re.I)
 
 
 class TimeSample(NamedTuple):
-    """The first points of time of a column, and how they were read."""
+    """The first timestamps of a column, and how they were read."""
 
     points: list[Timestamp]
     unit: TimeUnit
@@ -297,14 +294,14 @@ class TimeSample(NamedTuple):
 
     @property
     def is_chronological(self) -> bool:
-        """Whether no row is before the one above it, and not all are at once."""
+        """Whether times never decrease and are not all equal."""
         instants = [each.instant for each in self.points]
         pairs = pairwise(instants)
         return len(set(instants)) > 1 and all(a <= b for a, b in pairs)
 
     @property
     def step_seconds(self) -> float:
-        """Seconds between two rows."""
+        """The median seconds between two rows, 0 if the rows are not chronological."""
         instants = sorted({each.instant for each in self.points})
         gaps = [b - a for a, b in pairwise(instants)]
         return median(gaps) if gaps and self.is_chronological else 0.0
@@ -313,9 +310,9 @@ class TimeSample(NamedTuple):
 def detect_times(
     name: str, values: Sequence[str | None], unit: str = "auto", alone: bool = False
 ) -> TimeSample | None:
-    """A column as points of time; None when it holds something else.
+    """Read the first values of a column as timestamps; None if they are something else.
 
-    `alone`: it stands beside the target and nothing else, so that a year may be a clock.
+    `alone`: the column is the only one besides the target, so that years may be the clock.
     """
     present = [value for value in values if value is not None]
     if not present:
@@ -355,7 +352,7 @@ def _sample_numeric_times(present: list[str], unit: str) -> TimeSample | None:
 
 
 def _detect_numeric_times(name: str, present: list[str], alone: bool) -> TimeSample | None:
-    """Numbers that are a clock by their name, their size and their order."""
+    """Read numbers as timestamps if name, size and order of the column suggest it."""
     numbers = [float(text) for text in present]
     rising = all(a <= b for a, b in pairwise(numbers))
     if not rising or not all(number.is_integer() for number in numbers):
@@ -376,12 +373,12 @@ def _detect_numeric_times(name: str, present: list[str], alone: bool) -> TimeSam
 
 
 def guess_tick_unit(number: float) -> str:
-    """The unit of ticks since 1970 that a number of our time is in."""
+    """Guess the unit of ticks since 1970 from the size of a present-day time."""
     return "s" if number < 1e11 else "ms" if number < 1e14 else "us" if number < 1e17 else "ns"
 
 
 def require_times(name: str, values: Sequence[str | None], unit: str) -> TimeSample:
-    """The column that was said to be the clock, or why it cannot be."""
+    """Read the column named by `--time`; raise DataError if it does not hold timestamps."""
     present = [value for value in values if value is not None]
     if unit == "auto" and present and all(map(is_number, present)):
         number = abs(float(present[0]))
@@ -395,13 +392,14 @@ def require_times(name: str, values: Sequence[str | None], unit: str) -> TimeSam
     if found is None:
         example = next((value for value in present), "nothing")
         raise DataError(
-            f"--time {name}: '{example}' is no point of time (--time-unit says what numbers are)"
+            f"--time {name}: cannot read '{example}' as a timestamp "
+            "(--time-unit sets the unit of numbers)"
         )
     return found
 
 
 def build_clock(name: str, found: TimeSample, elapsed: bool, taken: Sequence[str]) -> Clock:
-    """The clock that a column is."""
+    """Build the clock from the first timestamps of the time column."""
     cycles = [cycle for cycle in CYCLES if _supports_cycle(found, cycle)]
     elapsed = elapsed or not cycles
     shapes = {each.written for each in found.points}
@@ -430,7 +428,7 @@ def _are_at_midnight(found: TimeSample) -> bool:
 
 
 def _supports_cycle(found: TimeSample, cycle: str) -> bool:
-    if len(found.points) == 1:  # one row shows nothing: the spelling has to do
+    if len(found.points) == 1:  # with one row, only its notation can decide
         return cycle != "day" or found.points[0].written == "text"
     length = CYCLES[cycle]
     if found.is_chronological:
@@ -440,7 +438,7 @@ def _supports_cycle(found: TimeSample, cycle: str) -> bool:
 
 
 def describe_clock(clock: Clock, short: bool = False) -> str:
-    """What is learned from a clock, in words; `short`: its years have two digits."""
+    """Describe the inputs made from a clock; `short`: its years have two digits."""
     words = {"day": "hour of the day", "week": "day of the week", "year": "day of the year"}
     learned = [words[cycle] for cycle in clock.cycles]
     if len(clock.names) > 2 * len(clock.cycles):
@@ -458,5 +456,5 @@ def describe_clock(clock: Clock, short: bool = False) -> str:
 
 
 def has_repeated_times(instants: Sequence[float]) -> bool:
-    """Whether rows come several at a time, as where a file holds more than one series."""
+    """Return whether times repeat as if the data held more than one series."""
     return len(instants) > 1 and 2 * len(set(instants)) <= len(instants)

@@ -1,7 +1,7 @@
-"""Read a column's values: numbers, truth values, labels, and which of them are missing.
+"""Read the values of a column as numbers, booleans or labels, and find missing values.
 
-A value means the same wherever it comes from: the text `1.5` in CSV, the string "1.5" in Parquet or
-JSON, and the number 1.5 are one value, so the formats cannot disagree.
+A value means the same in every format: the text `1.5` in CSV, the string "1.5" in Parquet or JSON,
+and the number 1.5 are the same value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MISSING_TOKENS: Final = (
     "\\N",
 )
 _SPREADSHEET_ERRORS: Final = ("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!")
-"""What a spreadsheet writes where it could not reckon."""
+"""Error values of spreadsheets, which count as missing."""
 _NAN_PATTERN: Final = re.compile(r"[-+]?nan(\([a-z0-9_]*\))?", re.I)
 BOOLEAN_VALUES: Final = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "ja", "j", "oui", "si", "sí", "wahr"), 1.0),
@@ -52,26 +52,26 @@ _TIME_PATTERN: Final = re.compile(
 
 
 _CONVERSION_ERRORS: Final = (pa.ArrowException, ValueError, OverflowError, KeyError)
-"""What Arrow raises where Python has no such value: a year 10000, an unknown time zone."""
+"""Raised by Arrow for values that Python cannot hold: a year 10000, an unknown time zone."""
 
 MAX_LABEL_LENGTH: Final = 200
-"""Characters of a category or a class: a longer text is a text."""
+"""Largest number of characters of a category or class; a longer text is free text."""
 
 
 def missing_tokens(extra: Sequence[str] = ()) -> tuple[str, ...]:
-    """Every spelling of "no value": the usual ones in any usual case, and the user's own."""
+    """Return all spellings of missing values: the defaults in common cases, and the user's own."""
     spellings = [form for t in _MISSING_TOKENS for form in (t, t.lower(), t.upper(), t.title())]
     return (*dict.fromkeys([*spellings, *_SPREADSHEET_ERRORS]), *(token.strip() for token in extra))
 
 
 def missing_labels(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Those of them that are missing among labels too: `none` is one, unless the user says so."""
+    """Return the tokens that mean missing among labels; `none` only if the user added it."""
     usual, own = tokens[:_DEFAULT_TOKEN_COUNT], tokens[_DEFAULT_TOKEN_COUNT:]
     return (*(token for token in usual if token.lower() != "none"), *own)
 
 
 def missing_numbers(tokens: Sequence[str]) -> FloatArray:
-    """Numbers that the user said are no values, such as -999."""
+    """Return the numbers that the user declared as missing, such as -999."""
     read = [PLAIN_FORM.parse_number(token) for token in tokens[_DEFAULT_TOKEN_COUNT:]]
     return np.array([value for value in read if value is not None])
 
@@ -80,14 +80,14 @@ _DEFAULT_TOKEN_COUNT: Final = len(missing_tokens())
 
 
 class ParsedNumbers(NamedTuple):
-    """Values of a column as numbers, NaN where missing, and the texts that could not be read."""
+    """A column as numbers, NaN where missing, and the texts that could not be parsed."""
 
     values: FloatArray
     unparsed: dict[int, str]
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a type holds strings, directly or through a dictionary."""
+    """Return whether a type holds strings, directly or in a dictionary."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(
@@ -96,7 +96,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    """Whether a type holds numbers."""
+    """Return whether a type holds numbers, including durations."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -106,31 +106,31 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def is_temporal(kind: pa.DataType) -> bool:
-    """Whether a type holds points of time; spans of time are numbers."""
+    """Return whether a type holds times or dates; durations are numbers."""
     return bool(pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
 
 
 def is_usable(kind: pa.DataType) -> bool:
-    """Whether values of a type can be features at all (or are all null)."""
+    """Return whether values of a type can be features, or are all null."""
     return bool(
         is_text(kind) or is_numeric(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
     )
 
 
 def looks_like_time(text: str) -> bool:
-    """Whether a text is a date, a time of day, or both."""
+    """Return whether a text is a date, a time of day, or both."""
     return _TIME_PATTERN.fullmatch(text) is not None
 
 
 def trim_texts(array: pa.Array) -> pa.Array:
-    """A text column as trimmed plain strings."""
+    """Convert a text column to plain strings without surrounding white space."""
     if array.type != pa.string():
         array = array.cast(pa.string())
     return pc.utf8_trim_whitespace(array)
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """A column as Python values; times that Python cannot hold as ISO 8601 texts."""
+    """Convert a column to Python values; times that Python cannot hold become ISO 8601 text."""
     try:
         return list(array.to_pylist())
     except _CONVERSION_ERRORS:
@@ -152,7 +152,7 @@ def _python_value(value: pa.Scalar) -> Any:
 
 
 def format_time(value: pa.Scalar) -> str:
-    """A time of any size as text: what is counted, in the calendar or in its unit."""
+    """Format a time of any size as an ISO 8601 text, or as a number with its unit."""
     kind, ticks = value.type, int(value.value)
     if pa.types.is_date32(kind):
         return str(np.int64(ticks).view("datetime64[D]"))
@@ -165,7 +165,7 @@ def format_time(value: pa.Scalar) -> str:
 
 
 def cast_to_text(array: pa.Array) -> pa.Array:
-    """A column of any type as plain strings, null where it is null."""
+    """Convert a column of any type to plain strings; null stays null."""
     try:
         return array.cast(pa.string())
     except pa.ArrowException:
@@ -174,9 +174,9 @@ def cast_to_text(array: pa.Array) -> pa.Array:
 
 
 def read_texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:
-    """Values as text, None where missing; numbers in their shortest form, integers without point.
+    """Convert values to text, None where missing; numbers are as short as possible.
 
-    Serves the few values that are looked at one by one.
+    Used for the few values that are handled one by one.
     """
     if is_text(array.type):
         trimmed = trim_texts(array)
@@ -191,21 +191,21 @@ def read_texts(array: pa.Array, tokens: pa.Array) -> list[str | None]:
 
 
 def number_to_text(value: float) -> str:
-    """A number as text: 3 rather than 3.0."""
+    """Format a number as text: 3 instead of 3.0."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
 
 
 def is_encodable(text: str) -> bool:
-    """Whether a text can be encoded: half of a surrogate pair cannot."""
+    """Return whether a text can be encoded as UTF-8, that is, has no lone surrogate."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 TICKS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""Ticks of a second, by unit."""
+"""Ticks per second, by unit."""
 
 
 def ticks_to_seconds(ticks: IntArray, unit: str) -> FloatArray:
-    """Ticks as seconds. Nanoseconds that are whole microseconds give the same bits as these."""
+    """Convert ticks to seconds; whole microseconds give the same bits in "us" and in "ns"."""
     if unit != "ns":
         return np.asarray(ticks / TICKS_PER_SECOND[unit], dtype=np.float64)
     whole = ticks % 1000 == 0
@@ -213,9 +213,9 @@ def ticks_to_seconds(ticks: IntArray, unit: str) -> FloatArray:
 
 
 def normalize_cell(value: Any) -> Any:
-    """A value of Python, numpy or pandas as None, a bool, a number, a text or a datetime.
+    """Convert a value of Python, numpy or pandas to None, bool, number, str or datetime.
 
-    Spans of time are seconds. What is none of these stays as it is.
+    Durations become seconds. Other values are returned unchanged.
     """
     if value is None or isinstance(value, str | float):
         return value if not isinstance(value, np.generic) else value.item()
@@ -226,7 +226,7 @@ def normalize_cell(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, datetime | date):
-        return value if value == value else None  # NaT is not itself
+        return value if value == value else None  # NaT is not equal to itself
     if isinstance(value, timedelta):
         return _timedelta_seconds(np.timedelta64(value))
     if isinstance(value, Decimal):
@@ -236,18 +236,18 @@ def normalize_cell(value: Any) -> Any:
 
 def _timedelta_seconds(value: np.timedelta64) -> float:
     unit = np.datetime_data(value.dtype)[0]
-    if unit not in TICKS_PER_SECOND:  # hours, days; months have no length and stay an error
+    if unit not in TICKS_PER_SECOND:  # hours, days; months have no fixed length: an error
         value, unit = value.astype("timedelta64[s]"), "s"
     return float(ticks_to_seconds(np.array([value.astype(np.int64)]), unit)[0])
 
 
 def to_float_array(array: pa.Array) -> FloatArray:
-    """A numeric column as float64, NaN where null."""
+    """Convert a numeric column to float64, NaN where null."""
     if pa.types.is_duration(array.type):
         ticks = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         there = array.is_valid().to_numpy(zero_copy_only=False)
         return np.where(there, ticks_to_seconds(ticks, array.type.unit), np.nan)
-    if pa.types.is_decimal(array.type):  # by its text: Arrow's own cast does not round correctly
+    if pa.types.is_decimal(array.type):  # via text: Arrow's direct cast does not round correctly
         array = array.cast(pa.string())
     if array.type != pa.float64():
         array = array.cast(pa.float64(), safe=False)
@@ -255,18 +255,18 @@ def to_float_array(array: pa.Array) -> FloatArray:
 
 
 def are_default_tokens(tokens: pa.Array) -> bool:
-    """Whether these are the usual spellings of "no value", no number among them."""
+    """Return whether these are only the default spellings of missing values."""
     return len(tokens) == _DEFAULT_TOKEN_COUNT
 
 
 def _mask_missing_numbers(values: FloatArray, tokens: pa.Array) -> FloatArray:
-    """The values, NaN where a number stands for a gap, however it was written."""
+    """Replace numbers that the user declared as missing by NaN."""
     gaps = () if are_default_tokens(tokens) else missing_numbers(tokens.to_pylist())
     return np.where(np.isin(values, gaps), np.nan, values) if len(gaps) else values
 
 
 def parse_numbers(array: pa.Array, tokens: pa.Array, form: Form = PLAIN_FORM) -> ParsedNumbers:
-    """Read a column as numbers, texts in the form in which they are written."""
+    """Read a column as numbers; texts are parsed in the number format `form`."""
     read = _parse_number_column(array, tokens, form)
     return ParsedNumbers(_mask_missing_numbers(read.values, tokens), read.unparsed)
 
@@ -322,7 +322,7 @@ def _parse_each_number(values: list[str | None], form: Form = PLAIN_FORM) -> Par
 
 
 def parse_booleans(array: pa.Array, tokens: pa.Array) -> ParsedNumbers:
-    """Read a column as truth values: 0, 1, NaN where missing."""
+    """Read a column as booleans: 0 or 1, NaN where missing."""
     if pa.types.is_boolean(array.type):
         return ParsedNumbers(to_float_array(array.cast(pa.int8())), {})
     read = np.full(len(array), np.nan)
@@ -339,14 +339,14 @@ def parse_booleans(array: pa.Array, tokens: pa.Array) -> ParsedNumbers:
 
 
 class Labels(NamedTuple):
-    """A column as labels: their texts in order of first sight, and each row's place, -1 missing."""
+    """A column as labels: texts in order of appearance, and the code of each row, -1 if missing."""
 
     names: list[str]
     codes: IntArray
 
 
 def encode_labels(array: pa.Array, tokens: pa.Array) -> Labels:
-    """Read a column as labels; numbers and truth values are labels too."""
+    """Read a column as labels; numbers and booleans become text."""
     if not is_text(array.type):
         array = pa.array(read_texts(array, tokens), pa.string())
     array = trim_texts(array)
@@ -361,7 +361,7 @@ def encode_labels(array: pa.Array, tokens: pa.Array) -> Labels:
 
 
 def find_present_rows(array: pa.Array, tokens: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows hold a value."""
+    """Return which rows hold a value."""
     if is_text(array.type):
         there = pc.invert(pc.is_in(trim_texts(array), value_set=tokens))
         mask = pc.and_(there, array.is_valid())

@@ -46,7 +46,7 @@ CALLS: dict[str, tuple[type[KbnnError], str, Callable[[kbnn.Model], object]]] = 
     ),
     "name is no text": (
         ArgumentError,
-        "names of columns are texts",
+        "column names must be strings",
         lambda m: kbnn.Model("y").learn_one({1: 2.0}, 1.0),  # type: ignore[dict-item]  # on purpose
     ),
     "no weight": (ArgumentError, "not None", lambda m: m.learn_one({"a": 1.0}, 1.0, None)),  # type: ignore[arg-type]  # on purpose
@@ -54,10 +54,10 @@ CALLS: dict[str, tuple[type[KbnnError], str, Callable[[kbnn.Model], object]]] = 
     "list as weight": (ArgumentError, r"not \[1\]", lambda m: m.learn_one({"a": 1.0}, 1.0, [1])),  # type: ignore[arg-type]  # on purpose
     "vast weight": (DataError, "finite", lambda m: m.learn_one({"a": 1.0}, 1.0, 10**400)),
     "negative weight": (DataError, "not -1", lambda m: m.learn_one({"a": 1.0}, 1.0, -1)),
-    "list as row": (ArgumentError, "a row is a dict", lambda m: m.learn_one([1, 2], 1.0)),  # type: ignore[arg-type]  # on purpose
+    "list as row": (ArgumentError, "a row must be a dict", lambda m: m.learn_one([1, 2], 1.0)),  # type: ignore[arg-type]  # on purpose
     "list as first row": (
         ArgumentError,
-        "a row is a dict",
+        "a row must be a dict",
         lambda m: kbnn.Model("y").learn_one([1, 2], 1.0),  # type: ignore[arg-type]  # on purpose
     ),
     "no row": (ArgumentError, "not None", lambda m: m.predict_one(None)),  # type: ignore[arg-type]  # on purpose

@@ -288,10 +288,10 @@ def test_what_there_is_to_say_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     [
         (7, {}, "data cannot be a int: give a table"),
         ([], {}, "no input"),
-        ({"a": [1.0], "y": [1.0, 2.0]}, {}, "its columns differ in length \\('a' 1, 'y' 2\\)"),
-        ({"a": 1.0, "y": 2.0}, {}, "column 'a' is no list or array"),
+        ({"a": [1.0], "y": [1.0, 2.0]}, {}, "the columns differ in length \\('a' 1, 'y' 2\\)"),
+        ({"a": 1.0, "y": 2.0}, {}, "column 'a' is not a list or array"),
         ({"a": [{}, object()], "y": [1, 2]}, {}, "column 'a': data: cannot be read as a table"),
-        (np.zeros(3), {}, "has two dimensions, not 1"),
+        (np.zeros(3), {}, "must have two dimensions, not 1"),
         (np.zeros((3, 2)), {"columns": ["a"]}, "columns names 1 columns, but the array has 2"),
         ({"a": [1.0]}, {"columns": ["a"]}, "this table has names"),
         ({"a": ["1", "x!", "3", "4"], "y": [1, 2, 3, 4]}, {}, "data: row 2: column 'a'"),
@@ -311,7 +311,7 @@ def test_what_cannot_be_learned_is_said_in_a_sentence(
     [
         ({"a": "abc"}, 1.0, "column 'a': cannot read 'abc' as a number"),
         ({"a": float("inf")}, 1.0, "column 'a': inf is not a finite number"),
-        ({"a": 1e200}, 1.0, "too large to reckon with"),
+        ({"a": 1e200}, 1.0, "too large \\(limit 1e\\+140\\)"),
         ({"a": 1.0}, "tall", "column 'y': cannot read 'tall' as a number"),
     ],
 )

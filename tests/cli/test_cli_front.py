@@ -123,7 +123,7 @@ def test_folders_named_like_columns_are_columns(tmp_path: Path) -> None:
         )
     ran = command("train", root, "-m", tmp_path / "m.npz", "--layers", "4")
     assert ran.code == 0
-    assert f"kbnn: {root}: the names of its folders are columns: year, kind" in ran.err
+    assert f"kbnn: {root}: folder names are read as columns: year, kind" in ran.err
     assert "kbnn: target: last column 'y' (choose with --target)" in ran.err
     model = kbnn.load(tmp_path / "m.npz")
     assert model.features == ["year", "kind", "x"]

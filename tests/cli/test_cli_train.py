@@ -162,7 +162,7 @@ BAD_OPTIONS = {
     "-m -": "a model is kept in a file: --model cannot be -",
     "--log a.csv": "--log a.csv: would write over the source a.csv",
     "-m a.csv": "--model a.csv: would write over the source a.csv",
-    "--input-sd": "--input-sd: no column is named like another one with _sd at its end",
+    "--input-sd": "--input-sd: no column is named like another column with _sd appended",
     "--ignore y --target y": "column 'y' cannot be both the target and ignored",
 }
 

@@ -45,7 +45,7 @@ def test_a_late_key_is_told_at_its_row() -> None:
     for read_size in (1, 50, 1000):
         assert_same(look(["t"], read_size=read_size), seen)
     chosen = look(["t"], features=("a",), target=("y",))
-    remedy = "and is ignored (to learn from it use --features)"
+    remedy = "and is ignored (to learn from it, use --features)"
     assert f"t: the key 'extra' comes first in row 41 {remedy}" in chosen.notices
     for read_size in (1, 50, 1000):
         assert_same(look(["t"], features=("a",), target=("y",), read_size=read_size), chosen)
@@ -59,13 +59,13 @@ def test_so_many_late_keys_are_not_all_told() -> None:
     assert all(
         f"the key 'e{at}' comes first in row {40 + at} " in told[at - 1] for at in range(1, 6)
     )
-    assert told[-1] == "t: more keys come from row 46 on and are ignored"
+    assert told[-1] == "t: further new keys from row 46 on are ignored"
 
 
 def test_a_late_feature_is_missing_until_it_comes() -> None:
     Path("t").write_text(jsonl(99, extra=41))
     seen = look(["t"], features=("a", "extra"), target=("y",))
-    assert "t: no 'extra' in the first rows: missing until it comes" in seen.notices
+    assert "t: no 'extra' in the first rows: missing until it appears" in seen.notices
     assert seen.schema is not None
     names = [place[0] for place in seen.schema["layout"]]
     extra = seen.x[:, names.index("extra")]
@@ -98,11 +98,11 @@ def test_numbers_with_an_unknown_sign_are_told(form: str) -> None:
     told = [notice for notice in look(["t"]).notices if "sign or unit" in notice]
     shown = form.format(0)
     assert told == [
-        f"column 'a' holds text such as '{shown}': numbers with a sign or unit are taken for "
-        "categories (--numeric a reads them where it is always the same)"
+        f"column 'a' holds text such as '{shown}': numbers with a sign or unit are read as "
+        "categories (--numeric a reads them as numbers if the unit is always the same)"
     ], text
     Path("c").write_text("a,y\n" + "".join(f"{at},{form.format(at % 5)}\n" for at in range(40)))
-    assert any("are taken for classes" in notice for notice in look(["c"]).notices)
+    assert any("are read as classes" in notice for notice in look(["c"]).notices)
 
 
 @pytest.mark.parametrize("form", ["k{}", "town {}", "a-{}", "north"])
@@ -117,19 +117,19 @@ def test_a_text_too_long_is_no_category() -> None:
     seen = look(["t"])
     assert seen.schema is not None
     assert seen.schema["columns"][0]["categories"] == ["k0", "k1", "k2"]
-    words = "a text of more than 200 characters is no category: read as missing"
+    words = "a text of more than 200 characters cannot be a category: read as missing"
     assert f"t: column 't': {words}" in seen.notices
     Path("c").write_text("a,t\n" + "".join(f"{at},{c}\n" for at, c in enumerate(cells)))
     assert look(["c"]).error == (
-        "DataError: c:37: column 't': a text of 2,000,000 characters is no class, "
-        "200 are the most (use --on-error skip)"
+        "DataError: c:37: column 't': class labels are limited to 200 characters "
+        "(got 2,000,000) (use --on-error skip)"
     )
     assert len(look(["c"], on_error="skip").rows) == 59
 
 
 def test_a_name_without_end_is_refused() -> None:
     Path("t").write_text(f"{'n' * 5000},y\n1,2\n")
-    assert "the name of a column has 5,000 characters, 1,000 are the most" in look(["t"]).error
+    assert "a column name has 5,000 characters, the limit is 1,000" in look(["t"]).error
 
 
 WIDE = MAX_COLUMNS + 1
@@ -157,10 +157,10 @@ def test_wide_files_are_refused_by_counting(form: str) -> None:
     Path("t").write_bytes(wide(WIDE, form))
     said = look(["t"]).error
     if form == "jsonl":
-        assert said.startswith("DataError: t:1: has more than 20,000 keys (keep those")
+        assert said.startswith("DataError: t:1: has more than 20,000 keys (keep only")
     else:
         assert said.startswith(
-            "DataError: t: has 20,001 columns, 20,000 are the most that are read (choose some: "
+            "DataError: t: has 20,001 columns, the limit is 20,000 (choose some: "
             "--target and --features"
         )
 
@@ -206,23 +206,21 @@ def test_the_index_of_parquet_begins_with_its_width(columns: int) -> None:
 LINES = {
     "train c.csv": (
         1,
-        "c.csv:1: the first line is a comment, not the names of the columns (leave it out: "
-        "grep -v '^#' c.csv | kbnn train -; or say --header if it names them)",
+        "c.csv:1: the first line is a comment, not the names of the columns (remove it: "
+        "grep -v '^#' c.csv | kbnn train -; or add --header if it names them)",
     ),
     "train twice.csv": (1, "twice.csv: two columns are named 'a' (rename one of them)"),
     "train https://x.org/a.csv": (
         1,
-        "https://x.org/a.csv: is an address, not a file "
-        "(curl -L https://x.org/a.csv | kbnn train -)",
+        "https://x.org/a.csv: is a URL, not a file (curl -L https://x.org/a.csv | kbnn train -)",
     ),
     "train s3://bucket/a.csv": (
         1,
-        "s3://bucket/a.csv: is an address, not a file "
-        "(aws s3 cp s3://bucket/a.csv - | kbnn train -)",
+        "s3://bucket/a.csv: is a URL, not a file (aws s3 cp s3://bucket/a.csv - | kbnn train -)",
     ),
     "train file:///data/a.csv": (
         1,
-        "file:///data/a.csv: is an address, not a file (read /data/a.csv)",
+        "file:///data/a.csv: is a URL, not a file (read /data/a.csv)",
     ),
     "train a.csv --interval nine": (
         2,

@@ -68,8 +68,8 @@ def test_evaluate_does_not_say_that_rows_are_learned(tmp_path: Path) -> None:
     model = tmp_path / "m.npz"
     assert kbnn("train", tmp_path / "a.csv", "-m", model, "-q").code == 0
     said = kbnn("evaluate", model, tmp_path / "b.csv").err
-    assert "has the time of the row above it" in said
-    assert "the clock goes back" in said
+    assert "has the same time as the row before it" in said
+    assert "the time goes backwards" in said
     assert "learned" not in said
 
 

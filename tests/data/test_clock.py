@@ -287,10 +287,10 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
     for size in (13, 1 << 20):
         notices = look([path], read_size=size, block_rows=3).notices
         assert notices[-2:] == [
-            f"{path}: the clock goes back in row 52: rows are taken in the order they come "
-            "(where another series begins, --key COLUMN keeps a model for each)",
-            f"{path}: row 61 has the time of the row above it: the two are taken one after the "
-            "other",
+            f"{path}: the time goes backwards in row 52: rows are processed in the given order "
+            "(if another series begins there, --key COLUMN keeps one model per series)",
+            f"{path}: row 61 has the same time as the row before it: both are processed, "
+            "in this order",
         ]
 
 
@@ -298,9 +298,11 @@ def test_what_is_unusual_is_told_once(tmp_path: Path) -> None:
 def test_several_series_in_one_file_are_remarked(many: int, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(series([str(m) for m in hours(30) for _ in range(many)]))
-    notices = [notice for notice in look([path]).notices if "come several at a time" in notice]
+    notices = [
+        notice for notice in look([path]).notices if "several rows have the same time" in notice
+    ]
     assert len(notices) == 1
-    assert "--key COLUMN keeps a model for each" in notices[0]
+    assert "--key COLUMN keeps one model per series" in notices[0]
 
 
 @pytest.mark.parametrize("sorted_by", ["key", "time"])
@@ -322,7 +324,7 @@ def test_a_moment_that_cannot_be_read_is_a_flaw(tmp_path: Path) -> None:
     moments[35] = "noon"
     path.write_text(series(moments))
     assert look([path]).error == (
-        f"DataError: {path}:37: column 'when': cannot read 'noon' as a point of time "
+        f"DataError: {path}:37: column 'when': cannot read 'noon' as a timestamp "
         "(use --na 'noon' or --on-error skip)"
     )
     seen = look([path], na=("noon",))
@@ -339,7 +341,7 @@ def test_a_clock_can_be_named_and_dropped(tmp_path: Path) -> None:
     assert learned_from(path, time="day")[1].startswith("day")
     assert learned_from(path, ignore=("when", "day")) == ["x"]
     ran = command("train", path, "-m", tmp_path / "m.npz", "--time", "x")
-    assert (ran.code, "--time x: '0' is no point of time" in ran.err) == (1, True)
+    assert (ran.code, "--time x: cannot read '0' as a timestamp" in ran.err) == (1, True)
     ran = command("train", path, "-m", tmp_path / "n.npz", "--time", "y", "--target", "y")
     assert "cannot be both the target and the clock" in ran.err
     ran = command("train", path, "-m", tmp_path / "n.npz", "--time", "when", "--ignore", "when")
@@ -352,7 +354,7 @@ def test_the_target_is_the_last_column_but_the_clock(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("x,y,when\n" + "\n".join(f"{i},{i % 4},{m}" for i, m in enumerate(hours(40))))
     seen = look([path])
-    assert seen.notices[0] == "target: last column but the clock, 'y' (choose with --target)"
+    assert seen.notices[0] == "target: last column except the clock, 'y' (choose with --target)"
 
 
 def test_a_column_that_is_left_out_is_not_taken_for_the_target(tmp_path: Path) -> None:
@@ -375,7 +377,7 @@ def test_one_row_at_a_time_means_the_same() -> None:
     local = np.array([(m - datetime(1970, 1, 1)).total_seconds() for m in hours(60)])
     expected = clock.encode_times(np.stack((local, local), axis=1))
     np.testing.assert_allclose(kept[:, 1:], expected)
-    with pytest.raises(kbnn.KbnnError, match="cannot read 'noon' as a point of time"):
+    with pytest.raises(kbnn.KbnnError, match="cannot read 'noon' as a timestamp"):
         model.learn_one({"when": "noon", "x": 1}, 1.0)
 
 

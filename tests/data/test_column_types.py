@@ -182,7 +182,7 @@ def test_texts_that_nearly_all_differ_are_no_categories(
 def test_days_as_excel_counts_them_are_hinted_at(name: str, first: int, told: bool) -> None:
     rows = "".join(f"{first + 3 * at},{at % 5}.5\n" for at in range(40))
     Path("t").write_text(f"{name},y\n{rows}")
-    assert any("as Excel counts days" in notice for notice in look(["t"]).notices) == told
+    assert any("an Excel day number" in notice for notice in look(["t"]).notices) == told
 
 
 @pytest.mark.parametrize(("value", "hint"), [("0", True), ("1", True), ("5", False)])
@@ -225,7 +225,10 @@ def test_none_is_a_label_among_labels_and_missing_among_numbers() -> None:
 def test_codes_and_counters_are_hinted_at() -> None:
     Path("t").write_text("id,zip,y\n" + "".join(f"{at},0{at % 9}1,{at}.5\n" for at in range(40)))
     notices = look(["t"]).notices
-    assert "column 'id' counts the rows and is learned as a number (--ignore id)" in notices
+    assert (
+        "column 'id' counts the rows and is learned as a number (--ignore id leaves it out)"
+        in notices
+    )
     assert (
         "column 'zip': '001' is read as 1 (--categorical zip or --hash zip:32 if it is a code)"
         in notices
@@ -238,8 +241,8 @@ def test_more_values_than_are_told_apart_are_announced() -> None:
     seen = look(["t"])
     told = [notice for notice in seen.notices if "more than 64 values" in notice]
     assert told == [
-        "column 'd' has more than 64 values: those after the first 64 are not told apart "
-        "(--hash d:32 gives each its share of 32 inputs)"
+        "column 'd' has more than 64 values: those after the first 64 are treated alike "
+        "(--hash d:32 assigns every value to one of 32 inputs)"
     ]
     assert_same(look(["t"], read_size=5), seen)
 

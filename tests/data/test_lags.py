@@ -183,7 +183,7 @@ def test_lags_of_other_columns(tmp_path: Path) -> None:
         ("1,x", "--lags takes rows (1,2,24), durations (1h,7d) or columns"),
         ("0", "--lags takes rows"),
         ("1h", "a duration needs a clock"),
-        ("c:1", "--lags: column 'c' is no number that is learned from"),
+        ("c:1", "--lags: column 'c' is not a numeric feature"),
         ("temper:1", "no column 'temper'"),
     ],
 )
@@ -327,7 +327,7 @@ def test_a_gap_is_told_where_lags_count_rows(tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     rows = [f"{moment(at)},{v}" for at, v in enumerate(values(100)) if at != 60]
     path.write_text("time,load\n" + "\n".join(rows) + "\n")
-    told = "there is a gap before row 61: lags count rows (--lags 1h,1d count time)"
+    told = "there is a time gap before row 61: lags count rows (--lags 1h,1d count time)"
     assert told in command("train", path, "-m", tmp_path / "m.npz").err
     ran = command("train", path, "-m", tmp_path / "n.npz", "--lags", "1h,1d")
-    assert "there is a gap" not in ran.err
+    assert "there is a time gap" not in ran.err

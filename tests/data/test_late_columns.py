@@ -175,7 +175,7 @@ def test_only_so_many_may_come_late() -> None:
     seen = look([write_lines("t", made)], target=("y",))
     assert seen.schema is not None
     assert len(seen.schema["layout"]) == 1 + MAX_LATE_COLUMNS
-    ignored = [text for text in seen.notices if "one more than the 64 that may come late" in text]
+    ignored = [text for text in seen.notices if "at most 64 columns may come late" in text]
     assert len(ignored) == 6
     single = kbnn.Model("y", layers=2)
     with warnings.catch_warnings(record=True) as caught:
@@ -183,5 +183,5 @@ def test_only_so_many_may_come_late() -> None:
         for row in made:
             single.learn_one({name: v for name, v in row.items() if name != "y"}, row["y"])
     told = [str(one.message) for one in caught]
-    assert sum("one more than the 64 that may come late" in text for text in told) == 6
+    assert sum("at most 64 columns may come late" in text for text in told) == 6
     assert len(single.features) == 1 + MAX_LATE_COLUMNS

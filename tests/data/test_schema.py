@@ -100,7 +100,7 @@ def test_unusable_columns_are_ignored_with_a_notice(tmp_path: Path) -> None:
         "target: last column 'y' (choose with --target)",
         "column 'day' is ignored: it holds timestamps",
         "column 'name' is ignored: it holds values that nearly all differ such as 'n0' "
-        "(--hash name:32 learns from those that come back)",
+        "(--hash name:32 learns from values that recur)",
         "task: regression, since 'y' holds numbers",
     ]
     nested = table.append_column("z", pa.array([[at] for at in range(25)]))

@@ -280,7 +280,7 @@ def test_files_without_header_go_by_position(tmp_path: Path) -> None:
     assert seen.x.tolist() == [[1, 2], [4, 5], [7, 8]]
     assert seen.notices[0] == (
         f"{tmp_path}/1.csv has no header: the first line is all numbers, so columns are named "
-        "column1 to column3 (otherwise use --header)"
+        "column1 to column3 (use --header if it names them)"
     )
 
 

@@ -128,13 +128,13 @@ def schema_of(text: str, folder: Path) -> Schema:
             "where the data have 3",
             {},
         ),
-        (b"temp,hum\n1,2\n", "t: no column 'y' (there are: temp, hum)", {}),
+        (b"temp,hum\n1,2\n", "t: no column 'y' (available: temp, hum)", {}),
         (
             parquet_bytes(pa.table({"q": [1], "y": [3]})),
-            "t: no column 'temp' (there are: q, y)",
+            "t: no column 'temp' (available: q, y)",
             {},
         ),
-        (b'{"q": 1}\n', "t: no column 'temp' (there are: q)", {}),
+        (b'{"q": 1}\n', "t: no column 'temp' (available: q)", {}),
         (b"temp,hum,y\n1,2,3\n", "the model predicts 'y', not 'hum'", {"target": ("hum",)}),
         (
             b"temp,hum,y\n1,2,3\n",

@@ -222,7 +222,7 @@ FAULTS = {
     "mkfifo m; kbnn inspect m": (1, "m: is a pipe or a device, not a model file"),
     "printf '{{}}\\n{{}}\\n' > e; kbnn train e": (
         1,
-        "e: every object is empty: there is no column",
+        "e: every object is empty: there are no columns",
     ),
     "ulimit -v 200000; kbnn train long.csv -q": (
         1,
@@ -239,7 +239,7 @@ FAULTS = {
     "ulimit -f 1; cat long.csv | kbnn train - -q --epochs 2": (
         1,
         "stdin: cannot be kept in a temporary file (file too large; "
-        "TMPDIR names another folder for it)",
+        "set TMPDIR to use another folder)",
     ),
 }
 

@@ -120,7 +120,7 @@ def test_rows_that_need_their_order_are_not_held_out() -> None:
     assert "--lags and --test-split contradict each other: lags need rows in order" in ran.err
     ran = kbnn("train", "s.csv", "--id", "day", "--test-split", "0.1")
     assert ran.code == 2
-    assert "--id and --test-split contradict each other: rows come in their order" in ran.err
+    assert "--id and --test-split contradict each other: rows are processed in order" in ran.err
     ran = kbnn("train", "s.csv", "-m", "a.npz", "--test-split", "0.1")
     assert ran.code == 0
     assert "no lags are learned with --test-split: they need rows in order" in ran.err
@@ -131,7 +131,7 @@ def test_rows_that_need_their_order_are_not_held_out() -> None:
     for option in (["--test-split", "0.1"], ["--shuffle"]):
         ran = kbnn("train", "s.csv", "-m", "b.npz", *option)
         assert ran.code == 2
-        assert f"{option[0]}: the model has lags, and takes rows in their order" in ran.err
+        assert f"{option[0]}: the model has lags and needs rows in order" in ran.err
 
 
 def test_a_run_cut_short_goes_on_with_the_same_split() -> None:

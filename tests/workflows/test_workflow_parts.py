@@ -287,10 +287,10 @@ def test_points_before_three_digits_may_be_those_of_thousands(
 
 
 def test_columns_that_are_there_are_named_as_far_as_they_are_few() -> None:
-    assert str(missing_column_error("x", list("abcd"))) == "no column 'x' (there are: a, b, c, d)"
+    assert str(missing_column_error("x", list("abcd"))) == "no column 'x' (available: a, b, c, d)"
     assert (
         str(missing_column_error("x", list("abcde")))
-        == "no column 'x' (there are: a, b, c, d, ...)"
+        == "no column 'x' (available: a, b, c, d, ...)"
     )
     assert (
         str(missing_column_error("hat", ["heat", "y"])) == "no column 'hat' (did you mean 'heat'?)"
