@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 from typer.core import TyperCommand
@@ -11,11 +13,31 @@ from typer.core import TyperCommand
 class Command(TyperCommand):
     """A command whose help groups the options as they are declared (`rich_help_panel`)."""
 
+    former_names: Mapping[str, str] = {}
+    """Spellings of options that are accepted but not shown, with the present ones."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line; `-m MODEL` may stand for a first argument MODEL."""
         if self.params and self.params[0].name == "model":
             args = self._move_model_first(args)
         return list(super().parse_args(ctx, args))
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Make the parser, which also knows the former spellings of options."""
+        parser = super().make_parser(ctx)
+        for option in self.params:
+            former = (
+                self._list_former_names(option.opts),
+                self._list_former_names(option.secondary_opts),
+            )
+            if former[0]:
+                alias = copy.copy(option)
+                alias.opts, alias.secondary_opts = former
+                alias.add_to_parser(parser, ctx)
+        return parser
+
+    def _list_former_names(self, names: list[str]) -> list[str]:
+        return [old for old, new in self.former_names.items() if new in names]
 
     def _move_model_first(self, args: list[str]) -> list[str]:
         with_value = {

@@ -49,9 +49,9 @@ def _on_error_words() -> Iterable[str]:
 
 
 def _interval_words() -> Iterable[str]:
-    from kbnn.model.settings import INTERVALS
+    from kbnn.model.settings import INTERVAL_MODES
 
-    return INTERVALS
+    return INTERVAL_MODES
 
 
 def _engine_words() -> Iterable[str]:
@@ -226,7 +226,7 @@ Intervals = Annotated[
     str | None,
     typer.Option(
         "--intervals",
-        metavar="tracked|stated",
+        metavar="calibrated|model",
         autocompletion=make_completer(_interval_words),
         help="Edges as they were kept to their promise, or as the distribution has them; as the "
         "model was trained if not said.",
@@ -269,11 +269,19 @@ def parse_names(values: list[str] | None) -> tuple[str, ...]:
     return tuple(found)
 
 
+def parse_engine(text: str) -> str:
+    """Accept the former name of the local engine."""
+    from kbnn.workflows.options import rename_former_engine
+
+    return rename_former_engine(text)
+
+
 Engine = Annotated[
     str,
     typer.Option(
         "--engine",
-        metavar="here|dask",
+        metavar="local|dask",
+        parser=parse_engine,
         autocompletion=make_completer(_engine_words),
         help="Where rows are learned and answered: here, or in the workers of a Dask cluster.",
         rich_help_panel=CLUSTER,
@@ -362,10 +370,10 @@ Resume = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
-Again = Annotated[
+Relearn = Annotated[
     bool,
     typer.Option(
-        "--again",
+        "--relearn",
         help="Learn sources from their first row, though a run on them was cut short.",
         rich_help_panel=MODEL,
     ),
@@ -389,20 +397,20 @@ Key = Annotated[
         rich_help_panel=FLEET,
     ),
 ]
-Common = Annotated[
+Pooling = Annotated[
     bool,
     typer.Option(
-        "--common/--no-common",
+        "--pooling/--no-pooling",
         help="Whether a new key begins from a model of all rows.",
         rich_help_panel=FLEET,
     ),
 ]
-Open = Annotated[
+MaxOpenModels = Annotated[
     int | None,
     typer.Option(
-        "--open",
+        "--max-open-models",
         metavar="N",
-        parser=integer_parser("--open"),
+        parser=integer_parser("--max-open-models"),
         help="Models in memory at a time; 10000 if not said. The others rest on the disk.",
         rich_help_panel=FLEET,
     ),
@@ -538,12 +546,12 @@ Id = Annotated[
         rich_help_panel=COLUMNS,
     ),
 ]
-Wait = Annotated[
+MaxPending = Annotated[
     int | None,
     typer.Option(
-        "--wait",
+        "--max-pending",
         metavar="ROWS",
-        parser=integer_parser("--wait"),
+        parser=integer_parser("--max-pending"),
         help="With --id: rows that may wait, the oldest is given up; 10000 if not said.",
         rich_help_panel=COLUMNS,
     ),
@@ -626,6 +634,8 @@ def select_settings(stated: dict[str, str | None]) -> Any:
 
 
 def _make_parameter(option: Option) -> Parameter:
+    from kbnn.model.settings import get_keyword
+
     many = option.name == "activation"
     shown = typer.Option(
         option.flag,
@@ -635,5 +645,6 @@ def _make_parameter(option: Option) -> Parameter:
         rich_help_panel=NETWORK,
     )
     kind = Annotated[str | None, shown]
-    word = option.flag.removeprefix("--").replace("-", "_")
-    return Parameter(word, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    return Parameter(
+        get_keyword(option.flag), Parameter.KEYWORD_ONLY, default=None, annotation=kind
+    )

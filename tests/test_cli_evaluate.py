@@ -96,7 +96,7 @@ def test_the_answer_in_words(cubic: str, monkeypatch: pytest.MonkeyPatch) -> Non
         "CRPS",
     ]
     assert sum(line.startswith("inside ") for line in lines) == 4
-    assert lines[-2] == "800 rows scored, intervals tracked"
+    assert lines[-2] == "800 rows scored, calibrated intervals"
     assert re.fullmatch(r"\S+ s \(read \S+, predict \S+, score \S+\), [\d,]+ rows/s", lines[-1])
     assert not any(line.endswith(" ") or len(line) > 80 for line in lines)
     assert "Calibration" not in ran.out  # no charts off a terminal

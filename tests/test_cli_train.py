@@ -154,7 +154,7 @@ BAD_OPTIONS = {
     "--interval 2": "--interval must lie between 0 and 1, not 2",
     "--checkpoint-every 0": "--checkpoint-every must be positive, not 0",
     "--fresh --resume": "--fresh and --resume contradict each other",
-    "--again --resume": "--again and --resume contradict each other",
+    "--relearn --resume": "--relearn and --resume contradict each other",
     "--json --predictions -": "--json and --predictions - cannot both go to standard output",
     "--predictions p.json": "p.json: tables are written as .csv, .tsv, .txt, .jsonl, .parquet or "
     ".arrow, not .json",

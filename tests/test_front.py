@@ -23,6 +23,7 @@ import pytest
 
 import kbnn
 from kbnn.api import online_model as front
+from kbnn.model.settings import FORMER_FLAGS, get_keyword
 from kbnn.workflows.options import TrainKeywords
 from kbnn_cli.app import load_command
 from tests.commands import kbnn as command
@@ -125,7 +126,9 @@ def test_python_has_the_options_of_the_command() -> None:
     shown = {"log", "dry_run", "json", "quiet"}  # what is printed, and where
     said = {p.name for p in load_command("train").params} - shown - {"sources"}
     here = {*signature(kbnn.train).parameters, *TrainKeywords.__annotations__} - {"data", "options"}
-    assert said == here - {"columns"}
+    former = {get_keyword(flag) for flag in FORMER_FLAGS} - {"no_common"}
+    assert former < here
+    assert said == here - {"columns"} - former
 
 
 @pytest.mark.parametrize(

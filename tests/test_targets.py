@@ -402,7 +402,7 @@ def test_intervals_that_were_not_tracked_cannot_be_asked_for(tmp_path: Path) -> 
     assert ran.code == 2
     assert "nothing was tracked" in ran.err
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--intervals", "wide")
-    assert (wrong.code, wrong.err) == (2, "kbnn: --intervals is tracked or stated, not 'wide'\n")
+    assert (wrong.code, wrong.err) == (2, "kbnn: --intervals is calibrated or model, not 'wide'\n")
     wrong = kbnn("predict", model, SAMPLES / "cubic.csv", "--quantiles", "0.5,1.5")
     assert (wrong.code, wrong.err) == (2, "kbnn: --quantiles must lie between 0 and 1, not 1.5\n")
 

@@ -324,7 +324,7 @@ class Settings:
         if self.ensemble != other.ensemble:
             parts.append(f"--ensemble {self.ensemble}")
         if self.rehearse != other.rehearse or not parts:
-            parts.append(f"--rehearse {self.replay_ratio or 'off'}")
+            parts.append(f"--replay {self.replay_ratio or 'off'}")
         return ", ".join(parts)
 
     def list_candidates(
@@ -446,7 +446,48 @@ def _guard(name: str, flag: str, help: str) -> Option:
 
 
 _COVARIANCES = ("auto", *get_args(Covariance))
-INTERVALS: Final = ("tracked", "stated")
+INTERVAL_MODES: Final = {"calibrated": "tracked", "model": "stated"}
+"""The values of --intervals, each with the one that settings and JSON store."""
+
+FORMER_FLAGS: Final = {
+    "--again": "--relearn",
+    "--common": "--pooling",
+    "--no-common": "--no-pooling",
+    "--open": "--max-open-models",
+    "--rehearse": "--replay",
+    "--units": "--standardize",
+    "--wait": "--max-pending",
+    "--widen": "--inflate",
+}
+"""Earlier spellings of options, which stay valid, each with the present one."""
+
+
+def get_keyword(flag: str) -> str:
+    """Return the Python name of an option."""
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def parse_interval_mode(text: str) -> str:
+    """Return the stored value of an interval mode; stored values are accepted too."""
+    if text in INTERVAL_MODES.values():
+        return text
+    return INTERVAL_MODES[make_choice_parser(*INTERVAL_MODES)(text)]
+
+
+def format_interval_mode(stored: str) -> str:
+    """Return the spelling that users see of a stored interval mode."""
+    return next(word for word, value in INTERVAL_MODES.items() if value == stored)
+
+
+def check_interval_mode(text: str | None) -> str | None:
+    """Return the stored value of `--intervals`, None if it was not given; or UsageError."""
+    if text is None:
+        return None
+    try:
+        return parse_interval_mode(text)
+    except ValueError as error:
+        raise UsageError(f"--intervals {error}") from None
+
 
 OPTIONS: Final = (
     _choice(
@@ -522,24 +563,26 @@ OPTIONS: Final = (
     ),
     _guard(
         "units",
-        "--units",
+        "--standardize",
         "Whether columns are standardised; off takes them as they are, from the first row.",
     ),
     _guard(
         "clip",
         "--clip",
-        "Whether standardised inputs stop at 8 and -8; never with --units off.",
+        "Whether standardised inputs stop at 8 and -8; never with --standardize off.",
     ),
     _guard(
         "widen",
-        "--widen",
+        "--inflate",
         "Whether error bars widen for rows learned more than once.",
     ),
-    _choice(
+    Option(
         "intervals",
         "--intervals",
-        INTERVALS,
+        "|".join(INTERVAL_MODES),
         "Whether lower and upper are kept to their promise as the stream goes on.",
+        parse_interval_mode,
+        tuple(INTERVAL_MODES),
     ),
     _guard(
         "robust",
@@ -560,7 +603,7 @@ OPTIONS: Final = (
     ),
     Option(
         "rehearse",
-        "--rehearse",
+        "--replay",
         "auto|off|K",
         "How often each of the first rows is learned once more; auto tries 8 beside off.",
         parse_replay_ratio,
@@ -614,10 +657,7 @@ class SettingOverrides:
             there = getattr(settings, option.name)
             wanted = self.stated.get(option.name, there)
             if wanted != there:
-                shown = [
-                    "off" if option.name == "rehearse" and value == 0 else _format_setting(value)
-                    for value in (there, wanted)
-                ]
+                shown = [_format_option_value(option, value) for value in (there, wanted)]
                 raise make_contradiction_error(path, option.flag, *shown)
 
 
@@ -627,6 +667,12 @@ def make_contradiction_error(path: str, flag: str, there: str, wanted: str) -> U
         f"{flag} {wanted} contradicts {path}, which has {there} "
         f"(leave out {flag}, or start over with --fresh)"
     )
+
+
+def _format_option_value(option: Option, value: Any) -> str:
+    if option.name == "intervals":
+        return format_interval_mode(value)
+    return "off" if option.name == "rehearse" and value == 0 else _format_setting(value)
 
 
 def _format_setting(value: object) -> str:

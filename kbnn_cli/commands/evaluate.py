@@ -67,7 +67,7 @@ def evaluate(
     na: options.Na = None,
     delimiter: options.Delimiter = None,
     header: options.Header = None,
-    engine: options.Engine = "here",
+    engine: options.Engine = "local",
     cluster: options.Cluster = "local:2",
 ) -> None:
     """Score a model on rows: errors, error bars, the best constant, a verdict.
@@ -78,7 +78,8 @@ def evaluate(
     from kbnn.errors import UsageError
     from kbnn.metrics import conditions
     from kbnn.metrics.figures import flatten_metrics
-    from kbnn.output.writers import check_interval_mode, check_quantile_level
+    from kbnn.model.settings import check_interval_mode
+    from kbnn.output.writers import check_quantile_level
     from kbnn.workflows import (
         backtest,
         engines,
@@ -95,7 +96,8 @@ def evaluate(
         raise UsageError("--horizon judges step by step: no --fail-if, --report or --plot with it")
     if learn and horizon is not None:
         raise UsageError("--learn cannot be combined with --horizon yet: leave one of them out")
-    if learn and intervals == "stated":
+    mode = check_interval_mode(intervals)
+    if learn and mode == "stated":
         raise UsageError("--learn uses the intervals that the model learns: leave out --intervals")
     if learn and engine != LOCAL_ENGINE:
         raise UsageError("--learn works in this process only: leave out --engine")
@@ -110,7 +112,7 @@ def evaluate(
     keyed.check_single_model(judged, model, {"--horizon": horizon is not None})
     if learn:
         judged = keyed.copy_model(judged)
-    judged.set_interval_mode(check_interval_mode(intervals))
+    judged.set_interval_mode(mode)
     figures = list(flatten_metrics(judged.task.score().metric_values()))
     checks = [conditions.parse_check(text, figures, judged.task.targets) for text in fail_if or ()]
     with (

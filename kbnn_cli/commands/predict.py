@@ -91,7 +91,7 @@ def predict(
     na: options.Na = None,
     delimiter: options.Delimiter = None,
     header: options.Header = None,
-    engine: options.Engine = "here",
+    engine: options.Engine = "local",
     cluster: options.Cluster = "local:2",
 ) -> None:
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities.
@@ -99,9 +99,9 @@ def predict(
     With --horizon: steps ahead of the last row learned.
     """
     from kbnn.errors import UsageError
+    from kbnn.model.settings import check_interval_mode
     from kbnn.output.writers import (
         check_interval_level,
-        check_interval_mode,
         check_name,
         check_quantile_level,
         open_writer,

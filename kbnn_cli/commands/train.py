@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from kbnn.model.settings import FORMER_FLAGS
 from kbnn_cli import errors, options
 from kbnn_cli.help_screens import Command
 
@@ -17,22 +18,29 @@ Examples:
   kbnn train readings.csv --key device -m fleet/   a model for every device
 """
 
+
+class TrainCommand(Command):
+    """The command with the former spellings of its options."""
+
+    former_names = FORMER_FLAGS
+
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command(cls=Command, epilog=EXAMPLES)
+@app.command(cls=TrainCommand, epilog=EXAMPLES)
 @options.with_settings
 def train(
     sources: options.Sources,
     model: options.ModelFile = "model.npz",
     fresh: options.Fresh = False,
     resume: options.Resume = False,
-    again: options.Again = False,
+    relearn: options.Relearn = False,
     checkpoint_every: options.CheckpointEvery = 30.0,
     key: options.Key = None,
-    common: options.Common = True,
-    open: options.Open = None,
-    engine: options.Engine = "here",
+    pooling: options.Pooling = True,
+    max_open_models: options.MaxOpenModels = None,
+    engine: options.Engine = "local",
     cluster: options.Cluster = "local:2",
     target: options.Target = None,
     features: options.Features = None,
@@ -47,7 +55,7 @@ def train(
     time_unit: options.TimeUnit = "auto",
     lags: options.Lags = None,
     id: options.Id = None,
-    wait: options.Wait = None,
+    max_pending: options.MaxPending = None,
     epochs: options.Epochs = 1,
     shuffle: options.Shuffle = False,
     test_split: options.TestSplit = 0.0,
@@ -103,7 +111,7 @@ def train(
         time_unit=time_unit,
         lags=lags,
         id=id,
-        wait=wait,
+        max_pending=max_pending,
         epochs=epochs,
         shuffle=shuffle,
         test_split=test_split,
@@ -119,11 +127,11 @@ def train(
         quantiles=options.parse_shares(quantiles),
         fresh=fresh,
         resume=resume,
-        again=again,
+        relearn=relearn,
         checkpoint_every=checkpoint_every,
         key=options.parse_names(key),
-        common=common,
-        open=open,
+        pooling=pooling,
+        max_open_models=max_open_models,
         engine=engine,
         cluster=cluster,
         **options.select_settings(stated),

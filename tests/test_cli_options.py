@@ -1,0 +1,107 @@
+"""Options by their present and former spellings, from the environment, and in the help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kbnn
+from kbnn.errors import UsageError
+from kbnn.workflows.options import LOCAL_ENGINE, build_train_options
+from tests.commands import SAMPLES
+from tests.commands import kbnn as command
+
+SPELLINGS = [
+    (("--units", "off"), ("--standardize", "off")),
+    (("--widen=off",), ("--inflate=off",)),
+    (("--rehearse", "3"), ("--replay", "3")),
+    (("--intervals", "stated"), ("--intervals", "model")),
+    (("--intervals", "tracked"), ("--intervals", "calibrated")),
+]
+
+
+def train_settings(folder: Path, *words: str) -> dict[str, object]:
+    model = folder / "m.npz"
+    data = SAMPLES / "cubic_small.csv"
+    ran = command("train", data, "-m", model, "--layers", "3", "--fresh", "-q", *words)
+    assert ran.code == 0, ran.err
+    return dict(json.loads(command("inspect", model, "--json").out)["settings"])
+
+
+@pytest.mark.parametrize(("former", "present"), SPELLINGS)
+def test_both_spellings_of_a_setting_store_the_same(
+    tmp_path: Path, former: tuple[str, ...], present: tuple[str, ...]
+) -> None:
+    assert train_settings(tmp_path, *former) == train_settings(tmp_path, *present)
+
+
+def test_stored_settings_keep_their_names_and_values(tmp_path: Path) -> None:
+    words = ["--standardize", "off", "--inflate", "off", "--replay", "3", "--intervals", "model"]
+    stored = train_settings(tmp_path, *words)
+    expected = {"units": False, "widen": False, "rehearse": 3, "intervals": "stated"}
+    assert expected.items() <= stored.items()
+
+
+def test_fleets_take_both_spellings(tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("k,x,y\n" + "".join(f"{i % 3},{i},{i * i % 17}\n" for i in range(90)))
+    made = []
+    for at, words in enumerate(
+        (
+            "--open 2 --no-common --engine here --again",
+            "--max-open-models 2 --no-pooling --engine local --relearn",
+        )
+    ):
+        model = tmp_path / f"fleet{at}"
+        ran = command("train", source, "--key", "k", "-m", model, "-q", *words.split())
+        assert ran.code == 0, ran.err
+        made.append(command("predict", model, source, "--engine", "here").out)
+    assert made[0] == made[1]
+    assert made[0] == command("predict", tmp_path / "fleet0", source, "--engine", "local").out
+
+
+def test_pending_labels_take_both_spellings(tmp_path: Path) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id,x,y\n" + "".join(f"{i},{i % 7},{i * i % 17}\n" for i in range(90)))
+    model = tmp_path / "m.npz"
+    assert command("train", source, "-m", model, "-q", "--id", "id", "--wait", "50").code == 0
+    ran = command("train", source, "-m", model, "-q", "--max-pending", "60", "--relearn")
+    assert ran.code == 2
+    assert ran.err.startswith("kbnn: --max-pending 60 contradicts")
+
+
+def test_python_takes_both_spellings() -> None:
+    former = build_train_options(
+        (), units=False, widen="off", rehearse=3, wait=5, again=True, common=False, open=7
+    )
+    present = build_train_options(
+        (),
+        standardize=False,
+        inflate="off",
+        replay=3,
+        max_pending=5,
+        relearn=True,
+        pooling=False,
+        max_open_models=7,
+    )
+    assert former.settings == present.settings
+    assert former.read == present.read
+    assert (former.again, former.common, former.open) == (True, False, 7)
+    assert (present.again, present.common, present.open) == (True, False, 7)
+    assert build_train_options((), engine="here").engine == LOCAL_ENGINE
+
+
+def test_python_refuses_an_option_given_by_both_spellings() -> None:
+    with pytest.raises(UsageError, match="rehearse is the former name of replay"):
+        kbnn.train([{"x": 1.0, "y": 2.0}], "y", rehearse=3, replay=3)
+
+
+def test_a_contradiction_names_the_present_spelling(tmp_path: Path) -> None:
+    train_settings(tmp_path, "--intervals", "model")
+    data = SAMPLES / "cubic_small.csv"
+    ran = command("train", data, "-m", tmp_path / "m.npz", "--intervals", "tracked", "--again")
+    assert ran.code == 2
+    assert "--intervals calibrated contradicts" in ran.err
+    assert "which has model" in ran.err
