@@ -1,20 +1,63 @@
-"""The help screens: arguments by name, options in groups, plain text for any terminal."""
+"""Command lines and help screens: former spellings, options by group, environment variables.
+
+Help is plain text for any terminal. `--help` lists the options that a command marks as common,
+`--help-all` every option. Each option can also be set by an environment variable.
+"""
 
 from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import Any, Final
 
+import typer
 from typer.core import TyperCommand
+
+ARGUMENTS: Final = "Arguments"
+OPTIONS: Final = "Options"
+MODEL: Final = "Model file"
+COLUMNS: Final = "Columns"
+LEARNING: Final = "Learning"
+NETWORK: Final = "Network"
+FLEET: Final = "Fleet"
+READING: Final = "Reading"
+OUTPUT: Final = "Output"
+CLUSTER: Final = "Cluster"
+HELP: Final = "Help"
+GROUPS: Final = (
+    ARGUMENTS,
+    OPTIONS,
+    MODEL,
+    COLUMNS,
+    LEARNING,
+    NETWORK,
+    FLEET,
+    READING,
+    OUTPUT,
+    CLUSTER,
+    HELP,
+)
+"""The groups of options in the order in which help and documentation show them."""
+
+_SHOWS_ALL: Final = "kbnn.help_all"
+
+
+def show_all_help(ctx: typer.Context, wanted: bool) -> None:
+    """Print the help with every option, and exit."""
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[_SHOWS_ALL] = True
+        print(ctx.get_help())
+        raise typer.Exit
 
 
 class Command(TyperCommand):
-    """A command whose help groups the options as they are declared (`rich_help_panel`)."""
+    """A command with former spellings, grouped help and environment variables."""
 
     former_names: Mapping[str, str] = {}
     """Spellings of options that are accepted but not shown, with the present ones."""
+    common_options: Set[str] = frozenset()
+    """Parameters that `--help` shows; it shows all if there are none."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line; `-m MODEL` may stand for a first argument MODEL."""
@@ -26,13 +69,11 @@ class Command(TyperCommand):
         """Make the parser, which also knows the former spellings of options."""
         parser = super().make_parser(ctx)
         for option in self.params:
-            former = (
-                self._list_former_names(option.opts),
-                self._list_former_names(option.secondary_opts),
-            )
-            if former[0]:
+            former = self._list_former_names(option.opts)
+            if former:
                 alias = copy.copy(option)
-                alias.opts, alias.secondary_opts = former
+                alias.opts = former
+                alias.secondary_opts = self._list_former_names(option.secondary_opts)
                 alias.add_to_parser(parser, ctx)
         return parser
 
@@ -61,20 +102,32 @@ class Command(TyperCommand):
         return model + rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words after the command's name."""
+        """Return the words after the command's name."""
         return [piece.strip("{}").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, group by group."""
-        groups: dict[str, list[tuple[str, str]]] = {}
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if param.param_type_name == "argument":
                 text = record[1] if record else ""
-                groups.setdefault("Arguments", []).append((str(param.metavar), text))
-            elif record:
-                title = getattr(param, "rich_help_panel", None) or "Options"
-                groups.setdefault(title, []).append(record)
+                groups[ARGUMENTS].append((str(param.metavar), text))
+            elif record and self._is_shown(ctx, param):
+                groups[find_group(param)].append(record)
         for title, records in groups.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def _is_shown(self, ctx: Any, option: Any) -> bool:
+        if ctx.meta.get(_SHOWS_ALL) or not self.common_options:
+            return True
+        return option.name in self.common_options or find_group(option) == HELP
+
+
+def find_group(option: Any) -> str:
+    """Return the title of the group to which an option belongs."""
+    if option.name == "help":
+        return HELP
+    return getattr(option, "rich_help_panel", None) or OPTIONS

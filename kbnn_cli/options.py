@@ -16,15 +16,34 @@ import typer
 
 from kbnn.data.formats import FORMATS
 from kbnn.targets.registry import TARGET_TYPES
+from kbnn_cli.help_screens import (
+    CLUSTER,
+    COLUMNS,
+    FLEET,
+    HELP,
+    LEARNING,
+    MODEL,
+    NETWORK,
+    OUTPUT,
+    READING,
+    show_all_help,
+)
 
 if TYPE_CHECKING:
     from kbnn.model.settings import Option
 
 
-COLUMNS = "Columns"
-READING = "Reading"
-CLUSTER = "Cluster"
-OUTPUT = "Output"
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        callback=show_all_help,
+        is_eager=True,
+        expose_value=False,
+        help="Show every option and exit.",
+        rich_help_panel=HELP,
+    ),
+]
 
 
 def make_completer(
@@ -327,11 +346,6 @@ NoPlots = Annotated[
 ]
 
 
-NETWORK = "Network"
-MODEL = "Model file"
-FLEET = "Fleet"
-
-
 def _decimal_words() -> Iterable[str]:
     from kbnn.data.number_format import DECIMAL_MARKS
 
@@ -561,7 +575,7 @@ Shuffle = Annotated[
     typer.Option(
         "--shuffle",
         help="Mix the rows, in bounded memory; for files that are sorted.",
-        rich_help_panel=READING,
+        rich_help_panel=LEARNING,
     ),
 ]
 TestSplit = Annotated[
@@ -571,7 +585,7 @@ TestSplit = Annotated[
         metavar="SHARE",
         parser=share_parser("--test-split"),
         help="Hold out a share of the rows, 0.1 or 10%, never learn them, score them at the end.",
-        rich_help_panel=READING,
+        rich_help_panel=LEARNING,
     ),
 ]
 Epochs = Annotated[
@@ -581,7 +595,7 @@ Epochs = Annotated[
         metavar="N",
         parser=integer_parser("--epochs"),
         help="Passes over the sources.",
-        rich_help_panel=READING,
+        rich_help_panel=LEARNING,
     ),
 ]
 Predictions = Annotated[

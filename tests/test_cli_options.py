@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import kbnn
 from kbnn.errors import UsageError
+from kbnn.model.settings import FORMER_FLAGS
 from kbnn.workflows.options import LOCAL_ENGINE, build_train_options
+from kbnn_cli.app import COMMANDS
+from kbnn_cli.suggestions import list_option_names
 from tests.commands import SAMPLES
 from tests.commands import kbnn as command
 
@@ -42,6 +46,13 @@ def test_stored_settings_keep_their_names_and_values(tmp_path: Path) -> None:
     stored = train_settings(tmp_path, *words)
     expected = {"units": False, "widen": False, "rehearse": 3, "intervals": "stated"}
     assert expected.items() <= stored.items()
+
+
+@pytest.mark.parametrize("former", sorted(FORMER_FLAGS))
+def test_a_former_spelling_is_accepted_but_not_listed(former: str) -> None:
+    assert FORMER_FLAGS[former] in command("train", "--help-all").out
+    assert f"{former} " not in command("train", "--help-all").out
+    assert former not in list_option_names("train")
 
 
 def test_fleets_take_both_spellings(tmp_path: Path) -> None:
@@ -105,3 +116,24 @@ def test_a_contradiction_names_the_present_spelling(tmp_path: Path) -> None:
     assert ran.code == 2
     assert "--intervals calibrated contradicts" in ran.err
     assert "which has model" in ran.err
+
+
+def list_shown(*words: str) -> set[str]:
+    """The options that a help screen lists."""
+    lines = command(*words).out.splitlines()
+    return {word for line in lines for word in re.findall(r"^  (?:-\w, )?(--[a-z-]+)", line)}
+
+
+def test_help_of_train_shows_the_common_options_and_help_all_every_one() -> None:
+    short, long = list_shown("train", "--help"), list_shown("train", "--help-all")
+    assert 18 <= len(short) <= 25
+    assert short < long
+    assert {"--target", "--layers", "--help-all"} < short
+    assert "--replay" not in short
+    assert long - {"--help"} == {n for n in list_option_names("train") if n.startswith("--")}
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "train"])
+def test_other_commands_show_every_option_in_both(name: str) -> None:
+    assert command(name, "--help-all") == command(name, "--help")
+    assert command(name, "--help-all").code == 0

@@ -77,7 +77,7 @@ def test_the_page_of_commands_is_what_the_commands_make() -> None:
 def test_every_command_and_option_is_documented(name: str) -> None:
     page = commands.command_page(name)
     for option in list_option_names(name):
-        assert option == "--help" or f"`{option}`" in page
+        assert option in ("--help", "--help-all") or f"`{option}`" in page
 
 
 def test_every_page_is_listed_and_every_public_name_described() -> None:

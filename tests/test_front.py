@@ -123,7 +123,7 @@ def test_the_command_line_and_python_write_the_same_bytes(csv: Path, tmp_path: P
 
 
 def test_python_has_the_options_of_the_command() -> None:
-    shown = {"log", "dry_run", "json", "quiet"}  # what is printed, and where
+    shown = {"log", "dry_run", "json", "quiet", "help_all"}  # what is printed, and where
     said = {p.name for p in load_command("train").params} - shown - {"sources"}
     here = {*signature(kbnn.train).parameters, *TrainKeywords.__annotations__} - {"data", "options"}
     former = {get_keyword(flag) for flag in FORMER_FLAGS} - {"no_common"}

@@ -69,6 +69,7 @@ def evaluate(
     header: options.Header = None,
     engine: options.Engine = "local",
     cluster: options.Cluster = "local:2",
+    help_all: options.HelpAll = False,
 ) -> None:
     """Score a model on rows: errors, error bars, the best constant, a verdict.
 

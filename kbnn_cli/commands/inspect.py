@@ -84,6 +84,7 @@ def inspect(
     plot: options.Plot = None,
     no_plots: options.NoPlots = False,
     json: options.Json = False,
+    help_all: options.HelpAll = False,
 ) -> None:
     """Show what a model is, what it has seen, what it believes and how well it forecast."""
     from kbnn.errors import UsageError

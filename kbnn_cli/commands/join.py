@@ -39,6 +39,7 @@ def join(
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    help_all: options.HelpAll = False,
 ) -> None:
     """Join models that learned shares of the rows: an ensemble, with weights by evidence."""
     from kbnn.workflows.comparing import join_model_files as together

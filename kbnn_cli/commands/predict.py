@@ -93,6 +93,7 @@ def predict(
     header: options.Header = None,
     engine: options.Engine = "local",
     cluster: options.Cluster = "local:2",
+    help_all: options.HelpAll = False,
 ) -> None:
     """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities.
 

@@ -20,9 +20,34 @@ Examples:
 
 
 class TrainCommand(Command):
-    """The command with the former spellings of its options."""
+    """The command with the former spellings of its options, and those that most people use."""
 
     former_names = FORMER_FLAGS
+    common_options = frozenset(
+        (
+            "model",
+            "fresh",
+            "resume",
+            "target",
+            "features",
+            "ignore",
+            "task",
+            "time",
+            "lags",
+            "epochs",
+            "shuffle",
+            "test_split",
+            "layers",
+            "seed",
+            "key",
+            "limit",
+            "on_error",
+            "predictions",
+            "dry_run",
+            "json",
+            "quiet",
+        )
+    )
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -75,6 +100,7 @@ def train(
     dry_run: options.DryRun = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
+    help_all: options.HelpAll = False,
     **stated: str | None,
 ) -> None:
     """Learn from a stream, row by row, into a model file; go on with the model that is there."""
