@@ -58,7 +58,7 @@ def command_page(name: str) -> str:
     parts.append(f"```text\n{usage} [OPTIONS]\n```\n")
     for title, rows in _groups(command).items():
         parts.append(f"### {title} of {name}\n")
-        parts.append("| | | |\n|---|---|---|")
+        parts.append("| | | default |\n|---|---|---|")
         parts += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
         parts.append("")
     examples = (command.epilog or "").replace("\b", "").strip()
@@ -87,7 +87,11 @@ def _groups(command: Any) -> dict[str, list[tuple[str, str, str]]]:
 
 
 def _default(option: Any) -> str:
+    if isinstance(option.show_default, str):
+        return option.show_default
     value = option.default
+    if option.is_flag and option.secondary_opts and value is not None:
+        return f"`{(option.opts if value else option.secondary_opts)[0]}`"
     if option.is_flag or value in (None, ()) or callable(value):
         return ""
     return f"`{value}`"

@@ -114,7 +114,7 @@ class Command(TyperCommand):
                 text = record[1] if record else ""
                 groups[ARGUMENTS].append((str(param.metavar), text))
             elif record and self._is_shown(ctx, param):
-                groups[find_group(param)].append(record)
+                groups[find_group(param)].append((record[0], _unwrap_default(param, record[1])))
         for title, records in groups.items():
             if records:
                 with formatter.section(title):
@@ -124,6 +124,14 @@ class Command(TyperCommand):
         if ctx.meta.get(_SHOWS_ALL) or not self.common_options:
             return True
         return option.name in self.common_options or find_group(option) == HELP
+
+
+def _unwrap_default(option: Any, text: str) -> str:
+    """Return the help text without the parentheses that click puts around a described default."""
+    described = option.show_default
+    if not isinstance(described, str):
+        return text
+    return text.replace(f"default: ({described})", f"default: {described}")
 
 
 def find_group(option: Any) -> str:

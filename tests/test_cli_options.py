@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import kbnn
+from kbnn.data.schema import DEFAULT_MAX_PENDING
 from kbnn.errors import UsageError
-from kbnn.model.settings import FORMER_FLAGS
+from kbnn.fleet.fleet import DEFAULT_OPEN_MODELS
+from kbnn.model.settings import FORMER_FLAGS, OPTIONS, Settings
 from kbnn.workflows.options import LOCAL_ENGINE, build_train_options
-from kbnn_cli.app import COMMANDS
+from kbnn_cli.app import COMMANDS, load_command
 from kbnn_cli.suggestions import list_option_names
 from tests.commands import SAMPLES
 from tests.commands import kbnn as command
@@ -137,3 +139,31 @@ def test_help_of_train_shows_the_common_options_and_help_all_every_one() -> None
 def test_other_commands_show_every_option_in_both(name: str) -> None:
     assert command(name, "--help-all") == command(name, "--help")
     assert command(name, "--help-all").code == 0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_texts_are_one_imperative_line_with_the_default_beside_it(name: str) -> None:
+    for param in load_command(name).params:
+        text = param.help or ""
+        assert 0 < len(text) <= 80, text
+        assert text[0].isupper(), text
+        assert text.endswith("."), text
+        assert "if not said" not in text
+        first = text.split()[0]
+        assert first not in ("Whether", "Of", "What", "Where", "How", "The", "A", "With"), text
+    shown = command(name, "--help-all").out
+    assert "if not said" not in shown
+    assert "default: (" not in shown
+
+
+def test_help_shows_the_defaults_that_a_new_model_has() -> None:
+    shown = " ".join(command("train", "--help-all").out.split())
+    for option in OPTIONS:
+        assert f"[default: {option.describe_default()}]" in shown
+        if option.name != "group_size":
+            value = getattr(Settings(), option.name)
+            assert option.parse_value(option.describe_default()) == value
+    limits = {"--max-open-models": DEFAULT_OPEN_MODELS, "--max-pending": DEFAULT_MAX_PENDING}
+    for param in load_command("train").params:
+        if param.opts[0] in limits:
+            assert param.show_default == str(limits[param.opts[0]])

@@ -423,6 +423,11 @@ class Option(NamedTuple):
     help: str
     read: Callable[[str], Any]
     words: tuple[str, ...] = ()
+    shown_default: str = ""  # in place of the value in `Settings`
+
+    def describe_default(self) -> str:
+        """Return the default of a new model as users type it."""
+        return self.shown_default or _format_option_value(self, getattr(Settings(), self.name))
 
     def parse_value(self, text: str) -> Any:
         """The value that a text stands for; UsageError when it stands for none."""
@@ -494,13 +499,13 @@ OPTIONS: Final = (
         "preset",
         "--preset",
         tuple(PRESETS),
-        "Other defaults: paper is the printed algorithm and nothing else; options beside it win.",
+        "Start from a bundle of defaults; paper is the published algorithm alone.",
     ),
     Option(
         "hidden",
         "--layers",
         "SIZES",
-        "Hidden layers: 50, or 50,50, or none (linear), or auto: shapes race; 50 if not said.",
+        "Set the hidden layers: 50, or 50,50; none is linear; auto tries several.",
         parse_layers,
         LAYER_WORDS,
     ),
@@ -508,7 +513,7 @@ OPTIONS: Final = (
         "activation",
         "--activation",
         "NAME",
-        f"Of the hidden units: {ACTIVATION_NAMES}; relu if not said. One a layer: relu,tanh.",
+        "Set the activation of hidden units, or one per layer: relu,tanh.",
         parse_activation,
         tuple(activations.ACTIVATIONS),
     ),
@@ -516,21 +521,22 @@ OPTIONS: Final = (
         "covariance",
         "--covariance",
         _COVARIANCES,
-        f"Which weights are correlated: {', '.join(_COVARIANCES[:-1])} or {_COVARIANCES[-1]}.",
+        f"Set which weights correlate: {', '.join(_COVARIANCES)}.",
         "KIND",
     ),
     Option(
         "group_size",
         "--group-size",
         "N",
-        "Hidden units of one group; 10 if not said.",
+        "Set the hidden units per group (--covariance group).",
         make_integer_parser(1, None),
+        shown_default="10 or fewer",
     ),
     Option(
         "noise",
         "--noise",
         "NOISE",
-        "auto (may depend on the input), constant, or a standard deviation in the target's units.",
+        "Learn the noise (auto, constant), or give its sd in the target's units.",
         parse_noise,
         NOISE_WORDS,
     ),
@@ -538,14 +544,14 @@ OPTIONS: Final = (
         "hidden_noise",
         "--hidden-noise",
         "VARIANCE",
-        "Added to every hidden unit's output, with --covariance paper; 0 if not said.",
+        "Add this variance to hidden units (--covariance paper).",
         parse_variance,
     ),
     Option(
         "prior_variance",
         "--prior-variance",
         "RULE",
-        f"Of the weights: {', '.join(PRIORS)} or a number; fan-in (1 over inputs) if not said.",
+        f"Set the prior variance of weights: {', '.join(PRIORS)} or a number.",
         parse_prior_variance,
         tuple(PRIORS),
     ),
@@ -553,59 +559,59 @@ OPTIONS: Final = (
         "link",
         "--link",
         ("probit", "sigmoid"),
-        "Of class labels: probit, or for two classes the paper's Gaussian label on a sigmoid.",
+        "Set the link of classes; sigmoid is the paper's, for two classes.",
     ),
     _choice(
         "sigmoid_variance",
         "--sigmoid-variance",
         ("exact", "printed"),
-        "Of sigmoid and tanh with --covariance paper: exact, or by the paper's formula.",
+        "Compute the variance of sigmoid and tanh exactly, or as printed.",
     ),
     _guard(
         "units",
         "--standardize",
-        "Whether columns are standardised; off takes them as they are, from the first row.",
+        "Standardize columns; off uses their own units from the first row.",
     ),
     _guard(
         "clip",
         "--clip",
-        "Whether standardised inputs stop at 8 and -8; never with --standardize off.",
+        "Clip standardized inputs to the range -8 to 8.",
     ),
     _guard(
         "widen",
         "--inflate",
-        "Whether error bars widen for rows learned more than once.",
+        "Inflate the variance for rows that are learned more than once.",
     ),
     Option(
         "intervals",
         "--intervals",
         "|".join(INTERVAL_MODES),
-        "Whether lower and upper are kept to their promise as the stream goes on.",
+        "Calibrate intervals online, or leave them to the model.",
         parse_interval_mode,
         tuple(INTERVAL_MODES),
     ),
     _guard(
         "robust",
         "--robust",
-        "Whether outliers count less, and how sharp probabilities are is learned.",
+        "Reduce the weight of outliers, and learn the temperature of classes.",
     ),
     _guard(
         "drift",
         "--drift",
-        "Whether the model forgets when the stream changes.",
+        "Forget old rows after a drift alarm.",
     ),
     Option(
         "ensemble",
         "--ensemble",
         "K",
-        "Networks that predict together; 1 if not said.",
+        "Average the predictions of K networks.",
         make_integer_parser(1, 64),
     ),
     Option(
         "rehearse",
         "--replay",
         "auto|off|K",
-        "How often each of the first rows is learned once more; auto tries 8 beside off.",
+        "Replay each early row K times; auto compares 8 with off.",
         parse_replay_ratio,
         GUARD_WORDS,
     ),
@@ -613,7 +619,7 @@ OPTIONS: Final = (
         "seed",
         "--seed",
         "N",
-        "Of the first weights and of --shuffle; 0 if not said.",
+        "Set the random seed of the first weights and of --shuffle.",
         make_integer_parser(0, 2**63 - 1, "2^63 - 1"),
     ),
 )
@@ -680,4 +686,6 @@ def _format_setting(value: object) -> str:
         return ",".join(map(str, value)) or "none"
     if isinstance(value, bool):
         return "auto" if value else "off"
+    if isinstance(value, float):
+        return f"{value:.15g}"
     return "auto" if value is None else str(value)

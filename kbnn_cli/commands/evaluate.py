@@ -30,8 +30,7 @@ FailIf = Annotated[
     typer.Option(
         "--fail-if",
         metavar="CONDITION",
-        help="End with exit code 3 if a figure is past a limit: 'rmse>3', 'coverage_90<85%', "
-        "'nll>baseline_nll'; may be repeated.",
+        help="Exit with code 3 if this holds: 'rmse>3', 'coverage_90<85%' (repeatable).",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -41,7 +40,7 @@ Learn = Annotated[
     bool,
     typer.Option(
         "--learn",
-        help="Predict each row, then learn it, as train does; nothing is saved.",
+        help="Predict each row, then learn it, as train does; save nothing.",
     ),
 ]
 

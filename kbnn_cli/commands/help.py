@@ -30,7 +30,7 @@ Named = Annotated[
     typer.Argument(
         metavar="COMMAND",
         autocompletion=make_completer(_list_commands),
-        help="A command.",
+        help="Show the help of this command.",
         show_default=False,
     ),
 ]

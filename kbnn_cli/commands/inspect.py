@@ -27,7 +27,7 @@ Weights = Annotated[
     bool,
     typer.Option(
         "--weights",
-        help="Print every weight as CSV: mean, sd and prior; with --json inside the object.",
+        help="Print every weight as CSV: mean, sd and prior; or add them to --json.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -45,7 +45,7 @@ Diff = Annotated[
     typer.Option(
         "--diff",
         metavar="OTHER",
-        help="Show what differs from another model, which comes first.",
+        help="Compare with another model, which is listed first.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -56,7 +56,7 @@ Key = Annotated[
     typer.Option(
         "--key",
         metavar="KEY",
-        help="Of a fleet: the model of this key. Of several columns: north,d7.",
+        help="Show the model of this key of a fleet; several columns: north,d7.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -65,7 +65,7 @@ Export = Annotated[
     typer.Option(
         "--export",
         metavar="FILE.npz",
-        help="Write the model that is shown to a file of its own.",
+        help="Write the model shown to a file of its own.",
         rich_help_panel=options.OUTPUT,
     ),
 ]

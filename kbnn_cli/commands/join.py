@@ -19,14 +19,16 @@ Examples:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-Models = Annotated[list[str], typer.Argument(metavar="MODELS...", help="Model files, two or more.")]
+Models = Annotated[
+    list[str], typer.Argument(metavar="MODELS...", help="Read two or more model files.")
+]
 Output = Annotated[
     str,
     typer.Option(
         "-o",
         "--output",
         metavar="FILE.npz",
-        help="Where to write the joined model.",
+        help="Write the joined model to this file.",
         rich_help_panel=options.OUTPUT,
     ),
 ]

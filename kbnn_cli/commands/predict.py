@@ -28,8 +28,7 @@ Output = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="Where to write: .csv, .tsv, .jsonl, .parquet, .arrow, or - for CSV on standard "
-        "output.",
+        help="Write to .csv, .tsv, .jsonl, .parquet or .arrow; - is CSV on stdout.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -37,7 +36,7 @@ Decompose = Annotated[
     bool,
     typer.Option(
         "--decompose",
-        help="Add what sd is made of: function_sd (the model's doubt) and noise_sd.",
+        help="Add the parts of sd: function_sd (epistemic) and noise_sd (aleatoric).",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -45,7 +44,7 @@ OnlyPredictions = Annotated[
     bool,
     typer.Option(
         "--only-predictions",
-        help="Leave out the input columns.",
+        help="Write the predictions without the input columns.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -54,7 +53,7 @@ Plot = Annotated[
     typer.Option(
         "--plot",
         metavar="FILE.png|svg|pdf",
-        help="With --horizon: draw the last values, the forecast and its band.",
+        help="Draw the last values, the forecast and its intervals (--horizon).",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -64,7 +63,7 @@ OnError = Annotated[
         "--on-error",
         metavar="skip|stop",
         autocompletion=options.complete_on_error,
-        help="A row that cannot be read: skip its prediction (the row stays), or stop.",
+        help="Write a row that cannot be read without prediction, or stop there.",
         rich_help_panel=options.READING,
     ),
 ]
