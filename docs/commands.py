@@ -19,9 +19,15 @@ PAGE = Path(__file__).parent / "reference" / "commands.md"
 
 HEAD = """# Commands
 
-`kbnn COMMAND --help-all` shows the same on a terminal. `kbnn COMMAND --help` and `kbnn help COMMAND`
-leave out the options of `train` that few people need. `kbnn -V` (`--version`) shows the version and
-the engine; `python -m kbnn` is the same as `kbnn`. `python -m docs.commands` generates this page.
+`kbnn COMMAND --help-all` shows the same on a terminal. `kbnn COMMAND --help` and
+`kbnn help COMMAND` leave out the options of `train` that few people need. `kbnn -V` (`--version`)
+shows the version and the engine; `python -m kbnn` is the same as `kbnn`. `python -m docs.commands`
+generates this page.
+
+An environment variable `KBNN_COMMAND_OPTION` sets an option of a command unless the command line
+gives it: `KBNN_TRAIN_LAYERS=20` is `kbnn train --layers 20`, `KBNN_TRAIN_SHUFFLE=1` is
+`kbnn train --shuffle`, and `KBNN_TRAIN_POOLING=0` is `--no-pooling`. Options that can be repeated
+take one value per line. `KBNN_ENGINE`, which selects the kernel, belongs to no option.
 """
 
 FORMER = """## Former spellings

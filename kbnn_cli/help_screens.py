@@ -61,6 +61,11 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command line; `-m MODEL` may stand for a first argument MODEL."""
+        ctx.auto_envvar_prefix = get_environment_prefix(self)
+        options: list[Any] = self.params
+        for option in options:
+            option.envvar_list_splitter = "\n"  # names of columns may contain spaces
+            option.show_envvar = False  # one line describes them all
         if self.params and self.params[0].name == "model":
             args = self._move_model_first(args)
         return list(super().parse_args(ctx, args))
@@ -101,6 +106,13 @@ class Command(TyperCommand):
                 rest += [word, *itertools.islice(words, int(word in with_value))]
         return model + rest
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the help option, which no environment variable sets."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.allow_from_autoenv = False
+        return option
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words after the command's name."""
         return [piece.strip("{}").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
@@ -119,6 +131,9 @@ class Command(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+        if self.name != "help":  # which has no options of its own
+            with formatter.section("Environment"):
+                formatter.write_dl([describe_environment(self)])
 
     def _is_shown(self, ctx: Any, option: Any) -> bool:
         if ctx.meta.get(_SHOWS_ALL) or not self.common_options:
@@ -132,6 +147,24 @@ def _unwrap_default(option: Any, text: str) -> str:
     if not isinstance(described, str):
         return text
     return text.replace(f"default: ({described})", f"default: {described}")
+
+
+def get_environment_prefix(command: Any) -> str:
+    """Return how the environment variables of a command begin."""
+    return f"KBNN_{command.name.upper()}"
+
+
+def describe_environment(command: Any) -> tuple[str, str]:
+    """Return the scheme of a command's environment variables, and an example."""
+    names = [one.name for one in command.params if one.param_type_name == "option"]
+    example, value = next(
+        (pair for pair in (("layers", "20"), ("interval", "0.8")) if pair[0] in names),
+        ("json", "1"),
+    )
+    prefix = get_environment_prefix(command)
+    typed = f"--{example}" if value == "1" else f"--{example} {value}"
+    text = f"Set an option, unless it is given: {prefix}_{example.upper()}={value} is {typed}."
+    return f"{prefix}_OPTION", text
 
 
 def find_group(option: Any) -> str:

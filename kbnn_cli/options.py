@@ -40,6 +40,7 @@ HelpAll = Annotated[
         callback=show_all_help,
         is_eager=True,
         expose_value=False,
+        allow_from_autoenv=False,
         help="Show every option and exit.",
         rich_help_panel=HELP,
     ),

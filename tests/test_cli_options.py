@@ -167,3 +167,66 @@ def test_help_shows_the_defaults_that_a_new_model_has() -> None:
     for param in load_command("train").params:
         if param.opts[0] in limits:
             assert param.show_default == str(limits[param.opts[0]])
+
+
+def test_an_environment_variable_sets_an_option_and_the_command_line_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, model = SAMPLES / "cubic_small.csv", tmp_path / "m.npz"
+    monkeypatch.setenv("KBNN_TRAIN_LAYERS", "4")
+    monkeypatch.setenv("KBNN_TRAIN_QUIET", "1")
+    monkeypatch.setenv("KBNN_TRAIN_FRESH", "true")
+    monkeypatch.setenv("KBNN_TRAIN_INTERVALS", "model")
+    for words, layers in (((), [4]), (("--layers", "3"), [3])):
+        ran = command("train", data, "-m", model, *words)
+        assert (ran.code, ran.err) == (0, "")
+        settings = json.loads(command("inspect", model, "--json").out)["settings"]
+        assert settings["hidden"] == layers
+        assert settings["intervals"] == "stated"
+
+
+def test_environment_variables_name_columns_with_spaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "rows.csv"
+    source.write_text("id no,size,n a,price now\n" + "1,2,3,x\n1,2,3,4\n" * 9 + "1,2,3,y\n")
+    monkeypatch.setenv("KBNN_TRAIN_TARGET", "price now")
+    monkeypatch.setenv("KBNN_TRAIN_IGNORE", "id no,n a")
+    monkeypatch.setenv("KBNN_TRAIN_NA", "x\ny")
+    ran = command("train", source, "--dry-run", "--json")
+    assert ran.code == 0, ran.err
+    roles = {c["name"]: c["role"] for c in json.loads(ran.out)["columns"]}
+    assert roles == {"id no": "none", "size": "feature", "n a": "none", "price now": "target"}
+
+
+def test_bad_values_of_the_environment_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBNN_TRAIN_LAYERS", "many")
+    ran = command("train", SAMPLES / "cubic_small.csv")
+    assert ran.code == 2
+    assert "--layers takes sizes" in ran.err
+    monkeypatch.setenv("KBNN_TRAIN_QUIET", "perhaps")
+    assert command("train", SAMPLES / "cubic_small.csv").code == 2
+
+
+@pytest.mark.parametrize("name", ["HELP", "HELP_ALL", "VERSION"])
+def test_no_environment_variable_asks_for_help(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = command("predict", "no.npz", "no.csv")
+    for prefix in ("KBNN", "KBNN_PREDICT"):
+        monkeypatch.setenv(f"{prefix}_{name}", "1")
+    assert command("predict", "no.npz", "no.csv") == expected
+
+
+def test_the_kernel_and_the_engine_of_a_fleet_have_variables_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = SAMPLES / "cubic_small.csv"
+    monkeypatch.setenv("KBNN_ENGINE", "numpy")
+    assert command("train", data, "--dry-run").code == 0
+    monkeypatch.setenv("KBNN_TRAIN_ENGINE", "moon")
+    ran = command("train", data)
+    assert (ran.code, ran.err) == (2, "kbnn: --engine is local or dask, not 'moon'\n")
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "help"])
+def test_help_names_the_environment_variables(name: str) -> None:
+    assert f"KBNN_{name.upper()}_OPTION" in command(name, "--help").out
