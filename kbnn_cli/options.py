@@ -1,8 +1,7 @@
-"""Options and arguments that several commands share, each declared once.
+"""Options and arguments of the commands, each declared once.
 
-Options of the commands that show a model: `evaluate` and `inspect`.
-
-The options of `train` alone, and what their texts mean.
+The options of a model's settings are declared in `kbnn.model.settings`; `with_settings` adds them
+to `train`. Functions here parse the values that need more than a type.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ HelpAll = Annotated[
 def make_completer(
     words: Callable[[], Iterable[str]], many: bool = False
 ) -> Callable[[str], list[str]]:
-    """What completes an option that takes fixed words, or `many` of them with commas between.
+    """Make the shell completion of an option that takes fixed words, or `many` joined by commas.
 
-    The words are asked for when a shell completes: the tables that have them take time to load.
+    `words` is called only when a shell completes, since the tables of words take time to import.
     """
 
     def complete_word(incomplete: str) -> list[str]:
@@ -84,7 +83,7 @@ complete_on_error = make_completer(_on_error_words)
 
 
 def integer_parser(option: str) -> Callable[[str], int]:
-    """What reads the whole number of an option."""
+    """Make the parser of an option that takes a whole number."""
 
     def parse_integer(text: str) -> int:
         try:
@@ -96,7 +95,7 @@ def integer_parser(option: str) -> Callable[[str], int]:
 
 
 def parse_seconds(text: str) -> float:
-    """What `--checkpoint-every` takes."""
+    """Parse the value of `--checkpoint-every`."""
     try:
         return float(text)
     except ValueError:
@@ -104,7 +103,7 @@ def parse_seconds(text: str) -> float:
 
 
 def share_parser(option: str) -> Callable[[str], float]:
-    """What reads the share of an option: 0.9 or 90%."""
+    """Make the parser of an option that takes a share: 0.9 or 90%."""
 
     def parse_share(text: str) -> float:
         try:
@@ -116,7 +115,7 @@ def share_parser(option: str) -> Callable[[str], float]:
 
 
 def parse_shares(text: str | None) -> tuple[float, ...]:
-    """What `--quantiles` takes: 0.05,0.5,0.95 or 5%,50%,95%."""
+    """Parse the value of `--quantiles`: 0.05,0.5,0.95 or 5%,50%,95%."""
     if text is None:
         return ()
     try:
@@ -287,7 +286,7 @@ Force = Annotated[
 
 
 def parse_names(values: list[str] | None) -> tuple[str, ...]:
-    """Column names from repeated options, each a list with commas; quotes protect a comma."""
+    """Return column names from repeated options, each a list with commas; quotes keep a comma."""
     found: list[str] = []
     for row in csv.reader(values or [], skipinitialspace=True):
         found.extend(name.strip() for name in row if name.strip())
@@ -360,9 +359,8 @@ def _decimal_words() -> Iterable[str]:
 def _thousands_words() -> Iterable[str]:
     from kbnn.data.number_format import THOUSANDS_MARKS, format_mark
 
-    return [
-        format_mark(mark) for mark in THOUSANDS_MARKS if mark != "'"
-    ]  # shells would take it for a quote
+    # Shells would read an apostrophe as a quote.
+    return [format_mark(mark) for mark in THOUSANDS_MARKS if mark != "'"]
 
 
 def _time_unit_words() -> Iterable[str]:
@@ -651,9 +649,9 @@ DryRun = Annotated[
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option in place of `**stated` for each of a model's settings.
+    """Give a command an option in place of `**settings` for each of a model's settings.
 
-    The settings are listed by the model (`kbnn.model.settings.OPTIONS`) and nowhere else.
+    `kbnn.model.settings.OPTIONS` is the only list of settings.
     """
     from kbnn.model.settings import OPTIONS
 
@@ -665,9 +663,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def select_settings(stated: dict[str, str | None]) -> Any:
-    """The settings by the names of their options, as `kbnn.workflows.options.stated` takes them."""
-    return {name: text for name, text in stated.items() if text is not None}
+def select_settings(settings: dict[str, str | None]) -> Any:
+    """Return the settings that were given, as `build_train_options` takes them."""
+    return {name: text for name, text in settings.items() if text is not None}
 
 
 def _make_parameter(option: Option) -> Parameter:

@@ -229,7 +229,7 @@ def test_help_ends_with_examples_and_exit_codes() -> None:
     ran = kbnn("evaluate", "--help")
     assert ran.code == 0
     assert "kbnn evaluate model.npz test.csv --fail-if 'rmse>3'" in ran.out
-    assert ran.out.rstrip().endswith("141 the reader of the output left early.")
+    assert ran.out.rstrip().endswith("141 the reader closed the output early.")
     assert max(len(line) for line in ran.out.splitlines()) <= 80
 
 

@@ -56,7 +56,7 @@ def test_creates_then_continues(data: Path, capsys: pytest.CaptureFixture[str]) 
     assert "\x1b" not in err  # no colours, no animation off a terminal
     code, _, err = talk(capsys, "a.csv")
     assert code == 0
-    assert "kbnn: going on with model.npz, which has learned 100 rows" in err.splitlines()
+    assert "kbnn: continuing model.npz, which has learned 100 rows" in err.splitlines()
     assert "rows    100 learned, 0 rejected, 200 in the model" in err
 
 

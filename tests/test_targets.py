@@ -364,7 +364,7 @@ def test_counts_from_the_command_line(tmp_path: Path) -> None:
     ran = kbnn("train", SAMPLES / "visits.csv", "-m", model)
     assert ran.code == 0
     assert "kbnn: task: count, " in ran.err
-    assert "(--task regression has it otherwise)" in ran.err
+    assert "(override: --task regression)" in ran.err
     said = kbnn("predict", model, SAMPLES / "visits.csv", "--quantiles", "5%,0.5,0.975")
     first = table(said.out)[0]
     assert list(first)[-8:] == ["mean", "sd", "lower", "upper", "q05", "q50", "q975", "p_0"]

@@ -1,4 +1,4 @@
-"""`kbnn predict`: predictions with error bars, one row out for every row in."""
+"""`kbnn predict`: predict with error bars, one row out for every row in."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EXAMPLES = """\b
 Examples:
   kbnn predict model.npz new.csv               rows and predictions, as CSV
   kbnn predict model.npz new.csv -o forecast.parquet    or .arrow, .jsonl
-  tail -f log.csv | kbnn predict model.npz -   each row is answered at once
+  tail -f log.csv | kbnn predict model.npz -   predict each row as it arrives
   kbnn predict model.npz new.csv --only-predictions --decompose
-  kbnn predict model.npz --horizon 48          go on from the last row learned
+  kbnn predict model.npz --horizon 48          forecast after the last row learned
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -94,9 +94,9 @@ def predict(
     cluster: options.Cluster = "local:2",
     help_all: options.HelpAll = False,
 ) -> None:
-    """Predict rows: the input columns, then mean, sd, lower and upper; or class probabilities.
+    """Predict rows: write mean, sd, lower and upper, or class probabilities.
 
-    With --horizon: steps ahead of the last row learned.
+    With --horizon, forecast steps after the last row learned.
     """
     from kbnn.errors import UsageError
     from kbnn.model.settings import check_interval_mode
@@ -114,13 +114,15 @@ def predict(
 
     how = predicting.check_predict_on_error(on_error)
     if json and output == "-":
-        raise UsageError("--json and the predictions both ask for standard output (add -o FILE)")
+        raise UsageError(
+            "--json and the predictions cannot both go to standard output (add -o FILE)"
+        )
     if horizon is None and not sources:
         raise UsageError(
-            "what to predict? name a file (or - for standard input), or --horizon STEPS"
+            "nothing to predict: name a file (or - for standard input), or add --horizon STEPS"
         )
     if horizon is None and plot is not None:
-        raise UsageError("--plot draws steps ahead: it needs --horizon")
+        raise UsageError("--plot needs --horizon: it draws a forecast")
     outputs = {"--output": output, "--bad-rows": bad_rows, "--plot": plot}
     check_outputs(sources or (), outputs, models=[model])
     check_name(output)

@@ -1,4 +1,4 @@
-"""`kbnn train`: learn from a stream, row by row."""
+"""`kbnn train`: train a model on a stream, row by row."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kbnn_cli.help_screens import Command
 
 EXAMPLES = """\b
 Examples:
-  kbnn train data.csv                   learn the last column, into model.npz
+  kbnn train data.csv                   predict the last column, save model.npz
   kbnn train data.csv --target price --layers 50 --epochs 10
-  kbnn train more.csv                   go on with model.npz
+  kbnn train more.csv                   continue training model.npz
   tail -n +1 -f log.csv | kbnn train - --predictions - | tee out.csv
-  kbnn train big.parquet -m big.npz --resume   go on after a crash
-  kbnn train readings.csv --key device -m fleet/   a model for every device
+  kbnn train big.parquet -m big.npz --resume   continue after a crash
+  kbnn train readings.csv --key device -m fleet/   one model per device
 """
 
 
@@ -101,9 +101,9 @@ def train(
     json: options.Json = False,
     quiet: options.Quiet = False,
     help_all: options.HelpAll = False,
-    **stated: str | None,
+    **settings: str | None,
 ) -> None:
-    """Learn from a stream, row by row, into a model file; go on with the model that is there."""
+    """Train a model on a stream, row by row, or continue training the model in the file."""
     from kbnn.errors import ReaderLeft, UsageError
     from kbnn.workflows import options as workflow_options
     from kbnn.workflows.options import check_outputs
@@ -160,7 +160,7 @@ def train(
         max_open_models=max_open_models,
         engine=engine,
         cluster=cluster,
-        **options.select_settings(stated),
+        **options.select_settings(settings),
     )
     code = errors.EXIT_DONE
     with TrainListener(quiet, log) as listener:
